@@ -1,0 +1,229 @@
+// pybind11 only: no logic. The GIL is dropped wherever a call may take longer than a look.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <ggml.h>
+#include <llama.h>
+
+#include "engine.h"
+#include "error.h"
+#include "llama/device.h"
+#include "llama/log.h"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace {
+
+using duo::engine;
+
+const char * name_of(duo::finish_reason f) {
+    switch (f) {
+        case duo::finish_reason::none:
+            return "";
+        case duo::finish_reason::stop:
+            return "stop";
+        case duo::finish_reason::length:
+            return "length";
+        case duo::finish_reason::cancelled:
+            return "cancelled";
+        default:
+            return "error";
+    }
+}
+
+const char * name_of(duo::trace_event::kind k) {
+    constexpr const char * names[] = {"prompt", "verify", "draft", "wait"};
+    return names[size_t(k)];
+}
+
+duo::run_mode mode_of(const std::string & name) {
+    return name == "plain" ? duo::run_mode::plain : name == "sync" ? duo::run_mode::sync : duo::run_mode::async;
+}
+
+py::dict stats_of(const duo::request & r) {
+    const duo::verify_stats & s = r.stats;
+    return py::dict("n_prompt"_a = s.n_prompt, "n_prompt_cached"_a = s.n_prompt_cached, "n_predicted"_a = s.n_predicted,
+                    "n_passes"_a = s.n_passes, "n_verifications"_a = s.n_verifications, "n_drafted"_a = s.n_drafted,
+                    "n_accepted"_a = s.n_accepted, "n_hits"_a = s.n_hits, "t_begin_us"_a = s.t_begin_us,
+                    "t_first_us"_a = s.t_first_us, "t_end_us"_a = s.t_end_us, "prompt_us"_a = s.prompt_us,
+                    "busy_us"_a = s.busy_us, "wait_us"_a = s.wait_us, "n_tested_at"_a = s.n_tested_at,
+                    "n_accepted_at"_a = s.n_accepted_at, "draft_steps"_a = r.draft.n_steps.load(),
+                    "draft_nodes"_a = r.draft.n_nodes.load(), "draft_busy_us"_a = r.draft.busy_us.load(),
+                    "draft_hidden_us"_a = r.draft.hidden_us.load(), "error"_a = r.error, "warning"_a = r.warning);
+}
+
+py::tuple event_tuple(const char * lane, const duo::trace_event & e) {
+    return py::make_tuple(name_of(e.what), lane, e.t0_us, e.t1_us, e.slot, e.n_rows, e.n_accepted, e.n_drafted, e.hit,
+                          e.depth);
+}
+
+void register_options(py::module_ & m) {
+    using o = duo::model_options;
+    py::class_<o>(m, "ModelOptions")
+        .def(py::init<>())
+        .def_readwrite("path", &o::path)
+        .def_readwrite("devices", &o::devices)
+        .def_readwrite("n_gpu_layers", &o::n_gpu_layers)
+        .def_readwrite("n_ctx", &o::n_ctx)
+        .def_readwrite("n_ctx_most", &o::n_ctx_most)
+        .def_readwrite("n_batch", &o::n_batch)
+        .def_readwrite("n_ubatch", &o::n_ubatch)
+        .def_readwrite("n_threads", &o::n_threads)
+        .def_readwrite("n_threads_batch", &o::n_threads_batch)
+        .def_readwrite("flash_attn", &o::flash_attn)
+        .def_readwrite("type_k", &o::type_k)
+        .def_readwrite("type_v", &o::type_v)
+        .def_readwrite("load_mode", &o::load_mode)
+        .def_readwrite("cpus", &o::cpus)
+        .def_readwrite("strict", &o::strict);
+
+    using e = duo::engine_options;
+    py::class_<e>(m, "EngineOptions")
+        .def(py::init<>())
+        .def_readwrite("target", &e::target)
+        .def_readwrite("draft", &e::draft)
+        .def_readwrite("tracing", &e::tracing)
+        .def_readwrite("delay_us", &e::delay_us)
+        .def_readwrite("delay_seed", &e::delay_seed);
+
+    using s = duo::sampling_params;
+    py::class_<s>(m, "Sampling")
+        .def(py::init<>())
+        .def_readwrite("temp", &s::temp)
+        .def_readwrite("top_k", &s::top_k)
+        .def_readwrite("top_p", &s::top_p)
+        .def_readwrite("min_p", &s::min_p)
+        .def_readwrite("repeat_penalty", &s::repeat_penalty)
+        .def_readwrite("presence_penalty", &s::presence_penalty)
+        .def_readwrite("frequency_penalty", &s::frequency_penalty)
+        .def_readwrite("repeat_last_n", &s::repeat_last_n)
+        .def_readwrite("seed", &s::seed)
+        .def_readwrite("ignore_eos", &s::ignore_eos)
+        .def_readwrite("logit_bias", &s::logit_bias);
+}
+
+void register_model(py::module_ & m) {
+    using t = duo::llama_token_model;
+    py::class_<t>(m, "Model")
+        .def_property_readonly("path", [](const t & x) { return x.options().path; })
+        .def_property_readonly("description", &t::description)
+        .def_property_readonly("devices", &t::device_names)
+        .def_property_readonly("n_bytes", &t::n_bytes)
+        .def_property_readonly("n_ctx", &t::n_ctx)
+        .def_property_readonly("n_ctx_train", &t::n_ctx_train)
+        .def_property_readonly("n_vocab", &t::n_vocab)
+        .def_property_readonly("n_threads", [](const t & x) { return x.options().n_threads; })
+        .def_property_readonly("can_rollback", &t::can_rollback)
+        .def("is_end", &t::is_end, "token"_a)
+        .def("meta", &t::meta, "key"_a)
+        .def(
+            "piece", [](const t & x, duo::token_id id, bool special) { return py::bytes(x.piece(id, special)); },
+            "token"_a, "special"_a = false)
+        .def("tokenize", &t::tokenize, "text"_a, "add_special"_a = true, "parse_special"_a = false,
+             py::call_guard<py::gil_scoped_release>());
+}
+
+void register_engine(py::module_ & m) {
+    using c = duo::text_chunk;
+    py::class_<c>(m, "TextChunk")
+        .def_readonly("text", &c::text)
+        .def_readonly("token", &c::token)
+        .def_readonly("from_draft", &c::from_draft)
+        .def_property_readonly("finish", [](const c & x) { return name_of(x.finish); })
+        .def_readonly("logprob", &c::logp)
+        .def_property_readonly("top",
+                               [](const c & x) {
+                                   std::vector<std::pair<duo::token_id, float>> top;
+                                   for (const auto & k : x.top) {
+                                       top.emplace_back(k.token, k.logp);
+                                   }
+                                   return top;
+                               })
+        .def_readonly("t_us", &c::t_us);
+
+    py::class_<engine>(m, "Engine")
+        .def(py::init<const duo::engine_options &>(), "options"_a, py::call_guard<py::gil_scoped_release>())
+        .def_property_readonly("target", &engine::target, py::return_value_policy::reference_internal)
+        .def_property_readonly("draft", &engine::draft, py::return_value_policy::reference_internal)
+        .def_property_readonly("running", &engine::running)
+        .def(
+            "begin",
+            [](engine & e, std::vector<duo::token_id> prompt, int32_t n_predict, const duo::sampling_params & sampling,
+               const std::string & mode, int32_t n_draft, int32_t n_draft_min, float p_min,
+               std::vector<std::string> stop, int32_t n_logprobs) {
+                const py::gil_scoped_release released;
+
+                auto r        = std::make_unique<duo::request>();
+                r->prompt     = std::move(prompt);
+                r->n_predict  = n_predict;
+                r->n_logprobs = n_logprobs;
+                r->stop       = std::move(stop);
+                r->sampling   = sampling;
+                r->plan       = {.mode = mode_of(mode), .n_max = n_draft, .n_min = n_draft_min, .p_min = p_min};
+                e.begin(std::move(r));
+            },
+            py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "mode"_a, "n_draft"_a, "n_draft_min"_a, "p_min"_a,
+            "stop"_a, "n_logprobs"_a)
+        .def(
+            "next",
+            [](engine & e, int64_t timeout_us) -> std::optional<c> {
+                c chunk;
+                return e.next(chunk, timeout_us) ? std::optional<c>(std::move(chunk)) : std::nullopt;
+            },
+            "timeout_us"_a, py::call_guard<py::gil_scoped_release>())
+        .def("cancel", &engine::cancel, py::call_guard<py::gil_scoped_release>())
+        .def("close", &engine::close, py::call_guard<py::gil_scoped_release>())
+        .def("stats",
+             [](const engine & e) { return e.current() == nullptr ? py::dict() : stats_of(*e.current()); })
+        .def("take_trace", [](engine & e) {
+            std::vector<duo::trace_event> target;
+            std::vector<duo::trace_event> draft;
+            e.take_trace(target, draft);
+            py::list all;
+            for (const auto & x : target) {
+                all.append(event_tuple("target", x));
+            }
+            for (const auto & x : draft) {
+                all.append(event_tuple("draft", x));
+            }
+            return all;
+        });
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_core, m) {
+    static py::exception<duo::error> base(m, "EngineError", PyExc_RuntimeError);
+    py::register_exception_translator([](std::exception_ptr p) {
+        try {
+            if (p) {
+                std::rethrow_exception(p);
+            }
+        } catch (const duo::error & e) {
+            py::set_error(base, e.what());
+        }
+    });
+
+    duo::log_install();
+    llama_backend_init();
+
+    m.attr("GGML_COMMIT_BUILT") = DUO_GGML_COMMIT;
+    m.attr("N_DRAFT_AUTO")      = duo::n_draft_auto;
+    m.attr("N_DRAFT_MAX")       = duo::n_draft_cap;
+    m.def("ggml_commit", [] { return std::string(ggml_commit()); });
+    m.def("supports_rpc", [] { return llama_supports_rpc(); });
+    m.def("now_us", [] { return duo::now_us(); });
+    m.def("log_to", &duo::log_to, "to_stderr"_a, "path"_a);
+    m.def("noise", &duo::gumbel_noise, "seed"_a, "pos"_a, "token"_a);
+    m.def("devices", [] {
+        py::list all;
+        for (const duo::device_info & d : duo::list_devices()) {
+            all.append(py::make_tuple(d.name, d.description, d.type, d.n_free, d.n_total));
+        }
+        return all;
+    });
+    register_options(m);
+    register_model(m);
+    register_engine(m);
+}

@@ -1,0 +1,48 @@
+// A model that is late at random: provokes every interleaving of the two workers (tests; text must not depend on it).
+#pragma once
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "token_model.h"
+
+namespace duo {
+
+class delayed_model : public token_model {
+  public:
+    // Sleeps 0 to max_us before each decode, most sleeps short. The inner model must outlive this one.
+    delayed_model(token_model & inner, int32_t max_us, uint64_t seed) : inner_(inner), max_us_(max_us), random_(seed) {}
+
+    int32_t n_ctx() const override { return inner_.n_ctx(); }
+    int32_t n_batch() const override { return inner_.n_batch(); }
+    int32_t n_branch() const override { return inner_.n_branch(); }
+    int32_t n_vocab() const override { return inner_.n_vocab(); }
+
+    decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override {
+        const double u = std::uniform_real_distribution<double>(0.0, 1.0)(random_);
+        std::this_thread::sleep_for(std::chrono::microseconds(int64_t(u * u * u * max_us_)));
+        return inner_.decode(rows, stop);
+    }
+
+    int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                       std::span<candidate> out) override {
+        return inner_.candidates(i_row, sampling, text, out);
+    }
+
+    float logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {
+        return inner_.logprobs(i_row, token, out);
+    }
+
+    bool        rollback(int32_t branch, int32_t pos) override { return inner_.rollback(branch, pos); }
+    void        fork(int32_t from, int32_t to) override { inner_.fork(from, to); }
+    bool        is_end(token_id token) const override { return inner_.is_end(token); }
+    std::string piece(token_id token) const override { return inner_.piece(token); }
+
+  private:
+    token_model &   inner_;
+    int32_t         max_us_;
+    std::mt19937_64 random_;
+};
+
+}  // namespace duo

@@ -1,0 +1,112 @@
+#include "pipeline.h"
+
+#include "../error.h"
+
+namespace duo {
+
+pipeline::pipeline(token_model & target, token_model * draft, const options & opt)
+    : target_(target), verify_worker_(target, wires_, draft != nullptr), text_(target, wires_) {
+    wires_.tracing = opt.tracing;
+    verify_thread_ = std::thread([this, f = opt.on_target_thread] {
+        if (f) {
+            f();
+        }
+        verify_worker_.run();
+    });
+    if (draft != nullptr) {
+        draft_worker_.emplace(*draft, wires_);
+        draft_thread_ = std::thread([this, f = opt.on_draft_thread] {
+            if (f) {
+                f();
+            }
+            draft_worker_->run();
+        });
+    }
+}
+
+pipeline::~pipeline() {
+    close();
+}
+
+request & pipeline::begin(std::unique_ptr<request> req) {
+    if (closed_) {
+        throw error("this engine is closed; make a new one");
+    }
+    if (running_) {
+        throw error("another text is being generated; wait for it or cancel it first");
+    }
+    if (req->prompt.empty()) {
+        throw error("the prompt is empty; give at least one token");
+    }
+    if (int32_t(req->prompt.size()) >= target_.n_ctx()) {
+        throw error("the prompt has " + std::to_string(req->prompt.size()) + " tokens and the context holds " +
+                    std::to_string(target_.n_ctx()) + " with the answer; shorten it or raise -c/--ctx-size");
+    }
+    for (const token_id t : req->prompt) {
+        if (t < 0 || t >= target_.n_vocab()) {
+            throw error("token id " + std::to_string(t) + " is outside the vocabulary (0 to " +
+                        std::to_string(target_.n_vocab() - 1) + ")");
+        }
+    }
+    std::erase_if(requests_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
+    req->id = request_node(++n_requests_);
+    requests_.push_back(std::move(req));
+    request & r = *requests_.back();
+    text_.begin(r.n_logprobs);
+    running_ = true;
+    wires_.requests.push(&r);
+    return r;
+}
+
+bool pipeline::next(text_chunk & out, int64_t deadline_us) {
+    if (!running_ || !text_.next(out, deadline_us)) {
+        return false;
+    }
+    running_ = out.finish == finish_reason::none;
+    return true;
+}
+
+void pipeline::cancel() noexcept {
+    if (!running_) {
+        return;
+    }
+    requests_.back()->cancelled.store(true, std::memory_order_relaxed);
+    wires_.verify_bell.ring();
+    text_chunk dropped;
+    while (running_) {
+        if (!next(dropped, bell::forever)) {
+            running_ = false;  // closed
+        }
+    }
+}
+
+void pipeline::take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft) {
+    trace_event e;
+    while (wires_.verify_trace.try_pop(e)) {
+        target.push_back(e);
+    }
+    while (wires_.draft_trace.try_pop(e)) {
+        draft.push_back(e);
+    }
+}
+
+void pipeline::close() noexcept {
+    if (closed_) {
+        return;
+    }
+    closed_ = true;
+    cancel();
+    wires_.requests.close();
+    if (verify_thread_.joinable()) {
+        verify_thread_.join();  // closes the verdicts on its way out
+    }
+    for (const auto & r : requests_) {
+        r->cancelled.store(true, std::memory_order_relaxed);  // a draft in a long prompt stops at the next chance
+    }
+    wires_.nodes.close();
+    if (draft_thread_.joinable()) {
+        draft_thread_.join();
+    }
+}
+
+}  // namespace duo

@@ -1,0 +1,68 @@
+// The whole machine without llama.cpp: two workers in two threads, the rings between them, and the reader's end.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "draft_worker.h"
+#include "text_stream.h"
+#include "verify_worker.h"
+
+namespace duo {
+
+// One caller at a time (the reader); the workers are the pipeline's own. The models must outlive it.
+class pipeline {
+  public:
+    struct options {
+        bool                  tracing = false;
+        std::function<void()> on_target_thread;  // first thing in the thread: CPU affinity
+        std::function<void()> on_draft_thread;
+    };
+
+    // draft null: plain decoding only.
+    pipeline(token_model & target, token_model * draft, const options & opt);
+    ~pipeline();
+
+    pipeline(const pipeline &)             = delete;
+    pipeline & operator=(const pipeline &) = delete;
+
+    // Starts a request. Throws duo::error if it cannot be served: checked before any work.
+    request & begin(std::unique_ptr<request> req);
+
+    // The next piece of text, waiting until `deadline_us` (now_us() scale). False: nothing yet. After the chunk that has
+    // finish set, the request's statistics are complete and running() is false.
+    bool next(text_chunk & out, int64_t deadline_us);
+
+    // Ends the request soon; what is under way is dropped. Returns when its slot is free.
+    void cancel() noexcept;
+
+    // Takes trace events that have come since; the reader's thread.
+    void take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
+
+    [[nodiscard]] bool            running() const { return running_; }
+    [[nodiscard]] const request * current() const { return requests_.empty() ? nullptr : requests_.back().get(); }
+
+    // Ends everything and joins the threads; begin() fails afterwards.
+    void close() noexcept;
+
+  private:
+    token_model & target_;
+    wires         wires_;
+    verify_worker verify_worker_;
+    text_stream   text_;
+
+    std::optional<draft_worker> draft_worker_;
+
+    std::vector<std::unique_ptr<request>> requests_;  // the last one, and older ones that a slow draft still holds
+    uint64_t                              n_requests_ = 0;
+    bool                                  running_    = false;
+    bool                                  closed_     = false;
+
+    std::thread verify_thread_;
+    std::thread draft_thread_;
+};
+
+}  // namespace duo

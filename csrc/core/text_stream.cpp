@@ -1,0 +1,118 @@
+#include "text_stream.h"
+
+#include <algorithm>
+
+namespace duo {
+
+namespace {
+
+// Length of the character that starts at s[i] if the bytes there are a valid beginning of one; `n_have` of its bytes are
+// present. 0: invalid, skip `n_have` bytes.
+size_t utf8_next(const std::string & s, size_t i, size_t & n_have) noexcept {
+    const auto byte = [&s](size_t k) { return uint8_t(s[k]); };
+    const auto b    = byte(i);
+    n_have          = 1;
+    if (b < 0x80) {
+        return 1;
+    }
+    const size_t n = b >= 0xc2 && b <= 0xdf ? 2 : b >= 0xe0 && b <= 0xef ? 3 : b >= 0xf0 && b <= 0xf4 ? 4 : 0;
+    if (n == 0) {
+        return 0;
+    }
+    for (; n_have < n && i + n_have < s.size(); ++n_have) {
+        const uint8_t c  = byte(i + n_have);
+        uint8_t       lo = 0x80;
+        uint8_t       hi = 0xbf;
+        if (n_have == 1) {  // no overlong forms, surrogates, or code points above 10FFFF
+            lo = b == 0xe0 ? 0xa0 : b == 0xf0 ? 0x90 : lo;
+            hi = b == 0xed ? 0x9f : b == 0xf4 ? 0x8f : hi;
+        }
+        if (c < lo || c > hi) {
+            return 0;
+        }
+    }
+    return n;
+}
+
+}  // namespace
+
+size_t utf8_incomplete(const std::string & s) noexcept {
+    for (size_t back = std::min<size_t>(3, s.size()); back >= 1; --back) {
+        size_t       n_have = 0;
+        const size_t n      = utf8_next(s, s.size() - back, n_have);
+        if (n > back && n_have == back) {
+            return back;
+        }
+    }
+    return 0;
+}
+
+std::string utf8_valid(const std::string & s) {
+    std::string out;
+    out.reserve(s.size());
+    for (size_t i = 0; i < s.size();) {
+        size_t       n_have = 0;
+        const size_t n      = utf8_next(s, i, n_have);
+        if (n != 0 && n_have == n) {
+            out.append(s, i, n);
+        } else {
+            out.append("\xef\xbf\xbd");
+        }
+        i += n_have;
+    }
+    return out;
+}
+
+std::string text_stream::release(size_t n_keep) {
+    const size_t      n = bytes_.size() - std::min(n_keep, bytes_.size());
+    const std::string s = utf8_valid(bytes_.substr(0, n));
+    bytes_.erase(0, n);
+    return s;
+}
+
+bool text_stream::next(text_chunk & out, int64_t deadline_us) {
+    for (;;) {
+        if (have_ && int32_t(pending_.top.size()) >= n_logprobs_) {
+            out   = std::move(pending_);
+            have_ = false;
+            return true;
+        }
+        const uint32_t heard = wires_.reader_bell.listen();
+        chunk_msg      msg;
+        if (!wires_.chunks.try_pop(msg)) {
+            if (wires_.chunks.closed() || !wires_.reader_bell.wait(heard, deadline_us)) {
+                return false;
+            }
+            continue;
+        }
+        switch (msg.what) {
+            case chunk_msg::kind::token: {
+                pending_            = {};
+                pending_.token      = msg.token;
+                pending_.from_draft = msg.from_draft;
+                pending_.logp       = msg.logp;
+                pending_.t_us       = msg.t_us;
+                have_               = true;
+                if (!msg.hidden) {
+                    bytes_ += model_.piece(msg.token);
+                    const auto   n_hold = size_t(msg.n_hold);
+                    const size_t n_free = bytes_.size() - std::min(n_hold, bytes_.size());
+                    pending_.text       = release(bytes_.size() - n_free + utf8_incomplete(bytes_.substr(0, n_free)));
+                }
+                break;
+            }
+            case chunk_msg::kind::logprob:
+                pending_.top.push_back({.token = msg.token, .logp = msg.logp});
+                break;
+            case chunk_msg::kind::end:
+                bytes_.resize(bytes_.size() - std::min(size_t(msg.n_drop), bytes_.size()));
+                out        = {};
+                out.text   = release(0);
+                out.finish = msg.finish;
+                out.t_us   = msg.t_us;
+                return true;
+        }
+    }
+}
+
+}  // namespace duo

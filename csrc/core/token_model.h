@@ -1,0 +1,62 @@
+// All that the workers know of a model. libllama's side of it is llama/model.h; tests use models that follow a script.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "messages.h"
+#include "sampling.h"
+
+namespace duo {
+
+// One row of a batch: a token at a position of a branch (a llama.cpp sequence).
+struct row {
+    token_id token  = no_token;
+    int32_t  pos    = 0;
+    int32_t  branch = 0;
+    bool     output = false;  // candidates() will be asked for this row
+};
+
+struct candidate {
+    token_id token = no_token;
+    float    logp  = 0.0f;  // nats, after the filter chain; a target need not compute it
+};
+
+enum class decode_status { ok, stopped };
+
+// One thread at a time: the worker that owns it. is_end() and piece() may be called from any thread.
+class token_model {
+  public:
+    virtual ~token_model() = default;
+
+    [[nodiscard]] virtual int32_t n_ctx() const    = 0;  // positions
+    [[nodiscard]] virtual int32_t n_batch() const  = 0;  // rows in one decode()
+    [[nodiscard]] virtual int32_t n_branch() const = 0;  // branches
+    [[nodiscard]] virtual int32_t n_vocab() const  = 0;  // token ids it can read
+
+    // Evaluates the rows; cached positions of each branch before its first row stay as they are. `stopped`: `stop` became
+    // true on the way, and none of these rows is cached. Throws duo::error.
+    virtual decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) = 0;
+
+    // Candidates to follow row `i_row` of the last decode, best first by log-probability + noise, at most out.size().
+    // `text` is all tokens up to and including that row's (penalties read its end; its size is the noise's position).
+    virtual int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                               std::span<candidate> out) = 0;
+
+    // The model's own log-probabilities at row `i_row`, before any filter: of `token` (returned), and of the out.size()
+    // most probable tokens.
+    virtual float logprobs(int32_t i_row, token_id token, std::span<candidate> out) = 0;
+
+    // Forgets positions >= `pos` of `branch`. False: the cache cannot, and is unchanged.
+    virtual bool rollback(int32_t branch, int32_t pos) = 0;
+
+    // Makes `to` share everything that `from` has cached.
+    virtual void fork(int32_t from, int32_t to) = 0;
+
+    [[nodiscard]] virtual bool        is_end(token_id token) const = 0;  // end of generation
+    [[nodiscard]] virtual std::string piece(token_id token) const  = 0;  // bytes; need not be whole characters
+};
+
+}  // namespace duo

@@ -1,0 +1,82 @@
+// The tokens that may follow the last committed one. The draft grows it, the target prunes it; each keeps its own copy.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "messages.h"
+
+namespace duo {
+
+// Index 0 is the root, the last committed token. Parents stand before children, and ids grow with the index.
+class token_tree {
+  public:
+    struct node {
+        node_id  id       = no_node;
+        int32_t  parent   = -1;  // index; -1: root
+        token_id token    = no_token;
+        int32_t  depth    = 0;     // root: 0
+        float    logp     = 0.0f;  // draft's, of this token
+        float    path     = 0.0f;  // sum of logp from the root
+        bool     expanded = false; // its children were drawn
+    };
+
+    void reset(node_id id, token_id token);
+
+    // Index of the new node; -1: the parent is unknown (pruned, or of an earlier request): the message was late.
+    // A repeated (parent, token) gives the node that is there. `id` must be above all ids before it.
+    int32_t insert(node_id id, node_id parent, token_id token, float logp);
+
+    [[nodiscard]] int32_t find(node_id id) const;                         // -1: not there
+    [[nodiscard]] int32_t child(int32_t i_parent, token_id token) const;  // -1: none
+    [[nodiscard]] int32_t first_child(int32_t i_parent) const;            // the best, as it came first; -1: none
+
+    // Makes node i the root and drops all that does not hang below it.
+    void re_root(int32_t i);
+
+    // The root renamed: children that name `id` as their parent hang below it.
+    void name_root(node_id id) { nodes_[0].id = id; }
+
+    void mark_expanded(int32_t i) { nodes_[size_t(i)].expanded = true; }
+
+    // The chain of best first children: indices from below the root, at most n.
+    void chain(size_t n, std::vector<int32_t> & out) const;
+
+    // Levels of the best chain below the root.
+    [[nodiscard]] int32_t chain_length() const;
+
+    // Tokens from below the root down to node i, appended.
+    void path_to(int32_t i, std::vector<token_id> & out) const;
+
+    // The `out.size()` unexpanded nodes with the most probable paths, best first, none deeper than max_depth - 1, none
+    // for which `leaf(token)` holds. Returns how many.
+    template <typename Leaf> size_t frontier(int32_t max_depth, std::span<int32_t> out, Leaf leaf) const {
+        size_t n = 0;
+        for (int32_t i = 0; i < size(); ++i) {
+            const node & nd = at(i);
+            if (nd.expanded || nd.depth >= max_depth || (i > 0 && leaf(nd.token))) {
+                continue;
+            }
+            size_t j = n < out.size() ? n++ : n;
+            if (j == out.size() && (j == 0 || at(out[j - 1]).path >= nd.path)) {
+                continue;
+            }
+            for (j = j == out.size() ? j - 1 : j; j > 0 && at(out[j - 1]).path < nd.path; --j) {
+                out[j] = out[j - 1];
+            }
+            out[j] = i;
+        }
+        return n;
+    }
+
+    [[nodiscard]] const node & at(int32_t i) const { return nodes_[size_t(i)]; }
+    [[nodiscard]] const node & root() const { return nodes_.front(); }
+    [[nodiscard]] int32_t      size() const { return int32_t(nodes_.size()); }
+
+  private:
+    std::vector<node>    nodes_{1};
+    std::vector<int32_t> moved_;  // re_root's scratch: new index of each node, -1 dropped
+};
+
+}  // namespace duo

@@ -1,0 +1,61 @@
+// The target's thread: take nodes, choose what to verify, one pass, walk, commit, send chunks and the verdict.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "mirror_tree.h"
+#include "planner.h"
+#include "stop_matcher.h"
+#include "token_model.h"
+#include "wires.h"
+
+namespace duo {
+
+// All members belong to the thread that calls run(). One request at a time; its slot number travels along.
+class verify_worker {
+  public:
+    verify_worker(token_model & model, wires & w, bool has_draft) : model_(model), wires_(w), has_draft_(has_draft) {}
+
+    // Until the request channel is closed. Does not throw.
+    void run() noexcept;
+
+  private:
+    void serve(request & req);
+    void begin(request & req);
+    void prompt();
+    void take_nodes();
+    void wait_for_nodes(const plan & p);
+    void verify(const plan & p);
+    void walk(int32_t i_first_row);
+    bool emit(token_id token, bool from_draft, int32_t i_row);
+    void tell_draft(const verdict_msg & v);
+    void end(finish_reason why);
+
+    [[nodiscard]] bool cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
+    [[nodiscard]] int32_t n_room() const;
+    [[nodiscard]] int32_t n_text() const { return int32_t(text_.size()); }
+    [[nodiscard]] bool draft_may_grow() const { return drafting_ && !mirror_.paused(); }
+
+    token_model & model_;
+    wires &       wires_;
+    const bool    has_draft_;
+    planner       planner_;
+
+    request *             req_ = nullptr;
+    std::vector<token_id> text_;              // prompt + committed tokens; back() is the root
+    std::vector<token_id> cached_;            // tokens whose positions the model's cache holds
+    mirror_tree           mirror_;
+    stop_matcher          stops_;
+    bool                  drafting_ = false;  // the draft works on this request
+    bool                  end_owed_ = false;  // the draft has not yet been told that the last request ended
+    finish_reason         finish_   = finish_reason::none;
+    int32_t               n_drop_   = 0;  // bytes of the text that belong to the stop string
+
+    std::vector<int32_t>   chain_;  // scratch: tree indices under verification
+    std::vector<row>       rows_;   // scratch
+    std::vector<candidate> best_;   // scratch: alternatives for log-probabilities
+};
+
+}  // namespace duo

@@ -1,0 +1,141 @@
+#include "engine.h"
+
+#include <cstdlib>
+#include <exception>
+
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
+#endif
+
+#include "error.h"
+#include "llama/pair_check.h"
+
+namespace duo {
+
+namespace {
+
+// Threads that OpenMP or ggml start from this one inherit the mask, so it binds the whole team.
+void pin_this_thread(const std::vector<int32_t> & cpus) {
+#if defined(__linux__)
+    if (cpus.empty()) {
+        return;
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int32_t cpu : cpus) {
+        CPU_SET(size_t(cpu), &set);
+    }
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+#else
+    (void) cpus;
+#endif
+}
+
+void check_cpus(const std::vector<int32_t> & cpus) {
+#if defined(__linux__)
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    for (const int32_t cpu : cpus) {
+        if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(size_t(cpu), &allowed)) {
+            throw error("CPU " + std::to_string(cpu) + " is not available to this process (it may run on " +
+                        std::to_string(CPU_COUNT(&allowed)) + " CPUs); choose others");
+        }
+    }
+#else
+    if (!cpus.empty()) {
+        throw error("CPU masks and ranges work on Linux only; leave them out");
+    }
+#endif
+}
+
+}  // namespace
+
+engine::engine(const engine_options & opt) {
+    check_cpus(opt.target.cpus);
+    check_cpus(opt.draft.cpus);
+    if (opt.target.strict || opt.draft.strict) {
+        // Read once by ggml-cpu, at its first matrix product: its tiled products begin at 8 rows and add in another order.
+        setenv("GGML_CPU_TILED_MM", "0", 1);
+    }
+
+    target_ = std::make_unique<llama_token_model>(opt.target, false);
+    if (!opt.draft.path.empty()) {
+        model_options d = opt.draft;
+        d.n_ctx_most    = target_->n_ctx();
+        draft_ = std::make_unique<llama_token_model>(d, true);
+        if (const std::string why = pair_mismatch(target_->vocab(), draft_->vocab()); !why.empty()) {
+            throw error(why);
+        }
+        for (const auto * m : {target_.get(), draft_.get()}) {
+            if (!m->can_rollback()) {
+                throw error(m->options().path +
+                            " keeps a recurrent state that cannot be rolled back after a wrong guess; run it without a draft");
+            }
+        }
+        draft_->limit_vocab(target_->n_vocab());
+    }
+
+    token_model * t = target_.get();
+    token_model * d = draft_.get();
+    if (opt.delay_us > 0) {
+        late_target_ = std::make_unique<delayed_model>(*t, opt.delay_us, opt.delay_seed);
+        t            = late_target_.get();
+        if (d != nullptr) {
+            late_draft_ = std::make_unique<delayed_model>(*d, opt.delay_us, opt.delay_seed + 1);
+            d           = late_draft_.get();
+        }
+    }
+    pipeline_ = std::make_unique<pipeline>(
+        *t, d,
+        pipeline::options{.tracing          = opt.tracing,
+                          .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
+                          .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
+}
+
+engine::~engine() {
+    close();
+}
+
+const llama_token_model & engine::target() const {
+    if (!target_) {
+        throw error("this engine is closed; make a new one");
+    }
+    return *target_;
+}
+
+request & engine::begin(std::unique_ptr<request> req) {
+    target();
+    return pipeline_->begin(std::move(req));
+}
+
+bool engine::next(text_chunk & out, int64_t timeout_us) {
+    target();
+    return pipeline_->next(out, now_us() + timeout_us);
+}
+
+void engine::cancel() noexcept {
+    if (pipeline_) {
+        pipeline_->cancel();
+    }
+}
+
+void engine::close() noexcept {
+    if (pipeline_) {
+        pipeline_->close();
+    }
+    pipeline_.reset();
+    late_target_.reset();
+    late_draft_.reset();
+    draft_.reset();
+    target_.reset();
+}
+
+void engine::take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft) {
+    if (pipeline_) {
+        pipeline_->take_trace(target, draft);
+    }
+}
+
+}  // namespace duo

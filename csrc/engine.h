@@ -1,0 +1,49 @@
+// Owns the models and the pipeline between them; what the bindings expose.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/delayed_model.h"
+#include "core/pipeline.h"
+#include "llama/model.h"
+
+namespace duo {
+
+struct engine_options {
+    model_options target;
+    model_options draft;  // path empty: no draft
+    bool          tracing  = false;
+    int32_t       delay_us = 0;  // tests: each decode is late by up to this
+    uint64_t      delay_seed = 0;
+};
+
+// One thread at a time.
+class engine {
+  public:
+    // Loads both models. Throws duo::error.
+    explicit engine(const engine_options & opt);
+    ~engine();
+
+    request & begin(std::unique_ptr<request> req);
+    bool      next(text_chunk & out, int64_t timeout_us);
+    void      cancel() noexcept;
+    void      close() noexcept;
+    void      take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
+
+    [[nodiscard]] bool                      running() const { return pipeline_ && pipeline_->running(); }
+    [[nodiscard]] const request *           current() const { return pipeline_ ? pipeline_->current() : nullptr; }
+    [[nodiscard]] const llama_token_model & target() const;
+    [[nodiscard]] const llama_token_model * draft() const { return draft_.get(); }
+
+  private:
+    std::unique_ptr<llama_token_model> target_;
+    std::unique_ptr<llama_token_model> draft_;
+    std::unique_ptr<delayed_model>     late_target_;
+    std::unique_ptr<delayed_model>     late_draft_;
+    std::unique_ptr<pipeline>          pipeline_;
+};
+
+}  // namespace duo

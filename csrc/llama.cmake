@@ -1,0 +1,19 @@
+# Where llama.cpp comes from: the headers and CMake configs that llama-cpp-python puts into site-packages.
+find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
+
+# The build environment comes first; else the environment of the interpreter that builds.
+execute_process(
+  COMMAND ${Python_EXECUTABLE} -c
+          "import importlib.util as u, pathlib as p; s = u.find_spec('llama_cpp'); print(p.Path(s.origin).parents[1] if s else '')"
+  OUTPUT_VARIABLE llama_site OUTPUT_STRIP_TRAILING_WHITESPACE)
+if(NOT llama_site)
+  message(FATAL_ERROR "llama-cpp-python is not installed here: pip install llama-cpp-python==0.3.36")
+endif()
+
+# Debian's CMake does not look into lib64 by itself, where manylinux builds put them.
+set(llama_hints ${llama_site}/lib/cmake/llama ${llama_site}/lib64/cmake/llama)
+set(ggml_hints ${llama_site}/lib/cmake/ggml ${llama_site}/lib64/cmake/ggml)
+find_path(ggml_DIR ggml-config.cmake HINTS ${ggml_hints} NO_DEFAULT_PATH)
+find_path(llama_DIR llama-config.cmake HINTS ${llama_hints} NO_DEFAULT_PATH)
+find_package(ggml CONFIG REQUIRED)
+find_package(llama CONFIG REQUIRED)

@@ -1,0 +1,71 @@
+#include "device.h"
+
+#include <cstring>
+
+#include "../error.h"
+
+namespace duo {
+
+namespace {
+
+const char * type_name(ggml_backend_dev_t dev) {
+    if (std::strcmp(ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev)), "RPC") == 0) {
+        return "rpc";
+    }
+    switch (ggml_backend_dev_type(dev)) {
+        case GGML_BACKEND_DEVICE_TYPE_CPU:
+            return "cpu";
+        case GGML_BACKEND_DEVICE_TYPE_GPU:
+            return "gpu";
+        case GGML_BACKEND_DEVICE_TYPE_IGPU:
+            return "igpu";
+        default:
+            return "accel";
+    }
+}
+
+}  // namespace
+
+std::vector<device_info> list_devices() {
+    std::vector<device_info> all;
+    for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        size_t             n_free = 0;
+        size_t             n_total = 0;
+        ggml_backend_dev_memory(dev, &n_free, &n_total);
+        all.push_back({ggml_backend_dev_name(dev), ggml_backend_dev_description(dev), type_name(dev), n_free, n_total});
+    }
+    return all;
+}
+
+std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> & names) {
+    std::vector<ggml_backend_dev_t> devs;
+    if (names.empty()) {
+        for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+            ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+            if (std::strcmp(type_name(dev), "gpu") == 0) {
+                devs.push_back(dev);
+            }
+        }
+    } else if (!(names.size() == 1 && names[0] == "none")) {
+        for (const std::string & name : names) {
+            ggml_backend_dev_t dev = ggml_backend_dev_by_name(name.c_str());
+            if (dev == nullptr || std::strcmp(type_name(dev), "cpu") == 0) {
+                std::string known;
+                for (const device_info & d : list_devices()) {
+                    if (d.type != "cpu") {
+                        known += (known.empty() ? "" : ", ") + d.name;
+                    }
+                }
+                throw error("there is no device " + name + " to place layers on; " +
+                            (known.empty() ? "this build of llama-cpp-python has none besides the CPU (use none)"
+                                           : "choose from none, " + known));
+            }
+            devs.push_back(dev);
+        }
+    }
+    devs.push_back(nullptr);
+    return devs;
+}
+
+}  // namespace duo

@@ -1,0 +1,27 @@
+// The devices that a model may be placed on.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <ggml-backend.h>
+
+namespace duo {
+
+struct device_info {
+    std::string name;         // "CUDA0"
+    std::string description;  // "NVIDIA H200"
+    std::string type;         // "gpu", "igpu", "cpu", "accel", "rpc"
+    uint64_t    n_free  = 0;  // bytes
+    uint64_t    n_total = 0;
+};
+
+// All registered devices, CPU and accelerators included.
+std::vector<device_info> list_devices();
+
+// NULL-terminated list for llama_model_params.devices. No names: every local GPU, never an RPC device (a registered RPC
+// server would otherwise join every model). "none": no device, the CPU alone. Throws duo::error for an unknown name.
+std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> & names);
+
+}  // namespace duo

@@ -1,0 +1,20 @@
+// libllama's log lines: kept for error messages, passed on where the user wants them.
+#pragma once
+
+#include <string>
+
+namespace duo {
+
+// Installs the callback; once per process, before any thread uses libllama.
+void log_install();
+
+// Where lines go from now on. `path` empty: no file. Throws duo::error if the file cannot be opened.
+void log_to(bool to_stderr, const std::string & path);
+
+// Forgets the error lines so far; call before an operation whose failure is to be explained.
+void log_clear_errors();
+
+// The first error lines since then, joined, without line ends; empty: none.
+std::string log_errors();
+
+}  // namespace duo

@@ -1,0 +1,293 @@
+#include "model.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+
+#include "../error.h"
+#include "device.h"
+#include "log.h"
+#include "model_file.h"
+
+namespace duo {
+
+namespace {
+
+// Strict keeps every pass below the widths at which attention changes its kernel (64 rows) and the tiled products theirs.
+constexpr int32_t n_ubatch_strict = 32;
+
+ggml_type cache_type(const std::string & name, const char * option) {
+    static const std::array types = {GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16,   GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+                                     GGML_TYPE_Q4_1, GGML_TYPE_IQ4_NL, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1};
+    std::string known;
+    for (const ggml_type t : types) {
+        if (name == ggml_type_name(t)) {
+            return t;
+        }
+        known += (known.empty() ? "" : ", ") + std::string(ggml_type_name(t));
+    }
+    throw error(std::string(option) + " " + name + " is no cache type; choose from " + known);
+}
+
+llama_flash_attn_type flash_attn_type(const std::string & name) {
+    return name == "on"    ? LLAMA_FLASH_ATTN_TYPE_ENABLED
+           : name == "off" ? LLAMA_FLASH_ATTN_TYPE_DISABLED
+                           : LLAMA_FLASH_ATTN_TYPE_AUTO;
+}
+
+// What libllama had to say, as the end of a sentence.
+std::string reason() {
+    const std::string lines = log_errors();
+    return lines.empty() ? "" : " (" + lines + ")";
+}
+
+}  // namespace
+
+llama_token_model::llama_token_model(const model_options & opt, bool is_draft) : opt_(opt), is_draft_(is_draft) {
+    load();
+    make_context();
+    probe_rollback();
+    limit_vocab(n_vocab_);
+}
+
+void llama_token_model::load() {
+    check_model_file(opt_.path);
+    std::vector<ggml_backend_dev_t> devices = resolve_devices(opt_.devices);
+    for (size_t i = 0; i + 1 < devices.size(); ++i) {
+        device_names_.emplace_back(ggml_backend_dev_name(devices[i]));
+    }
+    llama_model_params params = llama_model_default_params();
+    params.devices            = devices.data();
+    params.n_gpu_layers       = device_names_.empty() ? 0 : opt_.n_gpu_layers;
+    params.use_extra_bufts    = !opt_.strict;  // repacked weights change kernels with the width
+    if (opt_.load_mode != "auto") {
+        params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP
+                           : opt_.load_mode == "mlock" ? LLAMA_LOAD_MODE_MLOCK
+                           : opt_.load_mode == "dio"   ? LLAMA_LOAD_MODE_DIRECT_IO
+                                                       : LLAMA_LOAD_MODE_NONE;
+    }
+    log_clear_errors();
+    try {
+        model_.reset(llama_model_load_from_file(opt_.path.c_str(), params));
+    } catch (const std::exception & e) {
+        throw error(opt_.path + " could not be loaded: " + e.what());
+    }
+    if (!model_) {
+        throw error(opt_.path + " could not be loaded" + reason() + "; check the file, or free memory");
+    }
+    if (llama_vocab_type(vocab()) == LLAMA_VOCAB_TYPE_NONE) {
+        throw error(opt_.path + " has no tokenizer; it cannot read a prompt");
+    }
+    if (!llama_model_has_decoder(model_.get()) || llama_model_has_encoder(model_.get()) ||
+        llama_model_is_diffusion(model_.get())) {
+        throw error(opt_.path + " does not generate text token by token; choose a decoder-only language model");
+    }
+    n_vocab_ = llama_vocab_n_tokens(vocab());
+}
+
+void llama_token_model::make_context() {
+    n_ctx_ = opt_.n_ctx > 0 ? opt_.n_ctx : opt_.n_ctx_most > 0 ? std::min(n_ctx_train(), opt_.n_ctx_most) : n_ctx_train();
+    n_batch_ = std::min(opt_.n_batch, n_ctx_);
+
+    llama_context_params params = llama_context_default_params();
+    params.n_ctx                = uint32_t(n_ctx_) + 1;  // the strict row may stand behind the last position
+    params.n_batch              = uint32_t(n_batch_) + 1;
+    params.n_ubatch             = uint32_t(std::min(opt_.n_ubatch, opt_.strict ? n_ubatch_strict : opt_.n_ubatch));
+    params.n_seq_max            = 1;
+    params.n_threads            = opt_.n_threads;
+    params.n_threads_batch      = opt_.n_threads_batch;
+    params.flash_attn_type      = flash_attn_type(opt_.strict && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
+    params.type_k               = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
+    params.type_v               = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
+    params.no_perf              = true;
+    params.abort_callback       = [](void * data) {
+        const auto * self = static_cast<const llama_token_model *>(data);
+        return self->stop_ != nullptr && self->stop_->load(std::memory_order_relaxed);
+    };
+    params.abort_callback_data = this;
+
+    log_clear_errors();
+    try {
+        context_.reset(llama_init_from_model(model_.get(), params));
+    } catch (const std::exception & e) {
+        throw error("no context of " + std::to_string(n_ctx_) + " tokens could be made for " + opt_.path + ": " + e.what() +
+                    "; lower -c/--ctx-size");
+    }
+    if (!context_) {
+        throw error("no context of " + std::to_string(n_ctx_) + " tokens could be made for " + opt_.path + reason() +
+                    "; lower -c/--ctx-size or free memory");
+    }
+    const size_t n = size_t(n_batch_) + 1;
+    token_.resize(n);
+    pos_.resize(n);
+    n_seq_.assign(n, 1);
+    seq_.assign(n, 0);
+    seq_of_.resize(n);
+    for (size_t i = 0; i < n; ++i) {
+        seq_of_[i] = &seq_[i];
+    }
+    output_.resize(n);
+}
+
+// Decodes two tokens and tries to take one back (as common_context_can_seq_rm does).
+void llama_token_model::probe_rollback() {
+    if (llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get())) {
+        can_rollback_ = false;
+        return;
+    }
+    const std::atomic<bool> go{false};
+    const token_id          t = std::min(1, n_vocab_ - 1);
+    const std::array        rows{row{.token = t, .pos = 0}, row{.token = t, .pos = 1, .output = true}};
+    if (n_batch_ >= 2 && decode(rows, go) == decode_status::ok) {
+        can_rollback_ = llama_memory_seq_rm(llama_get_memory(context_.get()), 0, 1, -1);
+    }
+    llama_memory_clear(llama_get_memory(context_.get()), false);
+}
+
+void llama_token_model::limit_vocab(int32_t n) {
+    sampler_ = std::make_unique<sampler>(vocab(), std::min(n, n_vocab_), is_draft_);
+}
+
+decode_status llama_token_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
+    if (rows.empty() || rows.size() > size_t(n_batch_)) {
+        throw error("a batch of " + std::to_string(rows.size()) + " rows does not fit -b/--batch-size " +
+                    std::to_string(n_batch_));
+    }
+    size_t n = 0;
+    for (const row & r : rows) {
+        if (r.token < 0 || r.token >= n_vocab_) {
+            throw error("token id " + std::to_string(r.token) + " is outside the vocabulary of " + opt_.path);
+        }
+        token_[n]  = r.token;
+        pos_[n]    = r.pos;
+        output_[n] = r.output ? 1 : 0;
+        ++n;
+    }
+    // The last pass of the batch must not be one row wide; the extra row is taken back below.
+    const bool padded = opt_.strict && can_rollback_ && n % llama_n_ubatch(context_.get()) == 1;
+    if (padded) {
+        token_[n]  = rows.back().token;
+        pos_[n]    = rows.back().pos + 1;
+        output_[n] = 0;
+        ++n;
+    }
+    const llama_batch batch{int32_t(n), token_.data(), nullptr, pos_.data(), n_seq_.data(), seq_of_.data(), output_.data()};
+
+    log_clear_errors();
+    stop_      = &stop;
+    int32_t rc = 0;
+    try {
+        rc = llama_decode(context_.get(), batch);
+        llama_synchronize(context_.get());
+    } catch (const std::exception & e) {
+        stop_ = nullptr;
+        throw error("evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed: " + e.what());
+    }
+    stop_ = nullptr;
+    if (rc == 2) {
+        rollback(0, rows.front().pos);  // earlier parts of the batch may have been kept
+        return decode_status::stopped;
+    }
+    if (rc != 0) {
+        throw error("evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed" +
+                    (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : reason()));
+    }
+    if (padded && !rollback(0, rows.back().pos + 1)) {
+        throw error("the cache of " + opt_.path + " cannot be rolled back; run without --strict");
+    }
+    return decode_status::ok;
+}
+
+int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                                      std::span<candidate> out) {
+    const float * logits = llama_get_logits_ith(context_.get(), i_row);
+    if (logits == nullptr) {
+        throw error("row " + std::to_string(i_row) + " of the last pass over " + opt_.path + " has no logits");
+    }
+    return sampler_->candidates(logits, sampling, text, out);
+}
+
+float llama_token_model::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {
+    const float * logits = llama_get_logits_ith(context_.get(), i_row);
+    if (logits == nullptr) {
+        throw error("row " + std::to_string(i_row) + " of the last pass over " + opt_.path + " has no logits");
+    }
+    return sampler_->logprobs(logits, token, out);
+}
+
+bool llama_token_model::rollback(int32_t branch, int32_t pos) {
+    const llama_memory_t memory = llama_get_memory(context_.get());
+    if (memory == nullptr) {
+        return false;
+    }
+    if (pos <= 0) {
+        return llama_memory_seq_rm(memory, branch, -1, -1);
+    }
+    return can_rollback_ && llama_memory_seq_rm(memory, branch, pos, -1);
+}
+
+void llama_token_model::fork(int32_t from, int32_t to) {
+    if (from != to) {
+        llama_memory_seq_cp(llama_get_memory(context_.get()), from, to, -1, -1);
+    }
+}
+
+bool llama_token_model::is_end(token_id token) const {
+    return llama_vocab_is_eog(vocab(), token);
+}
+
+std::string llama_token_model::piece(token_id token) const {
+    return piece(token, false);
+}
+
+std::string llama_token_model::piece(token_id token, bool special) const {
+    if (token < 0 || token >= n_vocab_) {
+        throw error("token id " + std::to_string(token) + " is outside the vocabulary (0 to " +
+                    std::to_string(n_vocab_ - 1) + ")");
+    }
+    std::string text(64, '\0');
+    int32_t     n = llama_token_to_piece(vocab(), token, text.data(), int32_t(text.size()), 0, special);
+    if (n < 0) {
+        text.resize(size_t(-n));
+        n = llama_token_to_piece(vocab(), token, text.data(), int32_t(text.size()), 0, special);
+    }
+    text.resize(size_t(std::max(n, 0)));
+    return text;
+}
+
+std::vector<token_id> llama_token_model::tokenize(const std::string & text, bool add_special, bool parse_special) const {
+    std::vector<token_id> ids(text.size() + 8);
+    int32_t               n = llama_tokenize(vocab(), text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()),
+                                             add_special, parse_special);
+    if (n < 0) {
+        ids.resize(size_t(-n));
+        n = llama_tokenize(vocab(), text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()), add_special,
+                           parse_special);
+    }
+    ids.resize(size_t(std::max(n, 0)));
+    return ids;
+}
+
+std::string llama_token_model::description() const {
+    std::string text(128, '\0');
+    const int32_t n = llama_model_desc(model_.get(), text.data(), text.size());
+    text.resize(std::min(text.size() - 1, size_t(std::max(n, 0))));
+    return text;
+}
+
+std::string llama_token_model::meta(const std::string & key) const {
+    std::string   text(256, '\0');
+    const int32_t n = llama_model_meta_val_str(model_.get(), key.c_str(), text.data(), text.size());
+    if (n < 0) {
+        return {};
+    }
+    if (size_t(n) >= text.size()) {
+        text.resize(size_t(n) + 1);
+        llama_model_meta_val_str(model_.get(), key.c_str(), text.data(), text.size());
+    }
+    text.resize(size_t(n));
+    return text;
+}
+
+}  // namespace duo

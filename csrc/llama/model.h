@@ -1,0 +1,112 @@
+// token_model on libllama: one model, one context, its devices.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <llama.h>
+
+#include "../core/token_model.h"
+#include "sampler.h"
+
+namespace duo {
+
+struct model_options {
+    std::string              path;
+    std::vector<std::string> devices;                 // see resolve_devices
+    int32_t                  n_gpu_layers    = -1;    // < 0: all
+    int32_t                  n_ctx           = 0;     // tokens; 0: the model's own, but at most n_ctx_most
+    int32_t                  n_ctx_most      = 0;     // 0: no limit
+    int32_t                  n_batch         = 2048;  // rows in a decode
+    int32_t                  n_ubatch        = 512;   // rows on the device at once
+    int32_t                  n_threads       = 1;
+    int32_t                  n_threads_batch = 1;
+    std::string              flash_attn      = "auto";  // on, off, auto
+    std::string              type_k          = "f16";   // ggml's name of the K cache type
+    std::string              type_v          = "f16";
+    std::string              load_mode       = "auto";  // auto, mmap, none, mlock, dio
+    std::vector<int32_t>     cpus;                      // the worker's thread and its team run on these; empty: anywhere
+    bool                     strict = false;            // same bits at every width: see llama_token_model::decode
+};
+
+// Not copyable; used by one thread at a time, but for the vocabulary.
+class llama_token_model : public token_model {
+  public:
+    // Loads. is_draft: candidates() carries log-probabilities. Throws duo::error.
+    llama_token_model(const model_options & opt, bool is_draft);
+
+    int32_t n_ctx() const override { return n_ctx_; }
+    int32_t n_batch() const override { return n_batch_; }
+    int32_t n_branch() const override { return 1; }
+    int32_t n_vocab() const override { return n_vocab_; }
+
+    // strict: every pass has at least two rows. Stock kernels add a row's products in one order when it is alone and in
+    // another when it has company, but in the same order at all widths from 2 to 16 (attention included).
+    decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
+
+    int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                       std::span<candidate> out) override;
+    float   logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
+    bool    rollback(int32_t branch, int32_t pos) override;
+    void    fork(int32_t from, int32_t to) override;
+
+    bool        is_end(token_id token) const override;
+    std::string piece(token_id token) const override;
+
+    // Candidates only among ids below n: those that the other model can read.
+    void limit_vocab(int32_t n);
+
+    // False: recurrent or hybrid memory; what was decoded cannot be taken back one token at a time.
+    [[nodiscard]] bool can_rollback() const { return can_rollback_; }
+
+    [[nodiscard]] const llama_vocab *   vocab() const { return llama_model_get_vocab(model_.get()); }
+    [[nodiscard]] const model_options & options() const { return opt_; }
+    [[nodiscard]] std::string           description() const;
+    [[nodiscard]] std::vector<std::string> device_names() const { return device_names_; }
+    [[nodiscard]] uint64_t              n_bytes() const { return llama_model_size(model_.get()); }
+    [[nodiscard]] int32_t               n_ctx_train() const { return llama_model_n_ctx_train(model_.get()); }
+    [[nodiscard]] std::string           meta(const std::string & key) const;  // empty: absent
+
+    // Throws duo::error for an id outside the vocabulary. special: control tokens as text, not as nothing.
+    [[nodiscard]] std::string piece(token_id token, bool special) const;
+
+    // UTF-8 text to ids. parse_special: "<|im_end|>" in the text is that token.
+    [[nodiscard]] std::vector<token_id> tokenize(const std::string & text, bool add_special, bool parse_special) const;
+
+  private:
+    struct model_free {
+        void operator()(llama_model * m) const { llama_model_free(m); }
+    };
+    struct context_free {
+        void operator()(llama_context * c) const { llama_free(c); }
+    };
+
+    void load();
+    void make_context();
+    void probe_rollback();
+
+    model_options            opt_;
+    std::vector<std::string> device_names_;
+
+    std::unique_ptr<llama_model, model_free>     model_;
+    std::unique_ptr<llama_context, context_free> context_;
+    std::unique_ptr<sampler>                     sampler_;
+
+    const std::atomic<bool> * stop_         = nullptr;  // of the decode() that is running
+    int32_t                   n_ctx_        = 0;
+    int32_t                   n_batch_      = 0;
+    int32_t                   n_vocab_      = 0;
+    bool                      can_rollback_ = true;
+    bool                      is_draft_     = false;
+
+    // The batch, as llama_decode reads it; room for n_batch_ rows and the strict one.
+    std::vector<llama_token>    token_;
+    std::vector<llama_pos>      pos_;
+    std::vector<int32_t>        n_seq_;
+    std::vector<llama_seq_id>   seq_;
+    std::vector<llama_seq_id *> seq_of_;
+    std::vector<int8_t>         output_;
+};
+
+}  // namespace duo

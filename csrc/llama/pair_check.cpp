@@ -1,0 +1,60 @@
+#include "pair_check.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace duo {
+
+namespace {
+
+constexpr int32_t n_size_slack  = 128;
+constexpr int32_t n_first_equal = 5;
+
+std::string quoted(const char * text) {
+    std::string out = "'";
+    for (const char * c = text; *c != '\0' && out.size() < 40; ++c) {
+        out += *c == '\n' ? std::string("\\n") : std::string(1, *c);
+    }
+    return out + "'";
+}
+
+std::string special(const char * what, llama_token target, llama_token draft) {
+    return "the draft does not fit the target: its " + std::string(what) + " token is " + std::to_string(draft) +
+           " and the target's is " + std::to_string(target) + "; choose a draft of the same model family";
+}
+
+}  // namespace
+
+std::string pair_mismatch(const llama_vocab * target, const llama_vocab * draft) {
+    const std::string advice = "; choose a draft of the same model family";
+    if (llama_vocab_type(target) != llama_vocab_type(draft)) {
+        return "the draft does not fit the target: their tokenizers are of different types (" +
+               std::to_string(llama_vocab_type(draft)) + " and " + std::to_string(llama_vocab_type(target)) + ")" + advice;
+    }
+    const int32_t n_target = llama_vocab_n_tokens(target);
+    const int32_t n_draft  = llama_vocab_n_tokens(draft);
+    for (int32_t i = n_first_equal; i < std::min(n_target, n_draft); ++i) {
+        const char * t = llama_vocab_get_text(target, i);
+        const char * d = llama_vocab_get_text(draft, i);
+        if (std::strcmp(t, d) != 0) {
+            return "the draft does not fit the target: token " + std::to_string(i) + " is " + quoted(d) +
+                   " in the draft and " + quoted(t) + " in the target" + advice;
+        }
+    }
+    if (std::abs(n_target - n_draft) > n_size_slack) {
+        return "the draft does not fit the target: its vocabulary has " + std::to_string(n_draft) +
+               " tokens and the target's " + std::to_string(n_target) + advice;
+    }
+    if (llama_vocab_get_add_bos(target) != llama_vocab_get_add_bos(draft) ||
+        (llama_vocab_get_add_bos(target) && llama_vocab_bos(target) != llama_vocab_bos(draft))) {
+        return special("BOS", llama_vocab_bos(target), llama_vocab_bos(draft));
+    }
+    if (llama_vocab_get_add_eos(target) != llama_vocab_get_add_eos(draft) ||
+        (llama_vocab_get_add_eos(target) && llama_vocab_eos(target) != llama_vocab_eos(draft))) {
+        return special("EOS", llama_vocab_eos(target), llama_vocab_eos(draft));
+    }
+    return {};
+}
+
+}  // namespace duo

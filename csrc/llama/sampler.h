@@ -1,0 +1,54 @@
+// From a row of logits to candidates: llama.cpp's filter chain, then the shared noise (DESIGN: csrc/README.md, Sampling).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <llama.h>
+
+#include "../core/sampling.h"
+#include "../core/token_model.h"
+
+namespace duo {
+
+// One thread. Stateless between calls: what penalties need of the past is in `text`.
+class sampler {
+  public:
+    // Only ids below n_vocab are candidates. with_logp: candidates carry normalised log-probabilities (a draft's do).
+    sampler(const llama_vocab * vocab, int32_t n_vocab, bool with_logp);
+
+    // logits: (n_vocab) or longer. Otherwise as token_model::candidates.
+    int32_t candidates(const float * logits, const sampling_params & sampling, std::span<const token_id> text,
+                       std::span<candidate> out);
+
+    // As token_model::logprobs.
+    float logprobs(const float * logits, token_id token, std::span<candidate> out);
+
+  private:
+    struct chain_free {
+        void operator()(llama_sampler * s) const { llama_sampler_free(s); }
+    };
+    using chain_ptr = std::unique_ptr<llama_sampler, chain_free>;
+
+    void          prepare(const sampling_params & sampling);
+    const float * adjusted(const float * logits);
+    int32_t       best(const float * logits, std::span<candidate> out);
+    void          keep_top(const float * logits, size_t k);
+
+    const llama_vocab * vocab_;
+    const int32_t       n_vocab_;
+    const bool          with_logp_;
+
+    bool                                    ready_ = false;
+    sampling_params                         params_;   // what the members below were made for
+    std::vector<std::pair<token_id, float>> bias_;     // logit bias, and -inf for what must not come
+    chain_ptr                               penalty_;  // null: none
+    chain_ptr                               filter_;   // top-p, min-p, temperature
+
+    std::vector<float>            logits_;  // scratch: biased copy
+    std::vector<llama_token_data> data_;    // scratch: candidates on their way through the chain
+};
+
+}  // namespace duo

@@ -1,0 +1,12 @@
+"""Asynchronous speculative decoding for llama.cpp models: draft and target run at the same time."""
+
+from duo._libs import load_libraries
+
+load_libraries()  # before anything that needs duo._core
+
+from duo.engine import Duo, Stream, generate, stream  # noqa: E402
+from duo.errors import DuoError  # noqa: E402
+from duo.result import Chunk, Result  # noqa: E402
+
+__version__ = "0.1.0"
+__all__ = ["Chunk", "Duo", "DuoError", "Result", "Stream", "__version__", "generate", "stream"]

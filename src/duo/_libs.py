@@ -1,0 +1,45 @@
+"""The llama.cpp libraries: loaded once, from llama-cpp-python, and only if they are the ones duo was built with."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+REBUILD = (
+    'CMAKE_ARGS="-DGGML_RPC=on" pip install --force-reinstall --no-cache-dir llama-cpp-python==0.3.36'
+    " (add -DGGML_CUDA=on for NVIDIA GPUs)"
+)
+
+
+def library_dir() -> Path:
+    """The folder whose libllama `import llama_cpp` loads."""
+    override = os.environ.get("LLAMA_CPP_LIB_PATH")
+    if override:
+        return Path(override)
+    spec = find_spec("llama_cpp")
+    if spec is None or spec.origin is None:
+        raise ImportError(f"llama-cpp-python is not installed; run {REBUILD}")
+    return Path(spec.origin).parent / "lib"
+
+
+def load_libraries() -> None:
+    """Loads libllama before the extension does: a second copy from site-packages/lib would have its own devices."""
+    # An idle OpenMP team that spins starves the other model's team; libgomp reads this once, when it is loaded.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    name = {"darwin": "libllama.dylib", "win32": "llama.dll"}.get(sys.platform, "libllama.so")
+    path = library_dir() / name
+    try:
+        ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    except OSError as e:
+        raise ImportError(f"{path} could not be loaded ({e}); run {REBUILD}") from None
+    from duo import _core
+
+    running, built = _core.ggml_commit(), _core.GGML_COMMIT_BUILT
+    if running != built:
+        raise ImportError(
+            f"duo was built for llama.cpp commit {built} and llama-cpp-python brings {running}; "
+            "install llama-cpp-python==0.3.36 and build duo again"
+        )

@@ -1,0 +1,13 @@
+"""The demo pair: two small models that come with the package."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+PROMPT = "Once upon a time there was a little tin soldier who"
+
+
+def demo_pair() -> tuple[Path, Path]:
+    """Paths of the demo target and the demo draft."""
+    data = Path(__file__).parent / "data"
+    return data / "duo-demo-target-q8_0.gguf", data / "duo-demo-draft-q8_0.gguf"

@@ -1,0 +1,228 @@
+"""`Duo`: a target, a draft, and the texts they write."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import Self, Unpack
+
+from duo import _core
+from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions, check_keywords, engine_options
+from duo.demo import demo_pair
+from duo.errors import DuoError
+from duo.placement import place
+from duo.result import Chunk, Result
+from duo.stream import Stream, start
+from duo.trace import TraceWriter
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Prompt = str | Sequence[int] | np.ndarray[Any, Any]
+
+PathLike = str | os.PathLike[str]
+
+
+def _path(value: PathLike, what: str) -> str:
+    path = os.fspath(value)
+    if "\0" in path or not path:
+        raise DuoError(f"the path of the {what} is {'empty' if not path else 'not a path (it holds a NUL byte)'}")
+    return path
+
+
+class Duo:
+    """A target model and, if given, a draft model, loaded and ready.
+
+    `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
+    package; without `draft` plain decoding. Keywords: `duo.config.EngineOptions` (llama_cpp's names, `_draft` twins), and
+    as defaults for every text `duo.config.GenerateOptions`. `trace`: a file for the Chrome trace of all that runs.
+
+    One text at a time: calls from several threads queue up. Close it, or use `with`: both models' memory and threads go.
+
+    Raises DuoError (bad file, bad value, vocabularies that differ, no memory) and TypeError (unknown keyword).
+    """
+
+    def __init__(
+        self,
+        model: PathLike | None = None,
+        draft: PathLike | None = None,
+        *,
+        trace: PathLike | None = None,
+        verbose: bool = False,
+        log_file: PathLike | None = None,
+        _delay: tuple[int, int] = (0, 0),  # tests: (at most so many microseconds late, seed)
+        **options: Any,
+    ) -> None:
+        check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
+        self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
+        self._defaults = {k: v for k, v in options.items() if k in GENERATE_OPTIONS}
+        if model is None:
+            if draft is not None:
+                raise DuoError("a draft was given without a target; give the target too (-m)")
+            model, draft = demo_pair()
+        placed = place(self.options, _path(model, "target"), None if draft is None else _path(draft, "draft"))
+        placed.tracing = trace is not None
+        placed.delay_us, placed.delay_seed = _delay
+        self.timings: dict[str, Any] = {}  # of the last text; llama-server's names, see duo.result.timings
+        self._turn = threading.Lock()  # held while a text is generated: calls queue up on it
+        self._owner: int | None = None  # thread whose stream holds it; None: nobody, or an asyncio task
+        self._pull = threading.Lock()  # the engine is used by one thread at a time
+        self._trace: TraceWriter | None = None
+        self._engine: _core.Engine | None = None
+        try:
+            _core.log_to(verbose, "" if log_file is None else os.fspath(log_file))
+            self._engine = _core.Engine(placed)
+        except _core.EngineError as e:
+            raise DuoError(str(e)) from None
+        except MemoryError:
+            raise DuoError("there is not enough memory for these models; lower -c or choose smaller files") from None
+        if trace is not None:
+            try:
+                self._trace = TraceWriter(
+                    Path(trace), target=Path(model).name, draft=None if draft is None else Path(draft).name
+                )
+            except OSError as e:
+                self.close()
+                raise DuoError(f"the trace file {os.fspath(trace)} cannot be written ({e.strerror})") from None
+
+    # ---- texts
+
+    def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Stream:
+        """Starts a text and returns its chunks as they come. Abandon or close it and its slot is free.
+
+        Raises DuoError (empty or too long prompt, ids out of range, bad value), here and not later; TypeError (unknown
+        keyword). A failure while it runs is a DuoError whose `.result` holds the text so far.
+        """
+        return start(self, prompt, {**self._defaults, **options}, owner=threading.get_ident())
+
+    def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
+        """The whole text. Raises as `stream`."""
+        with self.stream(prompt, **options) as s:
+            for _ in s:
+                pass
+            return s.result
+
+    async def astream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncIterator[Chunk]:
+        """`stream` for asyncio: the event loop runs on while the models work."""
+        from duo.stream import chunks_async
+
+        async for chunk in chunks_async(self, prompt, {**self._defaults, **options}):
+            yield chunk
+
+    async def agenerate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
+        """`generate` for asyncio."""
+        from duo.stream import result_async
+
+        return await result_async(self, prompt, {**self._defaults, **options})
+
+    # ---- tokens
+
+    def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
+        """Token ids of the target's vocabulary; add_special: with the BOS token where the model wants one."""
+        return self.engine.target.tokenize(text, add_special, parse_special)
+
+    def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """Text of token ids; bytes that are no whole character become U+FFFD. Raises DuoError for an unknown id."""
+        try:
+            return b"".join(self.engine.target.piece(int(t), special) for t in tokens).decode("utf-8", "replace")
+        except _core.EngineError as e:
+            raise DuoError(str(e)) from None
+
+    # ---- life
+
+    @property
+    def engine(self) -> _core.Engine:
+        if self._engine is None:
+            raise DuoError("this Duo is closed; make a new one")
+        return self._engine
+
+    @property
+    def target(self) -> _core.Model:
+        """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes."""
+        return self.engine.target
+
+    @property
+    def draft(self) -> _core.Model | None:
+        """The loaded draft, or None."""
+        return self.engine.draft
+
+    def write_trace(self) -> None:
+        """Passes what the workers have recorded on to the trace file."""
+        if self._trace is not None and self._engine is not None:
+            from duo.trace import Event
+
+            events = (
+                Event(
+                    kind=kind, lane=lane, t0_us=t0, t1_us=t1, slot=slot, n_rows=rows,
+                    n_accepted=accepted, n_drafted=drafted, hit=hit, depth=depth,
+                )
+                for kind, lane, t0, t1, slot, rows, accepted, drafted, hit, depth in self._engine.take_trace()
+            )  # fmt: skip
+            self._trace.add(events)
+
+    def close(self) -> None:
+        """Ends what runs and frees everything. Safe to call twice."""
+        with self._pull:
+            engine, self._engine = self._engine, None
+            if engine is not None:
+                engine.cancel()
+                if self._trace is not None:
+                    self._engine = engine
+                    self.write_trace()
+                    self._engine = None
+                engine.close()
+            if self._trace is not None:
+                self._trace.close()
+                self._trace = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        if self._engine is None:
+            return "<Duo, closed>"
+        names = [Path(m.path).name for m in (self._engine.target, self._engine.draft) if m is not None]
+        return f"<Duo {' + '.join(names)}>"
+
+
+def _split(function: str, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    check_keywords(function, options, ENGINE_OPTIONS, GENERATE_OPTIONS)
+    return (
+        {k: v for k, v in options.items() if k in ENGINE_OPTIONS},
+        {k: v for k, v in options.items() if k in GENERATE_OPTIONS},
+    )
+
+
+def generate(
+    prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any
+) -> Result:
+    """Loads, generates, unloads. Keywords of `Duo` and of `Duo.generate`; without `model` the demo pair."""
+    for_engine, for_text = _split("generate", options)
+    with Duo(model, draft, **for_engine) as d:
+        return d.generate(prompt, **for_text)  # type: ignore[typeddict-item]
+
+
+def stream(
+    prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any
+) -> Stream:
+    """As `generate`, chunk by chunk; the models are unloaded when the stream ends or is closed."""
+    for_engine, for_text = _split("stream", options)
+    d = Duo(model, draft, **for_engine)
+    try:
+        s = d.stream(prompt, **for_text)  # type: ignore[typeddict-item]
+    except BaseException:
+        d.close()
+        raise
+    s.on_close = d.close
+    return s
+
+
+__all__ = ["Duo", "EngineOptions", "GenerateOptions", "Stream", "generate", "stream"]

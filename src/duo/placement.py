@@ -1,0 +1,115 @@
+"""Which CPUs and devices each model gets, from what the user said and what the machine has."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from duo import _core
+from duo.config import EngineOptions
+from duo.errors import DuoError
+
+
+class Device(NamedTuple):
+    name: str
+    description: str
+    type: str  # "gpu", "igpu", "cpu", "accel", "rpc"
+    free: int  # bytes
+    total: int
+
+
+def devices() -> list[Device]:
+    """Everything ggml can compute on, the CPU included."""
+    return [Device(*d) for d in _core.devices()]
+
+
+def device_names(value: str | Sequence[str] | None) -> list[str]:
+    """ "CUDA0,CUDA1" or a list -> names; [] means the default."""
+    names = value.split(",") if isinstance(value, str) else list(value or [])
+    return [n.strip() for n in names if n.strip()]
+
+
+def physical_cores() -> int:
+    """Cores this process may run on; two hyper-threads of one core count once."""
+    try:
+        cpus = os.sched_getaffinity(0)
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
+    cores = set()
+    for cpu in cpus:
+        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        try:
+            cores.add(siblings.read_text().strip())
+        except OSError:
+            cores.add(str(cpu))
+    return max(1, len(cores))
+
+
+def cpu_list(mask: str | None, span: str | None, flag: str) -> list[int]:
+    """CPU numbers from a hexadecimal mask and a LO-HI range (either end may be left out), as llama.cpp reads them."""
+    cpus: set[int] = set()
+    if mask:
+        try:
+            bits = int(mask.lower().removeprefix("0x"), 16)
+        except ValueError:
+            raise DuoError(f"the CPU mask {mask!r} ({flag}) is not hexadecimal; give for example 0x3") from None
+        if bits <= 0:
+            raise DuoError(f"the CPU mask {mask!r} ({flag}) names no CPU; give for example 0x3")
+        cpus |= {i for i in range(bits.bit_length()) if bits >> i & 1}
+    if span:
+        low, dash, high = span.partition("-")
+        try:
+            first, last = int(low or 0), int(high or (os.cpu_count() or 1) - 1)
+        except ValueError:
+            first, last = 1, 0
+        if not dash or first > last or first < 0:
+            raise DuoError(f"the CPU range {span!r} ({flag}r) is not LO-HI; give for example 0-7")
+        cpus |= set(range(first, last + 1))
+    return sorted(cpus)
+
+
+def _on_gpu(names: list[str], layers: int | str) -> bool:
+    if names == ["none"] or layers == 0:
+        return False
+    return bool(names) or any(d.type == "gpu" for d in devices())
+
+
+def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core.ModelOptions:
+    m = _core.ModelOptions()
+    m.path = path
+    m.n_batch, m.n_ubatch = o["n_batch"], min(o["n_ubatch"], o["n_batch"])
+    m.flash_attn, m.load_mode, m.strict = o["flash_attn"], o["load_mode"], o["strict"] and not draft
+    m.n_threads = n_threads
+    if draft:
+        layers, n_ctx, batch = o["n_gpu_layers_draft"], o["n_ctx_draft"], o["n_threads_batch_draft"]
+        m.devices = device_names(o["device_draft"])
+        m.type_k, m.type_v = o["type_k_draft"], o["type_v_draft"]
+        m.cpus = cpu_list(o["cpu_mask_draft"], o["cpu_range_draft"], "-Cd")
+        m.n_ctx = n_ctx or 0
+    else:
+        layers, n_ctx, batch = o["n_gpu_layers"], o["n_ctx"], o["n_threads_batch"]
+        m.devices = device_names(o["device"])
+        m.type_k, m.type_v = o["type_k"], o["type_v"]
+        m.cpus = cpu_list(o["cpu_mask"], o["cpu_range"], "-C")
+        m.n_ctx, m.n_ctx_most = n_ctx or 0, 4096 if n_ctx is None else 0
+    m.n_threads_batch = batch or n_threads
+    m.n_gpu_layers = -1 if layers == "all" else int(layers)
+    return m
+
+
+def place(o: EngineOptions, target: str, draft: str | None) -> _core.EngineOptions:
+    """Engine options for the two files. Threads default so that both models together do not outnumber the cores."""
+    cores = physical_cores()
+    # A context counts its threads even where its work is on a GPU; they only launch kernels then.
+    draft_on_gpu = _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
+    draft_cpus = cpu_list(o["cpu_mask_draft"], o["cpu_range_draft"], "-Cd")
+    target_cpus = cpu_list(o["cpu_mask"], o["cpu_range"], "-C")
+    n_draft = o["n_threads_draft"] or len(draft_cpus) or (1 if draft_on_gpu else max(1, cores // 4))
+    n_target = o["n_threads"] or len(target_cpus) or max(1, cores - (n_draft if draft else 0))
+    out = _core.EngineOptions()
+    out.target = _model(o, target, n_target, draft=False)
+    if draft is not None:
+        out.draft = _model(o, draft, n_draft, draft=True)
+    return out

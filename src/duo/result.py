@@ -1,0 +1,86 @@
+"""What comes out: chunks while it runs, a result and its timings at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class TokenLogprobs:
+    """The target's log-probabilities (nats) where one token was chosen, before any filter."""
+
+    token: int
+    logprob: float
+    top: tuple[tuple[int, float], ...] = ()  # (token, logprob), most probable first
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """One token on its way out. Its text may be empty while a character or a possible stop string is incomplete."""
+
+    text: str
+    token: int | None = None  # None: the last chunk, which only says why it ended
+    from_draft: bool = False  # the draft guessed it and the target agreed
+    finish_reason: str | None = None  # "stop", "length", "cancelled", "error"
+    logprobs: TokenLogprobs | None = None
+
+
+def timings(stats: Mapping[str, Any]) -> dict[str, Any]:
+    """llama-server's timings, and what only an asynchronous engine has. Times in ms, rates per second, shares 0..1."""
+    wall_us = max(1, stats["t_end_us"] - stats["t_begin_us"])
+    prompt_us = max(1, stats["prompt_us"])
+    predicted = stats["n_predicted"]
+    # As llama-server: the first token comes out of the prompt's pass, so the clock of generation starts behind it.
+    predicted_us = max(1, stats["t_end_us"] - stats["t_first_us"]) if predicted > 1 else max(1, wall_us - prompt_us)
+    evaluated = stats["n_prompt"] - stats["n_prompt_cached"]
+    out: dict[str, Any] = {
+        "cache_n": stats["n_prompt_cached"],
+        "prompt_n": evaluated,
+        "prompt_ms": prompt_us / 1e3,
+        "prompt_per_token_ms": prompt_us / 1e3 / max(1, evaluated),
+        "prompt_per_second": evaluated * 1e6 / prompt_us,
+        "predicted_n": predicted,
+        "predicted_ms": predicted_us / 1e3,
+        "predicted_per_token_ms": predicted_us / 1e3 / max(1, predicted - 1),
+        "predicted_per_second": max(0, predicted - 1) * 1e6 / predicted_us,
+        "ttft_ms": max(0, stats["t_first_us"] - stats["t_begin_us"]) / 1e3,
+        "total_ms": wall_us / 1e3,
+        "target_busy_share": min(1.0, stats["busy_us"] / wall_us),
+    }
+    if stats["draft_steps"]:
+        verifications = stats["n_verifications"]
+        tested = [n for n in stats["n_tested_at"] if n]
+        out |= {
+            "draft_n": stats["n_drafted"],
+            "draft_n_accepted": stats["n_accepted"],
+            "draft_rounds": verifications,
+            "draft_acceptance": stats["n_accepted"] / max(1, stats["n_drafted"]),
+            "draft_mean_length": 1 + stats["n_accepted"] / max(1, verifications),
+            "draft_acceptance_by_position": [
+                a / n for a, n in zip(stats["n_accepted_at"], tested, strict=False)
+            ],
+            "draft_hit_n": stats["n_hits"],
+            "draft_nodes_n": stats["draft_nodes"],
+            "draft_steps_n": stats["draft_steps"],
+            "draft_busy_share": min(1.0, stats["draft_busy_us"] / wall_us),
+            "draft_hidden_share": min(1.0, stats["draft_hidden_us"] / max(1, stats["draft_busy_us"])),
+            "verify_wait_ms": stats["wait_us"] / 1e3,
+        }
+    return out
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished text."""
+
+    text: str
+    tokens: tuple[int, ...]
+    from_draft: tuple[bool, ...]  # one for each token
+    finish_reason: str
+    timings: dict[str, Any] = field(default_factory=dict)
+    prompt_tokens: int = 0
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    seed: int = 0
+    warning: str = ""

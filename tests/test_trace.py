@@ -1,0 +1,300 @@
+"""The trace: what is written is read back, cut files too, and the figures drawn from it are right."""
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from duo import trace
+from duo.cli.trace import trace as trace_command
+from duo.trace import Event, TraceWriter, between, clip, draw, overlap, read_models, read_trace, window
+
+
+def event(kind: str, lane: str, t0_us: int, t1_us: int, *, slot: int = 0, drafted: int = 0, accepted: int = 0) -> Event:
+    return Event(kind, lane, t0_us, t1_us, slot, drafted + 1, accepted, drafted, accepted == drafted > 0, 0)
+
+
+def generation(n_verifications: int, n_slots: int = 1) -> list[Event]:
+    """A prompt, then verifications of 20 ms with draft steps below, some of which reach beyond them."""
+    events = [event("prompt", "target", 1_000_000, 1_100_000), event("prompt", "draft", 1_000_000, 1_030_000)]
+    for i in range(n_verifications):
+        t0_us, slot = 1_100_000 + 25_000 * i, i % n_slots
+        events.append(event("verify", "target", t0_us, t0_us + 20_000, slot=slot, drafted=i % 5, accepted=i % 5 // 2))
+        events += [event("draft", "draft", t0_us + 6000 * k, t0_us + 6000 * (k + 1), slot=slot) for k in range(4)]
+        events.append(event("wait", "target", t0_us + 20_000, t0_us + 25_000, slot=slot))
+    return events
+
+
+def write(path: Path, events: list[Event], draft: str | None = "small.gguf") -> Path:
+    with TraceWriter(path, target="big.gguf", draft=draft) as writer:
+        writer.add(events)
+    return path
+
+
+times = st.integers(0, 60)
+event_lists = st.lists(
+    st.builds(
+        lambda kind, lane, t0, length, slot, drafted, accepted: event(
+            kind, lane, t0, t0 + length, slot=slot, drafted=drafted, accepted=min(accepted, drafted)
+        ),
+        st.sampled_from(["prompt", "verify", "draft", "wait"]),
+        st.sampled_from(trace.LANES),
+        times,
+        times,
+        st.integers(0, 2),
+        st.integers(0, 16),
+        st.integers(0, 16),
+    ),
+    max_size=20,
+)
+
+
+@given(parts=st.lists(event_lists, max_size=3))
+def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, parts: list[list[Event]]) -> None:
+    path = tmp_path_factory.mktemp("trace") / "t.json"
+    with TraceWriter(path, target="größe.gguf", draft=None) as writer:
+        for part in parts:
+            writer.add(part)
+    assert read_trace(path) == [event for part in parts for event in part]
+    assert read_models(path) == ("größe.gguf", None)
+
+
+def test_the_file_is_json_that_viewers_understand(tmp_path: Path) -> None:
+    text = write(tmp_path / "t.json", generation(3)).read_text()
+    records = json.loads(text)
+    assert text.endswith("]"), "a newline after the list could be taken for a second document"
+    lanes = {r["tid"]: r["args"]["name"] for r in records if r["name"] == "thread_name"}
+    assert lanes == {1: "target", 2: "draft"}
+    verify = next(r for r in records if r["name"] == "verify")
+    assert (verify["ph"], verify["tid"], verify["ts"], verify["dur"]) == ("X", 1, 1_100_000, 20_000)
+    outcomes = [(r["name"], r["tid"], r["ts"]) for r in records if r["ph"] == "i"]
+    assert outcomes == [("miss", 1, 1_120_000), ("miss", 1, 1_145_000), ("miss", 1, 1_170_000)]
+
+
+def test_events_are_in_the_file_before_it_is_closed(tmp_path: Path) -> None:
+    events = generation(2)
+    with TraceWriter(tmp_path / "t.json", target="big.gguf", draft="small.gguf") as writer:
+        writer.add(events)
+        assert read_trace(tmp_path / "t.json") == events
+
+
+def test_a_file_cut_anywhere_gives_its_first_events_or_one_sentence(tmp_path: Path) -> None:
+    events = generation(2)
+    whole = write(tmp_path / "t.json", events).read_bytes()
+    cut, n_read = tmp_path / "cut.json", 0
+    for length in range(len(whole)):
+        cut.write_bytes(whole[:length])
+        try:
+            read = read_trace(cut)
+        except ValueError as error:
+            assert n_read == 0
+            assert str(error).startswith(str(cut))
+            assert "\n" not in str(error)
+        else:
+            assert read == events[: len(read)]
+            assert len(read) >= n_read
+            n_read = len(read)
+    assert n_read == len(events)
+
+
+def test_a_trace_saved_by_a_viewer_as_an_object_is_read(tmp_path: Path) -> None:
+    events = generation(2)
+    records = json.loads(write(tmp_path / "t.json", events).read_text())
+    (tmp_path / "saved.json").write_text(json.dumps({"traceEvents": records, "displayTimeUnit": "ms"}, indent=1))
+    assert read_trace(tmp_path / "saved.json") == events
+
+
+HEADER = '[{"name":"process_name","ph":"M","args":{"target":"big.gguf"}},\n'
+EVENT = '{"name":"verify","ph":"X","cat":"duo","tid":%s,"ts":%s,"dur":1,"args":%s}'
+ARGS = '{"slot":0,"n_rows":1,"n_accepted":0,"n_drafted":0,"hit":false,"depth":0}'
+
+
+def test_the_samples_below_differ_from_a_trace_only_by_their_fault(tmp_path: Path) -> None:
+    (tmp_path / "t.json").write_text(HEADER + EVENT % (1, 5, ARGS))
+    assert read_trace(tmp_path / "t.json") == [Event("verify", "target", 5, 6, 0, 1, 0, 0, False, 0)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "hello",
+        "GGUF\0\x80",
+        "{}",
+        "[]",
+        "[1, 2]",
+        "[" * 100_000,
+        '{"traceEvents": 3}',
+        '[{"name":"process_name","ph":"M","pid":1,"args":{"name":"Browser"}}]',
+        '[{"name":"process_name","args":{"target":3}}]',
+        HEADER + "{broken\n" + EVENT % (1, 5, ARGS),
+        HEADER + '{"a":' * 100_000 + "\n",
+        HEADER + EVENT % (3, 5, ARGS),
+        HEADER + EVENT % ("true", 5, ARGS),
+        HEADER + EVENT % ("[]", 5, ARGS),
+        HEADER + EVENT % (1, '"5"', ARGS),
+        HEADER + EVENT % (1, "NaN", ARGS),
+        HEADER + EVENT % (1, 10**30, ARGS),
+        HEADER + EVENT % (1, 5, "[]"),
+        HEADER + EVENT % (1, 5, '{"slot":0}'),
+        HEADER + EVENT % (1, 5, ARGS.replace("false", "0")),
+    ],
+)
+def test_what_is_not_a_trace_is_refused_in_one_sentence(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(content, encoding="latin-1")
+    with pytest.raises(ValueError, match=r"t\.json (is not a trace|is damaged)") as caught:
+        read_trace(path)
+    result = CliRunner().invoke(trace_command, [str(path)])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [f"Error: {caught.value}"]
+
+
+@given(events=event_lists)
+def test_overlap_agrees_with_counting_every_microsecond(events: list[Event]) -> None:
+    busy = {
+        lane: {t for e in events if e.lane == lane and e.kind != "wait" for t in range(e.t0_us, e.t1_us)}
+        for lane in trace.LANES
+    }
+    figures = overlap(events)
+    assert figures.target_busy_us == len(busy["target"])
+    assert figures.draft_busy_us == len(busy["draft"])
+    assert figures.both_busy_us == len(busy["target"] & busy["draft"])
+    assert figures.wall_us == (max(e.t1_us for e in events) - min(e.t0_us for e in events) if events else 0)
+    assert figures.target_busy_share == len(busy["target"]) / max(figures.wall_us, 1)
+    assert figures.draft_busy_share == len(busy["draft"]) / max(figures.wall_us, 1)
+    assert figures.hidden_share == len(busy["target"] & busy["draft"]) / max(len(busy["draft"]), 1)
+
+
+@given(events=event_lists, t0_us=times, length=st.integers(1, 60))
+def test_a_clipped_trace_has_the_work_between_its_ends(events: list[Event], t0_us: int, length: int) -> None:
+    span = range(t0_us, t0_us + length)
+    work = {t for e in events if e.lane == "target" and e.kind != "wait" for t in range(e.t0_us, e.t1_us) if t in span}
+    assert overlap(clip(events, t0_us, t0_us + length)).target_busy_us == len(work)
+
+
+def test_a_long_trace_is_drawn_in_part() -> None:
+    events = generation(100)
+
+    def n_verifications(start_ms: float | None, end_ms: float | None) -> tuple[int, int]:
+        span = window(events, start_ms, end_ms)
+        shown = [e for e in events if e.kind == "verify" and span[0] <= e.t0_us and e.t1_us <= span[1]]
+        return len(shown), events.index(shown[0]) // 6
+
+    assert n_verifications(None, None) == (30, 35)
+    assert n_verifications(100, None) == (30, 0)
+    assert n_verifications(None, 100 + 25 * 100) == (30, 70)
+    assert n_verifications(0, 100 + 25 * 100) == (100, 0)
+    assert window(generation(5), None, None) == between(generation(5), -1.0, 1e9) == (1_000_000, 1_225_000)
+    for start_ms, end_ms in ((5.0, 5.0), (1e6, None), (None, -1.0), (float("nan"), None), (None, float("inf"))):
+        with pytest.raises(ValueError, match="ms"):
+            between(events, start_ms, end_ms)
+
+
+DRAWN = {
+    "usual": generation(100),
+    "several slots": generation(40, n_slots=3),
+    "no draft": [e for e in generation(10) if e.lane == "target"],
+    "only the draft": [e for e in generation(2) if e.lane == "draft"],
+    "nothing yet": [event("wait", "draft", 7, 7)],
+}
+
+
+@pytest.mark.parametrize("events", DRAWN.values(), ids=DRAWN.keys())
+def test_draw(tmp_path: Path, events: list[Event]) -> None:
+    pytest.importorskip("matplotlib")
+    draw(events, tmp_path / "t.svg", title="a <title> with $ in it")
+    draw(events, tmp_path / "t.PNG")
+    assert ElementTree.parse(tmp_path / "t.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
+    assert (tmp_path / "t.PNG").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+
+
+def test_the_picture_tells_hidden_from_exposed(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from matplotlib.colors import same_color
+
+    from duo.trace_picture import EXPOSED, HIDDEN, picture
+
+    def has(events: list[Event], colour: str) -> bool:
+        faces: Any = picture(events, (0, 100), None).axes[0].collections[0].get_facecolor()
+        return any(same_color(face, colour) for face in faces)
+
+    apart = [event("verify", "target", 0, 50), event("draft", "draft", 50, 100)]
+    together = [event("verify", "target", 0, 100), event("draft", "draft", 20, 60)]
+    assert (has(apart, HIDDEN), has(apart, EXPOSED)) == (False, True)
+    assert has(together, HIDDEN)
+
+
+def test_cli_prints_figures(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.json", generation(100))
+    result = CliRunner().invoke(trace_command, [str(path)])
+    assert result.exit_code == 0, result.output
+    assert "target busy" in result.output
+    assert "80.8%" in result.output
+    result = CliRunner().invoke(trace_command, [str(path), "--json"])
+    figures = json.loads(result.stdout)
+    assert figures["wall_us"] == 2_600_000
+    assert figures["target_busy_us"] == 2_100_000
+    assert figures["both_busy_us"] == 30_000 + 100 * 20_000
+    assert (figures["n_verifications"], figures["n_drafted"], figures["n_accepted"]) == (100, 200, 80)
+    result = CliRunner().invoke(trace_command, [str(path), "--json", "--from", "100", "--to", "200"])
+    assert json.loads(result.stdout)["n_verifications"] == 4
+
+
+def test_without_a_draft_there_is_nothing_to_hit_or_miss(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.json", [e for e in generation(3) if e.lane == "target"], draft=None)
+    records = json.loads(path.read_text())
+    assert not [r for r in records if r["ph"] == "i"]
+    assert [r["args"]["name"] for r in records if r["name"] == "thread_name"] == ["target"]
+    result = CliRunner().invoke(trace_command, [str(path)])
+    assert result.exit_code == 0, result.output
+    assert "draft" not in result.output
+    assert "hits" not in result.output
+
+
+def test_cli_draws(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    path = write(tmp_path / "t.json", generation(100))
+    result = CliRunner().invoke(trace_command, [str(path), "-o", str(tmp_path / "t.svg"), "--from", "500"])
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "t.svg").exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["missing.json"], "missing.json: No such file"),
+        (["t.json", "--from", "9", "--to", "3"], "empty"),
+        (["t.json", "--from", "inf"], "not a time"),
+        (["t.json", "-o", "t.docx"], "must end in"),
+        (["empty.json", "-o", "t.svg"], "no events"),
+        (["t.json", "-o", "none/t.svg"], "No such file"),
+    ],
+)
+def test_cli_errors_are_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: list[str], message: str
+) -> None:
+    if "none/t.svg" in args:
+        pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    write(Path("t.json"), generation(3))
+    write(Path("empty.json"), [])
+    result = CliRunner().invoke(trace_command, args)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: ")
+    assert message in result.output
+    assert result.output.count("\n") == 1
+
+
+def test_cli_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "t.json", generation(3))
+    monkeypatch.setitem(__import__("sys").modules, "duo.trace_picture", None)
+    result = CliRunner().invoke(trace_command, [str(path), "-o", str(tmp_path / "t.svg")])
+    assert result.exit_code == 1
+    assert "duo[bench]" in result.output
+    assert CliRunner().invoke(trace_command, [str(path)]).exit_code == 0
