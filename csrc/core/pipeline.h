@@ -18,8 +18,8 @@ class pipeline {
   public:
     struct options {
         bool                  tracing = false;
-        std::function<void()> on_target_thread;  // first thing in the thread: CPU affinity
-        std::function<void()> on_draft_thread;
+        std::function<void()> on_target_thread{};  // first thing in the thread: CPU affinity
+        std::function<void()> on_draft_thread{};
     };
 
     // draft null: plain decoding only.

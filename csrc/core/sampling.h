@@ -23,7 +23,7 @@ struct sampling_params {
     uint64_t seed              = 0;      // key of the noise
     bool     ignore_eos        = false;  // never choose an end-of-generation token
 
-    std::vector<std::pair<token_id, float>> logit_bias;  // added to the logit
+    std::vector<std::pair<token_id, float>> logit_bias{};  // added to the logit
 
     bool operator==(const sampling_params &) const = default;
 

@@ -78,9 +78,10 @@ bool text_stream::next(text_chunk & out, int64_t deadline_us) {
             return true;
         }
         const uint32_t heard = wires_.reader_bell.listen();
+        const bool     last  = wires_.chunks.closed();
         chunk_msg      msg;
         if (!wires_.chunks.try_pop(msg)) {
-            if (wires_.chunks.closed() || !wires_.reader_bell.wait(heard, deadline_us)) {
+            if (last || !wires_.reader_bell.wait(heard, deadline_us)) {
                 return false;
             }
             continue;

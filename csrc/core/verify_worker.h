@@ -36,7 +36,7 @@ class verify_worker {
     [[nodiscard]] bool cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
     [[nodiscard]] int32_t n_room() const;
     [[nodiscard]] int32_t n_text() const { return int32_t(text_.size()); }
-    [[nodiscard]] bool draft_may_grow() const { return drafting_ && !mirror_.paused(); }
+    [[nodiscard]] bool draft_may_grow() const { return drafting_ && !draft_late_ && !mirror_.paused(); }
 
     token_model & model_;
     wires &       wires_;
@@ -49,6 +49,7 @@ class verify_worker {
     mirror_tree           mirror_;
     stop_matcher          stops_;
     bool                  drafting_ = false;  // the draft works on this request
+    bool                  draft_late_ = false;  // it let a wait run out and has sent nothing since
     bool                  end_owed_ = false;  // the draft has not yet been told that the last request ended
     finish_reason         finish_   = finish_reason::none;
     int32_t               n_drop_   = 0;  // bytes of the text that belong to the stop string

@@ -86,7 +86,7 @@ def widen(
     part = out.with_name(out.name + ".part")
     try:
         _write_header(part, small, shape, plan, ggml_type)
-        _write_weights(part, plan, math.sqrt(small.shape.n_embd / shape.n_embd), progress)
+        _write_weights(part, plan, ggml_type, math.sqrt(small.shape.n_embd / shape.n_embd), progress)
         os.replace(part, out)
     except OSError as error:
         raise ValueError(f"{out}: could not be written ({error.strerror}); choose another place") from error
@@ -142,16 +142,16 @@ def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], 
 
 
 def _write_weights(
-    path: Path, plan: list[Tensor], norm_scale: float, progress: Callable[[str, int, int], None] | None
+    path: Path, plan: list[Tensor], type: GgmlType, norm_scale: float, progress: Callable[[str, int, int], None] | None
 ) -> None:
-    """Append the weights, chunk by chunk."""
-    n_done, n_total = 0, sum(tensor.bytes for tensor in plan)
+    """Append the weights, a chunk at a time."""
     values = np.random.default_rng(0).normal(0, 0.02, (_CHUNK // 1024, 1024)).astype(np.float32)
-    noise = {type: gguf.quantize(values, type).view(np.uint8).ravel() for type in {tensor.type for tensor in plan}}
+    noise = gguf.quantize(values, type).view(np.uint8).ravel()
+    n_done, n_total = 0, sum(tensor.bytes for tensor in plan)
     with path.open("ab") as file:
         for tensor in plan:
             file.write(b"\0" * (-file.tell() % _ALIGN))
-            for rows in _rows(tensor, norm_scale, noise[tensor.type]):
+            for rows in _rows(tensor, norm_scale, noise):
                 file.write(rows.data)
                 n_done += rows.nbytes
                 if progress is not None:
@@ -169,7 +169,8 @@ def _rows(tensor: Tensor, norm_scale: float, noise: npt.NDArray[np.uint8]) -> It
     n_noise = 0 if len(tensor.dims) == 1 or tensor.name == "token_embd.weight" else tensor.row_bytes - own_bytes
     n_chunk = max(1, _CHUNK // n_cols)
     for start in range(0, n_rows, n_chunk):
-        rows = np.zeros((min(n_chunk, n_rows - start), tensor.row_bytes), np.uint8)  # in every ggml type these are zeros
+        # Zero bytes are zeros in every ggml type.
+        rows = np.zeros((min(n_chunk, n_rows - start), tensor.row_bytes), np.uint8)
         if n_noise:
             rows[:, -n_noise:] = np.resize(noise, (len(rows), n_noise))
         if tensor.source is not None and start < len(stored):

@@ -171,9 +171,9 @@ def choose_shape(source: Source, type: GgmlType, size: float, given: dict[str, i
         return [least, *range(least // step * step + step, most + 1, step)] if fixed is None else [fixed]
 
     least = n_bytes(source.shape.n_embd, source.shape.n_ff, source.shape.n_layer)
-    if not size >= least:
-        own = f"its own {least} as {type.name.lower()}"
-        raise ValueError(f"{source.path}: {size:.0f} bytes are less than {own}; it can only be made bigger")
+    if not math.isfinite(size) or size < least:
+        kind = type.name.lower()
+        raise ValueError(f"{source.path}: has {least} bytes as {kind}, {size:.0f} asked for; ask for a bigger size")
     found: list[tuple[float, int, Shape]] = []
     step = math.lcm(256, source.head_dim * (source.n_head // source.n_head_kv))
     for n_embd in choices("n_embd", step, _MAX_CHOSEN_EMBD):

@@ -1,2 +1,174 @@
-#include "check.h"
-TEST(todo) {}
+// Models that throw, cannot roll back, or never return: the text is the target's own, or ends with an error that says why.
+#include "pair.h"
+
+using namespace duo_test;
+
+namespace {
+
+const run_mode modes[] = {run_mode::plain, run_mode::sync, run_mode::async};
+
+bool is_prefix(const std::vector<token_id> & part, const std::vector<token_id> & whole) {
+    return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
+}
+
+}  // namespace
+
+TEST(draft_throws_at_its_nth_call) {
+    const ask q{.prompt = {1, 2, 3, 4, 5, 6, 7}, .n_predict = 30};
+    for (const bool in_choice : {false, true}) {
+        for (const run_mode mode : {run_mode::sync, run_mode::async}) {
+            int n_untouched = 0;
+            for (int64_t n = 0; n < 200 && n_untouched < 3; ++n) {
+                const std::string note = "call " + std::to_string(n);
+                behaviour         draft{.n_batch = 3, .agree = 0.7};
+                (in_choice ? draft.throw_choice : draft.throw_at) = n;
+                pair         p(behaviour{.pass_us = 100}, draft);
+                const answer a = p.run(q.as(mode, 4), note);
+                if (a.warning.empty()) {
+                    ++n_untouched;  // or it failed when nobody listened any more
+                } else {
+                    CHECK(a.warning.find("fails") != std::string::npos, a.warning);
+                }
+                CHECK(n > 5 || !a.warning.empty(), note);
+                // The next text has its draft again.
+                const answer b = p.run(q.as(mode, 4), note);
+                CHECK(n_untouched > 0 || b.warning.empty(), b.warning);
+                CHECK(n_untouched > 0 || b.stats.n_drafted > 0, note);
+            }
+            CHECK_EQ(n_untouched, 3);
+        }
+    }
+}
+
+TEST(target_throws_at_its_nth_call) {
+    const ask q{.prompt = {1, 2, 3, 4, 5, 6, 7}, .n_predict = 25};
+    for (const bool in_choice : {false, true}) {
+        for (const run_mode mode : modes) {
+            for (int64_t n = 0; n < 40; ++n) {
+                behaviour target{.n_batch = 3};
+                (in_choice ? target.throw_choice : target.throw_at) = n;
+                pair         p(target, behaviour{.n_batch = 3, .agree = 0.7});
+                const answer want = reference(p.lang, p.n_ctx, q);
+                p.line.begin(q.as(mode, 4).make());
+                const answer a = read_all(p.line);
+                if (a.finish != finish_reason::error) {
+                    check_same(a, want, "not reached");
+                    break;
+                }
+                CHECK(a.error.find("fails") != std::string::npos, a.error);
+                CHECK(is_prefix(a.tokens, want.tokens));
+                // A choice that fails inside a pass leaves that pass's tokens written: they are right.
+                CHECK(a.stats.n_predicted == int32_t(a.tokens.size()));
+                p.run(q.as(mode, 4), "after a failure");
+            }
+        }
+    }
+}
+
+TEST(both_throw) {
+    const ask q{.n_predict = 25};
+    for (int64_t n = 0; n < 15; ++n) {
+        pair p(behaviour{.throw_at = n}, behaviour{.throw_at = n / 2});
+        p.line.begin(q.as(run_mode::async, 4).make());
+        CHECK(is_prefix(read_all(p.line).tokens, reference(p.lang, p.n_ctx, q).tokens));
+        p.run(q.as(run_mode::async, 4));
+        p.run(q.as(run_mode::sync, 4));
+    }
+}
+
+TEST(draft_that_cannot_roll_back) {
+    pair p(behaviour{.pass_us = 100}, behaviour{.agree = 0.5, .can_rollback = false});
+    for (int i = 0; i < 3; ++i) {
+        const answer a = p.run(ask{.n_predict = 50}.as(run_mode::async, 4));
+        CHECK(a.warning.find("rolled back") != std::string::npos, a.warning);
+    }
+}
+
+TEST(target_that_cannot_roll_back) {
+    pair p(behaviour{.can_rollback = false}, behaviour{.agree = 0.5});
+    for (int i = 0; i < 3; ++i) {
+        p.run(ask{.n_predict = 50}.as(run_mode::plain), "plain needs no rollback");
+        p.line.begin(ask{.n_predict = 50}.as(run_mode::sync, 4).make());
+        const answer a = read_all(p.line);
+        CHECK_EQ(a.finish, finish_reason::error);
+        CHECK(a.error.find("rolled back") != std::string::npos, a.error);
+        CHECK(is_prefix(a.tokens, reference(p.lang, p.n_ctx, ask{.n_predict = 50}).tokens));
+    }
+}
+
+TEST(draft_hangs) {
+    for (const run_mode mode : {run_mode::sync, run_mode::async}) {
+        for (const int32_t n_max : {4, n_draft_auto}) {
+            for (const int64_t n : {0, 1, 2, 7}) {
+                pair      p(behaviour{}, behaviour{.n_batch = 2, .heeds_stop = false, .hang_at = n});
+                const ask q = ask{.n_predict = 100}.as(mode, n_max);
+                p.line.begin(q.make());
+                p.draft.wait_until_hanging();
+                const int64_t t0 = now_us();
+                answer        a  = read_all(p.line);
+                check_same(a, reference(p.lang, p.n_ctx, q), "hanging");
+                // One wait in vain is enough to know; later texts pay it once as well.
+                CHECK(now_us() - t0 < 5000000, std::to_string(now_us() - t0));
+                p.run(q);
+                p.run(q.as(run_mode::plain));
+                p.draft.release();
+                // It takes up the work again as soon as it has taken the messages.
+                int32_t n_drafted = 0;
+                for (int i = 0; i < 1000 && n_drafted == 0; ++i) {
+                    n_drafted = p.run(q).stats.n_drafted;
+                }
+                CHECK(n_drafted > 0);
+            }
+        }
+    }
+}
+
+TEST(draft_hangs_and_everything_is_closed) {
+    for (int i = 0; i < 10; ++i) {
+        pair p(behaviour{}, behaviour{.heeds_stop = false, .hang_at = i});
+        p.line.begin(ask{.n_predict = 30}.as(run_mode::async, 4).make());
+        if (i % 2 == 0) {
+            read_all(p.line);
+        }
+        std::thread later([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            p.draft.release();
+        });
+        p.line.close();
+        later.join();
+    }
+}
+
+TEST(draft_falls_too_far_behind) {
+    // More verdicts than the ring holds: the text goes on without the draft, and the messages owed are sent later.
+    const behaviour b{.n_ctx = 20000};
+    pair            p(b, behaviour{.n_ctx = 20000, .heeds_stop = false, .hang_at = 3});
+    const ask       q = ask{.n_predict = 9000}.as(run_mode::async, 4);
+    const answer    a = p.run(q);
+    CHECK(a.warning.find("behind") != std::string::npos, a.warning);
+    for (int i = 0; i < 3; ++i) {
+        p.run(ask{.n_predict = 50}.as(run_mode::async, 4), "while it hangs");
+    }
+    p.draft.release();
+    int32_t n_drafted = 0;
+    for (int i = 0; i < 2000 && n_drafted == 0; ++i) {
+        n_drafted = p.run(ask{.n_predict = 50}.as(run_mode::async, 4), "after").stats.n_drafted;
+    }
+    CHECK(n_drafted > 0);
+}
+
+TEST(target_hangs_and_is_cancelled) {
+    for (const int64_t n : {0, 1, 5}) {
+        pair p(behaviour{.hang_at = n}, behaviour{});
+        p.line.begin(ask{}.as(run_mode::async, 4).make());
+        std::thread later([&] {
+            p.target.wait_until_hanging();
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+            p.target.release();
+        });
+        p.target.wait_until_hanging();
+        p.line.cancel();
+        later.join();
+        p.run(ask{}.as(run_mode::async, 4));
+    }
+}

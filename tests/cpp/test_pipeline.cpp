@@ -1,2 +1,185 @@
-#include "check.h"
-TEST(todo) {}
+// The whole pipeline: the text is the target's, whatever the draft, the mode and the limits.
+#include "pair.h"
+
+using namespace duo_test;
+
+namespace {
+
+const run_mode modes[] = {run_mode::plain, run_mode::sync, run_mode::async};
+
+std::string name(run_mode mode) {
+    return mode == run_mode::plain ? "plain" : mode == run_mode::sync ? "sync" : "async";
+}
+
+// All modes and draft lengths, in one pipeline one after another.
+void run_all(const behaviour & target, const behaviour & draft, const ask & q, const std::string & note) {
+    pair p(target, draft);
+    for (const run_mode mode : modes) {
+        for (const int32_t n : {1, 4, 16, n_draft_auto}) {
+            p.run(q.as(mode, n), note + " " + name(mode) + " " + std::to_string(n));
+        }
+    }
+}
+
+}  // namespace
+
+TEST(text_is_the_targets) {
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+        for (const double agree : {0.0, 0.3, 0.7, 1.0}) {
+            const language  lang{.seed = seed};
+            const behaviour target{.lang = lang};
+            const behaviour draft{.lang = lang, .agree = agree, .accent = seed};
+            ask             q{.n_predict = 120};
+            run_all(target, draft, q, "greedy, agree " + std::to_string(agree));
+            q.sampling = {.temp = 0.8f, .presence_penalty = 0.5f, .repeat_last_n = 4, .seed = seed};
+            run_all(target, draft, q, "sampled, agree " + std::to_string(agree));
+        }
+    }
+}
+
+TEST(perfect_draft_is_accepted) {
+    pair p(behaviour{.pass_us = 100}, behaviour{.pass_us = 20});
+    for (const run_mode mode : {run_mode::sync, run_mode::async}) {
+        const answer a = p.run(ask{.n_predict = 200}.as(mode, 4), name(mode));
+        CHECK(a.stats.n_drafted > 100, name(mode) + " " + std::to_string(a.stats.n_drafted));
+        if (mode == run_mode::sync) {
+            CHECK(a.stats.n_passes < 80, std::to_string(a.stats.n_passes));
+        }
+        // Only a context limit can reject a perfect guess.
+        CHECK_EQ(a.stats.n_accepted_at, a.stats.n_tested_at, name(mode));
+    }
+}
+
+TEST(useless_draft_is_rejected) {
+    const behaviour b{};
+    pair            p(b, behaviour{.agree = 0.0});
+    for (const run_mode mode : {run_mode::sync, run_mode::async}) {
+        const answer a = p.run(ask{.n_predict = 200}.as(mode, 4), name(mode));
+        CHECK_EQ(a.stats.n_accepted, 0);
+        CHECK_EQ(a.stats.n_passes, 200);
+        CHECK_EQ(a.stats.n_hits, 0);
+    }
+}
+
+TEST(small_contexts_and_batches) {
+    for (uint64_t seed = 0; seed < 6; ++seed) {
+        dice           d(seed);
+        const language lang{.seed = seed};
+        for (const int32_t n_batch : {1, 2, 5, 70, 100}) {
+            behaviour target{.lang = lang, .n_ctx = 200, .n_batch = n_batch};
+            behaviour draft{.lang = lang, .n_ctx = d.between(3, 220), .n_batch = d.between(1, 80), .agree = 0.8};
+            ask       q{.n_predict = 300};  // the context ends it
+            q.prompt.assign(size_t(d.between(1, 150)), 1);
+            for (token_id & t : q.prompt) {
+                t = token_id(d.below(uint32_t(lang.n_vocab)));
+            }
+            run_all(target, draft, q, "batch " + std::to_string(n_batch) + " seed " + std::to_string(seed));
+        }
+    }
+}
+
+TEST(prompt_fills_the_context) {
+    const behaviour b{.n_ctx = 32, .n_batch = 8};
+    pair            p(b, b);
+    for (const size_t n : {30u, 31u}) {
+        ask q{.n_predict = -1};
+        q.prompt.assign(n, 5);
+        for (const run_mode mode : modes) {
+            CHECK_EQ(p.run(q.as(mode, 4)).tokens.size(), 32 - n);
+        }
+    }
+}
+
+TEST(limits_on_length) {
+    for (const int32_t n : {0, 1, 2, 3, 17}) {
+        const behaviour b{};
+        pair            p(b, b);
+        for (const run_mode mode : modes) {
+            CHECK_EQ(p.run(ask{.n_predict = n}.as(mode, 8), name(mode)).tokens.size(), size_t(n));
+        }
+    }
+}
+
+TEST(p_min_and_n_min) {
+    const language lang{.seed = 5};
+    pair           p(behaviour{.lang = lang}, behaviour{.lang = lang, .agree = 0.7});
+    for (const run_mode mode : {run_mode::sync, run_mode::async}) {
+        ask q = ask{.n_predict = 150}.as(mode, 6);
+        q.plan.p_min = 0.99f;  // every guess is below: nothing to verify
+        CHECK_EQ(p.run(q, "p_min").stats.n_drafted, 0);
+        q.plan.p_min = 0.9f;
+        p.run(q, "p_min");
+        q.plan.p_min = 0.0f;
+        for (const int32_t n_min : {1, 3, 6, 9}) {
+            q.plan.n_min   = n_min;
+            const answer a = p.run(q, "n_min");  // check_stats: none narrower
+            CHECK(n_min < 9 || a.stats.n_drafted == 0);
+        }
+        q.plan.n_min = 0;
+        for (const int32_t n_ahead : {1, 2, 50}) {
+            q.plan.n_ahead = n_ahead;
+            p.run(q, "n_ahead");
+        }
+    }
+}
+
+TEST(kv_prefix_is_reused) {
+    const language  lang{.seed = 8};
+    const behaviour b{.lang = lang, .n_batch = 16};
+    for (const run_mode mode : modes) {
+        pair p(b, behaviour{.lang = lang, .n_batch = 16, .agree = 0.6});
+        ask  q = ask{.n_predict = 20}.as(mode, 4);
+        q.prompt.assign(40, 2);
+        const answer first = p.run(q);
+        CHECK_EQ(first.stats.n_prompt_cached, 0);
+
+        // The same again: all but the last token is there.
+        CHECK_EQ(p.run(q).stats.n_prompt_cached, 39);
+
+        // A conversation: prompt, answer, and more.
+        q.prompt.insert(q.prompt.end(), first.tokens.begin(), first.tokens.end());
+        q.prompt.push_back(7);
+        CHECK(p.run(q).stats.n_prompt_cached >= 58);
+
+        // Another beginning: nothing is.
+        q.prompt.front() = 9;
+        CHECK_EQ(p.run(q).stats.n_prompt_cached, 0);
+        q.prompt.resize(10);
+        CHECK_EQ(p.run(q).stats.n_prompt_cached, 9);
+    }
+}
+
+TEST(draft_with_a_smaller_vocabulary) {
+    // The text is the target's; the draft fails or pauses at a token it cannot read.
+    const language lang{.seed = 3, .n_vocab = 40};
+    behaviour      draft{.lang = lang};
+    draft.lang.n_vocab = 30;
+    run_all(behaviour{.lang = lang}, draft, ask{.n_predict = 100}, "small vocabulary");
+}
+
+TEST(trace_is_complete) {
+    const behaviour b{.pass_us = 200};
+    pair            p(b, behaviour{.agree = 0.8, .pass_us = 20}, true);
+    const answer    a = p.run(ask{.n_predict = 60}.as(run_mode::async, 4));
+
+    std::vector<trace_event> target;
+    std::vector<trace_event> draft;
+    p.line.take_trace(target, draft);
+    int32_t n_passes = 0, n_drafted = 0, n_accepted = 0, n_hits = 0;
+    int64_t t_us = 0;
+    for (const trace_event & e : target) {
+        CHECK(e.t0_us >= t_us && e.t1_us >= e.t0_us);
+        t_us = e.t1_us;
+        if (e.what == trace_event::kind::verify) {
+            ++n_passes;
+            n_drafted += e.n_drafted;
+            n_accepted += e.n_accepted;
+            n_hits += e.hit ? 1 : 0;
+        }
+    }
+    CHECK_EQ(n_passes, a.stats.n_passes);
+    CHECK_EQ(n_drafted, a.stats.n_drafted);
+    CHECK_EQ(n_accepted, a.stats.n_accepted);
+    CHECK_EQ(n_hits, a.stats.n_hits);
+    CHECK(!draft.empty());
+}

@@ -1,2 +1,108 @@
-#include "check.h"
-TEST(todo) {}
+// Thousands of short runs, each with its own delays in both models and in the reader, and a random request.
+#include "pair.h"
+
+using namespace duo_test;
+
+namespace {
+
+ask random_ask(dice & d, const language & lang, int32_t n_ctx) {
+    ask q;
+    q.prompt.resize(size_t(d.between(1, std::min(n_ctx - 1, d.chance(0.1) ? 60 : 8))));
+    for (token_id & t : q.prompt) {
+        t = token_id(d.below(uint32_t(lang.n_vocab)));
+    }
+    q.n_predict  = d.chance(0.05) ? -1 : d.between(0, 25);
+    q.n_logprobs = d.chance(0.2) ? d.between(0, 5) : -1;
+    if (d.chance(0.2)) {
+        q.stop = {"ba", "c a"};
+    }
+    q.sampling.temp             = d.chance(0.4) ? 0.9f : 0.0f;
+    q.sampling.seed             = d.below(4);
+    q.sampling.presence_penalty = d.chance(0.2) ? 1.0f : 0.0f;
+    q.plan.mode                 = d.chance(0.7) ? run_mode::async : d.chance(0.7) ? run_mode::sync : run_mode::plain;
+    q.plan.n_max                = d.chance(0.4) ? n_draft_auto : d.between(0, 12);
+    q.plan.n_min                = d.chance(0.15) ? d.between(1, 4) : 0;
+    q.plan.p_min                = d.chance(0.15) ? 0.8f : 0.0f;
+    q.plan.n_ahead              = d.chance(0.2) ? d.between(1, 20) : 0;
+    return q;
+}
+
+struct total {
+    int n_requests = 0, n_cancelled = 0, n_accepted = 0, n_rejected = 0, n_hits = 0;
+};
+
+void one_pipeline(uint64_t seed, total & sum) {
+    dice            d(seed);
+    const language  lang{.seed = d.below(50), .p_end = d.chance(0.5) ? 0.02 : 0.0};
+    const behaviour target{.lang        = lang,
+                           .n_ctx       = d.between(8, 90),
+                           .n_batch     = d.between(1, 100),
+                           .delay_us    = d.chance(0.8) ? d.between(0, 40) : 0,
+                           .delay_seed  = seed,
+                           .heeds_stop  = d.chance(0.8)};
+    const behaviour draft{.lang       = lang,
+                          .n_ctx      = d.between(4, 100),
+                          .n_batch    = d.between(1, 40),
+                          .agree      = 0.1 * d.between(0, 10),
+                          .accent     = seed,
+                          .delay_us   = d.chance(0.8) ? d.between(0, 60) : 0,
+                          .delay_seed = seed + 1,
+                          .heeds_stop = d.chance(0.8)};
+    pair p(target, draft, d.chance(0.2));
+    ask  q = random_ask(d, lang, target.n_ctx);
+    for (int k = 0; k < 12; ++k) {
+        // Some prompts continue the text before, so that caches are reused.
+        const ask         before = q;
+        const std::string note   = "seed " + std::to_string(seed) + " request " + std::to_string(k);
+        q                        = random_ask(d, lang, target.n_ctx);
+        if (d.chance(0.4)) {
+            q.prompt = before.prompt;
+            q.prompt.resize(size_t(d.between(1, int32_t(q.prompt.size()))));
+        }
+        p.line.begin(q.make());
+        answer     a;
+        const bool slow = d.chance(0.2);
+        // Read all of it, or some and then cancel.
+        const size_t n_read = d.chance(0.2) ? d.below(10) : size_t(-1);
+        while (a.tokens.size() < n_read && read_some(p.line, a, a.tokens.size() + 1)) {
+            if (slow) {
+                loiter(d.next(), 100);
+            }
+        }
+        ++sum.n_requests;
+        if (a.finish == finish_reason::none) {
+            if (d.chance(0.5)) {
+                loiter(d.next(), 200);
+            }
+            p.line.cancel();
+            CHECK(!p.line.running());
+            const answer want = reference(lang, target.n_ctx, q);
+            CHECK(a.tokens.size() <= want.tokens.size() && std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin()),
+                  note);
+            ++sum.n_cancelled;
+            continue;
+        }
+        check_same(a, reference(lang, target.n_ctx, q), note);
+        check_stats(a, q, note);
+        CHECK_EQ(a.warning, std::string(), note);
+        sum.n_accepted += a.stats.n_accepted;
+        sum.n_rejected += a.stats.n_drafted - a.stats.n_accepted;
+        sum.n_hits += a.stats.n_hits;
+    }
+}
+
+}  // namespace
+
+TEST(random_schedules) {
+    total sum;
+    for (uint64_t seed = 0; sum.n_requests < 12000; ++seed) {
+        one_pipeline(seed, sum);
+        if (check::n_failed.load() > 10) {
+            return;
+        }
+    }
+    // The mix is one: every kind of thing happened often.
+    for (const int n : {sum.n_cancelled, sum.n_accepted, sum.n_rejected, sum.n_hits}) {
+        CHECK(n > 1000, std::to_string(n));
+    }
+}

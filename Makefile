@@ -1,0 +1,98 @@
+# make demo   set everything up and watch two models write a story
+# make test   C++ and Python tests          make lint   style and types
+# make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
+#
+# Another llama.cpp build:  CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make demo
+
+PYTHON     ?= python3
+VENV       ?= .venv
+CMAKE_ARGS ?= -DGGML_RPC=on
+JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
+
+PY         := $(VENV)/bin/python
+PIP        := $(PY) -m pip --disable-pip-version-check
+LLAMA      := llama-cpp-python==0.3.36
+SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cmake' -o -name '*.py' -o -name '*.pyi' \
+                -o -name '*.gguf') CMakeLists.txt pyproject.toml
+
+export CMAKE_ARGS
+# One process compiles with so many jobs, whatever CMake chooses.
+export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
+
+.PHONY: demo test test-cpp test-python lint format tsan asan docs clean
+
+demo: $(VENV)/duo
+	@echo
+	@$(VENV)/bin/duo -co on --temp 0.7 --seed 4 -n 200 -p "Once upon a time there was a little tin soldier who"
+
+test: test-cpp test-python
+
+test-cpp: $(VENV)/tools
+	@$(VENV)/bin/cmake -S . -B build/test -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
+	    -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
+	@$(VENV)/bin/cmake --build build/test
+	@$(VENV)/bin/ctest --test-dir build/test --output-on-failure
+
+test-python: $(VENV)/duo $(VENV)/test
+	@$(PY) -m pytest
+
+tsan asan: $(VENV)/tools
+	@$(VENV)/bin/cmake -S . -B build/$@ -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
+	    -DDUO_SANITIZE=$(if $(filter tsan,$@),thread,address) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
+	@$(VENV)/bin/cmake --build build/$@
+	@$(VENV)/bin/ctest --test-dir build/$@ --output-on-failure
+
+lint: $(VENV)/duo $(VENV)/test $(VENV)/lint
+	@$(VENV)/bin/ruff check src tests tools benchmarks
+	@$(VENV)/bin/ruff format --check src tests tools benchmarks
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/clang-format --dry-run --Werror $$(find csrc tests benchmarks -name '*.cpp' -o -name '*.h' | grep -v /build/)
+	@$(PY) -m duo.cli.docs --check docs/cli.md
+
+format: $(VENV)/lint
+	@$(VENV)/bin/ruff check --fix-only -q src tests tools benchmarks
+	@$(VENV)/bin/ruff format -q src tests tools benchmarks
+	@$(VENV)/bin/clang-format -i $$(find csrc tests benchmarks -name '*.cpp' -o -name '*.h' | grep -v /build/)
+
+docs: $(VENV)/duo
+	@$(PY) -m duo.cli.docs > docs/cli.md
+
+clean:
+	rm -rf build $(VENV)
+
+# ---- set-up: one stamp for each step, so that each runs once
+
+$(VENV)/pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { echo "duo needs Python 3.10 or later; run make PYTHON=python3.x"; exit 1; }
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/tools: $(VENV)/pip
+	@$(PIP) install -q 'cmake>=3.21' ninja 'scikit-build-core>=0.11' 'pybind11>=3.0'
+	@touch $@
+
+# pip caches the wheel but not the options it was built with, hence the look at what came and the second try.
+$(VENV)/llama: $(VENV)/tools
+	@mkdir -p build
+	@echo "Installing $(LLAMA) (compiles llama.cpp, some minutes the first time)"
+	@$(PIP) install -v $(LLAMA) 2>&1 | $(PY) tools/build_progress.py build/llama.log "llama.cpp"
+	@$(PY) tools/check_llama.py "$(CMAKE_ARGS)" 2>/dev/null || { \
+	    echo "The cached build lacks $(CMAKE_ARGS); compiling again"; \
+	    $(PIP) install -v --force-reinstall --no-deps --no-cache-dir $(LLAMA) 2>&1 \
+	        | $(PY) tools/build_progress.py build/llama.log "llama.cpp"; }
+	@$(PY) tools/check_llama.py "$(CMAKE_ARGS)"
+	@touch $@
+
+# Not editable and not isolated: the llama.cpp that was just built is the one it is compiled against.
+$(VENV)/duo: $(VENV)/llama $(SOURCES)
+	@mkdir -p build
+	@$(PIP) install -v --no-build-isolation . 2>&1 | $(PY) tools/build_progress.py build/duo.log "duo"
+	@touch $@
+
+$(VENV)/test: $(VENV)/duo
+	@$(PIP) install -q --no-build-isolation '.[test]'
+	@touch $@
+
+$(VENV)/lint: $(VENV)/pip
+	@$(PIP) install -q 'ruff==0.14.*' 'mypy>=1.11' clang-format==18.1.8
+	@touch $@

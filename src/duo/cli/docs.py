@@ -1,0 +1,71 @@
+"""docs/cli.md, made from the program itself.
+
+python -m duo.cli.docs > docs/cli.md
+python -m duo.cli.docs --check docs/cli.md    exit code 1 if the file is not what the program says
+"""
+
+from __future__ import annotations
+
+import sys
+from inspect import cleandoc
+from pathlib import Path
+
+import click
+
+from duo.cli.main import program
+from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
+
+HEAD = """# Command line
+
+Made by `make docs` from the program; CI checks that it is current. Python keywords are given where `Duo(...)` or
+`generate(...)` takes the same option. Exit codes: 0, 1 (a mistake or a failure, one line on standard error), 130 (Ctrl-C).
+"""
+
+
+def _rows(command: click.Command) -> list[str]:
+    rows = ["| option | meaning | environment | Python |", "|---|---|---|---|"]
+    for p in command.params:
+        if not isinstance(p, click.Option):
+            continue
+        names = " ".join(f"`{o}`" for o in (*p.opts, *p.secondary_opts))
+        value = "" if p.is_flag else f" *{p.metavar or p.type.name.upper()}*"
+        env = f"`{p.envvar}`" if p.envvar else ""
+        python = f"`{p.name}`" if p.name in ENGINE_OPTIONS or p.name in GENERATE_OPTIONS else ""
+        cells = [names + value, p.help or "", env, python]
+        rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+    return rows
+
+
+def page() -> str:
+    """The whole of docs/cli.md."""
+    ctx = click.Context(program, info_name="duo")
+    parts = [HEAD]
+    for name in program.list_commands(ctx):
+        command = program.get_command(ctx, name)
+        assert command is not None
+        usage = "duo [OPTIONS]" if name == "run" else f"duo {name} " + " ".join(
+            command.collect_usage_pieces(click.Context(command, info_name=name))
+        )
+        text = cleandoc(command.help or "").replace("\b\n", "")
+        about, _, examples = text.partition("Examples:\n")
+        parts.append(f"## `{usage}`\n\n{about.strip()}\n")
+        if examples:
+            code, _, after = examples.partition("\n\n")
+            parts.append("```\n" + "\n".join(line.strip() for line in code.splitlines()) + f"\n```\n\n{after}".rstrip() + "\n")
+        parts.append("\n".join(_rows(command)) + "\n")
+    return "\n".join(parts)
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["--check"]:
+        path = Path(sys.argv[2])
+        if not path.exists() or path.read_text(encoding="utf-8") != page():
+            print(f"{path} is not what the program says; run: make docs", file=sys.stderr)
+            return 1
+        return 0
+    sys.stdout.write(page())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+"""The command line made of duo.config's tables; values go to Python unchanged, so each is checked in one place."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import click
+
+from duo.cli.llama_cpp_options import NOT_IN_DUO
+from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions, Opt
+from duo.errors import DuoError
+
+REPEATABLE = ("stop", "logit_bias")
+# Old scripts give these without a value; llama.cpp then takes them as on.
+VALUE_OPTIONAL = ("flash_attn",)
+
+
+def metavar_of(hint: Any) -> str:
+    """What to print for a type: N, F, on|off|auto, N|auto, TEXT."""
+    if get_origin(hint) is Annotated:
+        return metavar_of(get_args(hint)[0])
+    if get_origin(hint) is Literal:
+        return "|".join(get_args(hint))
+    members = [a for a in get_args(hint) if a is not NoneType]
+    if get_origin(hint) is not None and members and get_origin(hint) not in (list, dict):
+        return "|".join(dict.fromkeys(metavar_of(a) for a in members))
+    return {int: "N", float: "F"}.get(hint, "TEXT")
+
+
+def _option(name: str, hint: Any, o: Opt) -> click.Option:
+    default = o.default
+    shown = "on" if default is True else "off" if default is False else default
+    text = o.help if shown in (None, [], {}) or "efault" in o.help else f"{o.help} [default: {shown}]"
+    base: dict[str, Any] = {"help": text, "default": None, "envvar": o.env}
+    if "/" in o.flags[-1]:
+        return click.Option([name, *o.flags], **base)
+    if name in VALUE_OPTIONAL:
+        base |= {"is_flag": False, "flag_value": "on"}
+    if name in REPEATABLE:
+        base |= {"multiple": True}
+    return click.Option([name, *o.flags], type=str, metavar=o.metavar or metavar_of(hint), **base)
+
+
+def model_options() -> Iterator[click.Option]:
+    """All options of the two tables that have a spelling."""
+    for table, found in ((EngineOptions, ENGINE_OPTIONS), (GenerateOptions, GENERATE_OPTIONS)):
+        hints = get_type_hints(table, include_extras=True)
+        for name, o in found.items():
+            if o.flags:
+                yield _option(name, hints[name], o)
+
+
+def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
+    """ "15043+1", "15043-inf" -> {15043: bias}. Raises DuoError."""
+    found = {}
+    for value in values:
+        match = re.fullmatch(r"(\d+)([+-].+)", value)
+        try:
+            if match is None:
+                raise ValueError
+            found[int(match[1])] = float(match[2])
+        except ValueError:
+            raise DuoError(f"-l {value} is not TOKEN(+/-)BIAS; write it as 15043+1 or 15043-inf") from None
+    return found
+
+
+def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
+    """The keywords of `table` that the user gave."""
+    out = {name: params[name] for name in table if params.get(name) not in (None, ())}
+    if "stop" in out:
+        out["stop"] = [unescape(s) for s in out["stop"]]
+    if "logit_bias" in out:
+        out["logit_bias"] = logit_bias(out["logit_bias"])
+    return out
+
+
+def unescape(text: str) -> str:
+    r"""\n, \t, \r, \", \', \\ and \xHH as llama.cpp reads them in -p and -r."""
+    plain = {"n": "\n", "t": "\t", "r": "\r", "'": "'", '"': '"', "\\": "\\"}
+    return re.sub(
+        r"\\(x[0-9a-fA-F]{2}|.)",
+        lambda m: chr(int(m[1][1:], 16)) if m[1][0] == "x" and len(m[1]) == 3 else plain.get(m[1], m[0]),
+        text,
+    )
+
+
+class ModelCommand(click.Command):
+    """A command whose unknown options are named before click guesses: it reads -mdfoo as -m dfoo."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        known = {s: p for p in self.params if isinstance(p, click.Option) for s in (*p.opts, *p.secondary_opts)}
+        known |= {s: None for s in ctx.help_option_names}
+        rest = iter(args)
+        for arg in rest:
+            if arg == "--":
+                break
+            name = arg.split("=", 1)[0] if arg.startswith("--") else arg
+            if not arg.startswith("-") or arg == "-" or re.fullmatch(r"-[\d.]+", arg):
+                continue
+            if name not in known:
+                raise click.ClickException(unknown_option(name, known))
+            param = known[name]
+            if param is not None and not param.is_flag and "=" not in arg and param.name not in (*VALUE_OPTIONAL, "color"):
+                next(rest, None)  # its value, whatever it looks like
+        return super().parse_args(ctx, args)
+
+
+def unknown_option(name: str, known: Any) -> str:
+    if name in NOT_IN_DUO:
+        return f"llama.cpp's {name} is not in duo yet; leave it out"
+    close = difflib.get_close_matches(name, known, 1)
+    return f"there is no option {name}; " + (f"did you mean {close[0]}?" if close else "see duo --help")

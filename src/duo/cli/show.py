@@ -1,0 +1,117 @@
+"""What the user sees: the first line, the tokens in their colours, the figures at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.panel import Panel
+from rich.table import Table
+
+from duo import _core
+from duo.result import Chunk, Result
+
+GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
+
+
+def wants_color(choice: str, stream: TextIO) -> bool:
+    """-co on|off|auto; auto: a terminal, and NO_COLOR unset (no-color.org)."""
+    if choice == "auto":
+        return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return choice == "on"
+
+
+def _place(m: _core.Model) -> str:
+    where = ", ".join(m.devices) if m.devices else f"CPU ({m.n_threads} thread{'s' if m.n_threads > 1 else ''})"
+    return f"{Path(m.path).name} [{m.description}, {m.n_bytes / 1e6:,.0f} MB] on {where}"
+
+
+def first_line(target: _core.Model, draft: _core.Model | None, mode: str, n_draft: str | int, strict: bool) -> str:
+    """Which models, which devices, which mode."""
+    if draft is None:
+        how = "plain decoding: no draft was given (-md)"
+    elif mode == "plain":
+        how = "plain decoding: --mode plain"
+    else:
+        how = f"{mode}, draft length {n_draft}"
+    models = _place(target) + (f" + draft {_place(draft)}" if draft is not None else "")
+    return f"duo: {models}; {how}{'; strict' if strict else ''}"
+
+
+class TokenPrinter:
+    """Writes chunks as they come; tokens that the draft guessed are green."""
+
+    def __init__(self, out: TextIO, color: bool) -> None:
+        self._out, self._color, self._green = out, color, False
+
+    def _set(self, green: bool) -> str:
+        if not self._color or green == self._green:
+            return ""
+        self._green = green
+        return GREEN if green else PLAIN
+
+    def __call__(self, chunk: Chunk) -> None:
+        if chunk.text:
+            # A terminal's line editing ends colours at line ends, and so do pagers.
+            self._out.write(self._set(chunk.from_draft) + chunk.text)
+            self._out.flush()
+
+    def close(self) -> None:
+        self._out.write(self._set(False) + "\n")
+        self._out.flush()
+
+
+def figures(r: Result) -> list[tuple[str, str]]:
+    """Name and value of each line of the panel."""
+    t = r.timings
+    lines = [
+        ("tokens", f"{t['predicted_n']} ({r.finish_reason})"),
+        ("speed", f"{t['predicted_per_second']:.1f} tokens/s"),
+        ("time to first token", f"{t['ttft_ms']:.0f} ms ({t['prompt_n']} prompt tokens, {t['cache_n']} cached)"),
+    ]
+    if "draft_n" in t:
+        by_position = " ".join(f"{100 * a:.0f}" for a in t["draft_acceptance_by_position"])
+        lines += [
+            ("acceptance", f"{100 * t['draft_acceptance']:.0f}% ({t['draft_n_accepted']} of {t['draft_n']} drafted)"),
+            ("mean accepted length", f"{t['draft_mean_length']:.2f} over {t['draft_rounds']} verifications"),
+            ("acceptance by position", f"{by_position} %" if by_position else "-"),
+            ("busy", f"target {100 * t['target_busy_share']:.0f}%, draft {100 * t['draft_busy_share']:.0f}% of the time"),
+            ("draft time hidden", f"{100 * t['draft_hidden_share']:.0f}%"),
+        ]
+    else:
+        lines.append(("busy", f"target {100 * t['target_busy_share']:.0f}% of the time"))
+    return lines
+
+
+def show_figures(r: Result, err: TextIO) -> None:
+    """A panel on a terminal, plain lines elsewhere."""
+    if not err.isatty():
+        for name, value in figures(r):
+            print(f"{name}: {value}", file=err)
+        return
+    grid = Table.grid(padding=(0, 2))
+    for name, value in figures(r):
+        grid.add_row(name, value)
+    Console(file=err).print(Panel(grid, title="duo", title_align="left", expand=False))
+
+
+def as_json(r: Result) -> str:
+    """The same figures for programs: one line."""
+    return json.dumps(
+        {
+            "finish_reason": r.finish_reason,
+            "seed": r.seed,
+            "prompt_tokens": r.prompt_tokens,
+            "completion_tokens": len(r.tokens),
+            "warning": r.warning or None,
+            "timings": r.timings,
+        }
+    )
+
+
+def warn(message: str) -> None:
+    print(f"duo: {message}", file=sys.stderr)

@@ -1,0 +1,195 @@
+// Two scripted models in a real pipeline, and what the target alone would have written.
+#pragma once
+
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "core/pipeline.h"
+#include "scripted_model.h"
+
+namespace duo_test {
+
+using namespace duo;
+
+// A request before it is one: can be copied and asked again.
+struct ask {
+    std::vector<token_id>    prompt{3, 1, 2};
+    int32_t                  n_predict  = 50;
+    int32_t                  n_logprobs = -1;
+    std::vector<std::string> stop{};
+    sampling_params          sampling{.temp = 0.0f};
+    plan_params              plan{};
+
+    std::unique_ptr<request> make() const {
+        auto r        = std::make_unique<request>();
+        r->prompt     = prompt;
+        r->n_predict  = n_predict;
+        r->n_logprobs = n_logprobs;
+        r->stop       = stop;
+        r->sampling   = sampling;
+        r->plan       = plan;
+        return r;
+    }
+
+    ask as(run_mode mode, int32_t n_max = n_draft_auto) const {
+        ask a        = *this;
+        a.plan.mode  = mode;
+        a.plan.n_max = n_max;
+        return a;
+    }
+};
+
+struct answer {
+    std::vector<token_id>               tokens;
+    std::string                         text;
+    finish_reason                       finish = finish_reason::none;
+    std::vector<bool>                   from_draft;
+    std::vector<float>                  logps;
+    std::vector<std::vector<candidate>> tops;
+    verify_stats                        stats;
+    std::string                         error;
+    std::string                         warning;
+};
+
+// Far beyond any test, so that a hang is reported where it is.
+constexpr int64_t patience_us = 60000000;
+
+// Reads up to n tokens; false: the text ended.
+inline bool read_some(pipeline & p, answer & a, size_t n) {
+    text_chunk c;
+    while (a.tokens.size() < n) {
+        REQUIRE(p.next(c, now_us() + patience_us), "no chunk came for a minute");
+        a.text += c.text;
+        CHECK_EQ(utf8_valid(c.text), c.text);
+        if (c.finish != finish_reason::none) {
+            CHECK_EQ(c.token, no_token);
+            CHECK(!p.running());
+            a.finish  = c.finish;
+            a.stats   = p.current()->stats;
+            a.error   = p.current()->error;
+            a.warning = p.current()->warning;
+            return false;
+        }
+        a.tokens.push_back(c.token);
+        a.from_draft.push_back(c.from_draft);
+        a.logps.push_back(c.logp);
+        a.tops.push_back(c.top);
+    }
+    return true;
+}
+
+inline answer read_all(pipeline & p) {
+    answer a;
+    read_some(p, a, size_t(-1));
+    return a;
+}
+
+// By brute force: token after token, the whole text searched for stop strings each time.
+inline answer reference(const language & lang, int32_t n_ctx, const ask & q) {
+    answer                a;
+    std::vector<token_id> text = q.prompt;
+    std::string           bytes;
+    a.finish = q.n_predict == 0 ? finish_reason::length : finish_reason::none;
+    while (a.finish == finish_reason::none) {
+        auto all = lang.after(text);
+        if (q.n_logprobs >= 0) {
+            a.tops.emplace_back(all.begin(), all.begin() + q.n_logprobs);
+        }
+        const auto raw = all;
+        language::choose(all, q.sampling, text);
+        const token_id t = all.front().token;
+        text.push_back(t);
+        a.tokens.push_back(t);
+        for (const candidate & c : raw) {
+            if (c.token == t && q.n_logprobs >= 0) {
+                a.logps.push_back(c.logp);
+                break;
+            }
+        }
+        if (t == 0) {
+            a.finish = finish_reason::stop;
+            break;
+        }
+        bytes += language::piece(t);
+        size_t first = std::string::npos;
+        for (const std::string & s : q.stop) {
+            first = std::min(first, bytes.find(s));
+        }
+        if (first != std::string::npos) {
+            bytes.resize(first);
+            a.finish = finish_reason::stop;
+        } else if (int32_t(a.tokens.size()) == q.n_predict || int32_t(text.size()) == n_ctx) {
+            a.finish = finish_reason::length;
+        }
+    }
+    a.text = utf8_valid(bytes);
+    return a;
+}
+
+// What holds of every request that was read, however it ended.
+inline void check_stats(const answer & a, const ask & q, const std::string & note) {
+    const verify_stats & st  = a.stats;
+    const auto           sum = [](const auto & xs) { return std::accumulate(xs.begin(), xs.end(), 0); };
+    CHECK_EQ(st.n_prompt, int32_t(q.prompt.size()), note);
+    CHECK(st.n_prompt_cached < st.n_prompt, note);
+    CHECK_EQ(st.n_predicted, int32_t(a.tokens.size()), note);
+    CHECK_EQ(st.n_accepted, int32_t(std::count(a.from_draft.begin(), a.from_draft.end(), true)), note);
+    CHECK(st.n_accepted <= st.n_drafted, note);
+    // Each pass gives its accepted tokens and one of the target's own, unless the text ends with an accepted one.
+    const int32_t cut = !a.from_draft.empty() && a.from_draft.back() && a.finish != finish_reason::cancelled &&
+                                a.finish != finish_reason::error
+                            ? 1
+                            : 0;
+    CHECK_EQ(st.n_predicted, st.n_passes + st.n_accepted - cut, note);
+    CHECK_EQ(sum(st.n_accepted_at), st.n_accepted, note);
+    CHECK(sum(st.n_tested_at) <= st.n_drafted, note);
+    for (size_t i = 0; i < st.n_tested_at.size(); ++i) {
+        CHECK(st.n_accepted_at[i] <= st.n_tested_at[i], note);
+        CHECK(i == 0 || st.n_tested_at[i] <= st.n_accepted_at[i - 1], note);
+    }
+    CHECK(st.n_verifications <= st.n_passes && st.n_hits <= st.n_passes && st.n_verifications <= st.n_drafted, note);
+    if (q.plan.mode == run_mode::plain || q.plan.n_max == 0) {
+        CHECK_EQ(st.n_drafted, 0, note);
+        CHECK_EQ(st.wait_us, 0, note);
+    } else if (q.plan.n_max > 0) {
+        CHECK(st.n_drafted <= st.n_verifications * q.plan.n_max, note);
+    }
+    CHECK(st.n_drafted >= st.n_verifications * std::max(1, q.plan.n_min), note);
+    if (st.n_predicted > 0) {
+        CHECK(st.t_begin_us <= st.t_first_us && st.t_first_us <= st.t_end_us, note);
+        CHECK(st.prompt_us >= 0 && st.busy_us >= 0 && st.wait_us >= 0, note);
+        CHECK(st.busy_us + st.wait_us <= st.t_end_us - st.t_begin_us + 10, note);
+    }
+}
+
+inline void check_same(const answer & got, const answer & want, const std::string & note) {
+    CHECK_EQ(got.error, std::string(), note);
+    CHECK_EQ(got.tokens, want.tokens, note);
+    CHECK_EQ(got.text, want.text, note);
+    CHECK_EQ(got.finish, want.finish, note);
+}
+
+// Two models and the pipeline between them, torn down in the right order.
+struct pair {
+    explicit pair(const behaviour & t, const std::optional<behaviour> & d = {}, bool tracing = false)
+        : lang(t.lang), n_ctx(t.n_ctx), target(t), draft(d ? *d : t),
+          line(target, d ? &draft : nullptr, {.tracing = tracing}) {}
+
+    // Asks, reads all, and compares with the reference.
+    answer run(const ask & q, const std::string & note = {}) {
+        line.begin(q.make());
+        const answer a = read_all(line);
+        check_same(a, reference(lang, n_ctx, q), note);
+        check_stats(a, q, note);
+        return a;
+    }
+
+    language       lang;
+    int32_t        n_ctx;
+    scripted_model target;
+    scripted_model draft;
+    pipeline       line;
+};
+
+}  // namespace duo_test

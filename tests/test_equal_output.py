@@ -1,0 +1,84 @@
+"""Greedy text is the target's alone: async = sync = plain, token for token, whatever the draft.
+
+strict=True gives the same bits at every width, so any difference here is a bug and not a rounding.
+"""
+
+import itertools
+from pathlib import Path
+
+import pytest
+from prompts import PROMPTS
+
+from duo import Duo
+from duo.demo import demo_pair
+from duo.random_model import randomize
+
+N_TOKENS = 256
+N_PROMPTS = 40
+MODES = ("sync", "async")
+LENGTHS = (1, 4, 16, "auto")
+
+
+@pytest.fixture(scope="session")
+def useless_draft(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo draft with random weights: same vocabulary, nothing to say."""
+    path = tmp_path_factory.mktemp("useless") / "random.gguf"
+    randomize(demo_pair()[1], path, seed=7)
+    return path
+
+
+def greedy(d: Duo, prompt: str, **options: object) -> tuple[int, ...]:
+    return d.generate(prompt, temperature=0, max_tokens=N_TOKENS, **options).tokens
+
+
+@pytest.fixture(scope="session")
+def plain() -> list[tuple[int, ...]]:
+    """Each prompt's text by the target alone."""
+    with Duo(demo_pair()[0], n_ctx=512, strict=True) as d:
+        texts = [greedy(d, p) for p in PROMPTS[:N_PROMPTS]]
+    assert sum(len(t) for t in texts) > 0.9 * N_TOKENS * N_PROMPTS
+    return texts
+
+
+@pytest.mark.parametrize("draft", ["demo", "itself", "useless"])
+def test_text_is_the_targets(draft: str, plain: list[tuple[int, ...]], useless_draft: Path) -> None:
+    target, small = demo_pair()
+    path = {"demo": small, "itself": target, "useless": useless_draft}[draft]
+    n_drafted = n_accepted = 0
+    with Duo(target, path, n_ctx=512, strict=True) as d:
+        for i, prompt in enumerate(PROMPTS[:N_PROMPTS]):
+            # All lengths and modes for every eighth prompt, and each prompt with two of them.
+            cases = list(itertools.product(MODES, LENGTHS))
+            for mode, length in cases if i % 8 == 0 else (cases[i % 8], cases[(i + 4) % 8]):
+                text = greedy(d, prompt, mode=mode, n_draft=length)
+                assert text == plain[i], f"prompt {i}, {mode}, draft length {length}"
+                if length != "auto":
+                    n_drafted += d.timings["draft_n"]
+                    n_accepted += d.timings["draft_n_accepted"]
+    assert n_drafted > 1000, "nothing was speculated, so nothing was tested"
+    rate = n_accepted / n_drafted
+    assert rate > 0.97 if draft == "itself" else rate < 0.05 if draft == "useless" else 0.15 < rate < 0.9
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_whole_texts_in_the_default_setting_of_each_mode(mode: str, plain: list[tuple[int, ...]]) -> None:
+    with Duo(*demo_pair(), n_ctx=512, strict=True) as d:
+        for i, prompt in enumerate(PROMPTS[:N_PROMPTS]):
+            assert greedy(d, prompt, mode=mode, n_draft=4) == plain[i], f"prompt {i}"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_text_does_not_depend_on_timing(seed: int, plain: list[tuple[int, ...]]) -> None:
+    with Duo(*demo_pair(), n_ctx=512, strict=True, _delay=(3000, seed)) as d:
+        for i in range(seed, N_PROMPTS, 8):
+            mode = MODES[i % 2]
+            length = LENGTHS[(i // 2 + seed) % 4]
+            text = d.generate(PROMPTS[i], temperature=0, max_tokens=96, mode=mode, n_draft=length).tokens
+            assert text == plain[i][:96], f"prompt {i}, {mode}, draft length {length}"
+
+
+def test_threads_and_repetition_do_not_change_the_text(plain: list[tuple[int, ...]]) -> None:
+    with Duo(*demo_pair(), n_ctx=512, strict=True, n_threads=2, n_threads_draft=2) as d:
+        for i in (0, 20, 39):
+            for _ in range(2):
+                assert greedy(d, PROMPTS[i], n_draft=4) == plain[i]

@@ -1,0 +1,242 @@
+"""A widened model says what the small one says, and is as big as was asked for."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gguf
+import llama_cpp
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from duo.widen import TYPES, WidenReport, widen
+
+Floats = npt.NDArray[np.float32]
+
+DATA = Path(__file__).parents[1] / "src" / "duo" / "data"
+TARGET = DATA / "duo-demo-target-q8_0.gguf"
+DRAFT = DATA / "duo-demo-draft-q8_0.gguf"
+PROMPTS = ("Once upon a time there was a", "It was a truth universally", "def main(argv=None):\n    parser =")
+
+
+class Model:
+    """A model on the CPU that evaluates one sequence."""
+
+    def __init__(self, path: Path) -> None:
+        params = llama_cpp.llama_model_default_params()
+        params.n_gpu_layers = 0
+        self.model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
+        assert self.model, path
+        self.vocab = llama_cpp.llama_model_get_vocab(self.model)
+
+    def close(self) -> None:
+        llama_cpp.llama_model_free(self.model)
+
+    def greedy(self, prompt: str, n_tokens: int = 24) -> tuple[list[int], Floats]:
+        """The continuation, and the logits at every position of prompt and continuation."""
+        params = llama_cpp.llama_context_default_params()
+        params.n_ctx, params.n_threads, params.n_threads_batch = 256, 1, 1
+        context = llama_cpp.llama_init_from_model(self.model, params)
+        space = (llama_cpp.llama_token * 128)()
+        text = prompt.encode()
+        n_prompt = llama_cpp.llama_tokenize(self.vocab, text, len(text), space, 128, True, True)
+        logits = [self._decode(context, space[:n_prompt], 0)]
+        tokens: list[int] = []
+        while len(tokens) < n_tokens:
+            tokens.append(int(logits[-1][-1].argmax()))
+            logits.append(self._decode(context, tokens[-1:], n_prompt + len(tokens) - 1))
+        llama_cpp.llama_free(context)
+        return tokens, np.concatenate(logits)
+
+    def _decode(self, context: Any, tokens: list[int], pos: int) -> Floats:
+        batch = llama_cpp.llama_batch_init(len(tokens), 0, 1)
+        batch.n_tokens = len(tokens)
+        for i, token in enumerate(tokens):
+            batch.token[i], batch.pos[i], batch.logits[i] = token, pos + i, True
+            batch.n_seq_id[i], batch.seq_id[i][0] = 1, 0
+        assert llama_cpp.llama_decode(context, batch) == 0
+        shape = (llama_cpp.llama_vocab_n_tokens(self.vocab),)
+        rows = [llama_cpp.llama_get_logits_ith(context, i) for i in range(len(tokens))]
+        logits = np.stack([np.ctypeslib.as_array(row, shape) for row in rows])
+        llama_cpp.llama_batch_free(batch)
+        return logits
+
+
+def says(path: Path) -> list[tuple[list[int], Floats]]:
+    model = Model(path)
+    try:
+        return [model.greedy(prompt) for prompt in PROMPTS]
+    finally:
+        model.close()
+
+
+def assert_says_the_same(path: Path, other: Path) -> None:
+    for (tokens, logits), (tokens_other, logits_other) in zip(says(path), says(other), strict=True):
+        assert tokens == tokens_other
+        np.testing.assert_allclose(logits, logits_other, rtol=0, atol=1e-3)
+
+
+def write_llama(path: Path) -> None:
+    """A llama model with what the demo pair lacks: KV groups, biases, RoPE factors, output tied to the embeddings."""
+    source = gguf.GGUFReader(DRAFT)
+    n_embd, n_ff, n_vocab, n_kv = 128, 192, 4096, 64
+    writer = gguf.GGUFWriter(path, "llama")
+    for key, field in source.fields.items():
+        if key.startswith("tokenizer."):
+            sub_type = field.types[-1] if len(field.types) > 1 else None
+            writer.add_key_value(key, field.contents(), field.types[0], sub_type)
+    writer.add_context_length(256)
+    writer.add_embedding_length(n_embd)
+    writer.add_feed_forward_length(n_ff)
+    writer.add_block_count(2)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_size_label("1M")
+    rng = np.random.default_rng(1)
+    dims: dict[str, tuple[int, ...]] = {"token_embd.weight": (n_vocab, n_embd), "output_norm.weight": (n_embd,)}
+    dims["rope_freqs.weight"] = (16,)
+    for layer in ("blk.0.", "blk.1."):
+        dims |= {f"{layer}attn_norm.weight": (n_embd,), f"{layer}ffn_norm.weight": (n_embd,)}
+        dims |= {f"{layer}attn_q.weight": (n_embd, n_embd), f"{layer}attn_output.weight": (n_embd, n_embd)}
+        dims |= {f"{layer}attn_{x}.weight": (n_kv, n_embd) for x in "kv"}
+        dims |= {f"{layer}ffn_{x}.weight": (n_ff, n_embd) for x in ("gate", "up")}
+        dims |= {f"{layer}ffn_down.weight": (n_embd, n_ff)}
+        dims |= {f"{layer}attn_q.bias": (n_embd,), f"{layer}attn_k.bias": (n_kv,), f"{layer}attn_v.bias": (n_kv,)}
+    for name, shape in dims.items():
+        writer.add_tensor(name, rng.normal(1.0 if len(shape) == 1 else 0.0, 0.15, shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> Iterator[Path]:
+    path = tmp_path / "big.gguf"
+    yield path
+    path.unlink(missing_ok=True)  # pytest keeps the directories of several runs
+
+
+@pytest.mark.parametrize(
+    ("source", "wanted"),
+    [
+        (TARGET, {"n_embd": 1280, "n_ff": 1024, "n_layer": 6}),
+        (DRAFT, {"n_embd": 768, "n_ff": 512, "n_layer": 2}),
+        (DRAFT, {"n_embd": 3072}),
+    ],
+)
+def test_four_or_sixteen_times_the_width_is_exact(source: Path, wanted: dict[str, int], big: Path) -> None:
+    widen(source, big, **wanted)  # type: ignore[arg-type]
+    assert_says_the_same(big, source)
+
+
+@pytest.mark.parametrize("n_embd", [352, 512, 1024])
+def test_any_other_width_differs_by_rounding(n_embd: int, big: Path) -> None:
+    widen(TARGET, big, n_embd=n_embd, n_ff=1024)
+    for (tokens, logits), (tokens_big, logits_big) in zip(says(TARGET), says(big), strict=True):
+        n_same = next((i for i, (a, b) in enumerate(zip(tokens, tokens_big, strict=True)) if a != b), len(tokens))
+        n_compared = len(logits) - len(tokens) + n_same
+        # Activations are rounded to 8 bits, where the last bit of a norm may tip one over; logits spread over 15.
+        np.testing.assert_allclose(logits_big[:n_compared], logits[:n_compared], rtol=0, atol=0.4)
+
+
+def test_added_layers_add_nothing(big: Path) -> None:
+    widen(TARGET, big, n_layer=9)
+    assert_says_the_same(big, TARGET)
+
+
+@pytest.mark.parametrize("type", TYPES)
+def test_every_type_is_exact_in_itself(type: str, big: Path) -> None:
+    same_width = big.with_name("same_width.gguf")
+    widen(DRAFT, same_width, n_embd=192, type=type)
+    widen(DRAFT, big, n_embd=768, n_ff=768, n_layer=3, type=type.upper())
+    assert_says_the_same(big, same_width)
+
+
+@pytest.mark.parametrize("type", ["f32", "q8_0"])
+def test_groups_biases_rope_factors_and_tied_output(type: str, big: Path) -> None:
+    small, same_width = big.with_name("small.gguf"), big.with_name("same_width.gguf")
+    write_llama(small)
+    widen(small, same_width, n_embd=128, type=type)
+    report = widen(small, big, n_embd=512, n_ff=448, n_layer=3, type=type)
+    assert_says_the_same(big, same_width)
+    reader = gguf.GGUFReader(big)
+    assert reader.fields["llama.attention.head_count"].contents() == 16
+    assert reader.fields["llama.attention.head_count_kv"].contents() == 8
+    assert "general.size_label" not in reader.fields
+    assert report.n_parameters == sum(tensor.n_elements for tensor in reader.tensors)
+
+
+def test_a_width_that_heads_do_not_fill(big: Path) -> None:
+    widen(TARGET, big, n_embd=352)
+    fields = gguf.GGUFReader(big).fields
+    assert fields["llama.attention.head_count"].contents() == 5
+    assert fields["llama.attention.key_length"].contents() == 64
+
+
+def test_blocks_are_carried_over_and_padding_meets_zeros(big: Path) -> None:
+    widen(TARGET, big, n_embd=512, n_ff=1024)
+    small_tensors = {tensor.name: tensor for tensor in gguf.GGUFReader(TARGET).tensors}
+    for tensor in gguf.GGUFReader(big).tensors:
+        small = small_tensors[tensor.name]
+        if tensor.tensor_type is gguf.GGMLQuantizationType.Q8_0:
+            n_rows, n_bytes = small.data.shape
+            assert np.array_equal(tensor.data[:n_rows, :n_bytes], small.data), tensor.name
+            values = gguf.dequantize(tensor.data, tensor.tensor_type)
+            assert not values[n_rows:, : int(small.shape[0])].any(), tensor.name
+            is_embedding = tensor.name == "token_embd.weight"
+            assert bool(values[:, int(small.shape[0]) :].any()) != is_embedding, tensor.name
+        else:
+            np.testing.assert_allclose(tensor.data[:320], small.data * np.sqrt(320 / 512), rtol=1e-6)
+            assert not tensor.data[320:].any()
+
+
+def test_metadata(big: Path) -> None:
+    widen(TARGET, big, n_embd=640, n_layer=5, type="f16")
+    small, fields = gguf.GGUFReader(TARGET).fields, gguf.GGUFReader(big).fields
+    for key in small:
+        if key.startswith("tokenizer.") or key in ("llama.context_length", "llama.rope.freq_base", "llama.vocab_size"):
+            assert fields[key].contents() == small[key].contents(), key
+            assert fields[key].types == small[key].types, key
+    assert "widened" in fields["general.name"].contents()
+    assert fields["general.file_type"].contents() == 1
+    assert fields["llama.block_count"].contents() == 5
+    assert fields["llama.attention.head_count"].contents() == 10
+    assert fields["llama.attention.layer_norm_rms_epsilon"].contents() == pytest.approx(5e-6)
+
+
+@pytest.mark.parametrize(("size", "type"), [(4e7, "q8_0"), (1e8, "f16"), (6e7, "q4_0")])
+def test_size(size: float, type: str, big: Path) -> None:
+    steps: list[tuple[int, int]] = []
+    report = widen(DRAFT, big, size=size, type=type, progress=lambda _, done, total: steps.append((done, total)))
+    assert report.bytes == big.stat().st_size == pytest.approx(size, rel=0.03)
+    assert steps == sorted(steps)
+    assert steps[-1][0] == steps[-1][1] <= report.bytes
+    assert report.n_embd % 256 == 0
+
+
+def test_size_with_a_dimension_given(big: Path) -> None:
+    report = widen(DRAFT, big, size=6e7, n_embd=768, n_ff=1024)
+    assert (report.n_embd, report.n_ff) == (768, 1024)
+    assert report.bytes == pytest.approx(6e7, rel=0.1)
+
+
+def test_memory_does_not_grow_with_the_output(big: Path) -> None:
+    tracemalloc.start()
+    try:
+        widen(TARGET, big, size=4e8)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 100e6
+
+
+def test_report_is_what_was_written(big: Path) -> None:
+    report = widen(DRAFT, big, n_embd=256, n_ff=768, n_layer=3)
+    n_parameters = sum(tensor.n_elements for tensor in gguf.GGUFReader(big).tensors)
+    assert report == WidenReport(big, big.stat().st_size, 256, 768, 3, n_parameters)

@@ -1,0 +1,130 @@
+"""What cannot be widened is refused in one sentence, and nothing is left behind; the command says the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from duo.cli.widen import parse_size
+from duo.cli.widen import widen as widen_command
+from duo.widen import widen
+
+DATA = Path(__file__).parents[1] / "src" / "duo" / "data"
+TARGET = DATA / "duo-demo-target-q8_0.gguf"
+DRAFT = DATA / "duo-demo-draft-q8_0.gguf"
+
+
+@pytest.fixture
+def big(tmp_path: Path) -> Path:
+    return tmp_path / "big.gguf"
+
+
+@pytest.mark.parametrize(
+    ("wanted", "complaint"),
+    [
+        ({}, "nothing says how big"),
+        ({"size": 1e9, "n_embd": 320, "n_ff": 896, "n_layer": 4}, "leave one out"),
+        ({"n_embd": 256}, "n_embd 256 is less than its own 320"),
+        ({"n_ff": -1}, "n_ff -1 is less"),
+        ({"n_layer": 0}, "n_layer 0 is less"),
+        ({"n_layer": 513}, "512"),
+        ({"n_embd": 330}, "n_embd 330 is not a multiple of 32, the block of q8_0"),
+        ({"n_ff": 900}, "n_ff 900 is not a multiple of 32"),
+        ({"size": 1e6}, "1000000 asked for; ask for a bigger"),
+        ({"size": float("nan")}, "nan asked for"),
+        ({"size": float("inf")}, "inf asked for"),
+        ({"size": 1e9, "n_embd": 320, "n_ff": 896}, "out of reach"),
+        ({"n_embd": 512, "type": "q4_k"}, "cannot be written; choose one of f32, .*llama-quantize"),
+        ({"n_embd": 512, "type": "q9"}, "type 'q9' cannot be written"),
+        ({"n_embd": 32000, "n_ff": 10**9}, "free"),
+    ],
+)
+def test_refused_requests(wanted: dict[str, Any], complaint: str, big: Path) -> None:
+    with pytest.raises(ValueError, match=complaint) as error:
+        widen(TARGET, big, **wanted)
+    assert "\n" not in str(error.value)
+    assert list(big.parent.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "complaint"),
+    [
+        (b"GGUF", b"GGML", "not a complete GGUF"),
+        (b"llama", b"qwen2", "architecture 'qwen2' cannot be widened"),
+        (b"blk.1.ffn_up.weight", b"blk.7.ffn_up.weight", "'blk.1.ffn_up.weight' is not in every layer"),
+        (b"blk.1.ffn_up.weight", b"blk.0.ffn_up.weight", "not a complete GGUF .*duplicated"),
+        (b"output_norm.weight", b"output_nose.weight", "tensor 'output_nose.weight' is unknown"),
+        (b"1.attn_norm.weight", b"1.attn_output.bias", "'blk.1.attn_norm.weight' is not in every layer"),
+        (b"output_norm.weight", b"blk.0.attn_q.bias\0", "is unknown"),
+        (b"embedding_length\4\0\0\0\xc0", b"embedding_length\4\0\0\0\xe0", "not as its metadata say"),
+        (b"head_count_kv\4\0\0\0\3", b"head_count_kv\4\0\0\0\2", "3 heads and 2 KV heads make no model"),
+        (b"block_count", b"block_court", "'llama.block_count' is missing"),
+    ],
+)
+def test_refused_sources(old: bytes, new: bytes, complaint: str, big: Path) -> None:
+    small = big.with_name("small.gguf")
+    assert len(old) == len(new)
+    content = DRAFT.read_bytes()
+    assert old in content
+    small.write_bytes(content.replace(old, new, 1))
+    with pytest.raises(ValueError, match=complaint) as error:
+        widen(small, big, n_embd=512)
+    assert str(small) in str(error.value)
+    assert "\n" not in str(error.value)
+    assert not big.exists()
+
+
+@pytest.mark.parametrize("n_bytes", [0, 10, 100, 5_000, 100_000, 2_000_000])
+def test_truncated_sources(n_bytes: int, big: Path) -> None:
+    small = big.with_name("small.gguf")
+    small.write_bytes(DRAFT.read_bytes()[:n_bytes])
+    with pytest.raises(ValueError, match="not a complete GGUF") as error:
+        widen(small, big, n_embd=512)
+    assert "\n" not in str(error.value)
+
+
+def test_no_source(big: Path) -> None:
+    for path in (big.with_name("none.gguf"), big.parent):
+        with pytest.raises(ValueError, match="no such file"):
+            widen(path, big, n_embd=512)
+
+
+def test_refused_outputs(tmp_path: Path) -> None:
+    small = tmp_path / "small.gguf"
+    small.write_bytes(DRAFT.read_bytes())
+    with pytest.raises(ValueError, match="is the source itself"):
+        widen(small, small, n_embd=256)
+    with pytest.raises(ValueError, match="no directory"):
+        widen(small, tmp_path / "none" / "big.gguf", n_embd=256)
+    with pytest.raises(ValueError, match="is a directory"):
+        widen(small, tmp_path, n_embd=256)
+    assert list(tmp_path.iterdir()) == [small]
+
+
+def test_interrupted_leaves_nothing(big: Path) -> None:
+    def interrupt(name: str, done: int, total: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        widen(DRAFT, big, n_embd=256, progress=interrupt)
+    assert list(big.parent.iterdir()) == []
+
+
+def test_command(big: Path) -> None:
+    runner = CliRunner()
+    done = runner.invoke(widen_command, [str(DRAFT), "-o", str(big), "--size", "20M", "--type", "q8_0"])
+    assert done.exit_code == 0, done.output
+    assert f"{big}: 0.02" in done.stdout
+    failed = runner.invoke(widen_command, [str(DRAFT), "-o", str(big), "--n-embd", "100"])
+    assert failed.exit_code == 1
+    assert failed.stderr.strip() == f"Error: {DRAFT}: n_embd 100 is less than its own 192; it can only be made bigger"
+    failed = runner.invoke(widen_command, [str(DRAFT), "-o", str(big), "--size", "big"])
+    assert (failed.exit_code, failed.stdout) == (1, "")
+
+
+def test_parse_size() -> None:
+    sizes = {"600M": 6e8, "1.5G": 1.5e9, "1.5gb": 1.5e9, "2GiB": 2.0**31, " 10 k ": 1e4, "123456": 123456.0}
+    assert {text: parse_size(text) for text in sizes} == sizes

@@ -1,0 +1,27 @@
+"""Does the installed llama-cpp-python have the backends that CMAKE_ARGS asks for? Exit code 1 if not.
+
+    python tools/check_llama.py "-DGGML_RPC=on -DGGML_CUDA=on"
+"""
+
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+
+def main() -> int:
+    spec = find_spec("llama_cpp")
+    if spec is None or spec.origin is None:
+        print("llama-cpp-python is not installed", file=sys.stderr)
+        return 1
+    there = {p.name for p in (Path(spec.origin).parent / "lib").iterdir()}
+    for backend in re.findall(r"-DGGML_(RPC|CUDA|VULKAN|METAL|HIP|SYCL)=(?:on|ON|1|true|TRUE)", sys.argv[1]):
+        stem = f"ggml-{backend.lower()}"
+        if not any(name.startswith((f"lib{stem}.", f"{stem}.")) for name in there):
+            print(f"llama-cpp-python was built without {backend}", file=sys.stderr)
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
