@@ -93,6 +93,6 @@ $(VENV)/test: $(VENV)/duo
 	@$(PIP) install -q --no-build-isolation '.[test]'
 	@touch $@
 
-$(VENV)/lint: $(VENV)/pip
-	@$(PIP) install -q 'ruff==0.14.*' 'mypy>=1.11' clang-format==18.1.8
+$(VENV)/lint: $(VENV)/pip tools/lint-requirements.txt
+	@$(PIP) install -q -r tools/lint-requirements.txt
 	@touch $@

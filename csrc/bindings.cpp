@@ -17,6 +17,38 @@ namespace {
 
 using duo::engine;
 
+// Names, metadata and error messages come from files: what is not UTF-8 in them must not become another error.
+py::str text_of(const std::string & s) {
+    return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"));
+}
+
+// Ctrl-C while a large file is read. Each look takes the GIL, so not for each tensor.
+struct signal_check {
+    int64_t t_next_us = 0;
+
+    bool operator()() {
+        if (duo::now_us() < t_next_us) {
+            return true;
+        }
+        t_next_us = duo::now_us() + 100'000;
+        const py::gil_scoped_acquire held;
+        return PyErr_CheckSignals() == 0;
+    }
+};
+
+std::unique_ptr<engine> load(duo::engine_options opt) {
+    opt.target.keep_loading = opt.draft.keep_loading = signal_check{};
+    try {
+        const py::gil_scoped_release released;
+        return std::make_unique<engine>(opt);
+    } catch (const duo::error &) {
+        if (PyErr_Occurred() != nullptr) {
+            throw py::error_already_set();
+        }
+        throw;
+    }
+}
+
 const char * name_of(duo::finish_reason f) {
     switch (f) {
         case duo::finish_reason::none:
@@ -50,7 +82,8 @@ py::dict stats_of(const duo::request & r) {
                     "busy_us"_a = s.busy_us, "wait_us"_a = s.wait_us, "n_tested_at"_a = s.n_tested_at,
                     "n_accepted_at"_a = s.n_accepted_at, "draft_steps"_a = r.draft.n_steps.load(),
                     "draft_nodes"_a = r.draft.n_nodes.load(), "draft_busy_us"_a = r.draft.busy_us.load(),
-                    "draft_hidden_us"_a = r.draft.hidden_us.load(), "error"_a = r.error, "warning"_a = r.warning);
+                    "draft_hidden_us"_a = r.draft.hidden_us.load(), "error"_a = text_of(r.error),
+                    "warning"_a = text_of(r.warning));
 }
 
 py::tuple event_tuple(const char * lane, const duo::trace_event & e) {
@@ -106,8 +139,12 @@ void register_options(py::module_ & m) {
 void register_model(py::module_ & m) {
     using t = duo::llama_token_model;
     py::class_<t>(m, "Model")
-        .def_property_readonly("path", [](const t & x) { return x.options().path; })
-        .def_property_readonly("description", &t::description)
+        .def_property_readonly("path",
+                               [](const t & x) {
+                                   return py::reinterpret_steal<py::str>(
+                                       PyUnicode_DecodeFSDefault(x.options().path.c_str()));
+                               })
+        .def_property_readonly("description", [](const t & x) { return text_of(x.description()); })
         .def_property_readonly("devices", &t::device_names)
         .def_property_readonly("n_bytes", &t::n_bytes)
         .def_property_readonly("n_ctx", &t::n_ctx)
@@ -116,7 +153,8 @@ void register_model(py::module_ & m) {
         .def_property_readonly("n_threads", [](const t & x) { return x.options().n_threads; })
         .def_property_readonly("can_rollback", &t::can_rollback)
         .def("is_end", &t::is_end, "token"_a)
-        .def("meta", &t::meta, "key"_a)
+        .def(
+            "meta", [](const t & x, const std::string & key) { return text_of(x.meta(key)); }, "key"_a)
         .def(
             "piece", [](const t & x, duo::token_id id, bool special) { return py::bytes(x.piece(id, special)); },
             "token"_a, "special"_a = false)
@@ -143,7 +181,7 @@ void register_engine(py::module_ & m) {
         .def_readonly("t_us", &c::t_us);
 
     py::class_<engine>(m, "Engine")
-        .def(py::init<const duo::engine_options &>(), "options"_a, py::call_guard<py::gil_scoped_release>())
+        .def(py::init(&load), "options"_a)
         .def_property_readonly("target", &engine::target, py::return_value_policy::reference_internal)
         .def_property_readonly("draft", &engine::draft, py::return_value_policy::reference_internal)
         .def_property_readonly("running", &engine::running)
@@ -174,8 +212,7 @@ void register_engine(py::module_ & m) {
             "timeout_us"_a, py::call_guard<py::gil_scoped_release>())
         .def("cancel", &engine::cancel, py::call_guard<py::gil_scoped_release>())
         .def("close", &engine::close, py::call_guard<py::gil_scoped_release>())
-        .def("stats",
-             [](const engine & e) { return e.current() == nullptr ? py::dict() : stats_of(*e.current()); })
+        .def("stats", [](const engine & e) { return e.current() == nullptr ? py::dict() : stats_of(*e.current()); })
         .def("take_trace", [](engine & e) {
             std::vector<duo::trace_event> target;
             std::vector<duo::trace_event> draft;
@@ -191,7 +228,7 @@ void register_engine(py::module_ & m) {
         });
 }
 
-}  // namespace
+} // namespace
 
 PYBIND11_MODULE(_core, m) {
     static py::exception<duo::error> base(m, "EngineError", PyExc_RuntimeError);
@@ -201,7 +238,7 @@ PYBIND11_MODULE(_core, m) {
                 std::rethrow_exception(p);
             }
         } catch (const duo::error & e) {
-            py::set_error(base, e.what());
+            py::set_error(base, text_of(e.what()));
         }
     });
 

@@ -62,6 +62,9 @@ def test_refused_requests(wanted: dict[str, Any], complaint: str, big: Path) -> 
         (b"embedding_length\4\0\0\0\xc0", b"embedding_length\4\0\0\0\xe0", "not as its metadata say"),
         (b"head_count_kv\4\0\0\0\3", b"head_count_kv\4\0\0\0\2", "3 heads and 2 KV heads make no model"),
         (b"block_count", b"block_court", "'llama.block_count' is missing"),
+        (b"block_count\4\0\0\0\2\0\0", b"block_count\4\0\0\0\2\0\1", "65538 layers, .* make no model"),
+        (b"block_count\4\0\0\0\2", b"block_count\6\0\0\0\2", "'llama.block_count' is .*, no int"),
+        (b"token_type\t\0\0\0\5\0\0\0\0", b"token_type\t\0\0\0\5\0\0\0\1", "it ends after .* are needed"),
     ],
 )
 def test_refused_sources(old: bytes, new: bytes, complaint: str, big: Path) -> None:

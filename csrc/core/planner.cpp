@@ -6,12 +6,13 @@ namespace duo {
 
 namespace {
 constexpr int32_t n_auto_max     = 16;    // --draft auto looks no further
-constexpr int32_t n_first_width = 4;     // before anything is measured
-constexpr int32_t n_alone_first = 2;     // passes without drafted tokens, to know what one token costs alone
+constexpr int32_t n_first_width  = 4;     // look-ahead before anything is measured
+constexpr int32_t n_alone        = 2;     // passes over one row before auto tries more: what a pass costs comes first
 constexpr int32_t n_retry_first  = 64;    // passes without speculation before it is tried again; doubles up to
 constexpr int32_t n_retry_last   = 1024;
-constexpr double  prior_yes      = 1.2;   // acceptance 0.6, worth two observations
-constexpr double  prior_no       = 0.8;
+constexpr double  least_gain     = 1.05;  // auto speculates only for more than measurement noise
+constexpr double  prior_yes      = 0.6;   // acceptance 0.6, worth one observation
+constexpr double  prior_no       = 0.4;
 constexpr double  memory         = 0.97;  // weight of an observation fades by this with each later one
 constexpr int64_t wait_least_us  = 2000;  // a wait ends only when the draft is clearly late, not merely slow
 constexpr int64_t wait_sync_us   = 250000;
@@ -37,15 +38,11 @@ plan planner::next(int32_t n_ready, int32_t n_room, bool growing) {
     if (m_max <= 0) {
         return {};
     }
-    // Without this yardstick v(1) would be guessed from wider passes, and a v(n) that never pays would go unnoticed.
-    if (automatic() && pass_[1].n < n_alone_first) {
-        return {};
-    }
     plan p{.n_verify = best_width(n_ready, m_max, growing)};
     if (p.n_verify > 0) {
         n_off_ = 0;
-    } else if (automatic() && ++n_off_ >= n_retry_ && n_ready > 0) {
-        p.n_verify = std::min({n_ready, m_max, std::max(1, params_.n_min)});  // look again whether it pays now
+    } else if (automatic() && ++n_off_ >= n_retry_ && n_ready > 0 && 1.0 + acceptance(0) > least_gain) {
+        p.n_verify = std::min({n_ready, m_max, std::max(1, params_.n_min)});  // perhaps passes got cheaper
         n_off_     = 0;
         n_retry_   = std::min(2 * n_retry_, n_retry_last);
     }
@@ -61,9 +58,18 @@ int32_t planner::best_width(int32_t n_ready, int32_t m_max, bool growing) const 
     if (sync() && !automatic()) {
         return m_max;  // turn-taking as everybody does it: always so many
     }
+    if (automatic()) {
+        // Without this yardstick v(1) would be guessed from wider passes, and a v(n) that never pays would go unnoticed.
+        if (pass_[1].n < n_alone) {
+            return 0;
+        }
+        m_max = std::min(m_max, int32_t(2.0 * n_tried()));  // a width that costs dear is met in small steps
+    } else if (pass_us(1) == 0.0) {
+        return std::max(1, std::min(n_ready, m_max));
+    }
     // A width that the user named is not second-guessed: the choice is then from 1 up.
     int32_t best      = 0;
-    double  best_rate = automatic() ? rate(0, n_ready) : 0.0;
+    double  best_rate = automatic() ? least_gain * rate(0, n_ready) : 0.0;
     for (int32_t m = std::clamp(params_.n_min, 1, m_max); m <= m_max && (m <= n_ready || growing); ++m) {
         const double r = rate(m, n_ready);
         if (r > best_rate) {
@@ -72,6 +78,16 @@ int32_t planner::best_width(int32_t n_ready, int32_t m_max, bool growing) const 
         }
     }
     return best;
+}
+
+// The most drafted tokens that a measured pass had; at least one half, so that twice it is one.
+double planner::n_tried() const {
+    for (size_t n = pass_.size() - 1; n >= 2; --n) {
+        if (pass_[n].n > 0) {
+            return double(n - 1);
+        }
+    }
+    return 0.5;
 }
 
 int16_t planner::look_ahead() const {
@@ -84,7 +100,7 @@ int16_t planner::look_ahead() const {
     // Twice what is verified, so that the chain goes on behind an accepted one; while speculation does not pay, one level
     // keeps the acceptance measured.
     const int32_t n = automatic() ? n_last_ : n_max_;
-    return int16_t(n == 0 ? 1 : 2 * n + 2);
+    return int16_t(n == 0 && pass_[1].n >= n_alone ? 1 : 2 * std::max(n, 1) + 2);
 }
 
 void planner::on_pass(int32_t n_rows, int64_t us) {

@@ -53,6 +53,7 @@ class planner {
 
     [[nodiscard]] int32_t best_width(int32_t n_ready, int32_t m_max, bool growing) const;
     [[nodiscard]] double  rate(int32_t m, int32_t n_ready) const;
+    [[nodiscard]] double  n_tried() const;
     [[nodiscard]] bool    automatic() const { return params_.n_max == n_draft_auto; }
     [[nodiscard]] bool    sync() const { return params_.mode == run_mode::sync; }
 

@@ -41,6 +41,7 @@ void verify_worker::verify(const plan & p) {
         cached_.push_back(mirror_.tree().at(i).token);
     }
 
+    take_nodes();  // what the draft prepared meanwhile: a hit is known as one, and its subtree is there for the next plan
     const verify_stats before = req_->stats;
     walk(i_root);
 

@@ -24,13 +24,13 @@ const char * type_name(ggml_backend_dev_t dev) {
     }
 }
 
-}  // namespace
+} // namespace
 
 std::vector<device_info> list_devices() {
     std::vector<device_info> all;
     for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
-        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
-        size_t             n_free = 0;
+        ggml_backend_dev_t dev     = ggml_backend_dev_get(i);
+        size_t             n_free  = 0;
         size_t             n_total = 0;
         ggml_backend_dev_memory(dev, &n_free, &n_total);
         all.push_back({ggml_backend_dev_name(dev), ggml_backend_dev_description(dev), type_name(dev), n_free, n_total});
@@ -68,4 +68,4 @@ std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> &
     return devs;
 }
 
-}  // namespace duo
+} // namespace duo

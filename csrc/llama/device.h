@@ -10,10 +10,10 @@
 namespace duo {
 
 struct device_info {
-    std::string name;         // "CUDA0"
-    std::string description;  // "NVIDIA H200"
-    std::string type;         // "gpu", "igpu", "cpu", "accel", "rpc"
-    uint64_t    n_free  = 0;  // bytes
+    std::string name;        // "CUDA0"
+    std::string description; // "NVIDIA H200"
+    std::string type;        // "gpu", "igpu", "cpu", "accel", "rpc"
+    uint64_t    n_free  = 0; // bytes
     uint64_t    n_total = 0;
 };
 
@@ -24,4 +24,4 @@ std::vector<device_info> list_devices();
 // server would otherwise join every model). "none": no device, the CPU alone. Throws duo::error for an unknown name.
 std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> & names);
 
-}  // namespace duo
+} // namespace duo

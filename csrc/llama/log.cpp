@@ -1,5 +1,6 @@
 #include "log.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <mutex>
@@ -48,7 +49,7 @@ void on_line(ggml_log_level level, const char * text, void *) {
     }
 }
 
-}  // namespace
+} // namespace
 
 void log_install() {
     llama_log_set(on_line, nullptr);
@@ -77,13 +78,21 @@ std::string log_errors() {
     sink &                            s = the_sink();
     const std::lock_guard<std::mutex> lock(s.mutex);
     std::string                       all;
-    for (std::string line : s.errors) {
-        while (!line.empty() && (line.back() == '\n' || line.back() == ' ')) {
-            line.pop_back();
+    for (const std::string & line : s.errors) {
+        // "function: what happened\n" -> "what happened"; the lines after the first mostly say that it failed.
+        const size_t colon = line.find(": ");
+        const bool   named = colon != std::string::npos && line.find(' ') == colon + 1;
+        std::string  text  = named ? line.substr(colon + 2) : line;
+        if (text.starts_with("error loading model: ")) {
+            text.erase(0, text.find(':') + 2);
         }
-        all += (all.empty() ? "" : "; ") + line;
+        std::replace(text.begin(), text.end(), '\n', ' ');
+        text.erase(text.find_last_not_of(" .") + 1);
+        if (!text.empty() && (all.empty() || !text.starts_with("failed to load model"))) {
+            all += (all.empty() ? "" : "; ") + text;
+        }
     }
     return all;
 }
 
-}  // namespace duo
+} // namespace duo

@@ -17,4 +17,4 @@ void log_clear_errors();
 // The first error lines since then, joined, without line ends; empty: none.
 std::string log_errors();
 
-}  // namespace duo
+} // namespace duo

@@ -2,25 +2,28 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 
 #include "../error.h"
 #include "device.h"
 #include "log.h"
+#include "memory.h"
 #include "model_file.h"
 
 namespace duo {
 
 namespace {
 
-// Strict keeps every pass below the widths at which attention changes its kernel (64 rows) and the tiled products theirs.
+// Strict keeps every pass below the widths at which attention changes its kernel (64 rows) and the tiled products
+// theirs.
 constexpr int32_t n_ubatch_strict = 32;
 
 ggml_type cache_type(const std::string & name, const char * option) {
-    static const std::array types = {GGML_TYPE_F32,  GGML_TYPE_F16,  GGML_TYPE_BF16,   GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+    static const std::array types = {GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
                                      GGML_TYPE_Q4_1, GGML_TYPE_IQ4_NL, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1};
-    std::string known;
+    std::string             known;
     for (const ggml_type t : types) {
         if (name == ggml_type_name(t)) {
             return t;
@@ -42,7 +45,7 @@ std::string reason() {
     return lines.empty() ? "" : " (" + lines + ")";
 }
 
-}  // namespace
+} // namespace
 
 llama_token_model::llama_token_model(const model_options & opt, bool is_draft) : opt_(opt), is_draft_(is_draft) {
     load();
@@ -60,12 +63,16 @@ void llama_token_model::load() {
     llama_model_params params = llama_model_default_params();
     params.devices            = devices.data();
     params.n_gpu_layers       = device_names_.empty() ? 0 : opt_.n_gpu_layers;
-    params.use_extra_bufts    = !opt_.strict;  // repacked weights change kernels with the width
+    params.use_extra_bufts    = !opt_.strict; // repacked weights change kernels with the width
     if (opt_.load_mode != "auto") {
         params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP
                            : opt_.load_mode == "mlock" ? LLAMA_LOAD_MODE_MLOCK
                            : opt_.load_mode == "dio"   ? LLAMA_LOAD_MODE_DIRECT_IO
                                                        : LLAMA_LOAD_MODE_NONE;
+    }
+    if (opt_.keep_loading) {
+        params.progress_callback = [](float, void * f) { return (*static_cast<const std::function<bool()> *>(f))(); };
+        params.progress_callback_user_data = &opt_.keep_loading;
     }
     log_clear_errors();
     try {
@@ -87,11 +94,13 @@ void llama_token_model::load() {
 }
 
 void llama_token_model::make_context() {
-    n_ctx_ = opt_.n_ctx > 0 ? opt_.n_ctx : opt_.n_ctx_most > 0 ? std::min(n_ctx_train(), opt_.n_ctx_most) : n_ctx_train();
+    n_ctx_   = opt_.n_ctx > 0        ? opt_.n_ctx
+               : opt_.n_ctx_most > 0 ? std::min(n_ctx_train(), opt_.n_ctx_most)
+                                     : n_ctx_train();
     n_batch_ = std::min(opt_.n_batch, n_ctx_);
 
     llama_context_params params = llama_context_default_params();
-    params.n_ctx                = uint32_t(n_ctx_) + 1;  // the strict row may stand behind the last position
+    params.n_ctx                = uint32_t(n_ctx_) + 1; // the strict row may stand behind the last position
     params.n_batch              = uint32_t(n_batch_) + 1;
     params.n_ubatch             = uint32_t(std::min(opt_.n_ubatch, opt_.strict ? n_ubatch_strict : opt_.n_ubatch));
     params.n_seq_max            = 1;
@@ -107,16 +116,24 @@ void llama_token_model::make_context() {
     };
     params.abort_callback_data = this;
 
+    const char *   option  = is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size";
+    const uint64_t n_cache = cache_bytes(model_.get(), meta("general.architecture"), params.n_ctx,
+                                         device_names_.empty() ? 0 : opt_.n_gpu_layers, params.type_k, params.type_v);
+    if (const uint64_t n_free = memory_available(); n_cache > n_free) {
+        throw error("a context of " + std::to_string(n_ctx_) + " tokens needs " + std::to_string(n_cache >> 20) +
+                    " MiB for its cache and " + std::to_string(n_free >> 20) + " MiB are free; lower " + option);
+    }
+
     log_clear_errors();
     try {
         context_.reset(llama_init_from_model(model_.get(), params));
     } catch (const std::exception & e) {
-        throw error("no context of " + std::to_string(n_ctx_) + " tokens could be made for " + opt_.path + ": " + e.what() +
-                    "; lower -c/--ctx-size");
+        throw error("no context of " + std::to_string(n_ctx_) + " tokens could be made for " + opt_.path + ": " +
+                    e.what() + "; lower " + option);
     }
     if (!context_) {
         throw error("no context of " + std::to_string(n_ctx_) + " tokens could be made for " + opt_.path + reason() +
-                    "; lower -c/--ctx-size or free memory");
+                    "; lower " + option + " or free memory");
     }
     const size_t n = size_t(n_batch_) + 1;
     token_.resize(n);
@@ -172,10 +189,11 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
         output_[n] = 0;
         ++n;
     }
-    const llama_batch batch{int32_t(n), token_.data(), nullptr, pos_.data(), n_seq_.data(), seq_of_.data(), output_.data()};
+    const llama_batch batch{int32_t(n),    token_.data(),  nullptr,       pos_.data(),
+                            n_seq_.data(), seq_of_.data(), output_.data()};
 
     log_clear_errors();
-    stop_      = &stop;
+    stop_      = can_rollback_ ? &stop : nullptr; // a recurrent state that is half evaluated could not be mended
     int32_t rc = 0;
     try {
         rc = llama_decode(context_.get(), batch);
@@ -186,7 +204,7 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     }
     stop_ = nullptr;
     if (rc == 2) {
-        rollback(0, rows.front().pos);  // earlier parts of the batch may have been kept
+        rollback(0, rows.front().pos); // earlier parts of the batch may have been kept
         return decode_status::stopped;
     }
     if (rc != 0) {
@@ -205,7 +223,13 @@ int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sam
     if (logits == nullptr) {
         throw error("row " + std::to_string(i_row) + " of the last pass over " + opt_.path + " has no logits");
     }
-    return sampler_->candidates(logits, sampling, text, out);
+    const int32_t n = sampler_->candidates(logits, sampling, text, out);
+    if (n == 0 || !std::isfinite(logits[out[0].token])) {
+        if (std::any_of(logits, logits + n_vocab_, [](float x) { return std::isnan(x); })) {
+            throw error(opt_.path + " computes NaN instead of numbers; its weights are corrupt, download it again");
+        }
+    }
+    return n;
 }
 
 float llama_token_model::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {
@@ -233,61 +257,4 @@ void llama_token_model::fork(int32_t from, int32_t to) {
     }
 }
 
-bool llama_token_model::is_end(token_id token) const {
-    return llama_vocab_is_eog(vocab(), token);
-}
-
-std::string llama_token_model::piece(token_id token) const {
-    return piece(token, false);
-}
-
-std::string llama_token_model::piece(token_id token, bool special) const {
-    if (token < 0 || token >= n_vocab_) {
-        throw error("token id " + std::to_string(token) + " is outside the vocabulary (0 to " +
-                    std::to_string(n_vocab_ - 1) + ")");
-    }
-    std::string text(64, '\0');
-    int32_t     n = llama_token_to_piece(vocab(), token, text.data(), int32_t(text.size()), 0, special);
-    if (n < 0) {
-        text.resize(size_t(-n));
-        n = llama_token_to_piece(vocab(), token, text.data(), int32_t(text.size()), 0, special);
-    }
-    text.resize(size_t(std::max(n, 0)));
-    return text;
-}
-
-std::vector<token_id> llama_token_model::tokenize(const std::string & text, bool add_special, bool parse_special) const {
-    std::vector<token_id> ids(text.size() + 8);
-    int32_t               n = llama_tokenize(vocab(), text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()),
-                                             add_special, parse_special);
-    if (n < 0) {
-        ids.resize(size_t(-n));
-        n = llama_tokenize(vocab(), text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()), add_special,
-                           parse_special);
-    }
-    ids.resize(size_t(std::max(n, 0)));
-    return ids;
-}
-
-std::string llama_token_model::description() const {
-    std::string text(128, '\0');
-    const int32_t n = llama_model_desc(model_.get(), text.data(), text.size());
-    text.resize(std::min(text.size() - 1, size_t(std::max(n, 0))));
-    return text;
-}
-
-std::string llama_token_model::meta(const std::string & key) const {
-    std::string   text(256, '\0');
-    const int32_t n = llama_model_meta_val_str(model_.get(), key.c_str(), text.data(), text.size());
-    if (n < 0) {
-        return {};
-    }
-    if (size_t(n) >= text.size()) {
-        text.resize(size_t(n) + 1);
-        llama_model_meta_val_str(model_.get(), key.c_str(), text.data(), text.size());
-    }
-    text.resize(size_t(n));
-    return text;
-}
-
-}  // namespace duo
+} // namespace duo

@@ -1,6 +1,7 @@
 // token_model on libllama: one model, one context, its devices.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,20 +15,21 @@ namespace duo {
 
 struct model_options {
     std::string              path;
-    std::vector<std::string> devices;                 // see resolve_devices
-    int32_t                  n_gpu_layers    = -1;    // < 0: all
-    int32_t                  n_ctx           = 0;     // tokens; 0: the model's own, but at most n_ctx_most
-    int32_t                  n_ctx_most      = 0;     // 0: no limit
-    int32_t                  n_batch         = 2048;  // rows in a decode
-    int32_t                  n_ubatch        = 512;   // rows on the device at once
+    std::vector<std::string> devices;                // see resolve_devices
+    int32_t                  n_gpu_layers    = -1;   // < 0: all
+    int32_t                  n_ctx           = 0;    // tokens; 0: the model's own, but at most n_ctx_most
+    int32_t                  n_ctx_most      = 0;    // 0: no limit
+    int32_t                  n_batch         = 2048; // rows in a decode
+    int32_t                  n_ubatch        = 512;  // rows on the device at once
     int32_t                  n_threads       = 1;
     int32_t                  n_threads_batch = 1;
-    std::string              flash_attn      = "auto";  // on, off, auto
-    std::string              type_k          = "f16";   // ggml's name of the K cache type
+    std::string              flash_attn      = "auto"; // on, off, auto
+    std::string              type_k          = "f16";  // ggml's name of the K cache type
     std::string              type_v          = "f16";
-    std::string              load_mode       = "auto";  // auto, mmap, none, mlock, dio
-    std::vector<int32_t>     cpus;                      // the worker's thread and its team run on these; empty: anywhere
-    bool                     strict = false;            // same bits at every width: see llama_token_model::decode
+    std::string              load_mode       = "auto"; // auto, mmap, none, mlock, dio
+    std::vector<int32_t>     cpus;                     // the worker's thread and its team run on these; empty: anywhere
+    bool                     strict = false;           // same bits at every width: see llama_token_model::decode
+    std::function<bool()>    keep_loading;             // asked now and then while weights are read; false: stop
 };
 
 // Not copyable; used by one thread at a time, but for the vocabulary.
@@ -60,13 +62,13 @@ class llama_token_model : public token_model {
     // False: recurrent or hybrid memory; what was decoded cannot be taken back one token at a time.
     [[nodiscard]] bool can_rollback() const { return can_rollback_; }
 
-    [[nodiscard]] const llama_vocab *   vocab() const { return llama_model_get_vocab(model_.get()); }
-    [[nodiscard]] const model_options & options() const { return opt_; }
-    [[nodiscard]] std::string           description() const;
+    [[nodiscard]] const llama_vocab *      vocab() const { return llama_model_get_vocab(model_.get()); }
+    [[nodiscard]] const model_options &    options() const { return opt_; }
+    [[nodiscard]] std::string              description() const;
     [[nodiscard]] std::vector<std::string> device_names() const { return device_names_; }
-    [[nodiscard]] uint64_t              n_bytes() const { return llama_model_size(model_.get()); }
-    [[nodiscard]] int32_t               n_ctx_train() const { return llama_model_n_ctx_train(model_.get()); }
-    [[nodiscard]] std::string           meta(const std::string & key) const;  // empty: absent
+    [[nodiscard]] uint64_t                 n_bytes() const { return llama_model_size(model_.get()); }
+    [[nodiscard]] int32_t                  n_ctx_train() const { return llama_model_n_ctx_train(model_.get()); }
+    [[nodiscard]] std::string              meta(const std::string & key) const; // empty: absent
 
     // Throws duo::error for an id outside the vocabulary. special: control tokens as text, not as nothing.
     [[nodiscard]] std::string piece(token_id token, bool special) const;
@@ -93,7 +95,7 @@ class llama_token_model : public token_model {
     std::unique_ptr<llama_context, context_free> context_;
     std::unique_ptr<sampler>                     sampler_;
 
-    const std::atomic<bool> * stop_         = nullptr;  // of the decode() that is running
+    const std::atomic<bool> * stop_         = nullptr; // of the decode() that is running
     int32_t                   n_ctx_        = 0;
     int32_t                   n_batch_      = 0;
     int32_t                   n_vocab_      = 0;
@@ -109,4 +111,4 @@ class llama_token_model : public token_model {
     std::vector<int8_t>         output_;
 };
 
-}  // namespace duo
+} // namespace duo

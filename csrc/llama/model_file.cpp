@@ -11,6 +11,7 @@
 #include <gguf.h>
 
 #include "../error.h"
+#include "model_header.h"
 
 namespace duo {
 
@@ -23,39 +24,7 @@ struct ggml_closer {
     void operator()(ggml_context * g) const { ggml_free(g); }
 };
 
-// Header integer of any width; `otherwise` if absent, -1 if it is no single integer.
-int64_t integer(const gguf_context * g, const std::string & key, int64_t otherwise) {
-    const int64_t i = gguf_find_key(g, key.c_str());
-    if (i < 0) {
-        return otherwise;
-    }
-    switch (gguf_get_kv_type(g, i)) {
-        case GGUF_TYPE_UINT32:
-            return gguf_get_val_u32(g, i);
-        case GGUF_TYPE_INT32:
-            return gguf_get_val_i32(g, i);
-        case GGUF_TYPE_UINT64:
-            return int64_t(gguf_get_val_u64(g, i));
-        case GGUF_TYPE_INT64:
-            return gguf_get_val_i64(g, i);
-        case GGUF_TYPE_UINT16:
-            return gguf_get_val_u16(g, i);
-        case GGUF_TYPE_ARRAY:
-            return otherwise;  // one value a layer, for some architectures
-        default:
-            return -1;
-    }
-}
-
-void check_range(const std::string & path, const gguf_context * g, const std::string & key, int64_t lo, int64_t hi) {
-    const int64_t x = integer(g, key, lo);
-    if (x < lo || x > hi) {
-        throw error(path + " is corrupt: " + key + " is " + std::to_string(x) + ", which is not between " +
-                    std::to_string(lo) + " and " + std::to_string(hi) + "; download or convert it again");
-    }
-}
-
-}  // namespace
+} // namespace
 
 void check_model_file(const std::string & path) {
     namespace fs = std::filesystem;
@@ -64,10 +33,14 @@ void check_model_file(const std::string & path) {
     }
     std::error_code ec;
     if (!fs::exists(path, ec)) {
-        throw error("there is no file " + path + "; check the path");
+        throw error(ec ? path + " cannot be read (" + ec.message() + "); check the path"
+                       : "there is no file " + path + "; check the path");
     }
     if (fs::is_directory(path, ec)) {
         throw error(path + " is a directory; give the .gguf file in it");
+    }
+    if (!fs::is_regular_file(path, ec)) {
+        throw error(path + " is not a regular file; give a .gguf file"); // a pipe would be waited for
     }
     const auto    n_bytes = uint64_t(fs::file_size(path, ec));
     std::ifstream file(path, std::ios::binary);
@@ -101,23 +74,7 @@ void check_model_file(const std::string & path) {
                     std::to_string(n_needed) + "; download it again");
     }
 
-    const int64_t i_arch = gguf_find_key(g.get(), "general.architecture");
-    if (i_arch < 0 || gguf_get_kv_type(g.get(), i_arch) != GGUF_TYPE_STRING) {
-        throw error(path + " names no architecture (general.architecture), so it is not a language model; choose another file");
-    }
-    const std::string arch = gguf_get_val_str(g.get(), i_arch);
-    // libllama asserts on some of these, divides by others.
-    check_range(path, g.get(), arch + ".block_count", 1, 512);
-    check_range(path, g.get(), arch + ".embedding_length", 1, 1 << 20);
-    check_range(path, g.get(), arch + ".context_length", 1, INT32_MAX);
-    check_range(path, g.get(), arch + ".feed_forward_length", 0, 1 << 24);
-    check_range(path, g.get(), arch + ".attention.head_count", 0, 1 << 14);
-    check_range(path, g.get(), arch + ".attention.head_count_kv", 0, 1 << 14);
-    check_range(path, g.get(), arch + ".attention.key_length", 1, 1 << 14);
-    check_range(path, g.get(), arch + ".attention.value_length", 1, 1 << 14);
-    check_range(path, g.get(), arch + ".rope.dimension_count", 0, 1 << 14);
-    check_range(path, g.get(), arch + ".expert_count", 0, 1 << 14);
-    check_range(path, g.get(), "split.count", 0, 1 << 14);
+    check_model_header(path, g.get());
 }
 
-}  // namespace duo
+} // namespace duo

@@ -1,6 +1,7 @@
 #include "pair_check.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -14,7 +15,9 @@ constexpr int32_t n_first_equal = 5;
 std::string quoted(const char * text) {
     std::string out = "'";
     for (const char * c = text; *c != '\0' && out.size() < 40; ++c) {
-        out += *c == '\n' ? std::string("\\n") : std::string(1, *c);
+        constexpr const char * hex = "0123456789abcdef";
+        const auto             b   = uint8_t(*c);
+        out += b >= 0x20 && b != 0x7f ? std::string(1, *c) : std::string("\\x") + hex[b >> 4] + hex[b & 15];
     }
     return out + "'";
 }
@@ -24,13 +27,14 @@ std::string special(const char * what, llama_token target, llama_token draft) {
            " and the target's is " + std::to_string(target) + "; choose a draft of the same model family";
 }
 
-}  // namespace
+} // namespace
 
 std::string pair_mismatch(const llama_vocab * target, const llama_vocab * draft) {
     const std::string advice = "; choose a draft of the same model family";
     if (llama_vocab_type(target) != llama_vocab_type(draft)) {
         return "the draft does not fit the target: their tokenizers are of different types (" +
-               std::to_string(llama_vocab_type(draft)) + " and " + std::to_string(llama_vocab_type(target)) + ")" + advice;
+               std::to_string(llama_vocab_type(draft)) + " and " + std::to_string(llama_vocab_type(target)) + ")" +
+               advice;
     }
     const int32_t n_target = llama_vocab_n_tokens(target);
     const int32_t n_draft  = llama_vocab_n_tokens(draft);
@@ -57,4 +61,4 @@ std::string pair_mismatch(const llama_vocab * target, const llama_vocab * draft)
     return {};
 }
 
-}  // namespace duo
+} // namespace duo

@@ -7,9 +7,9 @@
 
 namespace duo {
 
-// Empty: yes. Else one sentence: the first difference, with both sides. The rule is llama.cpp's (common/speculative.cpp,
-// common_speculative_are_compatible): sizes within 128 of each other (padding differs), same text from id 5 on, same type
-// and same BOS/EOS.
+// Empty: yes. Else one sentence: the first difference, with both sides. The rule is llama.cpp's
+// (common/speculative.cpp, common_speculative_are_compatible): sizes within 128 of each other (padding differs), same
+// text from id 5 on, same type and same BOS/EOS.
 std::string pair_mismatch(const llama_vocab * target, const llama_vocab * draft);
 
-}  // namespace duo
+} // namespace duo

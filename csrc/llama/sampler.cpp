@@ -34,10 +34,11 @@ double log_sum_exp(const float * logits, int32_t n) {
     return double(max) + std::log(sum);
 }
 
-}  // namespace
+} // namespace
 
 sampler::sampler(const llama_vocab * vocab, int32_t n_vocab, bool with_logp)
-    : vocab_(vocab), n_vocab_(n_vocab), with_logp_(with_logp) {}
+    : vocab_(vocab), n_vocab_(n_vocab), with_logp_(with_logp) {
+}
 
 void sampler::prepare(const sampling_params & sampling) {
     if (ready_ && params_ == sampling) {
@@ -91,7 +92,7 @@ const float * sampler::adjusted(const float * logits) {
 void sampler::keep_top(const float * logits, size_t k) {
     data_.clear();
     for (token_id t = 0; t < n_vocab_; ++t) {
-        if (data_.size() == k && !(logits[t] > data_.front().logit)) {
+        if (data_.size() == k ? !(logits[t] > data_.front().logit) : std::isnan(logits[t])) {
             continue;
         }
         if (data_.size() == k) {
@@ -114,7 +115,10 @@ int32_t sampler::best(const float * logits, std::span<candidate> out) {
             out[i] = {.token = data_[i].id, .logp = data_[i].logit};
         }
     }
-    const auto n = int32_t(std::min(out.size(), size_t(n_vocab_)));
+    const auto n = int32_t(out.size() == 1 ? 1 : data_.size());
+    if (n == 0 || out[0].logp == minus_infinity) {
+        return 0;
+    }
     if (with_logp_) {
         const auto norm = float(log_sum_exp(logits, n_vocab_));
         for (int32_t i = 0; i < n; ++i) {
@@ -154,6 +158,9 @@ int32_t sampler::candidates(const float * logits, const sampling_params & sampli
     }
     const bool limited = sampling.top_k > 0 && sampling.top_k < n_vocab_;
     keep_top(logits, limited ? size_t(sampling.top_k) : size_t(n_vocab_));
+    if (data_.empty() || data_[0].logit == minus_infinity) {
+        return 0;
+    }
     llama_token_data_array kept{data_.data(), data_.size(), -1, true};
     llama_sampler_apply(filter_.get(), &kept);
 
@@ -186,8 +193,9 @@ float sampler::logprobs(const float * logits, token_id token, std::span<candidat
         for (size_t i = 0; i < out.size() && i < data_.size(); ++i) {
             out[i] = {.token = data_[i].id, .logp = float(double(data_[i].logit) - norm)};
         }
+        std::fill(out.begin() + std::ptrdiff_t(std::min(out.size(), data_.size())), out.end(), candidate{});
     }
     return float(double(logits[token]) - norm);
 }
 
-}  // namespace duo
+} // namespace duo

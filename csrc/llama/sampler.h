@@ -1,4 +1,5 @@
-// From a row of logits to candidates: llama.cpp's filter chain, then the shared noise (DESIGN: csrc/README.md, Sampling).
+// From a row of logits to candidates: llama.cpp's filter chain, then the shared noise (DESIGN: csrc/README.md,
+// Sampling).
 #pragma once
 
 #include <cstdint>
@@ -42,13 +43,13 @@ class sampler {
     const bool          with_logp_;
 
     bool                                    ready_ = false;
-    sampling_params                         params_;   // what the members below were made for
-    std::vector<std::pair<token_id, float>> bias_;     // logit bias, and -inf for what must not come
-    chain_ptr                               penalty_;  // null: none
-    chain_ptr                               filter_;   // top-p, min-p, temperature
+    sampling_params                         params_;  // what the members below were made for
+    std::vector<std::pair<token_id, float>> bias_;    // logit bias, and -inf for what must not come
+    chain_ptr                               penalty_; // null: none
+    chain_ptr                               filter_;  // top-p, min-p, temperature
 
-    std::vector<float>            logits_;  // scratch: biased copy
-    std::vector<llama_token_data> data_;    // scratch: candidates on their way through the chain
+    std::vector<float>            logits_; // scratch: biased copy
+    std::vector<llama_token_data> data_;   // scratch: candidates on their way through the chain
 };
 
-}  // namespace duo
+} // namespace duo

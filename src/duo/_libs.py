@@ -28,7 +28,8 @@ def library_dir() -> Path:
 def load_libraries() -> None:
     """Loads libllama before the extension does: a second copy from site-packages/lib would have its own devices."""
     # An idle OpenMP team that spins starves the other model's team; libgomp reads this once, when it is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if "GOMP_SPINCOUNT" not in os.environ:
+        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     name = {"darwin": "libllama.dylib", "win32": "llama.dll"}.get(sys.platform, "libllama.so")
     path = library_dir() / name
     try:

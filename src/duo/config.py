@@ -35,12 +35,13 @@ class Opt:
     default: Any
     help: str
     flags: tuple[str, ...] = ()
-    env: str | None = None
+    env: tuple[str, ...] = ()
     metavar: str | None = None
 
 
-def opt(default: Any, help: str, *flags: str, env: str | None = None, metavar: str | None = None) -> Opt:  # noqa: A002
-    return Opt(default, help, flags, env and f"LLAMA_ARG_{env}", metavar)
+def opt(default: Any, help: str, *flags: str, env: str = "", metavar: str | None = None) -> Opt:
+    """`env`: names without LLAMA_ARG_, separated by spaces; the first one that is set wins."""
+    return Opt(default, help, flags, tuple(f"LLAMA_ARG_{name}" for name in env.split()), metavar)
 
 
 class EngineOptions(TypedDict, total=False):
@@ -165,11 +166,13 @@ class EngineOptions(TypedDict, total=False):
     ]
     type_k_draft: Annotated[
         KvType,
-        opt("f16", "K cache type of the draft.", "-ctkd", "--cache-type-k-draft", "--spec-draft-type-k"),
+        opt("f16", "K cache type of the draft.", "-ctkd", "--cache-type-k-draft", "--spec-draft-type-k",
+            env="SPEC_DRAFT_CACHE_TYPE_K"),
     ]
     type_v_draft: Annotated[
         KvType,
-        opt("f16", "V cache type of the draft.", "-ctvd", "--cache-type-v-draft", "--spec-draft-type-v"),
+        opt("f16", "V cache type of the draft.", "-ctvd", "--cache-type-v-draft", "--spec-draft-type-v",
+            env="SPEC_DRAFT_CACHE_TYPE_V"),
     ]
     load_mode: Annotated[
         LoadMode, opt("auto", "How weights are read.", "-lm", "--load-mode", env="LOAD_MODE")
@@ -195,22 +198,22 @@ class GenerateOptions(TypedDict, total=False):
     ]
     temperature: Annotated[
         Annotated[float, Field(ge=0.0, allow_inf_nan=False)],
-        opt(0.8, "Temperature; 0: always the most probable token.", "--temp", "--temperature"),
+        opt(0.8, "Temperature; 0: always the most probable token.", "--temp", "--temperature", env="TEMPERATURE"),
     ]
-    top_k: Annotated[int, opt(40, "Only the K most probable tokens; 0: all.", "--top-k")]
-    top_p: Annotated[Probability, opt(0.95, "Only the most probable tokens that sum to P; 1: all.", "--top-p")]
-    min_p: Annotated[Probability, opt(0.05, "Only tokens of at least P times the best one's probability.", "--min-p")]
+    top_k: Annotated[int, opt(40, "Only the K most probable tokens; 0: all.", "--top-k", env="TOP_K")]
+    top_p: Annotated[Probability, opt(0.95, "Only the most probable tokens that sum to P; 1: all.", "--top-p", env="TOP_P")]
+    min_p: Annotated[Probability, opt(0.05, "Only tokens of at least P times the best one's probability.", "--min-p", env="MIN_P")]
     repeat_penalty: Annotated[
         Annotated[float, Field(gt=0.0, allow_inf_nan=False)],
-        opt(1.0, "Divides the logits of recent tokens; 1: off.", "--repeat-penalty"),
+        opt(1.0, "Divides the logits of recent tokens; 1: off.", "--repeat-penalty", env="REPEAT_PENALTY"),
     ]
     repeat_last_n: Annotated[
         Annotated[int, Field(ge=-1, le=2**20)],
         opt(64, "Tokens that the penalties look back; 0: off, -1: all.", "--repeat-last-n"),
     ]
-    presence_penalty: Annotated[Finite, opt(0.0, "Lowers tokens that occurred; 0: off.", "--presence-penalty")]
+    presence_penalty: Annotated[Finite, opt(0.0, "Lowers tokens that occurred; 0: off.", "--presence-penalty", env="PRESENCE_PENALTY")]
     frequency_penalty: Annotated[
-        Finite, opt(0.0, "Lowers tokens by how often they occurred; 0: off.", "--frequency-penalty")
+        Finite, opt(0.0, "Lowers tokens by how often they occurred; 0: off.", "--frequency-penalty", env="FREQUENCY_PENALTY")
     ]
     logit_bias: Annotated[
         dict[int, Annotated[float, Field(allow_inf_nan=True)]],
@@ -218,7 +221,7 @@ class GenerateOptions(TypedDict, total=False):
             metavar="TOKEN(+/-)BIAS"),
     ]
     ignore_eos: Annotated[
-        bool, opt(False, "Never end before -n tokens.", "--ignore-eos/--no-ignore-eos", env="IGNORE_EOS")
+        bool, opt(False, "Never end before -n tokens.", "--ignore-eos/--no-ignore-eos")
     ]
     seed: Annotated[
         Annotated[int, Field(ge=-1, le=2**64 - 1)], opt(-1, "Seed; -1: a new one each time.", "-s", "--seed")
@@ -240,13 +243,13 @@ class GenerateOptions(TypedDict, total=False):
             "--draft-n",
             "--draft-max",
             "--spec-draft-n-max",
-            env="SPEC_DRAFT_N_MAX",
+            env="SPEC_DRAFT_N_MAX DRAFT_MAX",
         ),
     ]
     n_draft_min: Annotated[
         Annotated[int, Field(ge=0, le=64)],
         opt(0, "Fewer drafted tokens than this are not verified.", "--draft-min", "--draft-n-min",
-            "--spec-draft-n-min", env="SPEC_DRAFT_N_MIN"),
+            "--spec-draft-n-min", env="SPEC_DRAFT_N_MIN DRAFT_MIN"),
     ]
     draft_p_min: Annotated[
         Probability,

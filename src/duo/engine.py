@@ -207,7 +207,7 @@ def generate(
     """Loads, generates, unloads. Keywords of `Duo` and of `Duo.generate`; without `model` the demo pair."""
     for_engine, for_text = _split("generate", options)
     with Duo(model, draft, **for_engine) as d:
-        return d.generate(prompt, **for_text)  # type: ignore[typeddict-item]
+        return d.generate(prompt, **for_text)
 
 
 def stream(
@@ -217,7 +217,7 @@ def stream(
     for_engine, for_text = _split("stream", options)
     d = Duo(model, draft, **for_engine)
     try:
-        s = d.stream(prompt, **for_text)  # type: ignore[typeddict-item]
+        s = d.stream(prompt, **for_text)
     except BaseException:
         d.close()
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import gguf
 import numpy as np
@@ -33,3 +34,9 @@ def randomize(source: str | os.PathLike[str], out: str | os.PathLike[str], *, se
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3:
+        sys.exit("usage: python -m duo.random_model SOURCE.gguf OUT.gguf")
+    randomize(sys.argv[1], sys.argv[2], seed=7)

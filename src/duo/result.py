@@ -51,16 +51,15 @@ def timings(stats: Mapping[str, Any]) -> dict[str, Any]:
     }
     if stats["draft_steps"]:
         verifications = stats["n_verifications"]
-        tested = [n for n in stats["n_tested_at"] if n]
+        longest = sum(1 for n in stats["n_tested_at"] if n)
         out |= {
             "draft_n": stats["n_drafted"],
             "draft_n_accepted": stats["n_accepted"],
             "draft_rounds": verifications,
             "draft_acceptance": stats["n_accepted"] / max(1, stats["n_drafted"]),
             "draft_mean_length": 1 + stats["n_accepted"] / max(1, verifications),
-            "draft_acceptance_by_position": [
-                a / n for a, n in zip(stats["n_accepted_at"], tested, strict=False)
-            ],
+            # As llama.cpp and vLLM count it: accepted at the position / verifications.
+            "draft_acceptance_by_position": [n / verifications for n in stats["n_accepted_at"][:longest]],
             "draft_hit_n": stats["n_hits"],
             "draft_nodes_n": stats["draft_nodes"],
             "draft_steps_n": stats["draft_steps"],

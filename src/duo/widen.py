@@ -110,7 +110,7 @@ def _check_room(out: Path, n_bytes: int) -> None:
 def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], type: GgmlType) -> None:
     """The source's metadata (tokenizer, template, context...) with what widening changes, and the tensors' places."""
     n_head, n_head_kv = source.heads(shape.n_embd)
-    name = source.value("general.name", source.path.stem)
+    name = source.value("general.name", str, source.path.stem)
     changed: dict[str, int | float | str] = {
         "general.name": f"{name} widened to n_embd {shape.n_embd}, n_ff {shape.n_ff}, {shape.n_layer} layers",
         "general.file_type": int(gguf.LlamaFileType["ALL_F32" if type is GgmlType.F32 else f"MOSTLY_{type.name}"]),
@@ -127,9 +127,8 @@ def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], 
     dropped = {"general.architecture", "general.alignment", "general.size_label", "general.parameter_count", *changed}
     writer = gguf.GGUFWriter(path, "llama")
     for key, field in source.reader.fields.items():
-        content = field.contents()
-        if not key.startswith("GGUF.") and key not in dropped and content != []:
-            writer.add_key_value(key, content, field.types[0], field.types[-1] if len(field.types) > 1 else None)
+        if not key.startswith("GGUF.") and key not in dropped and field.data:  # gguf-py writes no empty arrays
+            writer.add_key_value(key, _content(field), field.types[0], field.types[-1] if field.types[1:] else None)
     kinds = {str: gguf.GGUFValueType.STRING, int: gguf.GGUFValueType.UINT32, float: gguf.GGUFValueType.FLOAT32}
     for key, value in changed.items():
         writer.add_key_value(key, value, kinds[value.__class__])
@@ -139,6 +138,14 @@ def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], 
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     writer.close()
+
+
+def _content(field: gguf.ReaderField) -> Any:
+    """A metadata value as it is: text stays bytes, valid or not."""
+    if field.types[-1] is not gguf.GGUFValueType.STRING:
+        return field.contents()
+    strings = [field.parts[i].tobytes() for i in field.data]
+    return strings if field.types[0] is gguf.GGUFValueType.ARRAY else strings[0]
 
 
 def _write_weights(

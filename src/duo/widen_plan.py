@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import gguf
+import numpy as np
+import numpy.typing as npt
 from gguf import GGMLQuantizationType as GgmlType
 
 # What rows and columns of each weight run over (a bias: the rows of its weight). Anything else is refused.
@@ -29,6 +31,8 @@ _AXES = {
 _OPTIONAL = {"output", "rope_freqs"}
 _MAX_LAYERS = 512  # llama.cpp's own limit
 _MAX_CHOSEN_EMBD = 16384
+
+T = TypeVar("T", int, float, str)
 
 
 @dataclass(frozen=True)
@@ -57,6 +61,16 @@ class Tensor:
         return math.prod(self.dims[:-1]) * self.row_bytes
 
 
+class _Reader(gguf.GGUFReader):
+    """gguf-py's reader, which otherwise never ends on an array that is said to be longer than the file."""
+
+    def _get(self, offset: int, dtype: npt.DTypeLike, count: int = 1, *order: Any, **named: Any) -> npt.NDArray[Any]:
+        end = int(offset) + int(count) * np.dtype(dtype).itemsize
+        if end > self.data.size:
+            raise ValueError(f"it ends after {self.data.size} bytes, where {end} are needed")
+        return super()._get(offset, dtype, count, *order, **named)
+
+
 class Source:
     """The small model, opened and checked."""
 
@@ -65,35 +79,39 @@ class Source:
         if not path.is_file():
             raise ValueError(f"{path}: no such file; name an existing GGUF")
         try:
-            self.reader = gguf.GGUFReader(path)
+            self.reader = _Reader(path)
         except (ValueError, LookupError, OverflowError, TypeError) as error:
             raise ValueError(f"{path}: not a complete GGUF ({error}); download or convert it again") from error
         if self.reader.endianess is not gguf.GGUFEndian.LITTLE:
             raise ValueError(f"{path}: a big-endian GGUF; only little-endian ones can be widened")
-        if (arch := self.value("general.architecture")) != "llama":
+        if (arch := self.value("general.architecture", str)) != "llama":
             raise ValueError(f"{path}: architecture '{arch}' cannot be widened; only 'llama' can")
-        if self.value("split.count", 1) != 1:
+        if self.value("split.count", int, 1) != 1:
             raise ValueError(f"{path}: one part of a split model; merge the parts first (llama-gguf-split --merge)")
         keys = ("embedding_length", "feed_forward_length", "block_count")
-        self.shape = Shape(*(self.value(f"llama.{key}") for key in keys))
-        self.n_head: int = self.value("llama.attention.head_count")
-        self.n_head_kv: int = self.value("llama.attention.head_count_kv", self.n_head)
-        if not self.shape.n_layer or not self.n_head or not self.n_head_kv or self.n_head % self.n_head_kv:
+        self.shape = Shape(*(self.value(f"llama.{key}", int) for key in keys))
+        self.n_head = self.value("llama.attention.head_count", int)
+        self.n_head_kv = self.value("llama.attention.head_count_kv", int, self.n_head)
+        is_sane = 0 < self.shape.n_layer <= _MAX_LAYERS and 0 < self.n_head_kv <= self.n_head
+        if not is_sane or self.n_head % self.n_head_kv:
             counts = f"{self.shape.n_layer} layers, {self.n_head} heads and {self.n_head_kv} KV heads"
             raise ValueError(f"{path}: {counts} make no model; convert it again")
-        self.head_dim: int = self.value("llama.attention.key_length", self.shape.n_embd // self.n_head)
-        if self.value("llama.attention.value_length", self.head_dim) != self.head_dim:
+        self.head_dim = self.value("llama.attention.key_length", int, self.shape.n_embd // self.n_head)
+        if self.value("llama.attention.value_length", int, self.head_dim) != self.head_dim:
             raise ValueError(f"{path}: keys and values differ in length; only models where they agree can be widened")
-        self.eps: float = self.value("llama.attention.layer_norm_rms_epsilon")
+        self.eps = self.value("llama.attention.layer_norm_rms_epsilon", float)
         self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
         self._layer_tensors = [name[len("blk.0.") :] for name in self.tensors if name.startswith("blk.0.")]
         self._check_tensors()
 
-    def value(self, key: str, default: Any = None) -> Any:
+    def value(self, key: str, kind: type[T], default: T | None = None) -> T:
         field = self.reader.fields.get(key)
-        content = default if field is None else field.contents()
-        if content is None or isinstance(content, list):
-            what = "missing" if content is None else "given per layer"
+        try:
+            content = default if field is None else field.contents()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{self.path}: '{key}' is not valid text ({error}); convert the file again") from error
+        if not isinstance(content, kind):
+            what = "missing" if content is None else f"{content!r:.20}, no {kind.__name__}"
             raise ValueError(f"{self.path}: '{key}' is {what}; only plain llama models can be widened")
         return content
 

@@ -17,6 +17,7 @@ struct world {
     double                     step_us  = 100.0;
     double                     a        = 0.7;   // acceptance at every position
     int32_t                    n_room   = 1000;
+    int32_t                    n_min    = 0;     // as in the plan's parameters: a shorter chain is not verified
     uint64_t                   seed     = 1;
 
     struct result {
@@ -48,7 +49,8 @@ struct world {
                 grow(us);
                 ++r.n_waits;
             }
-            const int32_t m = std::min(p.n_verify, int32_t(ahead));
+            int32_t m = std::min(p.n_verify, int32_t(ahead));
+            m         = m < n_min ? 0 : m;
             us += v(m + 1);
             grow(v(m + 1));
             pl.on_pass(m + 1, int64_t(v(m + 1)));
@@ -151,6 +153,19 @@ TEST(plan_recovers_when_the_draft_does) {
     w.run(pl, 300);
     const auto r = w.run(pl, 300);
     CHECK(r.width > 3.0, std::to_string(r.width));
+}
+
+TEST(plan_auto_with_a_least_width) {
+    for (const int32_t n_min : {2, 4, 9}) {
+        for (const run_mode mode : {run_mode::async, run_mode::sync}) {
+            planner pl;
+            pl.begin(params(mode, n_draft_auto, n_min));
+            world w{.v = sloped, .step_us = 200.0, .a = 0.9, .n_min = n_min};
+            w.run(pl, 50);
+            const auto r = w.run(pl, 300);
+            CHECK(r.width > 0.8 * n_min, std::to_string(n_min) + ": " + std::to_string(r.width));
+        }
+    }
 }
 
 TEST(plan_waits_only_for_a_cheap_draft) {

@@ -18,7 +18,8 @@ from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
 HEAD = """# Command line
 
 Made by `make docs` from the program; CI checks that it is current. Python keywords are given where `Duo(...)` or
-`generate(...)` takes the same option. Exit codes: 0, 1 (a mistake or a failure, one line on standard error), 130 (Ctrl-C).
+`generate(...)` takes the same option. Exit codes: 0, 1 (a mistake or a failure, one line on standard error), 130
+(Ctrl-C).
 """
 
 
@@ -29,7 +30,8 @@ def _rows(command: click.Command) -> list[str]:
             continue
         names = " ".join(f"`{o}`" for o in (*p.opts, *p.secondary_opts))
         value = "" if p.is_flag else f" *{p.metavar or p.type.name.upper()}*"
-        env = f"`{p.envvar}`" if p.envvar else ""
+        names_env = [p.envvar] if isinstance(p.envvar, str) else p.envvar or []
+        env = " ".join(f"`{e}`" for e in names_env)
         python = f"`{p.name}`" if p.name in ENGINE_OPTIONS or p.name in GENERATE_OPTIONS else ""
         cells = [names + value, p.help or "", env, python]
         rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
@@ -46,12 +48,13 @@ def page() -> str:
         usage = "duo [OPTIONS]" if name == "run" else f"duo {name} " + " ".join(
             command.collect_usage_pieces(click.Context(command, info_name=name))
         )
-        text = cleandoc(command.help or "").replace("\b\n", "")
+        text = cleandoc(command.help or "").replace("\b\n", "").replace("\\b\n", "")
         about, _, examples = text.partition("Examples:\n")
         parts.append(f"## `{usage}`\n\n{about.strip()}\n")
         if examples:
             code, _, after = examples.partition("\n\n")
-            parts.append("```\n" + "\n".join(line.strip() for line in code.splitlines()) + f"\n```\n\n{after}".rstrip() + "\n")
+            block = "\n".join(line.strip() for line in code.splitlines())
+            parts.append(f"```\n{block}\n```\n\n{after}".rstrip() + "\n")
         parts.append("\n".join(_rows(command)) + "\n")
     return "\n".join(parts)
 

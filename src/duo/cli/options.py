@@ -35,7 +35,7 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
     default = o.default
     shown = "on" if default is True else "off" if default is False else default
     text = o.help if shown in (None, [], {}) or "efault" in o.help else f"{o.help} [default: {shown}]"
-    base: dict[str, Any] = {"help": text, "default": None, "envvar": o.env}
+    base: dict[str, Any] = {"help": text, "default": None, "envvar": list(o.env) or None}
     if "/" in o.flags[-1]:
         return click.Option([name, *o.flags], **base)
     if name in VALUE_OPTIONAL:
@@ -92,8 +92,10 @@ class ModelCommand(click.Command):
     """A command whose unknown options are named before click guesses: it reads -mdfoo as -m dfoo."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        known = {s: p for p in self.params if isinstance(p, click.Option) for s in (*p.opts, *p.secondary_opts)}
-        known |= {s: None for s in ctx.help_option_names}
+        known: dict[str, click.Option | None] = {
+            s: p for p in self.params if isinstance(p, click.Option) for s in (*p.opts, *p.secondary_opts)
+        }
+        known |= dict.fromkeys(ctx.help_option_names)
         rest = iter(args)
         for arg in rest:
             if arg == "--":

@@ -123,7 +123,7 @@ def _command() -> click.Command:
                      help="Write every draft step and verification as a Chrome trace (see duo trace)."),
         click.Option(["list_devices", "--list-devices"], is_flag=True, help="List the devices and exit."),
         click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="llama.cpp's log on standard error."),
-        click.Option(["log_file", "--log-file"], type=str, metavar="FILE", help="llama.cpp's log into a file."),
+        click.Option(["log_file", "--log-file"], type=str, metavar="FILE", envvar="LLAMA_ARG_LOG_FILE", help="llama.cpp's log into a file."),
     ]  # fmt: skip
     return ModelCommand(
         "run",

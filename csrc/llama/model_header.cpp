@@ -1,0 +1,137 @@
+#include "model_header.h"
+
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+
+#include "../error.h"
+
+namespace duo {
+
+namespace {
+
+[[noreturn]] void refuse(const std::string & path, const std::string & what) {
+    throw error(path + " is corrupt: " + what + "; download or convert it again");
+}
+
+// Header integer of any width; `otherwise` if absent, -1 if it is no single integer.
+int64_t integer(const gguf_context * g, const std::string & key, int64_t otherwise) {
+    const int64_t i = gguf_find_key(g, key.c_str());
+    if (i < 0) {
+        return otherwise;
+    }
+    switch (gguf_get_kv_type(g, i)) {
+        case GGUF_TYPE_UINT32:
+            return gguf_get_val_u32(g, i);
+        case GGUF_TYPE_INT32:
+            return gguf_get_val_i32(g, i);
+        case GGUF_TYPE_UINT64:
+            return int64_t(gguf_get_val_u64(g, i));
+        case GGUF_TYPE_INT64:
+            return gguf_get_val_i64(g, i);
+        case GGUF_TYPE_UINT16:
+            return gguf_get_val_u16(g, i);
+        case GGUF_TYPE_ARRAY:
+            return otherwise; // one value a layer, for some architectures
+        default:
+            return -1;
+    }
+}
+
+std::string text(const gguf_context * g, const std::string & key) {
+    const int64_t i = gguf_find_key(g, key.c_str());
+    return i < 0 || gguf_get_kv_type(g, i) != GGUF_TYPE_STRING ? "" : gguf_get_val_str(g, i);
+}
+
+void check_range(const std::string & path, const gguf_context * g, const std::string & key, int64_t lo, int64_t hi) {
+    const int64_t x = integer(g, key, lo);
+    if (x < lo || x > hi) {
+        refuse(path, key + " is " + std::to_string(x) + ", which is not between " + std::to_string(lo) + " and " +
+                         std::to_string(hi));
+    }
+}
+
+void check_experts(const std::string & path, const gguf_context * g, const std::string & arch) {
+    check_range(path, g, arch + ".expert_count", 0, 1024);
+    const int64_t n_expert = integer(g, arch + ".expert_count", 0);
+    if (n_expert > 0 && gguf_find_key(g, (arch + ".expert_used_count").c_str()) < 0) {
+        refuse(path, arch + ".expert_used_count is missing");
+    }
+    check_range(path, g, arch + ".expert_used_count", n_expert > 0 ? 1 : 0, n_expert);
+    check_range(path, g, arch + ".expert_group_count", 0, n_expert > 0 ? n_expert - 1 : 0);
+    const int64_t n_group = integer(g, arch + ".expert_group_count", 0);
+    if (n_group > 1 && n_expert % n_group != 0) {
+        refuse(path,
+               arch + ".expert_group_count is " + std::to_string(n_group) + ", which does not divide the experts");
+    }
+    check_range(path, g, arch + ".expert_group_used_count", n_group > 1 ? 1 : 0, n_group > 1 ? n_group - 1 : 1024);
+}
+
+// A norm asserts that its epsilon is not negative, and NaN is not either; the other numbers would make every logit NaN.
+void check_floats(const std::string & path, const gguf_context * g) {
+    for (int64_t i = 0; i < gguf_get_n_kv(g); ++i) {
+        if (gguf_get_kv_type(g, i) != GGUF_TYPE_FLOAT32) {
+            continue;
+        }
+        const std::string key = gguf_get_key(g, i);
+        const float       x   = gguf_get_val_f32(g, i);
+        if (!std::isfinite(x) || (key.ends_with("epsilon") && x < 0.0f)) {
+            refuse(path, key + " is " + std::to_string(x));
+        }
+    }
+}
+
+// libllama asserts that no two tokens have the same text.
+void check_tokens(const std::string & path, const gguf_context * g) {
+    const int64_t i = gguf_find_key(g, "tokenizer.ggml.tokens");
+    if (i < 0 || gguf_get_kv_type(g, i) != GGUF_TYPE_ARRAY || gguf_get_arr_type(g, i) != GGUF_TYPE_STRING) {
+        return; // libllama says so itself
+    }
+    const size_t                                 n = gguf_get_arr_n(g, i);
+    std::unordered_map<std::string_view, size_t> seen(n);
+    for (size_t t = 0; t < n; ++t) {
+        const std::string_view word = gguf_get_arr_str(g, i, t);
+        const auto [it, fresh]      = seen.emplace(word, t);
+        if (!fresh && !word.empty()) {
+            refuse(path, "tokens " + std::to_string(it->second) + " and " + std::to_string(t) +
+                             " of its vocabulary have the same text");
+        }
+    }
+}
+
+} // namespace
+
+void check_model_header(const std::string & path, const gguf_context * g) {
+    const std::string arch = text(g, "general.architecture");
+    if (arch.empty()) {
+        throw error(
+            path + " names no architecture (general.architecture), so it is not a language model; choose another file");
+    }
+    if (arch == "clip") {
+        throw error(path + " is an image encoder, not a language model; choose another file");
+    }
+    check_range(path, g, arch + ".block_count", 1, 512);
+    check_range(path, g, arch + ".embedding_length", 1, 1 << 20);
+    check_range(path, g, arch + ".context_length", 1, INT32_MAX);
+    check_range(path, g, arch + ".feed_forward_length", 0, 1 << 24);
+    check_range(path, g, arch + ".attention.head_count", 0, 1 << 14);
+    check_range(path, g, arch + ".attention.head_count_kv", 0, 1 << 14);
+    check_range(path, g, arch + ".attention.key_length", 1, 1 << 14);
+    check_range(path, g, arch + ".attention.value_length", 1, 1 << 14);
+    check_range(path, g, arch + ".rope.dimension_count", 0, 1 << 14);
+    check_range(path, g, arch + ".nextn_predict_layers", 0, integer(g, arch + ".block_count", 0));
+
+    check_experts(path, g, arch);
+    check_range(path, g, "split.count", 0, 1 << 14);
+
+    const std::string scaling = text(g, arch + ".rope.scaling.type");
+    if (gguf_find_key(g, (arch + ".rope.scaling.type").c_str()) >= 0 && scaling != "none" && scaling != "linear" &&
+        scaling != "yarn" && scaling != "longrope") {
+        refuse(path, arch + ".rope.scaling.type is '" + scaling + "'");
+    }
+    check_floats(path, g);
+    check_tokens(path, g);
+}
+
+} // namespace duo

@@ -1,0 +1,13 @@
+// The header values of a GGUF file, before libllama uses them: it asserts on some and divides by others.
+#pragma once
+
+#include <string>
+
+#include <gguf.h>
+
+namespace duo {
+
+// Throws duo::error: header values that no model can have, or that libllama would abort on.
+void check_model_header(const std::string & path, const gguf_context * g);
+
+} // namespace duo

@@ -1,0 +1,67 @@
+// llama_token_model: what it knows of text and of itself; any thread.
+#include <algorithm>
+
+#include "../error.h"
+#include "model.h"
+
+namespace duo {
+
+bool llama_token_model::is_end(token_id token) const {
+    return llama_vocab_is_eog(vocab(), token);
+}
+
+std::string llama_token_model::piece(token_id token) const {
+    return piece(token, false);
+}
+
+std::string llama_token_model::piece(token_id token, bool special) const {
+    if (token < 0 || token >= n_vocab_) {
+        throw error("token id " + std::to_string(token) + " is outside the vocabulary (0 to " +
+                    std::to_string(n_vocab_ - 1) + ")");
+    }
+    std::string text(64, '\0');
+    int32_t     n = llama_token_to_piece(vocab(), token, text.data(), int32_t(text.size()), 0, special);
+    if (n < 0) {
+        text.resize(size_t(-n));
+        n = llama_token_to_piece(vocab(), token, text.data(), int32_t(text.size()), 0, special);
+    }
+    text.resize(size_t(std::max(n, 0)));
+    return text;
+}
+
+std::vector<token_id> llama_token_model::tokenize(const std::string & text, bool add_special,
+                                                  bool parse_special) const {
+    std::vector<token_id> ids(text.size() + 8);
+    int32_t n = llama_tokenize(vocab(), text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()), add_special,
+                               parse_special);
+    if (n < 0) {
+        ids.resize(size_t(-n));
+        n = llama_tokenize(vocab(), text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()), add_special,
+                           parse_special);
+    }
+    ids.resize(size_t(std::max(n, 0)));
+    return ids;
+}
+
+std::string llama_token_model::description() const {
+    std::string   text(128, '\0');
+    const int32_t n = llama_model_desc(model_.get(), text.data(), text.size());
+    text.resize(std::min(text.size() - 1, size_t(std::max(n, 0))));
+    return text;
+}
+
+std::string llama_token_model::meta(const std::string & key) const {
+    std::string   text(256, '\0');
+    const int32_t n = llama_model_meta_val_str(model_.get(), key.c_str(), text.data(), text.size());
+    if (n < 0) {
+        return {};
+    }
+    if (size_t(n) >= text.size()) {
+        text.resize(size_t(n) + 1);
+        llama_model_meta_val_str(model_.get(), key.c_str(), text.data(), text.size());
+    }
+    text.resize(size_t(n));
+    return text;
+}
+
+} // namespace duo
