@@ -136,30 +136,56 @@ void register_options(py::module_ & m) {
         .def_readwrite("logit_bias", &s::logit_bias);
 }
 
+// A model as Python sees it: it may outlive the engine, and then says so.
+class model_view {
+  public:
+    explicit model_view(const std::shared_ptr<const duo::llama_token_model> & model) : model_(model) {}
+
+    std::shared_ptr<const duo::llama_token_model> get() const {
+        auto model = model_.lock();
+        if (!model) {
+            throw duo::error("this Duo is closed; make a new one");
+        }
+        return model;
+    }
+
+    // A getter of the model as one of the view.
+    template <auto getter> static auto of(const model_view & v) { return (*v.get().*getter)(); }
+
+  private:
+    std::weak_ptr<const duo::llama_token_model> model_;
+};
+
 void register_model(py::module_ & m) {
     using t = duo::llama_token_model;
-    py::class_<t>(m, "Model")
+    using v = model_view;
+    py::class_<v>(m, "Model")
         .def_property_readonly("path",
-                               [](const t & x) {
+                               [](const v & x) {
                                    return py::reinterpret_steal<py::str>(
-                                       PyUnicode_DecodeFSDefault(x.options().path.c_str()));
+                                       PyUnicode_DecodeFSDefault(x.get()->options().path.c_str()));
                                })
-        .def_property_readonly("description", [](const t & x) { return text_of(x.description()); })
-        .def_property_readonly("devices", &t::device_names)
-        .def_property_readonly("n_bytes", &t::n_bytes)
-        .def_property_readonly("n_ctx", &t::n_ctx)
-        .def_property_readonly("n_ctx_train", &t::n_ctx_train)
-        .def_property_readonly("n_vocab", &t::n_vocab)
-        .def_property_readonly("n_threads", [](const t & x) { return x.options().n_threads; })
-        .def_property_readonly("can_rollback", &t::can_rollback)
-        .def("is_end", &t::is_end, "token"_a)
+        .def_property_readonly("description", [](const v & x) { return text_of(x.get()->description()); })
+        .def_property_readonly("devices", &v::of<&t::device_names>)
+        .def_property_readonly("n_bytes", &v::of<&t::n_bytes>)
+        .def_property_readonly("n_ctx", &v::of<&t::n_ctx>)
+        .def_property_readonly("n_ctx_train", &v::of<&t::n_ctx_train>)
+        .def_property_readonly("n_vocab", &v::of<&t::n_vocab>)
+        .def_property_readonly("n_threads", [](const v & x) { return x.get()->options().n_threads; })
+        .def_property_readonly("can_rollback", &v::of<&t::can_rollback>)
         .def(
-            "meta", [](const t & x, const std::string & key) { return text_of(x.meta(key)); }, "key"_a)
+            "is_end", [](const v & x, duo::token_id id) { return x.get()->is_end(id); }, "token"_a)
         .def(
-            "piece", [](const t & x, duo::token_id id, bool special) { return py::bytes(x.piece(id, special)); },
+            "meta", [](const v & x, const std::string & key) { return text_of(x.get()->meta(key)); }, "key"_a)
+        .def(
+            "piece", [](const v & x, duo::token_id id, bool special) { return py::bytes(x.get()->piece(id, special)); },
             "token"_a, "special"_a = false)
-        .def("tokenize", &t::tokenize, "text"_a, "add_special"_a = true, "parse_special"_a = false,
-             py::call_guard<py::gil_scoped_release>());
+        .def(
+            "tokenize",
+            [](const v & x, const std::string & text, bool add_special, bool parse_special) {
+                return x.get()->tokenize(text, add_special, parse_special);
+            },
+            "text"_a, "add_special"_a = true, "parse_special"_a = false, py::call_guard<py::gil_scoped_release>());
 }
 
 void register_engine(py::module_ & m) {
@@ -182,8 +208,12 @@ void register_engine(py::module_ & m) {
 
     py::class_<engine>(m, "Engine")
         .def(py::init(&load), "options"_a)
-        .def_property_readonly("target", &engine::target, py::return_value_policy::reference_internal)
-        .def_property_readonly("draft", &engine::draft, py::return_value_policy::reference_internal)
+        .def_property_readonly("target", [](const engine & e) { return model_view(e.target()); })
+        .def_property_readonly("draft",
+                               [](const engine & e) {
+                                   const auto draft = e.draft();
+                                   return draft ? std::optional<model_view>(draft) : std::nullopt;
+                               })
         .def_property_readonly("running", &engine::running)
         .def(
             "begin",
@@ -231,14 +261,15 @@ void register_engine(py::module_ & m) {
 } // namespace
 
 PYBIND11_MODULE(_core, m) {
-    static py::exception<duo::error> base(m, "EngineError", PyExc_RuntimeError);
+    // Kept for the life of the process, as the module is.
+    static PyObject * duo_error = py::object(py::module_::import("duo.errors").attr("DuoError")).release().ptr();
     py::register_exception_translator([](std::exception_ptr p) {
         try {
             if (p) {
                 std::rethrow_exception(p);
             }
         } catch (const duo::error & e) {
-            py::set_error(base, text_of(e.what()));
+            PyErr_SetObject(duo_error, text_of(e.what()).ptr());
         }
     });
 

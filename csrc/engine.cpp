@@ -28,7 +28,7 @@ void pin_this_thread(const std::vector<int32_t> & cpus) {
     }
     pthread_setaffinity_np(pthread_self(), sizeof set, &set);
 #else
-    (void) cpus;
+    (void)cpus;
 #endif
 }
 
@@ -50,28 +50,30 @@ void check_cpus(const std::vector<int32_t> & cpus) {
 #endif
 }
 
-}  // namespace
+} // namespace
 
 engine::engine(const engine_options & opt) {
     check_cpus(opt.target.cpus);
     check_cpus(opt.draft.cpus);
     if (opt.target.strict || opt.draft.strict) {
-        // Read once by ggml-cpu, at its first matrix product: its tiled products begin at 8 rows and add in another order.
+        // Read once by ggml-cpu, at its first matrix product: its tiled products begin at 8 rows and add in another
+        // order.
         setenv("GGML_CPU_TILED_MM", "0", 1);
     }
 
-    target_ = std::make_unique<llama_token_model>(opt.target, false);
+    target_ = std::make_shared<llama_token_model>(opt.target, false);
     if (!opt.draft.path.empty()) {
         model_options d = opt.draft;
         d.n_ctx_most    = target_->n_ctx();
-        draft_ = std::make_unique<llama_token_model>(d, true);
+        draft_          = std::make_shared<llama_token_model>(d, true);
         if (const std::string why = pair_mismatch(target_->vocab(), draft_->vocab()); !why.empty()) {
             throw error(why);
         }
         for (const auto * m : {target_.get(), draft_.get()}) {
             if (!m->can_rollback()) {
-                throw error(m->options().path +
-                            " keeps a recurrent state that cannot be rolled back after a wrong guess; run it without a draft");
+                throw error(
+                    m->options().path +
+                    " keeps a recurrent state that cannot be rolled back after a wrong guess; run it without a draft");
             }
         }
         draft_->limit_vocab(target_->n_vocab());
@@ -98,20 +100,19 @@ engine::~engine() {
     close();
 }
 
-const llama_token_model & engine::target() const {
-    if (!target_) {
+void engine::check_open() const {
+    if (!pipeline_) {
         throw error("this engine is closed; make a new one");
     }
-    return *target_;
 }
 
 request & engine::begin(std::unique_ptr<request> req) {
-    target();
+    check_open();
     return pipeline_->begin(std::move(req));
 }
 
 bool engine::next(text_chunk & out, int64_t timeout_us) {
-    target();
+    check_open();
     return pipeline_->next(out, now_us() + timeout_us);
 }
 
@@ -138,4 +139,4 @@ void engine::take_trace(std::vector<trace_event> & target, std::vector<trace_eve
     }
 }
 
-}  // namespace duo
+} // namespace duo

@@ -14,9 +14,9 @@ namespace duo {
 
 struct engine_options {
     model_options target;
-    model_options draft;  // path empty: no draft
-    bool          tracing  = false;
-    int32_t       delay_us = 0;  // tests: each decode is late by up to this
+    model_options draft; // path empty: no draft
+    bool          tracing    = false;
+    int32_t       delay_us   = 0; // tests: each decode is late by up to this
     uint64_t      delay_seed = 0;
 };
 
@@ -33,17 +33,22 @@ class engine {
     void      close() noexcept;
     void      take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
 
-    [[nodiscard]] bool                      running() const { return pipeline_ && pipeline_->running(); }
-    [[nodiscard]] const request *           current() const { return pipeline_ ? pipeline_->current() : nullptr; }
-    [[nodiscard]] const llama_token_model & target() const;
-    [[nodiscard]] const llama_token_model * draft() const { return draft_.get(); }
+    [[nodiscard]] bool            running() const { return pipeline_ && pipeline_->running(); }
+    [[nodiscard]] const request * current() const { return pipeline_ ? pipeline_->current() : nullptr; }
+
+    // Null when closed; the draft's also when there is none.
+    [[nodiscard]] std::shared_ptr<const llama_token_model> target() const { return target_; }
+    [[nodiscard]] std::shared_ptr<const llama_token_model> draft() const { return draft_; }
 
   private:
-    std::unique_ptr<llama_token_model> target_;
-    std::unique_ptr<llama_token_model> draft_;
+    void check_open() const;
+
+    // Shared only for the length of a call: one thread may ask for token ids while another closes.
+    std::shared_ptr<llama_token_model> target_;
+    std::shared_ptr<llama_token_model> draft_;
     std::unique_ptr<delayed_model>     late_target_;
     std::unique_ptr<delayed_model>     late_draft_;
     std::unique_ptr<pipeline>          pipeline_;
 };
 
-}  // namespace duo
+} // namespace duo

@@ -123,7 +123,7 @@ def test_command(big: Path) -> None:
     assert f"{big}: 0.02" in done.stdout
     failed = runner.invoke(widen_command, [str(DRAFT), "-o", str(big), "--n-embd", "100"])
     assert failed.exit_code == 1
-    assert failed.stderr.strip() == f"Error: {DRAFT}: n_embd 100 is less than its own 192; it can only be made bigger"
+    assert failed.stderr == f"Error: {DRAFT}: n_embd 100 is less than its own 192; it can only be made bigger\n"
     failed = runner.invoke(widen_command, [str(DRAFT), "-o", str(big), "--size", "big"])
     assert (failed.exit_code, failed.stdout) == (1, "")
 

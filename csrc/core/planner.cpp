@@ -63,7 +63,8 @@ int32_t planner::best_width(int32_t n_ready, int32_t m_max, bool growing) const 
         if (pass_[1].n < n_alone) {
             return 0;
         }
-        m_max = std::min(m_max, int32_t(2.0 * n_tried()));  // a width that costs dear is met in small steps
+        // A width that costs dear is met in small steps, from the least that is ever verified.
+        m_max = std::min(m_max, std::max(int32_t(2.0 * n_tried()), params_.n_min));
     } else if (pass_us(1) == 0.0) {
         return std::max(1, std::min(n_ready, m_max));
     }

@@ -65,9 +65,12 @@ void check_model_file(const std::string & path) {
 
     uint64_t n_needed = gguf_get_data_offset(g.get());
     for (int64_t i = 0; i < gguf_get_n_tensors(g.get()); ++i) {
-        const uint64_t end =
-            gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), i) + gguf_get_tensor_size(g.get(), i);
-        n_needed = end > n_needed ? end : n_needed;
+        const uint64_t begin = gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), i);
+        if (begin % 32 != 0) { // ggml asserts it of what it maps into memory
+            throw error(path + " aligns its weights to less than 32 bytes; convert it again");
+        }
+        const uint64_t end = begin + gguf_get_tensor_size(g.get(), i);
+        n_needed           = end > n_needed ? end : n_needed;
     }
     if (n_bytes < n_needed) {
         throw error(path + " is truncated: it has " + std::to_string(n_bytes) + " bytes and its header needs " +

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "../error.h"
 
@@ -39,6 +40,20 @@ int64_t integer(const gguf_context * g, const std::string & key, int64_t otherwi
     }
 }
 
+// Elements of a header array of 32-bit integers; none if it is something else.
+std::vector<int64_t> integers(const gguf_context * g, const std::string & key) {
+    const int64_t i = gguf_find_key(g, key.c_str());
+    if (i < 0 || gguf_get_kv_type(g, i) != GGUF_TYPE_ARRAY) {
+        return {};
+    }
+    const gguf_type type = gguf_get_arr_type(g, i);
+    if (type != GGUF_TYPE_UINT32 && type != GGUF_TYPE_INT32) {
+        return {};
+    }
+    const auto * data = static_cast<const uint32_t *>(gguf_get_arr_data(g, i));
+    return {data, data + gguf_get_arr_n(g, i)};
+}
+
 std::string text(const gguf_context * g, const std::string & key) {
     const int64_t i = gguf_find_key(g, key.c_str());
     return i < 0 || gguf_get_kv_type(g, i) != GGUF_TYPE_STRING ? "" : gguf_get_val_str(g, i);
@@ -59,6 +74,11 @@ void check_experts(const std::string & path, const gguf_context * g, const std::
         refuse(path, arch + ".expert_used_count is missing");
     }
     check_range(path, g, arch + ".expert_used_count", n_expert > 0 ? 1 : 0, n_expert);
+    for (const int64_t x : integers(g, arch + ".expert_used_count")) {
+        if (x < 0 || x > n_expert) {
+            refuse(path, arch + ".expert_used_count holds " + std::to_string(x) + " of " + std::to_string(n_expert));
+        }
+    }
     check_range(path, g, arch + ".expert_group_count", 0, n_expert > 0 ? n_expert - 1 : 0);
     const int64_t n_group = integer(g, arch + ".expert_group_count", 0);
     if (n_group > 1 && n_expert % n_group != 0) {

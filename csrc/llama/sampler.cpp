@@ -172,10 +172,11 @@ int32_t sampler::candidates(const float * logits, const sampling_params & sampli
         }
         norm = double(kept.data[0].logit) + std::log(sum);
     }
-    // kept.data[].p becomes the race of log p + noise; its constant does not matter.
+    // kept.data[].p becomes the race of log p + noise; its constant does not matter, but a large one swallows the noise.
+    const float best = kept.data[0].logit;
     for (size_t i = 0; i < kept.size; ++i) {
         llama_token_data & d = kept.data[i];
-        d.p                  = d.logit + gumbel_noise(sampling.seed, text.size(), d.id);
+        d.p                  = d.logit - best + gumbel_noise(sampling.seed, text.size(), d.id);
     }
     const size_t n = std::min(out.size(), kept.size);
     std::partial_sort(kept.data, kept.data + n, kept.data + kept.size,

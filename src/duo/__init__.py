@@ -1,8 +1,16 @@
 """Asynchronous speculative decoding for llama.cpp models: draft and target run at the same time."""
 
+import sys
+from pathlib import Path
+
 from duo._libs import load_libraries
 
-load_libraries()  # before anything that needs duo._core
+try:
+    load_libraries()  # before anything that needs duo._core
+except ImportError as e:
+    if Path(*sys.argv[:1]).stem == "duo":  # the program says it in one sentence, as it says everything
+        raise SystemExit(f"duo: {e}") from None
+    raise
 
 from duo.engine import Duo, Stream, generate, stream  # noqa: E402
 from duo.errors import DuoError  # noqa: E402

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -12,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Self, Unpack
 
 from duo import _core
-from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions, check_keywords, engine_options
+from duo.check import check_keywords, engine_options, generate_options
+from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
 from duo.demo import demo_pair
 from duo.errors import DuoError
+from duo.job import check_text
 from duo.placement import place
 from duo.result import Chunk, Result
 from duo.stream import Stream, start
@@ -29,7 +33,7 @@ PathLike = str | os.PathLike[str]
 
 
 def _path(value: PathLike, what: str) -> str:
-    path = os.fspath(value)
+    path = os.fsdecode(value)
     if "\0" in path or not path:
         raise DuoError(f"the path of the {what} is {'empty' if not path else 'not a path (it holds a NUL byte)'}")
     return path
@@ -39,10 +43,11 @@ class Duo:
     """A target model and, if given, a draft model, loaded and ready.
 
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
-    package; without `draft` plain decoding. Keywords: `duo.config.EngineOptions` (llama_cpp's names, `_draft` twins), and
-    as defaults for every text `duo.config.GenerateOptions`. `trace`: a file for the Chrome trace of all that runs.
+    package; without `draft` plain decoding. Keywords: `duo.config.EngineOptions` (llama_cpp's names, `_draft` twins),
+    and as defaults for every text `duo.config.GenerateOptions`. `trace`: a file for the Chrome trace of all that runs.
 
-    One text at a time: calls from several threads queue up. Close it, or use `with`: both models' memory and threads go.
+    One text at a time: calls from several threads queue up. Close it, or use `with`: then both models' memory and
+    threads are gone.
 
     Raises DuoError (bad file, bad value, vocabularies that differ, no memory) and TypeError (unknown keyword).
     """
@@ -61,6 +66,7 @@ class Duo:
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self._defaults = {k: v for k, v in options.items() if k in GENERATE_OPTIONS}
+        generate_options(self._defaults)
         if model is None:
             if draft is not None:
                 raise DuoError("a draft was given without a target; give the target too (-m)")
@@ -70,25 +76,28 @@ class Duo:
         placed.delay_us, placed.delay_seed = _delay
         self.timings: dict[str, Any] = {}  # of the last text; llama-server's names, see duo.result.timings
         self._turn = threading.Lock()  # held while a text is generated: calls queue up on it
-        self._owner: int | None = None  # thread whose stream holds it; None: nobody, or an asyncio task
-        self._pull = threading.Lock()  # the engine is used by one thread at a time
+        self._owner: int | None = None  # thread that began the text; it cannot wait for itself
+        self._current: weakref.ref[Stream] | None = None  # the text that runs, or the last one
+        # The engine is used by one thread at a time. Reentrant: the garbage collector may close a stream at any point.
+        self._pull = threading.RLock()
         self._trace: TraceWriter | None = None
+        self._trace_path = trace
         self._engine: _core.Engine | None = None
+        self._closing = False
+        if trace is not None:
+            names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
+            try:
+                self._trace = TraceWriter(Path(os.fsdecode(trace)), target=names[0] or "", draft=names[1])
+            except (OSError, ValueError) as e:
+                raise self._trace_error(e) from None
         try:
-            _core.log_to(verbose, "" if log_file is None else os.fspath(log_file))
+            _core.log_to(verbose, b"" if log_file is None else os.fsencode(log_file))
             self._engine = _core.Engine(placed)
-        except _core.EngineError as e:
-            raise DuoError(str(e)) from None
         except MemoryError:
             raise DuoError("there is not enough memory for these models; lower -c or choose smaller files") from None
-        if trace is not None:
-            try:
-                self._trace = TraceWriter(
-                    Path(trace), target=Path(model).name, draft=None if draft is None else Path(draft).name
-                )
-            except OSError as e:
-                self.close()
-                raise DuoError(f"the trace file {os.fspath(trace)} cannot be written ({e.strerror})") from None
+        finally:
+            if self._engine is None and self._trace is not None:
+                self._trace.close()
 
     # ---- texts
 
@@ -98,25 +107,25 @@ class Duo:
         Raises DuoError (empty or too long prompt, ids out of range, bad value), here and not later; TypeError (unknown
         keyword). A failure while it runs is a DuoError whose `.result` holds the text so far.
         """
-        return start(self, prompt, {**self._defaults, **options}, owner=threading.get_ident())
+        return start(self, prompt, {**self._defaults, **options}, "stream")
 
     def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
         """The whole text. Raises as `stream`."""
-        with self.stream(prompt, **options) as s:
+        with start(self, prompt, {**self._defaults, **options}, "generate") as s:
             for _ in s:
                 pass
             return s.result
 
     async def astream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncIterator[Chunk]:
         """`stream` for asyncio: the event loop runs on while the models work."""
-        from duo.stream import chunks_async
+        from duo.stream_async import chunks_async
 
         async for chunk in chunks_async(self, prompt, {**self._defaults, **options}):
             yield chunk
 
     async def agenerate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
         """`generate` for asyncio."""
-        from duo.stream import result_async
+        from duo.stream_async import result_async
 
         return await result_async(self, prompt, {**self._defaults, **options})
 
@@ -124,14 +133,16 @@ class Duo:
 
     def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Token ids of the target's vocabulary; add_special: with the BOS token where the model wants one."""
-        return self.engine.target.tokenize(text, add_special, parse_special)
+        check_text(text, "the text")
+        return self.target.tokenize(text, add_special, parse_special)
 
     def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Text of token ids; bytes that are no whole character become U+FFFD. Raises DuoError for an unknown id."""
-        try:
-            return b"".join(self.engine.target.piece(int(t), special) for t in tokens).decode("utf-8", "replace")
-        except _core.EngineError as e:
-            raise DuoError(str(e)) from None
+        n_vocab = self.target.n_vocab
+        for i, t in enumerate(tokens):
+            if not 0 <= t < n_vocab:
+                raise DuoError(f"token {i} is {t}, outside the vocabulary (0 to {n_vocab - 1})")
+        return b"".join(self.target.piece(int(t), special) for t in tokens).decode("utf-8", "replace")
 
     # ---- life
 
@@ -152,7 +163,7 @@ class Duo:
         return self.engine.draft
 
     def write_trace(self) -> None:
-        """Passes what the workers have recorded on to the trace file."""
+        """Passes what the workers have recorded on to the trace file. Raises DuoError if it cannot be written."""
         if self._trace is not None and self._engine is not None:
             from duo.trace import Event
 
@@ -163,22 +174,40 @@ class Duo:
                 )
                 for kind, lane, t0, t1, slot, rows, accepted, drafted, hit, depth in self._engine.take_trace()
             )  # fmt: skip
-            self._trace.add(events)
+            try:
+                self._trace.add(events)
+            except OSError as e:
+                trace, self._trace = self._trace, None
+                with suppress(OSError):
+                    trace.close()
+                raise self._trace_error(e) from None
+
+    def _trace_error(self, e: OSError | ValueError) -> DuoError:
+        why = getattr(e, "strerror", None) or str(e)
+        return DuoError(
+            f"the trace file {os.fsdecode(self._trace_path or '')} cannot be written ({why}); choose another"
+        )
 
     def close(self) -> None:
-        """Ends what runs and frees everything. Safe to call twice."""
+        """Ends what runs and frees everything. Safe to call twice, and from another thread."""
+        self._closing = True  # a reader that pulls chunk after chunk would hardly let go of the lock
         with self._pull:
-            engine, self._engine = self._engine, None
-            if engine is not None:
-                engine.cancel()
+            engine = self._engine
+            if engine is None:
+                return
+            engine.cancel()
+            try:
+                stream = None if self._current is None else self._current()
+                if stream is not None:
+                    stream.lose()
+                self.write_trace()
                 if self._trace is not None:
-                    self._engine = engine
-                    self.write_trace()
-                    self._engine = None
+                    self._trace.close()
+            except OSError as e:
+                raise self._trace_error(e) from None
+            finally:
+                self._trace = self._engine = None
                 engine.close()
-            if self._trace is not None:
-                self._trace.close()
-                self._trace = None
 
     def __enter__(self) -> Self:
         return self
@@ -201,18 +230,14 @@ def _split(function: str, options: dict[str, Any]) -> tuple[dict[str, Any], dict
     )
 
 
-def generate(
-    prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any
-) -> Result:
+def generate(prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any) -> Result:
     """Loads, generates, unloads. Keywords of `Duo` and of `Duo.generate`; without `model` the demo pair."""
     for_engine, for_text = _split("generate", options)
     with Duo(model, draft, **for_engine) as d:
         return d.generate(prompt, **for_text)
 
 
-def stream(
-    prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any
-) -> Stream:
+def stream(prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any) -> Stream:
     """As `generate`, chunk by chunk; the models are unloaded when the stream ends or is closed."""
     for_engine, for_text = _split("stream", options)
     d = Duo(model, draft, **for_engine)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,9 @@ def devices() -> list[Device]:
 def device_names(value: str | Sequence[str] | None) -> list[str]:
     """ "CUDA0,CUDA1" or a list -> names; [] means the default."""
     names = value.split(",") if isinstance(value, str) else list(value or [])
+    for n in names:
+        if not n.isprintable():
+            raise DuoError(f"{n!r} is no device name; see duo --list-devices")
     return [n.strip() for n in names if n.strip()]
 
 
@@ -47,25 +51,23 @@ def physical_cores() -> int:
     return max(1, len(cores))
 
 
-def cpu_list(mask: str | None, span: str | None, flag: str) -> list[int]:
+def cpu_list(mask: str | None, span: str | None, *, draft: bool) -> list[int]:
     """CPU numbers from a hexadecimal mask and a LO-HI range (either end may be left out), as llama.cpp reads them."""
     cpus: set[int] = set()
-    if mask:
-        try:
-            bits = int(mask.lower().removeprefix("0x"), 16)
-        except ValueError:
-            raise DuoError(f"the CPU mask {mask!r} ({flag}) is not hexadecimal; give for example 0x3") from None
-        if bits <= 0:
+    if mask is not None:
+        flag = "-Cd" if draft else "-C"
+        if not re.fullmatch(r"(0x)?[0-9a-f]{1,256}", mask, re.IGNORECASE):
+            raise DuoError(f"the CPU mask {mask!r} ({flag}) is not hexadecimal; give for example 0x3")
+        bits = int(mask, 16)
+        if bits == 0:
             raise DuoError(f"the CPU mask {mask!r} ({flag}) names no CPU; give for example 0x3")
         cpus |= {i for i in range(bits.bit_length()) if bits >> i & 1}
-    if span:
-        low, dash, high = span.partition("-")
-        try:
-            first, last = int(low or 0), int(high or (os.cpu_count() or 1) - 1)
-        except ValueError:
-            first, last = 1, 0
-        if not dash or first > last or first < 0:
-            raise DuoError(f"the CPU range {span!r} ({flag}r) is not LO-HI; give for example 0-7")
+    if span is not None:
+        match = re.fullmatch(r"([0-9]{0,4})-([0-9]{0,4})", span)
+        first, last = (int(match[1] or 0), int(match[2] or (os.cpu_count() or 1) - 1)) if match else (1, 0)
+        if first > last:
+            flag = "-Crd" if draft else "-Cr"
+            raise DuoError(f"the CPU range {span!r} ({flag}) is not LO-HI; give for example 0-7")
         cpus |= set(range(first, last + 1))
     return sorted(cpus)
 
@@ -78,7 +80,7 @@ def _on_gpu(names: list[str], layers: int | str) -> bool:
 
 def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core.ModelOptions:
     m = _core.ModelOptions()
-    m.path = path
+    m.path = os.fsencode(path)
     m.n_batch, m.n_ubatch = o["n_batch"], min(o["n_ubatch"], o["n_batch"])
     m.flash_attn, m.load_mode, m.strict = o["flash_attn"], o["load_mode"], o["strict"] and not draft
     m.n_threads = n_threads
@@ -86,13 +88,13 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
         layers, n_ctx, batch = o["n_gpu_layers_draft"], o["n_ctx_draft"], o["n_threads_batch_draft"]
         m.devices = device_names(o["device_draft"])
         m.type_k, m.type_v = o["type_k_draft"], o["type_v_draft"]
-        m.cpus = cpu_list(o["cpu_mask_draft"], o["cpu_range_draft"], "-Cd")
+        m.cpus = cpu_list(o["cpu_mask_draft"], o["cpu_range_draft"], draft=True)
         m.n_ctx = n_ctx or 0
     else:
         layers, n_ctx, batch = o["n_gpu_layers"], o["n_ctx"], o["n_threads_batch"]
         m.devices = device_names(o["device"])
         m.type_k, m.type_v = o["type_k"], o["type_v"]
-        m.cpus = cpu_list(o["cpu_mask"], o["cpu_range"], "-C")
+        m.cpus = cpu_list(o["cpu_mask"], o["cpu_range"], draft=False)
         m.n_ctx, m.n_ctx_most = n_ctx or 0, 4096 if n_ctx is None else 0
     m.n_threads_batch = batch or n_threads
     m.n_gpu_layers = -1 if layers == "all" else int(layers)
@@ -104,8 +106,8 @@ def place(o: EngineOptions, target: str, draft: str | None) -> _core.EngineOptio
     cores = physical_cores()
     # A context counts its threads even where its work is on a GPU; they only launch kernels then.
     draft_on_gpu = _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
-    draft_cpus = cpu_list(o["cpu_mask_draft"], o["cpu_range_draft"], "-Cd")
-    target_cpus = cpu_list(o["cpu_mask"], o["cpu_range"], "-C")
+    draft_cpus = cpu_list(o["cpu_mask_draft"], o["cpu_range_draft"], draft=True)
+    target_cpus = cpu_list(o["cpu_mask"], o["cpu_range"], draft=False)
     n_draft = o["n_threads_draft"] or len(draft_cpus) or (1 if draft_on_gpu else max(1, cores // 4))
     n_target = o["n_threads"] or len(target_cpus) or max(1, cores - (n_draft if draft else 0))
     out = _core.EngineOptions()

@@ -27,7 +27,7 @@ class Chunk:
     logprobs: TokenLogprobs | None = None
 
 
-def timings(stats: Mapping[str, Any]) -> dict[str, Any]:
+def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
     """llama-server's timings, and what only an asynchronous engine has. Times in ms, rates per second, shares 0..1."""
     wall_us = max(1, stats["t_end_us"] - stats["t_begin_us"])
     prompt_us = max(1, stats["prompt_us"])
@@ -49,7 +49,7 @@ def timings(stats: Mapping[str, Any]) -> dict[str, Any]:
         "total_ms": wall_us / 1e3,
         "target_busy_share": min(1.0, stats["busy_us"] / wall_us),
     }
-    if stats["draft_steps"]:
+    if with_draft:
         verifications = stats["n_verifications"]
         longest = sum(1 for n in stats["n_tested_at"] if n)
         out |= {
@@ -59,7 +59,7 @@ def timings(stats: Mapping[str, Any]) -> dict[str, Any]:
             "draft_acceptance": stats["n_accepted"] / max(1, stats["n_drafted"]),
             "draft_mean_length": 1 + stats["n_accepted"] / max(1, verifications),
             # As llama.cpp and vLLM count it: accepted at the position / verifications.
-            "draft_acceptance_by_position": [n / verifications for n in stats["n_accepted_at"][:longest]],
+            "draft_acceptance_by_position": [n / max(1, verifications) for n in stats["n_accepted_at"][:longest]],
             "draft_hit_n": stats["n_hits"],
             "draft_nodes_n": stats["draft_nodes"],
             "draft_steps_n": stats["draft_steps"],

@@ -1,20 +1,18 @@
-"""One text on its way out: pulled from the engine chunk by chunk, in a thread or in asyncio."""
+"""One text on its way out: pulled from the engine chunk by chunk."""
 
 from __future__ import annotations
 
-import asyncio
-import operator
-import secrets
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self
 
 from duo import _core
-from duo.config import GenerateOptions, generate_options
 from duo.errors import DuoError
+from duo.job import Job, prepare, sampling
 from duo.result import Chunk, Result, TokenLogprobs, timings
 
 if TYPE_CHECKING:
@@ -24,54 +22,16 @@ if TYPE_CHECKING:
 SLICE_US = 50_000
 
 
-def prompt_tokens(duo: Duo, prompt: Prompt) -> list[int]:
-    """Ids of a prompt given as text or as ids. Raises DuoError: empty, NUL, not Unicode, no integers."""
-    if isinstance(prompt, str):
-        if not prompt:
-            raise DuoError("the prompt is empty; give some text")
-        if "\0" in prompt:
-            raise DuoError(f"the prompt holds a NUL character at position {prompt.index(chr(0))}; remove it")
-        try:
-            prompt.encode("utf-8")
-        except UnicodeEncodeError as e:
-            raise DuoError(f"the prompt is not valid Unicode (position {e.start}); decode it as UTF-8") from None
-        return duo.tokenize(prompt)
-    if isinstance(prompt, bytes | bytearray):
-        raise TypeError("the prompt is bytes; decode it to str first")
-    ids = []
-    for i, t in enumerate(prompt):
-        try:
-            if isinstance(t, bool):
-                raise TypeError
-            ids.append(operator.index(t))
-        except TypeError:
-            raise DuoError(f"token {i} of the prompt is {t!r}; give integers") from None
-    n_vocab = duo.target.n_vocab
-    for i, t in enumerate(ids):
-        if not 0 <= t < n_vocab:
-            raise DuoError(f"token {i} of the prompt is {t}, outside the vocabulary (0 to {n_vocab - 1})")
-    if not ids:
-        raise DuoError("the prompt is empty; give at least one token")
-    return ids
-
-
-def _sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
-    s = _core.Sampling()
-    s.temp, s.top_k, s.top_p, s.min_p = o["temperature"], o["top_k"], o["top_p"], o["min_p"]
-    s.repeat_penalty, s.repeat_last_n = o["repeat_penalty"], o["repeat_last_n"]
-    s.presence_penalty, s.frequency_penalty = o["presence_penalty"], o["frequency_penalty"]
-    s.ignore_eos, s.seed = o["ignore_eos"], seed
-    s.logit_bias = list(o["logit_bias"].items())
-    return s
-
-
 class Stream(Iterator[Chunk]):
     """Chunks of one text. `result` and `timings` are complete when it is exhausted; close it to stop early."""
 
-    def __init__(self, duo: Duo, seed: int, n_prompt: int) -> None:
+    def __init__(self, duo: Duo, seed: int, n_prompt: int, *, with_logprobs: bool, with_draft: bool) -> None:
         self._duo = duo
         self._open = True
         self._stopping = False
+        self._lost = False  # its Duo was closed before it ended
+        self._with_logprobs = with_logprobs
+        self._with_draft = with_draft
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._from_draft: list[bool] = []
@@ -97,11 +57,19 @@ class Stream(Iterator[Chunk]):
 
     def poll(self) -> Chunk | None:
         """The next chunk, or None if none came within a twentieth of a second. Raises StopIteration after the last."""
-        if not self._open:
-            raise StopIteration
+        if self._open and not self._stopping:
+            chunk = self._pull()
+            if self._open or chunk is not None:
+                return chunk
+        if self._lost:
+            self._lost = False
+            raise DuoError("this Duo was closed while it wrote", self.result)
+        raise StopIteration
+
+    def _pull(self) -> Chunk | None:
         with self._duo._pull:
-            if self._stopping:
-                raise StopIteration
+            if self._stopping or not self._open or self._duo._closing:
+                return None
             c = self._duo.engine.next(SLICE_US)
             if c is not None and self._duo._trace is not None and len(self._tokens) % 64 == 0:
                 self._duo.write_trace()
@@ -120,8 +88,6 @@ class Stream(Iterator[Chunk]):
         if c.finish == "error":
             raise DuoError(why, self.result)
         return Chunk(c.text, finish_reason=c.finish)
-
-    _with_logprobs = False
 
     @property
     def result(self) -> Result:
@@ -143,27 +109,34 @@ class Stream(Iterator[Chunk]):
         self._stopping = True
         with self._duo._pull:
             if self._open:
-                engine = self._duo._engine
-                if engine is not None:
-                    engine.cancel()
+                if self._duo._engine is not None:
+                    self._duo._engine.cancel()
                 self._finish("cancelled")
         if self.on_close is not None:
             on_close, self.on_close = self.on_close, None
             on_close()
 
+    def lose(self) -> None:
+        """Ends a text whose Duo is being closed: the reader gets a DuoError. Call with the engine stopped."""
+        if self._open:
+            self._lost = not self._stopping
+            self._finish("cancelled")
+
     def _finish(self, reason: str) -> str:
-        engine = self._duo._engine
+        duo = self._duo
         why = ""
-        if engine is not None:
-            stats = engine.stats()
-            self.timings = timings(stats)
-            self._duo.timings = self.timings
-            self.warning, why = stats["warning"], stats["error"]
-            self._duo.write_trace()
         self.finish_reason = reason
         self._open = False
-        self._duo._owner = None
-        self._duo._turn.release()
+        try:
+            if duo._engine is not None:
+                stats = duo._engine.stats()
+                self.timings = timings(stats, with_draft=self._with_draft)
+                duo.timings = self.timings
+                self.warning, why = stats["warning"], stats["error"]
+                duo.write_trace()
+        finally:
+            duo._owner = None
+            duo._turn.release()
         return why
 
     def __enter__(self) -> Self:
@@ -177,105 +150,36 @@ class Stream(Iterator[Chunk]):
             self.close()
 
 
-def start(duo: Duo, prompt: Prompt, given: dict[str, Any], *, owner: int | None) -> Stream:
-    """Waits for its turn and begins the text. owner: the thread that will pull, None for an asyncio task."""
-    o = generate_options(given)
-    tokens = prompt_tokens(duo, prompt)
-    seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
-    stop = [o["stop"]] if isinstance(o["stop"], str) else list(o["stop"])
-    if any(not s for s in stop):
-        raise DuoError("a stop string (-r) is empty; leave it out")
-    if owner is not None and duo._owner == owner:
+def start(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
+    """Waits for its turn and begins the text."""
+    job = prepare(duo, prompt, given, function)
+    if duo._owner == threading.get_ident():
         raise DuoError("this thread has another stream open; finish or close it before starting the next")
     duo._turn.acquire()
+    return begin(duo, job)
+
+
+def begin(duo: Duo, job: Job) -> Stream:
+    """Begins a text whose turn it is."""
+    o = job.options
     try:
         with duo._pull:
             duo.engine.begin(
-                prompt=tokens,
+                prompt=job.tokens,
                 n_predict=o["max_tokens"],
-                sampling=_sampling(o, seed),
+                sampling=sampling(o, job.seed),
                 mode=o["mode"],
                 n_draft=_core.N_DRAFT_AUTO if o["n_draft"] == "auto" else o["n_draft"],
                 n_draft_min=o["n_draft_min"],
                 p_min=o["draft_p_min"],
-                stop=stop,
+                stop=job.stop,
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
             )
-        duo._owner = owner
-        s = Stream(duo, seed, len(tokens))
-        s._with_logprobs = o["logprobs"] is not None
-        return s
-    except _core.EngineError as e:
-        duo._turn.release()
-        raise DuoError(str(e)) from None
+            with_draft = duo.draft is not None and o["mode"] != "plain"
+            s = Stream(duo, job.seed, len(job.tokens), with_logprobs=o["logprobs"] is not None, with_draft=with_draft)
+            duo._owner = threading.get_ident()
+            duo._current = weakref.ref(s)
+            return s
     except BaseException:
         duo._turn.release()
         raise
-
-
-async def _in_thread(stop: threading.Event, call: Callable[[], Any]) -> Any:
-    """Runs a blocking call in a thread; a cancelled task waits for it to come back, so that nothing is left running."""
-    work = asyncio.ensure_future(asyncio.to_thread(call))
-    try:
-        return await asyncio.shield(work)
-    except asyncio.CancelledError:
-        stop.set()
-        await asyncio.wait([work])
-        raise
-
-
-async def _start_async(duo: Duo, prompt: Prompt, given: dict[str, Any]) -> Stream:
-    # Waiting for the turn in the loop, not in a pool thread: a hundred waiting tasks must not fill the pool.
-    generate_options(given)
-    while duo._turn.locked():
-        await asyncio.sleep(0.005)
-    stop = threading.Event()
-    s: list[Stream] = []
-    try:
-        await _in_thread(stop, lambda: s.append(start(duo, prompt, given, owner=None)))
-    except asyncio.CancelledError:
-        if s:
-            s[0].close()
-        raise
-    return s[0]
-
-
-async def chunks_async(duo: Duo, prompt: Prompt, given: dict[str, Any]) -> AsyncIterator[Chunk]:
-    """Chunks of one text for an event loop."""
-    stop = threading.Event()
-
-    def pull() -> Chunk | None:
-        try:
-            while not stop.is_set():
-                chunk = s.poll()
-                if chunk is not None:
-                    return chunk
-        except StopIteration:
-            pass
-        return None
-
-    s = await _start_async(duo, prompt, given)
-    try:
-        while (chunk := await _in_thread(stop, pull)) is not None:
-            yield chunk
-    finally:
-        s.close()
-
-
-async def result_async(duo: Duo, prompt: Prompt, given: dict[str, Any]) -> Result:
-    """The whole text for an event loop."""
-    s = await _start_async(duo, prompt, given)
-    stop = threading.Event()
-
-    def pull_all() -> None:
-        try:
-            while not stop.is_set():
-                s.poll()
-        except StopIteration:
-            pass
-
-    try:
-        await _in_thread(stop, pull_all)
-        return s.result
-    finally:
-        s.close()

@@ -1,7 +1,7 @@
 """Widening: make a GGUF of any size that says exactly what a small one says, to measure the speed of big models.
 
 The weights that are added meet only activations that are zero: they cost what real ones cost (memory, bandwidth,
-arithmetic) and change nothing, whatever they are. They are noise because processors get through zeros faster.
+arithmetic) and change nothing, whatever they are. They are noise because zeros take less time (a fifth, measured).
 
 - width: every row gets noise behind it. The residual is zero there, because token embeddings get zeros and added rows
   are zero as far as the source's width. The mean square over D values of which D - d are zero is d/D of that over d, so

@@ -185,6 +185,13 @@ struct pair {
         return a;
     }
 
+    // Both models hang at some call: the target is held until the draft is there, or it might be done before.
+    void begin_with_hanging_draft(const ask & q) {
+        line.begin(q.make());
+        draft.wait_until_hanging();
+        target.release();
+    }
+
     language       lang;
     int32_t        n_ctx;
     scripted_model target;

@@ -89,7 +89,7 @@ struct behaviour {
     bool     heeds_stop   = true;
     int64_t  throw_at     = -1;    // this decode() throws, counted from 0, half of its rows in the cache
     int64_t  throw_choice = -1;    // this candidates() throws
-    int64_t  hang_at      = -1;    // this decode() does not return before release()
+    int64_t  hang_at      = -1;    // this decode() does not return before release(), or `stop` if it heeds that
 };
 
 class scripted_model : public duo::token_model {
@@ -127,7 +127,9 @@ class scripted_model : public duo::token_model {
         if (n == b_.hang_at) {
             hanging_.store(true);
             hanging_.notify_all();
-            released_.wait(false);
+            while (!released_.load() && !(b_.heeds_stop && stop.load())) {
+                std::this_thread::sleep_for(std::chrono::microseconds(200));
+            }
         }
         if (stop.load() && b_.heeds_stop) {
             return decode_status::stopped;
@@ -188,10 +190,7 @@ class scripted_model : public duo::token_model {
 
     // For the test's own thread.
     void wait_until_hanging() { hanging_.wait(false); }
-    void release() {
-        released_.store(true);
-        released_.notify_all();
-    }
+    void release() { released_.store(true); }
     bool hanging() const { return hanging_.load(); }
 
     std::atomic<int64_t> n_decoded{0};

@@ -122,6 +122,31 @@ TEST(close_in_every_state) {
     check_threads(before);
 }
 
+TEST(cancel_ends_a_wait) {
+    // Turn-taking waits a quarter of a second for a draft that is late; cancel does not.
+    int64_t best_us = INT64_MAX;
+    for (int i = 0; i < 5; ++i) {
+        pair p(behaviour{.hang_at = 0}, behaviour{.hang_at = 0});
+        p.begin_with_hanging_draft(ask{}.as(run_mode::sync, 4));
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it now waits in front of its first choice
+        const int64_t t0 = now_us();
+        p.line.cancel();
+        best_us = std::min(best_us, now_us() - t0);
+    }
+    CHECK(best_us < 100000, std::to_string(best_us));
+}
+
+TEST(draft_lets_go_of_a_finished_text) {
+    pair p(behaviour{}, behaviour{.agree = 0.7});
+    for (int i = 0; i < 20; ++i) {
+        p.run(ask{}.as(run_mode::async, 4));
+        for (int k = 0; k < 5000 && !p.line.current()->draft_done.load(); ++k) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+        CHECK(p.line.current()->draft_done.load());
+    }
+}
+
 TEST(reader_that_never_reads) {
     // The chunk ring fills, the target waits for room; cancel and the destructor come through all the same.
     const behaviour b{.n_ctx = 20000};
@@ -174,15 +199,15 @@ TEST(thousand_requests_need_no_more_memory) {
         f >> all >> resident;
         return resident * 4;
     };
-    pair    p({}, behaviour{.agree = 0.8}, true);
-    int64_t before = 0;
+    const behaviour b{.n_ctx = 8000, .n_batch = 8000, .agree = 0.8};
+    pair            p(b, b, true);
+    int64_t         before = 0;
     for (int i = 0; i < 1500; ++i) {
         if (i == 500) {
             before = resident_kib();
         }
-        ask q = ask{.n_predict = 20}.as(modes[i % 3]);
-        q.prompt.assign(500, i % 40);
-        q.n_predict = 10;
+        ask q = ask{.n_predict = 10}.as(modes[i % 3]);
+        q.prompt.assign(7000, i % 40);
         p.line.begin(q.make());
         if (i % 5 == 0) {
             p.line.cancel();
@@ -193,7 +218,7 @@ TEST(thousand_requests_need_no_more_memory) {
         p.line.take_trace(target, draft);
     }
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-    CHECK(resident_kib() - before < 2000, std::to_string(resident_kib() - before));  // 1000 leaked prompts: 2 MB
+    CHECK(resident_kib() - before < 8000, std::to_string(resident_kib() - before));  // 1000 leaked prompts: 28 MB
 #else
     (void) before;
 #endif

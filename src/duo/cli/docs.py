@@ -45,8 +45,10 @@ def page() -> str:
     for name in program.list_commands(ctx):
         command = program.get_command(ctx, name)
         assert command is not None
-        usage = "duo [OPTIONS]" if name == "run" else f"duo {name} " + " ".join(
-            command.collect_usage_pieces(click.Context(command, info_name=name))
+        usage = (
+            "duo [OPTIONS]"
+            if name == "run"
+            else f"duo {name} " + " ".join(command.collect_usage_pieces(click.Context(command, info_name=name)))
         )
         text = cleandoc(command.help or "").replace("\b\n", "").replace("\\b\n", "")
         about, _, examples = text.partition("Examples:\n")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
+from typing import Any, TextIO
 
 import click
 
@@ -16,11 +18,23 @@ def _commands() -> dict[str, click.Command]:
     return {"run": run, "trace": trace, "widen": widen}
 
 
+class ReaderGone(Exception):
+    """Standard output's reader went away (head, less): no failure. click would make it exit code 1."""
+
+
 class Program(click.Group):
     """Options without a command belong to `run`."""
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderGone from None
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if (not args and not sys.stdin.isatty()) or (args and args[0].startswith("-") and args[0] != "--version"):
+        if (not args and sys.stdin is not None and not sys.stdin.isatty()) or (
+            args and args[0].startswith("-") and args[0] != "--version"
+        ):
             args = ["run", *args]
         return super().parse_args(ctx, args)
 
@@ -56,29 +70,47 @@ def program() -> None:
 
 def main(args: list[str] | None = None) -> int:
     """Entry point. Returns the exit code: 0, 1 (the user's mistake or a failed model), 130 (Ctrl-C)."""
-    try:
-        from duo.errors import DuoError
-    except ImportError as e:
-        print(f"duo: {e}", file=sys.stderr)
-        return 1
+    from duo.errors import DuoError
+
+    _open_streams()
     try:
         code = program.main(args, prog_name="duo", standalone_mode=False)
+        sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.exceptions.NoArgsIsHelpError as e:
         print(e.ctx.get_help() if e.ctx is not None else "duo --help")
         return 0
     except click.ClickException as e:
-        message = e.format_message().removesuffix(".")
+        message = " ".join(e.format_message().split()).removesuffix(".")
         print(f"duo: {message[:1].lower() + message[1:]}", file=sys.stderr)
     except DuoError as e:
-        print(f"duo: {e}", file=sys.stderr)
+        print(f"duo: {' '.join(str(e).split())}", file=sys.stderr)
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:
-        # The reader went away (head, less): nothing to say, and nothing to flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (ReaderGone, BrokenPipeError):
+        _to_nowhere(sys.stdout)  # so that nothing is left to flush at exit
         return 0
+    except OSError as e:
+        _to_nowhere(sys.stdout)
+        print(f"duo: the output cannot be written ({e.strerror})", file=sys.stderr)
     return 1
+
+
+def _open_streams() -> None:
+    """Standard streams that a caller closed go to nowhere; a terminal that lacks a character shows another."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - open as long as the program
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")
+
+
+def _to_nowhere(stream: TextIO) -> None:
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except OSError:
+        pass  # no file behind it
 
 
 if __name__ == "__main__":

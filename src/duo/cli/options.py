@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import click
 
 from duo.cli.llama_cpp_options import NOT_IN_DUO
-from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions, Opt
+from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
 from duo.errors import DuoError
+from duo.option import Opt
 
 REPEATABLE = ("stop", "logit_bias")
 # Old scripts give these without a value; llama.cpp then takes them as on.
@@ -71,21 +72,28 @@ def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
 def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
     """The keywords of `table` that the user gave."""
     out = {name: params[name] for name in table if params.get(name) not in (None, ())}
-    if "stop" in out:
+    if "stop" in out and params["escape"]:
         out["stop"] = [unescape(s) for s in out["stop"]]
     if "logit_bias" in out:
         out["logit_bias"] = logit_bias(out["logit_bias"])
     return out
 
 
+_ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"'": b"'", b'"': b'"', b"\\": b"\\"}
+
+
 def unescape(text: str) -> str:
-    r"""\n, \t, \r, \", \', \\ and \xHH as llama.cpp reads them in -p and -r."""
-    plain = {"n": "\n", "t": "\t", "r": "\r", "'": "'", '"': '"', "\\": "\\"}
-    return re.sub(
-        r"\\(x[0-9a-fA-F]{2}|.)",
-        lambda m: chr(int(m[1][1:], 16)) if m[1][0] == "x" and len(m[1]) == 3 else plain.get(m[1], m[0]),
-        text,
-    )
+    r"""\n, \t, \r, \", \', \\ and \xHH as llama.cpp reads them in -p and -r: \xHH is a byte. Raises DuoError."""
+
+    def meant(match: re.Match[bytes]) -> bytes:
+        return _ESCAPES.get(match[1]) or bytes([int(match[1][1:], 16)])
+
+    # surrogateescape is how Python brings in the bytes of an argument that is not UTF-8.
+    raw = text.encode("utf-8", "surrogateescape")
+    try:
+        return re.sub(rb"""\\(x[0-9a-fA-F]{2}|[ntr'"\\])""", meant, raw).decode()
+    except UnicodeDecodeError as e:
+        raise DuoError(f"{text!r} is not UTF-8 (byte {e.start} after its escapes); write it otherwise") from None
 
 
 class ModelCommand(click.Command):
@@ -106,7 +114,12 @@ class ModelCommand(click.Command):
             if name not in known:
                 raise click.ClickException(unknown_option(name, known))
             param = known[name]
-            if param is not None and not param.is_flag and "=" not in arg and param.name not in (*VALUE_OPTIONAL, "color"):
+            if (
+                param is not None
+                and not param.is_flag
+                and "=" not in arg
+                and param.name not in (*VALUE_OPTIONAL, "color")
+            ):
                 next(rest, None)  # its value, whatever it looks like
         return super().parse_args(ctx, args)
 

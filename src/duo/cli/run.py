@@ -15,6 +15,7 @@ from duo.cli.options import ModelCommand, given, model_options, unescape
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.engine import Duo
 from duo.errors import DuoError
+from duo.job import check_early
 from duo.placement import devices
 
 HELP = r"""Write text with a target model and a draft model that run at the same time.
@@ -44,9 +45,9 @@ def read_prompt(prompt: str | None, file: Path | None, escape: bool) -> str:
         try:
             data = file.read_bytes()
         except OSError as e:
-            raise DuoError(f"the prompt file {name} cannot be read ({e.strerror})") from None
+            raise DuoError(f"the prompt file {name} cannot be read ({e.strerror}); check the path") from None
     else:
-        if sys.stdin.isatty():
+        if sys.stdin is None or sys.stdin.isatty():
             raise DuoError("there is no prompt; give it with -p, -f or on standard input")
         name, data = "standard input", sys.stdin.buffer.read()
     try:
@@ -70,6 +71,7 @@ def run(params: dict[str, Any]) -> None:
         return
     prompt = read_prompt(params["prompt"], params["file"], params["escape"])
     text_options = given(params, GENERATE_OPTIONS)
+    check_early(prompt, text_options)  # a mistake is told before minutes of loading
     with Duo(
         params["model"],
         params["model_draft"],
@@ -123,7 +125,8 @@ def _command() -> click.Command:
                      help="Write every draft step and verification as a Chrome trace (see duo trace)."),
         click.Option(["list_devices", "--list-devices"], is_flag=True, help="List the devices and exit."),
         click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="llama.cpp's log on standard error."),
-        click.Option(["log_file", "--log-file"], type=str, metavar="FILE", envvar="LLAMA_ARG_LOG_FILE", help="llama.cpp's log into a file."),
+        click.Option(["log_file", "--log-file"], type=str, metavar="FILE", envvar="LLAMA_ARG_LOG_FILE",
+                     help="llama.cpp's log into a file."),
     ]  # fmt: skip
     return ModelCommand(
         "run",

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from rich.console import Console
 from rich.panel import Panel
@@ -79,7 +79,10 @@ def figures(r: Result) -> list[tuple[str, str]]:
             ("acceptance", f"{100 * t['draft_acceptance']:.0f}% ({t['draft_n_accepted']} of {t['draft_n']} drafted)"),
             ("mean accepted length", f"{t['draft_mean_length']:.2f} over {t['draft_rounds']} verifications"),
             ("acceptance by position", f"{by_position} %" if by_position else "-"),
-            ("busy", f"target {100 * t['target_busy_share']:.0f}%, draft {100 * t['draft_busy_share']:.0f}% of the time"),
+            (
+                "busy",
+                f"target {100 * t['target_busy_share']:.0f}%, draft {100 * t['draft_busy_share']:.0f}% of the time",
+            ),
             ("draft time hidden", f"{100 * t['draft_hidden_share']:.0f}%"),
         ]
     else:

@@ -49,8 +49,9 @@ def widen(
 
     n_bytes = None if size is None else parse_size(size)
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    console = Console(stderr=True)
     try:
-        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
             task = bar.add_task(output.name, total=None)
             report = widen_model(
                 small,

@@ -1,0 +1,59 @@
+"""Keywords and their values, checked: what comes out is complete and in bounds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+
+from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
+from duo.errors import DuoError
+from duo.option import Opt
+
+# Unknown keywords are TypeErrors (check_keywords), so pydantic need not speak of them.
+_ENGINE: TypeAdapter[EngineOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(EngineOptions))
+_GENERATE: TypeAdapter[GenerateOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(GenerateOptions))
+
+
+def _sentence(e: ValidationError) -> str:
+    first = e.errors()[0]
+    name = str(first["loc"][0])
+    o = ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS[name]
+    where = f"{name} ({o.flags[0].split('/')[0]})" if o.flags else name
+    why = first["msg"].removeprefix("Value error, ")
+    why = why[0].lower() + why[1:]
+    return f"{where} is {first['input']!r}, but {why}; see duo --help"
+
+
+def _complete(given: dict[str, Any], table: dict[str, Opt], adapter: TypeAdapter[Any]) -> Any:
+    try:
+        checked = adapter.validate_python(given)
+    except ValidationError as e:
+        raise DuoError(_sentence(e)) from None
+    return {name: o.default for name, o in table.items()} | checked
+
+
+def check_keywords(function: str, given: dict[str, Any], *tables: dict[str, Opt]) -> None:
+    """TypeError for a keyword that no table has, as Python itself would raise."""
+    for name in given:
+        if not any(name in t for t in tables):
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+
+
+def engine_options(given: dict[str, Any]) -> EngineOptions:
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or DuoError (bad value)."""
+    check_keywords("Duo", given, ENGINE_OPTIONS)
+    checked: EngineOptions = _complete(given, ENGINE_OPTIONS, _ENGINE)
+    return checked
+
+
+def generate_options(given: dict[str, Any], function: str = "generate") -> GenerateOptions:
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or DuoError (bad value)."""
+    check_keywords(function, given, GENERATE_OPTIONS)
+    checked: GenerateOptions = _complete(given, GENERATE_OPTIONS, _GENERATE)
+    if checked["max_tokens"] == 0:
+        raise DuoError("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
+    n_draft = checked["n_draft"]
+    if n_draft != "auto" and not 1 <= n_draft <= 64:
+        raise DuoError(f"n_draft (--draft) is {n_draft}; give 1 to 64, or auto")
+    return checked

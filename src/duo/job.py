@@ -1,0 +1,108 @@
+"""What is wanted of one text, checked before any work is done."""
+
+from __future__ import annotations
+
+import operator
+import secrets
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from duo import _core
+from duo.check import generate_options
+from duo.config import GenerateOptions
+from duo.errors import DuoError
+
+if TYPE_CHECKING:
+    from duo.engine import Duo, Prompt
+
+
+def prompt_tokens(duo: Duo, prompt: Prompt) -> list[int]:
+    """Ids of a prompt given as text or as ids. Raises DuoError: empty, NUL, not Unicode, no integers."""
+    if isinstance(prompt, str):
+        return duo.tokenize(prompt)
+    if isinstance(prompt, bytes | bytearray):
+        raise TypeError("the prompt is bytes; decode it to str first")
+    if not isinstance(prompt, Iterable) or getattr(prompt, "ndim", 1) == 0:
+        raise TypeError(f"the prompt is {type(prompt).__name__}; give text or token ids")
+    ids = []
+    for i, t in enumerate(prompt):
+        try:
+            if isinstance(t, bool):
+                raise TypeError
+            ids.append(operator.index(t))
+        except TypeError:
+            raise DuoError(f"token {i} of the prompt is {t!r}; give integers") from None
+    n_vocab = duo.target.n_vocab
+    for i, t in enumerate(ids):
+        if not 0 <= t < n_vocab:
+            raise DuoError(f"token {i} of the prompt is {t}, outside the vocabulary (0 to {n_vocab - 1})")
+    if not ids:
+        raise DuoError("the prompt is empty; give at least one token")
+    return ids
+
+
+def check_text(text: str, what: str) -> None:
+    """Raises DuoError for what no tokenizer can read: NUL (the end of a C string) and lone surrogates."""
+    if "\0" in text:
+        raise DuoError(f"{what} holds a NUL character at position {text.index(chr(0))}; remove it")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise DuoError(f"{what} is not valid Unicode (position {e.start}); decode it as UTF-8") from None
+
+
+def _stops(o: GenerateOptions) -> list[str]:
+    return [o["stop"]] if isinstance(o["stop"], str) else list(o["stop"])
+
+
+def _check_ids(o: GenerateOptions, n_vocab: int) -> None:
+    for t in o["logit_bias"]:
+        if not 0 <= t < n_vocab:
+            raise DuoError(f"logit_bias (-l) names token {t}, outside the vocabulary (0 to {n_vocab - 1})")
+    if (o["logprobs"] or 0) > n_vocab:
+        raise DuoError(f"logprobs is {o['logprobs']} and the vocabulary has {n_vocab} tokens; ask for fewer")
+
+
+def sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
+    s = _core.Sampling()
+    # Logits divided by less than this overflow a float.
+    s.temp = o["temperature"] if o["temperature"] >= 1e-6 else 0.0
+    s.top_k, s.top_p, s.min_p = o["top_k"], o["top_p"], o["min_p"]
+    s.repeat_penalty, s.repeat_last_n = o["repeat_penalty"], o["repeat_last_n"]
+    s.presence_penalty, s.frequency_penalty = o["presence_penalty"], o["frequency_penalty"]
+    s.ignore_eos, s.seed = o["ignore_eos"], seed
+    s.logit_bias = list(o["logit_bias"].items())
+    return s
+
+
+@dataclass(frozen=True)
+class Job:
+    """A text that is wanted: checked, not begun."""
+
+    options: GenerateOptions
+    tokens: list[int]
+    stop: list[str]
+    seed: int
+
+
+def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate") -> GenerateOptions:
+    """What can be said without the models: the options complete, the prompt readable. Raises DuoError and TypeError."""
+    o = generate_options(given, function)
+    if isinstance(prompt, str):
+        if not prompt:
+            raise DuoError("the prompt is empty; give some text")
+        check_text(prompt, "the prompt")
+    for s in _stops(o):
+        if not s:
+            raise DuoError("a stop string (-r) is empty; leave it out")
+        check_text(s, f"the stop string {s!r} (-r)")
+    return o
+
+
+def prepare(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str = "generate") -> Job:
+    """Checks everything that can be checked before any work. Raises DuoError and TypeError."""
+    o = check_early(prompt, given, function)
+    _check_ids(o, duo.target.n_vocab)
+    seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
+    return Job(o, prompt_tokens(duo, prompt), _stops(o), seed)

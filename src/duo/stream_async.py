@@ -1,0 +1,82 @@
+"""A text for an event loop: threads of the loop's pool pull it, one chunk at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING, Any
+
+from duo.job import prepare
+from duo.result import Chunk, Result
+from duo.stream import Stream, begin
+
+if TYPE_CHECKING:
+    from duo.engine import Duo, Prompt
+
+
+async def _start_async(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
+    job = await asyncio.to_thread(prepare, duo, prompt, given, function)
+    # Waiting for the turn in the loop, not in a pool thread: waiting tasks would fill the pool, and the text that runs
+    # needs a thread of it to end.
+    while not duo._turn.acquire(blocking=False):
+        await asyncio.sleep(0.005)
+    return begin(duo, job)
+
+
+async def _in_thread(stop: threading.Event, call: Callable[[], Any]) -> Any:
+    """Runs a blocking call in a thread; a cancelled task waits for it to come back, so that nothing is left running."""
+    work = asyncio.ensure_future(asyncio.to_thread(call))
+    try:
+        return await asyncio.shield(work)
+    except asyncio.CancelledError:
+        stop.set()
+        await asyncio.wait([work])
+        raise
+
+
+async def _close(s: Stream) -> None:
+    """Closes a text without holding up the loop: a pass that is under way may take a while to stop."""
+    if s._open:
+        await asyncio.shield(asyncio.to_thread(s.close))
+
+
+async def chunks_async(duo: Duo, prompt: Prompt, given: dict[str, Any]) -> AsyncIterator[Chunk]:
+    """Chunks of one text for an event loop."""
+    stop = threading.Event()
+
+    def pull() -> Chunk | None:
+        try:
+            while not stop.is_set():
+                chunk = s.poll()
+                if chunk is not None:
+                    return chunk
+        except StopIteration:
+            pass
+        return None
+
+    s = await _start_async(duo, prompt, given, "astream")
+    try:
+        while (chunk := await _in_thread(stop, pull)) is not None:
+            yield chunk
+    finally:
+        await _close(s)
+
+
+async def result_async(duo: Duo, prompt: Prompt, given: dict[str, Any]) -> Result:
+    """The whole text for an event loop."""
+    s = await _start_async(duo, prompt, given, "agenerate")
+    stop = threading.Event()
+
+    def pull_all() -> None:
+        try:
+            while not stop.is_set():
+                s.poll()
+        except StopIteration:
+            pass
+
+    try:
+        await _in_thread(stop, pull_all)
+        return s.result
+    finally:
+        await _close(s)

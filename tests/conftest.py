@@ -1,0 +1,55 @@
+"""Shared by the tests of what a user does: one loaded demo pair, and how a child process runs the program."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duo import Duo
+from duo.demo import demo_pair
+
+# A child that aborts must not call for a debugger, and one that hangs must not hang the tests.
+os.environ["GGML_NO_BACKTRACE"] = "1"
+HANG_S = 120
+
+
+@pytest.fixture(autouse=True)
+def _no_options_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("LLAMA_ARG_"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def duo_pair() -> Iterator[Duo]:
+    """The demo pair. Tests that close it, or need other options, make their own."""
+    with Duo(n_ctx=512) as d:
+        yield d
+
+
+@pytest.fixture(scope="session")
+def strict_pair() -> Iterator[Duo]:
+    """The demo pair with the same bits at every width: for texts that must be equal."""
+    with Duo(n_ctx=512, strict=True) as d:
+        yield d
+
+
+@pytest.fixture(scope="session")
+def target_alone() -> Iterator[Duo]:
+    with Duo(demo_pair()[0], n_ctx=512, strict=True) as d:
+        yield d
+
+
+def start_duo(*args: str | Path, **options: Any) -> "subprocess.Popen[bytes]":
+    """The program in a child process; pipes for what is not given."""
+    options = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | options
+    return subprocess.Popen([sys.executable, "-m", "duo", *map(str, args)], **options)
+
+
+def run_python(code: str, *args: str | Path, **options: Any) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-X", "faulthandler", "-c", code, *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False, **options)

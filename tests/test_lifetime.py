@@ -1,0 +1,389 @@
+"""Threads, event loops, streams that are left lying, close() at any moment, Ctrl-C: nothing hangs and nothing stays."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import HANG_S, run_python, start_duo
+
+import duo
+from duo import Duo, DuoError
+
+PROMPT = "Once upon a time"
+GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40}
+ENDLESS: dict[str, Any] = {"ignore_eos": True, "max_tokens": -1}
+# Decodes that take so long, at most, that something can happen meanwhile.
+SLOW: dict[str, Any] = {"n_ctx": 256, "_delay": (40_000, 1)}
+
+linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+def n_threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def rss_mb() -> float:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
+def in_threads(*calls: Callable[[], Any]) -> list[Any]:
+    """Results, or exceptions, of calls that run at the same time."""
+    results: list[Any] = [None] * len(calls)
+
+    def run(i: int, call: Callable[[], Any]) -> None:
+        try:
+            results[i] = call()
+        except BaseException as e:
+            results[i] = e
+
+    threads = [threading.Thread(target=run, args=(i, c), daemon=True) for i, c in enumerate(calls)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(HANG_S)
+    assert not any(t.is_alive() for t in threads), "a call hangs"
+    return results
+
+
+# ---- threads
+
+
+def test_calls_from_several_threads_queue_up(strict_pair: Duo) -> None:
+    prompts = [f"{i} little soldiers" for i in range(8)]
+    right = [strict_pair.generate(p, **GREEDY).text for p in prompts]
+    assert len(set(right)) == 8
+    for mode in ("async", "plain"):
+        calls = [lambda p=p: strict_pair.generate(p, mode=mode, **GREEDY).text for p in prompts]
+        assert in_threads(*calls) == right
+
+
+def test_two_pairs_at_once() -> None:
+    with Duo(n_ctx=256, strict=True) as a, Duo(n_ctx=256, strict=True) as b:
+        right = a.generate(PROMPT, **GREEDY).tokens
+        calls = [lambda d=d: [d.generate(PROMPT, **GREEDY).tokens for _ in range(10)] for d in (a, b)]
+        assert in_threads(*calls) == [[right] * 10] * 2
+        with a.stream(PROMPT, **GREEDY) as s, b.stream(PROMPT, **GREEDY) as t:
+            assert [(x.token, y.token) for x, y in zip(s, t, strict=True)][:-1] == [(x, x) for x in right]
+
+
+def test_a_second_stream_in_one_thread_is_an_error_and_no_deadlock(duo_pair: Duo) -> None:
+    with duo_pair.stream(PROMPT, **ENDLESS) as s:
+        next(s)
+        for call in (duo_pair.generate, duo_pair.stream):
+            with pytest.raises(DuoError, match="this thread has another stream open"):
+                call(PROMPT)
+        assert next(s).finish_reason is None  # and the first goes on
+    assert duo_pair.generate(PROMPT, **GREEDY).text
+
+
+def test_a_stream_may_be_read_and_closed_by_another_thread(strict_pair: Duo) -> None:
+    right = strict_pair.generate(PROMPT, **GREEDY).text
+    s = strict_pair.stream(PROMPT, **GREEDY)
+    assert in_threads(lambda: "".join(c.text for c in s)) == [right]
+    s = strict_pair.stream(PROMPT, **ENDLESS)
+    next(s)
+    reader = lambda: sum(1 for _ in s)  # noqa: E731
+    n, _ = in_threads(reader, s.close)
+    assert isinstance(n, int)
+    assert s.result.finish_reason in ("cancelled", "length")
+    assert strict_pair.generate(PROMPT, **GREEDY).text == right
+
+
+@linux_only
+def test_the_gil_is_free_while_the_models_work() -> None:
+    with Duo(n_ctx=64, _delay=(2_000_000, 4)) as d:
+        d._begin = d.stream(PROMPT, max_tokens=1)  # type: ignore[attr-defined]
+        engine, entered, returned = d.engine, threading.Event(), threading.Event()
+
+        def wait_for_the_first_chunk() -> None:
+            entered.set()
+            engine.next(60_000_000)  # one call, in C++ until the target has an answer
+            returned.set()
+
+        thread = threading.Thread(target=wait_for_the_first_chunk)
+        thread.start()
+        entered.wait()
+        ticks = 0
+        while not returned.is_set():
+            ticks += 1
+            time.sleep(0.001)
+        thread.join()
+        assert ticks > 20
+
+
+# ---- streams that are left
+
+
+@pytest.mark.parametrize("how", ["break", "del", "cycle", "exception", "close", "exhausted"])
+def test_a_stream_that_is_left_frees_its_slot(strict_pair: Duo, how: str) -> None:
+    right = strict_pair.generate(PROMPT, **GREEDY).tokens
+    if how == "break":
+        for _ in strict_pair.stream(PROMPT, **ENDLESS):
+            break
+    elif how == "exception":
+        with pytest.raises(ZeroDivisionError):
+            for _ in strict_pair.stream(PROMPT, **ENDLESS):
+                1 / 0  # noqa: B018
+        gc.collect()
+    else:
+        s = strict_pair.stream(PROMPT, **(GREEDY if how == "exhausted" else ENDLESS))
+        next(s)
+        if how == "cycle":
+            s.me = s  # type: ignore[attr-defined]
+        if how == "close":
+            s.close()
+            s.close()
+            assert s.result.finish_reason == "cancelled"
+            assert s.result.timings["predicted_n"] >= len(s.result.tokens) >= 1
+            assert list(s) == []
+        elif how == "exhausted":
+            assert sum(1 for _ in s) == 40
+        else:
+            del s
+            gc.collect()
+    assert strict_pair.generate(PROMPT, **GREEDY).tokens == right
+
+
+def test_a_stream_that_was_never_read_frees_its_slot(strict_pair: Duo) -> None:
+    for _ in range(50):
+        strict_pair.stream(PROMPT, **ENDLESS)
+    assert strict_pair.generate(PROMPT, **GREEDY).text
+
+
+# ---- close
+
+
+def test_a_closed_duo_says_so() -> None:
+    d = Duo(n_ctx=64)
+    target, draft = d.target, d.draft
+    assert draft is not None
+    with d:
+        assert d.generate(PROMPT, max_tokens=3).text
+    d.close()
+    assert repr(d) == "<Duo, closed>"
+    uses: list[Callable[[], Any]] = [
+        lambda: d.generate(PROMPT), lambda: d.stream(PROMPT), lambda: d.tokenize("a"), lambda: d.detokenize([5]),
+        lambda: d.target, lambda: d.draft, lambda: target.n_ctx, lambda: draft.piece(5), lambda: target.tokenize("a"),
+        lambda: asyncio.run(d.agenerate(PROMPT)),
+    ]  # fmt: skip
+    for use in uses:
+        with pytest.raises(DuoError, match="closed"):
+            use()
+    d.write_trace()
+
+
+def test_close_while_a_stream_is_open() -> None:
+    d = Duo(**SLOW)
+    s = d.stream(PROMPT, **ENDLESS)
+    next(s)
+    d.close()
+    with pytest.raises(DuoError, match="closed while it wrote") as e:
+        next(s)
+    assert e.value.result is not None
+    assert len(e.value.result.tokens) == 1
+    assert e.value.result.finish_reason == "cancelled"
+    assert e.value.result.timings["predicted_n"] >= 1
+    assert list(s) == []
+    s.close()
+
+
+def test_close_from_another_thread_ends_the_reader_and_those_who_wait() -> None:
+    for i in range(10):
+        d = Duo(n_ctx=256, _delay=(3000, i))
+        reading = threading.Event()
+
+        def read(d: Duo = d, reading: threading.Event = reading) -> None:
+            for _ in d.stream(PROMPT, **ENDLESS):
+                reading.set()
+
+        def close(d: Duo = d, reading: threading.Event = reading) -> None:
+            reading.wait(HANG_S)
+            d.close()
+
+        waiting = lambda d=d: d.generate(PROMPT, **ENDLESS)  # noqa: E731
+        *ends, closed, closed_too = in_threads(read, waiting, waiting, close, close)
+        # A text may have run into its full context before; else the error says that it was cut off.
+        assert all(isinstance(e, DuoError) or (e is None or e.finish_reason == "length") for e in ends), ends
+        assert any(isinstance(e, DuoError) for e in ends) or i
+        assert closed is closed_too is None
+
+
+def test_tokenizing_while_another_thread_closes() -> None:
+    for _ in range(5):
+        d = Duo(n_ctx=64)
+
+        def use(d: Duo = d) -> None:
+            while True:
+                assert d.detokenize(d.tokenize("tin soldier " * 50, add_special=False)) == "tin soldier " * 50
+
+        ends = in_threads(use, use, lambda d=d: time.sleep(0.01) or d.close())
+        assert [type(e) for e in ends] == [DuoError, DuoError, type(None)]
+
+
+def test_a_duo_that_is_dropped_is_closed(tmp_path: Path) -> None:
+    d = Duo(n_ctx=64, trace=tmp_path / "t.json")
+    next(d.stream(PROMPT, **ENDLESS))
+    before = threading.active_count()
+    del d
+    gc.collect()
+    assert threading.active_count() == before
+
+
+@linux_only
+@pytest.mark.parametrize("options", [{}, {"n_threads": 2, "n_threads_draft": 2}])
+def test_nothing_stays_behind_after_close(options: dict[str, Any]) -> None:
+    def open_and_close() -> None:
+        with Duo(n_ctx=256, **options) as d:
+            d.generate(PROMPT, max_tokens=8)
+            next(d.stream(PROMPT, **ENDLESS))
+
+    for _ in range(10):  # what is allocated once
+        open_and_close()
+    gc.collect()
+    threads, memory = n_threads(), rss_mb()
+    for _ in range(50):
+        open_and_close()
+    gc.collect()
+    assert n_threads() <= threads
+    assert rss_mb() < memory + 12  # one pair is 11 MB, and its caches 4
+
+
+@linux_only
+def test_no_memory_grows_over_many_texts(duo_pair: Duo) -> None:
+    def generate(i: int) -> None:
+        duo_pair.generate(f"{i} {PROMPT}", max_tokens=16, logprobs=3, stop=["never seen"], seed=i)
+
+    for i in range(100):
+        generate(i)
+    gc.collect()
+    memory = rss_mb()
+    for i in range(300):
+        generate(i)
+    gc.collect()
+    assert rss_mb() < memory + 2
+
+
+@pytest.mark.parametrize("how", ["", "next(s)", "threading.Thread(target=lambda: list(s), daemon=True).start()"])
+def test_a_program_may_end_with_a_stream_open(how: str) -> None:
+    code = f"import duo, threading\nd = duo.Duo(n_ctx=256)\ns = d.stream('Once', ignore_eos=True)\n{how}\nprint('end')"
+    r = run_python(code)
+    assert (r.returncode, r.stdout, r.stderr) == (0, "end\n", "")
+
+
+# ---- asyncio
+
+
+def test_the_event_loop_runs_on_while_the_models_work() -> None:
+    async def main(d: Duo) -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0.001)
+
+        ticking = asyncio.create_task(tick())
+        r = await d.agenerate(PROMPT, max_tokens=20)
+        assert len(r.tokens) <= 20
+        assert ticks > 20
+        chunks = [c async for c in d.astream(PROMPT, max_tokens=20)]
+        assert chunks[-1].finish_reason
+        ticking.cancel()
+
+    with Duo(**SLOW) as d:
+        asyncio.run(main(d))
+
+
+def test_asyncio_twins_give_the_same_texts(strict_pair: Duo) -> None:
+    right = strict_pair.generate(PROMPT, **GREEDY)
+
+    async def main() -> None:
+        assert (await strict_pair.agenerate(PROMPT, **GREEDY)).tokens == right.tokens
+        assert "".join([c.text async for c in strict_pair.astream(PROMPT, **GREEDY)]) == right.text
+        # More at once than the loop's pool has threads.
+        many = await asyncio.gather(*(strict_pair.agenerate(PROMPT, **GREEDY) for _ in range(40)))
+        assert {r.tokens for r in many} == {right.tokens}
+        for bad in ({"temprature": 1}, {"n_ctx": 5}):
+            with pytest.raises(TypeError, match=r"agenerate\(\) got an unexpected keyword"):
+                await strict_pair.agenerate(PROMPT, **bad)
+        with pytest.raises(DuoError, match="empty"):
+            await strict_pair.agenerate("")
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_task_frees_its_slot(strict_pair: Duo) -> None:
+    right = strict_pair.generate(PROMPT, **GREEDY).tokens
+
+    async def read(started: asyncio.Event) -> None:
+        async for _ in strict_pair.astream(PROMPT, **ENDLESS):
+            started.set()
+
+    async def main() -> None:
+        started = asyncio.Event()
+        reading = asyncio.create_task(read(started))
+        await started.wait()
+        waiting = asyncio.create_task(strict_pair.agenerate(PROMPT, **GREEDY))
+        also_waiting = asyncio.create_task(strict_pair.agenerate(PROMPT, **ENDLESS))
+        await asyncio.sleep(0.01)
+        for task in (also_waiting, reading):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert (await waiting).tokens == right
+        writing = asyncio.create_task(strict_pair.agenerate(PROMPT, **ENDLESS))
+        while not strict_pair._turn.locked():
+            await asyncio.sleep(0)
+        with pytest.raises((asyncio.TimeoutError, TimeoutError)):
+            await asyncio.wait_for(writing, 0.001)
+        async for _ in strict_pair.astream(PROMPT, **ENDLESS):
+            with pytest.raises(DuoError, match="this thread has another stream open"):
+                strict_pair.generate(PROMPT)  # it would wait for this very loop
+            break
+        assert (await strict_pair.agenerate(PROMPT, **GREEDY)).tokens == right
+
+    asyncio.run(asyncio.wait_for(main(), HANG_S))
+    assert strict_pair.generate(PROMPT, **GREEDY).tokens == right
+
+
+# ---- Ctrl-C
+
+
+def test_ctrl_c_during_generate() -> None:
+    code = """
+import duo, os, signal, threading
+d = duo.Duo(n_ctx=256, _delay=(100_000, 1))
+threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    while True:
+        d.generate("Once upon a time", ignore_eos=True)
+except KeyboardInterrupt:
+    print("interrupted")
+print(len(d.generate("Once upon a time", max_tokens=5, ignore_eos=True).tokens))
+d.close()
+"""
+    r = run_python(code)
+    assert (r.returncode, r.stdout, r.stderr) == (0, "interrupted\n5\n", "")
+
+
+def test_ctrl_c_in_the_program_keeps_the_text() -> None:
+    p = start_duo("-p", PROMPT, "-n", -1, "--ignore-eos", "-c", 20_000, "--seed", 1, "--temp", 0)
+    assert p.stdout is not None
+    head = p.stdout.read(60)
+    p.send_signal(signal.SIGINT)
+    rest, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 130
+    text = (head + rest).decode()
+    assert text.startswith(duo.generate(PROMPT, n_ctx=512, temperature=0, max_tokens=3).text.join([PROMPT, ""]))
+    assert text.endswith("\n")
+    assert "Traceback" not in err.decode()
+    assert "cancelled" in err.decode()
