@@ -27,9 +27,10 @@ def library_dir() -> Path:
 
 def load_libraries() -> None:
     """Loads libllama before the extension does: a second copy from site-packages/lib would have its own devices."""
-    # An idle OpenMP team that spins starves the other model's team; libgomp reads this once, when it is loaded.
-    if "GOMP_SPINCOUNT" not in os.environ:
-        os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    # An idle OpenMP team that spins for long starves the other model's; one that never spins pays a system call at each
+    # barrier (benchmarks/README.md has the figures). libgomp reads this once, when it is loaded.
+    if "GOMP_SPINCOUNT" not in os.environ and "OMP_WAIT_POLICY" not in os.environ:
+        os.environ["GOMP_SPINCOUNT"] = "10000"
     name = {"darwin": "libllama.dylib", "win32": "llama.dll"}.get(sys.platform, "libllama.so")
     path = library_dir() / name
     try:
