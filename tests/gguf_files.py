@@ -2,16 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGUFReader, GGUFValueType, GGUFWriter
+from gguf import GGUFReader, GGUFValueType, GGUFWriter, ReaderTensor
 
+Array = np.ndarray[Any, Any]
 Value = tuple[GGUFValueType, Any]  # type and value of a header key; an array's type is that of its elements
 U32, I32, F32 = GGUFValueType.UINT32, GGUFValueType.INT32, GGUFValueType.FLOAT32
 U64, STR, BOOL = GGUFValueType.UINT64, GGUFValueType.STRING, GGUFValueType.BOOL
+
+
+@cache
+def _parts(source: Path) -> tuple[dict[str, Value], list[ReaderTensor]]:
+    reader = GGUFReader(source)
+    header = {n: (f.types[-1], f.contents()) for n, f in reader.fields.items() if not n.startswith("GGUF.")}
+    return header, reader.tensors
+
+
+def write(to: Path, header: Mapping[str, Value], tensors: Iterable[tuple[str, Array, Any]]) -> Path:
+    """A file of this header and these tensors (name, data, type of the data or None for the array's own)."""
+    writer = GGUFWriter(to, "")
+    writer.kv_data[0].clear()  # it has put an architecture there itself
+    for name, (kind, value) in header.items():
+        if isinstance(value, list):
+            writer.add_key_value(name, value, GGUFValueType.ARRAY, sub_type=kind)
+        else:
+            writer.add_key_value(name, value, kind)
+    for name, data, raw_type in tensors:
+        writer.add_tensor(name, data, raw_dtype=raw_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return to
 
 
 def rewrite(
@@ -20,40 +47,53 @@ def rewrite(
     *,
     put: Mapping[str, Value] | None = None,
     drop: Collection[str] = (),
-    weights: Callable[[str, np.ndarray[Any, Any]], np.ndarray[Any, Any] | None] | None = None,
+    weights: Callable[[str, Array], Array | None] | None = None,
 ) -> Path:
-    """Copies a model; `put` sets header keys, `drop` leaves keys out, `weights` returns a tensor's bytes or None to drop it."""
-    reader = GGUFReader(source)
-    architecture = reader.fields["general.architecture"].contents()
-    writer = GGUFWriter(to, architecture)
-    values: dict[str, Value] = {}
-    for name, field in reader.fields.items():
-        if not name.startswith("GGUF."):
-            values[name] = (field.types[-1], field.contents())
-    values |= put or {}
-    # The writer has put the architecture itself.
-    for name, (kind, value) in values.items():
-        if name == "general.architecture":
-            writer.kv_data[0].pop(name)
-        if name in drop:
-            continue
-        if isinstance(value, list):
-            writer.add_key_value(name, value, GGUFValueType.ARRAY, sub_type=kind)
-        else:
-            writer.add_key_value(name, value, kind)
-    for tensor in reader.tensors:
-        data = np.array(tensor.data)
-        changed = data if weights is None else weights(tensor.name, data)
-        if changed is not None:
-            writer.add_tensor(tensor.name, changed, raw_dtype=tensor.tensor_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    return to
+    """Copies a model: `put` sets header keys, `drop` leaves some out, `weights` returns a tensor's bytes, None: no tensor."""
+    header, tensors = _parts(source)
+    header = {n: v for n, v in {**header, **(put or {})}.items() if n not in drop}
+    changed = ((t, np.array(t.data) if weights is None else weights(t.name, np.array(t.data))) for t in tensors)
+    return write(to, header, [(t.name, data, t.tensor_type) for t, data in changed if data is not None])
+
+
+def tiny_mamba(source: Path, to: Path) -> Path:
+    """A recurrent model with random weights and the vocabulary of `source`: what it says depends on all it has read."""
+    n_embd, n_inner, n_conv, n_state, n_rank, n_vocab = 32, 64, 4, 16, 4, len(tokens_of(source))
+    header = {n: v for n, v in _parts(source)[0].items() if n.startswith("tokenizer.")} | {
+        "general.architecture": (STR, "mamba"),
+        "mamba.context_length": (U32, 512),
+        "mamba.embedding_length": (U32, n_embd),
+        "mamba.feed_forward_length": (U32, 0),
+        "mamba.attention.head_count": (U32, 0),
+        "mamba.block_count": (U32, 2),
+        "mamba.ssm.conv_kernel": (U32, n_conv),
+        "mamba.ssm.inner_size": (U32, n_inner),
+        "mamba.ssm.state_size": (U32, n_state),
+        "mamba.ssm.time_step_rank": (U32, n_rank),
+        "mamba.attention.layer_norm_rms_epsilon": (F32, 1e-5),
+    }
+    rng = np.random.default_rng(1)
+    tensors: dict[str, Array] = {
+        "token_embd.weight": rng.normal(0, 1, (n_vocab, n_embd)),
+        "output_norm.weight": np.full(n_embd, 4.0),
+    }
+    for i in range(2):
+        tensors |= {
+            f"blk.{i}.attn_norm.weight": np.ones(n_embd),
+            f"blk.{i}.ssm_in.weight": rng.normal(0, 0.3, (2 * n_inner, n_embd)),
+            f"blk.{i}.ssm_conv1d.weight": rng.normal(0, 0.5, (n_inner, n_conv)),
+            f"blk.{i}.ssm_conv1d.bias": np.zeros(n_inner),
+            f"blk.{i}.ssm_x.weight": rng.normal(0, 0.3, (n_rank + 2 * n_state, n_inner)),
+            f"blk.{i}.ssm_dt.weight": rng.normal(0, 0.3, (n_inner, n_rank)),
+            f"blk.{i}.ssm_dt.bias": np.zeros(n_inner),
+            f"blk.{i}.ssm_a": -np.tile(np.linspace(0.05, 1, n_state), (n_inner, 1)),
+            f"blk.{i}.ssm_d": np.ones(n_inner),
+            f"blk.{i}.ssm_out.weight": rng.normal(0, 0.5, (n_embd, n_inner)),
+        }
+    return write(to, header, [(n, np.ascontiguousarray(t, np.float32), None) for n, t in tensors.items()])
 
 
 def tokens_of(path: Path) -> list[str]:
     """The texts of a model's vocabulary, as the file spells them."""
-    texts: list[str] = GGUFReader(path).fields["tokenizer.ggml.tokens"].contents()
+    texts: list[str] = _parts(path)[0]["tokenizer.ggml.tokens"][1]
     return texts

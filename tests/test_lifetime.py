@@ -57,11 +57,10 @@ def in_threads(*calls: Callable[[], Any]) -> list[Any]:
 
 
 def test_calls_from_several_threads_queue_up(strict_pair: Duo) -> None:
-    prompts = [f"{i} little soldiers" for i in range(8)]
-    right = [strict_pair.generate(p, **GREEDY).text for p in prompts]
+    right = [strict_pair.generate(PROMPT, seed=i, max_tokens=40).text for i in range(8)]
     assert len(set(right)) == 8
     for mode in ("async", "plain"):
-        calls = [lambda p=p: strict_pair.generate(p, mode=mode, **GREEDY).text for p in prompts]
+        calls = [lambda i=i: strict_pair.generate(PROMPT, seed=i, max_tokens=40, mode=mode).text for i in range(8)]
         assert in_threads(*calls) == right
 
 

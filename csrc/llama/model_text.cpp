@@ -1,5 +1,7 @@
 // llama_token_model: what it knows of text and of itself; any thread.
 #include <algorithm>
+#include <cstdint>
+#include <exception>
 
 #include "../error.h"
 #include "model.h"
@@ -20,26 +22,41 @@ std::string llama_token_model::piece(token_id token, bool special) const {
                     std::to_string(n_vocab_ - 1) + ")");
     }
     std::string text(64, '\0');
-    int32_t     n = llama_token_to_piece(vocab(), token, text.data(), int32_t(text.size()), 0, special);
-    if (n < 0) {
-        text.resize(size_t(-n));
-        n = llama_token_to_piece(vocab(), token, text.data(), int32_t(text.size()), 0, special);
+    try {
+        int32_t n = llama_token_to_piece(vocab(), token, text.data(), int32_t(text.size()), 0, special);
+        if (n < 0) {
+            text.resize(size_t(-n));
+            n = llama_token_to_piece(vocab(), token, text.data(), int32_t(text.size()), 0, special);
+        }
+        text.resize(size_t(std::max(n, 0)));
+    } catch (const std::exception & e) {
+        throw error("the vocabulary of " + opt_.path + " has no text for token " + std::to_string(token) + " (" +
+                    e.what() + "); download or convert it again");
     }
-    text.resize(size_t(std::max(n, 0)));
     return text;
 }
 
 std::vector<token_id> llama_token_model::tokenize(const std::string & text, bool add_special,
                                                   bool parse_special) const {
-    std::vector<token_id> ids(text.size() + 8);
-    int32_t n = llama_tokenize(vocab(), text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()), add_special,
-                               parse_special);
-    if (n < 0) {
-        ids.resize(size_t(-n));
-        n = llama_tokenize(vocab(), text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()), add_special,
-                           parse_special);
+    if (text.size() > INT32_MAX - 8) {
+        throw error("a text of " + std::to_string(text.size()) + " bytes is longer than any context; shorten it");
     }
-    ids.resize(size_t(std::max(n, 0)));
+    std::vector<token_id> ids(text.size() + 8);
+    const auto            fill = [&] {
+        return llama_tokenize(vocab(), text.data(), int32_t(text.size()), ids.data(), int32_t(ids.size()), add_special,
+                                         parse_special);
+    };
+    try {
+        int32_t n = fill();
+        if (n < 0) {
+            ids.resize(size_t(-n));
+            n = fill();
+        }
+        ids.resize(size_t(std::max(n, 0)));
+    } catch (const std::exception & e) {
+        throw error("the vocabulary of " + opt_.path + " has no token for a part of the text (" + e.what() +
+                    "); download or convert it again");
+    }
     return ids;
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
@@ -37,6 +38,18 @@ def _path(value: PathLike, what: str) -> str:
     if "\0" in path or not path:
         raise DuoError(f"the path of the {what} is {'empty' if not path else 'not a path (it holds a NUL byte)'}")
     return path
+
+
+_alive: weakref.WeakSet[Duo] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A daemon thread that came back from C++ while the interpreter goes would abort the process."""
+    for d in list(_alive):
+        d._pull.acquire()  # for good: such threads wait here until the process is gone
+        with suppress(DuoError):
+            d.close()
 
 
 class Duo:
@@ -98,6 +111,7 @@ class Duo:
         finally:
             if self._engine is None and self._trace is not None:
                 self._trace.close()
+        _alive.add(self)
 
     # ---- texts
 
@@ -214,6 +228,10 @@ class Duo:
 
     def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
         self.close()
+
+    def __del__(self) -> None:
+        if getattr(self, "_engine", None) is not None:
+            self.close()
 
     def __repr__(self) -> str:
         if self._engine is None:

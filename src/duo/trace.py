@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,12 @@ class TraceWriter(AbstractContextManager["TraceWriter"]):
             if lane == "target" or self._has_draft:
                 records.append(_metadata("thread_name", tid, {"name": lane}))
                 records.append(_metadata("thread_sort_index", tid, {"sort_index": tid}))
-        self._write(records)
+        try:
+            self._write(records)
+        except OSError:
+            with suppress(OSError):
+                self._file.close()
+            raise
 
     def add(self, events: Iterable[Event]) -> None:
         """Appends events, in any order, and hands them to the operating system at once."""

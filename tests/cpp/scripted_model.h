@@ -82,6 +82,7 @@ struct behaviour {
     int32_t  n_batch      = 64;
     double   agree        = 1.0;
     uint64_t accent       = 0;     // which tokens a draft gets wrong
+    size_t   dull_until   = 0;     // all of them, in texts shorter than this
     int32_t  delay_us     = 0;     // sleeps at random up to this in each decode()
     int32_t  pass_us      = 0;     // and always this long
     uint64_t delay_seed   = 1;
@@ -155,7 +156,7 @@ class scripted_model : public duo::token_model {
         if (n_chosen_++ == b_.throw_choice) {
             throw duo::error("choice fails");
         }
-        auto all = b_.lang.after(std::span(cache_).first(n), b_.agree, b_.accent);
+        auto all = b_.lang.after(std::span(cache_).first(n), n < b_.dull_until ? 0.0 : b_.agree, b_.accent);
         language::choose(all, s, text);
         const size_t n_out = std::min(out.size(), all.size());
         std::copy_n(all.begin(), n_out, out.begin());

@@ -65,7 +65,7 @@ def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
                 raise ValueError
             found[int(match[1])] = float(match[2])
         except ValueError:
-            raise DuoError(f"-l {value} is not TOKEN(+/-)BIAS; write it as 15043+1 or 15043-inf") from None
+            raise DuoError(f"-l {value!r} is not TOKEN(+/-)BIAS; write it as 15043+1 or 15043-inf") from None
     return found
 
 

@@ -80,9 +80,9 @@ def run(params: dict[str, Any]) -> None:
         log_file=params["log_file"],
         **given(params, ENGINE_OPTIONS),
     ) as d:
+        stream = d.stream(prompt, **text_options)  # a prompt that is too long is the only line then
         mode, n_draft = text_options.get("mode", "async"), text_options.get("n_draft", "auto")
         show.warn(show.first_line(d.target, d.draft, mode, n_draft, d.options["strict"]).removeprefix("duo: "))
-        stream = d.stream(prompt, **text_options)
         printer = show.TokenPrinter(sys.stdout, show.wants_color(params["color"], sys.stdout))
         if params["display_prompt"]:
             sys.stdout.write(prompt)

@@ -27,7 +27,8 @@ def wants_color(choice: str, stream: TextIO) -> bool:
 
 def _place(m: _core.Model) -> str:
     where = ", ".join(m.devices) if m.devices else f"CPU ({m.n_threads} thread{'s' if m.n_threads > 1 else ''})"
-    return f"{Path(m.path).name} [{m.description}, {m.n_bytes / 1e6:,.0f} MB] on {where}"
+    what = m.description.replace(" ?B", "")  # libllama does not know the number of parameters
+    return f"{Path(m.path).name} [{what}, {m.n_bytes / 1e6:,.0f} MB] on {where}"
 
 
 def first_line(target: _core.Model, draft: _core.Model | None, mode: str, n_draft: str | int, strict: bool) -> str:

@@ -1,0 +1,207 @@
+"""Headers with values that no model has: libllama asserts on some, divides by others; duo looks before it does."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gguf import GGUFValueType
+from gguf_files import BOOL, F32, I32, STR, U32, U64, Value, rewrite, tiny_mamba, tokens_of
+from loads import assert_harmless, load, load_all
+
+from duo import Duo
+from duo.demo import demo_pair
+
+TARGET, DRAFT = demo_pair()
+NAN, INF = float("nan"), float("inf")
+
+SIZES = ("block_count", "embedding_length", "feed_forward_length", "attention.head_count", "attention.head_count_kv",
+         "rope.dimension_count", "context_length", "vocab_size")  # fmt: skip
+SIZE_VALUES: list[Value] = [
+    (U32, 0), (U32, 1), (U32, 3), (U32, 63), (U32, 600), (U32, 2**31), (U32, 2**32 - 1), (I32, -1), (U64, 2**63),
+    (F32, 4.0), (STR, "x"), (BOOL, True), (U32, []), (U32, [1, 2]), (U32, [0] * 2), (U32, [3] * 600),
+]  # fmt: skip
+FLOATS = ("attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.factor", "rope.scaling.attn_factor")
+FLOAT_VALUES: list[Value] = [(F32, x) for x in (0.0, -1.0, NAN, INF, -INF, 1e-45, 3e38)] + [(U32, 1), (STR, "x")]
+OTHERS: dict[str, list[Value]] = {
+    "nextn_predict_layers": [(U32, 1), (U32, 3)],
+    "expert_count": [(U32, 1), (U32, 8), (U32, 2000), (U32, 2**32 - 1)],
+    "expert_used_count": [(U32, 1), (U32, 2**32 - 1), (U32, [1, 2]), (U32, [1, 5000])],
+    "expert_group_count": [(U32, 1), (U32, 2)],
+    "attention.key_length": [(U32, 0), (U32, 1), (U32, 63), (U32, 2**32 - 1)],
+    "attention.value_length": [(U32, 0), (U32, 1), (U32, 63), (U32, 2**32 - 1)],
+    "attention.sliding_window": [(U32, 0), (U32, 1), (U32, 2**32 - 1)],
+    "rope.scaling.type": [(STR, "x"), (STR, ""), (STR, "yarn"), (STR, "longrope"), (U32, 1)],
+    "pooling_type": [(U32, 1), (U32, 99)],
+}
+TOKENS = tokens_of(DRAFT)
+TOKENIZER: dict[str, list[Value]] = {
+    "tokens": [(STR, ["a"]), (STR, ["a", "a"]), (STR, [""] * 4096), (STR, TOKENS[:-1]), (STR, [*TOKENS, "zz"]),
+               (STR, [*TOKENS[:-1], TOKENS[7]]), (U32, 5), (I32, [1] * 4096), (STR, [*TOKENS[:-1], "a" * 100_000])],
+    "token_type": [(I32, [1]), (I32, [6] * 4096), (I32, [99] * 4096), (F32, [1.0] * 4096), (U32, 1)],
+    "merges": [(STR, ["a"]), (STR, [""] * 10), (STR, ["a b c"]), (I32, [1]), (U32, 1)],
+    "scores": [(F32, [1.0]), (F32, [NAN] * 4096), (STR, ["x"])],
+    "model": [(STR, m) for m in ("", "x", "llama", "bert", "t5", "rwkv", "plamo2", "none", "no_vocab", "gemma4", "whitespace")],
+    "pre": [(STR, "x"), (STR, ""), (U32, 1)],
+    "bos_token_id": [(U32, 4096), (U32, 2**32 - 1), (I32, -1), (STR, "x")],
+    "eos_token_id": [(U32, 4096), (U32, 2**32 - 1)],
+    "add_bos_token": [(U32, 1), (BOOL, False)],
+}  # fmt: skip
+ARCHITECTURES = ("", "x", "clip", "bert", "t5", "mamba", "rwkv6", "gpt2", "gemma3", "deepseek2", "qwen3", "jamba", "phi3")
+
+
+def crafted() -> Iterator[tuple[str, Mapping[str, Value], tuple[str, ...]]]:
+    """Name of the case, header keys to set, header keys to leave out."""
+    sizes = {name: SIZE_VALUES for name in SIZES} | {name: FLOAT_VALUES for name in FLOATS} | OTHERS
+    for table, prefix in ((sizes, "llama."), (TOKENIZER, "tokenizer.ggml.")):
+        for name, values in table.items():
+            key = prefix + name
+            yield f"without {key}", {}, (key,)
+            for kind, value in values:
+                yield f"{key} = {str(value)[:60]} ({kind.name})", {key: (kind, value)}, ()
+    for n in (0, 1, 2, 7, 8, 64, 2**31):
+        yield f"alignment {n}", {"general.alignment": (U32, n)}, ()
+    for n in (0, 2, 65535):
+        yield f"split.count {n}", {"split.count": (GGUFValueType.UINT16, n), "split.no": (GGUFValueType.UINT16, 0)}, ()
+    yield "no architecture", {}, ("general.architecture",)
+    yield "an architecture that is a number", {"general.architecture": (U32, 1)}, ()
+
+
+def test_crafted_headers(tmp_path: Path) -> None:
+    path = tmp_path / "crafted.gguf"
+    names: list[str] = []
+
+    def cases() -> Iterator[tuple[list[Any], dict[str, Any]]]:
+        for name, put, drop in crafted():
+            try:
+                rewrite(DRAFT, path, put=put, drop=drop)
+            except ValueError:
+                continue  # the gguf package refuses to write it
+            names.append(name)
+            yield [path], {}
+
+    outcomes = [o for o in load_all(cases()) if assert_harmless(o, names[-1]) is None]
+    ends = dict(zip(names, outcomes, strict=True))
+    assert len(ends) > 200
+    for name in ("llama.block_count = 0 (UINT32)", "llama.block_count = 600 (UINT32)", "llama.rope.freq_base = nan (FLOAT32)",
+                 "llama.attention.layer_norm_rms_epsilon = nan (FLOAT32)", "llama.attention.head_count = 0 (UINT32)",
+                 "llama.attention.layer_norm_rms_epsilon = -1.0 (FLOAT32)", "llama.embedding_length = 0 (UINT32)",
+                 "llama.rope.dimension_count = 63 (UINT32)", "llama.context_length = 4294967295 (UINT32)",
+                 "without tokenizer.ggml.tokens", "without tokenizer.ggml.model", "without llama.block_count"):  # fmt: skip
+        assert ends[name].what == "refused", name
+    assert sum(o.what == "loaded" for o in outcomes) > 20
+
+
+def test_architectures_that_this_is_not(tmp_path: Path) -> None:
+    def cases() -> Iterator[tuple[list[Any], dict[str, Any]]]:
+        for name in ARCHITECTURES:
+            put = {"general.architecture": (STR, name)}
+            for key, value in HEADER.items():
+                put[name + key.removeprefix("llama")] = value
+            yield [rewrite(DRAFT, tmp_path / "a.gguf", put=put)], {}
+
+    from gguf_files import _parts
+
+    HEADER = {k: v for k, v in _parts(DRAFT)[0].items() if k.startswith("llama.")}
+    for name, outcome in zip(ARCHITECTURES, load_all(cases()), strict=True):
+        assert outcome.what == "refused", name
+        assert_harmless(outcome, name)
+
+
+@pytest.mark.parametrize("name", ["token_embd.weight", "output_norm.weight", "blk.1.ffn_down.weight", "blk.0.attn_q.weight"])
+def test_missing_tensors_are_named(name: str, tmp_path: Path) -> None:
+    path = rewrite(DRAFT, tmp_path / "m.gguf", weights=lambda n, data: None if n == name else data)
+    outcome = load(path)
+    assert outcome.what == "refused"
+    assert name in outcome.text
+
+
+# ---- pairs
+
+
+def test_vocabularies_that_differ_name_the_first_token(tmp_path: Path) -> None:
+    path = tmp_path / "draft.gguf"
+    tokens = "tokenizer.ggml.tokens"
+
+    def why(**options: Any) -> str:
+        rewrite(DRAFT, path, **options)
+        outcome = load(TARGET, path)
+        assert_harmless(outcome, str(options)[:80])
+        return outcome.text if outcome.what == "refused" else ""
+
+    words = list(TOKENS)
+    words[300], words[2000] = "other\n", "another"
+    text = why(put={tokens: (STR, words)})
+    assert f"token 300 is 'other\\x0a' in the draft and '{TOKENS[300]}' in the target" in text
+    words = ["?", "??", *TOKENS[2:]]  # what stands before the first five is free, as in llama.cpp
+    assert why(put={tokens: (STR, words)}) == ""
+    assert "BOS token is 2 and the target's is 0" in why(put={"tokenizer.ggml.bos_token_id": (U32, 2)})
+    assert "BOS" in why(put={"tokenizer.ggml.add_bos_token": (BOOL, False)})
+    assert "EOS" in why(put={"tokenizer.ggml.add_eos_token": (BOOL, True)})
+    assert "types" in why(put={"tokenizer.ggml.model": (STR, "rwkv")}) or "loaded" in why()
+
+
+@pytest.mark.parametrize("n_more", [-500, -129, -128, -1, 1, 128, 129, 1000])
+def test_vocabularies_of_other_sizes(n_more: int, tmp_path: Path) -> None:
+    """llama.cpp's rule: up to 128 tokens more or fewer are padding. The text is the target's all the same."""
+    n = 4096 + n_more
+
+    def weights(name: str, data: Any) -> Any:
+        if name not in ("token_embd.weight", "output.weight"):
+            return data
+        import numpy as np
+
+        return np.concatenate([data, data[:n_more]]) if n_more > 0 else data[:n]
+
+    words = (TOKENS + [f"more{i}" for i in range(n_more)])[:n]
+    put = {"tokenizer.ggml.tokens": (STR, words), "tokenizer.ggml.token_type": (I32, [3] * 5 + [1] * (n - 5)),
+           "llama.vocab_size": (U32, n)}  # fmt: skip
+    path = rewrite(DRAFT, tmp_path / "draft.gguf", put=put, weights=weights)
+    if abs(n_more) > 128:
+        outcome = load(TARGET, path)
+        assert outcome.what == "refused"
+        assert f"its vocabulary has {n} tokens and the target's 4096" in outcome.text
+        return
+    with Duo(TARGET, path, n_ctx=256, strict=True) as pair, Duo(TARGET, n_ctx=256, strict=True) as alone:
+        for options in ({"temperature": 0}, {"seed": 3}, {"logit_bias": {4095: 50.0}, "seed": 1}):
+            text = pair.generate("Once upon a time", max_tokens=60, **options)
+            assert text.tokens == alone.generate("Once upon a time", max_tokens=60, **options).tokens
+            assert text.warning == ""
+        # Tokens that the draft cannot read.
+        prompt = [0, 300, 4095, 301, 4000]
+        assert pair.generate(prompt, temperature=0, max_tokens=40).tokens == alone.generate(
+            prompt, temperature=0, max_tokens=40
+        ).tokens
+
+
+# ---- recurrent models
+
+
+def test_recurrent_models_cannot_be_in_a_pair(tmp_path: Path) -> None:
+    mamba = tiny_mamba(DRAFT, tmp_path / "mamba.gguf")
+    for paths in ([TARGET, mamba], [mamba, DRAFT], [mamba, mamba]):
+        outcome = load(*paths)
+        assert outcome.what == "refused"
+        assert f"{mamba} keeps a recurrent state that cannot be rolled back" in outcome.text
+
+
+def test_a_recurrent_model_alone_never_mixes_texts_up(tmp_path: Path) -> None:
+    mamba = tiny_mamba(DRAFT, tmp_path / "mamba.gguf")
+    story = "It was a dark and stormy night, and the rain fell in torrents on the little town"
+    options: dict[str, Any] = {"temperature": 0, "max_tokens": 16}
+    with Duo(mamba, n_ctx=256, n_batch=8) as d:
+        ids = d.tokenize(story)
+        first = d.generate(ids, **options).tokens
+        prompts = [ids, [*ids, *first], [*ids, *first[:5], 7], ids[:9], [*ids[:9], 400], ids, [5], ids]
+        right = []
+        for p in prompts:
+            with Duo(mamba, n_ctx=256, n_batch=8) as fresh:
+                right.append(fresh.generate(p, **options).tokens)
+        assert len(set(right)) >= 6
+        assert [d.generate(p, **options).tokens for p in prompts] == right
+        for p, text in zip(prompts, right, strict=True):
+            with d.stream(ids, max_tokens=-1, ignore_eos=True) as s:  # cut off wherever it is
+                next(s)
+            assert d.generate(p, **options).tokens == text
+            d.stream(p).close()
+            assert d.generate(p, **options).tokens == text

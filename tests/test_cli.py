@@ -1,0 +1,303 @@
+"""The program as one types it: where the prompt comes from, what is printed where, files that it writes, exit codes."""
+
+import io
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import HANG_S, start_duo
+
+import duo
+from duo import Duo
+from duo.cli.main import main
+from duo.demo import demo_pair
+from duo.trace import read_models, read_trace
+
+TARGET, DRAFT = map(str, demo_pair())
+PROMPT = "Once upon a time"
+GREEDY = ["--temp", "0", "-n", "12", "--strict"]
+GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The program in this process: exit code, standard output, standard error."""
+
+    def call(*args: Any, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = main([str(a) for a in args])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return duo.generate(PROMPT, n_ctx=512, temperature=0, max_tokens=12, strict=True).text
+
+
+# ---- the prompt, and what comes of it
+
+
+def test_a_prompt_from_everywhere(run: Run, text: str, tmp_path: Path) -> None:
+    file = tmp_path / "prompt.txt"
+    file.write_text(PROMPT + "\n")
+    for source, stdin in (
+        (["-p", PROMPT], b""),
+        (["--prompt", PROMPT], b"not this"),
+        (["-f", file], b""),
+        (["--file", file], b""),
+        ([], PROMPT.encode() + b"\n"),
+    ):
+        code, out, err = run(*GREEDY, *source, stdin=stdin)
+        assert (code, out) == (0, PROMPT + text + "\n")
+        assert err.startswith(f"duo: {Path(TARGET).name} [")
+    assert run("run", *GREEDY, "-p", PROMPT)[1] == PROMPT + text + "\n"
+    assert run(stdin=PROMPT.encode())[0] == 0  # without any argument
+
+
+def test_escapes_in_a_prompt(run: Run) -> None:
+    assert run(*GREEDY, "-p", r"a\tb\x41\n\"\\\q\xe2\x82\xac", "-n", "1")[1].startswith('a\tbA\n"\\\\q€')
+    assert run(*GREEDY, "-p", r"a\tb", "--no-escape", "-n", "1")[1].startswith(r"a\tb")
+    assert run(*GREEDY, "-p", "é\\é😀", "-n", "1")[1].startswith("é\\é😀")
+
+
+@pytest.mark.parametrize(
+    ("args", "stdin", "why"),
+    [
+        (["-p", ""], b"", "the prompt is empty"), ([], b"", "the prompt is empty"),
+        ([], b"\xff\xfe", "the prompt in standard input is not UTF-8 (byte 0)"), (["-p", "a", "-f", "b"], b"", "both -p"),
+        (["-f", "no/such"], b"", "the prompt file no/such cannot be read (No such file"), (["-f", "/"], b"", "cannot be read"),
+        (["-p", r"a\x00b"], b"", "NUL character at position 1"), ([], b"a\0b", "NUL character at position 1"),
+        (["-p", r"\xff"], b"", "is not UTF-8"), (["-p", "a", "-r", ""], b"", "a stop string (-r) is empty"),
+        (["-p", "a " * 100, "-c", 50], b"", "the prompt has 102 tokens and the context holds 50"),
+        (["what"], b"", "there is no command what"), (["-p", "a", "b"], b"", "unexpected extra argument"),
+        (["-p"], b"", "requires an argument"), (["-p", "a", "-md", DRAFT], b"", "a draft was given without a target"),
+        (["-p", "a", "-m", "no.gguf"], b"", "there is no file no.gguf; check the path"),
+        (["-p", "a", "-m", TARGET, "-md", "no.gguf"], b"", "there is no file no.gguf"),
+        (["-p", "a", "--trace", "no/such/file"], b"", "the trace file no/such/file cannot be written"),
+        (["-p", "a", "--trace", "/dev/full"], b"", "the trace file /dev/full cannot be written (No space left"),
+        (["-p", "a", "--log-file", "no/such/file"], b"", "the log file no/such/file cannot be written"),
+        (["-p", "a", "-dev", "CUDA7"], b"", "there is no device CUDA7"), (["-p", "a", "-Cr", "0-9999"], b"", "not available"),
+        (["trace", "no.json"], b"", "no.json"), (["widen", "no.gguf", "-o", "x", "--size", "1M"], b"", "no.gguf"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], stdin: bytes, why: str) -> None:
+    code, out, err = run(*args, stdin=stdin)
+    assert code == 1
+    assert out == ""
+    assert err.count("\n") == 1
+    assert err.startswith("duo: ")
+    assert why in err
+
+
+def test_the_first_line_says_which_models_where_and_how(run: Run) -> None:
+    first = lambda *args: run("-p", "a", "-n", 1, *args)[2].splitlines()[0]  # noqa: E731
+    name, small = Path(TARGET).name, Path(DRAFT).name
+    both = rf"duo: {name} \[llama .*, 8 MB\] on CPU \(\d threads?\) \+ draft {small} \[.*, 3 MB\] on CPU \(\d threads?\); "
+    assert re.fullmatch(both + "async, draft length auto", first())
+    assert re.fullmatch(both + "async, draft length auto", first("-m", TARGET, "-md", DRAFT))
+    assert re.fullmatch(both + "sync, draft length 4; strict", first("--mode", "sync", "--draft", 4, "--strict"))
+    assert first("--mode", "plain").endswith("; plain decoding: --mode plain")
+    alone = first("-m", TARGET, "-t", 2)
+    assert alone.endswith("on CPU (2 threads); plain decoding: no draft was given (-md)")
+    assert small not in alone
+
+
+def test_the_figures_and_their_json(run: Run, text: str) -> None:
+    code, out, err = run("-p", PROMPT, *GREEDY, "--json")
+    assert code == 0
+    shown, _, last = out.removesuffix("\n").rpartition("\n")
+    assert shown == PROMPT + text
+    figures = json.loads(last)
+    assert figures["finish_reason"] == "length"
+    assert figures["completion_tokens"] == figures["timings"]["predicted_n"] == 12
+    assert figures["warning"] is None
+    for name in ("tokens: 12 (length)", "speed: ", "time to first token: ", "acceptance: ", "mean accepted length: ",
+                 "acceptance by position: ", "busy: target ", "draft time hidden: "):  # fmt: skip
+        assert sum(line.startswith(name) for line in err.splitlines()) == 1, name
+    _, out, err = run("-p", PROMPT, *GREEDY, "--json", "-m", TARGET)
+    assert not [k for k in json.loads(out.splitlines()[-1])["timings"] if k.startswith("draft")]
+    assert "acceptance" not in err
+
+
+def test_options_reach_the_text(run: Run, text: str) -> None:
+    assert run("-p", PROMPT, *GREEDY, "--no-display-prompt")[1] == text + "\n"
+    assert run("-p", PROMPT, *GREEDY, "-r", text[8:12])[1] == PROMPT + text[:8] + "\n"
+    assert run("-p", PROMPT, *GREEDY, "-r", "never", "-r", text[8:12], "-r", text[3:5])[1] == PROMPT + text[:3] + "\n"
+    ban = duo.generate(PROMPT, n_ctx=512, temperature=0, max_tokens=1).tokens[0]
+    assert run("-p", PROMPT, *GREEDY, "-l", f"{ban}-inf")[1] != PROMPT + text + "\n"
+    seeded = [run("-p", PROMPT, "-n", 12, "-s", s, "--strict")[1] for s in (1, 1, 2)]
+    assert seeded[0] == seeded[1] != seeded[2]
+
+
+def test_stop_strings_are_read_like_the_prompt(run: Run) -> None:
+    long = [*GREEDY, "-n", 200, "--no-display-prompt", "-p", PROMPT]
+    whole = run(*long)[1]
+    line = whole.partition("\n")[0]
+    assert len(line) < len(whole) - 2
+    assert run(*long, "-r", r"\n")[1] == line + "\n"
+    assert run(*long, "-r", r"\n", "--no-escape")[1] == whole
+
+
+# ---- colours
+
+
+def test_green_is_exactly_what_the_draft_guessed(run: Run) -> None:
+    options: dict[str, Any] = {"temperature": 0, "max_tokens": 60, "mode": "sync", "n_draft": 4}
+    with Duo(n_ctx=512, strict=True) as d, d.stream(PROMPT, **options) as s:
+        chunks = [(c.text, c.from_draft) for c in s if c.text]
+    assert {True, False} == {green for _, green in chunks}
+    args = ["-p", PROMPT, "--temp", 0, "-n", 60, "--mode", "sync", "--draft", 4, "--strict"]
+    _, out, _ = run(*args, "-co", "on")
+    assert out.startswith(PROMPT)
+    seen, green = [], False
+    for part in re.split(f"({re.escape(GREEN)}|{re.escape(PLAIN)})", out.removeprefix(PROMPT).removesuffix("\n")):
+        if part in (GREEN, PLAIN):
+            green = part == GREEN
+        else:
+            seen += [(c, green) for c in part]
+    assert seen == [(c, green) for text, green in chunks for c in text]
+    assert not green  # the terminal is left as it was
+    for off in ("off", "auto"):
+        assert "\x1b" not in run(*args, "-co", off)[1]
+
+
+@pytest.mark.parametrize(
+    ("args", "env", "colored"),
+    [
+        ([], {}, True), ([], {"NO_COLOR": "1"}, False), ([], {"TERM": "dumb"}, False), (["-co", "off"], {}, False),
+        (["-co"], {"NO_COLOR": "1"}, True), (["--color", "on"], {"TERM": "dumb"}, True),
+    ],
+)  # fmt: skip
+def test_a_terminal_gets_colours_and_a_panel(args: list[str], env: dict[str, str], colored: bool) -> None:
+    ours, theirs = pty.openpty()
+    environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm"} | env
+    args = ["-p", PROMPT, "-n", "60", "--temp", "0", "--mode", "sync", "--draft", "4", *args]
+    p = start_duo(*args, stdout=theirs, stderr=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            data = os.read(ours, 65536)
+        except OSError:  # the other side is closed
+            break
+        if not data:
+            break
+        shown += data
+    os.close(ours)
+    assert p.wait(HANG_S) == 0
+    assert (GREEN in shown.decode()) == colored
+    assert "╭─ duo" in shown.decode()
+
+
+# ---- files
+
+
+def test_a_trace_that_duo_trace_reads(run: Run, tmp_path: Path) -> None:
+    file, picture = tmp_path / "t.json", tmp_path / "t.svg"
+    assert run("-p", PROMPT, "-n", 60, "--trace", file, "--mode", "sync", "--draft", 4)[0] == 0
+    events = read_trace(file)
+    assert read_models(file) == (Path(TARGET).name, Path(DRAFT).name)
+    assert {e.lane for e in events} == {"target", "draft"}
+    assert json.loads(file.read_text())
+    code, out, _ = run("trace", file, "--json", "-o", picture)
+    assert code == 0
+    assert json.loads(out)["n_verifications"] == sum(e.kind == "verify" for e in events) > 10
+    assert picture.stat().st_size > 1000
+    assert "verifications" in run("trace", file)[1]
+    assert run("-p", PROMPT, "-n", 9, "--trace", file, "-m", TARGET)[0] == 0
+    assert {e.lane for e in read_trace(file)} == {"target"}
+
+
+def test_the_log_goes_where_it_is_wanted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    log = tmp_path / "log.txt"
+    assert main(["-p", PROMPT, "-n", "2", "--log-file", str(log)]) == 0
+    assert "llama_model_loader" in log.read_text()
+    assert "llama_model_loader" not in capfd.readouterr().err
+    assert main(["-p", PROMPT, "-n", "2", "-v"]) == 0
+    assert "llama_model_loader" in capfd.readouterr().err
+    assert main(["-p", PROMPT, "-n", "2"]) == 0
+    assert "llama_model_loader" not in capfd.readouterr().err
+
+
+# ---- other ends
+
+
+def test_questions_that_need_no_model(run: Run) -> None:
+    assert run("--list-devices")[1].startswith("Available devices:\n")
+    assert run("--version")[1] == f"duo {duo.__version__}\n"
+    for args in (["-h"], ["--help"], ["run", "-h"], ["trace", "--help"], ["widen", "--help"]):
+        code, out, _ = run(*args)
+        assert code == 0
+        assert out.startswith("Usage: duo")
+    assert "--spec-draft-n-max" in run("-h")[1]
+
+
+def test_python_dash_m_and_the_exit_code() -> None:
+    p = start_duo("-p", PROMPT, "-n", 3, "--temp", 0)
+    out, _ = p.communicate(timeout=HANG_S)
+    assert p.returncode == 0
+    assert out.decode().startswith(PROMPT)
+    p = start_duo("-p", PROMPT, "-n", 0)
+    out, err = p.communicate(timeout=HANG_S)
+    assert (p.returncode, out) == (1, b"")
+    assert err == b"duo: max_tokens (-n) is 0; give at least 1, or -1 for no limit\n"
+
+
+def test_a_reader_that_goes_away_is_no_failure() -> None:
+    p = start_duo("-p", PROMPT, "-n", -1, "-c", 5000, "--ignore-eos")
+    assert p.stdout is not None
+    assert p.stdout.read(30).decode().startswith(PROMPT)
+    p.stdout.close()
+    _, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 0
+    assert err.count(b"\n") == 1  # the first line
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk() -> None:
+    with open("/dev/full", "wb") as full:
+        p = start_duo("-p", PROMPT, "-n", 3, stdout=full)
+        _, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 1
+    assert err.decode().splitlines()[-1] == "duo: the output cannot be written (No space left on device)"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams(closed: str) -> None:
+    command = f'"$0" -m duo -p "{PROMPT}" -n 3 --temp 0 {closed}'
+    r = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, timeout=HANG_S, check=False)
+    assert r.returncode == 0
+    assert b"Traceback" not in r.stderr
+    assert r.stdout.startswith(PROMPT.encode()) == (">&-" not in closed.replace("2>&-", ""))
+
+
+def test_a_terminal_without_the_characters(run: Run) -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    p = start_duo("-p", "é😀", "-n", 3, env=environment)
+    out, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 0, err
+    assert out.startswith(b"??")
+
+
+def test_libraries_that_are_not_there_are_one_sentence(tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("duo")
+    if not program.exists():
+        pytest.skip("the program is not installed beside this Python")
+    environment = os.environ | {"LLAMA_CPP_LIB_PATH": str(tmp_path)}
+    r = subprocess.run([program, "-p", "x"], capture_output=True, text=True, env=environment, check=False)
+    assert r.returncode == 1
+    assert r.stderr.count("\n") == 1
+    assert r.stderr.startswith(f"duo: {tmp_path}")
+    assert "pip install" in r.stderr

@@ -1,0 +1,166 @@
+"""Every option of the command line: its spellings are one, its nonsense is refused, its effect is real."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+from conftest import HANG_S, start_duo
+
+import duo
+from duo.cli.llama_cpp_options import NOT_IN_DUO
+from duo.cli.main import main
+from duo.cli.options import given
+from duo.cli.run import command
+from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
+
+OPTIONS = [p for p in command.params if isinstance(p, click.Option)]
+VALUED = [p for p in OPTIONS if not p.is_flag]
+# What a model may be called, say, or be told to write, has no nonsense; files are checked below.
+FREE_TEXT = {"model", "model_draft", "prompt", "stop", "file", "trace", "log_file"}
+# Only the loader knows which devices and CPUs there are.
+KNOWN_TO_THE_ENGINE = {"device", "device_draft"}
+
+
+def parse(*args: str) -> dict[str, Any]:
+    with command.make_context("duo", list(args)) as ctx:
+        return ctx.params
+
+
+def value_of(p: click.Option) -> str:
+    return {"logit_bias": "5+1", "color": "off"}.get(p.name or "", "7")
+
+
+@pytest.mark.parametrize("p", OPTIONS, ids=lambda p: p.name)
+def test_all_spellings_are_one_option(p: click.Option, monkeypatch: pytest.MonkeyPatch) -> None:
+    values = []
+    for spelling in p.opts:
+        args = [spelling] if p.is_flag else [spelling, value_of(p)]
+        values.append(parse(*args)[p.name])
+        if not p.is_flag and spelling.startswith("--"):
+            values.append(parse(f"{spelling}={value_of(p)}")[p.name])
+    assert all(v == values[0] for v in values)
+    assert values[0] not in (None, (), False)
+    if p.secondary_opts:
+        assert [parse(s)[p.name] for s in p.secondary_opts] == [False] * len(p.secondary_opts)
+    for name in [p.envvar] if isinstance(p.envvar, str) else p.envvar or []:
+        assert name.startswith("LLAMA_ARG_")
+        monkeypatch.setenv(name, "1" if p.is_flag else value_of(p))
+        assert parse()[p.name] == values[0]
+        if not p.is_flag:
+            assert parse(p.opts[0], "8")[p.name] != values[0] or p.multiple  # typed wins over the environment
+        monkeypatch.delenv(name)
+
+
+def test_llama_duos_command_line_as_typed() -> None:
+    params = parse(*"-m 70B.gguf -md 8B.gguf --draft 4 -ngl 11 -ngld 99 -n 512 -fa -co -t 8 -s 3 -p x".split())
+    assert (params["model"], params["model_draft"], params["prompt"]) == ("70B.gguf", "8B.gguf", "x")
+    assert (params["flash_attn"], params["color"]) == ("on", "on")
+    engine, text = given(params, ENGINE_OPTIONS), given(params, GENERATE_OPTIONS)
+    assert engine == {"n_gpu_layers": "11", "n_gpu_layers_draft": "99", "n_threads": "8", "flash_attn": "on"}
+    assert text == {"max_tokens": "512", "seed": "3", "n_draft": "4"}
+    assert parse("-fa", "off", "-co", "auto", "-p", "-n")["prompt"] == "-n"  # a value, whatever it looks like
+    assert parse("-l", "5+1", "-l", "6-inf", "-p", "x")["logit_bias"] == ("5+1", "6-inf")
+
+
+@pytest.mark.parametrize("name", sorted(NOT_IN_DUO))
+def test_what_llama_cpp_has_and_duo_has_not_is_refused_by_name(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for args in ([name], [name, "1"], [f"{name}=1"] if name.startswith("--") else [name]):
+        assert main(["-p", "x", *args]) == 1
+        assert capsys.readouterr().err == f"duo: llama.cpp's {name} is not in duo yet; leave it out\n"
+
+
+def test_misspelt_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    for wrong, meant in (("--n-predic", "--n-predict"), ("-ngll", "-ngl"), ("--drft", "--draft"), ("-mdx", "-md")):
+        assert main(["-p", "x", wrong, "5"]) == 1
+        err = capsys.readouterr().err
+        assert err.startswith(f"duo: there is no option {wrong}; did you mean {meant}")
+    assert main(["-p", "x", "--zzzzzzzzzz"]) == 1
+    assert capsys.readouterr().err == "duo: there is no option --zzzzzzzzzz; see duo --help\n"
+
+
+@pytest.mark.parametrize("p", [p for p in VALUED if p.name not in FREE_TEXT], ids=lambda p: p.name)
+def test_nonsense_is_one_sentence_before_anything_is_loaded(
+    p: click.Option, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(_: object) -> None:
+        raise AssertionError("models are loaded before the options are checked")
+
+    if p.name not in KNOWN_TO_THE_ENGINE:
+        monkeypatch.setattr("duo._core.Engine", load)
+    wrong = ["nonsense", "5 6", "nan", "✗", "\udcff", "1\n2"]
+    if p.name not in ("flash_attn", "color"):  # these may stand alone before another option
+        wrong += ["--", "-x", "-99999999999999999999"]
+    if p.name not in KNOWN_TO_THE_ENGINE:
+        wrong += [""]
+    if p.name in ("cpu_range", "cpu_range_draft"):
+        wrong += ["1-0", "0", "0-99999999999999", "a-b", "-1-2"]
+    elif p.name in ("cpu_mask", "cpu_mask_draft"):
+        wrong += ["0x", "0", "0xg", "f" * 300]
+    elif p.name == "logit_bias":
+        wrong += ["5", "5+", "5+x", "5+inf", "5+nan", "5+1e10", "x+1", "4096"]
+    else:
+        wrong += ["0-1", "1e400", "99999999999999999999"]
+    for value in wrong:
+        assert main(["-p", "x", p.opts[0], value]) == 1, value
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert err.startswith("duo: ")
+        assert err.count("\n") == 1, err
+        assert "Traceback" not in err
+        assert any(o in err for o in p.opts) or p.name in KNOWN_TO_THE_ENGINE, err
+
+
+@pytest.mark.parametrize("name", ["LLAMA_ARG_CTX_SIZE", "LLAMA_ARG_TOP_K", "LLAMA_ARG_DRAFT_MAX", "LLAMA_ARG_FLASH_ATTN"])
+def test_nonsense_from_the_environment(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "nonsense")
+    assert main(["-p", "x"]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("duo: ")
+    assert err.count("\n") == 1
+    assert "nonsense" in err
+
+
+@pytest.mark.parametrize("kv", ["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"])
+def test_cache_types(kv: str) -> None:
+    with duo.Duo(n_ctx=128, type_k=kv, type_v=kv, type_k_draft=kv, type_v_draft=kv) as d:  # type: ignore[arg-type]
+        assert d.generate("Once upon a time", max_tokens=8).text
+
+
+@pytest.mark.parametrize("fa", ["on", "off", "auto"])
+@pytest.mark.parametrize("mode", ["auto", "none", "mmap"])
+def test_flash_attention_and_load_modes(fa: str, mode: str) -> None:
+    with duo.Duo(n_ctx=128, flash_attn=fa, load_mode=mode) as d:  # type: ignore[arg-type]
+        assert d.generate("Once upon a time", max_tokens=8, temperature=0).text
+
+
+def test_a_quantised_v_cache_without_flash_attention_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["-p", "x", "-n", "2", "-fa", "off", "-ctv", "q8_0"]) == 1
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1
+    assert "flash_attn" in err
+
+
+@pytest.mark.skipif(sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs and /proc")
+@pytest.mark.parametrize("how", ["mask", "range"])
+def test_masks_and_ranges_pin_each_models_threads(how: str) -> None:
+    a, b = sorted(os.sched_getaffinity(0))[:2]
+    pins = ["-C", hex(1 << a), "-Cd", f"{1 << b:x}"] if how == "mask" else ["-Cr", f"{a}-{a}", "-Crd", f"{b}-{b}"]
+    # Two threads each: the one that begins, and one that it starts.
+    p = start_duo("-p", "Once", "-n", -1, "--ignore-eos", "-c", 50_000, "-t", 2, "-td", 2, *pins)
+    try:
+        assert p.stdout is not None
+        p.stdout.read(200)
+        allowed = []
+        for task in Path(f"/proc/{p.pid}/task").iterdir():
+            status = (task / "status").read_text()
+            allowed.append(next(x.split()[1] for x in status.splitlines() if x.startswith("Cpus_allowed_list")))
+        assert allowed.count(str(a)) == 2
+        assert allowed.count(str(b)) == 2
+    finally:
+        p.kill()
+        p.communicate(timeout=HANG_S)
