@@ -3,8 +3,8 @@
     python benchmarks/run_pair.py --target big.gguf --draft small.gguf --useless random.gguf --cores 0 --cores-draft 1
 
 Every prompt is written by every arm before the next prompt, in an order that rotates, so that a noisy moment hits
-all arms alike. All models stay loaded. Reported: median over prompts of tokens/s after the first token, and the median of the
-ratios to llama.cpp's plain loop on the same prompt in the same round.
+all arms alike. All models stay loaded. Reported: median over prompts of tokens/s after the first token, and the
+median of the ratios to llama.cpp's plain loop on the same prompt in the same round.
 """
 
 from __future__ import annotations

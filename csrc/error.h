@@ -11,4 +11,4 @@ class error : public std::runtime_error {
     explicit error(const std::string & sentence) : std::runtime_error(sentence) {}
 };
 
-}  // namespace duo
+} // namespace duo

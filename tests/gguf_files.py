@@ -34,10 +34,12 @@ def write(to: Path, header: Mapping[str, Value], tensors: Iterable[tuple[str, Ar
             writer.add_key_value(name, value, kind)
     for name, data, raw_type in tensors:
         writer.add_tensor(name, data, raw_dtype=raw_type)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    try:
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+    finally:
+        writer.close()
     return to
 
 

@@ -104,7 +104,9 @@ def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], stdin: bytes, 
 def test_the_first_line_says_which_models_where_and_how(run: Run) -> None:
     first = lambda *args: run("-p", "a", "-n", 1, *args)[2].splitlines()[0]  # noqa: E731
     name, small = Path(TARGET).name, Path(DRAFT).name
-    both = rf"duo: {name} \[llama .*, 8 MB\] on CPU \(\d threads?\) \+ draft {small} \[.*, 3 MB\] on CPU \(\d threads?\); "
+    both = (
+        rf"duo: {name} \[llama .*, 8 MB\] on CPU \(\d threads?\) \+ draft {small} \[.*, 3 MB\] on CPU \(\d threads?\); "
+    )
     assert re.fullmatch(both + "async, draft length auto", first())
     assert re.fullmatch(both + "async, draft length auto", first("-m", TARGET, "-md", DRAFT))
     assert re.fullmatch(both + "sync, draft length 4; strict", first("--mode", "sync", "--draft", 4, "--strict"))

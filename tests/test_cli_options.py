@@ -55,7 +55,30 @@ def test_all_spellings_are_one_option(p: click.Option, monkeypatch: pytest.Monke
 
 
 def test_llama_duos_command_line_as_typed() -> None:
-    params = parse(*"-m 70B.gguf -md 8B.gguf --draft 4 -ngl 11 -ngld 99 -n 512 -fa -co -t 8 -s 3 -p x".split())
+    params = parse(
+        *[
+            "-m",
+            "70B.gguf",
+            "-md",
+            "8B.gguf",
+            "--draft",
+            "4",
+            "-ngl",
+            "11",
+            "-ngld",
+            "99",
+            "-n",
+            "512",
+            "-fa",
+            "-co",
+            "-t",
+            "8",
+            "-s",
+            "3",
+            "-p",
+            "x",
+        ]
+    )
     assert (params["model"], params["model_draft"], params["prompt"]) == ("70B.gguf", "8B.gguf", "x")
     assert (params["flash_attn"], params["color"]) == ("on", "on")
     engine, text = given(params, ENGINE_OPTIONS), given(params, GENERATE_OPTIONS)
@@ -113,7 +136,9 @@ def test_nonsense_is_one_sentence_before_anything_is_loaded(
         assert any(o in err for o in p.opts) or p.name in KNOWN_TO_THE_ENGINE, err
 
 
-@pytest.mark.parametrize("name", ["LLAMA_ARG_CTX_SIZE", "LLAMA_ARG_TOP_K", "LLAMA_ARG_DRAFT_MAX", "LLAMA_ARG_FLASH_ATTN"])
+@pytest.mark.parametrize(
+    "name", ["LLAMA_ARG_CTX_SIZE", "LLAMA_ARG_TOP_K", "LLAMA_ARG_DRAFT_MAX", "LLAMA_ARG_FLASH_ATTN"]
+)
 def test_nonsense_from_the_environment(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,5 @@
 """Both sides are busy at once: read from the trace of a real run with a target that takes its time."""
 
-from pathlib import Path
-
 import pytest
 
 from duo import Duo

@@ -51,7 +51,7 @@ def _chi_square(counts: Counter[int], probabilities: dict[int, float], n: int) -
 
 
 def _filtered(d: Duo, prompt: list[int]) -> dict[int, float]:
-    """The target's next-token distribution after top-p and temperature, computed apart from the sampler; {}: too wide."""
+    """The target's next-token distribution after top-p and temperature, computed apart; {}: too wide to count."""
     top = d.generate(prompt, max_tokens=1, temperature=0, logprobs=100, mode="plain").logprobs[0].top
     ids, logp = np.array([t for t, _ in top]), np.array([p for _, p in top])
     # llama.cpp's order: top-p on the model's own distribution, then temperature.

@@ -1,6 +1,6 @@
 """Does the installed llama-cpp-python have the backends that CMAKE_ARGS asks for? Exit code 1 if not.
 
-    python tools/check_llama.py "-DGGML_RPC=on -DGGML_CUDA=on"
+python tools/check_llama.py "-DGGML_RPC=on -DGGML_CUDA=on"
 """
 
 import re

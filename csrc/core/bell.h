@@ -115,4 +115,4 @@ class bell {
     alignas(64) std::atomic<uint32_t> n_asleep_{0};
 };
 
-}  // namespace duo
+} // namespace duo

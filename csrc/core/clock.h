@@ -31,7 +31,7 @@ class busy_clock {
 
   private:
     std::atomic<int64_t> word_{0};
-    int64_t              total_us_ = 0;  // writer's own
+    int64_t              total_us_ = 0; // writer's own
 };
 
-}  // namespace duo
+} // namespace duo

@@ -45,4 +45,4 @@ class delayed_model : public token_model {
     std::mt19937_64 random_;
 };
 
-}  // namespace duo
+} // namespace duo

@@ -7,10 +7,10 @@
 namespace duo {
 
 namespace {
-constexpr size_t n_children = 1;  // best children of an expanded node; more of them are the outcome tree's business
+constexpr size_t n_children = 1; // best children of an expanded node; more of them are the outcome tree's business
 
 const std::atomic<bool> never_stop{false};
-}  // namespace
+} // namespace
 
 void draft_worker::run() noexcept {
     for (;;) {
@@ -100,7 +100,7 @@ void draft_worker::apply(const verdict_msg & v) {
 
 void draft_worker::step() {
     int32_t      i_node = 0;
-    const size_t n      = tree_.frontier(n_ahead_, std::span(&i_node, 1), [this](token_id t) { return model_.is_end(t); });
+    const size_t n = tree_.frontier(n_ahead_, std::span(&i_node, 1), [this](token_id t) { return model_.is_end(t); });
     // A node's children stand one position further than the node: it must fit, and the target must be able to read it.
     const auto pos = int32_t(text_.size()) - 1 + (n == 0 ? 0 : tree_.at(i_node).depth);
     if (n == 0 || pos >= model_.n_ctx() || tree_.at(i_node).token >= model_.n_vocab()) {
@@ -177,8 +177,9 @@ bool draft_worker::evaluate(int32_t i_node, bool & typical) {
     tree_.path_to(i_node, path_);
 
     // The last row must be evaluated even if its position is cached: its candidates are wanted.
-    size_t n_same = size_t(std::mismatch(cached_.begin(), cached_.end(), path_.begin(), path_.end()).first - cached_.begin());
-    n_same        = std::min(n_same, path_.size() - 1);
+    size_t n_same =
+        size_t(std::mismatch(cached_.begin(), cached_.end(), path_.begin(), path_.end()).first - cached_.begin());
+    n_same = std::min(n_same, path_.size() - 1);
     if (n_same < cached_.size()) {
         if (!model_.rollback(0, int32_t(n_same))) {
             throw std::runtime_error("the draft model's cache cannot be rolled back");
@@ -210,7 +211,7 @@ void draft_worker::fail(const std::string & why) noexcept {
     }
     try {
         req_->draft_error = why;
-        cached_.clear();  // unknown after a failure
+        cached_.clear(); // unknown after a failure
         if (!model_.rollback(0, 0)) {
             req_->draft_error += "; its cache could not be cleared";
         }
@@ -222,4 +223,4 @@ void draft_worker::fail(const std::string & why) noexcept {
     end();
 }
 
-}  // namespace duo
+} // namespace duo

@@ -12,7 +12,7 @@
 namespace duo {
 
 using token_id = int32_t;
-using node_id  = uint64_t;  // drawn from one counter that only grows, so an old id never comes to mean a new node
+using node_id  = uint64_t; // drawn from one counter that only grows, so an old id never comes to mean a new node
 
 constexpr node_id  no_node  = 0;
 constexpr token_id no_token = -1;
@@ -27,64 +27,64 @@ struct request;
 // draft -> target
 struct node_msg {
     enum class kind : uint8_t {
-        node,    // `token` may follow `parent`
-        pause,   // nothing will grow below root `parent` until the next verdict
-        failed,  // the draft is gone for this request (`id` = request); the text goes on without it
+        node,   // `token` may follow `parent`
+        pause,  // nothing will grow below root `parent` until the next verdict
+        failed, // the draft is gone for this request (`id` = request); the text goes on without it
     };
 
     kind     what    = kind::node;
-    bool     guess   = true;  // false: made because a verdict named the token
+    bool     guess   = true; // false: made because a verdict named the token
     int32_t  slot    = 0;
     node_id  id      = no_node;
     node_id  parent  = no_node;
     token_id token   = no_token;
-    float    logp    = 0.0f;  // draft's log-probability of the token, nats
-    float    step_us = 0.0f;  // duration of the draft step that made it; 0: not a typical step (prompt, catch-up)
+    float    logp    = 0.0f; // draft's log-probability of the token, nats
+    float    step_us = 0.0f; // duration of the draft step that made it; 0: not a typical step (prompt, catch-up)
 };
 
 // target -> draft
 struct verdict_msg {
     enum class kind : uint8_t {
-        begin,    // evaluate `req`'s prompt; its last token is the root
-        verdict,  // re-root: first at `accepted`, then at its child `token`
-        end,      // forget the slot
+        begin,   // evaluate `req`'s prompt; its last token is the root
+        verdict, // re-root: first at `accepted`, then at its child `token`
+        end,     // forget the slot
     };
 
     kind            what     = kind::verdict;
     int32_t         slot     = 0;
-    node_id         accepted = no_node;   // deepest accepted node; no_node: none below the root that the draft knows
-    token_id        token    = no_token;  // the further token that the target chose
-    int16_t         n_ahead  = 0;         // deepest level below the root that is of use
-    int16_t         n_branch = 1;         // frontier nodes to expand in a step (B)
-    const request * req      = nullptr;   // begin: immutable from here on, alive until the draft lets go of it
+    node_id         accepted = no_node;  // deepest accepted node; no_node: none below the root that the draft knows
+    token_id        token    = no_token; // the further token that the target chose
+    int16_t         n_ahead  = 0;        // deepest level below the root that is of use
+    int16_t         n_branch = 1;        // frontier nodes to expand in a step (B)
+    const request * req      = nullptr;  // begin: immutable from here on, alive until the draft lets go of it
 };
 
 enum class finish_reason : uint8_t {
     none,
-    stop,       // end-of-generation token or stop string
-    length,     // n_predict reached or context full
-    cancelled,  // by the caller
-    error,      // the target failed; request::error says why
+    stop,      // end-of-generation token or stop string
+    length,    // n_predict reached or context full
+    cancelled, // by the caller
+    error,     // the target failed; request::error says why
 };
 
 // target -> text
 struct chunk_msg {
     enum class kind : uint8_t {
-        token,    // one committed token
-        logprob,  // one of the target's best alternatives for the token message before it
-        end,      // nothing follows; statistics in the request are complete
+        token,   // one committed token
+        logprob, // one of the target's best alternatives for the token message before it
+        end,     // nothing follows; statistics in the request are complete
     };
 
     kind          what       = kind::token;
-    bool          from_draft = false;     // the draft had guessed it and the target agreed
-    bool          hidden     = false;     // no text of its own: an end-of-generation token
+    bool          from_draft = false; // the draft had guessed it and the target agreed
+    bool          hidden     = false; // no text of its own: an end-of-generation token
     finish_reason finish     = finish_reason::none;
     int32_t       slot       = 0;
     token_id      token      = no_token;
-    float         logp       = 0.0f;      // target's log-probability, nats; only when log-probabilities were asked for
-    int32_t       n_hold     = 0;         // last bytes of all text so far that may yet become a stop string: keep them back
-    int32_t       n_drop     = 0;         // end: last bytes of the text that belong to the stop string
-    int64_t       t_us       = 0;         // when it was committed
+    float         logp       = 0.0f; // target's log-probability, nats; only when log-probabilities were asked for
+    int32_t       n_hold     = 0;    // last bytes of all text so far that may yet become a stop string: keep them back
+    int32_t       n_drop     = 0;    // end: last bytes of the text that belong to the stop string
+    int64_t       t_us       = 0;    // when it was committed
 };
 
 // One bar in the trace; times from now_us().
@@ -92,13 +92,13 @@ struct trace_event {
     enum class kind : uint8_t { prompt, verify, draft, wait };
 
     kind    what       = kind::verify;
-    bool    hit        = false;  // verify: the last committed token was already a node of the tree
+    bool    hit        = false; // verify: the last committed token was already a node of the tree
     int32_t slot       = 0;
-    int32_t n_rows     = 0;      // rows in the pass
-    int32_t n_drafted  = 0;      // verify: drafted tokens in the pass; draft: nodes made
-    int32_t n_accepted = 0;      // verify
-    int32_t depth      = 0;      // draft: level below the root of the nodes made
-    int32_t n_planned  = 0;      // verify: drafted tokens that the planner wanted
+    int32_t n_rows     = 0; // rows in the pass
+    int32_t n_drafted  = 0; // verify: drafted tokens in the pass; draft: nodes made
+    int32_t n_accepted = 0; // verify
+    int32_t depth      = 0; // draft: level below the root of the nodes made
+    int32_t n_planned  = 0; // verify: drafted tokens that the planner wanted
     int64_t t0_us      = 0;
     int64_t t1_us      = 0;
 };
@@ -106,4 +106,4 @@ struct trace_event {
 static_assert(std::is_trivially_copyable_v<node_msg> && std::is_trivially_copyable_v<verdict_msg> &&
               std::is_trivially_copyable_v<chunk_msg> && std::is_trivially_copyable_v<trace_event>);
 
-}  // namespace duo
+} // namespace duo

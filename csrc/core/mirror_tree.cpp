@@ -46,4 +46,4 @@ bool mirror_tree::commit(int32_t i_accepted, token_id token, std::span<const tok
     return true;
 }
 
-}  // namespace duo
+} // namespace duo

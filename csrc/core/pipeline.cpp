@@ -75,7 +75,7 @@ void pipeline::cancel() noexcept {
     text_chunk dropped;
     while (running_) {
         if (!next(dropped, bell::forever)) {
-            running_ = false;  // closed
+            running_ = false; // closed
         }
     }
 }
@@ -98,10 +98,10 @@ void pipeline::close() noexcept {
     cancel();
     wires_.requests.close();
     if (verify_thread_.joinable()) {
-        verify_thread_.join();  // closes the verdicts on its way out
+        verify_thread_.join(); // closes the verdicts on its way out
     }
     for (const auto & r : requests_) {
-        r->cancelled.store(true, std::memory_order_relaxed);  // a draft in a long prompt stops at the next chance
+        r->cancelled.store(true, std::memory_order_relaxed); // a draft in a long prompt stops at the next chance
     }
     wires_.nodes.close();
     if (draft_thread_.joinable()) {
@@ -109,4 +109,4 @@ void pipeline::close() noexcept {
     }
 }
 
-}  // namespace duo
+} // namespace duo

@@ -18,7 +18,7 @@ class pipeline {
   public:
     struct options {
         bool                  tracing = false;
-        std::function<void()> on_target_thread{};  // first thing in the thread: CPU affinity
+        std::function<void()> on_target_thread{}; // first thing in the thread: CPU affinity
         std::function<void()> on_draft_thread{};
     };
 
@@ -32,8 +32,8 @@ class pipeline {
     // Starts a request. Throws duo::error if it cannot be served: checked before any work.
     request & begin(std::unique_ptr<request> req);
 
-    // The next piece of text, waiting until `deadline_us` (now_us() scale). False: nothing yet. After the chunk that has
-    // finish set, the request's statistics are complete and running() is false.
+    // The next piece of text, waiting until `deadline_us` (now_us() scale). False: nothing yet. After the chunk that
+    // has finish set, the request's statistics are complete and running() is false.
     bool next(text_chunk & out, int64_t deadline_us);
 
     // Ends the request soon; what is under way is dropped. Returns when its slot is free.
@@ -56,7 +56,7 @@ class pipeline {
 
     std::optional<draft_worker> draft_worker_;
 
-    std::vector<std::unique_ptr<request>> requests_;  // the last one, and older ones that a slow draft still holds
+    std::vector<std::unique_ptr<request>> requests_; // the last one, and older ones that a slow draft still holds
     uint64_t                              n_requests_ = 0;
     bool                                  running_    = false;
     bool                                  closed_     = false;
@@ -65,4 +65,4 @@ class pipeline {
     std::thread draft_thread_;
 };
 
-}  // namespace duo
+} // namespace duo

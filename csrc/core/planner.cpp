@@ -5,19 +5,19 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_auto_max     = 16;    // --draft auto looks no further
-constexpr int32_t n_first_width  = 4;     // look-ahead before anything is measured
-constexpr int32_t n_alone        = 2;     // passes over one row before auto tries more: what a pass costs comes first
-constexpr int32_t n_retry_first  = 64;    // passes without speculation before it is tried again; doubles up to
-constexpr int32_t n_retry_last   = 1024;
-constexpr double  least_gain     = 1.05;  // auto speculates only for more than measurement noise
-constexpr double  prior_yes      = 0.6;   // acceptance 0.6, worth one observation
-constexpr double  prior_no       = 0.4;
-constexpr double  memory         = 0.97;  // weight of an observation fades by this with each later one
-constexpr int64_t wait_least_us  = 2000;  // a wait ends only when the draft is clearly late, not merely slow
-constexpr int64_t wait_sync_us   = 250000;
-constexpr int64_t wait_factor    = 4;
-}  // namespace
+constexpr int32_t n_auto_max    = 16; // --draft auto looks no further
+constexpr int32_t n_first_width = 4;  // look-ahead before anything is measured
+constexpr int32_t n_alone       = 2;  // passes over one row before auto tries more: what a pass costs comes first
+constexpr int32_t n_retry_first = 64; // passes without speculation before it is tried again; doubles up to
+constexpr int32_t n_retry_last  = 1024;
+constexpr double  least_gain    = 1.05; // auto speculates only for more than measurement noise
+constexpr double  prior_yes     = 0.6;  // acceptance 0.6, worth one observation
+constexpr double  prior_no      = 0.4;
+constexpr double  memory        = 0.97; // weight of an observation fades by this with each later one
+constexpr int64_t wait_least_us = 2000; // a wait ends only when the draft is clearly late, not merely slow
+constexpr int64_t wait_sync_us  = 250000;
+constexpr int64_t wait_factor   = 4;
+} // namespace
 
 void planner::average::add(double x) {
     ++n;
@@ -42,7 +42,7 @@ plan planner::next(int32_t n_ready, int32_t n_room, bool growing) {
     if (p.n_verify > 0) {
         n_off_ = 0;
     } else if (automatic() && ++n_off_ >= n_retry_ && n_ready > 0 && 1.0 + acceptance(0) > least_gain) {
-        p.n_verify = std::min({n_ready, m_max, std::max(1, params_.n_min)});  // perhaps passes got cheaper
+        p.n_verify = std::min({n_ready, m_max, std::max(1, params_.n_min)}); // perhaps passes got cheaper
         n_off_     = 0;
         n_retry_   = std::min(2 * n_retry_, n_retry_last);
     }
@@ -56,10 +56,11 @@ plan planner::next(int32_t n_ready, int32_t n_room, bool growing) {
 
 int32_t planner::best_width(int32_t n_ready, int32_t m_max, bool growing) const {
     if (sync() && !automatic()) {
-        return m_max;  // turn-taking as everybody does it: always so many
+        return m_max; // turn-taking as everybody does it: always so many
     }
     if (automatic()) {
-        // Without this yardstick v(1) would be guessed from wider passes, and a v(n) that never pays would go unnoticed.
+        // Without this yardstick v(1) would be guessed from wider passes, and a v(n) that never pays would go
+        // unnoticed.
         if (pass_[1].n < n_alone) {
             return 0;
         }
@@ -98,8 +99,8 @@ int16_t planner::look_ahead() const {
     if (params_.n_ahead > 0) {
         return int16_t(params_.n_ahead);
     }
-    // Twice what is verified, so that the chain goes on behind an accepted one; while speculation does not pay, one level
-    // keeps the acceptance measured.
+    // Twice what is verified, so that the chain goes on behind an accepted one; while speculation does not pay, one
+    // level keeps the acceptance measured.
     const int32_t n = automatic() ? n_last_ : n_max_;
     return int16_t(n == 0 && pass_[1].n >= n_alone ? 1 : 2 * std::max(n, 1) + 2);
 }
@@ -162,10 +163,11 @@ double planner::pass_us(int32_t n_rows) const {
     if (above != 0) {
         return at(below) + (at(above) - at(below)) * (n_rows - below) / (above - below);
     }
-    // Beyond what was measured: along the line through the ends; flat while only one width is known, so that it is tried.
-    const int32_t first = int32_t(std::find_if(pass_.begin(), pass_.end(), [](const average & p) { return p.n > 0; }) -
-                                  pass_.begin());
-    const double  slope = below > first ? std::max(0.0, (at(below) - at(first)) / (below - first)) : 0.0;
+    // Beyond what was measured: along the line through the ends; flat while only one width is known, so that it is
+    // tried.
+    const int32_t first =
+        int32_t(std::find_if(pass_.begin(), pass_.end(), [](const average & p) { return p.n > 0; }) - pass_.begin());
+    const double slope = below > first ? std::max(0.0, (at(below) - at(first)) / (below - first)) : 0.0;
     return at(below) + slope * (n_rows - below);
 }
 
@@ -181,4 +183,4 @@ double planner::rate(int32_t m, int32_t n_ready) const {
     return e / (wait + pass);
 }
 
-}  // namespace duo
+} // namespace duo

@@ -13,8 +13,8 @@
 namespace duo {
 
 struct plan {
-    int32_t n_verify = 0;  // drafted tokens wanted in this pass
-    int64_t wait_us  = 0;  // longest wait for them; 0: take what is there
+    int32_t n_verify = 0; // drafted tokens wanted in this pass
+    int64_t wait_us  = 0; // longest wait for them; 0: take what is there
 };
 
 // Owned by the verify worker. Times outlive a request (they belong to the pair of models), acceptance too, fading.
@@ -29,13 +29,13 @@ class planner {
     // How many levels below the root are of use to the draft now.
     [[nodiscard]] int16_t look_ahead() const;
 
-    void on_pass(int32_t n_rows, int64_t us);                // a target pass over n_rows, no prompt among them
-    void on_step(float us);                                  // a draft step
-    void on_accept(int32_t i, bool accepted);                // node at position i of the chain, all before it right
-    void on_late_guess(bool right) { on_accept(0, right); }  // known without having been verified
+    void on_pass(int32_t n_rows, int64_t us);               // a target pass over n_rows, no prompt among them
+    void on_step(float us);                                 // a draft step
+    void on_accept(int32_t i, bool accepted);               // node at position i of the chain, all before it right
+    void on_late_guess(bool right) { on_accept(0, right); } // known without having been verified
 
-    [[nodiscard]] double acceptance(int32_t i) const;        // a_i, 0..1
-    [[nodiscard]] double pass_us(int32_t n_rows) const;      // expected; 0: nothing measured yet
+    [[nodiscard]] double acceptance(int32_t i) const;   // a_i, 0..1
+    [[nodiscard]] double pass_us(int32_t n_rows) const; // expected; 0: nothing measured yet
     [[nodiscard]] double step_us() const { return step_us_; }
 
   private:
@@ -59,12 +59,12 @@ class planner {
 
     plan_params                          params_;
     int32_t                              n_max_ = 0;
-    std::array<average, n_draft_cap + 2> pass_{};  // by rows
-    std::array<odds, n_draft_cap>        odds_{};  // by position
+    std::array<average, n_draft_cap + 2> pass_{}; // by rows
+    std::array<odds, n_draft_cap>        odds_{}; // by position
     double                               step_us_ = 0.0;
-    int32_t                              n_last_  = 0;  // drafted tokens wanted last
-    int32_t                              n_off_   = 0;  // passes since speculation paid
-    int32_t                              n_retry_ = 0;  // passes until it is tried again
+    int32_t                              n_last_  = 0; // drafted tokens wanted last
+    int32_t                              n_off_   = 0; // passes since speculation paid
+    int32_t                              n_retry_ = 0; // passes until it is tried again
 };
 
-}  // namespace duo
+} // namespace duo

@@ -14,35 +14,35 @@ namespace duo {
 
 enum class run_mode : uint8_t { plain, sync, async };
 
-constexpr int32_t n_draft_auto = -1;  // the planner's choice
-constexpr int32_t n_draft_cap  = 64;  // drafted tokens in one verification at most
+constexpr int32_t n_draft_auto = -1; // the planner's choice
+constexpr int32_t n_draft_cap  = 64; // drafted tokens in one verification at most
 
 struct plan_params {
     run_mode mode    = run_mode::async;
-    int32_t  n_max   = n_draft_auto;  // drafted tokens in a verification at most
-    int32_t  n_min   = 0;             // fewer than this are not worth verifying
-    float    p_min   = 0.0f;          // the draft stops below this probability
-    int32_t  n_ahead = 0;             // levels that the draft may run ahead; 0: from n_max
+    int32_t  n_max   = n_draft_auto; // drafted tokens in a verification at most
+    int32_t  n_min   = 0;            // fewer than this are not worth verifying
+    float    p_min   = 0.0f;         // the draft stops below this probability
+    int32_t  n_ahead = 0;            // levels that the draft may run ahead; 0: from n_max
 };
 
 // Written by the verify worker; the end message releases it to the reader of the chunk ring.
 struct verify_stats {
-    int32_t n_prompt        = 0;  // tokens of the prompt
-    int32_t n_prompt_cached = 0;  // of these, still in the KV cache from the call before
+    int32_t n_prompt        = 0; // tokens of the prompt
+    int32_t n_prompt_cached = 0; // of these, still in the KV cache from the call before
     int32_t n_predicted     = 0;
-    int32_t n_passes        = 0;  // target passes that chose tokens
-    int32_t n_verifications = 0;  // of these, with drafted tokens
-    int32_t n_drafted       = 0;  // drafted tokens in them
+    int32_t n_passes        = 0; // target passes that chose tokens
+    int32_t n_verifications = 0; // of these, with drafted tokens
+    int32_t n_drafted       = 0; // drafted tokens in them
     int32_t n_accepted      = 0;
-    int32_t n_hits          = 0;  // passes whose last token was already a node
+    int32_t n_hits          = 0; // passes whose last token was already a node
     int64_t t_begin_us      = 0;
-    int64_t t_first_us      = 0;  // first token committed
+    int64_t t_first_us      = 0; // first token committed
     int64_t t_end_us        = 0;
     int64_t prompt_us       = 0;
     int64_t busy_us         = 0;
-    int64_t wait_us         = 0;  // waited for the draft
+    int64_t wait_us         = 0; // waited for the draft
 
-    std::array<int32_t, n_draft_cap> n_tested_at{};    // by position in the drafted chain, from 0
+    std::array<int32_t, n_draft_cap> n_tested_at{}; // by position in the drafted chain, from 0
     std::array<int32_t, n_draft_cap> n_accepted_at{};
 };
 
@@ -51,16 +51,16 @@ struct draft_stats {
     std::atomic<int64_t> n_steps{0};
     std::atomic<int64_t> n_nodes{0};
     std::atomic<int64_t> busy_us{0};
-    std::atomic<int64_t> hidden_us{0};  // of busy_us, while the target was busy too
+    std::atomic<int64_t> hidden_us{0}; // of busy_us, while the target was busy too
 };
 
 struct request {
     // The engine writes these before the request enters a ring; nobody writes them afterwards.
-    node_id                  id   = no_node;  // request_node(n): parent of the root
+    node_id                  id   = no_node; // request_node(n): parent of the root
     int32_t                  slot = 0;
     std::vector<token_id>    prompt;
-    int32_t                  n_predict  = -1;  // -1: until the model ends or the context is full
-    int32_t                  n_logprobs = -1;  // alternatives wanted for each token; -1: no log-probabilities at all
+    int32_t                  n_predict  = -1; // -1: until the model ends or the context is full
+    int32_t                  n_logprobs = -1; // alternatives wanted for each token; -1: no log-probabilities at all
     std::vector<std::string> stop;
     sampling_params          sampling;
     plan_params              plan;
@@ -75,10 +75,10 @@ struct request {
     // Draft worker. draft_error is written before the `failed` node, whose ring releases it to the verify worker.
     mutable draft_stats       draft;
     mutable std::string       draft_error;
-    mutable std::atomic<bool> draft_done{true};  // release: the draft will not touch this request again
+    mutable std::atomic<bool> draft_done{true}; // release: the draft will not touch this request again
 
     // Verify worker's copy of draft_error, for the reader.
     std::string warning;
 };
 
-}  // namespace duo
+} // namespace duo

@@ -12,18 +12,18 @@ namespace duo {
 
 // llama.cpp's filter chain in llama.cpp's order: logit bias, penalties, top-k, top-p, min-p, temperature.
 struct sampling_params {
-    float    temp              = 0.8f;   // <= 0: argmax
-    int32_t  top_k             = 40;     // <= 0: off
-    float    top_p             = 0.95f;  // 1: off
-    float    min_p             = 0.05f;  // 0: off
-    float    repeat_penalty    = 1.0f;   // 1: off
-    float    presence_penalty  = 0.0f;   // 0: off
-    float    frequency_penalty = 0.0f;   // 0: off
-    int32_t  repeat_last_n     = 64;     // tokens that the penalties look back
-    uint64_t seed              = 0;      // key of the noise
-    bool     ignore_eos        = false;  // never choose an end-of-generation token
+    float    temp              = 0.8f;  // <= 0: argmax
+    int32_t  top_k             = 40;    // <= 0: off
+    float    top_p             = 0.95f; // 1: off
+    float    min_p             = 0.05f; // 0: off
+    float    repeat_penalty    = 1.0f;  // 1: off
+    float    presence_penalty  = 0.0f;  // 0: off
+    float    frequency_penalty = 0.0f;  // 0: off
+    int32_t  repeat_last_n     = 64;    // tokens that the penalties look back
+    uint64_t seed              = 0;     // key of the noise
+    bool     ignore_eos        = false; // never choose an end-of-generation token
 
-    std::vector<std::pair<token_id, float>> logit_bias{};  // added to the logit
+    std::vector<std::pair<token_id, float>> logit_bias{}; // added to the logit
 
     bool operator==(const sampling_params &) const = default;
 
@@ -53,4 +53,4 @@ inline float gumbel_noise(uint64_t seed, uint64_t pos, token_id token) noexcept 
     return float(-std::log(-std::log(noise_uniform(seed, pos, uint64_t(token)))));
 }
 
-}  // namespace duo
+} // namespace duo

@@ -1,10 +1,11 @@
 // Bounded lock-free ring for one producer thread and one consumer thread (after rigtorp/SPSCQueue).
 //
 // Ownership. The producer alone writes i_write_, the slots between i_write_ and i_read_ + capacity, and i_read_cache_.
-// The consumer alone writes i_read_ and i_write_cache_, and reads the slots between i_read_ and i_write_. A slot changes
-// hands by a release store of an index and an acquire load on the other side, which orders the slot's bytes before the
-// index; nothing else needs ordering. Each side looks at the other's index only when its cached copy says full or empty,
-// so in steady state no cache line bounces. Indices count for ever (2^64) and are masked on use: no slack slot.
+// The consumer alone writes i_read_ and i_write_cache_, and reads the slots between i_read_ and i_write_. A slot
+// changes hands by a release store of an index and an acquire load on the other side, which orders the slot's bytes
+// before the index; nothing else needs ordering. Each side looks at the other's index only when its cached copy says
+// full or empty, so in steady state no cache line bounces. Indices count for ever (2^64) and are masked on use: no
+// slack slot.
 //
 // A ring never blocks. Sleeping is the bell's business, and who rings whom is said in channel below.
 #pragma once
@@ -72,10 +73,10 @@ template <typename T> class spsc_ring {
     std::unique_ptr<T[]> slots_;
 
     alignas(cache_line) std::atomic<uint64_t> i_write_{0};
-    alignas(cache_line) uint64_t              i_read_cache_ = 0;   // producer's copy of i_read_
+    alignas(cache_line) uint64_t i_read_cache_ = 0; // producer's copy of i_read_
     alignas(cache_line) std::atomic<uint64_t> i_read_{0};
-    alignas(cache_line) uint64_t              i_write_cache_ = 0;  // consumer's copy of i_write_
-    alignas(cache_line) std::atomic<bool>     closed_{false};
+    alignas(cache_line) uint64_t i_write_cache_ = 0; // consumer's copy of i_write_
+    alignas(cache_line) std::atomic<bool> closed_{false};
 };
 
 // A ring with a bell at each end: pushing wakes the reader, popping wakes a writer that waits for room.
@@ -130,4 +131,4 @@ template <typename T> class channel {
     bell &       reader_;
 };
 
-}  // namespace duo
+} // namespace duo

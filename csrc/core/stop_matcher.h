@@ -21,8 +21,8 @@ class stop_matcher {
 
     struct result {
         bool   stopped = false;
-        size_t n_drop  = 0;  // stopped: bytes at the end of the text from the start of the stop string on
-        size_t n_hold  = 0;  // else: bytes at the end that may be the beginning of one
+        size_t n_drop  = 0; // stopped: bytes at the end of the text from the start of the stop string on
+        size_t n_hold  = 0; // else: bytes at the end that may be the beginning of one
     };
 
     // The text grew by `piece`. The earliest match wins; among those that begin together the longest.
@@ -48,15 +48,15 @@ class stop_matcher {
             }
         }
         if (tail_.size() > 2 * n_keep_) {
-            tail_.erase(0, tail_.size() - n_keep_);  // all before it was searched, and n_keep_ covers any held prefix
+            tail_.erase(0, tail_.size() - n_keep_); // all before it was searched, and n_keep_ covers any held prefix
         }
         return r;
     }
 
   private:
-    std::vector<std::string> stops_;  // none empty
+    std::vector<std::string> stops_; // none empty
     std::string              tail_;
     size_t                   n_keep_ = 0;
 };
 
-}  // namespace duo
+} // namespace duo

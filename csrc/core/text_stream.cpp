@@ -6,8 +6,8 @@ namespace duo {
 
 namespace {
 
-// Length of the character that starts at s[i] if the bytes there are a valid beginning of one; `n_have` of its bytes are
-// present. 0: invalid, skip `n_have` bytes.
+// Length of the character that starts at s[i] if the bytes there are a valid beginning of one; `n_have` of its bytes
+// are present. 0: invalid, skip `n_have` bytes.
 size_t utf8_next(const std::string & s, size_t i, size_t & n_have) noexcept {
     const auto byte = [&s](size_t k) { return uint8_t(s[k]); };
     const auto b    = byte(i);
@@ -23,7 +23,7 @@ size_t utf8_next(const std::string & s, size_t i, size_t & n_have) noexcept {
         const uint8_t c  = byte(i + n_have);
         uint8_t       lo = 0x80;
         uint8_t       hi = 0xbf;
-        if (n_have == 1) {  // no overlong forms, surrogates, or code points above 10FFFF
+        if (n_have == 1) { // no overlong forms, surrogates, or code points above 10FFFF
             lo = b == 0xe0 ? 0xa0 : b == 0xf0 ? 0x90 : lo;
             hi = b == 0xed ? 0x9f : b == 0xf4 ? 0x8f : hi;
         }
@@ -34,7 +34,7 @@ size_t utf8_next(const std::string & s, size_t i, size_t & n_have) noexcept {
     return n;
 }
 
-}  // namespace
+} // namespace
 
 size_t utf8_incomplete(const std::string & s) noexcept {
     for (size_t back = std::min<size_t>(3, s.size()); back >= 1; --back) {
@@ -116,4 +116,4 @@ bool text_stream::next(text_chunk & out, int64_t deadline_us) {
     }
 }
 
-}  // namespace duo
+} // namespace duo

@@ -12,12 +12,12 @@
 namespace duo {
 
 struct text_chunk {
-    std::string            text;  // valid UTF-8; may be empty
+    std::string            text; // valid UTF-8; may be empty
     token_id               token      = no_token;
     bool                   from_draft = false;
-    finish_reason          finish     = finish_reason::none;  // set on the last one, which carries no token
+    finish_reason          finish     = finish_reason::none; // set on the last one, which carries no token
     float                  logp       = 0.0f;
-    std::vector<candidate> top;  // alternatives, best first
+    std::vector<candidate> top; // alternatives, best first
     int64_t                t_us = 0;
 };
 
@@ -40,8 +40,8 @@ class text_stream {
 
     const token_model & model_;
     wires &             wires_;
-    std::string         bytes_;           // not yet given out
-    text_chunk          pending_;         // a token whose alternatives are still on their way
+    std::string         bytes_;   // not yet given out
+    text_chunk          pending_; // a token whose alternatives are still on their way
     bool                have_       = false;
     int32_t             n_logprobs_ = 0;
 };
@@ -52,4 +52,4 @@ size_t utf8_incomplete(const std::string & s) noexcept;
 // Invalid bytes replaced by U+FFFD, one for each maximal invalid part (Unicode 16, 3.9).
 std::string utf8_valid(const std::string & s);
 
-}  // namespace duo
+} // namespace duo

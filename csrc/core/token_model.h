@@ -16,12 +16,12 @@ struct row {
     token_id token  = no_token;
     int32_t  pos    = 0;
     int32_t  branch = 0;
-    bool     output = false;  // candidates() will be asked for this row
+    bool     output = false; // candidates() will be asked for this row
 };
 
 struct candidate {
     token_id token = no_token;
-    float    logp  = 0.0f;  // nats, after the filter chain; a target need not compute it
+    float    logp  = 0.0f; // nats, after the filter chain; a target need not compute it
 };
 
 enum class decode_status { ok, stopped };
@@ -31,13 +31,13 @@ class token_model {
   public:
     virtual ~token_model() = default;
 
-    [[nodiscard]] virtual int32_t n_ctx() const    = 0;  // positions
-    [[nodiscard]] virtual int32_t n_batch() const  = 0;  // rows in one decode()
-    [[nodiscard]] virtual int32_t n_branch() const = 0;  // branches
-    [[nodiscard]] virtual int32_t n_vocab() const  = 0;  // token ids it can read
+    [[nodiscard]] virtual int32_t n_ctx() const    = 0; // positions
+    [[nodiscard]] virtual int32_t n_batch() const  = 0; // rows in one decode()
+    [[nodiscard]] virtual int32_t n_branch() const = 0; // branches
+    [[nodiscard]] virtual int32_t n_vocab() const  = 0; // token ids it can read
 
-    // Evaluates the rows; cached positions of each branch before its first row stay as they are. `stopped`: `stop` became
-    // true on the way, and none of these rows is cached. Throws duo::error.
+    // Evaluates the rows; cached positions of each branch before its first row stay as they are. `stopped`: `stop`
+    // became true on the way, and none of these rows is cached. Throws duo::error.
     virtual decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) = 0;
 
     // Candidates to follow row `i_row` of the last decode, best first by log-probability + noise, at most out.size().
@@ -55,8 +55,8 @@ class token_model {
     // Makes `to` share everything that `from` has cached.
     virtual void fork(int32_t from, int32_t to) = 0;
 
-    [[nodiscard]] virtual bool        is_end(token_id token) const = 0;  // end of generation
-    [[nodiscard]] virtual std::string piece(token_id token) const  = 0;  // bytes; need not be whole characters
+    [[nodiscard]] virtual bool        is_end(token_id token) const = 0; // end of generation
+    [[nodiscard]] virtual std::string piece(token_id token) const  = 0; // bytes; need not be whole characters
 };
 
-}  // namespace duo
+} // namespace duo

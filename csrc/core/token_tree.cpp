@@ -19,17 +19,14 @@ int32_t token_tree::insert(node_id id, node_id parent, token_id token, float log
         return i_there;
     }
     const node & up = at(i_parent);
-    nodes_.push_back({.id     = id,
-                      .parent = i_parent,
-                      .token  = token,
-                      .depth  = up.depth + 1,
-                      .logp   = logp,
-                      .path   = up.path + logp});
+    nodes_.push_back(
+        {.id = id, .parent = i_parent, .token = token, .depth = up.depth + 1, .logp = logp, .path = up.path + logp});
     return size() - 1;
 }
 
 int32_t token_tree::find(node_id id) const {
-    const auto it = std::lower_bound(nodes_.begin(), nodes_.end(), id, [](const node & n, node_id x) { return n.id < x; });
+    const auto it =
+        std::lower_bound(nodes_.begin(), nodes_.end(), id, [](const node & n, node_id x) { return n.id < x; });
     return it != nodes_.end() && it->id == id && id != no_node ? int32_t(it - nodes_.begin()) : -1;
 }
 
@@ -99,4 +96,4 @@ void token_tree::path_to(int32_t i, std::vector<token_id> & out) const {
     std::reverse(out.begin() + std::ptrdiff_t(n), out.end());
 }
 
-}  // namespace duo
+} // namespace duo

@@ -14,7 +14,7 @@ class token_tree {
   public:
     struct node {
         node_id  id       = no_node;
-        int32_t  parent   = -1;  // index; -1: root
+        int32_t  parent   = -1; // index; -1: root
         token_id token    = no_token;
         int32_t  depth    = 0;     // root: 0
         float    logp     = 0.0f;  // draft's, of this token
@@ -28,9 +28,9 @@ class token_tree {
     // A repeated (parent, token) gives the node that is there. `id` must be above all ids before it.
     int32_t insert(node_id id, node_id parent, token_id token, float logp);
 
-    [[nodiscard]] int32_t find(node_id id) const;                         // -1: not there
-    [[nodiscard]] int32_t child(int32_t i_parent, token_id token) const;  // -1: none
-    [[nodiscard]] int32_t first_child(int32_t i_parent) const;            // the best, as it came first; -1: none
+    [[nodiscard]] int32_t find(node_id id) const;                        // -1: not there
+    [[nodiscard]] int32_t child(int32_t i_parent, token_id token) const; // -1: none
+    [[nodiscard]] int32_t first_child(int32_t i_parent) const;           // the best, as it came first; -1: none
 
     // Makes node i the root and drops all that does not hang below it.
     void re_root(int32_t i);
@@ -76,7 +76,7 @@ class token_tree {
 
   private:
     std::vector<node>    nodes_{1};
-    std::vector<int32_t> moved_;  // re_root's scratch: new index of each node, -1 dropped
+    std::vector<int32_t> moved_; // re_root's scratch: new index of each node, -1 dropped
 };
 
-}  // namespace duo
+} // namespace duo

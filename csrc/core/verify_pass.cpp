@@ -41,7 +41,8 @@ void verify_worker::verify(const plan & p) {
         cached_.push_back(mirror_.tree().at(i).token);
     }
 
-    take_nodes();  // what the draft prepared meanwhile: a hit is known as one, and its subtree is there for the next plan
+    take_nodes(); // what the draft prepared meanwhile: a hit is known as one, and its subtree is there for the next
+                  // plan
     const verify_stats before = req_->stats;
     walk(i_root);
 
@@ -71,7 +72,7 @@ void verify_worker::walk(int32_t i_first_row) {
     st.n_verifications += chain_.empty() ? 0 : 1;
     st.n_drafted += int32_t(chain_.size());
 
-    int32_t i_node = 0;  // deepest accepted node
+    int32_t i_node = 0; // deepest accepted node
     for (size_t i = 0;; ++i) {
         candidate  chosen;
         const auto i_row = i_first_row + int32_t(i);
@@ -94,7 +95,7 @@ void verify_worker::walk(int32_t i_first_row) {
         text_.push_back(chosen.token);
         const bool more = emit(chosen.token, agrees, i_row);
         if (!more) {
-            return;  // the request is over; nobody needs the tree any more
+            return; // the request is over; nobody needs the tree any more
         }
         if (agrees) {
             i_node = chain_[i];
@@ -102,10 +103,7 @@ void verify_worker::walk(int32_t i_first_row) {
         }
         const node_id accepted = mirror_.name_of(i_node);
         st.n_hits += mirror_.commit(i_node, chosen.token, text_) ? 1 : 0;
-        tell_draft({.slot     = req_->slot,
-                    .accepted = accepted,
-                    .token    = chosen.token,
-                    .n_ahead  = planner_.look_ahead()});
+        tell_draft({.slot = req_->slot, .accepted = accepted, .token = chosen.token, .n_ahead = planner_.look_ahead()});
         return;
     }
 }
@@ -149,4 +147,4 @@ bool verify_worker::emit(token_id token, bool from_draft, int32_t i_row) {
     return false;
 }
 
-}  // namespace duo
+} // namespace duo

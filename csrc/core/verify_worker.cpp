@@ -17,7 +17,7 @@ void verify_worker::run() noexcept {
         if (last) {
             break;
         }
-        take_nodes();  // nobody else empties the ring
+        take_nodes(); // nobody else empties the ring
         wires_.verify_bell.wait(heard);
     }
     wires_.verdicts.close();
@@ -72,10 +72,8 @@ void verify_worker::begin(request & req) {
         if (!end_owed_) {
             req.draft_done.store(false, std::memory_order_relaxed);
             drafting_ = true;
-            tell_draft({.what    = verdict_msg::kind::begin,
-                        .slot    = req.slot,
-                        .n_ahead = planner_.look_ahead(),
-                        .req     = &req});
+            tell_draft(
+                {.what = verdict_msg::kind::begin, .slot = req.slot, .n_ahead = planner_.look_ahead(), .req = &req});
             if (!drafting_) {
                 req.draft_done.store(true, std::memory_order_relaxed);
             }
@@ -85,9 +83,9 @@ void verify_worker::begin(request & req) {
 
 // Evaluates the prompt but for the rows that fit into the first verification.
 void verify_worker::prompt() {
-    const size_t n_same =
-        std::min(size_t(std::mismatch(cached_.begin(), cached_.end(), text_.begin(), text_.end()).first - cached_.begin()),
-                 text_.size() - 1);
+    const size_t n_same = std::min(
+        size_t(std::mismatch(cached_.begin(), cached_.end(), text_.begin(), text_.end()).first - cached_.begin()),
+        text_.size() - 1);
     if (n_same < cached_.size()) {
         const bool kept = model_.rollback(0, int32_t(n_same));
         if (!kept && !model_.rollback(0, 0)) {
@@ -112,8 +110,11 @@ void verify_worker::prompt() {
         wires_.verify_busy.end(t1);
         req_->stats.busy_us += t1 - t0;
         if (wires_.tracing) {
-            wires_.verify_trace.try_push(
-                {.what = trace_event::kind::prompt, .slot = req_->slot, .n_rows = int32_t(n), .t0_us = t0, .t1_us = t1});
+            wires_.verify_trace.try_push({.what   = trace_event::kind::prompt,
+                                          .slot   = req_->slot,
+                                          .n_rows = int32_t(n),
+                                          .t0_us  = t0,
+                                          .t1_us  = t1});
         }
         if (status == decode_status::stopped) {
             return;
@@ -154,7 +155,8 @@ void verify_worker::take_nodes() {
 
 void verify_worker::wait_for_nodes(const plan & p) {
     // With prompt rows still to be evaluated there is better to do than to wait.
-    if (p.wait_us <= 0 || text_.size() - cached_.size() > 1 || mirror_.tree().chain_length() >= p.n_verify || !draft_may_grow()) {
+    if (p.wait_us <= 0 || text_.size() - cached_.size() > 1 || mirror_.tree().chain_length() >= p.n_verify ||
+        !draft_may_grow()) {
         return;
     }
     const int64_t t0       = now_us();
@@ -166,7 +168,7 @@ void verify_worker::wait_for_nodes(const plan & p) {
             break;
         }
         if (!wires_.verify_bell.wait(heard, deadline)) {
-            draft_late_ = true;  // a draft that hangs costs one wait, not one for each token
+            draft_late_ = true; // a draft that hangs costs one wait, not one for each token
             break;
         }
     }
@@ -192,7 +194,7 @@ void verify_worker::end(finish_reason why) {
         end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
     }
     if (why == finish_reason::error) {
-        cached_.clear();  // unknown after a failure
+        cached_.clear(); // unknown after a failure
         try {
             model_.rollback(0, 0);
         } catch (...) {
@@ -206,4 +208,4 @@ void verify_worker::end(finish_reason why) {
     req_    = nullptr;
 }
 
-}  // namespace duo
+} // namespace duo

@@ -33,10 +33,10 @@ class verify_worker {
     void tell_draft(const verdict_msg & v);
     void end(finish_reason why);
 
-    [[nodiscard]] bool cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
+    [[nodiscard]] bool    cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
     [[nodiscard]] int32_t n_room() const;
     [[nodiscard]] int32_t n_text() const { return int32_t(text_.size()); }
-    [[nodiscard]] bool draft_may_grow() const { return drafting_ && !draft_late_ && !mirror_.paused(); }
+    [[nodiscard]] bool    draft_may_grow() const { return drafting_ && !draft_late_ && !mirror_.paused(); }
 
     token_model & model_;
     wires &       wires_;
@@ -44,19 +44,19 @@ class verify_worker {
     planner       planner_;
 
     request *             req_ = nullptr;
-    std::vector<token_id> text_;              // prompt + committed tokens; back() is the root
-    std::vector<token_id> cached_;            // tokens whose positions the model's cache holds
+    std::vector<token_id> text_;   // prompt + committed tokens; back() is the root
+    std::vector<token_id> cached_; // tokens whose positions the model's cache holds
     mirror_tree           mirror_;
     stop_matcher          stops_;
-    bool                  drafting_ = false;  // the draft works on this request
-    bool                  draft_late_ = false;  // it let a wait run out and has sent nothing since
-    bool                  end_owed_ = false;  // the draft has not yet been told that the last request ended
-    finish_reason         finish_   = finish_reason::none;
-    int32_t               n_drop_   = 0;  // bytes of the text that belong to the stop string
+    bool                  drafting_   = false; // the draft works on this request
+    bool                  draft_late_ = false; // it let a wait run out and has sent nothing since
+    bool                  end_owed_   = false; // the draft has not yet been told that the last request ended
+    finish_reason         finish_     = finish_reason::none;
+    int32_t               n_drop_     = 0; // bytes of the text that belong to the stop string
 
-    std::vector<int32_t>   chain_;  // scratch: tree indices under verification
-    std::vector<row>       rows_;   // scratch
-    std::vector<candidate> best_;   // scratch: alternatives for log-probabilities
+    std::vector<int32_t>   chain_; // scratch: tree indices under verification
+    std::vector<row>       rows_;  // scratch
+    std::vector<candidate> best_;  // scratch: alternatives for log-probabilities
 };
 
-}  // namespace duo
+} // namespace duo

@@ -21,10 +21,10 @@ struct wires {
     // Full trace rings drop events rather than slow a worker down.
     channel<trace_event> draft_trace{8192, draft_bell, reader_bell};
     channel<trace_event> verify_trace{8192, verify_bell, reader_bell};
-    bool                 tracing = false;  // set before the workers start
+    bool                 tracing = false; // set before the workers start
 
     busy_clock draft_busy;
     busy_clock verify_busy;
 };
 
-}  // namespace duo
+} // namespace duo

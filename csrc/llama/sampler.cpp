@@ -172,7 +172,8 @@ int32_t sampler::candidates(const float * logits, const sampling_params & sampli
         }
         norm = double(kept.data[0].logit) + std::log(sum);
     }
-    // kept.data[].p becomes the race of log p + noise; its constant does not matter, but a large one swallows the noise.
+    // kept.data[].p becomes the race of log p + noise; its constant does not matter, but a large one swallows the
+    // noise.
     const float best = kept.data[0].logit;
     for (size_t i = 0; i < kept.size; ++i) {
         llama_token_data & d = kept.data[i];

@@ -12,9 +12,9 @@ except ImportError as e:
         raise SystemExit(f"duo: {e}") from None
     raise
 
-from duo.engine import Duo, Stream, generate, stream  # noqa: E402
-from duo.errors import DuoError  # noqa: E402
-from duo.result import Chunk, Result  # noqa: E402
+from duo.engine import Duo, Stream, generate, stream
+from duo.errors import DuoError
+from duo.result import Chunk, Result
 
 __version__ = "0.1.0"
 __all__ = ["Chunk", "Duo", "DuoError", "Result", "Stream", "__version__", "generate", "stream"]

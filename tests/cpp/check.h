@@ -25,7 +25,7 @@ inline std::vector<test_case> & all_tests() {
     return tests;
 }
 
-inline std::atomic<int> n_failed{0};  // any thread may fail
+inline std::atomic<int> n_failed{0}; // any thread may fail
 
 struct add_test {
     add_test(const char * name, void (*body)()) { all_tests().push_back({name, body}); }
@@ -77,25 +77,25 @@ bool is_equal(const A & a, const B & b, const char * file, int line, const char 
     return fail(file, line, out.str() + (note.empty() ? "" : " (" + note + ")"));
 }
 
-}  // namespace check
+} // namespace check
 
-#define TEST(name)                                             \
-    static void                  test_##name();                \
-    static const check::add_test add_##name(#name, test_##name); \
+#define TEST(name)                                                                                                     \
+    static void                  test_##name();                                                                        \
+    static const check::add_test add_##name(#name, test_##name);                                                       \
     static void                  test_##name()
 
 // A last argument, if given, is a std::string that says in which case it failed.
 #define CHECK(cond, ...) check::is_true(bool(cond), __FILE__, __LINE__, #cond __VA_OPT__(, ) __VA_ARGS__)
 #define CHECK_EQ(a, b, ...) check::is_equal(a, b, __FILE__, __LINE__, #a " == " #b __VA_OPT__(, ) __VA_ARGS__)
-#define REQUIRE(...)                    \
-    do {                                \
-        if (!CHECK(__VA_ARGS__)) {      \
-            throw check::require_failed(); \
-        }                               \
+#define REQUIRE(...)                                                                                                   \
+    do {                                                                                                               \
+        if (!CHECK(__VA_ARGS__)) {                                                                                     \
+            throw check::require_failed();                                                                             \
+        }                                                                                                              \
     } while (false)
-#define REQUIRE_EQ(...)                 \
-    do {                                \
-        if (!CHECK_EQ(__VA_ARGS__)) {   \
-            throw check::require_failed(); \
-        }                               \
+#define REQUIRE_EQ(...)                                                                                                \
+    do {                                                                                                               \
+        if (!CHECK_EQ(__VA_ARGS__)) {                                                                                  \
+            throw check::require_failed();                                                                             \
+        }                                                                                                              \
     } while (false)

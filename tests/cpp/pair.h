@@ -199,4 +199,4 @@ struct pair {
     pipeline       line;
 };
 
-}  // namespace duo_test
+} // namespace duo_test

@@ -46,4 +46,4 @@ inline void loiter(uint64_t random, int32_t max_us) {
     }
 }
 
-}  // namespace duo_test
+} // namespace duo_test

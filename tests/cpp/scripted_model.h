@@ -59,11 +59,14 @@ struct language {
         for (candidate c : all) {
             if (s.penalised()) {
                 const auto n = std::min(text.size(), size_t(std::max(0, s.repeat_last_n)));
-                c.logp -= s.presence_penalty * float(std::count(text.end() - std::ptrdiff_t(n), text.end(), c.token) > 0);
+                c.logp -=
+                    s.presence_penalty * float(std::count(text.end() - std::ptrdiff_t(n), text.end(), c.token) > 0);
             }
-            ranked.emplace_back(s.greedy() ? c.logp : c.logp / s.temp + duo::gumbel_noise(s.seed, text.size(), c.token), c);
+            ranked.emplace_back(s.greedy() ? c.logp : c.logp / s.temp + duo::gumbel_noise(s.seed, text.size(), c.token),
+                                c);
         }
-        std::stable_sort(ranked.begin(), ranked.end(), [](const auto & a, const auto & b) { return a.first > b.first; });
+        std::stable_sort(ranked.begin(), ranked.end(),
+                         [](const auto & a, const auto & b) { return a.first > b.first; });
         for (size_t i = 0; i < ranked.size(); ++i) {
             all[i] = ranked[i].second;
         }
@@ -81,16 +84,16 @@ struct behaviour {
     int32_t  n_ctx        = 512;
     int32_t  n_batch      = 64;
     double   agree        = 1.0;
-    uint64_t accent       = 0;     // which tokens a draft gets wrong
-    size_t   dull_until   = 0;     // all of them, in texts shorter than this
-    int32_t  delay_us     = 0;     // sleeps at random up to this in each decode()
-    int32_t  pass_us      = 0;     // and always this long
+    uint64_t accent       = 0; // which tokens a draft gets wrong
+    size_t   dull_until   = 0; // all of them, in texts shorter than this
+    int32_t  delay_us     = 0; // sleeps at random up to this in each decode()
+    int32_t  pass_us      = 0; // and always this long
     uint64_t delay_seed   = 1;
     bool     can_rollback = true;
     bool     heeds_stop   = true;
-    int64_t  throw_at     = -1;    // this decode() throws, counted from 0, half of its rows in the cache
-    int64_t  throw_choice = -1;    // this candidates() throws
-    int64_t  hang_at      = -1;    // this decode() does not return before release(), or `stop` if it heeds that
+    int64_t  throw_at     = -1; // this decode() throws, counted from 0, half of its rows in the cache
+    int64_t  throw_choice = -1; // this candidates() throws
+    int64_t  hang_at      = -1; // this decode() does not return before release(), or `stop` if it heeds that
 };
 
 class scripted_model : public duo::token_model {
@@ -107,12 +110,13 @@ class scripted_model : public duo::token_model {
 
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override {
         const one_at_a_time guard(*this);
-        const int64_t       n = n_decoded.fetch_add(1);
+        const int64_t       n        = n_decoded.fetch_add(1);
         const size_t        n_before = cache_.size();
         REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch, "n_batch respected");
         rows_.assign(rows.begin(), rows.end());
         for (size_t i = 0; i < rows.size(); ++i) {
-            REQUIRE_EQ(size_t(rows[i].pos), n_before + i, "positions are contiguous, and what is cached was rolled back");
+            REQUIRE_EQ(size_t(rows[i].pos), n_before + i,
+                       "positions are contiguous, and what is cached was rolled back");
             REQUIRE(rows[i].pos < b_.n_ctx, "n_ctx respected");
             REQUIRE(rows[i].branch == 0);
             if (rows[i].token < 0 || rows[i].token >= b_.lang.n_vocab) {
@@ -213,11 +217,11 @@ class scripted_model : public duo::token_model {
 
     const behaviour       b_;
     std::vector<token_id> cache_;
-    std::vector<row>      rows_;  // of the last decode
+    std::vector<row>      rows_; // of the last decode
     int64_t               n_chosen_ = 0;
     std::atomic<bool>     in_use_{false};
     std::atomic<bool>     hanging_{false};
     std::atomic<bool>     released_{false};
 };
 
-}  // namespace duo_test
+} // namespace duo_test

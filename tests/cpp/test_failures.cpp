@@ -1,4 +1,5 @@
-// Models that throw, cannot roll back, or never return: the text is the target's own, or ends with an error that says why.
+// Models that throw, cannot roll back, or never return: the text is the target's own, or ends with an error that says
+// why.
 #include "pair.h"
 
 using namespace duo_test;
@@ -11,7 +12,7 @@ bool is_prefix(const std::vector<token_id> & part, const std::vector<token_id> &
     return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
 }
 
-}  // namespace
+} // namespace
 
 TEST(draft_throws_at_its_nth_call) {
     const ask q{.prompt = {1, 2, 3, 4, 5, 6, 7}, .n_predict = 30};
@@ -25,7 +26,7 @@ TEST(draft_throws_at_its_nth_call) {
                 pair         p(behaviour{.pass_us = 100}, draft);
                 const answer a = p.run(q.as(mode, 4), note);
                 if (a.warning.empty()) {
-                    ++n_untouched;  // or it failed when nobody listened any more
+                    ++n_untouched; // or it failed when nobody listened any more
                 } else {
                     CHECK(a.warning.find("fails") != std::string::npos, a.warning);
                 }
@@ -103,7 +104,7 @@ TEST(draft_hangs) {
                 pair      p(behaviour{}, behaviour{.n_batch = 2, .heeds_stop = false, .hang_at = n});
                 const ask q = ask{.n_predict = 100}.as(mode, n_max);
                 for (int i = 0; i < 1000 && !p.draft.hanging(); ++i) {
-                    p.run(q, "until it hangs");  // an instant target may be done before the draft's nth call
+                    p.run(q, "until it hangs"); // an instant target may be done before the draft's nth call
                 }
                 REQUIRE(p.draft.hanging());
                 const int64_t t0 = now_us();
@@ -115,7 +116,7 @@ TEST(draft_hangs) {
                 p.draft.release();
                 // It takes up the work again as soon as it has taken the messages.
                 const int64_t before    = p.draft.n_decoded.load();
-                int32_t       n_drafted = n_max == n_draft_auto ? 1 : 0;  // auto may well do without it here
+                int32_t       n_drafted = n_max == n_draft_auto ? 1 : 0; // auto may well do without it here
                 for (int i = 0; i < 2000 && (n_drafted == 0 || p.draft.n_decoded.load() < before + 5); ++i) {
                     n_drafted += p.run(q).stats.n_drafted;
                 }
@@ -144,7 +145,7 @@ TEST(draft_hangs_and_everything_is_closed) {
 
 TEST(close_stops_a_long_pass_of_the_draft) {
     for (const bool finished : {false, true}) {
-        pair p(behaviour{.hang_at = 0}, behaviour{.hang_at = 0});  // nobody releases the draft, but it heeds `stop`
+        pair p(behaviour{.hang_at = 0}, behaviour{.hang_at = 0}); // nobody releases the draft, but it heeds `stop`
         p.begin_with_hanging_draft(ask{.n_predict = 30}.as(run_mode::async, 4));
         if (finished) {
             read_all(p.line);

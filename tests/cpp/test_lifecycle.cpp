@@ -29,7 +29,7 @@ void check_threads(int want) {
 
 struct state {
     const char *                name;
-    std::function<void(pair &)> reach;  // brings a running request there
+    std::function<void(pair &)> reach; // brings a running request there
     behaviour                   target{};
     behaviour                   draft{.agree = 0.7};
 };
@@ -49,21 +49,34 @@ std::vector<state> states() {
     return {
         {"at once", [](pair &) {}},
         {"in the prompt", [=](pair &) { sleep(1500); }, {.n_batch = 8, .pass_us = 300}, {.n_batch = 4, .pass_us = 300}},
-        {"deaf in the prompt", [=](pair &) { sleep(1500); }, {.n_batch = 8, .pass_us = 300, .heeds_stop = false},
+        {"deaf in the prompt",
+         [=](pair &) { sleep(1500); },
+         {.n_batch = 8, .pass_us = 300, .heeds_stop = false},
          {.n_batch = 4, .pass_us = 300, .heeds_stop = false}},
         {"after one token", [](pair & p) { read_tokens(p, 1); }},
-        {"in a pass", [=](pair & p) { read_tokens(p, 3); sleep(700); }, {.pass_us = 2000}},
-        {"waiting for the draft", [=](pair & p) { read_tokens(p, 3); sleep(700); }, {}, {.pass_us = 3000}},
+        {"in a pass",
+         [=](pair & p) {
+             read_tokens(p, 3);
+             sleep(700);
+         },
+         {.pass_us = 2000}},
+        {"waiting for the draft",
+         [=](pair & p) {
+             read_tokens(p, 3);
+             sleep(700);
+         },
+         {},
+         {.pass_us = 3000}},
         {"before the end is read", [=](pair & p) { read_tokens(p, 100); }},
         {"at the end", [](pair & p) { read_all(p.line); }},
         {"finished but unread", [=](pair &) { sleep(30000); }},
     };
 }
 
-}  // namespace
+} // namespace
 
 TEST(no_thread_is_left) {
-    std::thread([] {}).join();  // ThreadSanitizer starts a thread of its own with the first one
+    std::thread([] {}).join(); // ThreadSanitizer starts a thread of its own with the first one
     const int before = n_threads();
     for (int i = 0; i < 100; ++i) {
         pair p({}, i % 2 == 0 ? std::optional(behaviour{}) : std::nullopt);
@@ -128,7 +141,7 @@ TEST(cancel_ends_a_wait) {
     for (int i = 0; i < 5; ++i) {
         pair p(behaviour{.hang_at = 0}, behaviour{.hang_at = 0});
         p.begin_with_hanging_draft(ask{}.as(run_mode::sync, 4));
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // it now waits in front of its first choice
+        std::this_thread::sleep_for(std::chrono::milliseconds(20)); // it now waits in front of its first choice
         const int64_t t0 = now_us();
         p.line.cancel();
         best_us = std::min(best_us, now_us() - t0);
@@ -155,7 +168,7 @@ TEST(reader_that_never_reads) {
     for (int i = 0; i < 2; ++i) {
         p.line.begin(q.make());
         int64_t n = -1;
-        while (p.target.n_decoded.load() != n) {  // until it stands still
+        while (p.target.n_decoded.load() != n) { // until it stands still
             n = p.target.n_decoded.load();
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
         }
@@ -173,7 +186,7 @@ TEST(cancelled_statistics) {
         request & r = p.line.begin(q.make());
         answer    a;
         read_some(p.line, a, 5);
-        r.cancelled.store(true);  // what cancel() does, but the rest is read here
+        r.cancelled.store(true); // what cancel() does, but the rest is read here
         read_some(p.line, a, size_t(-1));
         CHECK_EQ(a.finish, finish_reason::cancelled);
         check_stats(a, q, "cancelled");
@@ -218,8 +231,8 @@ TEST(thousand_requests_need_no_more_memory) {
         p.line.take_trace(target, draft);
     }
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-    CHECK(resident_kib() - before < 8000, std::to_string(resident_kib() - before));  // 1000 leaked prompts: 28 MB
+    CHECK(resident_kib() - before < 8000, std::to_string(resident_kib() - before)); // 1000 leaked prompts: 28 MB
 #else
-    (void) before;
+    (void)before;
 #endif
 }

@@ -27,7 +27,7 @@ class simulation {
             if (dice_.chance(0.5)) {
                 drain();
             }
-            verdicts_.clear();  // the next request begins with the old one's nodes still on their way
+            verdicts_.clear(); // the next request begins with the old one's nodes still on their way
         }
     }
 
@@ -107,8 +107,8 @@ class simulation {
     }
 
     void commit() {
-        const auto        i      = int32_t(dice_.below(uint32_t(mirror_.tree().size())));
-        auto              token  = token_id(dice_.below(3));
+        const auto i     = int32_t(dice_.below(uint32_t(mirror_.tree().size())));
+        auto       token = token_id(dice_.below(3));
         if (dice_.chance(p_hit_) && mirror_.tree().first_child(i) >= 0) {
             token = mirror_.tree().at(mirror_.tree().first_child(i)).token;
         }
@@ -145,10 +145,10 @@ class simulation {
     void read_node() {
         const node_msg msg = nodes_.front();
         nodes_.pop_front();
-        const tokens & s      = sequence_.at(msg.what == node_msg::kind::pause ? msg.parent : msg.id);
-        const size_t   n      = std::min(s.size(), text_.size());
-        const bool     ours   = msg.id >= first_id_ || msg.what == node_msg::kind::pause;
-        const bool     right  = ours && std::equal(s.begin(), s.begin() + std::ptrdiff_t(n), text_.begin());
+        const tokens & s     = sequence_.at(msg.what == node_msg::kind::pause ? msg.parent : msg.id);
+        const size_t   n     = std::min(s.size(), text_.size());
+        const bool     ours  = msg.id >= first_id_ || msg.what == node_msg::kind::pause;
+        const bool     right = ours && std::equal(s.begin(), s.begin() + std::ptrdiff_t(n), text_.begin());
         if (msg.what == node_msg::kind::pause) {
             const bool was = mirror_.paused();
             mirror_.pause(msg.parent);
@@ -224,15 +224,15 @@ class simulation {
     token_tree                draft_;
     tokens                    draft_text_;
     node_id                   n_ids_      = 0;
-    node_id                   first_id_   = 0;  // of this request
+    node_id                   first_id_   = 0; // of this request
     uint64_t                  n_requests_ = 0;
     std::deque<node_msg>      nodes_;
     std::deque<verdict_msg>   verdicts_;
     std::vector<node_id>      arrived_;
-    std::map<node_id, tokens> sequence_;  // all text up to and including that node
+    std::map<node_id, tokens> sequence_; // all text up to and including that node
 };
 
-}  // namespace
+} // namespace
 
 TEST(mirror_random_delays) {
     int n_hits = 0, n_misses = 0, n_stale = 0, n_named = 0, n_wrong = 0;

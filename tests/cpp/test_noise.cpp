@@ -24,7 +24,7 @@ template <size_t K> double deviation(const std::array<int, K> & counts) {
     return (chi2 - (K - 1)) / std::sqrt(2.0 * (K - 1));
 }
 
-constexpr double limit = 5.0;  // fixed seeds: passes or fails for ever; a broken generator is off by hundreds
+constexpr double limit = 5.0; // fixed seeds: passes or fails for ever; a broken generator is off by hundreds
 
 // Which of the three keys the i-th draw moves along.
 template <typename Draw> void check_line(Draw draw, const char * name) {
@@ -38,7 +38,7 @@ template <typename Draw> void check_line(Draw draw, const char * name) {
         const double u = draw(uint64_t(i));
         CHECK(u > 0.0 && u < 1.0);
         ++bins[size_t(u * 256)];
-        ++low[size_t(std::fmod(u * 0x1.0p30, 1.0) * 256)];  // bits further down
+        ++low[size_t(std::fmod(u * 0x1.0p30, 1.0) * 256)]; // bits further down
         ++pairs[size_t(u * 32) * 32 + size_t(before * 32)];
         corr += (u - 0.5) * (before - 0.5) * 12.0;
         before = u;
@@ -49,7 +49,7 @@ template <typename Draw> void check_line(Draw draw, const char * name) {
     CHECK(std::abs(corr / std::sqrt(double(n))) < limit, name);
 }
 
-}  // namespace
+} // namespace
 
 TEST(noise_along_each_key) {
     check_line([](uint64_t i) { return noise_uniform(1, 7, i); }, "tokens");
@@ -63,11 +63,12 @@ TEST(noise_along_each_key) {
 TEST(noise_of_neighbours_is_independent) {
     // The pair of draws at two keys that differ in one number only.
     struct step {
-        uint64_t seed, pos, token;
+        uint64_t     seed, pos, token;
         const char * name;
     };
-    for (const step & s : {step{1, 0, 0, "seed"}, step{0, 1, 0, "position"}, step{0, 0, 1, "token"},
-                           step{1, 1, 0, "seed, position"}, step{0, 1, 1, "position, token"}, step{0, 1, uint64_t(-1), "skew"}}) {
+    for (const step & s :
+         {step{1, 0, 0, "seed"}, step{0, 1, 0, "position"}, step{0, 0, 1, "token"}, step{1, 1, 0, "seed, position"},
+          step{0, 1, 1, "position, token"}, step{0, 1, uint64_t(-1), "skew"}}) {
         std::array<int, 256> pairs{};
         for (uint64_t i = 0; i < 100000; ++i) {
             const uint64_t seed = i % 10, pos = i / 10 % 100, token = 1 + i / 1000;
@@ -107,8 +108,8 @@ TEST(gumbel_max_draws_from_the_softmax) {
     const int                   n = 200000;
     std::array<int, 5>          count{};
     for (int pos = 0; pos < n; ++pos) {
-        int   best  = 0;
-        float top   = -1e30f;
+        int   best = 0;
+        float top  = -1e30f;
         for (int t = 0; t < 5; ++t) {
             const float x = float(std::log(p[size_t(t)])) + gumbel_noise(3, uint64_t(pos), t * 1000);
             if (x > top) {
@@ -122,7 +123,7 @@ TEST(gumbel_max_draws_from_the_softmax) {
     for (size_t t = 0; t < 5; ++t) {
         chi2 += std::pow(count[t] - n * p[t], 2) / (n * p[t]);
     }
-    CHECK(chi2 < 25.0, std::to_string(chi2));  // 4 degrees of freedom: 5e-5
+    CHECK(chi2 < 25.0, std::to_string(chi2)); // 4 degrees of freedom: 5e-5
 }
 
 TEST(shared_noise_makes_two_models_agree) {
@@ -132,7 +133,7 @@ TEST(shared_noise_makes_two_models_agree) {
     const double                tv     = 0.15;
     const int                   n      = 100000;
     int                         n_same = 0;
-    const auto draw = [](const std::array<double, 4> & dist, int pos) {
+    const auto                  draw   = [](const std::array<double, 4> & dist, int pos) {
         int   best = 0;
         float top  = -1e30f;
         for (int t = 0; t < 4; ++t) {

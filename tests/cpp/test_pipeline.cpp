@@ -21,7 +21,7 @@ void run_all(const behaviour & target, const behaviour & draft, const ask & q, c
     }
 }
 
-}  // namespace
+} // namespace
 
 TEST(text_is_the_targets) {
     for (uint64_t seed = 0; seed < 4; ++seed) {
@@ -77,7 +77,7 @@ TEST(small_contexts_and_batches) {
         for (const int32_t n_batch : {1, 2, 5, 70, 100}) {
             behaviour target{.lang = lang, .n_ctx = 200, .n_batch = n_batch};
             behaviour draft{.lang = lang, .n_ctx = d.between(3, 220), .n_batch = d.between(1, 80), .agree = 0.8};
-            ask       q{.n_predict = 300};  // the context ends it
+            ask       q{.n_predict = 300}; // the context ends it
             q.prompt.assign(size_t(d.between(1, 150)), 1);
             for (token_id & t : q.prompt) {
                 t = token_id(d.below(uint32_t(lang.n_vocab)));
@@ -113,15 +113,15 @@ TEST(p_min_and_n_min) {
     const language lang{.seed = 5};
     pair           p(behaviour{.lang = lang}, behaviour{.lang = lang, .agree = 0.7});
     for (const run_mode mode : {run_mode::sync, run_mode::async}) {
-        ask q = ask{.n_predict = 150}.as(mode, 6);
-        q.plan.p_min = 0.99f;  // every guess is below: nothing to verify
+        ask q        = ask{.n_predict = 150}.as(mode, 6);
+        q.plan.p_min = 0.99f; // every guess is below: nothing to verify
         CHECK_EQ(p.run(q, "p_min").stats.n_drafted, 0);
         q.plan.p_min = 0.9f;
         p.run(q, "p_min");
         q.plan.p_min = 0.0f;
         for (const int32_t n_min : {1, 3, 6, 9}) {
             q.plan.n_min   = n_min;
-            const answer a = p.run(q, "n_min");  // check_stats: none narrower
+            const answer a = p.run(q, "n_min"); // check_stats: none narrower
             CHECK(n_min < 9 || a.stats.n_drafted == 0);
         }
         q.plan.n_min = 0;

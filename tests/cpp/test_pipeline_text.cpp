@@ -7,7 +7,7 @@ namespace {
 
 const run_mode modes[] = {run_mode::plain, run_mode::sync, run_mode::async};
 
-}  // namespace
+} // namespace
 
 TEST(stop_strings_end_the_text) {
     int n_stopped = 0;
@@ -17,7 +17,17 @@ TEST(stop_strings_end_the_text) {
         pair           p(behaviour{.lang = lang}, behaviour{.lang = lang, .agree = 0.8});
         ask            q{.n_predict = 100};
         for (uint32_t n = 1 + d.below(3); n > 0; --n) {
-            static const char * const stops[] = {"aba", "bb", "c a", "abab", " a a", "\x82\xac", "\xac" "a", "cc", "a", "zzz"};
+            static const char * const stops[] = {"aba",
+                                                 "bb",
+                                                 "c a",
+                                                 "abab",
+                                                 " a a",
+                                                 "\x82\xac",
+                                                 "\xac"
+                                                 "a",
+                                                 "cc",
+                                                 "a",
+                                                 "zzz"};
             q.stop.emplace_back(stops[d.below(10)]);
         }
         for (const run_mode mode : modes) {
@@ -45,7 +55,8 @@ TEST(held_text_is_given_out_at_the_end) {
         const language lang{.seed = seed, .p_end = seed % 2 == 0 ? 0.1 : 0.0};
         pair           p(behaviour{.lang = lang}, behaviour{.lang = lang, .agree = 0.9});
         for (const int32_t n : {3, 10, 11, 12}) {
-            p.run(ask{.n_predict = n, .stop = {"abbbbbbb", "aaaaaaaa", "baaaaaaa", "c a c a c", "\xe2\x82\xac\xe2\x82\xac"}});
+            p.run(ask{.n_predict = n,
+                      .stop      = {"abbbbbbb", "aaaaaaaa", "baaaaaaa", "c a c a c", "\xe2\x82\xac\xe2\x82\xac"}});
         }
     }
 }
@@ -93,8 +104,8 @@ TEST(log_probabilities) {
     for (const int32_t n : {0, 1, 4}) {
         for (const run_mode mode : modes) {
             ask q{.n_predict = 60, .n_logprobs = n, .stop = {"cab"}};
-            q.sampling.temp = 0.7f;
-            q               = q.as(mode, 5);
+            q.sampling.temp   = 0.7f;
+            q                 = q.as(mode, 5);
             const answer got  = p.run(q);
             const answer want = reference(lang, 512, q);
             CHECK_EQ(got.logps, want.logps);

@@ -13,21 +13,21 @@ namespace {
 
 // Time is simulated: the draft grows its chain while the target works or waits, as the two workers do.
 struct world {
-    std::function<double(int)> v;                // pass over n rows, microseconds
-    double                     step_us  = 100.0;
-    double                     a        = 0.7;   // acceptance at every position
-    int32_t                    n_room   = 1000;
-    int32_t                    n_min    = 0;     // as in the plan's parameters: a shorter chain is not verified
-    uint64_t                   seed     = 1;
+    std::function<double(int)> v; // pass over n rows, microseconds
+    double                     step_us = 100.0;
+    double                     a       = 0.7; // acceptance at every position
+    int32_t                    n_room  = 1000;
+    int32_t                    n_min   = 0; // as in the plan's parameters: a shorter chain is not verified
+    uint64_t                   seed    = 1;
 
     struct result {
         int     n_passes  = 0;
-        int     n_drafted = 0;  // passes with drafted tokens
+        int     n_drafted = 0; // passes with drafted tokens
         int     n_tokens  = 0;
         int     n_waits   = 0;
-        double  width     = 0.0;  // mean of drafted tokens per pass
+        double  width     = 0.0; // mean of drafted tokens per pass
         double  us        = 0.0;
-        int32_t n_most    = 0;    // widest plan
+        int32_t n_most    = 0; // widest plan
         int32_t n_least   = 1000;
         double  speed() const { return n_tokens / us; }
     };
@@ -35,10 +35,12 @@ struct world {
     result run(planner & pl, int n_passes) {
         dice    d(seed++);
         result  r;
-        double  ahead   = 0.0;  // draft's nodes ready, a fraction of a step as well
+        double  ahead   = 0.0; // draft's nodes ready, a fraction of a step as well
         int32_t n_ahead = pl.look_ahead();
         for (int i = 0; i < n_passes; ++i) {
-            const auto grow    = [&](double us) { ahead = std::max(ahead, std::min(double(n_ahead), ahead + us / step_us)); };
+            const auto grow = [&](double us) {
+                ahead = std::max(ahead, std::min(double(n_ahead), ahead + us / step_us));
+            };
             const bool growing = int32_t(ahead) < n_ahead;
             const plan p       = pl.next(int32_t(ahead), n_room, growing);
             r.n_most           = std::max(r.n_most, p.n_verify);
@@ -101,7 +103,7 @@ double stock(int n) {
     return 10000.0 * (n == 1 ? 1.0 : n <= 4 ? 3.0 + 0.5 * (n - 2) : 4.0 + 0.25 * (n - 4));
 }
 
-}  // namespace
+} // namespace
 
 TEST(plan_wide_when_wide_is_free) {
     for (const auto & v : {flat, +[](int n) { return 10000.0 * (1.0 + 0.01 * n); }}) {
@@ -134,8 +136,9 @@ TEST(plan_nothing_for_a_useless_draft) {
             world      w{.v = sloped, .step_us = step_us, .a = 0.0};
             const auto first = w.run(pl, 64);
             const auto then  = w.run(pl, 10000);
-            const auto note  = "step " + std::to_string(step_us) + ", passes with a draft: " +
-                              std::to_string(first.n_drafted) + " of 64, then " + std::to_string(then.n_drafted);
+            const auto note  = "step " + std::to_string(step_us) +
+                              ", passes with a draft: " + std::to_string(first.n_drafted) + " of 64, then " +
+                              std::to_string(then.n_drafted);
             CHECK(first.n_drafted < 40, note);
             CHECK(then.n_drafted < 300, note);
             const double plain = 10000.0 / (10000.0 * sloped(1));
@@ -204,7 +207,8 @@ TEST(plan_is_near_the_best_static_width) {
             world w{.v = sloped, .step_us = c * 10000.0, .a = a};
             w.run(pl, 100);
             const double speed = w.run(pl, 3000).speed();
-            CHECK(speed > 0.93 * best, "c " + std::to_string(c) + " a " + std::to_string(a) + ": " + std::to_string(speed / best));
+            CHECK(speed > 0.93 * best,
+                  "c " + std::to_string(c) + " a " + std::to_string(a) + ": " + std::to_string(speed / best));
         }
     }
 }
@@ -247,7 +251,7 @@ TEST(plan_explicit_n_is_never_exceeded_nor_zero) {
 TEST(plan_fits_the_room) {
     dice d(5);
     for (int k = 0; k < 20000; ++k) {
-        planner pl;
+        planner     pl;
         plan_params pp = params(d.chance(0.5) ? run_mode::sync : run_mode::async);
         pp.n_max       = d.chance(0.3) ? n_draft_auto : d.between(0, 100);
         pp.n_min       = d.between(0, 5);
@@ -285,7 +289,7 @@ TEST(plan_first_samples_do_not_mislead) {
     pl.on_pass(1, 10500);
     CHECK(pl.pass_us(1) < 11000.0);
     for (int i = 0; i < 50; ++i) {
-        pl.on_pass(1, 20000);  // and it follows the machine afterwards
+        pl.on_pass(1, 20000); // and it follows the machine afterwards
     }
     CHECK(pl.pass_us(1) > 19000.0);
     CHECK_EQ(int(pl.pass_us(5)), int(pl.pass_us(1)));

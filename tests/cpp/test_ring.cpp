@@ -46,8 +46,8 @@ void stream(channel<message> & ch, bell & reader, uint64_t n, uint64_t seed, int
         }
         ch.close();
     });
-    dice     d(seed + 1);
-    uint64_t n_read = 0;
+    dice        d(seed + 1);
+    uint64_t    n_read = 0;
     for (;;) {
         const uint32_t heard = reader.listen();
         const bool     last  = ch.closed();
@@ -56,7 +56,8 @@ void stream(channel<message> & ch, bell & reader, uint64_t n, uint64_t seed, int
         while (ch.try_pop(m)) {
             some = true;
             if (m.n != n_read || !intact(m)) {
-                check::fail(__FILE__, __LINE__, "message " + std::to_string(n_read) + " arrived as " + std::to_string(m.n));
+                check::fail(__FILE__, __LINE__,
+                            "message " + std::to_string(n_read) + " arrived as " + std::to_string(m.n));
             }
             ++n_read;
             if (d.below(one_in) == 0) {
@@ -64,7 +65,7 @@ void stream(channel<message> & ch, bell & reader, uint64_t n, uint64_t seed, int
             }
         }
         if (last) {
-            break;  // closed was seen before the ring was found empty: nothing can be left
+            break; // closed was seen before the ring was found empty: nothing can be left
         }
         if (!some) {
             reader.wait(heard);
@@ -74,10 +75,11 @@ void stream(channel<message> & ch, bell & reader, uint64_t n, uint64_t seed, int
     CHECK_EQ(n_read, n);
 }
 
-}  // namespace
+} // namespace
 
 TEST(ring_capacity_is_a_power_of_two) {
-    for (const auto & [asked, given] : {std::pair<size_t, size_t>{0, 2}, {1, 2}, {2, 2}, {3, 4}, {8, 8}, {9, 16}, {1000, 1024}}) {
+    for (const auto & [asked, given] :
+         {std::pair<size_t, size_t>{0, 2}, {1, 2}, {2, 2}, {3, 4}, {8, 8}, {9, 16}, {1000, 1024}}) {
         CHECK_EQ(spsc_ring<int>(asked).capacity(), given);
     }
 }
@@ -128,8 +130,8 @@ TEST(ring_two_threads) {
             }
             ring.close();
         });
-        dice     d(capacity + 1);
-        uint64_t n_read = 0;
+        dice               d(capacity + 1);
+        uint64_t           n_read = 0;
         for (;;) {
             const bool last = ring.closed();
             message    m;
@@ -175,11 +177,11 @@ TEST(channel_in_bursts) {
 
 TEST(close_wakes_a_full_producer) {
     for (int i = 0; i < 300; ++i) {
-        bell              writer;
-        bell              reader;
-        channel<int>      ch(2, writer, reader);
-        std::atomic<int>  n_sent{0};
-        std::thread       producer([&] {
+        bell             writer;
+        bell             reader;
+        channel<int>     ch(2, writer, reader);
+        std::atomic<int> n_sent{0};
+        std::thread      producer([&] {
             while (ch.push(n_sent.load())) {
                 ++n_sent;
             }
@@ -193,7 +195,7 @@ TEST(close_wakes_a_full_producer) {
         while (ch.try_pop(x)) {
             CHECK_EQ(x, n_read++);
         }
-        CHECK_EQ(n_read, n_sent.load());  // what was pushed before is read
+        CHECK_EQ(n_read, n_sent.load()); // what was pushed before is read
     }
 }
 
@@ -263,7 +265,7 @@ TEST(bell_deadline) {
     CHECK(b.wait(heard, now_us() - 1000), "a bell that rang is heard after the deadline as well");
 
     // Rung long before the deadline: wakes at once.
-    std::thread ringer([&] {
+    std::thread   ringer([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         b.ring();
     });

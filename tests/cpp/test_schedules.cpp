@@ -34,12 +34,12 @@ struct total {
 void one_pipeline(uint64_t seed, total & sum) {
     dice            d(seed);
     const language  lang{.seed = d.below(50), .p_end = d.chance(0.5) ? 0.02 : 0.0};
-    const behaviour target{.lang        = lang,
-                           .n_ctx       = d.between(8, 90),
-                           .n_batch     = d.between(1, 100),
-                           .delay_us    = d.chance(0.8) ? d.between(0, 40) : 0,
-                           .delay_seed  = seed,
-                           .heeds_stop  = d.chance(0.8)};
+    const behaviour target{.lang       = lang,
+                           .n_ctx      = d.between(8, 90),
+                           .n_batch    = d.between(1, 100),
+                           .delay_us   = d.chance(0.8) ? d.between(0, 40) : 0,
+                           .delay_seed = seed,
+                           .heeds_stop = d.chance(0.8)};
     const behaviour draft{.lang       = lang,
                           .n_ctx      = d.between(4, 100),
                           .n_batch    = d.between(1, 40),
@@ -48,8 +48,8 @@ void one_pipeline(uint64_t seed, total & sum) {
                           .delay_us   = d.chance(0.8) ? d.between(0, 60) : 0,
                           .delay_seed = seed + 1,
                           .heeds_stop = d.chance(0.8)};
-    pair p(target, draft, d.chance(0.2));
-    ask  q = random_ask(d, lang, target.n_ctx);
+    pair            p(target, draft, d.chance(0.2));
+    ask             q = random_ask(d, lang, target.n_ctx);
     for (int k = 0; k < 12; ++k) {
         // Some prompts continue the text before, so that caches are reused.
         const ask         before = q;
@@ -77,7 +77,8 @@ void one_pipeline(uint64_t seed, total & sum) {
             p.line.cancel();
             CHECK(!p.line.running());
             const answer want = reference(lang, target.n_ctx, q);
-            CHECK(a.tokens.size() <= want.tokens.size() && std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin()),
+            CHECK(a.tokens.size() <= want.tokens.size() &&
+                      std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin()),
                   note);
             ++sum.n_cancelled;
             continue;
@@ -91,7 +92,7 @@ void one_pipeline(uint64_t seed, total & sum) {
     }
 }
 
-}  // namespace
+} // namespace
 
 TEST(random_schedules) {
     total sum;

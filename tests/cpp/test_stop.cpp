@@ -37,7 +37,7 @@ size_t longest_prefix(const std::string & text, const std::vector<std::string> &
     return 0;
 }
 
-}  // namespace
+} // namespace
 
 TEST(stop_random_texts) {
     int n_stopped = 0;

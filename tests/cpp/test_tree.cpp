@@ -15,9 +15,9 @@ namespace {
 // Obviously right, and slow: nodes by id, in the order made.
 struct model_tree {
     struct node {
-        node_id  parent = no_node;
-        token_id token  = no_token;
-        double   logp   = 0.0;
+        node_id  parent   = no_node;
+        token_id token    = no_token;
+        double   logp     = 0.0;
         bool     expanded = false;
     };
 
@@ -145,7 +145,7 @@ void compare_frontier(const token_tree & tree, int32_t max_depth, size_t n, toke
     CHECK_EQ(got, all);
 }
 
-}  // namespace
+} // namespace
 
 TEST(tree_random_operations) {
     std::vector<node_id> ids;
@@ -162,9 +162,9 @@ TEST(tree_random_operations) {
         for (int k = 0; k < 200; ++k, ++n_done) {
             const uint32_t what = d.below(100);
             if (what < 70) {
-                const node_id  parent = d.chance(0.1) ? last + 5 : known[d.below(uint32_t(known.size()))];
-                const auto     token  = token_id(d.below(5));
-                const float    logp   = -float(d.below(6)) * 0.5f;  // ties are wanted
+                const node_id parent = d.chance(0.1) ? last + 5 : known[d.below(uint32_t(known.size()))];
+                const auto    token  = token_id(d.below(5));
+                const float   logp   = -float(d.below(6)) * 0.5f; // ties are wanted
                 last += 1 + d.below(3);
                 const int32_t i = tree.insert(last, parent, token, logp);
                 if (!model.nodes.contains(parent)) {
@@ -174,7 +174,7 @@ TEST(tree_random_operations) {
                 } else {
                     model.nodes[last] = {.parent = parent, .token = token, .logp = logp};
                     CHECK_EQ(i, tree.size() - 1);
-                    known.push_back(last);  // stays there after pruning: parents may be stale
+                    known.push_back(last); // stays there after pruning: parents may be stale
                 }
             } else if (what < 80) {
                 const auto i = int32_t(d.below(uint32_t(tree.size())));
@@ -212,7 +212,7 @@ TEST(tree_frontier_limits) {
     CHECK_EQ(tree.frontier(0, out, no_leaf), 0u);
     CHECK_EQ(tree.frontier(1, out, no_leaf), 1u);
     CHECK_EQ(tree.frontier(1, std::span<int32_t>(), no_leaf), 0u);
-    CHECK_EQ(tree.frontier(1, out, [](token_id) { return true; }), 1u);  // the root is never a leaf
+    CHECK_EQ(tree.frontier(1, out, [](token_id) { return true; }), 1u); // the root is never a leaf
     tree.mark_expanded(0);
     CHECK_EQ(tree.frontier(9, out, no_leaf), 0u);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from contextlib import suppress
 from typing import Any, TextIO
 
 import click
@@ -18,7 +19,7 @@ def _commands() -> dict[str, click.Command]:
     return {"run": run, "trace": trace, "widen": widen}
 
 
-class ReaderGone(Exception):
+class ReaderGone(Exception):  # noqa: N818 - no error
     """Standard output's reader went away (head, less): no failure. click would make it exit code 1."""
 
 
@@ -107,10 +108,8 @@ def _open_streams() -> None:
 
 
 def _to_nowhere(stream: TextIO) -> None:
-    try:
+    with suppress(OSError):  # no file behind it
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-    except OSError:
-        pass  # no file behind it
 
 
 if __name__ == "__main__":
