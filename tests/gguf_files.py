@@ -51,7 +51,7 @@ def rewrite(
     drop: Collection[str] = (),
     weights: Callable[[str, Array], Array | None] | None = None,
 ) -> Path:
-    """Copies a model: `put` sets header keys, `drop` leaves some out, `weights` returns a tensor's bytes, None: no tensor."""
+    """Copies a model: `put` sets header keys, `drop` leaves some out, `weights` maps tensors' bytes (None: without)."""
     header, tensors = _parts(source)
     header = {n: v for n, v in {**header, **(put or {})}.items() if n not in drop}
     changed = ((t, np.array(t.data) if weights is None else weights(t.name, np.array(t.data))) for t in tensors)
@@ -93,6 +93,10 @@ def tiny_mamba(source: Path, to: Path) -> Path:
             f"blk.{i}.ssm_out.weight": rng.normal(0, 0.5, (n_embd, n_inner)),
         }
     return write(to, header, [(n, np.ascontiguousarray(t, np.float32), None) for n, t in tensors.items()])
+
+
+def header_of(path: Path) -> Mapping[str, Value]:
+    return _parts(path)[0]
 
 
 def tokens_of(path: Path) -> list[str]:

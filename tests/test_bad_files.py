@@ -37,10 +37,10 @@ def test_no_model_at_all(tmp_path: Path) -> None:
     paths["device"] = Path("/dev/zero")
     paths["long"] = tmp_path / ("x" * 300)
     why = {
-        "missing": "there is no file", "empty": "is not a GGUF file", "text": "is not a GGUF file", "png": "is not a GGUF file",
-        "magic": "truncated or corrupt header (4 bytes)", "zeros": "truncated or corrupt header", "pipe": "not a regular file",
-        "old": "truncated or corrupt header", "directory": "is a directory", "device": "not a regular file",
-        "loop": "cannot be read", "long": "cannot be read",
+        "missing": "there is no file", "loop": "cannot be read", "long": "cannot be read",
+        "directory": "is a directory", "pipe": "not a regular file", "device": "not a regular file",
+        "empty": "is not a GGUF file", "text": "is not a GGUF file", "png": "is not a GGUF file",
+        "magic": "corrupt header (4 bytes)", "zeros": "corrupt header", "old": "corrupt header",
     }  # fmt: skip
     for name, path in paths.items():
         as_target, as_draft = load_all([([path], {}), ([TARGET, path], {})])

@@ -1,9 +1,9 @@
-"""Threads, event loops, streams that are left lying, close() at any moment, Ctrl-C: nothing hangs and nothing stays."""
+"""Threads, streams that are left lying, close() at any moment, Ctrl-C: nothing hangs and nothing stays."""
 
 import asyncio
+import ctypes
 import gc
 import os
-import signal
 import sys
 import threading
 import time
@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HANG_S, run_python, start_duo
+from conftest import HANG_S, run_python
 
-import duo
 from duo import Duo, DuoError
 
 PROMPT = "Once upon a time"
@@ -23,6 +22,7 @@ ENDLESS: dict[str, Any] = {"ignore_eos": True, "max_tokens": -1}
 # Decodes that take so long, at most, that something can happen meanwhile.
 SLOW: dict[str, Any] = {"n_ctx": 256, "_delay": (40_000, 1)}
 
+LIBC = ctypes.CDLL(None)
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
@@ -31,6 +31,9 @@ def n_threads() -> int:
 
 
 def rss_mb() -> float:
+    gc.collect()
+    if hasattr(LIBC, "malloc_trim"):
+        LIBC.malloc_trim(0)  # what malloc keeps for later is no leak
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
@@ -60,7 +63,7 @@ def test_calls_from_several_threads_queue_up(strict_pair: Duo) -> None:
     right = [strict_pair.generate(PROMPT, seed=i, max_tokens=40).text for i in range(8)]
     assert len(set(right)) == 8
     for mode in ("async", "plain"):
-        calls = [lambda i=i: strict_pair.generate(PROMPT, seed=i, max_tokens=40, mode=mode).text for i in range(8)]
+        calls = [lambda i=i, m=mode: strict_pair.generate(PROMPT, seed=i, max_tokens=40, mode=m).text for i in range(8)]
         assert in_threads(*calls) == right
 
 
@@ -246,13 +249,12 @@ def test_nothing_stays_behind_after_close(options: dict[str, Any]) -> None:
 
     for _ in range(10):  # what is allocated once
         open_and_close()
-    gc.collect()
     threads, memory = n_threads(), rss_mb()
     for _ in range(50):
         open_and_close()
-    gc.collect()
-    assert n_threads() <= threads
-    assert rss_mb() < memory + 12  # one pair is 11 MB, and its caches 4
+    while n_threads() > threads:  # OpenMP tells its threads to go, and does not wait until they are gone
+        time.sleep(0.01)
+    assert rss_mb() < memory + 5  # one pair is 11 MB, and its caches 4
 
 
 @linux_only
@@ -262,11 +264,9 @@ def test_no_memory_grows_over_many_texts(duo_pair: Duo) -> None:
 
     for i in range(100):
         generate(i)
-    gc.collect()
     memory = rss_mb()
     for i in range(300):
         generate(i)
-    gc.collect()
     assert rss_mb() < memory + 2
 
 
@@ -275,83 +275,6 @@ def test_a_program_may_end_with_a_stream_open(how: str) -> None:
     code = f"import duo, threading\nd = duo.Duo(n_ctx=256)\ns = d.stream('Once', ignore_eos=True)\n{how}\nprint('end')"
     r = run_python(code)
     assert (r.returncode, r.stdout, r.stderr) == (0, "end\n", "")
-
-
-# ---- asyncio
-
-
-def test_the_event_loop_runs_on_while_the_models_work() -> None:
-    async def main(d: Duo) -> None:
-        ticks = 0
-
-        async def tick() -> None:
-            nonlocal ticks
-            while True:
-                ticks += 1
-                await asyncio.sleep(0.001)
-
-        ticking = asyncio.create_task(tick())
-        r = await d.agenerate(PROMPT, max_tokens=20)
-        assert len(r.tokens) <= 20
-        assert ticks > 20
-        chunks = [c async for c in d.astream(PROMPT, max_tokens=20)]
-        assert chunks[-1].finish_reason
-        ticking.cancel()
-
-    with Duo(**SLOW) as d:
-        asyncio.run(main(d))
-
-
-def test_asyncio_twins_give_the_same_texts(strict_pair: Duo) -> None:
-    right = strict_pair.generate(PROMPT, **GREEDY)
-
-    async def main() -> None:
-        assert (await strict_pair.agenerate(PROMPT, **GREEDY)).tokens == right.tokens
-        assert "".join([c.text async for c in strict_pair.astream(PROMPT, **GREEDY)]) == right.text
-        # More at once than the loop's pool has threads.
-        many = await asyncio.gather(*(strict_pair.agenerate(PROMPT, **GREEDY) for _ in range(40)))
-        assert {r.tokens for r in many} == {right.tokens}
-        for bad in ({"temprature": 1}, {"n_ctx": 5}):
-            with pytest.raises(TypeError, match=r"agenerate\(\) got an unexpected keyword"):
-                await strict_pair.agenerate(PROMPT, **bad)
-        with pytest.raises(DuoError, match="empty"):
-            await strict_pair.agenerate("")
-
-    asyncio.run(main())
-
-
-def test_a_cancelled_task_frees_its_slot(strict_pair: Duo) -> None:
-    right = strict_pair.generate(PROMPT, **GREEDY).tokens
-
-    async def read(started: asyncio.Event) -> None:
-        async for _ in strict_pair.astream(PROMPT, **ENDLESS):
-            started.set()
-
-    async def main() -> None:
-        started = asyncio.Event()
-        reading = asyncio.create_task(read(started))
-        await started.wait()
-        waiting = asyncio.create_task(strict_pair.agenerate(PROMPT, **GREEDY))
-        also_waiting = asyncio.create_task(strict_pair.agenerate(PROMPT, **ENDLESS))
-        await asyncio.sleep(0.01)
-        for task in (also_waiting, reading):
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        assert (await waiting).tokens == right
-        writing = asyncio.create_task(strict_pair.agenerate(PROMPT, **ENDLESS))
-        while not strict_pair._turn.locked():
-            await asyncio.sleep(0)
-        with pytest.raises((asyncio.TimeoutError, TimeoutError)):
-            await asyncio.wait_for(writing, 0.001)
-        async for _ in strict_pair.astream(PROMPT, **ENDLESS):
-            with pytest.raises(DuoError, match="this thread has another stream open"):
-                strict_pair.generate(PROMPT)  # it would wait for this very loop
-            break
-        assert (await strict_pair.agenerate(PROMPT, **GREEDY)).tokens == right
-
-    asyncio.run(asyncio.wait_for(main(), HANG_S))
-    assert strict_pair.generate(PROMPT, **GREEDY).tokens == right
 
 
 # ---- Ctrl-C
@@ -372,17 +295,3 @@ d.close()
 """
     r = run_python(code)
     assert (r.returncode, r.stdout, r.stderr) == (0, "interrupted\n5\n", "")
-
-
-def test_ctrl_c_in_the_program_keeps_the_text() -> None:
-    p = start_duo("-p", PROMPT, "-n", -1, "--ignore-eos", "-c", 20_000, "--seed", 1, "--temp", 0)
-    assert p.stdout is not None
-    head = p.stdout.read(60)
-    p.send_signal(signal.SIGINT)
-    rest, err = p.communicate(timeout=HANG_S)
-    assert p.returncode == 130
-    text = (head + rest).decode()
-    assert text.startswith(duo.generate(PROMPT, n_ctx=512, temperature=0, max_tokens=3).text.join([PROMPT, ""]))
-    assert text.endswith("\n")
-    assert "Traceback" not in err.decode()
-    assert "cancelled" in err.decode()

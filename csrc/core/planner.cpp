@@ -5,10 +5,11 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_auto_max    = 16; // --draft auto looks no further
-constexpr int32_t n_first_width = 4;  // look-ahead before anything is measured
-constexpr int32_t n_alone       = 2;  // passes over one row before auto tries more: what a pass costs comes first
-constexpr int32_t n_retry_first = 64; // passes without speculation before it is tried again; doubles up to
+constexpr int32_t n_auto_max    = 16;  // --draft auto looks no further
+constexpr int32_t n_first_width = 4;   // look-ahead before anything is measured
+constexpr int32_t n_alone       = 2;   // passes over one row before auto tries more: what a pass costs comes first
+constexpr int32_t n_recheck     = 100; // passes until auto measures one row again, and a measurement counts as old
+constexpr int32_t n_retry_first = 64;  // passes without speculation before it is tried again; doubles up to
 constexpr int32_t n_retry_last  = 1024;
 constexpr double  least_gain    = 1.05; // auto speculates only for more than measurement noise
 constexpr double  prior_yes     = 0.6;  // acceptance 0.6, worth one observation
@@ -19,9 +20,11 @@ constexpr int64_t wait_sync_us  = 250000;
 constexpr int64_t wait_factor   = 4;
 } // namespace
 
-void planner::average::add(double x) {
-    ++n;
-    value = n == 1 ? x : n <= 3 ? std::min(value, x) : value + 0.15 * (x - value);
+void planner::average::add(double x, int64_t i_pass) {
+    // Too low a value makes its width attractive and is soon put right; too high a one keeps it from being measured.
+    const bool lower = ++n <= 3 || i_pass - i_last > n_recheck;
+    value            = n == 1 ? x : lower ? std::min(value, x) : value + 0.15 * (x - value);
+    i_last           = i_pass;
 }
 
 void planner::begin(const plan_params & params) {
@@ -37,6 +40,9 @@ plan planner::next(int32_t n_ready, int32_t n_room, bool growing) {
     const int32_t m_max = std::min(n_max_, n_room);
     if (m_max <= 0) {
         return {};
+    }
+    if (automatic() && pass_[1].n > 0 && n_passes_ - pass_[1].i_last > n_recheck) {
+        return {}; // the yardstick is old: all that is decided here is measured by it
     }
     plan p{.n_verify = best_width(n_ready, m_max, growing)};
     if (p.n_verify > 0) {
@@ -107,7 +113,7 @@ int16_t planner::look_ahead() const {
 
 void planner::on_pass(int32_t n_rows, int64_t us) {
     if (n_rows >= 1 && n_rows < int32_t(pass_.size())) {
-        pass_[size_t(n_rows)].add(double(us));
+        pass_[size_t(n_rows)].add(double(us), ++n_passes_);
     }
 }
 

@@ -39,11 +39,13 @@ class planner {
     [[nodiscard]] double step_us() const { return step_us_; }
 
   private:
-    // Running average that trusts the smallest of its first samples: first passes of a shape pay for its set-up.
+    // Running average that trusts the smallest of its first samples (first passes of a shape pay for its set-up),
+    // and the smaller of an old value and a new one.
     struct average {
-        double  value = 0.0;
-        int32_t n     = 0;
-        void    add(double x);
+        double  value  = 0.0;
+        int32_t n      = 0;
+        int64_t i_last = 0; // pass that was measured last
+        void    add(double x, int64_t i_pass);
     };
 
     struct odds {
@@ -61,10 +63,11 @@ class planner {
     int32_t                              n_max_ = 0;
     std::array<average, n_draft_cap + 2> pass_{}; // by rows
     std::array<odds, n_draft_cap>        odds_{}; // by position
-    double                               step_us_ = 0.0;
-    int32_t                              n_last_  = 0; // drafted tokens wanted last
-    int32_t                              n_off_   = 0; // passes since speculation paid
-    int32_t                              n_retry_ = 0; // passes until it is tried again
+    int64_t                              n_passes_ = 0;
+    double                               step_us_  = 0.0;
+    int32_t                              n_last_   = 0; // drafted tokens wanted last
+    int32_t                              n_off_    = 0; // passes since speculation paid
+    int32_t                              n_retry_  = 0; // passes until it is tried again
 };
 
 } // namespace duo

@@ -137,8 +137,8 @@ TEST(plan_nothing_for_a_useless_draft) {
             const auto first = w.run(pl, 64);
             const auto then  = w.run(pl, 10000);
             const auto note  = "step " + std::to_string(step_us) +
-                              ", passes with a draft: " + std::to_string(first.n_drafted) + " of 64, then " +
-                              std::to_string(then.n_drafted);
+                               ", passes with a draft: " + std::to_string(first.n_drafted) + " of 64, then " +
+                               std::to_string(then.n_drafted);
             CHECK(first.n_drafted < 40, note);
             CHECK(then.n_drafted < 300, note);
             const double plain = 10000.0 / (10000.0 * sloped(1));
@@ -156,6 +156,32 @@ TEST(plan_recovers_when_the_draft_does) {
     w.run(pl, 300);
     const auto r = w.run(pl, 300);
     CHECK(r.width > 3.0, std::to_string(r.width));
+}
+
+TEST(plan_recovers_from_wrong_measurements) {
+    // The first passes ran beside something else: three times too slow. A useless draft is given up all the same.
+    planner pl;
+    pl.begin(params(run_mode::async));
+    for (int i = 0; i < 3; ++i) {
+        pl.on_pass(1, 30000);
+    }
+    world w{.v = sloped, .step_us = 200.0, .a = 0.05};
+    w.run(pl, 300);
+    const auto r = w.run(pl, 300);
+    CHECK(r.n_drafted < 30, std::to_string(r.n_drafted));
+
+    // And a good one is not given up for wide passes that were slow once.
+    planner good;
+    good.begin(params(run_mode::async));
+    for (int n = 1; n <= 9; ++n) {
+        for (int i = 0; i < 3; ++i) {
+            good.on_pass(n, n == 1 ? 10000 : 60000);
+        }
+    }
+    w.a = 0.9;
+    w.run(good, 300);
+    const auto s = w.run(good, 300);
+    CHECK(s.width > 2.0, std::to_string(s.width));
 }
 
 TEST(plan_auto_with_a_least_width) {

@@ -1,0 +1,88 @@
+"""The asyncio twins: the loop runs on, tasks may be cancelled, and the texts are the same."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from conftest import HANG_S
+
+from duo import Duo, DuoError
+
+PROMPT = "Once upon a time"
+GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40}
+ENDLESS: dict[str, Any] = {"ignore_eos": True, "max_tokens": -1}
+
+
+def test_the_event_loop_runs_on_while_the_models_work() -> None:
+    async def main(d: Duo) -> None:
+        ticks = 0
+
+        async def tick() -> None:
+            nonlocal ticks
+            while True:
+                ticks += 1
+                await asyncio.sleep(0.001)
+
+        ticking = asyncio.create_task(tick())
+        r = await d.agenerate(PROMPT, max_tokens=20)
+        assert len(r.tokens) <= 20
+        assert ticks > 20
+        chunks = [c async for c in d.astream(PROMPT, max_tokens=20)]
+        assert chunks[-1].finish_reason
+        ticking.cancel()
+
+    with Duo(n_ctx=256, _delay=(40_000, 1)) as d:
+        asyncio.run(main(d))
+
+
+def test_asyncio_twins_give_the_same_texts(strict_pair: Duo) -> None:
+    right = strict_pair.generate(PROMPT, **GREEDY)
+
+    async def main() -> None:
+        assert (await strict_pair.agenerate(PROMPT, **GREEDY)).tokens == right.tokens
+        assert "".join([c.text async for c in strict_pair.astream(PROMPT, **GREEDY)]) == right.text
+        # More at once than the loop's pool has threads.
+        many = await asyncio.gather(*(strict_pair.agenerate(PROMPT, **GREEDY) for _ in range(40)))
+        assert {r.tokens for r in many} == {right.tokens}
+        for bad in ({"temprature": 1}, {"n_ctx": 5}):
+            with pytest.raises(TypeError, match=r"agenerate\(\) got an unexpected keyword"):
+                await strict_pair.agenerate(PROMPT, **bad)
+        with pytest.raises(DuoError, match="empty"):
+            await strict_pair.agenerate("")
+
+    asyncio.run(main())
+
+
+def test_a_cancelled_task_frees_its_slot(strict_pair: Duo) -> None:
+    right = strict_pair.generate(PROMPT, **GREEDY).tokens
+
+    async def read(started: asyncio.Event) -> None:
+        async for _ in strict_pair.astream(PROMPT, **ENDLESS):
+            started.set()
+
+    async def main() -> None:
+        started = asyncio.Event()
+        reading = asyncio.create_task(read(started))
+        await started.wait()
+        waiting = asyncio.create_task(strict_pair.agenerate(PROMPT, **GREEDY))
+        also_waiting = asyncio.create_task(strict_pair.agenerate(PROMPT, **ENDLESS))
+        await asyncio.sleep(0.01)
+        for task in (also_waiting, reading):
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert (await waiting).tokens == right
+        writing = asyncio.create_task(strict_pair.agenerate(PROMPT, **ENDLESS))
+        while not strict_pair._turn.locked():
+            await asyncio.sleep(0)
+        with suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(writing, 0.001)
+        async for _ in strict_pair.astream(PROMPT, **ENDLESS):
+            with pytest.raises(DuoError, match="this thread has another stream open"):
+                strict_pair.generate(PROMPT)  # it would wait for this very loop
+            break
+        assert (await strict_pair.agenerate(PROMPT, **GREEDY)).tokens == right
+
+    asyncio.run(asyncio.wait_for(main(), HANG_S))
+    assert strict_pair.generate(PROMPT, **GREEDY).tokens == right

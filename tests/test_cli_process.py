@@ -1,0 +1,87 @@
+"""The program as a process: exit codes, readers that go away, full disks, closed streams, Ctrl-C."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import HANG_S, start_duo
+
+import duo
+
+PROMPT = "Once upon a time"
+
+
+def test_python_dash_m_and_the_exit_code() -> None:
+    p = start_duo("-p", PROMPT, "-n", 3, "--temp", 0)
+    out, _ = p.communicate(timeout=HANG_S)
+    assert p.returncode == 0
+    assert out.decode().startswith(PROMPT)
+    p = start_duo("-p", PROMPT, "-n", 0)
+    out, err = p.communicate(timeout=HANG_S)
+    assert (p.returncode, out) == (1, b"")
+    assert err == b"duo: max_tokens (-n) is 0; give at least 1, or -1 for no limit\n"
+
+
+def test_a_reader_that_goes_away_is_no_failure() -> None:
+    p = start_duo("-p", PROMPT, "-n", -1, "-c", 5000, "--ignore-eos")
+    assert p.stdout is not None
+    assert p.stdout.read(30).decode().startswith(PROMPT)
+    p.stdout.close()
+    _, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 0
+    assert err.count(b"\n") == 1  # the first line
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk() -> None:
+    with open("/dev/full", "wb") as full:
+        p = start_duo("-p", PROMPT, "-n", 3, stdout=full)
+        _, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 1
+    assert err.decode().splitlines()[-1] == "duo: the output cannot be written (No space left on device)"
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_standard_streams(closed: str) -> None:
+    command = f'"$0" -m duo -p "{PROMPT}" -n 3 --temp 0 {closed}'
+    r = subprocess.run(["sh", "-c", command, sys.executable], capture_output=True, timeout=HANG_S, check=False)
+    assert r.returncode == 0
+    assert b"Traceback" not in r.stderr
+    assert r.stdout.startswith(PROMPT.encode()) == (">&-" not in closed.replace("2>&-", ""))
+
+
+def test_a_terminal_without_the_characters() -> None:
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    p = start_duo("-p", "é😀", "-n", 3, env=environment)
+    out, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 0, err
+    assert out.startswith(b"??")
+
+
+def test_libraries_that_are_not_there_are_one_sentence(tmp_path: Path) -> None:
+    program = Path(sys.executable).with_name("duo")
+    if not program.exists():
+        pytest.skip("the program is not installed beside this Python")
+    environment = os.environ | {"LLAMA_CPP_LIB_PATH": str(tmp_path)}
+    r = subprocess.run([program, "-p", "x"], capture_output=True, text=True, env=environment, check=False)
+    assert r.returncode == 1
+    assert r.stderr.count("\n") == 1
+    assert r.stderr.startswith(f"duo: {tmp_path}")
+    assert "pip install" in r.stderr
+
+
+def test_ctrl_c_in_the_program_keeps_the_text() -> None:
+    p = start_duo("-p", PROMPT, "-n", -1, "--ignore-eos", "-c", 20_000, "--seed", 1, "--temp", 0)
+    assert p.stdout is not None
+    head = p.stdout.read(60)
+    p.send_signal(signal.SIGINT)
+    rest, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 130
+    text = (head + rest).decode()
+    assert text.startswith(duo.generate(PROMPT, n_ctx=512, temperature=0, max_tokens=3).text.join([PROMPT, ""]))
+    assert text.endswith("\n")
+    assert "Traceback" not in err.decode()
+    assert "cancelled" in err.decode()
