@@ -223,6 +223,8 @@ def test_a_trace_that_duo_trace_reads(run: Run, tmp_path: Path) -> None:
 
 
 def test_the_log_goes_where_it_is_wanted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    import llama_cpp  # noqa: F401 - it takes libllama's log for itself
+
     log = tmp_path / "log.txt"
     assert main(["-p", PROMPT, "-n", "2", "--log-file", str(log)]) == 0
     assert "llama_model_loader" in log.read_text()

@@ -185,7 +185,7 @@ double planner::rate(int32_t m, int32_t n_ready) const {
         e += p;
     }
     const double wait = std::max(0, m - n_ready) * step_us_;
-    const double pass = std::max(1.0, pass_us(m + 1));
+    const double pass = std::max({1.0, pass_us(1), pass_us(m + 1)}); // more rows never cost less: that is noise
     return e / (wait + pass);
 }
 

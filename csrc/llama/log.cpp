@@ -56,6 +56,7 @@ void log_install() {
 }
 
 void log_to(bool to_stderr, const std::string & path) {
+    log_install(); // `import llama_cpp` puts its own there
     sink &                            s = the_sink();
     const std::lock_guard<std::mutex> lock(s.mutex);
     s.to_stderr = to_stderr;

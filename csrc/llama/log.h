@@ -5,7 +5,7 @@
 
 namespace duo {
 
-// Installs the callback; once per process, before any thread uses libllama.
+// Installs the callback of the whole process.
 void log_install();
 
 // Where lines go from now on. `path` empty: no file. Throws duo::error if the file cannot be opened.
