@@ -103,9 +103,15 @@ def main() -> None:
         for k in lengths:
             loop = Loop(Speculative(args.target, args.draft, cores=target_cores, n_draft=k, **common))
             arms.append(loop_arm(f"llama.cpp speculative k={k}, target's cores", enter(loop)))
+            loop = Loop(
+                Speculative(
+                    args.target, args.draft, cores=both, threads=len(both), threads_draft=len(both), n_draft=k, **common
+                )
+            )
+            arms.append(loop_arm(f"llama.cpp speculative k={k}, all cores", enter(loop)))
         arms.append(duo_arm("duo plain", d, args, mode="plain"))
         arms += [duo_arm(f"duo sync k={k}", d, args, mode="sync", n_draft=k) for k in lengths]
-        arms += [duo_arm(f"duo async k={k}", d, args, mode="async", n_draft=k) for k in lengths]
+        arms += [duo_arm(f"duo async, k up to {k}", d, args, mode="async", n_draft=k) for k in lengths]
         arms.append(duo_arm("duo async auto", d, args, mode="async"))
         if args.useless:
             u = enter(duo.Duo(args.target, args.useless, **place))

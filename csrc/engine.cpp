@@ -1,5 +1,6 @@
 #include "engine.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <exception>
 
@@ -9,6 +10,7 @@
 #endif
 
 #include "error.h"
+#include "llama/model_file.h"
 #include "llama/pair_check.h"
 
 namespace duo {
@@ -50,17 +52,30 @@ void check_cpus(const std::vector<int32_t> & cpus) {
 #endif
 }
 
+// ggml-cpu reads this once, at its first matrix product: its tiled products begin at 8 rows and add in another order.
+void prepare_kernels(const model_options & target) {
+    static std::atomic<bool> computed{false}; // some model in this process may have set ggml's mind
+    const char *             tiled = std::getenv("GGML_CPU_TILED_MM");
+    const bool               off   = tiled != nullptr && std::string(tiled) == "0";
+    if (target.strict && target.flash_attn == "off") {
+        throw error("--strict needs flash attention; leave out -fa off");
+    }
+    if (target.strict && !off && computed && uses_tiled_products(target.path)) {
+        throw error("--strict comes too late for the weights of " + target.path +
+                    ": another model has run in this process; set GGML_CPU_TILED_MM=0 or start a new process");
+    }
+    if (target.strict && !computed) {
+        setenv("GGML_CPU_TILED_MM", "0", 1);
+    }
+    computed = true;
+}
+
 } // namespace
 
 engine::engine(const engine_options & opt) {
     check_cpus(opt.target.cpus);
     check_cpus(opt.draft.cpus);
-    if (opt.target.strict || opt.draft.strict) {
-        // Read once by ggml-cpu, at its first matrix product: its tiled products begin at 8 rows and add in another
-        // order.
-        setenv("GGML_CPU_TILED_MM", "0", 1);
-    }
-
+    prepare_kernels(opt.target);
     target_ = std::make_shared<llama_token_model>(opt.target, false);
     if (!opt.draft.path.empty()) {
         model_options d = opt.draft;
@@ -79,6 +94,8 @@ engine::engine(const engine_options & opt) {
         draft_->limit_vocab(target_->n_vocab());
     }
 
+    target_view_    = target_;
+    draft_view_     = draft_;
     token_model * t = target_.get();
     token_model * d = draft_.get();
     if (opt.delay_us > 0) {

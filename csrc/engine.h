@@ -37,13 +37,16 @@ class engine {
     [[nodiscard]] const request * current() const { return pipeline_ ? pipeline_->current() : nullptr; }
 
     // Null when closed; the draft's also when there is none.
-    [[nodiscard]] std::shared_ptr<const llama_token_model> target() const { return target_; }
-    [[nodiscard]] std::shared_ptr<const llama_token_model> draft() const { return draft_; }
+    [[nodiscard]] std::shared_ptr<const llama_token_model> target() const { return target_view_.lock(); }
+    [[nodiscard]] std::shared_ptr<const llama_token_model> draft() const { return draft_view_.lock(); }
 
   private:
     void check_open() const;
 
-    // Shared only for the length of a call: one thread may ask for token ids while another closes.
+    // Set by the constructor alone: one thread may ask for token ids while another closes.
+    std::weak_ptr<const llama_token_model> target_view_;
+    std::weak_ptr<const llama_token_model> draft_view_;
+
     std::shared_ptr<llama_token_model> target_;
     std::shared_ptr<llama_token_model> draft_;
     std::unique_ptr<delayed_model>     late_target_;

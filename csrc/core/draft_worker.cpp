@@ -62,6 +62,7 @@ void draft_worker::begin(const request & req) {
     req_    = &req;
     paused_ = false;
     text_.assign(req.prompt.begin(), req.prompt.end() - 1);
+    readable_ = std::all_of(text_.begin(), text_.end(), [this](token_id t) { return t < model_.n_vocab(); });
     tree_.reset(req.id, no_token);
     commit(req.prompt.back());
 }
@@ -76,6 +77,7 @@ void draft_worker::end() {
 // The token after the root became certain. If the draft had not guessed it, it makes the node now, to name it.
 void draft_worker::commit(token_id token) {
     text_.push_back(token);
+    readable_       = readable_ && token < model_.n_vocab();
     const int32_t i = tree_.child(0, token);
     if (i >= 0) {
         tree_.re_root(i);
@@ -103,7 +105,7 @@ void draft_worker::step() {
     const size_t n = tree_.frontier(n_ahead_, std::span(&i_node, 1), [this](token_id t) { return model_.is_end(t); });
     // A node's children stand one position further than the node: it must fit, and the target must be able to read it.
     const auto pos = int32_t(text_.size()) - 1 + (n == 0 ? 0 : tree_.at(i_node).depth);
-    if (n == 0 || pos >= model_.n_ctx() || tree_.at(i_node).token >= model_.n_vocab()) {
+    if (n == 0 || pos >= model_.n_ctx() || !readable_) {
         pause();
         return;
     }
@@ -116,8 +118,6 @@ void draft_worker::step() {
         ready = evaluate(i_node, typical);
         if (ready) {
             children_.resize(n_children);
-            path_.assign(text_.begin(), text_.end());
-            tree_.path_to(i_node, path_);
             children_.resize(size_t(model_.candidates(int32_t(rows_.size()) - 1, req_->sampling, path_, children_)));
         }
     } catch (...) {

@@ -33,13 +33,14 @@ class draft_worker {
     token_model & model_;
     wires &       wires_;
 
-    const request *       req_ = nullptr; // null: no work
-    std::vector<token_id> text_;          // committed tokens
-    std::vector<token_id> cached_;        // tokens whose positions the model's cache holds (branch 0)
-    token_tree            tree_;          // root: text_.back()
-    node_id               n_ids_   = 0;   // last id given
-    int32_t               n_ahead_ = 1;   // levels below the root that the target wants
-    bool                  paused_  = false;
+    const request *       req_ = nullptr;   // null: no work
+    std::vector<token_id> text_;            // committed tokens
+    std::vector<token_id> cached_;          // tokens whose positions the model's cache holds (branch 0)
+    token_tree            tree_;            // root: text_.back()
+    node_id               n_ids_    = 0;    // last id given
+    int32_t               n_ahead_  = 1;    // levels below the root that the target wants
+    bool                  readable_ = true; // the draft's vocabulary has all of text_
+    bool                  paused_   = false;
 
     std::vector<token_id>  path_;     // scratch of evaluate()
     std::vector<row>       rows_;     // scratch

@@ -15,12 +15,17 @@ pipeline::pipeline(token_model & target, token_model * draft, const options & op
     });
     if (draft != nullptr) {
         draft_worker_.emplace(*draft, wires_);
-        draft_thread_ = std::thread([this, f = opt.on_draft_thread] {
-            if (f) {
-                f();
-            }
-            draft_worker_->run();
-        });
+        try {
+            draft_thread_ = std::thread([this, f = opt.on_draft_thread] {
+                if (f) {
+                    f();
+                }
+                draft_worker_->run();
+            });
+        } catch (const std::exception & e) {
+            close(); // the target's thread runs already
+            throw error(std::string("the draft's thread could not be started (") + e.what() + "); end other programs");
+        }
     }
 }
 

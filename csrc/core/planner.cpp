@@ -29,7 +29,7 @@ void planner::average::add(double x, int64_t i_pass) {
 
 void planner::begin(const plan_params & params) {
     params_  = params;
-    n_max_   = params.mode == run_mode::plain ? 0 : automatic() ? n_auto_max : params.n_max;
+    n_max_   = params.mode == run_mode::plain ? 0 : params.n_max == n_draft_auto ? n_auto_max : params.n_max;
     n_max_   = std::clamp(n_max_, 0, n_draft_cap);
     n_last_  = std::min(n_max_, n_first_width);
     n_off_   = 0;
@@ -41,44 +41,41 @@ plan planner::next(int32_t n_ready, int32_t n_room, bool growing) {
     if (m_max <= 0) {
         return {};
     }
-    if (automatic() && pass_[1].n > 0 && n_passes_ - pass_[1].i_last > n_recheck) {
+    if (adaptive() && !params_.always && pass_[1].n > 0 && n_passes_ - pass_[1].i_last > n_recheck) {
         return {}; // the yardstick is old: all that is decided here is measured by it
     }
     plan p{.n_verify = best_width(n_ready, m_max, growing)};
     if (p.n_verify > 0) {
         n_off_ = 0;
-    } else if (automatic() && ++n_off_ >= n_retry_ && n_ready > 0 && 1.0 + acceptance(0) > least_gain) {
+    } else if (adaptive() && ++n_off_ >= n_retry_ && n_ready > 0 && 1.0 + acceptance(0) > least_gain) {
         p.n_verify = std::min({n_ready, m_max, std::max(1, params_.n_min)}); // perhaps passes got cheaper
         n_off_     = 0;
         n_retry_   = std::min(2 * n_retry_, n_retry_last);
     }
     if (p.n_verify > n_ready && growing) {
         const auto expected = int64_t((p.n_verify - n_ready) * step_us_);
-        p.wait_us           = std::max(sync() ? wait_sync_us : wait_least_us, wait_factor * expected);
+        p.wait_us = std::max(params_.mode == run_mode::sync ? wait_sync_us : wait_least_us, wait_factor * expected);
     }
     n_last_ = p.n_verify;
     return p;
 }
 
 int32_t planner::best_width(int32_t n_ready, int32_t m_max, bool growing) const {
-    if (sync() && !automatic()) {
+    if (!adaptive()) {
         return m_max; // turn-taking as everybody does it: always so many
     }
-    if (automatic()) {
-        // Without this yardstick v(1) would be guessed from wider passes, and a v(n) that never pays would go
-        // unnoticed.
-        if (pass_[1].n < n_alone) {
-            return 0;
-        }
-        // A width that costs dear is met in small steps, from the least that is ever verified.
-        m_max = std::min(m_max, std::max(int32_t(2.0 * n_tried()), params_.n_min));
-    } else if (pass_us(1) == 0.0) {
-        return std::max(1, std::min(n_ready, m_max));
+    // Without this yardstick v(1) would be guessed from wider passes, and a v(n) that never pays would go unnoticed.
+    if (pass_[1].n < n_alone && !params_.always) {
+        return 0;
     }
-    // A width that the user named is not second-guessed: the choice is then from 1 up.
     int32_t best      = 0;
-    double  best_rate = automatic() ? least_gain * rate(0, n_ready) : 0.0;
-    for (int32_t m = std::clamp(params_.n_min, 1, m_max); m <= m_max && (m <= n_ready || growing); ++m) {
+    double  best_rate = 0.0;
+    if (!params_.always) {
+        // A width that costs dear is met in small steps, from the least that is ever verified.
+        m_max     = std::min(m_max, std::max(int32_t(2.0 * n_tried()), params_.n_min));
+        best_rate = least_gain * rate(0, n_ready);
+    }
+    for (int32_t m = std::max(params_.n_min, 1); m <= m_max && (m <= n_ready || growing); ++m) {
         const double r = rate(m, n_ready);
         if (r > best_rate) {
             best      = m;
@@ -99,7 +96,7 @@ double planner::n_tried() const {
 }
 
 int16_t planner::look_ahead() const {
-    if (sync()) {
+    if (params_.mode == run_mode::sync) {
         return int16_t(std::max(1, best_width(0, n_max_, true)));
     }
     if (params_.n_ahead > 0) {
@@ -107,7 +104,7 @@ int16_t planner::look_ahead() const {
     }
     // Twice what is verified, so that the chain goes on behind an accepted one; while speculation does not pay, one
     // level keeps the acceptance measured.
-    const int32_t n = automatic() ? n_last_ : n_max_;
+    const int32_t n = n_last_;
     return int16_t(n == 0 && pass_[1].n >= n_alone ? 1 : 2 * std::max(n, 1) + 2);
 }
 

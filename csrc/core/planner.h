@@ -23,7 +23,7 @@ class planner {
     void begin(const plan_params & params);
 
     // n_ready: length of the drafted chain now. n_room: rows that context and batch have left for drafted tokens.
-    // growing: the draft may still add nodes to it. root_known: nodes below the root could have arrived.
+    // growing: the draft may still add nodes to it.
     [[nodiscard]] plan next(int32_t n_ready, int32_t n_room, bool growing);
 
     // How many levels below the root are of use to the draft now.
@@ -56,8 +56,8 @@ class planner {
     [[nodiscard]] int32_t best_width(int32_t n_ready, int32_t m_max, bool growing) const;
     [[nodiscard]] double  rate(int32_t m, int32_t n_ready) const;
     [[nodiscard]] double  n_tried() const;
-    [[nodiscard]] bool    automatic() const { return params_.n_max == n_draft_auto; }
-    [[nodiscard]] bool    sync() const { return params_.mode == run_mode::sync; }
+    // Turn-taking with a fixed length is the one thing that is not weighed.
+    [[nodiscard]] bool adaptive() const { return params_.n_max == n_draft_auto || params_.mode != run_mode::sync; }
 
     plan_params                          params_;
     int32_t                              n_max_ = 0;

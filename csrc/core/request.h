@@ -23,6 +23,7 @@ struct plan_params {
     int32_t  n_min   = 0;            // fewer than this are not worth verifying
     float    p_min   = 0.0f;         // the draft stops below this probability
     int32_t  n_ahead = 0;            // levels that the draft may run ahead; 0: from n_max
+    bool     always  = false; // speculate whether it pays or not (tests: what is drafted must not hang on timing)
 };
 
 // Written by the verify worker; the end message releases it to the reader of the chunk ring.

@@ -19,7 +19,7 @@ struct wires {
     channel<request *>   requests{4, reader_bell, verify_bell};
 
     // Full trace rings drop events rather than slow a worker down.
-    channel<trace_event> draft_trace{8192, draft_bell, reader_bell};
+    channel<trace_event> draft_trace{32768, draft_bell, reader_bell};
     channel<trace_event> verify_trace{8192, verify_bell, reader_bell};
     bool                 tracing = false; // set before the workers start
 

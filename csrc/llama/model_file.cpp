@@ -80,4 +80,21 @@ void check_model_file(const std::string & path) {
     check_model_header(path, g.get());
 }
 
+bool uses_tiled_products(const std::string & path) {
+    std::error_code ec;
+    if (!std::filesystem::is_regular_file(path, ec)) {
+        return false;
+    }
+    const std::unique_ptr<gguf_context, gguf_closer> g(
+        gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
+    for (int64_t i = 0; g && i < gguf_get_n_tensors(g.get()); ++i) {
+        const ggml_type type = gguf_get_tensor_type(g.get(), i);
+        // The types of one scale a block, and the unquantised ones, have no tiled products.
+        if (ggml_is_quantized(type) && ggml_blck_size(type) > 32) {
+            return true;
+        }
+    }
+    return false;
+}
+
 } // namespace duo

@@ -56,4 +56,6 @@ def generate_options(given: dict[str, Any], function: str = "generate") -> Gener
     n_draft = checked["n_draft"]
     if n_draft != "auto" and not 1 <= n_draft <= 64:
         raise DuoError(f"n_draft (--draft) is {n_draft}; give 1 to 64, or auto")
+    if n_draft != "auto" and checked["n_draft_min"] > n_draft:
+        raise DuoError(f"n_draft_min (--draft-min) is {checked['n_draft_min']}, above n_draft (--draft), {n_draft}")
     return checked

@@ -169,7 +169,7 @@ class EngineOptions(TypedDict, total=False):
         opt(
             False,
             "Same bits at every width: the text is equal to plain decoding's even where two tokens nearly tie. "
-            "Slower with stock CPU kernels; plain decoding then needs --strict too to be compared.",
+            "For models on the CPU; slower with stock kernels. Compare with plain decoding under --strict.",
             "--strict/--no-strict",
         ),
     ]
@@ -244,7 +244,7 @@ class GenerateOptions(TypedDict, total=False):
         AutoInt,
         opt(
             "auto",
-            "Drafted tokens verified at once, at most; auto: as many as pay, none if none do.",
+            "Drafted tokens verified at once, at most (sync: exactly); auto: as many as pay, none if none do.",
             "--draft",
             "--draft-n",
             "--draft-max",

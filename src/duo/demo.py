@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-PROMPT = "Once upon a time there was a little tin soldier who"
-
 
 def demo_pair() -> tuple[Path, Path]:
     """Paths of the demo target and the demo draft."""

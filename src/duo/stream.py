@@ -39,7 +39,8 @@ class Stream(Iterator[Chunk]):
         self._n_prompt = n_prompt
         self.seed = seed  # the one in use, also where -1 asked for any
         self.finish_reason = ""
-        self.warning = ""  # why the text went on without the draft, if it did
+        self.warning = ""  # why the text went on without the draft, or without the trace, if it did
+        self._trace_warning = ""
         self.timings: dict[str, Any] = {}
         self.on_close: Callable[[], None] | None = None
 
@@ -71,23 +72,32 @@ class Stream(Iterator[Chunk]):
             if self._stopping or not self._open or self._duo._closing:
                 return None
             c = self._duo.engine.next(SLICE_US)
-            if c is not None and self._duo._trace is not None and len(self._tokens) % 64 == 0:
-                self._duo.write_trace()
-        if c is None:
-            return None
+            return None if c is None else self._take(c)
+
+    def _take(self, c: _core.TextChunk) -> Chunk:
+        """Records what came; under the engine's lock, so that nobody closes the text between the last chunk and its end."""
         if c.text:
             self._text.append(c.text)
-        if not c.finish:
-            logprobs = TokenLogprobs(c.token, c.logprob, tuple(c.top)) if self._with_logprobs else None
-            if logprobs is not None:
-                self._logprobs.append(logprobs)
-            self._tokens.append(c.token)
-            self._from_draft.append(c.from_draft)
-            return Chunk(c.text, c.token, c.from_draft, None, logprobs)
-        why = self._finish(c.finish)
-        if c.finish == "error":
-            raise DuoError(why, self.result)
-        return Chunk(c.text, finish_reason=c.finish)
+        if c.finish:
+            why = self._finish(c.finish)
+            if c.finish == "error":
+                raise DuoError(why, self.result)
+            return Chunk(c.text, finish_reason=c.finish)
+        logprobs = TokenLogprobs(c.token, c.logprob, tuple(c.top)) if self._with_logprobs else None
+        if logprobs is not None:
+            self._logprobs.append(logprobs)
+        self._tokens.append(c.token)
+        self._from_draft.append(c.from_draft)
+        if len(self._tokens) % 64 == 0:
+            self._write_trace()
+        return Chunk(c.text, c.token, c.from_draft, None, logprobs)
+
+    def _write_trace(self) -> None:
+        # A full disk must not cost the text.
+        try:
+            self._duo.write_trace()
+        except DuoError as e:
+            self._trace_warning = str(e)
 
     @property
     def result(self) -> Result:
@@ -123,6 +133,8 @@ class Stream(Iterator[Chunk]):
             self._finish("cancelled")
 
     def _finish(self, reason: str) -> str:
+        if not self._open:
+            return ""
         duo = self._duo
         why = ""
         self.finish_reason = reason
@@ -132,8 +144,8 @@ class Stream(Iterator[Chunk]):
                 stats = duo._engine.stats()
                 self.timings = timings(stats, with_draft=self._with_draft)
                 duo.timings = self.timings
-                self.warning, why = stats["warning"], stats["error"]
-                duo.write_trace()
+                self._write_trace()
+                self.warning, why = stats["warning"] or self._trace_warning, stats["error"]
         finally:
             duo._owner = None
             duo._turn.release()
@@ -156,11 +168,11 @@ def start(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str) -> Str
     if duo._owner == threading.get_ident():
         raise DuoError("this thread has another stream open; finish or close it before starting the next")
     duo._turn.acquire()
-    return begin(duo, job)
+    return begin(duo, job, threading.get_ident())
 
 
-def begin(duo: Duo, job: Job) -> Stream:
-    """Begins a text whose turn it is."""
+def begin(duo: Duo, job: Job, owner: object) -> Stream:
+    """Begins a text whose turn it is. owner: the thread or the task that will pull it, and so cannot wait for it."""
     o = job.options
     try:
         with duo._pull:
@@ -177,9 +189,13 @@ def begin(duo: Duo, job: Job) -> Stream:
             )
             with_draft = duo.draft is not None and o["mode"] != "plain"
             s = Stream(duo, job.seed, len(job.tokens), with_logprobs=o["logprobs"] is not None, with_draft=with_draft)
-            duo._owner = threading.get_ident()
+            duo._owner = owner
             duo._current = weakref.ref(s)
             return s
     except BaseException:
+        # Ctrl-C may come when the engine has begun and nobody holds the stream yet.
+        with duo._pull:
+            if duo._engine is not None and duo._engine.running:
+                duo._engine.cancel()
         duo._turn.release()
         raise

@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
+from duo.errors import DuoError
 from duo.job import prepare
 from duo.result import Chunk, Result
 from duo.stream import Stream, begin
@@ -17,11 +18,14 @@ if TYPE_CHECKING:
 
 async def _start_async(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
     job = await asyncio.to_thread(prepare, duo, prompt, given, function)
+    task = asyncio.current_task()
+    if duo._owner is not None and duo._owner in (task, threading.get_ident()):
+        raise DuoError("this task has another stream open; finish or close it before starting the next")
     # Waiting for the turn in the loop, not in a pool thread: waiting tasks would fill the pool, and the text that runs
     # needs a thread of it to end.
     while not duo._turn.acquire(blocking=False):
         await asyncio.sleep(0.005)
-    return begin(duo, job)
+    return begin(duo, job, task)
 
 
 async def _in_thread(stop: threading.Event, call: Callable[[], Any]) -> Any:

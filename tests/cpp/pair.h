@@ -33,9 +33,10 @@ struct ask {
     }
 
     ask as(run_mode mode, int32_t n_max = n_draft_auto) const {
-        ask a        = *this;
-        a.plan.mode  = mode;
-        a.plan.n_max = n_max;
+        ask a         = *this;
+        a.plan.mode   = mode;
+        a.plan.n_max  = n_max;
+        a.plan.always = n_max != n_draft_auto; // a width that a test names is used
         return a;
     }
 };

@@ -35,8 +35,8 @@ TEST(plan_nothing_for_a_useless_draft) {
             const auto first = w.run(pl, 64);
             const auto then  = w.run(pl, 10000);
             const auto note  = "step " + std::to_string(step_us) +
-                               ", passes with a draft: " + std::to_string(first.n_drafted) + " of 64, then " +
-                               std::to_string(then.n_drafted);
+                              ", passes with a draft: " + std::to_string(first.n_drafted) + " of 64, then " +
+                              std::to_string(then.n_drafted);
             CHECK(first.n_drafted < 40, note);
             CHECK(then.n_drafted < 300, note);
             const double plain = 10000.0 / (10000.0 * sloped(1));

@@ -21,6 +21,7 @@ ask random_ask(dice & d, const language & lang, int32_t n_ctx) {
     q.sampling.presence_penalty = d.chance(0.2) ? 1.0f : 0.0f;
     q.plan.mode                 = d.chance(0.7) ? run_mode::async : d.chance(0.7) ? run_mode::sync : run_mode::plain;
     q.plan.n_max                = d.chance(0.4) ? n_draft_auto : d.between(0, 12);
+    q.plan.always               = q.plan.n_max != n_draft_auto;
     q.plan.n_min                = d.chance(0.15) ? d.between(1, 4) : 0;
     q.plan.p_min                = d.chance(0.15) ? 0.8f : 0.0f;
     q.plan.n_ahead              = d.chance(0.2) ? d.between(1, 20) : 0;
