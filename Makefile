@@ -23,7 +23,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
 demo: $(VENV)/duo
 	@echo
-	@$(VENV)/bin/duo -co on --temp 0.7 --seed 4 -n 200 -p "Once upon a time there was a little tin soldier who"
+	@$(VENV)/bin/duo -co on --draft 4 --temp 0.7 --seed 4 -n 200 -p "Once upon a time there was a little tin soldier who"
 
 test: test-cpp test-python
 
@@ -75,22 +75,23 @@ $(VENV)/tools: $(VENV)/pip
 $(VENV)/llama: $(VENV)/tools
 	@mkdir -p build
 	@echo "Installing $(LLAMA) (compiles llama.cpp, some minutes the first time)"
-	@$(PIP) install -v $(LLAMA) 2>&1 | $(PY) tools/build_progress.py build/llama.log "llama.cpp"
+	@$(PY) tools/build_progress.py build/llama.log "llama.cpp" $(PIP) install -v $(LLAMA)
 	@$(PY) tools/check_llama.py "$(CMAKE_ARGS)" 2>/dev/null || { \
 	    echo "The cached build lacks $(CMAKE_ARGS); compiling again"; \
-	    $(PIP) install -v --force-reinstall --no-deps --no-cache-dir $(LLAMA) 2>&1 \
-	        | $(PY) tools/build_progress.py build/llama.log "llama.cpp"; }
+	    $(PY) tools/build_progress.py build/llama.log "llama.cpp" \
+	        $(PIP) install -v --force-reinstall --no-deps --no-cache-dir $(LLAMA); }
 	@$(PY) tools/check_llama.py "$(CMAKE_ARGS)"
 	@touch $@
 
 # Not editable and not isolated: the llama.cpp that was just built is the one it is compiled against.
 $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@mkdir -p build
-	@$(PIP) install -v --no-build-isolation . 2>&1 | $(PY) tools/build_progress.py build/duo.log "duo"
+	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation .
 	@touch $@
 
 $(VENV)/test: $(VENV)/duo
-	@$(PIP) install -q --no-build-isolation '.[test]'
+	@$(PY) tools/extra_requirements.py test > build/test-requirements.txt
+	@$(PIP) install -q -r build/test-requirements.txt
 	@touch $@
 
 $(VENV)/lint: $(VENV)/pip tools/lint-requirements.txt

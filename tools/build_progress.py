@@ -1,26 +1,30 @@
-"""Shows the progress of `pip install -v` as one line and keeps the whole output in a log file.
+"""Runs a verbose build and shows its progress as one line; the whole output goes to a log file.
 
-    pip install -v ... 2>&1 | python3 tools/build_progress.py LOG TITLE
+    python3 tools/build_progress.py LOG TITLE COMMAND...
 
-Standard library only: it runs before anything is installed. The exit code is pip's: pip's last line tells.
+Standard library only: it runs before anything is installed. The exit code is the command's.
 """
 
 import re
+import subprocess
 import sys
 import time
 
 
 def main() -> int:
-    log_path, title = sys.argv[1], sys.argv[2]
+    log_path, title, command = sys.argv[1], sys.argv[2], sys.argv[3:]
     tty = sys.stderr.isatty()
-    start, shown, failed, tail = time.monotonic(), -1, False, []
-    with open(log_path, "w", encoding="utf-8", errors="replace") as log:
-        for line in sys.stdin.buffer:
+    start, shown, tail = time.monotonic(), -1, []
+    with (
+        open(log_path, "w", encoding="utf-8", errors="replace") as log,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as build,
+    ):
+        assert build.stdout is not None
+        for line in build.stdout:
             text = line.decode("utf-8", "replace")
             log.write(text)
             tail = [*tail[-40:], text]
-            failed = failed or text.lstrip().startswith(("ERROR:", "error: "))
-            step = re.match(r"\s*\[(\d+)/(\d+)\]", text)
+            step = re.match(r"\s*\[(\d+)/(\d+)\]", text)  # ninja's count
             if step is None:
                 continue
             done, total = int(step[1]), int(step[2])
@@ -30,11 +34,11 @@ def main() -> int:
                 message = f"{title}: {done}/{total} files, {time.monotonic() - start:.0f} s"
                 sys.stderr.write(f"\r{message}   " if tty else message + "\n")
                 sys.stderr.flush()
-    end = "failed" if failed else "done"
+    end = "done" if build.returncode == 0 else f"failed (exit code {build.returncode})"
     sys.stderr.write(f"{chr(13) if tty else ''}{title}: {end}, {time.monotonic() - start:.0f} s (log: {log_path})\n")
-    if failed:
+    if build.returncode != 0:
         sys.stderr.write("".join(tail))
-    return 1 if failed else 0
+    return build.returncode
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ class stop_matcher {
         size_t n_hold  = 0; // else: bytes at the end that may be the beginning of one
     };
 
-    // The text grew by `piece`. The earliest match wins; among those that begin together the longest.
+    // The text grew by `piece`. The stop string that is complete first wins; if several are, the one that began first.
     result add(std::string_view piece) {
         if (n_keep_ == 0) {
             return {};

@@ -21,12 +21,9 @@ void verify_worker::verify(const plan & p) {
         rows_.push_back({.token = nd.token, .pos = n_text() - 1 + nd.depth, .output = true});
     }
 
-    const int64_t t0 = now_us();
-    wires_.verify_busy.begin(t0);
-    const decode_status status = model_.decode(rows_, req_->cancelled);
-    const int64_t       t1     = now_us();
-    wires_.verify_busy.end(t1);
-    req_->stats.busy_us += t1 - t0;
+    int64_t             t0     = 0;
+    int64_t             t1     = 0;
+    const decode_status status = timed_decode(t0, t1);
     if (status == decode_status::stopped) {
         return;
     }

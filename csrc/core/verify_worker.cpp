@@ -81,6 +81,25 @@ void verify_worker::begin(request & req) {
     }
 }
 
+// The target's pass over rows_, from t0 to t1.
+decode_status verify_worker::timed_decode(int64_t & t0, int64_t & t1) {
+    t0 = now_us();
+    wires_.verify_busy.begin(t0);
+    const auto book = [&] {
+        t1 = now_us();
+        wires_.verify_busy.end(t1);
+        req_->stats.busy_us += t1 - t0;
+    };
+    try {
+        const decode_status status = model_.decode(rows_, req_->cancelled);
+        book();
+        return status;
+    } catch (...) {
+        book(); // or the clock would run on
+        throw;
+    }
+}
+
 // Evaluates the prompt but for the rows that fit into the first verification.
 void verify_worker::prompt() {
     const size_t n_same = std::min(
@@ -103,12 +122,9 @@ void verify_worker::prompt() {
         for (size_t pos = cached_.size(); pos < cached_.size() + n; ++pos) {
             rows_.push_back({.token = text_[pos], .pos = int32_t(pos)});
         }
-        const int64_t t0 = now_us();
-        wires_.verify_busy.begin(t0);
-        const decode_status status = model_.decode(rows_, req_->cancelled);
-        const int64_t       t1     = now_us();
-        wires_.verify_busy.end(t1);
-        req_->stats.busy_us += t1 - t0;
+        int64_t             t0     = 0;
+        int64_t             t1     = 0;
+        const decode_status status = timed_decode(t0, t1);
         if (wires_.tracing) {
             wires_.verify_trace.try_push({.what   = trace_event::kind::prompt,
                                           .slot   = req_->slot,
@@ -202,6 +218,9 @@ void verify_worker::end(finish_reason why) {
         }
     }
     req.stats.t_end_us = now_us();
+    if (req.stats.n_passes == 0) {
+        req.stats.prompt_us = req.stats.t_end_us - req.stats.t_begin_us; // it ended before the prompt did
+    }
     wires_.chunks.push(
         {.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .n_drop = n_drop_, .t_us = req.stats.t_end_us});
     n_drop_ = 0;

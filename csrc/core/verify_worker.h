@@ -22,16 +22,17 @@ class verify_worker {
     void run() noexcept;
 
   private:
-    void serve(request & req);
-    void begin(request & req);
-    void prompt();
-    void take_nodes();
-    void wait_for_nodes(const plan & p);
-    void verify(const plan & p);
-    void walk(int32_t i_first_row);
-    bool emit(token_id token, bool from_draft, int32_t i_row);
-    void tell_draft(const verdict_msg & v);
-    void end(finish_reason why);
+    void          serve(request & req);
+    void          begin(request & req);
+    void          prompt();
+    decode_status timed_decode(int64_t & t0, int64_t & t1);
+    void          take_nodes();
+    void          wait_for_nodes(const plan & p);
+    void          verify(const plan & p);
+    void          walk(int32_t i_first_row);
+    bool          emit(token_id token, bool from_draft, int32_t i_row);
+    void          tell_draft(const verdict_msg & v);
+    void          end(finish_reason why);
 
     [[nodiscard]] bool    cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
     [[nodiscard]] int32_t n_room() const;

@@ -44,6 +44,10 @@ def engine_options(given: dict[str, Any]) -> EngineOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or DuoError (bad value)."""
     check_keywords("Duo", given, ENGINE_OPTIONS)
     checked: EngineOptions = _complete(given, ENGINE_OPTIONS, _ENGINE)
+    for name in ("type_v", "type_v_draft"):
+        if checked["flash_attn"] == "off" and checked[name] not in ("f32", "f16", "bf16"):
+            flag = ENGINE_OPTIONS[name].flags[0]
+            raise DuoError(f"{name} ({flag}) is quantised, which needs flash attention; leave out -fa off")
     return checked
 
 

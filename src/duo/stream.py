@@ -75,7 +75,7 @@ class Stream(Iterator[Chunk]):
             return None if c is None else self._take(c)
 
     def _take(self, c: _core.TextChunk) -> Chunk:
-        """Records what came; under the engine's lock, so that nobody closes the text between the last chunk and its end."""
+        """Records what came. Under the engine's lock: nobody closes the text between its last chunk and its end."""
         if c.text:
             self._text.append(c.text)
         if c.finish:

@@ -1,0 +1,84 @@
+"""Moments in which two things happen at once, made wide enough to be hit every time."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+import duo.stream
+from duo import Duo, DuoError
+
+PROMPT = "Once upon a time"
+
+
+def test_close_while_the_last_chunk_is_taken_gives_the_turn_back_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    finishing, finish = threading.Event(), duo.stream.Stream._finish
+
+    def slow_finish(self: duo.stream.Stream, reason: str) -> str:
+        finishing.set()
+        time.sleep(0.2)
+        return finish(self, reason)
+
+    with Duo(n_ctx=256) as d:
+        monkeypatch.setattr(duo.stream.Stream, "_finish", slow_finish)
+        s = d.stream(PROMPT, max_tokens=4, temperature=0)
+        reader = threading.Thread(target=lambda: list(s))
+        reader.start()
+        assert finishing.wait(30)
+        s.close()
+        reader.join(30)
+        assert d._turn.acquire(blocking=False)
+        assert not d._turn.acquire(blocking=False), "the turn was given back twice"
+        d._turn.release()
+        assert s.result.finish_reason in ("length", "cancelled")
+        assert len(d.generate(PROMPT, max_tokens=4).tokens) == 4
+
+
+def test_ctrl_c_just_after_the_engine_began_leaves_the_duo_usable(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Duo(n_ctx=256) as d:
+        with monkeypatch.context() as m:
+
+            def interrupted(*_args: object, **_kwargs: object) -> None:
+                raise KeyboardInterrupt
+
+            m.setattr(duo.stream, "Stream", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                d.stream(PROMPT)
+        assert len(d.generate(PROMPT, max_tokens=4).tokens) == 4
+
+
+def test_a_text_inside_a_text_of_the_same_task_is_an_error_and_not_a_deadlock() -> None:
+    async def nested(d: Duo) -> int:
+        n = 0
+        async for _ in d.astream(PROMPT, max_tokens=8, ignore_eos=True):
+            with pytest.raises(DuoError, match="another stream open"):
+                await d.agenerate(PROMPT, max_tokens=2)
+            n += 1
+        return n
+
+    async def after_a_sync_stream(d: Duo) -> None:
+        with d.stream(PROMPT, ignore_eos=True) as s:
+            next(s)
+            with pytest.raises(DuoError, match="another stream open"):
+                await d.agenerate(PROMPT, max_tokens=2)
+
+    with Duo(n_ctx=256) as d:
+        assert asyncio.run(asyncio.wait_for(nested(d), 60)) == 9  # eight tokens and the end
+        asyncio.run(asyncio.wait_for(after_a_sync_stream(d), 60))
+        assert len(d.generate(PROMPT, max_tokens=4).tokens) == 4
+
+
+def test_a_trace_that_cannot_be_written_does_not_cost_the_text(
+    tmp_path: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Duo(n_ctx=256, trace=f"{tmp_path}/t.json") as d:
+
+        def full(_events: object) -> None:
+            raise OSError(28, "No space left on device")
+
+        assert d._trace is not None
+        monkeypatch.setattr(d._trace, "add", full)
+        r = d.generate(PROMPT, max_tokens=100, ignore_eos=True)
+        assert len(r.tokens) == 100
+        assert "No space left" in r.warning

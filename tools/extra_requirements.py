@@ -1,0 +1,12 @@
+"""Prints what one extra of the installed duo needs, a line each: pyproject.toml stays the only list.
+
+python tools/extra_requirements.py test
+"""
+
+import sys
+from importlib.metadata import requires
+
+for requirement in requires("duo") or []:
+    name, _, marker = requirement.partition(";")
+    if f'extra == "{sys.argv[1]}"' in marker:
+        print(name.strip())
