@@ -17,7 +17,7 @@ GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 24}
 
 
 def test_generate_loads_writes_and_unloads() -> None:
-    r = duo.generate(PROMPT, n_ctx=256, **GREEDY)
+    r = duo.generate(PROMPT, n_ctx=256, mode="sync", n_draft=4, **GREEDY)
     assert isinstance(r, Result)
     assert r.text
     assert len(r.tokens) == len(r.from_draft) == 24
@@ -76,7 +76,7 @@ def test_figures_agree_with_each_other(duo_pair: Duo, mode: str, max_tokens: int
     assert sorted(by_position, reverse=True) == by_position
     assert sum(by_position) * t["draft_rounds"] == pytest.approx(t["draft_n_accepted"])
     assert t["draft_hit_n"] <= t["predicted_n"]
-    if max_tokens == 40:
+    if max_tokens == 40 and mode == "sync":  # async may find that speculation does not pay here
         assert t["draft_rounds"] > 0
 
 

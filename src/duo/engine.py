@@ -89,7 +89,8 @@ class Duo:
         placed.delay_us, placed.delay_seed = _delay
         self.timings: dict[str, Any] = {}  # of the last text; llama-server's names, see duo.result.timings
         self._turn = threading.Lock()  # held while a text is generated: calls queue up on it
-        self._owner: object = None  # thread id or asyncio task that pulls the text; it cannot wait for itself
+        # Thread (and asyncio task) that pulls the text: neither can wait for itself.
+        self._owner: tuple[int, object] | None = None
         self._current: weakref.ref[Stream] | None = None  # the text that runs, or the last one
         # The engine is used by one thread at a time. Reentrant: the garbage collector may close a stream at any point.
         self._pull = threading.RLock()

@@ -165,14 +165,15 @@ class Stream(Iterator[Chunk]):
 def start(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
     """Waits for its turn and begins the text."""
     job = prepare(duo, prompt, given, function)
-    if duo._owner == threading.get_ident():
+    owner = duo._owner
+    if owner is not None and owner[0] == threading.get_ident():
         raise DuoError("this thread has another stream open; finish or close it before starting the next")
     duo._turn.acquire()
-    return begin(duo, job, threading.get_ident())
+    return begin(duo, job, None)
 
 
-def begin(duo: Duo, job: Job, owner: object) -> Stream:
-    """Begins a text whose turn it is. owner: the thread or the task that will pull it, and so cannot wait for it."""
+def begin(duo: Duo, job: Job, task: object) -> Stream:
+    """Begins a text whose turn it is. task: the asyncio task that will pull it; None: this thread will."""
     o = job.options
     try:
         with duo._pull:
@@ -189,7 +190,7 @@ def begin(duo: Duo, job: Job, owner: object) -> Stream:
             )
             with_draft = duo.draft is not None and o["mode"] != "plain"
             s = Stream(duo, job.seed, len(job.tokens), with_logprobs=o["logprobs"] is not None, with_draft=with_draft)
-            duo._owner = owner
+            duo._owner = (threading.get_ident(), task)
             duo._current = weakref.ref(s)
             return s
     except BaseException:

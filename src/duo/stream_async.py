@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +17,22 @@ if TYPE_CHECKING:
     from duo.engine import Duo, Prompt
 
 
+# How long a task waits for a stream of its own before it calls that a mistake.
+ABANDONED_S = 5.0
+
+
 async def _start_async(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
     job = await asyncio.to_thread(prepare, duo, prompt, given, function)
     task = asyncio.current_task()
-    if duo._owner is not None and duo._owner in (task, threading.get_ident()):
-        raise DuoError("this task has another stream open; finish or close it before starting the next")
     # Waiting for the turn in the loop, not in a pool thread: waiting tasks would fill the pool, and the text that runs
     # needs a thread of it to end.
+    since = time.monotonic()
     while not duo._turn.acquire(blocking=False):
+        owner = duo._owner or (0, None)
+        # A stream that this task left by `break` is closed by the loop a moment later; one that is open stays.
+        mine = owner[1] is task and time.monotonic() - since > ABANDONED_S
+        if mine or owner == (threading.get_ident(), None):
+            raise DuoError("this task has another stream open; finish or close it before starting the next")
         await asyncio.sleep(0.005)
     return begin(duo, job, task)
 
