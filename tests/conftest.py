@@ -1,6 +1,7 @@
 """Shared by the tests of what a user does: one loaded demo pair, and how a child process runs the program."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from duo.demo import demo_pair
 # A child that aborts must not call for a debugger, and one that hangs must not hang the tests.
 os.environ["GGML_NO_BACKTRACE"] = "1"
 HANG_S = 120
+
+# A run in the background of a shell ignores Ctrl-C, and so would the children that the tests interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)
