@@ -128,10 +128,11 @@ void draft_worker::step() {
     wires_.draft_busy.end(t1);
 
     int32_t n_made = 0;
+    int32_t depth  = 0; // of the nodes made
     if (ready) {
         tree_.mark_expanded(i_node);
         const node_id parent = tree_.at(i_node).id;
-        const int32_t depth  = tree_.at(i_node).depth;
+        depth                = tree_.at(i_node).depth + 1;
         for (const candidate & c : children_) {
             if (c.logp < std::log(std::max(req_->plan.p_min, 1e-30f))) {
                 break;
@@ -145,21 +146,15 @@ void draft_worker::step() {
                                .step_us = typical ? float(t1 - t0) : 0.0f});
             ++n_made;
         }
-        if (wires_.tracing) {
-            wires_.draft_trace.try_push({.what      = typical ? trace_event::kind::draft : trace_event::kind::prompt,
-                                         .slot      = req_->slot,
-                                         .n_rows    = int32_t(rows_.size()),
-                                         .n_drafted = n_made,
-                                         .depth     = depth + 1,
-                                         .t0_us     = t0,
-                                         .t1_us     = t1});
-        }
-    } else if (wires_.tracing) {
-        wires_.draft_trace.try_push({.what   = trace_event::kind::prompt,
+    }
+    if (wires_.tracing) {
+        wires_.draft_trace.try_push({.what   = ready && typical ? trace_event::kind::draft : trace_event::kind::prompt,
                                      .slot   = req_->slot,
                                      .n_rows = int32_t(rows_.size()),
-                                     .t0_us  = t0,
-                                     .t1_us  = t1});
+                                     .n_drafted = n_made,
+                                     .depth     = depth,
+                                     .t0_us     = t0,
+                                     .t1_us     = t1});
     }
     const auto add = [](std::atomic<int64_t> & x, int64_t d) {
         x.store(x.load(std::memory_order_relaxed) + d, std::memory_order_relaxed);
