@@ -1,0 +1,33 @@
+# The kernels of csrc/cpu: one file per instruction set, each with its own flags, all in one library; which one runs is
+# decided at run time. They know neither ggml nor duo.
+include(CheckCXXCompilerFlag)
+
+set(cpu_kernels csrc/cpu/isa.cpp csrc/cpu/product.cpp csrc/cpu/repack.cpp csrc/cpu/kernel_portable.cpp)
+add_library(duo_cpu STATIC ${cpu_kernels})
+target_include_directories(duo_cpu PUBLIC csrc)
+# The kernels' speed is the product: optimised in every build, and without the checks that keep loops from vectors.
+set_source_files_properties(${cpu_kernels} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math")
+
+function(duo_kernels name source)
+  add_library(duo_${name} OBJECT ${source})
+  target_include_directories(duo_${name} PRIVATE csrc)
+  target_compile_options(duo_${name} PRIVATE -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-maybe-uninitialized
+                         ${ARGN})
+  target_sources(duo_cpu PRIVATE $<TARGET_OBJECTS:duo_${name}>)
+endfunction()
+
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  set(avx2 -mavx2 -mfma -mf16c)
+  set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mprefer-vector-width=512)
+  duo_kernels(avx2 csrc/cpu/kernel_avx2.cpp ${avx2})
+  duo_kernels(avx_vnni csrc/cpu/kernel_avx2.cpp ${avx2} -mavxvnni -DDUO_AVX_VNNI)
+  duo_kernels(avx512 csrc/cpu/kernel_avx512.cpp ${avx512})
+  duo_kernels(avx512_bf16 csrc/cpu/kernel_avx512.cpp ${avx512} -mavx512bf16 -DDUO_AVX512_BF16)
+endif()
+
+# The same OpenMP team as ggml-cpu's: two teams of one thread would fight for its cores.
+# ThreadSanitizer does not know libgomp's barriers and would report races that are none.
+find_package(OpenMP COMPONENTS CXX)
+if(OpenMP_CXX_FOUND AND NOT DUO_SANITIZE STREQUAL "thread")
+  target_link_libraries(duo_cpu PRIVATE OpenMP::OpenMP_CXX)
+endif()

@@ -1,0 +1,36 @@
+// Half and bf16 to float, bit by bit, for the code that no instruction set helps.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+namespace duo::cpu {
+namespace {
+
+inline float float_of_bits(uint32_t u) {
+    float f;
+    std::memcpy(&f, &u, 4);
+    return f;
+}
+
+// IEEE 754 binary16, little-endian.
+inline float float_of_half(const uint8_t * p) {
+    const uint32_t h    = uint32_t(p[0]) | (uint32_t(p[1]) << 8);
+    const uint32_t sign = (h & 0x8000) << 16;
+    const uint32_t rest = h & 0x7fff;
+    if (rest >= 0x7c00) { // infinity, NaN
+        return float_of_bits(sign | 0x7f800000 | ((rest & 0x3ff) << 13));
+    }
+    if (rest < 0x400) { // subnormal: rest * 2^-24
+        const float f = float(rest) * float_of_bits(0x33800000);
+        return sign != 0 ? -f : f;
+    }
+    return float_of_bits(sign | ((rest << 13) + 0x38000000));
+}
+
+inline float float_of_bf16(const uint8_t * p) {
+    return float_of_bits((uint32_t(p[0]) << 16) | (uint32_t(p[1]) << 24));
+}
+
+} // namespace
+} // namespace duo::cpu

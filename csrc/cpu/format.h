@@ -1,0 +1,83 @@
+// How weights lie in memory for the kernels of this folder: the formats and their sizes.
+//
+// A matrix of `n` rows and `k` columns is cut into panels of 16 rows, one row per lane of a 512-bit register. Within a
+// panel the rows are interleaved by 4 codes (8-bit ones), 8 codes (4-bit ones, low and high half of a byte) or 2 floats,
+// so that one load brings the same four columns of 16 rows and one broadcast the four inputs that meet them. Scales stand
+// before the codes that they scale. The bytes are those of the GGUF file in another order: nothing is rounded.
+//
+// Four panels form a block. In a block the columns come in chunks of 1,024: the inputs of one chunk stay in the first
+// level cache while the four panels pass by, and a thread still reads its weights as one sequential stream.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace duo::cpu {
+
+constexpr int n_lanes      = 16;   // rows of a panel
+constexpr int n_panels     = 4;    // panels of a block
+constexpr int n_chunk      = 1024; // columns of a chunk
+constexpr int n_width_most = 8;    // inputs that a kernel takes at once
+
+enum class format : uint8_t { q8_0, q4_0, iq4_nl, q4_k, q5_k, q6_k, bf16, f16 };
+constexpr int n_formats = 8;
+
+// How the inputs of a product are prepared. Integer kinds hold 8-bit codes, a scale for each group of inputs, and per
+// block the value at which the integer sum starts: it takes back the offset that makes the weight's code unsigned.
+enum class input_kind : uint8_t {
+    q8_32,    // a scale per 32 inputs, as stock's Q8_0; for Q8_0 weights
+    q8_256,   // a scale per 256, as stock's Q8_K, start -8 * sum of 32; for Q4_0
+    q8_256nl, // the same, start -128 * sum of 32; for IQ4_NL
+    q8_k,     // the same, start -32 * sum of 16 for Q6_K, and the sums of 32 in pairs for the minima of Q4_K and Q5_K
+    bf16,     // pairs
+    f32,
+};
+constexpr int n_input_kinds = 6;
+
+struct format_traits {
+    const char * name;
+    int          n_unit;       // columns of a unit, the smallest part of a panel
+    int          n_unit_bytes; // of 16 rows
+    int          n_file_block; // columns of a block in the file
+    int          n_file_bytes; // of a block of one row
+    input_kind   input;
+};
+
+constexpr format_traits traits[n_formats] = {
+    {"q8_0", 64, 1088, 32, 34, input_kind::q8_32},        //
+    {"q4_0", 64, 576, 32, 18, input_kind::q8_256},        //
+    {"iq4_nl", 64, 576, 32, 18, input_kind::q8_256nl},    //
+    {"q4_K", 256, 2304, 256, 144, input_kind::q8_k},      //
+    {"q5_K", 256, 2816, 256, 176, input_kind::q8_k},      //
+    {"q6_K", 256, 3392, 256, 210, input_kind::q8_k},      // 32 bytes more than in the file: units keep whole cache lines
+    {"bf16", 64, 2048, 1, 2, input_kind::bf16},           //
+    {"f16", 64, 2048, 1, 2, input_kind::f32},             //
+};
+
+constexpr const format_traits & traits_of(format f) { return traits[int(f)]; }
+
+// Where the parts of a packed matrix stand. n: rows, k: columns, a multiple of n_unit.
+struct matrix_shape {
+    format  f;
+    int64_t n;
+    int64_t k;
+
+    [[nodiscard]] int64_t panels() const { return (n + n_lanes - 1) / n_lanes; }
+    [[nodiscard]] int64_t blocks() const { return (panels() + n_panels - 1) / n_panels; }
+    [[nodiscard]] int     panels_in(int64_t block) const {
+        const int64_t left = panels() - block * n_panels;
+        return int(left < n_panels ? left : n_panels);
+    }
+    [[nodiscard]] size_t panel_bytes() const { return size_t(k / traits_of(f).n_unit) * size_t(traits_of(f).n_unit_bytes); }
+    [[nodiscard]] size_t bytes() const { return size_t(panels()) * panel_bytes(); }
+
+    // Offset of the part of panel `p` of `block` that holds the columns from `k0`, the first of a chunk.
+    [[nodiscard]] size_t part(int64_t block, int p, int64_t k0) const {
+        const int64_t n_k = k - k0 < n_chunk ? k - k0 : n_chunk;
+        return size_t(block) * n_panels * panel_bytes() +
+               (size_t(panels_in(block)) * size_t(k0) + size_t(p) * size_t(n_k)) / size_t(traits_of(f).n_unit) *
+                   size_t(traits_of(f).n_unit_bytes);
+    }
+};
+
+} // namespace duo::cpu

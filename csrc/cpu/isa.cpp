@@ -1,0 +1,63 @@
+#include <cstdlib>
+#include <cstring>
+
+#include "kernel.h"
+
+namespace duo::cpu {
+
+namespace {
+
+// Best first.
+bool can_run(const kernel_set & k) {
+#if defined(__x86_64__)
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+                        __builtin_cpu_supports("avx512vnni");
+    if (&k == &kernels_avx512_bf16) {
+        return avx512 && __builtin_cpu_supports("avx512bf16");
+    }
+    if (&k == &kernels_avx512) {
+        return avx512;
+    }
+    if (&k == &kernels_avx_vnni) {
+        return avx2 && __builtin_cpu_supports("avxvnni");
+    }
+    if (&k == &kernels_avx2) {
+        return avx2;
+    }
+#endif
+    return &k == &kernels_portable;
+}
+
+constexpr const kernel_set * all[] = {
+#if defined(__x86_64__)
+    &kernels_avx512_bf16, &kernels_avx512, &kernels_avx_vnni, &kernels_avx2,
+#endif
+    &kernels_portable,
+};
+
+} // namespace
+
+const kernel_set * kernels_named(const char * name) {
+    for (const kernel_set * k : all) {
+        if (std::strcmp(k->name, name) == 0) {
+            return can_run(*k) ? k : nullptr;
+        }
+    }
+    return nullptr;
+}
+
+const kernel_set * best_kernels() {
+    if (const char * name = std::getenv("DUO_CPU_ISA"); name != nullptr && *name != '\0') {
+        return kernels_named(name);
+    }
+    for (const kernel_set * k : all) {
+        if (can_run(*k)) {
+            return k == &kernels_portable ? nullptr : k;
+        }
+    }
+    return nullptr;
+}
+
+} // namespace duo::cpu

@@ -1,0 +1,121 @@
+// No instruction set at all: what the others must equal, and what runs where they cannot.
+#include <cmath>
+
+#include "float16.h"
+#include "kernel_table.h"
+
+namespace duo::cpu {
+namespace {
+
+struct vec {
+    static constexpr int  L            = 16;
+    static constexpr int  n_width      = 4;
+    static constexpr bool signed_codes = false;
+    struct floats {
+        float v[L];
+    };
+    struct ints {
+        int32_t v[L];
+    };
+    struct bytes {
+        uint8_t v[4 * L];
+    };
+    using prepared = bytes;
+
+    template <class T, class F> static T make(F f) {
+        T t;
+        for (int i = 0; i < int(sizeof t.v / sizeof t.v[0]); ++i) {
+            t.v[i] = f(i);
+        }
+        return t;
+    }
+
+    static floats load(const float * p) {
+        return make<floats>([&](int i) { return p[i]; });
+    }
+    static void store(float * p, const floats & x) { std::memcpy(p, x.v, sizeof x.v); }
+    static floats zero() { return {}; }
+    static ints   zero_i() { return {}; }
+    static ints   broadcast(const int32_t * p) {
+        return make<ints>([&](int) { return *p; });
+    }
+    static floats broadcast_f(const float * p) {
+        return make<floats>([&](int) { return *p; });
+    }
+    static floats add(const floats & a, const floats & b) {
+        return make<floats>([&](int i) { return a.v[i] + b.v[i]; });
+    }
+    static floats mul(const floats & a, const floats & b) {
+        return make<floats>([&](int i) { return a.v[i] * b.v[i]; });
+    }
+    static floats fma(const floats & a, const floats & b, const floats & c) {
+        return make<floats>([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
+    }
+    static floats fnma(const floats & a, const floats & b, const floats & c) {
+        return make<floats>([&](int i) { return c.v[i] - a.v[i] * b.v[i]; });
+    }
+    static floats to_float(const ints & a) {
+        return make<floats>([&](int i) { return float(a.v[i]); });
+    }
+    static floats load_f16(const uint8_t * p) {
+        return make<floats>([&](int i) { return float_of_half(p + 2 * i); });
+    }
+    static floats load_u8(const uint8_t * p) {
+        return make<floats>([&](int i) { return float(p[i]); });
+    }
+    static floats load_s8(const uint8_t * p) {
+        return make<floats>([&](int i) { return float(int8_t(p[i])); });
+    }
+
+    static bytes load_bytes(const uint8_t * p) {
+        return make<bytes>([&](int i) { return p[i]; });
+    }
+    static bytes low(const bytes & a) {
+        return make<bytes>([&](int i) { return uint8_t(a.v[i] & 15); });
+    }
+    static bytes high(const bytes & a) {
+        return make<bytes>([&](int i) { return uint8_t(a.v[i] >> 4); });
+    }
+    static bytes look_up(const bytes & a) {
+        return make<bytes>([&](int i) { return iq4_nl_codes[a.v[i]]; });
+    }
+    template <int mask> static bytes add_bits(const bytes & a, const bytes & h, int by) {
+        return make<bytes>([&](int i) { return uint8_t(a.v[i] | ((by >= 0 ? h.v[i] << by : h.v[i] >> -by) & mask)); });
+    }
+
+    static prepared prepare(const bytes & w) { return w; }
+    static ints     dot(const ints & s, const bytes & w, const int8_t * x) {
+        return make<ints>([&](int i) {
+            const uint8_t * u = w.v + 4 * i;
+            return s.v[i] + u[0] * x[0] + u[1] * x[1] + u[2] * x[2] + u[3] * x[3];
+        });
+    }
+    static ints dot_full(const ints & s, const prepared & w, const int8_t * x) { return dot(s, w, x); }
+    static ints load_pairs(const uint8_t * even, const uint8_t * odd) {
+        return make<ints>([&](int i) { return int32_t(even[i] | (odd[i] << 16)); });
+    }
+    static ints dot_pairs(const ints & s, const ints & w, const int32_t * x) {
+        return make<ints>([&](int i) {
+            return s.v[i] + (w.v[i] & 0xffff) * int16_t(*x & 0xffff) + (w.v[i] >> 16) * int16_t(*x >> 16);
+        });
+    }
+
+    struct bf16s {
+        floats even, odd;
+    };
+    static bf16s load_bf16s(const uint8_t * p) {
+        return {make<floats>([&](int i) { return float_of_bf16(p + 4 * i); }),
+                make<floats>([&](int i) { return float_of_bf16(p + 4 * i + 2); })};
+    }
+    static floats dot_bf16(const floats & s, const bf16s & w, const uint16_t * x) {
+        const float a = float_of_bf16(reinterpret_cast<const uint8_t *>(x));
+        const float b = float_of_bf16(reinterpret_cast<const uint8_t *>(x + 1));
+        return make<floats>([&](int i) { return s.v[i] + w.even.v[i] * a + w.odd.v[i] * b; });
+    }
+};
+
+} // namespace
+
+const kernel_set kernels_portable = make_kernels<vec>("portable");
+
+} // namespace duo::cpu

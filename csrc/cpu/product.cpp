@@ -1,0 +1,174 @@
+#include "product.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <new>
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace duo::cpu {
+
+namespace {
+
+constexpr int n_tiles_most = 16; // tiles that pass a block together: their sums stay in the first level cache
+
+// A tile of a job, and the columns that it holds.
+struct work_tile {
+    tile           t;
+    const column * columns;
+};
+
+struct work_job {
+    const uint8_t *        weights;
+    std::vector<work_tile> tiles;
+};
+
+// Tiles of nearly equal width: 9 inputs are 5 and 4, not 8 and 1.
+std::vector<work_job> lay_out(const kernel_set & kernels, const matrix_shape & s, const std::vector<job> & jobs,
+                              workspace & memory) {
+    const input_kind      kind  = traits_of(s.f).input;
+    size_t                bytes = 0;
+    std::vector<work_job> all;
+    for (const job & j : jobs) {
+        const int n       = int(j.columns.size());
+        const int n_tiles = (n + kernels.n_width - 1) / kernels.n_width;
+        work_job  w{j.weights, {}};
+        for (int i = 0; i < n_tiles; ++i) {
+            const int from  = int(int64_t(n) * i / n_tiles);
+            const int width = int(int64_t(n) * (i + 1) / n_tiles) - from;
+            w.tiles.push_back({tile{width, nullptr, nullptr, nullptr, nullptr}, j.columns.data() + from});
+            bytes += layout_of(kind, s.k, width).bytes();
+        }
+        all.push_back(std::move(w));
+    }
+    uint8_t * p = memory.reserve(bytes);
+    for (work_job & w : all) {
+        for (work_tile & t : w.tiles) {
+            t.t = tile_at(p, kind, s.k, t.t.width);
+            p += layout_of(kind, s.k, t.t.width).bytes();
+        }
+    }
+    return all;
+}
+
+// The part [i, i + 1) / n of a range.
+struct share {
+    int64_t from, to;
+    share(int64_t size, int i, int n) : from(size * i / n), to(size * (i + 1) / n) {}
+};
+
+void prepare_inputs(prepare_fn prepare, const matrix_shape & s, const std::vector<work_job> & jobs, int i_thread,
+                    int n_threads) {
+    const int64_t n_chunks = (s.k + n_chunk - 1) / n_chunk;
+    int64_t       n        = 0;
+    for (const work_job & w : jobs) {
+        for (const work_tile & t : w.tiles) {
+            n += t.t.width * n_chunks;
+        }
+    }
+    const share mine(n, i_thread, n_threads);
+    int64_t     at = 0;
+    for (const work_job & w : jobs) {
+        for (const work_tile & t : w.tiles) {
+            for (int c = 0; c < t.t.width; ++c) {
+                for (int64_t chunk = 0; chunk < n_chunks; ++chunk, ++at) {
+                    if (at >= mine.from && at < mine.to) {
+                        prepare(t.columns[c].x, chunk * n_chunk, std::min(s.k, (chunk + 1) * n_chunk), c, t.t);
+                    }
+                }
+            }
+        }
+    }
+}
+
+// One block of rows against up to n_tiles_most tiles.
+void multiply_block(const kernel_set & kernels, const matrix_shape & s, const uint8_t * weights, int64_t block,
+                    const work_tile * tiles, int n_tiles) {
+    alignas(64) float acc[n_tiles_most][n_panels][n_width_most * n_lanes];
+    const int         panels = s.panels_in(block);
+    for (int i = 0; i < n_tiles; ++i) {
+        std::memset(acc[i], 0, sizeof acc[i]);
+    }
+    const auto & fns = kernels.panel[int(s.f)];
+    for (int64_t k = 0; k < s.k; k += n_chunk) {
+        const int64_t n_k = std::min<int64_t>(n_chunk, s.k - k);
+        for (int i = 0; i < n_tiles; ++i) {
+            const tile &   t  = tiles[i].t;
+            const panel_fn fn = fns[t.width - 1];
+            for (int p = 0; p < panels; ++p) {
+                fn(weights + s.part(block, p, k), t, k, n_k, acc[i][p]);
+            }
+        }
+    }
+    const int64_t row0 = block * n_panels * n_lanes;
+    for (int i = 0; i < n_tiles; ++i) {
+        for (int c = 0; c < tiles[i].t.width; ++c) {
+            for (int p = 0; p < panels; ++p) {
+                const int64_t row = row0 + p * n_lanes;
+                std::memcpy(tiles[i].columns[c].y + row, acc[i][p] + c * n_lanes,
+                            size_t(std::min<int64_t>(n_lanes, s.n - row)) * sizeof(float));
+            }
+        }
+    }
+}
+
+void multiply_some(const kernel_set & kernels, const matrix_shape & s, const std::vector<work_job> & jobs,
+                   std::atomic<int64_t> & next) {
+    const int64_t n_blocks = s.blocks();
+    const int64_t n        = n_blocks * int64_t(jobs.size());
+    // Relaxed: the counter only hands out blocks; inputs were published by the team's barrier, sums by its end.
+    for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < n;
+         i         = next.fetch_add(1, std::memory_order_relaxed)) {
+        const work_job & w = jobs[size_t(i / n_blocks)];
+        for (size_t t = 0; t < w.tiles.size(); t += n_tiles_most) {
+            multiply_block(kernels, s, w.weights, i % n_blocks, w.tiles.data() + t,
+                           int(std::min<size_t>(n_tiles_most, w.tiles.size() - t)));
+        }
+    }
+}
+
+} // namespace
+
+uint8_t * workspace::reserve(size_t n) {
+    if (n > size_) {
+        data_.reset();
+        size_ = 0;
+        data_.reset(std::aligned_alloc(4096, (n + 4095) / 4096 * 4096));
+        if (!data_) {
+            throw std::bad_alloc();
+        }
+        size_ = n;
+    }
+    return static_cast<uint8_t *>(data_.get());
+}
+
+void multiply(const kernel_set & kernels, const matrix_shape & s, const std::vector<job> & jobs, int n_threads,
+              workspace & memory, bool prepared) {
+    const std::vector<work_job> work    = lay_out(kernels, s, jobs, memory);
+    const prepare_fn            prepare = kernels.prepare[int(traits_of(s.f).input)];
+    std::atomic<int64_t>        next{0};
+    if (n_threads <= 1) {
+        if (!prepared) {
+            prepare_inputs(prepare, s, work, 0, 1);
+        }
+        multiply_some(kernels, s, work, next);
+        return;
+    }
+#if defined(_OPENMP)
+#pragma omp parallel num_threads(n_threads)
+    {
+        if (!prepared) {
+            prepare_inputs(prepare, s, work, omp_get_thread_num(), omp_get_num_threads());
+#pragma omp barrier
+        }
+        multiply_some(kernels, s, work, next);
+    }
+#else
+    multiply(kernels, s, jobs, 1, memory, prepared);
+#endif
+}
+
+} // namespace duo::cpu

@@ -1,0 +1,44 @@
+// Products of packed matrices with inputs, by a team of threads.
+#pragma once
+
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "kernel.h"
+
+namespace duo::cpu {
+
+// One input (k floats) and where its product (n floats) goes.
+struct column {
+    const float * x;
+    float *       y;
+};
+
+// A packed matrix and the inputs that meet it.
+struct job {
+    const uint8_t *     weights;
+    std::vector<column> columns;
+};
+
+// Memory that grows and is kept: inputs are prepared into it.
+class workspace {
+  public:
+    uint8_t * reserve(size_t n);
+
+  private:
+    struct free_bytes {
+        void operator()(void * p) const { std::free(p); }
+    };
+    std::unique_ptr<void, free_bytes> data_;
+    size_t                            size_ = 0;
+};
+
+// Computes all jobs; they share the shape. Deterministic: a product's bits depend neither on the number of columns nor on
+// that of threads. Threads are OpenMP's team of the caller, as ggml-cpu's. prepared: the workspace still holds the
+// same columns of the same kind from the call before (its size of job and columns too).
+// Throws std::bad_alloc.
+void multiply(const kernel_set & kernels, const matrix_shape & shape, const std::vector<job> & jobs, int n_threads,
+              workspace & memory, bool prepared);
+
+} // namespace duo::cpu

@@ -1,0 +1,313 @@
+// The kernels of csrc/cpu against sums in double precision of the weights as GGUF defines them.
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <string>
+
+#include "check.h"
+#include "cpu/float16.h"
+#include "cpu/product.h"
+#include "cpu/repack.h"
+
+using namespace duo::cpu;
+
+namespace {
+
+using bytes = std::vector<uint8_t>;
+
+// Rows of random weights in the file's form: random codes, scales of ordinary size.
+bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
+    const format_traits & t = traits_of(f);
+    bytes                 out(size_t(n * k / t.n_file_block * t.n_file_bytes));
+    for (auto & b : out) {
+        b = uint8_t(rng());
+    }
+    const auto half = [&](uint8_t * p) { // 2^-7 to 2^-5, either sign
+        const auto h = uint16_t((rng() & 0x83ff) | ((8 + rng() % 2) << 10));
+        std::memcpy(p, &h, 2);
+    };
+    if (f == format::bf16 || f == format::f16) {
+        for (size_t i = 0; i < out.size(); i += 2) {
+            if (f == format::f16) {
+                half(&out[i]);
+            } else {
+                const auto h = uint16_t((rng() & 0x807f) | ((120 + rng() % 4) << 7));
+                std::memcpy(&out[i], &h, 2);
+            }
+        }
+        return out;
+    }
+    for (size_t i = 0; i < out.size(); i += size_t(t.n_file_bytes)) {
+        switch (f) {
+            case format::q6_k:
+                half(&out[i + 208]);
+                break;
+            case format::q4_k:
+            case format::q5_k:
+                half(&out[i + 2]);
+                [[fallthrough]];
+            default:
+                half(&out[i]);
+        }
+    }
+    return out;
+}
+
+// One row as numbers: ggml-quants.c, dequantize_row_*, read anew.
+std::vector<double> weights_of(format f, const uint8_t * p, int64_t k) {
+    static const int    nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+    std::vector<double> w;
+    const auto          half = [](const uint8_t * q) { return double(float_of_half(q)); };
+    const auto          six  = [](const uint8_t * q, int j, bool least) { // scale or minimum j
+        const int at = j + (least ? 4 : 0);
+        return j < 4 ? q[at] & 63 : ((least ? q[j + 4] >> 4 : q[j + 4] & 15) | ((q[least ? j : j - 4] >> 6) << 4));
+    };
+    for (; int64_t(w.size()) < k; p += traits_of(f).n_file_bytes) {
+        switch (f) {
+            case format::q8_0:
+                for (int i = 0; i < 32; ++i) {
+                    w.push_back(half(p) * int8_t(p[2 + i]));
+                }
+                break;
+            case format::q4_0:
+            case format::iq4_nl:
+                for (int i = 0; i < 32; ++i) {
+                    const int c = i < 16 ? p[2 + i] & 15 : p[2 + i - 16] >> 4;
+                    w.push_back(half(p) * (f == format::q4_0 ? c - 8 : nl[c]));
+                }
+                break;
+            case format::q4_k:
+            case format::q5_k:
+                for (int i = 0; i < 256; ++i) {
+                    const int       j  = i / 32;
+                    const uint8_t * q  = p + (f == format::q5_k ? 48 : 16);
+                    int             c  = q[i / 64 * 32 + i % 32];
+                    c                  = j % 2 != 0 ? c >> 4 : c & 15;
+                    if (f == format::q5_k) {
+                        c |= ((p[16 + i % 32] >> j) & 1) << 4;
+                    }
+                    w.push_back(half(p) * six(p + 4, j, false) * c - half(p + 2) * six(p + 4, j, true));
+                }
+                break;
+            case format::q6_k:
+                for (int i = 0; i < 256; ++i) {
+                    const int h = i / 128;
+                    const int r = i % 128;
+                    int       c = p[64 * h + r % 64];
+                    c           = r < 64 ? c & 15 : c >> 4;
+                    c |= ((p[128 + 32 * h + r % 32] >> (r / 32 * 2)) & 3) << 4;
+                    w.push_back(half(p + 208) * int8_t(p[192 + i / 16]) * (c - 32));
+                }
+                break;
+            case format::bf16:
+                w.push_back(double(float_of_bf16(p)));
+                break;
+            case format::f16:
+                w.push_back(half(p));
+                break;
+        }
+    }
+    return w;
+}
+
+struct problem {
+    matrix_shape       s;
+    bytes              file;
+    bytes              packed;
+    size_t             row_bytes;
+    std::vector<float> x; // [n_x][k]
+    int                n_x;
+
+    // exact: inputs that 8-bit codes hold without error, whatever the group; so only the sums round.
+    problem(format f, int64_t n, int64_t k, int n_x, bool exact, std::mt19937 & rng) :
+        s{f, n, k},
+        file(random_rows(f, n, k, rng)),
+        packed(s.bytes()),
+        row_bytes(file.size() / size_t(n)),
+        x(size_t(n_x * k)),
+        n_x(n_x) {
+        std::normal_distribution<float> normal;
+        for (size_t i = 0; i < x.size(); ++i) {
+            x[i] = exact ? (i % 32 == 5 ? 127.0f : float(int(rng() % 255) - 127)) / 64.0f : normal(rng);
+        }
+        pack_matrix(s, file.data(), row_bytes, packed.data(), 1);
+    }
+
+    std::vector<float> run(const kernel_set & kernels, int from, int n, int n_threads, bool twice = false) const {
+        std::vector<float> y(size_t(n * s.n), NAN);
+        job                j{packed.data(), {}};
+        for (int i = 0; i < n; ++i) {
+            j.columns.push_back({x.data() + (from + i) * s.k, y.data() + i * s.n});
+        }
+        workspace memory;
+        multiply(kernels, s, {j}, n_threads, memory, false);
+        if (twice) { // the inputs are there already
+            std::fill(y.begin(), y.end(), NAN);
+            multiply(kernels, s, {j}, n_threads, memory, true);
+        }
+        return y;
+    }
+};
+
+std::vector<const kernel_set *> kernels_here() {
+    std::vector<const kernel_set *> all;
+    for (const char * name : {"portable", "avx2", "avx_vnni", "avx512", "avx512_bf16"}) {
+        if (const kernel_set * k = kernels_named(name); k != nullptr) {
+            all.push_back(k);
+        }
+    }
+    return all;
+}
+
+constexpr format formats[] = {format::q8_0, format::q4_0, format::iq4_nl, format::q4_k,
+                              format::q5_k, format::q6_k, format::bf16,   format::f16};
+
+} // namespace
+
+TEST(every_format_gives_its_bytes_back) {
+    std::mt19937 rng(1);
+    for (const format f : formats) {
+        for (const int64_t k : {256, 1280, 2304}) {
+            for (const int64_t n : {1, 16, 63, 64, 81}) {
+                const problem p(f, n, k, 1, false, rng);
+                for (int64_t row = 0; row < n; ++row) {
+                    bytes out(p.row_bytes);
+                    unpack_row(p.s, p.packed.data(), row, out.data());
+                    REQUIRE(std::memcmp(out.data(), p.file.data() + size_t(row) * p.row_bytes, p.row_bytes) == 0);
+                }
+            }
+        }
+    }
+}
+
+TEST(packed_weights_are_as_large_as_the_file) {
+    for (const format f : formats) {
+        const matrix_shape s{f, 4096, 4096};
+        const double       file = 4096.0 * 4096.0 / traits_of(f).n_file_block * traits_of(f).n_file_bytes;
+        CHECK(double(s.bytes()) <= 1.02 * file);
+    }
+}
+
+TEST(products_are_those_of_double_precision) {
+    std::mt19937 rng(2);
+    for (const kernel_set * kernels : kernels_here()) {
+        for (const format f : formats) {
+            const bool in_256 = traits_of(f).n_unit == 256;
+            for (const int64_t k : in_256 ? std::vector<int64_t>{256, 1280} : std::vector<int64_t>{64, 320, 1088, 2112}) {
+                for (const int64_t n : {1, 17, 80}) {
+                    const bool    lossless = f == format::f16 || (f == format::bf16);
+                    const problem p(f, n, k, 16, true, rng);
+                    for (int width = 1; width <= 16; ++width) {
+                        const std::vector<float> y = p.run(*kernels, 0, width, 1 + width % 3, width % 4 == 0);
+                        for (int64_t row = 0; row < n; ++row) {
+                            const std::vector<double> w =
+                                weights_of(f, p.file.data() + size_t(row) * p.row_bytes, k);
+                            for (int c = 0; c < width; ++c) {
+                                double want = 0;
+                                double size = 0;
+                                for (int64_t i = 0; i < k; ++i) {
+                                    want += w[size_t(i)] * double(p.x[size_t(c * k + i)]);
+                                    size += std::fabs(w[size_t(i)] * double(p.x[size_t(c * k + i)]));
+                                }
+                                const double got = double(y[size_t(c * n + row)]);
+                                if (!(std::fabs(got - want) <= (lossless ? 2e-6 : 1e-6) * size)) {
+                                    check::fail(__FILE__, __LINE__,
+                                                std::string(kernels->name) + " " + traits_of(f).name + " k " +
+                                                    std::to_string(k) + " n " + std::to_string(n) + " width " +
+                                                    std::to_string(width) + " row " + std::to_string(row) + ": " +
+                                                    std::to_string(got) + " for " + std::to_string(want));
+                                    return;
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+TEST(eight_bit_inputs_cost_little_accuracy) {
+    std::mt19937 rng(3);
+    for (const kernel_set * kernels : kernels_here()) {
+        for (const format f : formats) {
+            const problem            p(f, 64, 2048, 4, false, rng);
+            const std::vector<float> y     = p.run(*kernels, 0, 4, 1);
+            double                   wrong = 0;
+            double                   all   = 0;
+            for (int64_t row = 0; row < 64; ++row) {
+                const std::vector<double> w = weights_of(f, p.file.data() + size_t(row) * p.row_bytes, 2048);
+                for (int c = 0; c < 4; ++c) {
+                    double want = 0;
+                    for (int i = 0; i < 2048; ++i) {
+                        want += w[size_t(i)] * double(p.x[size_t(c * 2048 + i)]);
+                    }
+                    wrong += std::pow(double(y[size_t(c * 64 + row)]) - want, 2);
+                    all += want * want;
+                }
+            }
+            CHECK(wrong / all < 2e-4); // 8-bit codes of Gaussian inputs: 3e-5 to 9e-5
+        }
+    }
+}
+
+TEST(bits_depend_neither_on_width_nor_on_threads) {
+    std::mt19937 rng(4);
+    for (const kernel_set * kernels : kernels_here()) {
+        for (const format f : formats) {
+            const problem            p(f, 200, 1280, 70, false, rng);
+            const std::vector<float> all = p.run(*kernels, 0, 70, 1);
+            for (int width = 1; width <= 17; ++width) {
+                for (const int from : {0, 3, 50}) {
+                    const std::vector<float> some = p.run(*kernels, from, width, 1 + (width + from) % 4);
+                    REQUIRE(std::memcmp(some.data(), all.data() + from * 200, some.size() * sizeof(float)) == 0);
+                }
+            }
+        }
+    }
+}
+
+TEST(several_matrices_each_with_its_inputs) {
+    // As experts: some have many inputs, some one, some none.
+    std::mt19937       rng(5);
+    const kernel_set & kernels = *kernels_here().back();
+    for (const format f : formats) {
+        std::vector<problem>            experts;
+        std::vector<std::vector<float>> out;
+        std::vector<job>                jobs;
+        for (const int n : {3, 1, 0, 21}) {
+            experts.emplace_back(f, 96, 512, std::max(1, n), false, rng);
+            out.emplace_back(size_t(n * 96));
+        }
+        for (size_t e = 0; e < experts.size(); ++e) {
+            job j{experts[e].packed.data(), {}};
+            for (size_t c = 0; c < out[e].size() / 96; ++c) {
+                j.columns.push_back({experts[e].x.data() + c * 512, out[e].data() + c * 96});
+            }
+            jobs.push_back(std::move(j));
+        }
+        workspace memory;
+        multiply(kernels, experts[0].s, jobs, 2, memory, false);
+        for (size_t e = 0; e < experts.size(); ++e) {
+            if (!out[e].empty()) {
+                CHECK(out[e] == experts[e].run(kernels, 0, int(out[e].size() / 96), 1));
+            }
+        }
+    }
+}
+
+TEST(not_a_number_goes_through_and_zero_stays_zero) {
+    std::mt19937       rng(6);
+    const kernel_set & kernels = *kernels_here().back();
+    for (const format f : formats) {
+        problem p(f, 32, 512, 3, false, rng);
+        p.x[700] = NAN;
+        std::fill(p.x.begin() + 1024, p.x.end(), 0.0f);
+        const std::vector<float> y = p.run(kernels, 0, 3, 1);
+        for (int row = 0; row < 32; ++row) {
+            CHECK(std::isfinite(y[size_t(row)]));
+            CHECK(std::isnan(y[size_t(32 + row)]));
+            CHECK_EQ(y[size_t(64 + row)], 0.0f);
+        }
+    }
+}
