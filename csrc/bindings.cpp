@@ -109,7 +109,9 @@ void register_options(py::module_ & m) {
         .def_readwrite("type_v", &o::type_v)
         .def_readwrite("load_mode", &o::load_mode)
         .def_readwrite("cpus", &o::cpus)
-        .def_readwrite("strict", &o::strict);
+        .def_readwrite("strict", &o::strict)
+        .def_readwrite("cpu_types", &o::cpu_types)
+        .def_readwrite("override_tensors", &o::override_tensors);
 
     using e = duo::engine_options;
     py::class_<e>(m, "EngineOptions")
@@ -173,6 +175,10 @@ void register_model(py::module_ & m) {
         .def_property_readonly("n_vocab", &v::of<&t::n_vocab>)
         .def_property_readonly("n_threads", [](const v & x) { return x.get()->options().n_threads; })
         .def_property_readonly("can_rollback", &v::of<&t::can_rollback>)
+        .def_property_readonly("same_bits", &v::of<&t::same_bits>)
+        .def_property_readonly("n_duo_products", &v::of<&t::n_duo_products>)
+        .def_property_readonly("n_cpu_products", &v::of<&t::n_cpu_products>)
+        .def_property_readonly("warning", [](const v & x) { return text_of(x.get()->warning()); })
         .def(
             "is_end", [](const v & x, duo::token_id id) { return x.get()->is_end(id); }, "token"_a)
         .def(

@@ -2,6 +2,10 @@
 
 #include <cstring>
 
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
 namespace duo::cpu {
 
 namespace {
@@ -394,6 +398,14 @@ void pack_matrix(const matrix_shape & s, const uint8_t * rows, size_t row_bytes,
         }
         pack_panel(s, panel, from, packed);
     }
+}
+
+int threads_here() {
+#if defined(_OPENMP)
+    return omp_get_num_procs();
+#else
+    return 1;
+#endif
 }
 
 } // namespace duo::cpu

@@ -11,6 +11,7 @@
 #include "log.h"
 #include "memory.h"
 #include "model_file.h"
+#include "weight_placement.h"
 
 namespace duo {
 
@@ -18,6 +19,8 @@ namespace {
 
 // Rows in a strict pass: 2 to 16 give the same bits (measured for F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K).
 constexpr int32_t n_ubatch_strict = 16;
+// With duo's kernels only attention limits it: it takes other paths from 64 rows (ggml-cpu/ops.cpp).
+constexpr int32_t n_ubatch_duo = 63;
 
 ggml_type cache_type(const std::string & name, const char * option) {
     static const std::array types = {GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
@@ -55,15 +58,47 @@ llama_token_model::llama_token_model(const model_options & opt, bool is_draft) :
 
 void llama_token_model::load() {
     check_model_file(opt_.path);
+    try {
+        load_file(opt_.cpu_types);
+    } catch (const error & e) {
+        // Packed weights are memory of their own, which a mapped file is not: without them it may fit.
+        if (opt_.cpu_types.empty() || std::strstr(e.what(), "allocate") == nullptr) {
+            throw;
+        }
+        warning_ = std::string("duo's CPU kernels found no memory for the weights of ") + opt_.path +
+                   "; stock kernels are used";
+        load_file({});
+    }
+    if (llama_vocab_type(vocab()) == LLAMA_VOCAB_TYPE_NONE) {
+        throw error(opt_.path + " has no tokenizer; it cannot read a prompt");
+    }
+    if (!llama_model_has_decoder(model_.get()) || llama_model_has_encoder(model_.get()) ||
+        llama_model_is_diffusion(model_.get())) {
+        throw error(opt_.path + " does not generate text token by token; choose a decoder-only language model");
+    }
+    n_vocab_ = llama_vocab_n_tokens(vocab());
+}
+
+void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     std::vector<ggml_backend_dev_t> devices = resolve_devices(opt_.devices);
+    device_names_.clear();
     for (size_t i = 0; i + 1 < devices.size(); ++i) {
         device_names_.emplace_back(ggml_backend_dev_name(devices[i]));
     }
-    llama_model_params params = llama_model_default_params();
-    params.devices            = devices.data();
-    params.n_gpu_layers       = device_names_.empty() ? 0 : opt_.n_gpu_layers;
-    params.use_extra_bufts    = !opt_.strict; // repacked weights change kernels with the width
-    if (opt_.load_mode != "auto") {
+    const int32_t          n_gpu_layers = device_names_.empty() ? 0 : opt_.n_gpu_layers;
+    const weight_placement placement(opt_.path, cpu_types, n_gpu_layers, opt_.override_tensors);
+    n_duo_products_ = placement.n_duo();
+    n_cpu_products_ = placement.n_duo() + placement.n_stock();
+    const bool all_ours = n_gpu_layers == 0 && n_duo_products_ > 0 && placement.n_stock() == 0;
+    same_bits_          = opt_.strict || (all_ours && !is_draft_ && opt_.flash_attn != "off");
+
+    llama_model_params params    = llama_model_default_params();
+    params.devices               = devices.data();
+    params.n_gpu_layers          = n_gpu_layers;
+    params.tensor_buft_overrides = placement.entries();
+    params.use_extra_bufts       = !same_bits_; // repacked weights change kernels with the width
+    if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
+        // Weights that are packed anyway are read, not mapped: a mapping would stay resident beside them.
         params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP
                            : opt_.load_mode == "mlock" ? LLAMA_LOAD_MODE_MLOCK
                            : opt_.load_mode == "dio"   ? LLAMA_LOAD_MODE_DIRECT_IO
@@ -82,14 +117,6 @@ void llama_token_model::load() {
     if (!model_) {
         throw error(opt_.path + " could not be loaded" + reason() + "; check the file, or free memory");
     }
-    if (llama_vocab_type(vocab()) == LLAMA_VOCAB_TYPE_NONE) {
-        throw error(opt_.path + " has no tokenizer; it cannot read a prompt");
-    }
-    if (!llama_model_has_decoder(model_.get()) || llama_model_has_encoder(model_.get()) ||
-        llama_model_is_diffusion(model_.get())) {
-        throw error(opt_.path + " does not generate text token by token; choose a decoder-only language model");
-    }
-    n_vocab_ = llama_vocab_n_tokens(vocab());
 }
 
 void llama_token_model::make_context() {
@@ -98,14 +125,15 @@ void llama_token_model::make_context() {
                                      : n_ctx_train();
     n_batch_ = std::min(opt_.n_batch, n_ctx_);
 
-    llama_context_params params = llama_context_default_params();
+    const int32_t        n_widest = n_duo_products_ == n_cpu_products_ ? n_ubatch_duo : n_ubatch_strict;
+    llama_context_params params   = llama_context_default_params();
     params.n_ctx                = uint32_t(n_ctx_) + 1; // the strict row may stand behind the last position
     params.n_batch              = uint32_t(n_batch_) + 1;
-    params.n_ubatch             = uint32_t(opt_.strict ? std::clamp(opt_.n_ubatch, 2, n_ubatch_strict) : opt_.n_ubatch);
+    params.n_ubatch             = uint32_t(same_bits_ ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
     params.n_seq_max            = 1;
     params.n_threads            = opt_.n_threads;
     params.n_threads_batch      = opt_.n_threads_batch;
-    params.flash_attn_type      = flash_attn_type(opt_.strict && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
+    params.flash_attn_type      = flash_attn_type(same_bits_ && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
     params.type_k               = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
     params.type_v               = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
     params.no_perf              = true;
@@ -181,7 +209,7 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
         ++n;
     }
     // The last pass of the batch must not be one row wide; the extra row is taken back below.
-    const bool padded = opt_.strict && can_rollback_ && n % llama_n_ubatch(context_.get()) == 1;
+    const bool padded = same_bits_ && can_rollback_ && n % llama_n_ubatch(context_.get()) == 1;
     if (padded) {
         token_[n]  = rows.back().token;
         pos_[n]    = rows.back().pos + 1;
@@ -211,7 +239,7 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
                     (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : reason()));
     }
     if (padded && !rollback(0, rows.back().pos + 1)) {
-        throw error("the cache of " + opt_.path + " cannot be rolled back; run without --strict");
+        throw error("the cache of " + opt_.path + " cannot be rolled back; run without --strict and with --cpu-kernels stock");
     }
     return decode_status::ok;
 }

@@ -29,6 +29,9 @@ struct model_options {
     std::string              load_mode       = "auto"; // auto, mmap, none, mlock, dio
     std::vector<int32_t>     cpus;                     // the worker's thread and its team run on these; empty: anywhere
     bool                     strict = false;           // same bits at every width: see llama_token_model::decode
+    std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
+
+    std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
     std::function<bool()>    keep_loading;             // asked now and then while weights are read; false: stop
 };
 
@@ -43,8 +46,9 @@ class llama_token_model : public token_model {
     int32_t n_branch() const override { return 1; }
     int32_t n_vocab() const override { return n_vocab_; }
 
-    // strict: every pass has at least two rows. Stock kernels add a row's products in one order when it is alone and in
-    // another when it has company, but in the same order at all widths from 2 to 16 (attention included).
+    // Where bits must be the same at every width, every pass has at least two rows. Stock kernels add a row's products in
+    // one order when it is alone and in another when it has company, but in the same order at all widths from 2 to 16;
+    // attention does so up to 63, and duo's kernels add in one order always.
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
     int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
@@ -61,6 +65,14 @@ class llama_token_model : public token_model {
 
     // False: recurrent or hybrid memory; what was decoded cannot be taken back one token at a time.
     [[nodiscard]] bool can_rollback() const { return can_rollback_; }
+
+    // Logits do not depend on the width of the pass: the user asked for it, or duo's kernels have all products.
+    [[nodiscard]] bool same_bits() const { return same_bits_; }
+    // Matrices that duo's kernels multiply by, and all that the CPU does.
+    [[nodiscard]] int32_t n_duo_products() const { return n_duo_products_; }
+    [[nodiscard]] int32_t n_cpu_products() const { return n_cpu_products_; }
+    // Why duo's kernels could not be used although they were asked for; empty: nothing to say.
+    [[nodiscard]] const std::string & warning() const { return warning_; }
 
     [[nodiscard]] const llama_vocab *      vocab() const { return llama_model_get_vocab(model_.get()); }
     [[nodiscard]] const model_options &    options() const { return opt_; }
@@ -85,6 +97,7 @@ class llama_token_model : public token_model {
     };
 
     void load();
+    void load_file(const std::vector<std::string> & cpu_types);
     void make_context();
     void probe_rollback();
 
@@ -101,6 +114,10 @@ class llama_token_model : public token_model {
     int32_t                   n_vocab_      = 0;
     bool                      can_rollback_ = true;
     bool                      is_draft_     = false;
+    bool                      same_bits_    = false;
+    int32_t                   n_duo_products_ = 0;
+    int32_t                   n_cpu_products_ = 0;
+    std::string               warning_;
 
     // The batch, as llama_decode reads it; room for n_batch_ rows and the strict one.
     std::vector<llama_token>    token_;

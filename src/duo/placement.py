@@ -84,6 +84,7 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
     m.n_batch, m.n_ubatch = o["n_batch"], min(o["n_ubatch"], o["n_batch"])
     m.flash_attn, m.load_mode, m.strict = o["flash_attn"], o["load_mode"], o["strict"] and not draft
     m.n_threads = n_threads
+    m.cpu_types = os.environ.get("DUO_TYPES","q8_0,q4_0,iq4_nl,q4_K,q5_K,q6_K,bf16,f16").split(",")
     if draft:
         layers, n_ctx, batch = o["n_gpu_layers_draft"], o["n_ctx_draft"], o["n_threads_batch_draft"]
         m.devices = device_names(o["device_draft"])

@@ -1,0 +1,188 @@
+#include "ggml_buffer.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include "kernel.h"
+#include "repack.h"
+
+namespace duo::cpu {
+
+namespace {
+
+constexpr size_t huge_page = size_t(2) << 20;
+
+std::optional<format> format_of(ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q8_0:
+            return format::q8_0;
+        case GGML_TYPE_Q4_0:
+            return format::q4_0;
+        case GGML_TYPE_IQ4_NL:
+            return format::iq4_nl;
+        case GGML_TYPE_Q4_K:
+            return format::q4_k;
+        case GGML_TYPE_Q5_K:
+            return format::q5_k;
+        case GGML_TYPE_Q6_K:
+            return format::q6_k;
+        case GGML_TYPE_BF16:
+            return format::bf16;
+        case GGML_TYPE_F16:
+            return format::f16;
+        default:
+            return std::nullopt;
+    }
+}
+
+uint8_t * matrix_at(const ggml_tensor * t, const matrix_shape & s, int64_t i) {
+    return static_cast<uint8_t *>(t->data) + size_t(i) * s.bytes();
+}
+
+// The tensor's rows [from, to), as (matrix, row in it).
+struct row_range {
+    int64_t from, to;
+    row_range(const ggml_tensor * t, size_t offset, size_t size) :
+        from(int64_t(offset / t->nb[1])),
+        to(int64_t((offset + size) / t->nb[1])) {
+        if (offset % t->nb[1] != 0 || size % t->nb[1] != 0) {
+            GGML_ABORT("duo: part of a row of %s was asked for; only whole rows can be", t->name);
+        }
+    }
+};
+
+void set_tensor(ggml_backend_buffer_t, ggml_tensor * t, const void * data, size_t offset, size_t size) {
+    const matrix_shape s = shape_of(t);
+    const row_range    r(t, offset, size);
+    const auto *       from = static_cast<const uint8_t *>(data);
+    for (int64_t m = r.from / s.n; m * s.n < r.to; ++m) {
+        const int64_t row0 = std::max(r.from - m * s.n, int64_t(0));
+        const int64_t row1 = std::min(r.to - m * s.n, s.n);
+        uint8_t *     to   = matrix_at(t, s, m);
+        if (row0 == 0 && row1 == s.n) {
+            pack_matrix(s, from, t->nb[1], to, threads_here());
+        } else { // a part: unpack each panel that it touches, replace rows, pack again
+            for (int64_t panel = row0 / n_lanes; panel * n_lanes < row1; ++panel) {
+                std::vector<uint8_t> old(size_t(n_lanes) * t->nb[1]);
+                const uint8_t *      rows[n_lanes];
+                for (int lane = 0; lane < n_lanes; ++lane) {
+                    const int64_t row = panel * n_lanes + lane;
+                    rows[lane]        = nullptr;
+                    if (row >= row0 && row < row1) {
+                        rows[lane] = from + size_t(row - row0) * t->nb[1];
+                    } else if (row < s.n) {
+                        uint8_t * keep = old.data() + size_t(lane) * t->nb[1];
+                        unpack_row(s, to, row, keep);
+                        rows[lane] = keep;
+                    }
+                }
+                pack_panel(s, panel, rows, to);
+            }
+        }
+        from += size_t(row1 - row0) * t->nb[1];
+    }
+}
+
+void get_tensor(ggml_backend_buffer_t, const ggml_tensor * t, void * data, size_t offset, size_t size) {
+    const matrix_shape s = shape_of(t);
+    const row_range    r(t, offset, size);
+    auto *             to = static_cast<uint8_t *>(data);
+    for (int64_t row = r.from; row < r.to; ++row, to += t->nb[1]) {
+        unpack_row(s, matrix_at(t, s, row / s.n), row % s.n, to);
+    }
+}
+
+void memset_tensor(ggml_backend_buffer_t, ggml_tensor * t, uint8_t value, size_t offset, size_t size) {
+    const std::vector<uint8_t> bytes(size, value);
+    set_tensor(nullptr, t, bytes.data(), offset, size);
+}
+
+void free_buffer(ggml_backend_buffer_t b) {
+#if defined(__linux__)
+    munmap(b->context, b->size);
+#else
+    std::free(b->context);
+#endif
+}
+
+// nullptr: out of memory; llama.cpp reports it and the model is loaded with stock kernels.
+ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
+    size = std::max(size, size_t(1));
+#if defined(__linux__)
+    size        = (size + huge_page - 1) / huge_page * huge_page;
+    void * base = mmap(nullptr, size + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (base == MAP_FAILED) {
+        return nullptr;
+    }
+    // Cut to a huge page's boundary: the rest is given back.
+    auto *       begin = static_cast<uint8_t *>(base);
+    const size_t skip  = (huge_page - reinterpret_cast<uintptr_t>(base) % huge_page) % huge_page;
+    if (skip > 0) {
+        munmap(begin, skip);
+    }
+    begin += skip;
+    if (skip < huge_page) {
+        munmap(begin + size, huge_page - skip);
+    }
+    madvise(begin, size, MADV_HUGEPAGE); // only advice: without it the weights are read more slowly
+    base = begin;
+#else
+    void * base = std::aligned_alloc(64, (size + 63) / 64 * 64);
+    if (base == nullptr) {
+        return nullptr;
+    }
+#endif
+    ggml_backend_buffer_i iface{};
+    iface.free_buffer   = free_buffer;
+    iface.get_base      = [](ggml_backend_buffer_t b) { return b->context; };
+    iface.memset_tensor = memset_tensor;
+    iface.set_tensor    = set_tensor;
+    iface.get_tensor    = get_tensor;
+    iface.clear         = [](ggml_backend_buffer_t b, uint8_t value) { std::memset(b->context, value, b->size); };
+    return ggml_backend_buffer_init(buft, iface, base, size);
+}
+
+} // namespace
+
+std::optional<matrix_shape> shape_of(ggml_type type, int64_t n_columns, int64_t n_rows) {
+    const std::optional<format> f = format_of(type);
+    if (!f || n_rows < 1 || n_columns < 1 || n_columns % traits_of(*f).n_unit != 0) {
+        return std::nullopt;
+    }
+    return matrix_shape{*f, n_rows, n_columns};
+}
+
+matrix_shape shape_of(const ggml_tensor * weight) {
+    const std::optional<matrix_shape> s = shape_of(weight->type, weight->ne[0], weight->ne[1]);
+    if (!s) {
+        GGML_ABORT("duo: %s has a type or shape that its buffer cannot hold", weight->name);
+    }
+    return *s;
+}
+
+bool is_packed(const ggml_tensor * t) {
+    const ggml_backend_buffer_t buffer = t->view_src != nullptr ? t->view_src->buffer : t->buffer;
+    return buffer != nullptr && buffer->buft->alloc_buffer == alloc_buffer;
+}
+
+ggml_backend_buffer_type make_buffer_type(ggml_backend_dev_t device) {
+    ggml_backend_buffer_type t{};
+    t.get_name       = [](ggml_backend_buffer_type_t) { return "duo"; };
+    t.alloc_buffer   = alloc_buffer;
+    t.get_alignment  = [](ggml_backend_buffer_type_t) { return size_t(64); };
+    t.get_alloc_size = [](ggml_backend_buffer_type_t, const ggml_tensor * x) {
+        const std::optional<matrix_shape> s = shape_of(x->type, x->ne[0], x->ne[1]);
+        return s ? s->bytes() * size_t(x->ne[2] * x->ne[3]) : ggml_nbytes(x);
+    };
+    t.device = device;
+    return t;
+}
+
+} // namespace duo::cpu

@@ -1,0 +1,270 @@
+#include "ggml_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <vector>
+
+#include "ggml_buffer.h"
+#include "product.h"
+#include "repack.h"
+
+namespace duo::cpu {
+
+namespace {
+
+// One context's backend: its thread count and scratch memory. Used by one thread at a time, as the context is.
+class backend {
+  public:
+    int n_threads = GGML_DEFAULT_N_THREADS;
+
+    ggml_status compute(ggml_cgraph * graph) {
+        try {
+            for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+                compute(ggml_graph_node(graph, i));
+            }
+        } catch (const std::bad_alloc &) {
+            forget();
+            return GGML_STATUS_ALLOC_FAILED;
+        }
+        return GGML_STATUS_SUCCESS;
+    }
+
+    // The prepared inputs are those of a graph that has ended.
+    void forget() {
+        input_ = nullptr;
+        users_.clear();
+    }
+
+  private:
+    void compute(ggml_tensor * node) {
+        switch (node->op) {
+            case GGML_OP_MUL_MAT:
+                return multiply_matrix(node);
+            case GGML_OP_MUL_MAT_ID:
+                return multiply_experts(node);
+            case GGML_OP_GET_ROWS:
+                return get_rows(node);
+            default:
+                return; // views
+        }
+    }
+
+    // Q, K and V, or gate and up, read the same tensor: it is prepared for the first of them. A tensor is written once
+    // in a run of the graph, so only a second product by the same node (the next run) makes it stale.
+    bool is_prepared(const ggml_tensor * node, input_kind kind) {
+        const ggml_tensor * x = node->src[1];
+        const bool          same = input_ == x && data_ == x->data && kind_ == kind && n_ == ggml_nelements(x) &&
+                          std::find(users_.begin(), users_.end(), node) == users_.end();
+        if (!same) {
+            users_.clear();
+        }
+        input_ = x;
+        data_  = x->data;
+        kind_  = kind;
+        n_     = ggml_nelements(x);
+        users_.push_back(node);
+        return same;
+    }
+
+    void multiply_matrix(ggml_tensor * node) {
+        const ggml_tensor * w = node->src[0];
+        const ggml_tensor * x = node->src[1];
+        const matrix_shape  s = shape_of(w);
+        jobs_.resize(1);
+        jobs_[0].weights = static_cast<const uint8_t *>(w->data);
+        jobs_[0].columns.clear();
+        for (int64_t i3 = 0; i3 < x->ne[3]; ++i3) {
+            for (int64_t i2 = 0; i2 < x->ne[2]; ++i2) {
+                for (int64_t i1 = 0; i1 < x->ne[1]; ++i1) {
+                    jobs_[0].columns.push_back({at<const float>(x, i1, i2, i3), at<float>(node, i1, i2, i3)});
+                }
+            }
+        }
+        multiply(*best_kernels(), s, jobs_, n_threads, memory_, is_prepared(node, traits_of(s.f).input));
+    }
+
+    void multiply_experts(ggml_tensor * node) {
+        const ggml_tensor * w   = node->src[0];
+        const ggml_tensor * x   = node->src[1];
+        const ggml_tensor * ids = node->src[2];
+        const matrix_shape  s   = shape_of(w);
+        jobs_.resize(size_t(w->ne[2]));
+        for (size_t e = 0; e < jobs_.size(); ++e) {
+            jobs_[e].weights = static_cast<const uint8_t *>(w->data) + e * s.bytes();
+            jobs_[e].columns.clear();
+        }
+        for (int64_t token = 0; token < ids->ne[1]; ++token) {
+            for (int64_t slot = 0; slot < ids->ne[0]; ++slot) {
+                const auto e = *reinterpret_cast<const int32_t *>(static_cast<const uint8_t *>(ids->data) +
+                                                                  size_t(slot) * ids->nb[0] + size_t(token) * ids->nb[1]);
+                GGML_ASSERT(e >= 0 && e < w->ne[2]);
+                jobs_[size_t(e)].columns.push_back(
+                    {at<const float>(x, slot % x->ne[1], token, 0), at<float>(node, slot, token, 0)});
+            }
+        }
+        std::erase_if(jobs_, [](const job & j) { return j.columns.empty(); });
+        forget();
+        multiply(*best_kernels(), s, jobs_, n_threads, memory_, false);
+    }
+
+    // The token embeddings, where they are the output matrix as well.
+    void get_rows(ggml_tensor * node) {
+        const ggml_tensor *  w        = node->src[0];
+        const ggml_tensor *  ids      = node->src[1];
+        const matrix_shape   s        = shape_of(w);
+        const auto           to_float = ggml_get_type_traits(w->type)->to_float;
+        std::vector<uint8_t> row(w->nb[1]);
+        for (int64_t i = 0; i < ids->ne[0]; ++i) {
+            const auto id = *reinterpret_cast<const int32_t *>(static_cast<const uint8_t *>(ids->data) +
+                                                               size_t(i) * ids->nb[0]);
+            GGML_ASSERT(id >= 0 && id < s.n);
+            unpack_row(s, static_cast<const uint8_t *>(w->data), id, row.data());
+            to_float(row.data(), at<float>(node, i, 0, 0), s.k);
+        }
+    }
+
+    template <class T> static T * at(const ggml_tensor * t, int64_t i1, int64_t i2, int64_t i3) {
+        return reinterpret_cast<T *>(static_cast<uint8_t *>(t->data) + size_t(i1) * t->nb[1] + size_t(i2) * t->nb[2] +
+                                     size_t(i3) * t->nb[3]);
+    }
+
+    workspace        memory_;
+    std::vector<job> jobs_;
+
+    // What memory_ holds prepared, and the products that have used it.
+    const ggml_tensor *              input_ = nullptr;
+    const void *                     data_  = nullptr;
+    input_kind                       kind_{};
+    int64_t                          n_ = 0;
+    std::vector<const ggml_tensor *> users_;
+};
+
+backend & of(ggml_backend_t b) {
+    return *static_cast<backend *>(b->context);
+}
+
+bool is_f32_rows(const ggml_tensor * t) {
+    return t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float);
+}
+
+bool supports_op(ggml_backend_dev_t, const ggml_tensor * op) {
+    const ggml_tensor * w = op->src[0];
+    const ggml_tensor * x = op->src[1];
+    switch (op->op) {
+        case GGML_OP_NONE:
+        case GGML_OP_RESHAPE:
+        case GGML_OP_VIEW:
+        case GGML_OP_PERMUTE:
+        case GGML_OP_TRANSPOSE:
+            return true;
+        case GGML_OP_MUL_MAT:
+            return is_packed(w) && w->view_src == nullptr && w->ne[2] * w->ne[3] == 1 && is_f32_rows(x) &&
+                   is_f32_rows(op);
+        case GGML_OP_MUL_MAT_ID:
+            return is_packed(w) && w->view_src == nullptr && w->ne[3] == 1 && is_f32_rows(x) && x->ne[3] == 1 &&
+                   is_f32_rows(op);
+        case GGML_OP_GET_ROWS:
+            return is_packed(w) && w->view_src == nullptr && w->ne[2] * w->ne[3] == 1 && x->type == GGML_TYPE_I32 &&
+                   x->ne[1] * x->ne[2] * x->ne[3] == 1 && is_f32_rows(op);
+        default:
+            return false;
+    }
+}
+
+ggml_backend_t init_backend(ggml_backend_dev_t device, const char *) {
+    static ggml_guid guid = {0x64, 0x75, 0x6f, 0x2d, 0x63, 0x70, 0x75, 0x2d, 0x6b, 0x65, 0x72, 0x6e, 0x65, 0x6c, 0x73, 1};
+    auto             b    = std::make_unique<ggml_backend>();
+    b->guid               = &guid;
+    b->get_name           = [](ggml_backend_t) { return "duo"; };
+    b->free               = [](ggml_backend_t x) {
+        const std::unique_ptr<ggml_backend> shell(x);
+        const std::unique_ptr<backend>      inside(&of(x));
+    };
+    b->synchronize   = [](ggml_backend_t x) { of(x).forget(); };
+    b->graph_compute = [](ggml_backend_t x, ggml_cgraph * graph) { return of(x).compute(graph); };
+    b->device        = device;
+    b->context       = std::make_unique<backend>().release();
+    return b.release();
+}
+
+// Registered for the life of the process, as ggml's own devices are.
+struct registered {
+    ggml_backend_reg         reg{};
+    ggml_backend_device      device{};
+    ggml_backend_buffer_type buffer_type{};
+};
+
+registered & instance() {
+    static registered r;
+    return r;
+}
+
+void register_device(registered & r) {
+    r.device.get_name        = [](ggml_backend_dev_t) { return "duo"; };
+    r.device.get_description = [](ggml_backend_dev_t) { return "duo's CPU kernels"; };
+    r.device.get_memory      = [](ggml_backend_dev_t, size_t * n_free, size_t * n_total) { *n_free = *n_total = 0; };
+    r.device.get_type        = [](ggml_backend_dev_t) { return GGML_BACKEND_DEVICE_TYPE_ACCEL; };
+    r.device.get_props       = [](ggml_backend_dev_t d, ggml_backend_dev_props * p) {
+        *p             = {};
+        p->name        = d->get_name(d);
+        p->description = d->get_description(d);
+        p->type        = d->get_type(d);
+    };
+    r.device.init_backend    = init_backend;
+    r.device.get_buffer_type = [](ggml_backend_dev_t) { return ggml_backend_cpu_buffer_type(); };
+    r.device.supports_op     = supports_op;
+    r.device.supports_buft   = [](ggml_backend_dev_t, ggml_backend_buffer_type_t t) {
+        return t == &instance().buffer_type || ggml_backend_buft_is_host(t);
+    };
+    r.device.reg           = &r.reg;
+    r.buffer_type          = make_buffer_type(&r.device);
+    r.reg.api_version      = duo_ggml_api_version;
+    r.reg.get_name         = [](ggml_backend_reg_t) { return "duo"; };
+    r.reg.get_device_count = [](ggml_backend_reg_t) { return size_t(1); };
+    r.reg.get_device       = [](ggml_backend_reg_t, size_t) { return &instance().device; };
+    r.reg.get_proc_address = [](ggml_backend_reg_t, const char * name) -> void * {
+        if (std::strcmp(name, "ggml_backend_set_n_threads") == 0) {
+            const ggml_backend_set_n_threads_t set = [](ggml_backend_t b, int n) { of(b).n_threads = n; };
+            return reinterpret_cast<void *>(set);
+        }
+        return nullptr;
+    };
+    ggml_backend_register(&r.reg);
+}
+
+// Empty: the structures of ggml_interface.h are those of the libggml that is loaded.
+std::string mismatch() {
+    if (std::strncmp(ggml_commit(), duo_ggml_commit, std::strlen(duo_ggml_commit)) != 0) {
+        return std::string("libggml is ") + ggml_commit() + " and the kernels were made for " + duo_ggml_commit;
+    }
+    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (cpu == nullptr || ggml_backend_dev_backend_reg(cpu)->api_version != duo_ggml_api_version) {
+        return "libggml has another backend interface";
+    }
+    return "";
+}
+
+} // namespace
+
+ggml_backend_buffer_type_t weight_buffer_type(std::string * why) {
+    static const std::string problem = [] {
+        std::string what = best_kernels() == nullptr ? "this processor has no instruction set that duo has kernels for" : mismatch();
+        if (what.empty()) {
+            register_device(instance());
+        }
+        return what;
+    }();
+    if (why != nullptr) {
+        *why = problem;
+    }
+    return problem.empty() ? &instance().buffer_type : nullptr;
+}
+
+std::string kernels_name() {
+    const kernel_set * k = best_kernels();
+    return k == nullptr ? "" : k->name;
+}
+
+} // namespace duo::cpu

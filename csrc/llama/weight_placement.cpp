@@ -1,0 +1,216 @@
+#include "weight_placement.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <regex>
+#include <set>
+
+#include <gguf.h>
+
+#include "../cpu/ggml_buffer.h"
+#include "../cpu/ggml_device.h"
+#include "../error.h"
+
+namespace duo {
+
+namespace {
+
+struct gguf_closer {
+    void operator()(gguf_context * g) const { gguf_free(g); }
+};
+struct ggml_closer {
+    void operator()(ggml_context * g) const { ggml_free(g); }
+};
+
+// What libllama only ever multiplies by, whole (src/models: no views of these).
+constexpr std::array kinds = {"attn_q",          "attn_k",        "attn_v",       "attn_qkv",      "attn_output",
+                              "ffn_gate",        "ffn_up",        "ffn_down",     "ffn_gate_exps", "ffn_up_exps",
+                              "ffn_gate_up_exps", "ffn_down_exps", "ffn_gate_shexp", "ffn_up_shexp",  "ffn_down_shexp"};
+
+// A weight of a matrix product. layer: -1 for the output matrix.
+struct weight {
+    std::string name;
+    std::string kind;
+    int         layer;
+    ggml_type   type;
+    int64_t     n_columns, n_rows;
+};
+
+bool is_kind(const std::string & name) {
+    return std::find(kinds.begin(), kinds.end(), name) != kinds.end();
+}
+
+// "blk.7.ffn_up.weight" is layer 7, kind ffn_up.
+bool parse(const std::string & name, weight & w) {
+    static const std::regex form(R"(blk\.([0-9]{1,5})\.([a-z_]+)\.weight)");
+    std::smatch             m;
+    if (!std::regex_match(name, m, form) || !is_kind(m[2])) {
+        return false;
+    }
+    w.layer = std::stoi(m[1]);
+    w.kind  = m[2];
+    return true;
+}
+
+struct file_weights {
+    std::vector<weight> all;
+    int64_t             n_layer = 0;
+};
+
+void read_file(const std::string & path, file_weights & out, std::vector<weight> & embedding, int & n_split) {
+    ggml_context *                                   tensors = nullptr;
+    const std::unique_ptr<gguf_context, gguf_closer> g(
+        gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = &tensors}));
+    const std::unique_ptr<ggml_context, ggml_closer> owned(tensors);
+    if (!g) {
+        return; // loading will say what is wrong
+    }
+    if (const int64_t key = gguf_find_key(g.get(), "split.count");
+        key >= 0 && gguf_get_kv_type(g.get(), key) == GGUF_TYPE_UINT16) {
+        n_split = std::max<int>(1, gguf_get_val_u16(g.get(), key));
+    }
+    for (ggml_tensor * t = ggml_get_first_tensor(tensors); t != nullptr; t = ggml_get_next_tensor(tensors, t)) {
+        weight w{ggml_get_name(t), "", -1, t->type, t->ne[0], t->ne[1]};
+        if (w.name == "token_embd.weight") {
+            embedding.push_back(w);
+        } else if (w.name == "output.weight" || parse(w.name, w)) {
+            out.n_layer = std::max<int64_t>(out.n_layer, w.layer + 1);
+            out.all.push_back(w);
+        }
+    }
+    const int64_t arch = gguf_find_key(g.get(), "general.architecture");
+    if (arch >= 0 && gguf_get_kv_type(g.get(), arch) == GGUF_TYPE_STRING) {
+        const int64_t n = gguf_find_key(g.get(), (std::string(gguf_get_val_str(g.get(), arch)) + ".block_count").c_str());
+        if (n >= 0 && gguf_get_kv_type(g.get(), n) == GGUF_TYPE_UINT32) {
+            out.n_layer = std::max<int64_t>(out.n_layer, gguf_get_val_u32(g.get(), n));
+        }
+    }
+}
+
+file_weights read_weights(const std::string & path) {
+    file_weights        out;
+    std::vector<weight> embedding;
+    int                 n_split = 1;
+    read_file(path, out, embedding, n_split);
+    std::array<char, 4096> prefix{};
+    if (n_split > 1 && llama_split_prefix(prefix.data(), prefix.size(), path.c_str(), 0, n_split) > 0) {
+        for (int i = 1; i < n_split; ++i) {
+            std::array<char, 4200> part{};
+            int                    same = n_split;
+            llama_split_path(part.data(), part.size(), prefix.data(), i, n_split);
+            read_file(part.data(), out, embedding, same);
+        }
+    }
+    // Tied: the embeddings are the output matrix as well, and libllama looks for both under one name.
+    if (std::none_of(out.all.begin(), out.all.end(), [](const weight & w) { return w.layer < 0; })) {
+        out.all.insert(out.all.end(), embedding.begin(), embedding.end());
+    }
+    return out;
+}
+
+std::string buffer_names() {
+    std::string known;
+    for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+        const std::string name = ggml_backend_buft_name(ggml_backend_dev_buffer_type(ggml_backend_dev_get(i)));
+        if ((", " + known + ",").find(", " + name + ",") == std::string::npos) {
+            known += (known.empty() ? "" : ", ") + name;
+        }
+    }
+    return known;
+}
+
+} // namespace
+
+weight_placement::weight_placement(const std::string & path, const std::vector<std::string> & types,
+                                   int32_t                                                  n_gpu_layers,
+                                   const std::vector<std::pair<std::string, std::string>> & overrides) {
+    place_user(overrides);
+    place_duo(path, types, n_gpu_layers);
+    if (!entries_.empty()) {
+        entries_.push_back({nullptr, nullptr});
+    }
+}
+
+const llama_model_tensor_buft_override * weight_placement::entries() const {
+    return entries_.empty() ? nullptr : entries_.data();
+}
+
+void weight_placement::add(const std::string & pattern, ggml_backend_buffer_type_t buft) {
+    entries_.push_back({patterns_.emplace_back(pattern).c_str(), buft});
+}
+
+void weight_placement::place_user(const std::vector<std::pair<std::string, std::string>> & overrides) {
+    for (const auto & [pattern, buffer] : overrides) {
+        try {
+            const std::regex checked(pattern);
+        } catch (const std::regex_error &) {
+            throw error("the pattern " + pattern + " (-ot) is no regular expression; check it");
+        }
+        ggml_backend_buffer_type_t found = nullptr;
+        for (size_t i = 0; i < ggml_backend_dev_count() && found == nullptr; ++i) {
+            ggml_backend_buffer_type_t t = ggml_backend_dev_buffer_type(ggml_backend_dev_get(i));
+            found                        = buffer == ggml_backend_buft_name(t) ? t : nullptr;
+        }
+        if (found == nullptr) {
+            throw error("there is no memory " + buffer + " to put tensors in (-ot); choose from " + buffer_names());
+        }
+        add(pattern, found);
+    }
+}
+
+void weight_placement::place_duo(const std::string & path, const std::vector<std::string> & types,
+                                 int32_t n_gpu_layers) {
+    const file_weights file = read_weights(path);
+    // As llama_model::load_tensors splits: the last layers go to the devices, the output matrix counts as one.
+    const int64_t n_all       = file.n_layer + 1;
+    const int64_t i_gpu_start = n_gpu_layers < 0 ? 0 : std::max<int64_t>(n_all - n_gpu_layers, 0);
+
+    ggml_backend_buffer_type_t           buft = types.empty() ? nullptr : cpu::weight_buffer_type();
+    std::map<std::string, std::set<int>> taken; // layers by kind
+    std::string                          output;
+    for (const weight & w : file.all) {
+        if ((w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start) {
+            continue;
+        }
+        const std::string type = ggml_type_name(w.type);
+        const bool        user = std::any_of(patterns_.begin(), patterns_.end(), [&](const std::string & p) {
+            return std::regex_search(w.name, std::regex(p));
+        });
+        if (!user && std::find(cpu_types_.begin(), cpu_types_.end(), type) == cpu_types_.end()) {
+            cpu_types_.push_back(type);
+        }
+        if (user || buft == nullptr || !cpu::shape_of(w.type, w.n_columns, w.n_rows) ||
+            std::find(types.begin(), types.end(), type) == types.end()) {
+            ++n_stock_;
+            continue;
+        }
+        ++n_duo_;
+        if (w.layer < 0) {
+            output = w.name == "output.weight" ? R"(^output\.weight$)" : R"(^token_embd\.weight$)";
+        } else {
+            taken[w.kind].insert(w.layer);
+        }
+    }
+    // libllama compiles every pattern for every tensor: one for all kinds that go in the same layers.
+    std::map<std::set<int>, std::string> by_layers;
+    for (const auto & [kind, layers] : taken) {
+        std::string & names = by_layers[layers];
+        names += (names.empty() ? "" : "|") + kind;
+    }
+    for (const auto & [layers, names] : by_layers) {
+        std::string numbers;
+        for (const int layer : layers) {
+            numbers += (numbers.empty() ? "" : "|") + std::to_string(layer);
+        }
+        add("^blk\\.(" + (int64_t(layers.size()) == file.n_layer ? "[0-9]+" : numbers) + ")\\.(" + names +
+                ")\\.weight$",
+            buft);
+    }
+    if (!output.empty()) {
+        add(output, buft);
+    }
+}
+
+} // namespace duo
