@@ -5,6 +5,7 @@
 #include <ggml.h>
 #include <llama.h>
 
+#include "bindings_probe.h"
 #include "engine.h"
 #include "error.h"
 #include "llama/device.h"
@@ -290,6 +291,7 @@ PYBIND11_MODULE(_core, m) {
     m.def("now_us", [] { return duo::now_us(); });
     m.def("log_to", &duo::log_to, "to_stderr"_a, "path"_a);
     m.def("noise", &duo::gumbel_noise, "seed"_a, "pos"_a, "token"_a);
+    duo::register_probe(m);
     m.def("devices", [] {
         py::list all;
         for (const duo::device_info & d : duo::list_devices()) {

@@ -25,14 +25,13 @@ constexpr int n_formats = 8;
 // How the inputs of a product are prepared. Integer kinds hold 8-bit codes, a scale for each group of inputs, and per
 // block the value at which the integer sum starts: it takes back the offset that makes the weight's code unsigned.
 enum class input_kind : uint8_t {
-    q8_32,    // a scale per 32 inputs, as stock's Q8_0; for Q8_0 weights
-    q8_256,   // a scale per 256, as stock's Q8_K, start -8 * sum of 32; for Q4_0
-    q8_256nl, // the same, start -128 * sum of 32; for IQ4_NL
-    q8_k,     // the same, start -32 * sum of 16 for Q6_K, and the sums of 32 in pairs for the minima of Q4_K and Q5_K
-    bf16,     // pairs
+    q8_full, // a scale per 32 inputs, as stock's Q8_0; start -128 * sum of 32, for codes of 8 bits: Q8_0, IQ4_NL
+    q8_four, // the same; start -8 * sum, for codes of 4 bits: Q4_0
+    q8_k,    // a scale per 256, as stock's Q8_K; start -32 * sum of 16 for Q6_K, sums of 32 in pairs for Q4_K's minima
+    bf16,    // pairs
     f32,
 };
-constexpr int n_input_kinds = 6;
+constexpr int n_input_kinds = 5;
 
 struct format_traits {
     const char * name;
@@ -44,9 +43,9 @@ struct format_traits {
 };
 
 constexpr format_traits traits[n_formats] = {
-    {"q8_0", 64, 1088, 32, 34, input_kind::q8_32},        //
-    {"q4_0", 64, 576, 32, 18, input_kind::q8_256},        //
-    {"iq4_nl", 64, 576, 32, 18, input_kind::q8_256nl},    //
+    {"q8_0", 64, 1088, 32, 34, input_kind::q8_full},        //
+    {"q4_0", 64, 576, 32, 18, input_kind::q8_four},        //
+    {"iq4_nl", 64, 576, 32, 18, input_kind::q8_full},    //
     {"q4_K", 256, 2304, 256, 144, input_kind::q8_k},      //
     {"q5_K", 256, 2816, 256, 176, input_kind::q8_k},      //
     {"q6_K", 256, 3392, 256, 210, input_kind::q8_k},      // 32 bytes more than in the file: units keep whole cache lines

@@ -27,11 +27,9 @@ constexpr tile_layout layout_of(input_kind kind, int64_t k, int width) {
     const auto w  = size_t(width);
     const auto up = [](int64_t a, int64_t b) { return size_t((a + b - 1) / b); };
     switch (kind) {
-        case input_kind::q8_32:
+        case input_kind::q8_full:
+        case input_kind::q8_four:
             return {line_up(size_t(k) * w), line_up(up(k, 32) * w * 4), line_up(up(k, 32) * w * 4), 0};
-        case input_kind::q8_256:
-        case input_kind::q8_256nl:
-            return {line_up(size_t(k) * w), line_up(up(k, 256) * w * 4), line_up(up(k, 32) * w * 4), 0};
         case input_kind::q8_k:
             return {line_up(size_t(k) * w), line_up(up(k, 256) * w * 4), line_up(up(k, 16) * w * 4),
                     line_up(up(k, 64) * w * 4)};

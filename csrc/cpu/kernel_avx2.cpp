@@ -47,7 +47,7 @@ struct vec {
         return _mm256_shuffle_epi8(
             _mm256_broadcastsi128_si256(_mm_load_si128(reinterpret_cast<const __m128i *>(iq4_nl_codes))), v);
     }
-    template <int mask> static bytes add_bits(bytes v, bytes h, int by) {
+    template <int mask, int by> static bytes add_bits(bytes v, bytes h) {
         const bytes t = by >= 0 ? _mm256_slli_epi16(h, by) : _mm256_srli_epi16(h, -by);
         return _mm256_or_si256(v, _mm256_and_si256(t, _mm256_set1_epi8(mask)));
     }

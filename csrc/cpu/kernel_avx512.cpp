@@ -45,7 +45,7 @@ struct vec {
             _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i *>(iq4_nl_codes))), v);
     }
     // v | (h shifted left by `by`, or right if negative) & mask
-    template <int mask> static bytes add_bits(bytes v, bytes h, int by) {
+    template <int mask, int by> static bytes add_bits(bytes v, bytes h) {
         const bytes t = by >= 0 ? _mm512_slli_epi16(h, unsigned(by)) : _mm512_srli_epi16(h, unsigned(-by));
         return _mm512_ternarylogic_epi32(v, t, _mm512_set1_epi8(mask), 0xf8);
     }

@@ -79,8 +79,8 @@ struct vec {
     static bytes look_up(const bytes & a) {
         return make<bytes>([&](int i) { return iq4_nl_codes[a.v[i]]; });
     }
-    template <int mask> static bytes add_bits(const bytes & a, const bytes & h, int by) {
-        return make<bytes>([&](int i) { return uint8_t(a.v[i] | ((by >= 0 ? h.v[i] << by : h.v[i] >> -by) & mask)); });
+    template <int mask, int by> static bytes add_bits(const bytes & a, const bytes & h) {
+        return make<bytes>([&](int i) { return uint8_t(a.v[i] | ((by >= 0 ? h.v[i] << (by >= 0 ? by : 0) : h.v[i] >> (by < 0 ? -by : 0)) & mask)); });
     }
 
     static prepared prepare(const bytes & w) { return w; }

@@ -27,13 +27,12 @@ template <class V> constexpr kernel_set make_kernels(const char * name) {
     k.n_width = V::n_width;
     fill_width<V, V::n_width>(k);
     // Where codes of 8 bits are multiplied as signed ones there is no offset to take back.
-    constexpr int full                       = V::signed_codes ? 0 : 128;
-    k.prepare[int(input_kind::q8_32)]    = prepare_q8<32, 32, full, false>;
-    k.prepare[int(input_kind::q8_256)]   = prepare_q8<256, 32, 8, false>;
-    k.prepare[int(input_kind::q8_256nl)] = prepare_q8<256, 32, full, false>;
-    k.prepare[int(input_kind::q8_k)]     = prepare_q8<256, 16, 32, true>;
-    k.prepare[int(input_kind::bf16)]     = prepare_bf16;
-    k.prepare[int(input_kind::f32)]      = prepare_f32;
+    constexpr int full                  = V::signed_codes ? 0 : 128;
+    k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, full, false>;
+    k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, false>;
+    k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, true>;
+    k.prepare[int(input_kind::bf16)]    = prepare_bf16;
+    k.prepare[int(input_kind::f32)]     = prepare_f32;
     return k;
 }
 

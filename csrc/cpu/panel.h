@@ -11,6 +11,18 @@
 namespace duo::cpu {
 namespace {
 
+template <int i> struct constant {
+    static constexpr int value = i;
+};
+
+// f(constant<0>) ... f(constant<n - 1>): a loop whose counter may stand in a template argument.
+template <int n, int i = 0, class F> [[gnu::always_inline]] inline void unrolled(F f) {
+    if constexpr (i < n) {
+        f(constant<i>{});
+        unrolled<n, i + 1>(f);
+    }
+}
+
 template <class V, int N> struct sums {
     typename V::floats v[N];
 };
@@ -68,6 +80,15 @@ inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats
     }
 }
 
+// The same where each input has a scale of its own for the block.
+template <class V, int N>
+inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats d, const float * scale) {
+#pragma GCC unroll 8
+    for (int c = 0; c < N; ++c) {
+        to.v[c] = V::fma(V::to_float(s.v[c]), V::mul(d, V::broadcast_f(scale + c)), to.v[c]);
+    }
+}
+
 // Narrow tiles are bound by memory, which the hardware prefetches best alone; wide ones leave it too little time.
 template <int N> inline void prefetch(const uint8_t * p) {
     if constexpr (N >= 5) {
@@ -92,11 +113,7 @@ template <class V, int N> void panel_q8_0(const uint8_t * w0, const tile & x, in
                     prefetch<N>(q + i * 64);
                     dot<V, N, true>(s, V::load_bytes(q + i * 64), codes + i * 4 * N);
                 }
-                const typename V::floats d = V::load_f16(w + b * 32 + lane * 2);
-#pragma GCC unroll 8
-                for (int c = 0; c < N; ++c) {
-                    out.v[c] = V::fma(V::to_float(s.v[c]), V::mul(d, V::broadcast_f(scale + c)), out.v[c]);
-                }
+                add_scaled<V, N>(out, s, V::load_f16(w + b * 32 + lane * 2), scale);
                 codes += 32 * N;
                 scale += N;
                 start += N;
@@ -113,41 +130,30 @@ void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float
         sums<V, N>      out   = load_sums<V, N>(acc, lane);
         const uint8_t * w     = w0;
         const auto *    codes = static_cast<const int8_t *>(x.codes) + k0 * N;
-        const float *   scale = x.scale + k0 / 256 * N;
+        const float *   scale = x.scale + k0 / 32 * N;
         const int32_t * start = x.start + k0 / 32 * N;
-        for (int64_t k = 0; k < n_k; k += 256, scale += N) {
-            sums<V, N> part;
-#pragma GCC unroll 8
-            for (int c = 0; c < N; ++c) {
-                part.v[c] = V::zero();
-            }
-            const int64_t k_end = k + 256 < n_k ? k + 256 : n_k;
-            for (int64_t j = k; j < k_end; j += 64, w += 576) {
-                prefetch<N>(w);
-                for (int b = 0; b < 2; ++b) {
-                    ints<V, N>      s = start_at<V, N>(start);
-                    const uint8_t * q = w + 64 + b * 256 + lane * 4;
+        for (int64_t k = 0; k < n_k; k += 64, w += 576) {
+            prefetch<N>(w);
+            for (int b = 0; b < 2; ++b) {
+                ints<V, N>      s = start_at<V, N>(start);
+                const uint8_t * q = w + 64 + b * 256 + lane * 4;
 #pragma GCC unroll 4
-                    for (int i = 0; i < 4; ++i) {
-                        prefetch<N>(q + i * 64);
-                        const typename V::bytes v  = V::load_bytes(q + i * 64);
-                        typename V::bytes       lo = V::low(v);
-                        typename V::bytes       hi = V::high(v);
-                        if constexpr (table) {
-                            lo = V::look_up(lo);
-                            hi = V::look_up(hi);
-                        }
-                        dot<V, N, table>(s, lo, codes + (2 * i) * 4 * N);
-                        dot<V, N, table>(s, hi, codes + (2 * i + 1) * 4 * N);
+                for (int i = 0; i < 4; ++i) {
+                    prefetch<N>(q + i * 64);
+                    const typename V::bytes v  = V::load_bytes(q + i * 64);
+                    typename V::bytes       lo = V::low(v);
+                    typename V::bytes       hi = V::high(v);
+                    if constexpr (table) {
+                        lo = V::look_up(lo);
+                        hi = V::look_up(hi);
                     }
-                    add_scaled<V, N>(part, s, V::load_f16(w + b * 32 + lane * 2));
-                    codes += 32 * N;
-                    start += N;
+                    dot<V, N, table>(s, lo, codes + (2 * i) * 4 * N);
+                    dot<V, N, table>(s, hi, codes + (2 * i + 1) * 4 * N);
                 }
-            }
-#pragma GCC unroll 8
-            for (int c = 0; c < N; ++c) {
-                out.v[c] = V::fma(part.v[c], V::broadcast_f(scale + c), out.v[c]);
+                add_scaled<V, N>(out, s, V::load_f16(w + b * 32 + lane * 2), scale);
+                codes += 32 * N;
+                scale += N;
+                start += N;
             }
         }
         store_sums<V, N>(out, acc, lane);
@@ -190,25 +196,25 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
                 for (int c = 0; c < N; ++c) {
                     s.v[c] = V::zero_i();
                 }
-                const uint8_t * q = w + 256 + b * 256 + lane * 4;
+                const uint8_t * q = w + 256 + b * (fifth ? 320 : 256) + lane * 4;
                 [[maybe_unused]] typename V::bytes h;
                 if constexpr (fifth) {
-                    h = V::load_bytes(w + 2304 + b * 64 + lane * 4);
+                    h = V::load_bytes(q + 256);
                 }
-#pragma GCC unroll 4
-                for (int i = 0; i < 4; ++i) {
+                unrolled<4>([&](auto step) __attribute__((always_inline)) {
+                    constexpr int i = decltype(step)::value;
                     prefetch<N>(q + i * 64);
                     const typename V::bytes v  = V::load_bytes(q + i * 64);
                     typename V::bytes       lo = V::low(v);
                     typename V::bytes       hi = V::high(v);
                     if constexpr (fifth) {
                         // Bit j of a byte of h is the fifth bit of the code in vector j.
-                        lo = V::template add_bits<0x10>(lo, h, 4 - 2 * i);
-                        hi = V::template add_bits<0x10>(hi, h, 3 - 2 * i);
+                        lo = V::template add_bits<0x10, 4 - 2 * i>(lo, h);
+                        hi = V::template add_bits<0x10, 3 - 2 * i>(hi, h);
                     }
                     dot<V, N, false>(s, lo, codes + (2 * i) * 4 * N);
                     dot<V, N, false>(s, hi, codes + (2 * i + 1) * 4 * N);
-                }
+                });
                 add_scaled<V, N>(part, s, V::load_u8(sc + b * 16 + lane));
                 codes += 32 * N;
             }
@@ -254,17 +260,17 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
             }
             for (int b = 0; b < 16; ++b) {
                 ints<V, N>              s = start_at<V, N>(start);
-                const uint8_t *         q = w + 320 + b * 128 + lane * 4;
-                const typename V::bytes h = V::load_bytes(w + 2368 + b * 64 + lane * 4);
-#pragma GCC unroll 2
-                for (int i = 0; i < 2; ++i) {
+                const uint8_t *         q = w + 320 + b * 192 + lane * 4;
+                const typename V::bytes h = V::load_bytes(q + 128);
+                unrolled<2>([&](auto step) __attribute__((always_inline)) {
+                    constexpr int i = decltype(step)::value;
                     prefetch<N>(q + i * 64);
                     const typename V::bytes v  = V::load_bytes(q + i * 64);
-                    const typename V::bytes lo = V::template add_bits<0x30>(V::low(v), h, 4 - 4 * i);
-                    const typename V::bytes hi = V::template add_bits<0x30>(V::high(v), h, 2 - 4 * i);
+                    const typename V::bytes lo = V::template add_bits<0x30, 4 - 4 * i>(V::low(v), h);
+                    const typename V::bytes hi = V::template add_bits<0x30, 2 - 4 * i>(V::high(v), h);
                     dot<V, N, false>(s, lo, codes + (2 * i) * 4 * N);
                     dot<V, N, false>(s, hi, codes + (2 * i + 1) * 4 * N);
-                }
+                });
                 add_scaled<V, N>(part, s, V::load_s8(w + 64 + b * 16 + lane));
                 codes += 16 * N;
                 start += N;

@@ -154,17 +154,23 @@ void write_q6_k(const unit_row & u, uint8_t * p) {
 
 // --- The panel's units: what panel.h reads; lane: the row's place in the panel ---
 
-// Pairs of four codes share four bytes.
-void put_nibbles(const unit_row & u, int n, uint8_t * q, int lane) {
+// Pairs of four codes share four bytes. Behind every n_vectors of them stands a vector of high bits, if n_high is 1: what is
+// read together stands together, or the hardware's prefetcher sees two streams that keep jumping.
+struct nibble_place {
+    int n_vectors, n_high;
+    size_t operator()(int i) const { return size_t(64 * (i + i / n_vectors * n_high)); }
+};
+
+void put_nibbles(const unit_row & u, int n, uint8_t * q, int lane, nibble_place at = {1, 0}) {
     for (int i = 0; i < n / 8; ++i) {
-        store32(q + 64 * i + 4 * lane,
+        store32(q + at(i) + 4 * lane,
                 (load32(u.codes + 8 * i) & 0x0f0f0f0f) | ((load32(u.codes + 8 * i + 4) & 0x0f0f0f0f) << 4));
     }
 }
 
-void get_nibbles(unit_row & u, int n, const uint8_t * q, int lane) {
+void get_nibbles(unit_row & u, int n, const uint8_t * q, int lane, nibble_place at = {1, 0}) {
     for (int i = 0; i < n / 8; ++i) {
-        const uint32_t v = load32(q + 64 * i + 4 * lane);
+        const uint32_t v = load32(q + at(i) + 4 * lane);
         store32(u.codes + 8 * i, v & 0x0f0f0f0f);
         store32(u.codes + 8 * i + 4, (v >> 4) & 0x0f0f0f0f);
     }
@@ -190,7 +196,7 @@ void get_scales(unit_row & u, const uint8_t * p, int lane) {
 }
 
 // Bits 4 and up of eight groups of four codes (n_bits = 1) or of four groups (2) share four bytes.
-void put_high_bits(const unit_row & u, int n_bits, uint8_t * h, int lane) {
+void put_high_bits(const unit_row & u, int n_bits, uint8_t * h, size_t stride, int lane) {
     const int      n_groups = 8 / n_bits;
     const uint32_t mask     = n_bits == 1 ? 0x01010101 : 0x03030303;
     for (int b = 0; b < 256 / (4 * n_groups); ++b) {
@@ -198,15 +204,15 @@ void put_high_bits(const unit_row & u, int n_bits, uint8_t * h, int lane) {
         for (int g = 0; g < n_groups; ++g) {
             v |= ((load32(u.codes + 4 * (b * n_groups + g)) >> 4) & mask) << (n_bits * g);
         }
-        store32(h + 64 * b + 4 * lane, v);
+        store32(h + stride * size_t(b) + 4 * lane, v);
     }
 }
 
-void get_high_bits(unit_row & u, int n_bits, const uint8_t * h, int lane) {
+void get_high_bits(unit_row & u, int n_bits, const uint8_t * h, size_t stride, int lane) {
     const int      n_groups = 8 / n_bits;
     const uint32_t mask     = n_bits == 1 ? 0x01010101 : 0x03030303;
     for (int b = 0; b < 256 / (4 * n_groups); ++b) {
-        const uint32_t v = load32(h + 64 * b + 4 * lane);
+        const uint32_t v = load32(h + stride * size_t(b) + 4 * lane);
         for (int g = 0; g < n_groups; ++g) {
             uint8_t * c = u.codes + 4 * (b * n_groups + g);
             store32(c, load32(c) | (((v >> (n_bits * g)) & mask) << 4));
@@ -234,9 +240,9 @@ void put_unit(format f, const unit_row & u, uint8_t * p, int lane) {
             std::memcpy(p + 2 * lane, u.d, 2);
             std::memcpy(p + 32 + 2 * lane, u.d + 2, 2);
             put_scales(u, p + 64, lane);
-            put_nibbles(u, 256, p + 256, lane);
+            put_nibbles(u, 256, p + 256, lane, {4, f == format::q5_k ? 1 : 0});
             if (f == format::q5_k) {
-                put_high_bits(u, 1, p + 2304, lane);
+                put_high_bits(u, 1, p + 512, 320, lane);
             }
             break;
         case format::q6_k:
@@ -244,8 +250,8 @@ void put_unit(format f, const unit_row & u, uint8_t * p, int lane) {
             for (int j = 0; j < 16; ++j) {
                 p[64 + 16 * j + lane] = u.scales[j];
             }
-            put_nibbles(u, 256, p + 320, lane);
-            put_high_bits(u, 2, p + 2368, lane);
+            put_nibbles(u, 256, p + 320, lane, {2, 1});
+            put_high_bits(u, 2, p + 448, 192, lane);
             break;
         case format::bf16:
         case format::f16:
@@ -271,17 +277,17 @@ void get_unit(format f, unit_row & u, const uint8_t * p, int lane) {
         case format::q4_k:
         case format::q5_k:
             get_scales(u, p + 64, lane);
-            get_nibbles(u, 256, p + 256, lane);
+            get_nibbles(u, 256, p + 256, lane, {4, f == format::q5_k ? 1 : 0});
             if (f == format::q5_k) {
-                get_high_bits(u, 1, p + 2304, lane);
+                get_high_bits(u, 1, p + 512, 320, lane);
             }
             break;
         case format::q6_k:
             for (int j = 0; j < 16; ++j) {
                 u.scales[j] = p[64 + 16 * j + lane];
             }
-            get_nibbles(u, 256, p + 320, lane);
-            get_high_bits(u, 2, p + 2368, lane);
+            get_nibbles(u, 256, p + 320, lane, {2, 1});
+            get_high_bits(u, 2, p + 448, 192, lane);
             break;
         case format::bf16:
         case format::f16:

@@ -244,13 +244,18 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     return decode_status::ok;
 }
 
-int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
-                                      std::span<candidate> out) {
-    const float * logits = llama_get_logits_ith(context_.get(), i_row);
-    if (logits == nullptr) {
+std::span<const float> llama_token_model::logits(int32_t i_row) const {
+    const float * row = llama_get_logits_ith(context_.get(), i_row);
+    if (row == nullptr) {
         throw error("row " + std::to_string(i_row) + " of the last pass over " + opt_.path + " has no logits");
     }
-    const int32_t n = sampler_->candidates(logits, sampling, text, out);
+    return {row, size_t(n_vocab_)};
+}
+
+int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                                      std::span<candidate> out) {
+    const float * logits = this->logits(i_row).data();
+    const int32_t n      = sampler_->candidates(logits, sampling, text, out);
     if (n == 0 || !std::isfinite(logits[out[0].token])) {
         if (std::any_of(logits, logits + n_vocab_, [](float x) { return std::isnan(x); })) {
             throw error(opt_.path + " computes NaN instead of numbers; its weights are corrupt, download it again");
@@ -260,11 +265,7 @@ int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sam
 }
 
 float llama_token_model::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {
-    const float * logits = llama_get_logits_ith(context_.get(), i_row);
-    if (logits == nullptr) {
-        throw error("row " + std::to_string(i_row) + " of the last pass over " + opt_.path + " has no logits");
-    }
-    return sampler_->logprobs(logits, token, out);
+    return sampler_->logprobs(logits(i_row).data(), token, out);
 }
 
 bool llama_token_model::rollback(int32_t branch, int32_t pos) {

@@ -60,6 +60,9 @@ class llama_token_model : public token_model {
     bool        is_end(token_id token) const override;
     std::string piece(token_id token) const override;
 
+    // The last pass's logits of a row, [n_vocab]. Throws duo::error if it has none.
+    [[nodiscard]] std::span<const float> logits(int32_t i_row) const;
+
     // Candidates only among ids below n: those that the other model can read.
     void limit_vocab(int32_t n);
 
