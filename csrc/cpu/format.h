@@ -1,9 +1,10 @@
 // How weights lie in memory for the kernels of this folder: the formats and their sizes.
 //
 // A matrix of `n` rows and `k` columns is cut into panels of 16 rows, one row per lane of a 512-bit register. Within a
-// panel the rows are interleaved by 4 codes (8-bit ones), 8 codes (4-bit ones, low and high half of a byte) or 2 floats,
-// so that one load brings the same four columns of 16 rows and one broadcast the four inputs that meet them. Scales stand
-// before the codes that they scale. The bytes are those of the GGUF file in another order: nothing is rounded.
+// panel the rows are interleaved by 4 codes (8-bit ones), 8 codes (4-bit ones, low and high half of a byte) or 2
+// floats, so that one load brings the same four columns of 16 rows and one broadcast the four inputs that meet them.
+// Scales stand before the codes that they scale. The bytes are those of the GGUF file in another order: nothing is
+// rounded.
 //
 // Four panels form a block. In a block the columns come in chunks of 1,024: the inputs of one chunk stay in the first
 // level cache while the four panels pass by, and a thread still reads its weights as one sequential stream.
@@ -43,17 +44,19 @@ struct format_traits {
 };
 
 constexpr format_traits traits[n_formats] = {
-    {"q8_0", 64, 1088, 32, 34, input_kind::q8_full},        //
-    {"q4_0", 64, 576, 32, 18, input_kind::q8_four},        //
-    {"iq4_nl", 64, 576, 32, 18, input_kind::q8_full},    //
-    {"q4_K", 256, 2304, 256, 144, input_kind::q8_k},      //
-    {"q5_K", 256, 2816, 256, 176, input_kind::q8_k},      //
-    {"q6_K", 256, 3392, 256, 210, input_kind::q8_k},      // 32 bytes more than in the file: units keep whole cache lines
-    {"bf16", 64, 2048, 1, 2, input_kind::bf16},           //
-    {"f16", 64, 2048, 1, 2, input_kind::f32},             //
+    {"q8_0", 64, 1088, 32, 34, input_kind::q8_full},  //
+    {"q4_0", 64, 576, 32, 18, input_kind::q8_four},   //
+    {"iq4_nl", 64, 576, 32, 18, input_kind::q8_full}, //
+    {"q4_K", 256, 2304, 256, 144, input_kind::q8_k},  //
+    {"q5_K", 256, 2816, 256, 176, input_kind::q8_k},  //
+    {"q6_K", 256, 3392, 256, 210, input_kind::q8_k},  // 32 bytes more than in the file: units keep whole cache lines
+    {"bf16", 64, 2048, 1, 2, input_kind::bf16},       //
+    {"f16", 64, 2048, 1, 2, input_kind::f32},         //
 };
 
-constexpr const format_traits & traits_of(format f) { return traits[int(f)]; }
+constexpr const format_traits & traits_of(format f) {
+    return traits[int(f)];
+}
 
 // Where the parts of a packed matrix stand. n: rows, k: columns, a multiple of n_unit.
 struct matrix_shape {
@@ -67,7 +70,9 @@ struct matrix_shape {
         const int64_t left = panels() - block * n_panels;
         return int(left < n_panels ? left : n_panels);
     }
-    [[nodiscard]] size_t panel_bytes() const { return size_t(k / traits_of(f).n_unit) * size_t(traits_of(f).n_unit_bytes); }
+    [[nodiscard]] size_t panel_bytes() const {
+        return size_t(k / traits_of(f).n_unit) * size_t(traits_of(f).n_unit_bytes);
+    }
     [[nodiscard]] size_t bytes() const { return size_t(panels()) * panel_bytes(); }
 
     // Offset of the part of panel `p` of `block` that holds the columns from `k0`, the first of a chunk.

@@ -49,9 +49,8 @@ uint8_t * matrix_at(const ggml_tensor * t, const matrix_shape & s, int64_t i) {
 // The tensor's rows [from, to), as (matrix, row in it).
 struct row_range {
     int64_t from, to;
-    row_range(const ggml_tensor * t, size_t offset, size_t size) :
-        from(int64_t(offset / t->nb[1])),
-        to(int64_t((offset + size) / t->nb[1])) {
+    row_range(const ggml_tensor * t, size_t offset, size_t size)
+        : from(int64_t(offset / t->nb[1])), to(int64_t((offset + size) / t->nb[1])) {
         if (offset % t->nb[1] != 0 || size % t->nb[1] != 0) {
             GGML_ABORT("duo: part of a row of %s was asked for; only whole rows can be", t->name);
         }

@@ -54,7 +54,7 @@ class backend {
     // Q, K and V, or gate and up, read the same tensor: it is prepared for the first of them. A tensor is written once
     // in a run of the graph, so only a second product by the same node (the next run) makes it stale.
     bool is_prepared(const ggml_tensor * node, input_kind kind) {
-        const ggml_tensor * x = node->src[1];
+        const ggml_tensor * x    = node->src[1];
         const bool          same = input_ == x && data_ == x->data && kind_ == kind && n_ == ggml_nelements(x) &&
                           std::find(users_.begin(), users_.end(), node) == users_.end();
         if (!same) {
@@ -97,8 +97,8 @@ class backend {
         }
         for (int64_t token = 0; token < ids->ne[1]; ++token) {
             for (int64_t slot = 0; slot < ids->ne[0]; ++slot) {
-                const auto e = *reinterpret_cast<const int32_t *>(static_cast<const uint8_t *>(ids->data) +
-                                                                  size_t(slot) * ids->nb[0] + size_t(token) * ids->nb[1]);
+                const auto e = *reinterpret_cast<const int32_t *>(
+                    static_cast<const uint8_t *>(ids->data) + size_t(slot) * ids->nb[0] + size_t(token) * ids->nb[1]);
                 GGML_ASSERT(e >= 0 && e < w->ne[2]);
                 jobs_[size_t(e)].columns.push_back(
                     {at<const float>(x, slot % x->ne[1], token, 0), at<float>(node, slot, token, 0)});
@@ -117,8 +117,8 @@ class backend {
         const auto           to_float = ggml_get_type_traits(w->type)->to_float;
         std::vector<uint8_t> row(w->nb[1]);
         for (int64_t i = 0; i < ids->ne[0]; ++i) {
-            const auto id = *reinterpret_cast<const int32_t *>(static_cast<const uint8_t *>(ids->data) +
-                                                               size_t(i) * ids->nb[0]);
+            const auto id =
+                *reinterpret_cast<const int32_t *>(static_cast<const uint8_t *>(ids->data) + size_t(i) * ids->nb[0]);
             GGML_ASSERT(id >= 0 && id < s.n);
             unpack_row(s, static_cast<const uint8_t *>(w->data), id, row.data());
             to_float(row.data(), at<float>(node, i, 0, 0), s.k);
@@ -174,7 +174,8 @@ bool supports_op(ggml_backend_dev_t, const ggml_tensor * op) {
 }
 
 ggml_backend_t init_backend(ggml_backend_dev_t device, const char *) {
-    static ggml_guid guid = {0x64, 0x75, 0x6f, 0x2d, 0x63, 0x70, 0x75, 0x2d, 0x6b, 0x65, 0x72, 0x6e, 0x65, 0x6c, 0x73, 1};
+    static ggml_guid guid = {0x64, 0x75, 0x6f, 0x2d, 0x63, 0x70, 0x75, 0x2d,
+                             0x6b, 0x65, 0x72, 0x6e, 0x65, 0x6c, 0x73, 1};
     auto             b    = std::make_unique<ggml_backend>();
     b->guid               = &guid;
     b->get_name           = [](ggml_backend_t) { return "duo"; };
@@ -250,7 +251,8 @@ std::string mismatch() {
 
 ggml_backend_buffer_type_t weight_buffer_type(std::string * why) {
     static const std::string problem = [] {
-        std::string what = best_kernels() == nullptr ? "this processor has no instruction set that duo has kernels for" : mismatch();
+        std::string what =
+            best_kernels() == nullptr ? "this processor has no instruction set that duo has kernels for" : mismatch();
         if (what.empty()) {
             register_device(instance());
         }

@@ -1,5 +1,5 @@
-// A ggml device of type ACCEL that multiplies packed weights and does nothing else. Stock libllama puts no tensor there by
-// itself: weights come by llama_model_params.tensor_buft_overrides, and the scheduler follows the weights.
+// A ggml device of type ACCEL that multiplies packed weights and does nothing else. Stock libllama puts no tensor there
+// by itself: weights come by llama_model_params.tensor_buft_overrides, and the scheduler follows the weights.
 #pragma once
 
 #include <string>

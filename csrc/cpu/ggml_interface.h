@@ -1,5 +1,5 @@
-// The side of ggml that a backend fills in. llama-cpp-python installs no header for it, so the structures are declared here
-// in duo's own words, as ggml-backend-impl.h of llama.cpp 0c1e57098 lays them out (backend API version 2). They
+// The side of ggml that a backend fills in. llama-cpp-python installs no header for it, so the structures are declared
+// here in duo's own words, as ggml-backend-impl.h of llama.cpp 0c1e57098 lays them out (backend API version 2). They
 // are used only with that commit: see register_device.
 #pragma once
 
@@ -16,9 +16,9 @@ struct ggml_backend_buffer_type {
     const char * (*get_name)(ggml_backend_buffer_type_t);
     ggml_backend_buffer_t (*alloc_buffer)(ggml_backend_buffer_type_t, size_t size);
     size_t (*get_alignment)(ggml_backend_buffer_type_t);
-    size_t (*get_max_size)(ggml_backend_buffer_type_t);                         // nullptr: no limit
-    size_t (*get_alloc_size)(ggml_backend_buffer_type_t, const ggml_tensor *);  // nullptr: ggml_nbytes
-    bool (*is_host)(ggml_backend_buffer_type_t);                                // nullptr: no
+    size_t (*get_max_size)(ggml_backend_buffer_type_t);                        // nullptr: no limit
+    size_t (*get_alloc_size)(ggml_backend_buffer_type_t, const ggml_tensor *); // nullptr: ggml_nbytes
+    bool (*is_host)(ggml_backend_buffer_type_t);                               // nullptr: no
     ggml_backend_dev_t device;
     void *             context;
 };

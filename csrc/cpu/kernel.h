@@ -1,5 +1,5 @@
-// What an instruction set offers: one product of a panel with up to n_width inputs, for each format, and the preparation
-// of inputs for it. Built once per instruction set from panel.h.
+// What an instruction set offers: one product of a panel with up to n_width inputs, for each format, and the
+// preparation of inputs for it. Built once per instruction set from panel.h.
 #pragma once
 
 #include "format.h"
@@ -17,11 +17,13 @@ struct tile {
 
 // Bytes of each part of a tile.
 struct tile_layout {
-    size_t codes, scale, start, pairs;
+    size_t               codes, scale, start, pairs;
     [[nodiscard]] size_t bytes() const { return codes + scale + start + pairs; }
 };
 
-constexpr size_t line_up(size_t n) { return (n + 63) / 64 * 64; }
+constexpr size_t line_up(size_t n) {
+    return (n + 63) / 64 * 64;
+}
 
 constexpr tile_layout layout_of(input_kind kind, int64_t k, int width) {
     const auto w  = size_t(width);

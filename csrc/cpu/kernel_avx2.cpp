@@ -1,5 +1,5 @@
-// AVX2 with FMA and F16C (Haswell, Zen 1 and later). Compiled a second time with DUO_AVX_VNNI for machines that have the
-// 8-bit product without AVX-512 (Alder Lake and later).
+// AVX2 with FMA and F16C (Haswell, Zen 1 and later). Compiled a second time with DUO_AVX_VNNI for machines that have
+// the 8-bit product without AVX-512 (Alder Lake and later).
 #include <immintrin.h>
 
 #include "kernel_table.h"

@@ -1,5 +1,5 @@
-// AVX-512 with VNNI (Ice Lake, Zen 4 and later): 64 products of 8-bit codes in one instruction. Compiled a second time with
-// DUO_AVX512_BF16 for machines that also multiply pairs of bf16.
+// AVX-512 with VNNI (Ice Lake, Zen 4 and later): 64 products of 8-bit codes in one instruction. Compiled a second time
+// with DUO_AVX512_BF16 for machines that also multiply pairs of bf16.
 #include <immintrin.h>
 
 #include "kernel_table.h"
@@ -60,7 +60,9 @@ struct vec {
         const ints b = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(odd)));
         return _mm512_or_si512(a, _mm512_slli_epi32(b, 16));
     }
-    static ints dot_pairs(ints s, ints w, const int32_t * x) { return _mm512_dpwssd_epi32(s, w, _mm512_set1_epi32(*x)); }
+    static ints dot_pairs(ints s, ints w, const int32_t * x) {
+        return _mm512_dpwssd_epi32(s, w, _mm512_set1_epi32(*x));
+    }
 
 #if defined(DUO_AVX512_BF16)
     using bf16s = __m512bh;

@@ -33,7 +33,7 @@ struct vec {
     static floats load(const float * p) {
         return make<floats>([&](int i) { return p[i]; });
     }
-    static void store(float * p, const floats & x) { std::memcpy(p, x.v, sizeof x.v); }
+    static void   store(float * p, const floats & x) { std::memcpy(p, x.v, sizeof x.v); }
     static floats zero() { return {}; }
     static ints   zero_i() { return {}; }
     static ints   broadcast(const int32_t * p) {
@@ -80,7 +80,9 @@ struct vec {
         return make<bytes>([&](int i) { return iq4_nl_codes[a.v[i]]; });
     }
     template <int mask, int by> static bytes add_bits(const bytes & a, const bytes & h) {
-        return make<bytes>([&](int i) { return uint8_t(a.v[i] | ((by >= 0 ? h.v[i] << (by >= 0 ? by : 0) : h.v[i] >> (by < 0 ? -by : 0)) & mask)); });
+        return make<bytes>([&](int i) {
+            return uint8_t(a.v[i] | ((by >= 0 ? h.v[i] << (by >= 0 ? by : 0) : h.v[i] >> (by < 0 ? -by : 0)) & mask));
+        });
     }
 
     static prepared prepare(const bytes & w) { return w; }

@@ -1,5 +1,5 @@
-// Inputs become 8-bit codes or bf16. Plain loops that the compiler turns into the vectors of the instruction set; compiled
-// once for each, like panel.h, and unnamed for the same reason.
+// Inputs become 8-bit codes or bf16. Plain loops that the compiler turns into the vectors of the instruction set;
+// compiled once for each, like panel.h, and unnamed for the same reason.
 #pragma once
 
 #include <cstring>
@@ -41,18 +41,18 @@ inline int32_t sum(const int8_t * q, int64_t n) {
     return s;
 }
 
-// n_group inputs share a scale; n_start codes share a start of -offset times their sum (offset 0: the kernel's codes are
-// signed, and the sums are not needed).
+// n_group inputs share a scale; n_start codes share a start of -offset times their sum (offset 0: the kernel's codes
+// are signed, and the sums are not needed).
 template <int n_group, int n_start, int offset, bool with_pairs>
 void prepare_q8(const float * x, int64_t k0, int64_t k1, int column, const tile & t) {
-    auto *       codes = static_cast<int8_t *>(const_cast<void *>(t.codes)) + column * 4;
-    auto *       scale = const_cast<float *>(t.scale) + column;
-    auto *       start = const_cast<int32_t *>(t.start) + column;
-    const auto   w     = int64_t(t.width);
+    auto *             codes = static_cast<int8_t *>(const_cast<void *>(t.codes)) + column * 4;
+    auto *             scale = const_cast<float *>(t.scale) + column;
+    auto *             start = const_cast<int32_t *>(t.start) + column;
+    const auto         w     = int64_t(t.width);
     alignas(64) int8_t q[n_group];
     for (int64_t k = k0; k < k1; k += n_group) {
-        const int64_t n     = k1 - k < n_group ? k1 - k : n_group;
-        const float   most  = largest(x + k, n);
+        const int64_t n        = k1 - k < n_group ? k1 - k : n_group;
+        const float   most     = largest(x + k, n);
         scale[k / n_group * w] = most / 127.0f;
         round_codes(x + k, n, most > 1e-30f ? 127.0f / most : 0.0f, q); // NaN and infinity: the scale carries them on
         for (int64_t i = 0; i < n; i += 4) {

@@ -34,8 +34,8 @@ class workspace {
     size_t                            size_ = 0;
 };
 
-// Computes all jobs; they share the shape. Deterministic: a product's bits depend neither on the number of columns nor on
-// that of threads. Threads are OpenMP's team of the caller, as ggml-cpu's. prepared: the workspace still holds the
+// Computes all jobs; they share the shape. Deterministic: a product's bits depend neither on the number of columns nor
+// on that of threads. Threads are OpenMP's team of the caller, as ggml-cpu's. prepared: the workspace still holds the
 // same columns of the same kind from the call before (its size of job and columns too).
 // Throws std::bad_alloc.
 void multiply(const kernel_set & kernels, const matrix_shape & shape, const std::vector<job> & jobs, int n_threads,

@@ -145,7 +145,8 @@ void write_q6_k(const unit_row & u, uint8_t * p) {
         for (int i = 0; i < 32; ++i) {
             low[i]      = uint8_t((c[i] & 15) | ((c[i + 64] & 15) << 4));
             low[i + 32] = uint8_t((c[i + 32] & 15) | ((c[i + 96] & 15) << 4));
-            high[i] = uint8_t((c[i] >> 4) | ((c[i + 32] >> 4) << 2) | ((c[i + 64] >> 4) << 4) | ((c[i + 96] >> 4) << 6));
+            high[i] =
+                uint8_t((c[i] >> 4) | ((c[i + 32] >> 4) << 2) | ((c[i + 64] >> 4) << 4) | ((c[i + 96] >> 4) << 6));
         }
     }
     std::memcpy(p + 192, u.scales, 16);
@@ -154,10 +155,10 @@ void write_q6_k(const unit_row & u, uint8_t * p) {
 
 // --- The panel's units: what panel.h reads; lane: the row's place in the panel ---
 
-// Pairs of four codes share four bytes. Behind every n_vectors of them stands a vector of high bits, if n_high is 1: what is
-// read together stands together, or the hardware's prefetcher sees two streams that keep jumping.
+// Pairs of four codes share four bytes. Behind every n_vectors of them stands a vector of high bits, if n_high is 1:
+// what is read together stands together, or the hardware's prefetcher sees two streams that keep jumping.
 struct nibble_place {
-    int n_vectors, n_high;
+    int    n_vectors, n_high;
     size_t operator()(int i) const { return size_t(64 * (i + i / n_vectors * n_high)); }
 };
 

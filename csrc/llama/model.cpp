@@ -87,8 +87,8 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     }
     const int32_t          n_gpu_layers = device_names_.empty() ? 0 : opt_.n_gpu_layers;
     const weight_placement placement(opt_.path, cpu_types, n_gpu_layers, opt_.override_tensors);
-    n_duo_products_ = placement.n_duo();
-    n_cpu_products_ = placement.n_duo() + placement.n_stock();
+    n_duo_products_     = placement.n_duo();
+    n_cpu_products_     = placement.n_duo() + placement.n_stock();
     const bool all_ours = n_gpu_layers == 0 && n_duo_products_ > 0 && placement.n_stock() == 0;
     same_bits_          = opt_.strict || (all_ours && !is_draft_ && opt_.flash_attn != "off");
 
@@ -127,17 +127,17 @@ void llama_token_model::make_context() {
 
     const int32_t        n_widest = n_duo_products_ == n_cpu_products_ ? n_ubatch_duo : n_ubatch_strict;
     llama_context_params params   = llama_context_default_params();
-    params.n_ctx                = uint32_t(n_ctx_) + 1; // the strict row may stand behind the last position
-    params.n_batch              = uint32_t(n_batch_) + 1;
-    params.n_ubatch             = uint32_t(same_bits_ ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
-    params.n_seq_max            = 1;
-    params.n_threads            = opt_.n_threads;
-    params.n_threads_batch      = opt_.n_threads_batch;
-    params.flash_attn_type      = flash_attn_type(same_bits_ && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
-    params.type_k               = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
-    params.type_v               = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
-    params.no_perf              = true;
-    params.abort_callback       = [](void * data) {
+    params.n_ctx                  = uint32_t(n_ctx_) + 1; // the strict row may stand behind the last position
+    params.n_batch                = uint32_t(n_batch_) + 1;
+    params.n_ubatch               = uint32_t(same_bits_ ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
+    params.n_seq_max              = 1;
+    params.n_threads              = opt_.n_threads;
+    params.n_threads_batch        = opt_.n_threads_batch;
+    params.flash_attn_type        = flash_attn_type(same_bits_ && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
+    params.type_k                 = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
+    params.type_v                 = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
+    params.no_perf                = true;
+    params.abort_callback         = [](void * data) {
         const auto * self = static_cast<const llama_token_model *>(data);
         return self->stop_ != nullptr && self->stop_->load(std::memory_order_relaxed);
     };
@@ -239,7 +239,8 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
                     (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : reason()));
     }
     if (padded && !rollback(0, rows.back().pos + 1)) {
-        throw error("the cache of " + opt_.path + " cannot be rolled back; run without --strict and with --cpu-kernels stock");
+        throw error("the cache of " + opt_.path +
+                    " cannot be rolled back; run without --strict and with --cpu-kernels stock");
     }
     return decode_status::ok;
 }

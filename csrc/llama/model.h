@@ -32,7 +32,7 @@ struct model_options {
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
 
     std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
-    std::function<bool()>    keep_loading;             // asked now and then while weights are read; false: stop
+    std::function<bool()> keep_loading; // asked now and then while weights are read; false: stop
 };
 
 // Not copyable; used by one thread at a time, but for the vocabulary.
@@ -46,9 +46,9 @@ class llama_token_model : public token_model {
     int32_t n_branch() const override { return 1; }
     int32_t n_vocab() const override { return n_vocab_; }
 
-    // Where bits must be the same at every width, every pass has at least two rows. Stock kernels add a row's products in
-    // one order when it is alone and in another when it has company, but in the same order at all widths from 2 to 16;
-    // attention does so up to 63, and duo's kernels add in one order always.
+    // Where bits must be the same at every width, every pass has at least two rows. Stock kernels add a row's products
+    // in one order when it is alone and in another when it has company, but in the same order at all widths from 2 to
+    // 16; attention does so up to 63, and duo's kernels add in one order always.
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
     int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
@@ -111,13 +111,13 @@ class llama_token_model : public token_model {
     std::unique_ptr<llama_context, context_free> context_;
     std::unique_ptr<sampler>                     sampler_;
 
-    const std::atomic<bool> * stop_         = nullptr; // of the decode() that is running
-    int32_t                   n_ctx_        = 0;
-    int32_t                   n_batch_      = 0;
-    int32_t                   n_vocab_      = 0;
-    bool                      can_rollback_ = true;
-    bool                      is_draft_     = false;
-    bool                      same_bits_    = false;
+    const std::atomic<bool> * stop_           = nullptr; // of the decode() that is running
+    int32_t                   n_ctx_          = 0;
+    int32_t                   n_batch_        = 0;
+    int32_t                   n_vocab_        = 0;
+    bool                      can_rollback_   = true;
+    bool                      is_draft_       = false;
+    bool                      same_bits_      = false;
     int32_t                   n_duo_products_ = 0;
     int32_t                   n_cpu_products_ = 0;
     std::string               warning_;

@@ -25,8 +25,8 @@ struct ggml_closer {
 };
 
 // What libllama only ever multiplies by, whole (src/models: no views of these).
-constexpr std::array kinds = {"attn_q",          "attn_k",        "attn_v",       "attn_qkv",      "attn_output",
-                              "ffn_gate",        "ffn_up",        "ffn_down",     "ffn_gate_exps", "ffn_up_exps",
+constexpr std::array kinds = {"attn_q",           "attn_k",        "attn_v",         "attn_qkv",      "attn_output",
+                              "ffn_gate",         "ffn_up",        "ffn_down",       "ffn_gate_exps", "ffn_up_exps",
                               "ffn_gate_up_exps", "ffn_down_exps", "ffn_gate_shexp", "ffn_up_shexp",  "ffn_down_shexp"};
 
 // A weight of a matrix product. layer: -1 for the output matrix.
@@ -82,7 +82,8 @@ void read_file(const std::string & path, file_weights & out, std::vector<weight>
     }
     const int64_t arch = gguf_find_key(g.get(), "general.architecture");
     if (arch >= 0 && gguf_get_kv_type(g.get(), arch) == GGUF_TYPE_STRING) {
-        const int64_t n = gguf_find_key(g.get(), (std::string(gguf_get_val_str(g.get(), arch)) + ".block_count").c_str());
+        const int64_t n =
+            gguf_find_key(g.get(), (std::string(gguf_get_val_str(g.get(), arch)) + ".block_count").c_str());
         if (n >= 0 && gguf_get_kv_type(g.get(), n) == GGUF_TYPE_UINT32) {
             out.n_layer = std::max<int64_t>(out.n_layer, gguf_get_val_u32(g.get(), n));
         }
@@ -175,9 +176,8 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             continue;
         }
         const std::string type = ggml_type_name(w.type);
-        const bool        user = std::any_of(patterns_.begin(), patterns_.end(), [&](const std::string & p) {
-            return std::regex_search(w.name, std::regex(p));
-        });
+        const bool        user = std::any_of(patterns_.begin(), patterns_.end(),
+                                             [&](const std::string & p) { return std::regex_search(w.name, std::regex(p)); });
         if (!user && std::find(cpu_types_.begin(), cpu_types_.end(), type) == cpu_types_.end()) {
             cpu_types_.push_back(type);
         }

@@ -13,9 +13,9 @@ namespace duo {
 // For llama_model_params.tensor_buft_overrides; must live until the model is loaded.
 class weight_placement {
   public:
-    // path: the file (of a split model the first one). types: ggml's names of the weight types that go to duo's kernels. n_gpu_layers
-    // < 0: all, 0: none; without a device it must be 0. overrides: (pattern, name of a buffer type), as llama.cpp's -ot.
-    // Throws duo::error for a pattern that is none, and for an unknown buffer.
+    // path: the file (of a split model the first one). types: ggml's names of the weight types that go to duo's
+    // kernels. n_gpu_layers < 0: all, 0: none; without a device it must be 0. overrides: (pattern, name of a buffer
+    // type), as llama.cpp's -ot. Throws duo::error for a pattern that is none, and for an unknown buffer.
     weight_placement(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers,
                      const std::vector<std::pair<std::string, std::string>> & overrides);
 

@@ -79,10 +79,10 @@ std::vector<double> weights_of(format f, const uint8_t * p, int64_t k) {
             case format::q4_k:
             case format::q5_k:
                 for (int i = 0; i < 256; ++i) {
-                    const int       j  = i / 32;
-                    const uint8_t * q  = p + (f == format::q5_k ? 48 : 16);
-                    int             c  = q[i / 64 * 32 + i % 32];
-                    c                  = j % 2 != 0 ? c >> 4 : c & 15;
+                    const int       j = i / 32;
+                    const uint8_t * q = p + (f == format::q5_k ? 48 : 16);
+                    int             c = q[i / 64 * 32 + i % 32];
+                    c                 = j % 2 != 0 ? c >> 4 : c & 15;
                     if (f == format::q5_k) {
                         c |= ((p[16 + i % 32] >> j) & 1) << 4;
                     }
@@ -119,13 +119,9 @@ struct problem {
     int                n_x;
 
     // exact: inputs that 8-bit codes hold without error, whatever the group; so only the sums round.
-    problem(format f, int64_t n, int64_t k, int n_x, bool exact, std::mt19937 & rng) :
-        s{f, n, k},
-        file(random_rows(f, n, k, rng)),
-        packed(s.bytes()),
-        row_bytes(file.size() / size_t(n)),
-        x(size_t(n_x * k)),
-        n_x(n_x) {
+    problem(format f, int64_t n, int64_t k, int n_x, bool exact, std::mt19937 & rng)
+        : s{f, n, k}, file(random_rows(f, n, k, rng)), packed(s.bytes()), row_bytes(file.size() / size_t(n)),
+          x(size_t(n_x * k)), n_x(n_x) {
         std::normal_distribution<float> normal;
         for (size_t i = 0; i < x.size(); ++i) {
             x[i] = exact ? (i % 32 == 5 ? 127.0f : float(int(rng() % 255) - 127)) / 64.0f : normal(rng);
@@ -193,15 +189,15 @@ TEST(products_are_those_of_double_precision) {
     for (const kernel_set * kernels : kernels_here()) {
         for (const format f : formats) {
             const bool in_256 = traits_of(f).n_unit == 256;
-            for (const int64_t k : in_256 ? std::vector<int64_t>{256, 1280} : std::vector<int64_t>{64, 320, 1088, 2112}) {
+            for (const int64_t k :
+                 in_256 ? std::vector<int64_t>{256, 1280} : std::vector<int64_t>{64, 320, 1088, 2112}) {
                 for (const int64_t n : {1, 17, 80}) {
                     const bool    lossless = f == format::f16 || (f == format::bf16);
                     const problem p(f, n, k, 16, true, rng);
                     for (int width = 1; width <= 16; ++width) {
                         const std::vector<float> y = p.run(*kernels, 0, width, 1 + width % 3, width % 4 == 0);
                         for (int64_t row = 0; row < n; ++row) {
-                            const std::vector<double> w =
-                                weights_of(f, p.file.data() + size_t(row) * p.row_bytes, k);
+                            const std::vector<double> w = weights_of(f, p.file.data() + size_t(row) * p.row_bytes, k);
                             for (int c = 0; c < width; ++c) {
                                 double want = 0;
                                 double size = 0;

@@ -1,0 +1,104 @@
+#include "bindings_probe.h"
+
+#include <pybind11/numpy.h>
+#include <pybind11/stl.h>
+
+#include "core/clock.h"
+#include "cpu/ggml_device.h"
+#include "cpu/race.h"
+#include "error.h"
+#include "llama/model.h"
+#include "llama/weight_placement.h"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace duo {
+
+namespace {
+
+// One model without workers: the passes that the caller asks for, timed. Used by one thread at a time.
+class probe {
+  public:
+    explicit probe(const model_options & options) : model_(options, false) {}
+
+    // Evaluates tokens at positions from pos0, after what is in the cache below it. Returns microseconds.
+    int64_t decode(const std::vector<token_id> & tokens, int32_t pos0) {
+        if (pos0 < 0 || pos0 + int64_t(tokens.size()) > model_.n_ctx()) {
+            throw error("a pass of " + std::to_string(tokens.size()) + " tokens at " + std::to_string(pos0) +
+                        " does not fit the context of " + std::to_string(model_.n_ctx()));
+        }
+        std::vector<row> rows;
+        for (size_t i = 0; i < tokens.size(); ++i) {
+            rows.push_back({.token = tokens[i], .pos = pos0 + int32_t(i), .output = true});
+        }
+        n_rows_ = 0;
+        if (!model_.rollback(0, pos0)) {
+            throw error("the cache of " + model_.options().path + " cannot be rolled back");
+        }
+        const std::atomic<bool> go{false};
+        const int64_t           t0 = now_us();
+        model_.decode(rows, go);
+        const int64_t t1 = now_us();
+        n_rows_          = int32_t(rows.size());
+        return t1 - t0;
+    }
+
+    // [rows of the last pass][n_vocab]
+    py::array_t<float> logits() const {
+        py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(model_.n_vocab())});
+        for (int32_t i = 0; i < n_rows_; ++i) {
+            const std::span<const float> row = model_.logits(i);
+            std::copy(row.begin(), row.end(), out.mutable_data(i, 0));
+        }
+        return out;
+    }
+
+    const llama_token_model & model() const { return model_; }
+
+  private:
+    llama_token_model model_;
+    int32_t           n_rows_ = 0;
+};
+
+} // namespace
+
+void register_probe(py::module_ & m) {
+    py::class_<probe>(m, "Probe")
+        .def(py::init<const model_options &>(), "options"_a, py::call_guard<py::gil_scoped_release>())
+        .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, py::call_guard<py::gil_scoped_release>())
+        .def("logits", &probe::logits)
+        .def_property_readonly("n_vocab", [](const probe & p) { return p.model().n_vocab(); })
+        .def_property_readonly("n_ctx", [](const probe & p) { return p.model().n_ctx(); })
+        .def_property_readonly("n_bytes", [](const probe & p) { return p.model().n_bytes(); })
+        .def_property_readonly("same_bits", [](const probe & p) { return p.model().same_bits(); })
+        .def_property_readonly("n_duo_products", [](const probe & p) { return p.model().n_duo_products(); })
+        .def_property_readonly("n_cpu_products", [](const probe & p) { return p.model().n_cpu_products(); })
+        .def("tokenize",
+             [](const probe & p, const std::string & text) { return p.model().tokenize(text, true, true); });
+
+    m.def("kernels", [] {
+        std::string why;
+        cpu::weight_buffer_type(&why);
+        return py::make_tuple(why.empty() ? cpu::kernels_name() : "", why);
+    });
+    m.def(
+        "cpu_types",
+        [](const std::string & path, int32_t n_gpu_layers) {
+            return weight_placement(path, {}, n_gpu_layers, {}).cpu_types();
+        },
+        "path"_a, "n_gpu_layers"_a);
+    m.def("kernel_types", &cpu::kernel_types);
+    m.def(
+        "race",
+        [](const std::string & type, int width, int n_threads, int64_t n_us) {
+            const cpu::race_result r = [&] {
+                const py::gil_scoped_release released;
+                return cpu::race(type, width, n_threads, n_us);
+            }();
+            return py::make_tuple(r.stock_us, r.duo_us, r.stock_error, r.error);
+        },
+        "type"_a, "width"_a, "n_threads"_a, "n_us"_a);
+}
+
+} // namespace duo
