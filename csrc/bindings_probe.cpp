@@ -88,6 +88,7 @@ void register_probe(py::module_ & m) {
             return weight_placement(path, {}, n_gpu_layers, {}).cpu_types();
         },
         "path"_a, "n_gpu_layers"_a);
+    m.attr("KERNELS_VERSION") = cpu::kernels_version;
     m.def("kernel_types", &cpu::kernel_types);
     m.def(
         "race",

@@ -60,7 +60,8 @@ void prepare_kernels(const model_options & target) {
     if (target.strict && target.flash_attn == "off") {
         throw error("--strict needs flash attention; leave out -fa off");
     }
-    if (target.strict && !off && computed && uses_tiled_products(target.path)) {
+    const bool matters = target.strict && uses_tiled_products(target.path, target.cpu_types);
+    if (matters && !off && computed) {
         throw error("--strict comes too late for the weights of " + target.path +
                     ": another model has run in this process; set GGML_CPU_TILED_MM=0 or start a new process");
     }

@@ -1,9 +1,12 @@
 """Shared by the tests of what a user does: one loaded demo pair, and how a child process runs the program."""
 
+import atexit
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,10 @@ from duo.demo import demo_pair
 # A child that aborts must not call for a debugger, and one that hangs must not hang the tests.
 os.environ["GGML_NO_BACKTRACE"] = "1"
 HANG_S = 120
+
+# Which kernels are faster is measured for this run, and the user's own record is left alone.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="duo-test-cache-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # A run in the background of a shell ignores Ctrl-C, and so would the children that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

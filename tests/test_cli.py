@@ -106,14 +106,15 @@ def test_the_first_line_says_which_models_where_and_how(run: Run) -> None:
     first = lambda *args: run("-p", "a", "-n", 1, *args)[2].splitlines()[0]  # noqa: E731
     name, small = Path(TARGET).name, Path(DRAFT).name
     both = (
-        rf"duo: {name} \[llama .*, 8 MB\] on CPU \(\d threads?\) \+ draft {small} \[.*, 3 MB\] on CPU \(\d threads?\); "
+        rf"duo: {name} \[llama .*, 8 MB\] on CPU \(\d threads?, (duo|stock) kernels\) "
+        rf"\+ draft {small} \[.*, 3 MB\] on CPU \(\d threads?, (duo|stock) kernels\); "
     )
     assert re.fullmatch(both + "async, draft length auto", first())
     assert re.fullmatch(both + "async, draft length auto", first("-m", TARGET, "-md", DRAFT))
     assert re.fullmatch(both + "sync, draft length 4; strict", first("--mode", "sync", "--draft", 4, "--strict"))
     assert first("--mode", "plain").endswith("; plain decoding: --mode plain")
-    alone = first("-m", TARGET, "-t", 2)
-    assert alone.endswith("on CPU (2 threads); plain decoding: no draft was given (-md)")
+    alone = first("-m", TARGET, "-t", 2, "--cpu-kernels", "stock")
+    assert alone.endswith("on CPU (2 threads, stock kernels); plain decoding: no draft was given (-md)")
     assert small not in alone
 
 

@@ -1,6 +1,7 @@
 """Greedy text is the target's alone: async = sync = plain, token for token, whatever the draft.
 
-strict=True gives the same bits at every width, so any difference here is a bug and not a rounding.
+duo's CPU kernels give the same bits at every width, and stock ones do under strict=True, so any difference here is a bug
+and not a rounding.
 """
 
 import itertools
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from prompts import PROMPTS
 
-from duo import Duo
+from duo import Duo, kernels
 from duo.demo import demo_pair
 from duo.random_model import randomize
 
@@ -17,6 +18,8 @@ N_TOKENS = 256
 N_PROMPTS = 40
 MODES = ("sync", "async")
 LENGTHS = (1, 4, 16, "auto")
+STOCK = {"cpu_kernels": "stock", "strict": True}
+EXACT = {"cpu_kernels": "duo"} if kernels.available() else STOCK
 
 
 @pytest.fixture(scope="session")
@@ -34,7 +37,7 @@ def greedy(d: Duo, prompt: str, **options: object) -> tuple[int, ...]:
 @pytest.fixture(scope="session")
 def plain() -> list[tuple[int, ...]]:
     """Each prompt's text by the target alone."""
-    with Duo(demo_pair()[0], n_ctx=512, strict=True) as d:
+    with Duo(demo_pair()[0], n_ctx=512, **EXACT) as d:
         texts = [greedy(d, p) for p in PROMPTS[:N_PROMPTS]]
     assert sum(len(t) for t in texts) > 0.9 * N_TOKENS * N_PROMPTS
     return texts
@@ -45,7 +48,7 @@ def test_text_is_the_targets(draft: str, plain: list[tuple[int, ...]], useless_d
     target, small = demo_pair()
     path = {"demo": small, "itself": target, "useless": useless_draft}[draft]
     n_drafted = n_accepted = 0
-    with Duo(target, path, n_ctx=512, strict=True) as d:
+    with Duo(target, path, n_ctx=512, **EXACT) as d:
         for i, prompt in enumerate(PROMPTS[:N_PROMPTS]):
             # All lengths and modes for every eighth prompt, and each prompt with two of them.
             cases = list(itertools.product(MODES, LENGTHS))
@@ -62,14 +65,22 @@ def test_text_is_the_targets(draft: str, plain: list[tuple[int, ...]], useless_d
 
 @pytest.mark.parametrize("mode", MODES)
 def test_whole_texts_in_the_default_setting_of_each_mode(mode: str, plain: list[tuple[int, ...]]) -> None:
-    with Duo(*demo_pair(), n_ctx=512, strict=True) as d:
+    with Duo(*demo_pair(), n_ctx=512, **EXACT) as d:
         for i, prompt in enumerate(PROMPTS[:N_PROMPTS]):
             assert greedy(d, prompt, mode=mode, n_draft=4) == plain[i], f"prompt {i}"
 
 
+def test_whole_texts_with_stock_kernels_under_strict() -> None:
+    with Duo(*demo_pair(), n_ctx=512, **STOCK) as d:
+        for i, prompt in enumerate(PROMPTS[:N_PROMPTS:2]):
+            right = greedy(d, prompt, mode="plain")
+            for mode in MODES:
+                assert greedy(d, prompt, mode=mode, n_draft=4) == right, f"prompt {2 * i}, {mode}"
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_text_does_not_depend_on_timing(seed: int, plain: list[tuple[int, ...]]) -> None:
-    with Duo(*demo_pair(), n_ctx=512, strict=True, _delay=(3000, seed)) as d:
+    with Duo(*demo_pair(), n_ctx=512, **EXACT, _delay=(3000, seed)) as d:
         for i in range(seed, N_PROMPTS, 8):
             mode = MODES[i % 2]
             length = LENGTHS[(i // 2 + seed) % 4]
@@ -78,7 +89,7 @@ def test_text_does_not_depend_on_timing(seed: int, plain: list[tuple[int, ...]])
 
 
 def test_threads_and_repetition_do_not_change_the_text(plain: list[tuple[int, ...]]) -> None:
-    with Duo(*demo_pair(), n_ctx=512, strict=True, n_threads=2, n_threads_draft=2) as d:
+    with Duo(*demo_pair(), n_ctx=512, **EXACT, n_threads=2, n_threads_draft=2) as d:
         for i in (0, 20, 39):
             for _ in range(2):
                 assert greedy(d, PROMPTS[i], n_draft=4) == plain[i]

@@ -24,6 +24,11 @@ const char * type_name(ggml_backend_dev_t dev) {
     }
 }
 
+// The CPU has what no device holds, and accelerators (BLAS, duo's kernels) help it.
+bool holds_layers(const std::string & type) {
+    return type != "cpu" && type != "accel";
+}
+
 } // namespace
 
 std::vector<device_info> list_devices() {
@@ -50,10 +55,10 @@ std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> &
     } else if (!(names.size() == 1 && names[0] == "none")) {
         for (const std::string & name : names) {
             ggml_backend_dev_t dev = ggml_backend_dev_by_name(name.c_str());
-            if (dev == nullptr || std::strcmp(type_name(dev), "cpu") == 0) {
+            if (dev == nullptr || !holds_layers(type_name(dev))) {
                 std::string known;
                 for (const device_info & d : list_devices()) {
-                    if (d.type != "cpu") {
+                    if (holds_layers(d.type)) {
                         known += (known.empty() ? "" : ", ") + d.name;
                     }
                 }

@@ -15,6 +15,7 @@ from duo.option import (
     AutoInt,
     Bias,
     Count,
+    CpuKernels,
     Int,
     KvType,
     LayerCount,
@@ -164,12 +165,43 @@ class EngineOptions(TypedDict, total=False):
         ),
     ]
     load_mode: Annotated[LoadMode, opt("auto", "How weights are read.", "-lm", "--load-mode", env="LOAD_MODE")]
+    override_tensor: Annotated[
+        str | list[str] | None,
+        opt(
+            None,
+            "Memory for the target's tensors whose names match, as ffn_up=CPU; wins over --cpu-kernels.",
+            "-ot",
+            "--override-tensor",
+            env="OVERRIDE_TENSOR",
+            metavar="PATTERN=MEMORY,...",
+        ),
+    ]
+    override_tensor_draft: Annotated[
+        str | list[str] | None,
+        opt(
+            None,
+            "The same for the draft.",
+            "-otd",
+            "--override-tensor-draft",
+            "--spec-draft-override-tensor",
+            metavar="PATTERN=MEMORY,...",
+        ),
+    ]
+    cpu_kernels: Annotated[
+        CpuKernels,
+        opt(
+            "auto",
+            "Who multiplies weights on the CPU: duo's kernels or llama.cpp's stock ones. auto: for each weight type "
+            "the faster one, measured once on this machine (see duo doctor).",
+            "--cpu-kernels",
+        ),
+    ]
     strict: Annotated[
         bool,
         opt(
             False,
-            "Same bits at every width: the text is equal to plain decoding's even where two tokens nearly tie. "
-            "For models on the CPU; slower with stock kernels. Compare with plain decoding under --strict.",
+            "Same bits at every width with stock kernels too: the text is equal to plain decoding's even where two "
+            "tokens nearly tie. On the CPU, duo's kernels do so anyway, and faster.",
             "--strict/--no-strict",
         ),
     ]

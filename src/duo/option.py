@@ -12,6 +12,7 @@ KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_
 
 Mode = Literal["plain", "sync", "async"]
 OnOffAuto = Literal["on", "off", "auto"]
+CpuKernels = Literal["auto", "duo", "stock"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "dio"]
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 

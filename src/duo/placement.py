@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from duo import _core
+from duo import _core, kernels
 from duo.config import EngineOptions
 from duo.errors import DuoError
 
@@ -72,6 +72,19 @@ def cpu_list(mask: str | None, span: str | None, *, draft: bool) -> list[int]:
     return sorted(cpus)
 
 
+def tensor_overrides(value: str | Sequence[str] | None, *, draft: bool) -> list[tuple[str, str]]:
+    """ "ffn_up=CPU,attn=CUDA0" or a list of such -> (pattern, memory)."""
+    if value is None:
+        return []
+    found = []
+    for one in ",".join([value] if isinstance(value, str) else value).split(","):
+        pattern, _, memory = one.partition("=")
+        if not pattern or not memory or not one.isprintable():
+            raise DuoError(f"{one!r} ({'-otd' if draft else '-ot'}) is not PATTERN=MEMORY; write it as ffn_up=CPU")
+        found.append((pattern, memory))
+    return found
+
+
 def _on_gpu(names: list[str], layers: int | str) -> bool:
     if names == ["none"] or layers == 0:
         return False
@@ -84,21 +97,23 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
     m.n_batch, m.n_ubatch = o["n_batch"], min(o["n_ubatch"], o["n_batch"])
     m.flash_attn, m.load_mode, m.strict = o["flash_attn"], o["load_mode"], o["strict"] and not draft
     m.n_threads = n_threads
-    m.cpu_types = os.environ.get("DUO_TYPES","q8_0,q4_0,iq4_nl,q4_K,q5_K,q6_K,bf16,f16").split(",")
     if draft:
         layers, n_ctx, batch = o["n_gpu_layers_draft"], o["n_ctx_draft"], o["n_threads_batch_draft"]
         m.devices = device_names(o["device_draft"])
         m.type_k, m.type_v = o["type_k_draft"], o["type_v_draft"]
         m.cpus = cpu_list(o["cpu_mask_draft"], o["cpu_range_draft"], draft=True)
         m.n_ctx = n_ctx or 0
+        m.override_tensors = tensor_overrides(o["override_tensor_draft"], draft=True)
     else:
         layers, n_ctx, batch = o["n_gpu_layers"], o["n_ctx"], o["n_threads_batch"]
         m.devices = device_names(o["device"])
         m.type_k, m.type_v = o["type_k"], o["type_v"]
         m.cpus = cpu_list(o["cpu_mask"], o["cpu_range"], draft=False)
         m.n_ctx, m.n_ctx_most = n_ctx or 0, 4096 if n_ctx is None else 0
+        m.override_tensors = tensor_overrides(o["override_tensor"], draft=False)
     m.n_threads_batch = batch or n_threads
     m.n_gpu_layers = -1 if layers == "all" else int(layers)
+    m.cpu_types = kernels.chosen_types(o["cpu_kernels"], path, m.n_gpu_layers if _on_gpu(m.devices, layers) else 0)
     return m
 
 

@@ -32,7 +32,7 @@ NOT_IN_DUO = frozenset(
     --no-parse-special --no-perf --no-ppl --no-prefill-assistant --no-reasoning-preserve --no-repack --no-show-timings
     --no-skip-chat-parsing --no-slots --no-spec-draft-backend-sampling --no-ui --no-ui-mcp-proxy --no-warmup --no-webui
     --no-webui-mcp-proxy --numa --offline --op-offload --optimizer --output --output-file --output-format
-    --output-frequency --override-kv --override-tensor --override-tensor-draft --parallel --parse-special --path
+    --output-frequency --override-kv --parallel --parse-special --path
     --pca-batch --pca-iter --perf --poll --poll-batch --poll-batch-draft --poll-draft --pooling --port --pos
     --positive-file --ppl --ppl-output-type --ppl-stride --prefill-assistant --print-token-count --prio --prio-batch
     --prio-batch-draft --prio-draft --process-output --prompt-cache --prompt-cache-all --prompt-cache-ro --props
@@ -42,7 +42,7 @@ NOT_IN_DUO = frozenset(
     --show-count --show-statistics --show-timings --simple-io --single-turn --skip-chat-parsing --sleep-idle-seconds
     --slot-prompt-similarity --slot-save-path --slots --spec-default --spec-draft-backend-sampling
     --spec-draft-cpu-mask-batch --spec-draft-cpu-moe --spec-draft-cpu-range-batch --spec-draft-cpu-strict
-    --spec-draft-cpu-strict-batch --spec-draft-hf --spec-draft-n-cpu-moe --spec-draft-ncmoe --spec-draft-override-tensor
+    --spec-draft-cpu-strict-batch --spec-draft-hf --spec-draft-n-cpu-moe --spec-draft-ncmoe
     --spec-draft-p-split --spec-draft-poll --spec-draft-poll-batch --spec-draft-prio --spec-draft-prio-batch
     --spec-ngram-map-k-min-hits --spec-ngram-map-k-size-m --spec-ngram-map-k-size-n --spec-ngram-map-k4v-min-hits
     --spec-ngram-map-k4v-size-m --spec-ngram-map-k4v-size-n --spec-ngram-min-hits --spec-ngram-mod-n-match
@@ -58,6 +58,6 @@ NOT_IN_DUO = frozenset(
     --yarn-orig-ctx -Cb -Cbd -Crb -Crbd -a -ag -bf -bs -cb -cl -cmoe -cmoed -cms -cnv -cram -ctxcp -decay-epochs -dr -dt
     -epochs -fit -fitc -fitp -fitt -gan -gaw -hf -hfd -hff -hfr -hfrd -hft -i -if -j -jf -kvo -kvu -lcd -lcs -lr -lr-min
     -lv -lzm -mg -mli -mm -mmu -mu -ncffn -ncmoe -ncmoed -nkvo -no-ag -no-cnv -no-kvu -nocb -np -npl -npp -nr -ns -ntg
-    -o -ofreq -opt -ot -otd -pps -ptc -rea -sm -sp -sps -st -sys -sysf -tgs -to -ts -val-split -wd
+    -o -ofreq -opt -pps -ptc -rea -sm -sp -sps -st -sys -sysf -tgs -to -ts -val-split -wd
     """.split()  # noqa: SIM905 (446 lines otherwise)
 )

@@ -15,7 +15,7 @@ from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, Generate
 from duo.errors import DuoError
 from duo.option import Opt
 
-REPEATABLE = ("stop", "logit_bias")
+REPEATABLE = ("stop", "logit_bias", "override_tensor", "override_tensor_draft")
 # Old scripts give these without a value; llama.cpp then takes them as on.
 VALUE_OPTIONAL = ("flash_attn",)
 

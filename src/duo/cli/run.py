@@ -30,7 +30,7 @@ Examples:
   cat letter.txt | duo -m 70B.gguf -md 8B.gguf --temp 0
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
 
-Other commands: duo trace, duo widen (duo COMMAND --help).
+Other commands: duo devices, duo doctor, duo trace, duo widen (duo COMMAND --help).
 """
 
 
@@ -59,7 +59,7 @@ def read_prompt(prompt: str | None, file: Path | None, escape: bool) -> str:
 def list_devices() -> None:
     print("Available devices:")
     for d in devices():
-        if d.type != "cpu":
+        if d.type not in ("cpu", "accel"):
             print(f"  {d.name}: {d.description} ({d.total >> 20} MiB, {d.free >> 20} MiB free)")
     if not _core.supports_rpc():
         show.warn(f"this llama-cpp-python was built without RPC; to have it: {REBUILD}")
@@ -83,6 +83,9 @@ def run(params: dict[str, Any]) -> None:
         stream = d.stream(prompt, **text_options)  # a prompt that is too long is the only line then
         mode, n_draft = text_options.get("mode", "async"), text_options.get("n_draft", "auto")
         show.warn(show.first_line(d.target, d.draft, mode, n_draft, d.options["strict"]).removeprefix("duo: "))
+        for m in (d.target, d.draft):
+            if m is not None and m.warning:
+                show.warn(m.warning)
         printer = show.TokenPrinter(sys.stdout, show.wants_color(params["color"], sys.stdout))
         if params["display_prompt"]:
             sys.stdout.write(prompt)

@@ -25,8 +25,15 @@ def wants_color(choice: str, stream: TextIO) -> bool:
     return choice == "on"
 
 
+def _kernels(m: _core.Model) -> str:
+    if m.n_duo_products == m.n_cpu_products:
+        return "duo kernels"
+    return f"duo kernels for {m.n_duo_products} of {m.n_cpu_products} matrices" if m.n_duo_products else "stock kernels"
+
+
 def _place(m: _core.Model) -> str:
-    where = ", ".join(m.devices) if m.devices else f"CPU ({m.n_threads} thread{'s' if m.n_threads > 1 else ''})"
+    cpu = f"CPU ({m.n_threads} thread{'s' if m.n_threads > 1 else ''}, {_kernels(m)})"
+    where = " + ".join([", ".join(m.devices)] * bool(m.devices) + [cpu] * bool(m.n_cpu_products or not m.devices))
     what = m.description.replace(" ?B", "")  # libllama does not know the number of parameters
     return f"{Path(m.path).name} [{what}, {m.n_bytes / 1e6:,.0f} MB] on {where}"
 

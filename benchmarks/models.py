@@ -1,0 +1,122 @@
+"""Model files for the benchmarks of kernels: widened, randomised, in every weight type."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+import gguf
+import llama_cpp
+import numpy as np
+
+import duo
+from duo import _core
+from duo.widen import widen
+
+# As llama-quantize names them. Only the mixtures ("_M") keep libllama's choice of a type for each matrix; in the others
+# all matrices are of one type.
+FILE_TYPES = {
+    "f32": llama_cpp.LLAMA_FTYPE_ALL_F32,
+    "f16": llama_cpp.LLAMA_FTYPE_MOSTLY_F16,
+    "bf16": llama_cpp.LLAMA_FTYPE_MOSTLY_BF16,
+    "q8_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0,
+    "q4_0": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0,
+    "iq4_nl": llama_cpp.LLAMA_FTYPE_MOSTLY_IQ4_NL,
+    "q4_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_S,
+    "q4_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M,
+    "q5_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q5_K_S,
+    "q5_K_M": llama_cpp.LLAMA_FTYPE_MOSTLY_Q5_K_M,
+    "q6_K": llama_cpp.LLAMA_FTYPE_MOSTLY_Q6_K,
+}
+
+
+@llama_cpp.llama_log_callback
+def _silent(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None:
+    pass
+
+
+def quiet() -> None:
+    """Takes libllama's log, which importing llama_cpp has turned to stderr."""
+    llama_cpp.llama_log_set(_silent, ctypes.c_void_p(0))
+
+
+def widened(source: Path, work: Path, shape: tuple[int, int, int], type: str) -> Path:
+    """`source` padded to (n_embd, n_ff, n_layer), as f16 or f32; a file from an earlier run is taken as it is."""
+    out = work / f"{source.stem}-{'x'.join(map(str, shape))}-{type}.gguf"
+    if not out.exists():
+        work.mkdir(parents=True, exist_ok=True)
+        widen(source, out, n_embd=shape[0], n_ff=shape[1], n_layer=shape[2], type=type)
+    return out
+
+
+def quantized(source: Path, out: Path, type: str) -> Path:
+    """`source` in another weight type."""
+    if out.exists():
+        return out
+    quiet()
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.nthread = len(os.sched_getaffinity(0))
+    params.ftype = FILE_TYPES[type]
+    params.allow_requantize = True  # back to f32
+    params.pure = not type.endswith("_M")
+    part = out.with_name(out.name + ".part")
+    if llama_cpp.llama_model_quantize(str(source).encode(), str(part).encode(), ctypes.byref(params)) != 0:
+        part.unlink(missing_ok=True)
+        raise SystemExit(f"{source} could not be written as {type}")
+    part.replace(out)
+    return out
+
+
+def randomized(source: Path, out: Path, seed: int = 7) -> Path:
+    """An f32 file with all matrices replaced by Gaussian noise, all norms by ones."""
+    if out.exists():
+        return out
+    part = out.with_name(out.name + ".part")
+    part.write_bytes(source.read_bytes())
+    rng = np.random.default_rng(seed)
+    for tensor in gguf.GGUFReader(part, "r+").tensors:
+        shape = tensor.data.shape
+        tensor.data[:] = 1 if len(shape) == 1 else rng.normal(0, 0.05, shape)
+    part.replace(out)
+    return out
+
+
+def dimensions(path: Path) -> tuple[int, int, int]:
+    fields = gguf.GGUFReader(path).fields
+    keys = ("embedding_length", "feed_forward_length", "block_count")
+    n_embd, n_ff, n_layer = (int(fields[f"llama.{key}"].contents()) for key in keys)
+    return n_embd, n_ff, n_layer
+
+
+def bytes_of_pass(path: Path) -> int:
+    """Bytes of the weights that a pass reads in full: all but the embeddings, unless they are the output too."""
+    sizes = {tensor.name: int(tensor.n_bytes) for tensor in gguf.GGUFReader(path).tensors}
+    return sum(sizes.values()) - (sizes["token_embd.weight"] if "output.weight" in sizes else 0)
+
+
+def probe(path: Path, n_threads: int, n_ctx: int, ours: bool) -> _core.Probe:
+    """The model, with duo's kernels for every type that they know or with stock ones."""
+    o = _core.ModelOptions()
+    o.path = str(path)
+    o.devices = ["none"]
+    o.n_ctx = n_ctx
+    o.n_ubatch = 512
+    o.n_threads = o.n_threads_batch = n_threads
+    o.cpu_types = _core.kernel_types() if ours else []
+    p = _core.Probe(o)
+    if ours and p.n_duo_products == 0:
+        raise SystemExit(f"none of the weights of {path} is of a type and shape that duo's kernels take")
+    return p
+
+
+def versions() -> dict[str, str]:
+    """What was measured, for the result files."""
+    name, why = _core.kernels()
+    return {
+        "duo": duo.__version__,
+        "llama_cpp": _core.ggml_commit(),
+        "kernels": name or f"none: {why}",
+        "DUO_CPU_ISA": os.environ.get("DUO_CPU_ISA", ""),
+        "GOMP_SPINCOUNT": os.environ.get("GOMP_SPINCOUNT", ""),
+    }

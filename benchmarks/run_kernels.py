@@ -1,0 +1,210 @@
+"""Passes of duo's CPU kernels against stock ones, by width and weight type, and against the memory's read speed.
+
+    python benchmarks/run_kernels.py --work build/kernels --cores 0 --out benchmarks/results/kernels-1core.json
+    python benchmarks/run_kernels.py --chart benchmarks/results/kernels-1core.json --svg docs/kernels.svg
+
+Both kernels have the same file loaded and take turns, pass by pass, in an order that alternates, so that a noisy moment
+hits both alike. A ratio is the median of the ratios of neighbouring passes. Width 1 is as duo uses it (two rows, one of
+them thrown away, where that makes the bits independent of the width). The limit: all weights of the file, read once by
+the same threads as a plain sum (read_speed.cpp). Types already in the file named by --out stay there, if machine,
+versions and cores are the same: the types can be measured one at a time. DUO_CPU_ISA forces an instruction set on
+duo (not on stock).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks import models
+from benchmarks.run_pair import cores, machine
+
+from duo import _core
+from duo.demo import demo_pair
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
+PROMPTS = (64, 512)
+N_CONTEXT = 64  # tokens before the passes of WIDTHS
+SIDES = ("stock", "duo")
+TYPES = "q8_0,q4_K_M,q4_0,q5_K_M,q6_K,bf16,f16,iq4_nl"
+TEXT = "It was so beautiful out in the country. The wheat fields were golden, the oats were green, and the hay stood. "
+
+Samples = dict[str, dict[int, list[float]]]  # side -> width -> milliseconds
+
+
+def read_speed(work: Path, n_bytes: int, on: Sequence[int], passes: int = 15) -> dict[str, float]:
+    """Bytes per second of a program that does nothing else."""
+    source, program = Path(__file__).parent / "read_speed.cpp", work / "read_speed"
+    if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
+        flags = ["-std=c++20", "-O3", "-march=native", "-pthread"]
+        subprocess.run(["g++", *flags, str(source), "-o", str(program)], check=True)
+    command = [str(program), str(n_bytes), str(passes), *map(str, on)]
+    best, median = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+    return {"best": float(best), "median": float(median)}
+
+
+class Probes:
+    """The two kernels with one file: both loaded at once, or each when its turn comes."""
+
+    def __init__(self, path: Path, n_threads: int, together: bool) -> None:
+        self.path, self.n_threads = path, n_threads
+        self.about: dict[str, Any] = {}
+        self.tokens: list[int] = []
+        self.loaded = {side: self.load(side) for side in SIDES} if together else {}
+
+    def load(self, side: str) -> _core.Probe:
+        p = models.probe(self.path, self.n_threads, max(PROMPTS), ours=side == "duo")
+        text = p.tokenize(TEXT)
+        self.tokens = (text * (1 + max(PROMPTS) // len(text)))[: max(PROMPTS)]
+        if side == "duo":
+            self.about = {key: getattr(p, key) for key in ("same_bits", "n_duo_products", "n_cpu_products")}
+        self.milliseconds(p, N_CONTEXT)
+        for width in WIDTHS:
+            self.milliseconds(p, width)
+        return p
+
+    def milliseconds(self, p: _core.Probe, width: int) -> float:
+        # The tokens are the same every time, so a prompt leaves the context of the other passes as it was.
+        pos = 0 if width in PROMPTS else N_CONTEXT
+        return p.decode(self.tokens[pos : pos + width], pos) / 1000
+
+    def round(self, r: int, widths: Sequence[int], into: Samples) -> None:
+        if self.loaded:
+            turns = [(side, width) for i, width in enumerate(widths) for side in SIDES[:: 1 - (r + i) % 2 * 2]]
+            for side, width in turns:
+                into[side][width].append(self.milliseconds(self.loaded[side], width))
+            return
+        for side in SIDES[:: 1 - r % 2 * 2]:
+            p = self.load(side)
+            for width in widths:
+                into[side][width].append(self.milliseconds(p, width))
+            del p
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    low, median, high = statistics.quantiles(values, method="inclusive") if len(values) > 1 else [values[0]] * 3
+    return {"median": round(median, 5), "low": round(low, 5), "high": round(high, 5), "best": round(min(values), 5)}
+
+
+def measure(type: str, args: argparse.Namespace, on: list[int]) -> dict[str, Any]:
+    shape = (args.n_embd, args.n_ff, args.n_layer)
+    wide = models.widened(args.source, args.work, shape, "f16")
+    path = wide
+    if type != "f16":
+        path = models.quantized(wide, args.work / f"{wide.stem.removesuffix('f16')}{type}.gguf", type)
+    n_bytes = models.bytes_of_pass(path)
+    reads = [read_speed(args.work, n_bytes, on)]
+    probes = Probes(path, len(on), not args.one_at_a_time)
+    samples: Samples = {side: {width: [] for width in (*WIDTHS, *PROMPTS)} for side in SIDES}
+    start = time.monotonic()
+    for r in range(args.rounds):
+        prompts = [n for n, every in zip(PROMPTS, (4, 8), strict=True) if r % every == 0 and n <= args.longest]
+        probes.round(r, (*WIDTHS, *prompts), samples)
+        print(f"{type}: round {r + 1}/{args.rounds}, {time.monotonic() - start:.0f} s", file=sys.stderr)
+    reads.append(read_speed(args.work, n_bytes, on))
+
+    read = {"best": max(x["best"] for x in reads), "median": statistics.mean(x["median"] for x in reads)}
+    limit = 1000 * n_bytes / read["median"]
+    widths: dict[str, Any] = {}
+    for width in (n for n in (*WIDTHS, *PROMPTS) if samples["duo"][n]):
+        row: dict[str, Any] = {"n": len(samples["duo"][width])}
+        for side in SIDES:
+            row[side] = spread(samples[side][width])
+            row[side]["v"] = round(row[side]["median"] / statistics.median(samples[side][1]), 4)
+            if width <= 8:
+                row[side]["share_of_limit"] = round(limit / row[side]["median"], 4)
+        row["stock_to_duo"] = spread([x / y for x, y in zip(*(samples[side][width] for side in SIDES), strict=True)])
+        del row["stock_to_duo"]["best"]
+        widths[str(width)] = row
+    return {
+        "command": " ".join(sys.argv),
+        "rounds": args.rounds,
+        "pass_bytes": n_bytes,
+        **probes.about,
+        "read_bytes_per_s": read,
+        "limit_ms": round(limit, 4),
+        "widths": widths,
+    }
+
+
+def table(types: dict[str, Any]) -> str:
+    wide = [str(width) for width in WIDTHS[1:]]
+    heads = ["weights", "kernels", "t(1), ms", "share of limit", *(f"v({n})" for n in wide)]
+    heads += [f"prompt {n}, tokens/s" for n in PROMPTS]
+    lines = [f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
+    for name, found in types.items():
+        rows = found["widths"]
+        for side in SIDES:
+            one = rows["1"][side]
+            speeds = [f"{1000 * n / rows[str(n)][side]['median']:.0f}" if str(n) in rows else "" for n in PROMPTS]
+            cells = [f"{one['median']:.2f}", f"{100 * one['share_of_limit']:.0f}%"]
+            cells += [f"{rows[n][side]['v']:.2f}" for n in wide] + speeds
+            lines.append(f"| {name} | {side} | {' | '.join(cells)} |")
+    columns = [str(n) for n in (*WIDTHS, *PROMPTS)]
+    lines += ["", f"| stock / duo, by width | {' | '.join(columns)} |", "|" + "---|" * (1 + len(columns))]
+    for name, found in types.items():
+        rows = found["widths"]
+        cells = [f"{rows[n]['stock_to_duo']['median']:.2f}" if n in rows else "" for n in columns]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--source", type=Path, default=demo_pair()[0], help="small model that is widened")
+    p.add_argument("--n-embd", type=int, default=1280, help="K-quants need multiples of 256 here and in --n-ff")
+    p.add_argument("--n-ff", type=int, default=3840)
+    p.add_argument("--n-layer", type=int, default=26)
+    p.add_argument("--types", default=TYPES, help=f"of {', '.join(models.FILE_TYPES)}")
+    p.add_argument("--cores", default="0", help="LO-HI, a thread on each")
+    p.add_argument("--rounds", type=int, default=16, help="a prompt of 64 tokens every 4th, of 512 every 8th")
+    p.add_argument("--longest", type=int, default=max(PROMPTS), help="no longer prompts than this")
+    p.add_argument("--one-at-a-time", action="store_true", help="load kernels by turns: half the memory, slower")
+    p.add_argument("--work", type=Path, default=Path("build/kernels"), help="folder of the model files; they are kept")
+    p.add_argument("--out", type=Path, help="JSON")
+    p.add_argument("--quick", action="store_true", help="a model of a few MB, 3 rounds, the first of the types")
+    p.add_argument("--chart", type=Path, help="measure nothing: draw this JSON")
+    p.add_argument("--svg", type=Path, help="where to")
+    args = p.parse_args()
+    if args.chart:
+        from benchmarks.chart import draw
+
+        found = json.loads(args.chart.read_text())
+        print(table(found["types"]))
+        if args.svg:
+            draw(found, args.svg)
+        return
+    if args.quick:
+        args.n_embd, args.n_ff, args.n_layer, args.rounds = 512, 1024, 4, 3
+        args.types = args.types.split(",")[0]
+    on = cores(args.cores)
+    os.sched_setaffinity(0, on)
+    args.work.mkdir(parents=True, exist_ok=True)
+
+    found = {"machine": machine(), **models.versions(), "cores": args.cores}
+    found["shape"] = {"n_embd": args.n_embd, "n_ff": args.n_ff, "n_layer": args.n_layer}
+    types: dict[str, Any] = {}
+    if args.out and args.out.exists():
+        old = json.loads(args.out.read_text())
+        types = old.pop("types")
+        if old != found:
+            types = {}
+    for type in args.types.split(","):
+        types[type] = measure(type, args, on)
+        if args.out:
+            args.out.write_text(json.dumps({**found, "types": types}, indent=1) + "\n")
+    print(table(types))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""`duo devices`: what this machine can compute on, and with which kernels."""
+
+from __future__ import annotations
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from duo import _core, kernels
+from duo._libs import REBUILD
+from duo.cli import show
+from duo.placement import devices as all_devices
+from duo.placement import physical_cores
+
+
+@click.command("devices")
+@click.option("--measure", is_flag=True, help="Race duo's CPU kernels against stock ones, type by type (seconds).")
+def devices(measure: bool) -> None:
+    """List the devices and the CPU's kernels."""
+    name, why_not = _core.kernels()
+    for d in all_devices():
+        if d.type == "accel":
+            continue
+        memory = f"{d.total >> 20} MiB, {d.free >> 20} MiB free" if d.total else "no memory of its own"
+        what = f"{kernels.processor()}, {physical_cores()} cores" if d.type == "cpu" else d.description
+        click.echo(f"{d.name}: {what} ({memory})")
+    click.echo(
+        f"CPU kernels: duo ({name}) for {', '.join(_core.kernel_types())}" if name else f"CPU kernels: stock; {why_not}"
+    )
+    if not _core.supports_rpc():
+        show.warn(f"this llama-cpp-python was built without RPC; to have it: {REBUILD}")
+    if measure and name:
+        table = Table("type", "width", "stock", "duo", "stock / duo")
+        for t in _core.kernel_types():
+            speed = kernels.measure(t, widths=(1, 4, 8))
+            for width, us in speed.duo.items():
+                stock = speed.stock[width]
+                table.add_row(t, str(width), f"{stock / 1e3:.2f} ms", f"{us / 1e3:.2f} ms", f"{stock / us:.2f}")
+        Console().print(table)

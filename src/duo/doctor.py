@@ -1,0 +1,184 @@
+"""What `duo doctor` measures on a user's model and machine: equal bits, accuracy, speed by width."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from duo import _core, kernels
+from duo.errors import DuoError
+from duo.option import CpuKernels
+
+WIDTHS = tuple(range(1, 17))
+SPEED_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)
+N_CONTEXT = 544  # more than 512: from there stock attention takes another path for one row
+TEXT = "Once upon a time there was a little girl who lived in a house at the edge of a wood with her mother. "
+
+Logits = npt.NDArray[np.float32]
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Accuracy:
+    """Sum of squared errors of a product, as a share of the exact one's; exact: these weights in double precision."""
+
+    stock: float
+    duo: float
+
+
+@dataclass
+class Report:
+    model: str
+    processor: str
+    kernels: str  # instruction set; empty: none
+    why_not: str
+    types: list[str]  # of the weights on the CPU
+    duo_types: list[str]  # of those, what duo's kernels take
+    n_context: int
+    differ: dict[int, list[int]] = field(
+        default_factory=dict
+    )  # threads -> widths whose logits are not those of 1 thread, width 1
+    accuracy: dict[str, Accuracy] = field(default_factory=dict)  # by type
+    divergence: float | None = None  # KL(stock || duo) of the next token, nats, mean over the rows compared
+    ms: dict[str, dict[int, float]] = field(default_factory=dict)  # "stock", "duo" -> width -> milliseconds
+
+    @property
+    def same_bits(self) -> bool:
+        return not any(self.differ.values())
+
+    def v(self, which: str, width: int) -> float:
+        """Time of a pass over `width` tokens against one token's."""
+        return self.ms[which][width] / self.ms[which][1]
+
+
+def options(path: str, n_threads: int, types: Sequence[str], n_ctx: int) -> _core.ModelOptions:
+    """A target on the CPU alone, as duo loads it by default."""
+    o = _core.ModelOptions()
+    o.path, o.n_ctx, o.devices = os.fsencode(path), n_ctx, ["none"]
+    o.n_threads = o.n_threads_batch = n_threads
+    o.cpu_types = list(types)
+    return o
+
+
+def context_of(probe: _core.Probe, n: int) -> list[int]:
+    """n token ids of ordinary text."""
+    ids = probe.tokenize(TEXT)
+    return (ids * (n // max(1, len(ids)) + 1))[:n]
+
+
+def _passes(probe: _core.Probe, context: list[int], tokens: list[int]) -> tuple[Logits, dict[int, Logits]]:
+    """Logits of `tokens` behind the context, one by one and in one pass of each width."""
+    probe.decode(context, 0)
+    alone = []
+    for i, t in enumerate(tokens):
+        probe.decode([t], len(context) + i)
+        alone.append(probe.logits()[0])
+    wide = {}
+    for width in WIDTHS:
+        probe.decode(tokens[:width], len(context))
+        wide[width] = probe.logits()
+    return np.stack(alone), wide
+
+
+def _times(probe: _core.Probe, context: list[int], tokens: list[int], repeat: int) -> dict[int, float]:
+    probe.decode(context, 0)
+    times: dict[int, list[float]] = {w: [] for w in SPEED_WIDTHS}
+    for _ in range(repeat):
+        for width in SPEED_WIDTHS:
+            times[width].append(probe.decode(tokens[:width], len(context)) / 1e3)
+    return {w: statistics.median(t) for w, t in times.items()}
+
+
+def _log_softmax(x: Logits) -> npt.NDArray[np.float64]:
+    y = x.astype(np.float64)
+    y -= y.max(axis=-1, keepdims=True)
+    out: npt.NDArray[np.float64] = y - np.log(np.exp(y).sum(axis=-1, keepdims=True))
+    return out
+
+
+def examine(
+    path: str, choice: CpuKernels, threads: Sequence[int], *, repeat: int = 5, progress: Progress = lambda _: None
+) -> Report:
+    """Loads the model once for each number of threads, and once with stock kernels; one copy at a time.
+
+    Raises DuoError (bad file, no memory, duo's kernels asked for and not there).
+    """
+    name, why_not = _core.kernels()
+    if not os.path.isfile(path):
+        raise DuoError(f"there is no file {path}; check the path")
+    taken = kernels.chosen_types(choice, path, 0)
+    types = _core.cpu_types(os.fsencode(path), 0)
+    report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken, N_CONTEXT)
+    reference: Logits | None = None
+    for n_threads in threads:
+        progress(f"{'duo' if taken else 'stock'} kernels, {n_threads} thread{'s' if n_threads > 1 else ''}")
+        probe = _core.Probe(options(path, n_threads, taken, N_CONTEXT + 32))
+        context = context_of(probe, N_CONTEXT)
+        tokens = context_of(probe, 40)[-16:]
+        alone, wide = _passes(probe, context, tokens)
+        reference = alone if reference is None else reference
+        report.differ[n_threads] = [w for w, rows in wide.items() if rows.tobytes() != reference[:w].tobytes()] or (
+            [] if alone.tobytes() == reference.tobytes() else [1]
+        )
+        if n_threads == threads[-1]:
+            report.ms["duo" if taken else "stock"] = _times(probe, context, tokens, repeat)
+        del probe
+    assert reference is not None
+    for t in taken:
+        progress(f"accuracy of {t}")
+        _, _, stock, duo = _core.race(t, 4, 1, 0)
+        report.accuracy[t] = Accuracy(stock, duo)
+    if taken:
+        progress("stock kernels")
+        probe = _core.Probe(options(path, threads[-1], [], N_CONTEXT + 32))
+        context = context_of(probe, N_CONTEXT)
+        tokens = context_of(probe, 40)[-16:]
+        probe.decode(context, 0)
+        probe.decode(tokens, len(context))
+        p, q = _log_softmax(probe.logits()), _log_softmax(reference)
+        report.divergence = float(np.mean(np.sum(np.exp(p) * (p - q), axis=-1)))
+        report.ms["stock"] = _times(probe, context, tokens, repeat)
+    return report
+
+
+def verdict(r: Report) -> list[str]:
+    """What the figures say, a sentence each."""
+    if not r.duo_types:
+        why = r.why_not or (
+            "stock kernels are faster for these weights here" if r.types else "no weight type that duo has kernels for"
+        )
+        said = [f"Stock kernels are used: {why}."]
+    else:
+        rest = [t for t in r.types if t not in r.duo_types]
+        said = [
+            f"duo's kernels ({r.kernels}) multiply {', '.join(r.duo_types)}"
+            + (f"; stock kernels {', '.join(rest)}." if rest else ".")
+        ]
+        if "stock" in r.ms:
+            gains = {w: r.ms["stock"][w] / r.ms["duo"][w] for w in (1, 4, 8)}
+            said.append(
+                "Against stock kernels: "
+                + ", ".join(f"{g:.2f} times as fast with {w} token{'s' if w > 1 else ''}" for w, g in gains.items())
+                + "."
+            )
+    widths = sorted({w for ws in r.differ.values() for w in ws})
+    said.append(
+        f"Logits are the same bits at widths 1 to 16 with {' and '.join(map(str, r.differ))} threads."
+        if r.same_bits
+        else f"Logits differ from one row's at widths {', '.join(map(str, widths))}: near ties may fall differently "
+        "with a draft than without; --strict prevents it."
+    )
+    which = "duo" if "duo" in r.ms else "stock"
+    v4 = r.v(which, 4)
+    said.append(
+        f"Four tokens cost {v4:.2f} times one token: "
+        + ("speculation pays with almost any draft." if v4 < 1.5 else "speculation pays with a good and cheap draft."
+           if v4 < 2.5 else "speculation hardly pays here.")
+    )  # fmt: skip
+    return said

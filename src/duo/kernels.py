@@ -1,0 +1,108 @@
+"""Which CPU kernels multiply which weights: duo's where they are faster here, measured once and remembered."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from platformdirs import user_cache_path
+
+from duo import _core
+from duo.errors import DuoError
+from duo.option import CpuKernels
+
+RACE_US = 60_000  # for one type and width
+WIDTHS = (1, 4)  # plain decoding and a verification
+
+
+class Speed(NamedTuple):
+    """Microseconds of one product of a matrix of 64 MB, by width."""
+
+    stock: dict[int, float]
+    duo: dict[int, float]
+
+    @property
+    def duo_is_faster(self) -> bool:
+        return sum(self.duo.values()) < sum(self.stock.values())
+
+
+def available() -> str:
+    """The instruction set of duo's kernels, as "avx512"; empty: this machine has stock kernels only."""
+    return _core.kernels()[0]
+
+
+def processor() -> str:
+    """The processor's name, as the system tells it."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def cache_file() -> Path:
+    return user_cache_path("duo") / "kernels.json"
+
+
+def _key(weight_type: str) -> str:
+    return " | ".join([processor(), _core.ggml_commit(), available(), _core.KERNELS_VERSION, weight_type])
+
+
+def _remembered() -> dict[str, bool]:
+    try:
+        known = json.loads(cache_file().read_text())
+    except (OSError, ValueError):
+        return {}
+    return known if isinstance(known, dict) else {}
+
+
+def _remember(key: str, duo_is_faster: bool) -> None:
+    # A cache that cannot be written is measured anew next time; two processes at once: the last one wins.
+    with suppress(OSError):
+        path = cache_file()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as f:
+            json.dump(_remembered() | {key: duo_is_faster}, f, indent=1)
+        os.replace(f.name, path)
+
+
+def measure(weight_type: str, widths: tuple[int, ...] = WIDTHS, n_threads: int = 1, race_us: int = RACE_US) -> Speed:
+    """Duo's kernels against stock ones on a matrix of this type. Raises DuoError (no kernels, no memory)."""
+    speed = Speed({}, {})
+    for width in widths:
+        speed.stock[width], speed.duo[width], _, _ = _core.race(weight_type, width, n_threads, race_us)
+    return speed
+
+
+@cache
+def duo_is_faster(weight_type: str) -> bool:
+    """Measured in a fraction of a second the first time, then read from `cache_file()`."""
+    key = _key(weight_type)
+    known = _remembered().get(key)
+    if not isinstance(known, bool):
+        try:
+            known = measure(weight_type).duo_is_faster
+        except DuoError:  # no memory to measure: none to pack weights
+            return False
+        _remember(key, known)
+    return known
+
+
+def chosen_types(choice: CpuKernels, path: str, n_gpu_layers: int) -> list[str]:
+    """The weight types of this file's CPU layers that go to duo's kernels. n_gpu_layers < 0: all layers.
+
+    Raises DuoError if duo's kernels are asked for and cannot be had.
+    """
+    name, why_not = _core.kernels()
+    if choice == "duo" and not name:
+        raise DuoError(f"duo's CPU kernels cannot be used: {why_not}; leave out --cpu-kernels duo")
+    if choice == "stock" or not name or not os.path.isfile(path):
+        return []
+    types = [t for t in _core.cpu_types(os.fsencode(path), n_gpu_layers) if t in _core.kernel_types()]
+    return types if choice == "duo" else [t for t in types if duo_is_faster(t)]

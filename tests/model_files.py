@@ -1,0 +1,139 @@
+"""Small models with random weights of any type: one for each way in which a graph multiplies by its weights."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+from gguf_files import F32, STR, U32, Array, Value, header_of, write
+
+from duo._libs import library_dir
+from duo.demo import demo_pair
+
+ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "mixtral")
+N_PRODUCTS = 15  # by quantized weights, in a model of two layers
+N_EXPERT = 4
+N_LORA = 256
+
+
+@dataclass(frozen=True)
+class Shape:
+    n_embd: int = 256
+    n_ff: int = 512
+    n_vocab: int = 4096  # those of the demo pair, and made-up ones above
+    n_layer: int = 2
+    n_head: int = 4
+    n_head_kv: int = 2
+
+
+@cache
+def _quantizer() -> Any:
+    name = {"darwin": "libggml-base.dylib", "win32": "ggml-base.dll"}.get(sys.platform, "libggml-base.so")
+    f = ctypes.CDLL(str(library_dir() / name)).ggml_quantize_chunk
+    f.restype = ctypes.c_size_t
+    pointer, i64 = ctypes.c_void_p, ctypes.c_int64
+    f.argtypes = [ctypes.c_int, pointer, pointer, i64, i64, i64, pointer]
+    return f
+
+
+def quantized(x: Array, kind: GGMLQuantizationType) -> Array:
+    """The rows of x as ggml's own quantizer writes them."""
+    x = np.ascontiguousarray(x, np.float32)
+    n_block, n_bytes = GGML_QUANT_SIZES[kind]
+    out = np.empty((*x.shape[:-1], x.shape[-1] // n_block * n_bytes), np.uint8)
+    n_rows = x.size // x.shape[-1]
+    assert _quantizer()(kind, x.ctypes.data, out.ctypes.data, 0, n_rows, x.shape[-1], None) == out.nbytes
+    return out
+
+
+def _header(architecture: str, s: Shape) -> dict[str, Value]:
+    header = {n: v for n, v in header_of(demo_pair()[0]).items() if n.startswith("tokenizer.")}
+    for key, extra in (("tokens", [f"<{i}>" for i in range(4096, s.n_vocab)]), ("token_type", [1] * (s.n_vocab - 4096))):
+        kind, values = header[f"tokenizer.ggml.{key}"]
+        header[f"tokenizer.ggml.{key}"] = (kind, values + extra)
+    name = "llama" if architecture == "mixtral" else architecture
+    header |= {
+        "general.architecture": (STR, name),
+        f"{name}.context_length": (U32, 2048),
+        f"{name}.embedding_length": (U32, s.n_embd),
+        f"{name}.block_count": (U32, s.n_layer),
+        f"{name}.feed_forward_length": (U32, s.n_ff),
+        f"{name}.attention.head_count": (U32, s.n_head),
+        f"{name}.attention.head_count_kv": (U32, s.n_head_kv),
+        f"{name}.attention.layer_norm_rms_epsilon": (F32, 1e-6),
+    }
+    if architecture == "minicpm3":
+        keys = {"q_lora_rank": N_LORA, "kv_lora_rank": N_LORA, "key_length": 96, "value_length": 64}
+        header |= {f"{name}.attention.{key}": (U32, n) for key, n in keys.items()}
+        header |= {f"{name}.rope.dimension_count": (U32, 32), f"{name}.attention.head_count_kv": (U32, s.n_head)}
+    if architecture == "mixtral":
+        header |= {f"{name}.expert_count": (U32, N_EXPERT), f"{name}.expert_used_count": (U32, 2)}
+    return header
+
+
+def _weights(architecture: str, s: Shape, rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
+    n_head_dim = s.n_embd // s.n_head
+    n_kv = s.n_head_kv * n_head_dim
+
+    def matrix(*shape: int) -> Array:
+        return rng.standard_normal(shape, np.float32) / np.float32(shape[-1] ** 0.5)
+
+    embeddings = rng.standard_normal((s.n_vocab, s.n_embd), np.float32)
+    if architecture == "mixtral":  # each token has its experts, by far: no rounding changes the choice
+        embeddings[:, :2] = rng.choice((-1, 1), (s.n_vocab, 2)) * (8, 4)
+    yield "token_embd.weight", embeddings
+    yield "output_norm.weight", np.ones(s.n_embd, np.float32)
+    if architecture != "gemma":
+        yield "output.weight", matrix(s.n_vocab, s.n_embd)
+    experts = (N_EXPERT,) if architecture == "mixtral" else ()
+    exps = "_exps" if experts else ""
+    for i in range(s.n_layer):
+        layer: dict[str, Array] = {
+            "attn_norm.weight": np.ones(s.n_embd, np.float32),
+            "attn_q.weight": matrix(s.n_embd, s.n_embd),
+            "attn_k.weight": matrix(n_kv, s.n_embd),
+            "attn_v.weight": matrix(n_kv, s.n_embd),
+            "attn_output.weight": matrix(s.n_embd, s.n_embd),
+            "ffn_norm.weight": np.ones(s.n_embd, np.float32),
+            f"ffn_gate{exps}.weight": matrix(*experts, s.n_ff, s.n_embd),
+            f"ffn_up{exps}.weight": matrix(*experts, s.n_ff, s.n_embd),
+            f"ffn_down{exps}.weight": matrix(*experts, s.n_embd, s.n_ff),
+        }
+        if architecture == "qwen2":
+            for kind, n in (("q", s.n_embd), ("k", n_kv), ("v", n_kv)):
+                layer[f"attn_{kind}.bias"] = rng.standard_normal(n, np.float32)
+        if architecture == "qwen3":
+            layer |= {f"attn_{kind}_norm.weight": np.ones(n_head_dim, np.float32) for kind in "qk"}
+        if architecture == "minicpm3":  # heads of 64 and 32 turned columns; values of 64
+            del layer["attn_q.weight"], layer["attn_k.weight"], layer["attn_v.weight"]
+            layer |= {f"attn_{kind}_a_norm.weight": np.ones(N_LORA, np.float32) for kind in ("q", "kv")}
+            layer["attn_q_a.weight"] = matrix(N_LORA, s.n_embd)
+            layer["attn_q_b.weight"] = matrix(s.n_head * 96, N_LORA)
+            layer["attn_kv_a_mqa.weight"] = matrix(N_LORA + 32, s.n_embd)
+            layer["attn_kv_b.weight"] = matrix(s.n_head * 128, N_LORA)
+        if architecture == "mixtral":
+            layer["ffn_gate_inp.weight"] = router = matrix(N_EXPERT, s.n_embd) / 8
+            router[:, :2] = np.array(((1, 1), (1, -1), (-1, 1), (-1, -1))) / 8
+        yield from ((f"blk.{i}.{name}", data) for name, data in layer.items())
+
+
+def random_model(to: Path, architecture: str, type_of: str | Callable[[str], str], shape: Shape | None = None) -> Path:
+    """Writes a model whose matrices have the ggml type `type_of`, or what it says for a tensor's name."""
+    shape = shape or Shape()
+
+    def tensor(name: str, data: Array) -> tuple[str, Array, Any]:
+        kind = type_of if isinstance(type_of, str) else type_of(name)
+        if data.ndim == 1 or "ffn_gate_inp" in name or kind == "f32":
+            return name, data, None
+        raw_type = GGMLQuantizationType[kind.upper()]
+        return name, quantized(data, raw_type), raw_type
+
+    weights = _weights(architecture, shape, np.random.default_rng(5))
+    return write(to, _header(architecture, shape), [tensor(n, d) for n, d in weights])
