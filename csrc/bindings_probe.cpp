@@ -1,8 +1,7 @@
-#include "bindings_probe.h"
-
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include "bindings.h"
 #include "core/clock.h"
 #include "cpu/ggml_device.h"
 #include "cpu/race.h"

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <exception>
+#include <system_error>
 
 #if defined(__linux__)
 #include <pthread.h>
@@ -107,11 +108,15 @@ engine::engine(const engine_options & opt) {
             d           = late_draft_.get();
         }
     }
-    pipeline_ = std::make_unique<pipeline>(
-        *t, d,
-        pipeline::options{.tracing          = opt.tracing,
-                          .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
-                          .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
+    try {
+        pipeline_ = std::make_unique<pipeline>(
+            *t, d,
+            pipeline::options{.tracing          = opt.tracing,
+                              .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
+                              .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
+    } catch (const std::system_error & e) {
+        throw error(std::string("a thread could not be started (") + e.what() + "); free memory or raise ulimit -u");
+    }
 }
 
 engine::~engine() {

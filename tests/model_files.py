@@ -1,4 +1,4 @@
-"""Small models with random weights of any type: one for each way in which a graph multiplies by its weights."""
+"""Small models with random weights, one for each way in which a graph multiplies by them, and passes over them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf_files import F32, STR, U32, Array, Value, header_of, write
 
+from duo import _core
 from duo._libs import library_dir
 from duo.demo import demo_pair
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "mixtral")
 N_PRODUCTS = 15  # by quantized weights, in a model of two layers
+TYPES = ("q8_0", "q4_0", "q4_K", "q5_K", "q6_K", "bf16", "f16", "iq4_nl")  # duo has kernels for
+TOKENS: list[int] = np.random.default_rng(0).integers(5, 4096, 800).tolist()
 N_EXPERT = 4
 N_LORA = 256
 
@@ -55,7 +58,8 @@ def quantized(x: Array, kind: GGMLQuantizationType) -> Array:
 
 def _header(architecture: str, s: Shape) -> dict[str, Value]:
     header = {n: v for n, v in header_of(demo_pair()[0]).items() if n.startswith("tokenizer.")}
-    for key, extra in (("tokens", [f"<{i}>" for i in range(4096, s.n_vocab)]), ("token_type", [1] * (s.n_vocab - 4096))):
+    more = range(4096, s.n_vocab)
+    for key, extra in (("tokens", [f"<{i}>" for i in more]), ("token_type", [1 for _ in more])):
         kind, values = header[f"tokenizer.ggml.{key}"]
         header[f"tokenizer.ggml.{key}"] = (kind, values + extra)
     name = "llama" if architecture == "mixtral" else architecture
@@ -83,7 +87,8 @@ def _weights(architecture: str, s: Shape, rng: np.random.Generator) -> Iterator[
     n_kv = s.n_head_kv * n_head_dim
 
     def matrix(*shape: int) -> Array:
-        return rng.standard_normal(shape, np.float32) / np.float32(shape[-1] ** 0.5)
+        x: Array = rng.standard_normal(shape, np.float32) / np.float32(shape[-1] ** 0.5)
+        return x
 
     embeddings = rng.standard_normal((s.n_vocab, s.n_embd), np.float32)
     if architecture == "mixtral":  # each token has its experts, by far: no rounding changes the choice
@@ -137,3 +142,23 @@ def random_model(to: Path, architecture: str, type_of: str | Callable[[str], str
 
     weights = _weights(architecture, shape, np.random.default_rng(5))
     return write(to, _header(architecture, shape), [tensor(n, d) for n, d in weights])
+
+
+def options(
+    path: str | Path, types: tuple[str, ...] = TYPES, n_threads: int = 1, n_ctx: int = 256
+) -> _core.ModelOptions:
+    """Weights of these types are duo's, on the CPU alone."""
+    o = _core.ModelOptions()
+    o.path, o.devices, o.cpu_types = str(path), ["none"], list(types)
+    o.n_ctx, o.n_threads, o.n_threads_batch = n_ctx, n_threads, n_threads
+    return o
+
+
+def run(p: _core.Probe, *widths: int) -> Array:
+    """Logits of the first sum(widths) tokens, evaluated in passes of these widths."""
+    rows, pos = [], 0
+    for n in widths:
+        p.decode(TOKENS[pos : pos + n], pos)
+        rows.append(p.logits())
+        pos += n
+    return np.concatenate(rows)

@@ -2,6 +2,8 @@
 #pragma once
 
 #include "panel.h"
+#include "panel_float.h"
+#include "panel_k.h"
 #include "prepare.h"
 
 namespace duo::cpu {

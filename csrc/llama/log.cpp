@@ -96,4 +96,9 @@ std::string log_errors() {
     return all;
 }
 
+std::string log_reason() {
+    const std::string lines = log_errors();
+    return lines.empty() ? "" : " (" + lines + ")";
+}
+
 } // namespace duo

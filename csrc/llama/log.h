@@ -17,4 +17,7 @@ void log_clear_errors();
 // The first error lines since then, joined, without line ends; empty: none.
 std::string log_errors();
 
+// The same as the end of a sentence: " (...)", or empty.
+std::string log_reason();
+
 } // namespace duo

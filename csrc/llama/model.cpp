@@ -1,196 +1,27 @@
 #include "model.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 
 #include "../error.h"
-#include "device.h"
 #include "log.h"
-#include "memory.h"
-#include "model_file.h"
-#include "weight_placement.h"
 
 namespace duo {
 
-namespace {
-
-// Rows in a strict pass: 2 to 16 give the same bits (measured for F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K).
-constexpr int32_t n_ubatch_strict = 16;
-// With duo's kernels only attention limits it: it takes other paths from 64 rows (ggml-cpu/ops.cpp).
-constexpr int32_t n_ubatch_duo = 63;
-
-ggml_type cache_type(const std::string & name, const char * option) {
-    static const std::array types = {GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
-                                     GGML_TYPE_Q4_1, GGML_TYPE_IQ4_NL, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1};
-    std::string             known;
-    for (const ggml_type t : types) {
-        if (name == ggml_type_name(t)) {
-            return t;
-        }
-        known += (known.empty() ? "" : ", ") + std::string(ggml_type_name(t));
-    }
-    throw error(std::string(option) + " " + name + " is no cache type; choose from " + known);
-}
-
-llama_flash_attn_type flash_attn_type(const std::string & name) {
-    return name == "on"    ? LLAMA_FLASH_ATTN_TYPE_ENABLED
-           : name == "off" ? LLAMA_FLASH_ATTN_TYPE_DISABLED
-                           : LLAMA_FLASH_ATTN_TYPE_AUTO;
-}
-
-// What libllama had to say, as the end of a sentence.
-std::string reason() {
-    const std::string lines = log_errors();
-    return lines.empty() ? "" : " (" + lines + ")";
-}
-
-} // namespace
-
-llama_token_model::llama_token_model(const model_options & opt, bool is_draft) : opt_(opt), is_draft_(is_draft) {
-    load();
-    make_context();
-    probe_rollback();
-    limit_vocab(n_vocab_);
-}
-
-void llama_token_model::load() {
-    check_model_file(opt_.path);
-    try {
-        load_file(opt_.cpu_types);
-    } catch (const error & e) {
-        // Packed weights are memory of their own, which a mapped file is not: without them it may fit.
-        if (opt_.cpu_types.empty() || std::strstr(e.what(), "allocate") == nullptr) {
-            throw;
-        }
-        warning_ = std::string("duo's CPU kernels found no memory for the weights of ") + opt_.path +
-                   "; stock kernels are used";
-        load_file({});
-    }
-    if (llama_vocab_type(vocab()) == LLAMA_VOCAB_TYPE_NONE) {
-        throw error(opt_.path + " has no tokenizer; it cannot read a prompt");
-    }
-    if (!llama_model_has_decoder(model_.get()) || llama_model_has_encoder(model_.get()) ||
-        llama_model_is_diffusion(model_.get())) {
-        throw error(opt_.path + " does not generate text token by token; choose a decoder-only language model");
-    }
-    n_vocab_ = llama_vocab_n_tokens(vocab());
-}
-
-void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
-    std::vector<ggml_backend_dev_t> devices = resolve_devices(opt_.devices);
-    device_names_.clear();
-    for (size_t i = 0; i + 1 < devices.size(); ++i) {
-        device_names_.emplace_back(ggml_backend_dev_name(devices[i]));
-    }
-    const int32_t          n_gpu_layers = device_names_.empty() ? 0 : opt_.n_gpu_layers;
-    const weight_placement placement(opt_.path, cpu_types, n_gpu_layers, opt_.override_tensors);
-    n_duo_products_     = placement.n_duo();
-    n_cpu_products_     = placement.n_duo() + placement.n_stock();
-    const bool all_ours = n_gpu_layers == 0 && n_duo_products_ > 0 && placement.n_stock() == 0;
-    same_bits_          = opt_.strict || (all_ours && !is_draft_ && opt_.flash_attn != "off");
-
-    llama_model_params params    = llama_model_default_params();
-    params.devices               = devices.data();
-    params.n_gpu_layers          = n_gpu_layers;
-    params.tensor_buft_overrides = placement.entries();
-    params.use_extra_bufts       = !same_bits_; // repacked weights change kernels with the width
-    if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
-        // Weights that are packed anyway are read, not mapped: a mapping would stay resident beside them.
-        params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP
-                           : opt_.load_mode == "mlock" ? LLAMA_LOAD_MODE_MLOCK
-                           : opt_.load_mode == "dio"   ? LLAMA_LOAD_MODE_DIRECT_IO
-                                                       : LLAMA_LOAD_MODE_NONE;
-    }
-    if (opt_.keep_loading) {
-        params.progress_callback = [](float, void * f) { return (*static_cast<const std::function<bool()> *>(f))(); };
-        params.progress_callback_user_data = &opt_.keep_loading;
-    }
-    log_clear_errors();
-    try {
-        model_.reset(llama_model_load_from_file(opt_.path.c_str(), params));
-    } catch (const std::exception & e) {
-        throw error(opt_.path + " could not be loaded: " + e.what());
-    }
-    if (!model_) {
-        throw error(opt_.path + " could not be loaded" + reason() + "; check the file, or free memory");
-    }
-}
-
-void llama_token_model::make_context() {
-    n_ctx_   = opt_.n_ctx > 0        ? opt_.n_ctx
-               : opt_.n_ctx_most > 0 ? std::min(n_ctx_train(), opt_.n_ctx_most)
-                                     : n_ctx_train();
-    n_batch_ = std::min(opt_.n_batch, n_ctx_);
-
-    const int32_t        n_widest = n_duo_products_ == n_cpu_products_ ? n_ubatch_duo : n_ubatch_strict;
-    llama_context_params params   = llama_context_default_params();
-    params.n_ctx                  = uint32_t(n_ctx_) + 1; // the strict row may stand behind the last position
-    params.n_batch                = uint32_t(n_batch_) + 1;
-    params.n_ubatch               = uint32_t(same_bits_ ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
-    params.n_seq_max              = 1;
-    params.n_threads              = opt_.n_threads;
-    params.n_threads_batch        = opt_.n_threads_batch;
-    params.flash_attn_type        = flash_attn_type(same_bits_ && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
-    params.type_k                 = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
-    params.type_v                 = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
-    params.no_perf                = true;
-    params.abort_callback         = [](void * data) {
-        const auto * self = static_cast<const llama_token_model *>(data);
-        return self->stop_ != nullptr && self->stop_->load(std::memory_order_relaxed);
-    };
-    params.abort_callback_data = this;
-
-    const char *   option  = is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size";
-    const uint64_t n_cache = cache_bytes(model_.get(), meta("general.architecture"), params.n_ctx,
-                                         device_names_.empty() ? 0 : opt_.n_gpu_layers, params.type_k, params.type_v);
-    if (const uint64_t n_free = memory_available(); n_cache > n_free) {
-        throw error("a context of " + std::to_string(n_ctx_) + " tokens needs " + std::to_string(n_cache >> 20) +
-                    " MiB for its cache and " + std::to_string(n_free >> 20) + " MiB are free; lower " + option);
-    }
-
-    log_clear_errors();
-    try {
-        context_.reset(llama_init_from_model(model_.get(), params));
-    } catch (const std::exception & e) {
-        throw error("no context of " + std::to_string(n_ctx_) + " tokens could be made for " + opt_.path + ": " +
-                    e.what() + "; lower " + option);
-    }
-    if (!context_) {
-        throw error("no context of " + std::to_string(n_ctx_) + " tokens could be made for " + opt_.path + reason() +
-                    "; lower " + option + " or free memory");
-    }
-    const size_t n = size_t(n_batch_) + 1;
-    token_.resize(n);
-    pos_.resize(n);
-    n_seq_.assign(n, 1);
-    seq_.assign(n, 0);
-    seq_of_.resize(n);
-    for (size_t i = 0; i < n; ++i) {
-        seq_of_[i] = &seq_[i];
-    }
-    output_.resize(n);
-}
-
-// Decodes two tokens and tries to take one back (as common_context_can_seq_rm does).
-void llama_token_model::probe_rollback() {
-    if (llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get())) {
-        can_rollback_ = false;
-        return;
-    }
-    const std::atomic<bool> go{false};
-    const token_id          t = std::min(1, n_vocab_ - 1);
-    const std::array        rows{row{.token = t, .pos = 0}, row{.token = t, .pos = 1, .output = true}};
-    if (n_batch_ >= 2 && decode(rows, go) == decode_status::ok) {
-        can_rollback_ = llama_memory_seq_rm(llama_get_memory(context_.get()), 0, 1, -1);
-    }
-    llama_memory_clear(llama_get_memory(context_.get()), false);
-}
-
 void llama_token_model::limit_vocab(int32_t n) {
     sampler_ = std::make_unique<sampler>(vocab(), std::min(n, n_vocab_), is_draft_);
+}
+
+// Rows without output leave the last layer before its feed-forward part: one that is left alone would be computed as a
+// single row. A neighbour in the same pass keeps it company.
+void llama_token_model::keep_two_outputs(size_t n) {
+    const size_t n_pass = llama_n_ubatch(context_.get());
+    for (size_t from = 0; from < n; from += n_pass) {
+        const size_t to = std::min(n, from + n_pass);
+        if (std::count(output_.begin() + ptrdiff_t(from), output_.begin() + ptrdiff_t(to), 1) == 1 && to - from > 1) {
+            output_[output_[from] == 0 ? from : from + 1] = 1;
+        }
+    }
 }
 
 decode_status llama_token_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
@@ -216,6 +47,9 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
         output_[n] = 0;
         ++n;
     }
+    if (same_bits_) {
+        keep_two_outputs(n);
+    }
     const llama_batch batch{int32_t(n),    token_.data(),  nullptr,       pos_.data(),
                             n_seq_.data(), seq_of_.data(), output_.data()};
 
@@ -236,7 +70,7 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     }
     if (rc != 0) {
         throw error("evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed" +
-                    (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : reason()));
+                    (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
     }
     if (padded && !rollback(0, rows.back().pos + 1)) {
         throw error("the cache of " + opt_.path +

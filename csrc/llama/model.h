@@ -103,6 +103,7 @@ class llama_token_model : public token_model {
     void load_file(const std::vector<std::string> & cpu_types);
     void make_context();
     void probe_rollback();
+    void keep_two_outputs(size_t n);
 
     model_options            opt_;
     std::vector<std::string> device_names_;

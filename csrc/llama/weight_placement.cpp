@@ -44,18 +44,19 @@ bool is_kind(const std::string & name) {
 
 // "blk.7.ffn_up.weight" is layer 7, kind ffn_up.
 bool parse(const std::string & name, weight & w) {
-    static const std::regex form(R"(blk\.([0-9]{1,5})\.([a-z_]+)\.weight)");
+    static const std::regex form(R"(blk\.([0-9]{1,5})\.([a-z0-9_]+)(\.weight)?)");
     std::smatch             m;
-    if (!std::regex_match(name, m, form) || !is_kind(m[2])) {
+    if (!std::regex_match(name, m, form)) {
         return false;
     }
     w.layer = std::stoi(m[1]);
     w.kind  = m[2];
-    return true;
+    return m[3].matched && is_kind(w.kind);
 }
 
 struct file_weights {
-    std::vector<weight> all;
+    std::vector<weight> all;    // products that duo's kernels may take
+    std::vector<weight> others; // and may not
     int64_t             n_layer = 0;
 };
 
@@ -78,6 +79,8 @@ void read_file(const std::string & path, file_weights & out, std::vector<weight>
         } else if (w.name == "output.weight" || parse(w.name, w)) {
             out.n_layer = std::max<int64_t>(out.n_layer, w.layer + 1);
             out.all.push_back(w);
+        } else if (ggml_n_dims(t) > 1 && t->type != GGML_TYPE_F32) {
+            out.others.push_back(w); // some other architecture's matrices
         }
     }
     const int64_t arch = gguf_find_key(g.get(), "general.architecture");
@@ -171,6 +174,9 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     ggml_backend_buffer_type_t           buft = types.empty() ? nullptr : cpu::weight_buffer_type();
     std::map<std::string, std::set<int>> taken; // layers by kind
     std::string                          output;
+    for (const weight & w : file.others) {
+        n_stock_ += w.layer < i_gpu_start ? 1 : 0;
+    }
     for (const weight & w : file.all) {
         if ((w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start) {
             continue;

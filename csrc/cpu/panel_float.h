@@ -1,0 +1,69 @@
+// Kernels of bf16 and f16.
+#pragma once
+
+#include "panel.h"
+
+namespace duo::cpu {
+namespace {
+
+// Pairs of bf16 times pairs of bf16 where the machine multiplies them, else widened and times float.
+// Even and odd columns have a sum each: two chains, so that one input is not bound by latency.
+template <class V, int N> void panel_bf16(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
+    for (int lane = 0; lane < n_lanes; lane += V::L) {
+        sums<V, N> out = load_sums<V, N>(acc, lane);
+        sums<V, N> odd;
+#pragma GCC unroll 8
+        for (int c = 0; c < N; ++c) {
+            odd.v[c] = V::zero();
+        }
+        const uint8_t * w     = w0 + lane * 4;
+        const auto *    codes = static_cast<const uint16_t *>(x.codes) + k0 * N;
+        for (int64_t k = 0; k < n_k; k += 4, w += 128, codes += 4 * N) {
+            prefetch<N>(w);
+            prefetch<N>(w + 64);
+            const typename V::bf16s a = V::load_bf16s(w);
+            const typename V::bf16s b = V::load_bf16s(w + 64);
+#pragma GCC unroll 8
+            for (int c = 0; c < N; ++c) {
+                out.v[c] = V::dot_bf16(out.v[c], a, codes + c * 2);
+                odd.v[c] = V::dot_bf16(odd.v[c], b, codes + 2 * N + c * 2);
+            }
+        }
+#pragma GCC unroll 8
+        for (int c = 0; c < N; ++c) {
+            out.v[c] = V::add(out.v[c], odd.v[c]);
+        }
+        store_sums<V, N>(out, acc, lane);
+    }
+}
+
+template <class V, int N> void panel_f16(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
+    for (int lane = 0; lane < n_lanes; lane += V::L) {
+        sums<V, N> out = load_sums<V, N>(acc, lane);
+        sums<V, N> odd;
+#pragma GCC unroll 8
+        for (int c = 0; c < N; ++c) {
+            odd.v[c] = V::zero();
+        }
+        const uint8_t * w = w0 + lane * 2;
+        const auto *    f = static_cast<const float *>(x.codes) + k0 * N;
+        for (int64_t k = 0; k < n_k; k += 2, w += 64, f += 2 * N) {
+            prefetch<N>(w);
+            const typename V::floats a = V::load_f16(w);
+            const typename V::floats b = V::load_f16(w + 32);
+#pragma GCC unroll 8
+            for (int c = 0; c < N; ++c) {
+                out.v[c] = V::fma(a, V::broadcast_f(f + c), out.v[c]);
+                odd.v[c] = V::fma(b, V::broadcast_f(f + N + c), odd.v[c]);
+            }
+        }
+#pragma GCC unroll 8
+        for (int c = 0; c < N; ++c) {
+            out.v[c] = V::add(out.v[c], odd.v[c]);
+        }
+        store_sums<V, N>(out, acc, lane);
+    }
+}
+
+} // namespace
+} // namespace duo::cpu

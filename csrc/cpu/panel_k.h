@@ -1,0 +1,134 @@
+// Kernels of the K-quants: blocks of 256 with small scales of their own inside.
+#pragma once
+
+#include "panel.h"
+
+namespace duo::cpu {
+namespace {
+
+// The 6-bit scales and minima of 16 rows and 8 blocks of 32, from 192 bytes: see pack_scales.
+inline void unpack_scales(const uint8_t * p, uint8_t * scale, uint8_t * least) {
+    const uint8_t * h = p + 128;
+    for (int i = 0; i < 64; ++i) {
+        scale[i]      = uint8_t((p[i] & 15) | ((h[i] & 3) << 4));
+        least[i]      = uint8_t((p[i] >> 4) | (((h[i] >> 2) & 3) << 4));
+        scale[64 + i] = uint8_t((p[64 + i] & 15) | (((h[i] >> 4) & 3) << 4));
+        least[64 + i] = uint8_t((p[64 + i] >> 4) | ((h[i] >> 6) << 4));
+    }
+}
+
+// Q4_K and Q5_K (with one more bit per code): 8 blocks of 32 with 6-bit scale and minimum.
+template <class V, int N, bool fifth>
+void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
+    constexpr int n_unit_bytes = fifth ? 2816 : 2304;
+    for (int lane = 0; lane < n_lanes; lane += V::L) {
+        sums<V, N>      out   = load_sums<V, N>(acc, lane);
+        const uint8_t * w     = w0;
+        const auto *    codes = static_cast<const int8_t *>(x.codes) + k0 * N;
+        const float *   scale = x.scale + k0 / 256 * N;
+        const int32_t * pairs = x.pairs + k0 / 64 * N;
+        for (int64_t k = 0; k < n_k; k += 256, w += n_unit_bytes, scale += N, pairs += 4 * N) {
+            alignas(64) uint8_t sc[128];
+            alignas(64) uint8_t least[128];
+            unpack_scales(w + 64, sc, least);
+            sums<V, N> part;
+#pragma GCC unroll 8
+            for (int c = 0; c < N; ++c) {
+                part.v[c] = V::zero();
+            }
+            for (int b = 0; b < 8; ++b) {
+                ints<V, N> s;
+#pragma GCC unroll 8
+                for (int c = 0; c < N; ++c) {
+                    s.v[c] = V::zero_i();
+                }
+                const uint8_t *                    q = w + 256 + b * (fifth ? 320 : 256) + lane * 4;
+                [[maybe_unused]] typename V::bytes h;
+                if constexpr (fifth) {
+                    h = V::load_bytes(q + 256);
+                }
+                unrolled<4>([&](auto step) __attribute__((always_inline)) {
+                    constexpr int i = decltype(step)::value;
+                    prefetch<N>(q + i * 64);
+                    const typename V::bytes v  = V::load_bytes(q + i * 64);
+                    typename V::bytes       lo = V::low(v);
+                    typename V::bytes       hi = V::high(v);
+                    if constexpr (fifth) {
+                        // Bit j of a byte of h is the fifth bit of the code in vector j.
+                        lo = V::template add_bits<0x10, 4 - 2 * i>(lo, h);
+                        hi = V::template add_bits<0x10, 3 - 2 * i>(hi, h);
+                    }
+                    dot<V, N, false>(s, lo, codes + (2 * i) * 4 * N);
+                    dot<V, N, false>(s, hi, codes + (2 * i + 1) * 4 * N);
+                });
+                add_scaled<V, N>(part, s, V::load_u8(sc + b * 16 + lane));
+                codes += 32 * N;
+            }
+            ints<V, N> low;
+#pragma GCC unroll 8
+            for (int c = 0; c < N; ++c) {
+                low.v[c] = V::zero_i();
+            }
+#pragma GCC unroll 4
+            for (int b = 0; b < 4; ++b) {
+                const typename V::ints m = V::load_pairs(least + b * 32 + lane, least + b * 32 + 16 + lane);
+#pragma GCC unroll 8
+                for (int c = 0; c < N; ++c) {
+                    low.v[c] = V::dot_pairs(low.v[c], m, pairs + b * N + c);
+                }
+            }
+            const typename V::floats d     = V::load_f16(w + lane * 2);
+            const typename V::floats d_min = V::load_f16(w + 32 + lane * 2);
+#pragma GCC unroll 8
+            for (int c = 0; c < N; ++c) {
+                const typename V::floats dx = V::broadcast_f(scale + c);
+                out.v[c]                    = V::fma(part.v[c], V::mul(d, dx), out.v[c]);
+                out.v[c]                    = V::fnma(V::to_float(low.v[c]), V::mul(d_min, dx), out.v[c]);
+            }
+        }
+        store_sums<V, N>(out, acc, lane);
+    }
+}
+
+// 16 blocks of 16 with an 8-bit scale.
+template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
+    for (int lane = 0; lane < n_lanes; lane += V::L) {
+        sums<V, N>      out   = load_sums<V, N>(acc, lane);
+        const uint8_t * w     = w0;
+        const auto *    codes = static_cast<const int8_t *>(x.codes) + k0 * N;
+        const float *   scale = x.scale + k0 / 256 * N;
+        const int32_t * start = x.start + k0 / 16 * N;
+        for (int64_t k = 0; k < n_k; k += 256, w += 3392, scale += N) {
+            sums<V, N> part;
+#pragma GCC unroll 8
+            for (int c = 0; c < N; ++c) {
+                part.v[c] = V::zero();
+            }
+            for (int b = 0; b < 16; ++b) {
+                ints<V, N>              s = start_at<V, N>(start);
+                const uint8_t *         q = w + 320 + b * 192 + lane * 4;
+                const typename V::bytes h = V::load_bytes(q + 128);
+                unrolled<2>([&](auto step) __attribute__((always_inline)) {
+                    constexpr int           i  = decltype(step)::value;
+                    const typename V::bytes v  = V::load_bytes(q + i * 64);
+                    const typename V::bytes lo = V::template add_bits<0x30, 4 - 4 * i>(V::low(v), h);
+                    const typename V::bytes hi = V::template add_bits<0x30, 2 - 4 * i>(V::high(v), h);
+                    dot<V, N, false>(s, lo, codes + (2 * i) * 4 * N);
+                    dot<V, N, false>(s, hi, codes + (2 * i + 1) * 4 * N);
+                });
+                add_scaled<V, N>(part, s, V::load_s8(w + 64 + b * 16 + lane));
+                codes += 16 * N;
+                start += N;
+            }
+            const typename V::floats d = V::load_f16(w + lane * 2);
+#pragma GCC unroll 8
+            for (int c = 0; c < N; ++c) {
+                out.v[c] = V::fma(part.v[c], V::mul(d, V::broadcast_f(scale + c)), out.v[c]);
+            }
+        }
+        store_sums<V, N>(out, acc, lane);
+    }
+}
+
+} // namespace
+} // namespace duo::cpu
