@@ -1,6 +1,6 @@
 """Greedy text is the target's alone: async = sync = plain, token for token, whatever the draft.
 
-duo's CPU kernels give the same bits at every width, and stock ones do under strict=True, so any difference here is a bug
+duo's CPU kernels give the same bits at every width, and stock ones do under strict=True: any difference here is a bug
 and not a rounding.
 """
 

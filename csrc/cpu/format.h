@@ -6,8 +6,8 @@
 // Scales stand before the codes that they scale. The bytes are those of the GGUF file in another order: nothing is
 // rounded.
 //
-// Four panels form a block. In a block the columns come in chunks of 1,024: the inputs of one chunk stay in the first
-// level cache while the four panels pass by, and a thread still reads its weights as one sequential stream.
+// 16 panels form a block. In a block the columns come in chunks of 1,024: the inputs of one chunk stay in the first
+// level cache while the panels pass by, and a thread still reads its weights as one sequential stream.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace duo::cpu {
 
 constexpr int n_lanes      = 16;   // rows of a panel
-constexpr int n_panels     = 4;    // panels of a block
+constexpr int n_panels     = 16;   // panels of a block
 constexpr int n_chunk      = 1024; // columns of a chunk
 constexpr int n_width_most = 8;    // inputs that a kernel takes at once
 

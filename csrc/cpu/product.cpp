@@ -13,7 +13,7 @@ namespace duo::cpu {
 
 namespace {
 
-constexpr int n_tiles_most = 16; // tiles that pass a block together: their sums stay in the first level cache
+constexpr int n_tiles_most = 4; // tiles that pass a block together: their sums stay in the first level cache
 
 // A tile of a job, and the columns that it holds.
 struct work_tile {
@@ -84,13 +84,18 @@ void prepare_inputs(prepare_fn prepare, const matrix_shape & s, const std::vecto
     }
 }
 
-// One block of rows against up to n_tiles_most tiles.
-void multiply_block(const kernel_set & kernels, const matrix_shape & s, const uint8_t * weights, int64_t block,
+// Panels of a block: what a thread takes at a time.
+struct piece {
+    int64_t block;
+    int     from, to;
+};
+
+// One piece against up to n_tiles_most tiles.
+void multiply_piece(const kernel_set & kernels, const matrix_shape & s, const uint8_t * weights, const piece & rows,
                     const work_tile * tiles, int n_tiles) {
     alignas(64) float acc[n_tiles_most][n_panels][n_width_most * n_lanes];
-    const int         panels = s.panels_in(block);
     for (int i = 0; i < n_tiles; ++i) {
-        std::memset(acc[i], 0, sizeof acc[i]);
+        std::memset(acc[i][rows.from], 0, size_t(rows.to - rows.from) * sizeof acc[i][0]);
     }
     const auto & fns = kernels.panel[int(s.f)];
     for (int64_t k = 0; k < s.k; k += n_chunk) {
@@ -98,15 +103,15 @@ void multiply_block(const kernel_set & kernels, const matrix_shape & s, const ui
         for (int i = 0; i < n_tiles; ++i) {
             const tile &   t  = tiles[i].t;
             const panel_fn fn = fns[t.width - 1];
-            for (int p = 0; p < panels; ++p) {
-                fn(weights + s.part(block, p, k), t, k, n_k, acc[i][p]);
+            for (int p = rows.from; p < rows.to; ++p) {
+                fn(weights + s.part(rows.block, p, k), t, k, n_k, acc[i][p]);
             }
         }
     }
-    const int64_t row0 = block * n_panels * n_lanes;
+    const int64_t row0 = rows.block * n_panels * n_lanes;
     for (int i = 0; i < n_tiles; ++i) {
         for (int c = 0; c < tiles[i].t.width; ++c) {
-            for (int p = 0; p < panels; ++p) {
+            for (int p = rows.from; p < rows.to; ++p) {
                 const int64_t row = row0 + p * n_lanes;
                 std::memcpy(tiles[i].columns[c].y + row, acc[i][p] + c * n_lanes,
                             size_t(std::min<int64_t>(n_lanes, s.n - row)) * sizeof(float));
@@ -115,16 +120,28 @@ void multiply_block(const kernel_set & kernels, const matrix_shape & s, const ui
     }
 }
 
-void multiply_some(const kernel_set & kernels, const matrix_shape & s, const std::vector<work_job> & jobs,
+// Panels of a piece: whole blocks read best, but every thread should get several pieces.
+int piece_size(const matrix_shape & s, size_t n_jobs, int n_threads) {
+    int n = n_panels;
+    while (n > 1 && n_threads > 1 && s.panels() * int64_t(n_jobs) < 4 * int64_t(n) * n_threads) {
+        n /= 2;
+    }
+    return n;
+}
+
+void multiply_some(const kernel_set & kernels, const matrix_shape & s, const std::vector<work_job> & jobs, int n_piece,
                    std::atomic<int64_t> & next) {
-    const int64_t n_blocks = s.blocks();
-    const int64_t n        = n_blocks * int64_t(jobs.size());
-    // Relaxed: the counter only hands out blocks; inputs were published by the team's barrier, sums by its end.
+    const int64_t n_in_block = n_panels / n_piece;
+    const int64_t n_in_job   = s.blocks() * n_in_block;
+    const int64_t n          = n_in_job * int64_t(jobs.size());
+    // Relaxed: the counter only hands out pieces; inputs were published by the team's barrier, sums by its end.
     for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < n;
          i         = next.fetch_add(1, std::memory_order_relaxed)) {
-        const work_job & w = jobs[size_t(i / n_blocks)];
-        for (size_t t = 0; t < w.tiles.size(); t += n_tiles_most) {
-            multiply_block(kernels, s, w.weights, i % n_blocks, w.tiles.data() + t,
+        const work_job & w = jobs[size_t(i / n_in_job)];
+        piece            rows{i % n_in_job / n_in_block, int(i % n_in_block) * n_piece, 0};
+        rows.to = std::min(rows.from + n_piece, s.panels_in(rows.block));
+        for (size_t t = 0; t < w.tiles.size() && rows.from < rows.to; t += n_tiles_most) {
+            multiply_piece(kernels, s, w.weights, rows, w.tiles.data() + t,
                            int(std::min<size_t>(n_tiles_most, w.tiles.size() - t)));
         }
     }
@@ -149,12 +166,13 @@ void multiply(const kernel_set & kernels, const matrix_shape & s, const std::vec
               workspace & memory, bool prepared) {
     const std::vector<work_job> work    = lay_out(kernels, s, jobs, memory);
     const prepare_fn            prepare = kernels.prepare[int(traits_of(s.f).input)];
+    const int                   n_piece = piece_size(s, jobs.size(), n_threads);
     std::atomic<int64_t>        next{0};
     if (n_threads <= 1) {
         if (!prepared) {
             prepare_inputs(prepare, s, work, 0, 1);
         }
-        multiply_some(kernels, s, work, next);
+        multiply_some(kernels, s, work, n_piece, next);
         return;
     }
 #if defined(_OPENMP)
@@ -164,7 +182,7 @@ void multiply(const kernel_set & kernels, const matrix_shape & s, const std::vec
             prepare_inputs(prepare, s, work, omp_get_thread_num(), omp_get_num_threads());
 #pragma omp barrier
         }
-        multiply_some(kernels, s, work, next);
+        multiply_some(kernels, s, work, n_piece, next);
     }
 #else
     multiply(kernels, s, jobs, 1, memory, prepared);
