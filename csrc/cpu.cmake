@@ -12,7 +12,7 @@ set_source_files_properties(${cpu_kernels} PROPERTIES COMPILE_OPTIONS "-O3;-fno-
 function(duo_kernels name source)
   add_library(duo_${name} OBJECT ${source})
   target_include_directories(duo_${name} PRIVATE csrc)
-  target_compile_options(duo_${name} PRIVATE -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-maybe-uninitialized
+  target_compile_options(duo_${name} PRIVATE -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-maybe-uninitialized -Wno-ignored-attributes
                          ${ARGN})
   target_sources(duo_cpu PRIVATE $<TARGET_OBJECTS:duo_${name}>)
 endfunction()

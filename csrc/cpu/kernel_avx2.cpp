@@ -7,17 +7,30 @@
 namespace duo::cpu {
 namespace {
 
+#if !defined(DUO_AVX_VNNI)
+// Sums of products in pairs, 16 bits each, and what has been moved out of them.
+template <int bits> struct sums_of {
+    __m256i pairs, sum;
+};
+// Codes of 8 bits are multiplied in halves: their pairs would overflow at once.
+template <> struct sums_of<8> {
+    __m256i low, high;
+};
+
+template <int bits> struct codes_of {
+    __m256i all;
+};
+template <> struct codes_of<8> {
+    __m256i low, high;
+};
+#endif
+
 struct vec {
     static constexpr int L       = 8;
     static constexpr int n_width = 4; // 16 registers
-#if defined(DUO_AVX_VNNI)
-    static constexpr bool signed_codes = false;
-#else
-    static constexpr bool signed_codes = true;
-#endif
-    using floats = __m256;
-    using ints   = __m256i;
-    using bytes  = __m256i;
+    using floats                 = __m256;
+    using ints                   = __m256i;
+    using bytes                  = __m256i;
 
     static floats load(const float * p) { return _mm256_loadu_ps(p); }
     static void   store(float * p, floats v) { _mm256_storeu_ps(p, v); }
@@ -55,25 +68,63 @@ struct vec {
     static ints input(const int8_t * x) { return _mm256_set1_epi32(*reinterpret_cast<const int *>(x)); }
 
 #if defined(DUO_AVX_VNNI)
-    using prepared = bytes;
-    static prepared prepare(bytes w) { return w; }
-    static ints     dot(ints s, bytes w, const int8_t * x) { return _mm256_dpbusd_avx_epi32(s, w, input(x)); }
-    static ints     dot_full(ints s, prepared w, const int8_t * x) { return dot(s, w, x); }
+    static ints dot(ints s, bytes w, const int8_t * x) { return _mm256_dpbusd_avx_epi32(s, w, input(x)); }
+
+    // A product of 8-bit codes is added to the sum at once, so a block needs no more than the sum.
+    template <int> using partial = ints;
+    template <int> using codes   = bytes;
+    template <int> static bytes prepare(bytes w) { return w; }
+    template <int> static ints  begin(const int32_t * start) { return broadcast(start); }
+    template <int> static void  add(ints & s, const bytes & w, const int8_t * x) { s = dot(s, w, x); }
+    template <int> static void  settle(ints &) {}
+    template <int> static ints  finish(const ints & s, const int32_t *) { return s; }
 #else
-    // A pair of products with codes of 8 bits overflows 16: the sign goes to the input, the code keeps 7 bits and -128.
-    struct prepared {
-        bytes w, magnitude;
-    };
-    static prepared prepare(bytes w) {
-        const bytes s = _mm256_xor_si256(w, _mm256_set1_epi8(char(0x80)));
-        return {s, _mm256_abs_epi8(s)};
+    // Products of two codes and two inputs are summed in 16 bits, and those sums as long as they cannot overflow.
+    static ints sum_pairs(ints s, ints pairs, int times) {
+        return _mm256_add_epi32(s, _mm256_madd_epi16(pairs, _mm256_set1_epi16(short(times))));
     }
-    static ints sum_pairs(ints s, ints pairs) {
-        return _mm256_add_epi32(s, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+
+    // GCC would turn the chain of additions into a tree, and has no registers for its leaves.
+    static ints keep(ints v) {
+        __asm__("" : "+x"(v));
+        return v;
     }
-    static ints dot(ints s, bytes w, const int8_t * x) { return sum_pairs(s, _mm256_maddubs_epi16(w, input(x))); }
-    static ints dot_full(ints s, prepared w, const int8_t * x) {
-        return sum_pairs(s, _mm256_maddubs_epi16(w.magnitude, _mm256_sign_epi8(input(x), w.w)));
+
+    template <int bits> using partial = sums_of<bits>;
+    template <int bits> using codes   = codes_of<bits>;
+    template <int bits> static codes<bits> prepare(bytes w) {
+        if constexpr (bits == 8) {
+            return {low(w), high(w)};
+        } else {
+            return {w};
+        }
+    }
+    template <int bits> static partial<bits> begin(const int32_t * start) {
+        if constexpr (bits == 8) {
+            return {zero_i(), zero_i()};
+        } else {
+            return {zero_i(), broadcast(start)};
+        }
+    }
+    template <int bits> static void add(partial<bits> & s, const codes<bits> & w, const int8_t * x) {
+        const bytes v = input(x);
+        if constexpr (bits == 8) {
+            s.low  = keep(_mm256_add_epi16(s.low, _mm256_maddubs_epi16(w.low, v)));
+            s.high = keep(_mm256_add_epi16(s.high, _mm256_maddubs_epi16(w.high, v)));
+        } else {
+            s.pairs = keep(_mm256_add_epi16(s.pairs, _mm256_maddubs_epi16(w.all, v)));
+        }
+    }
+    template <int bits> static void settle(partial<bits> & s) {
+        s.sum   = sum_pairs(s.sum, s.pairs, 1);
+        s.pairs = zero_i();
+    }
+    template <int bits> static ints finish(const partial<bits> & s, const int32_t * start) {
+        if constexpr (bits == 8) {
+            return sum_pairs(sum_pairs(broadcast(start), s.low, 1), s.high, 16);
+        } else {
+            return sum_pairs(s.sum, s.pairs, 1);
+        }
     }
 #endif
     static ints load_pairs(const uint8_t * even, const uint8_t * odd) {

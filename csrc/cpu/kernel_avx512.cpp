@@ -8,13 +8,11 @@ namespace duo::cpu {
 namespace {
 
 struct vec {
-    static constexpr int  L            = 16;
-    static constexpr int  n_width      = 8;
-    static constexpr bool signed_codes = false;
-    using floats                       = __m512;
-    using ints                         = __m512i;
-    using bytes                        = __m512i;
-    using prepared                     = __m512i;
+    static constexpr int L       = 16;
+    static constexpr int n_width = 8;
+    using floats                 = __m512;
+    using ints                   = __m512i;
+    using bytes                  = __m512i;
 
     static floats load(const float * p) { return _mm512_loadu_ps(p); }
     static void   store(float * p, floats v) { _mm512_storeu_ps(p, v); }
@@ -50,11 +48,18 @@ struct vec {
         return _mm512_ternarylogic_epi32(v, t, _mm512_set1_epi8(mask), 0xf8);
     }
 
-    static prepared prepare(bytes w) { return w; }
-    static ints     dot(ints s, bytes w, const int8_t * x) {
+    static ints dot(ints s, bytes w, const int8_t * x) {
         return _mm512_dpbusd_epi32(s, w, _mm512_set1_epi32(*reinterpret_cast<const int *>(x)));
     }
-    static ints dot_full(ints s, prepared w, const int8_t * x) { return dot(s, w, x); }
+    // A product of 8-bit codes is added to the sum at once, so a block needs no more than the sum.
+    template <int> using partial = ints;
+    template <int> using codes   = bytes;
+    template <int> static bytes prepare(bytes w) { return w; }
+    template <int> static ints  begin(const int32_t * start) { return broadcast(start); }
+    template <int> static void  add(ints & s, const bytes & w, const int8_t * x) { s = dot(s, w, x); }
+    template <int> static void  settle(ints &) {}
+    template <int> static ints  finish(const ints & s, const int32_t *) { return s; }
+
     static ints load_pairs(const uint8_t * even, const uint8_t * odd) {
         const ints a = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(even)));
         const ints b = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(odd)));

@@ -8,9 +8,8 @@ namespace duo::cpu {
 namespace {
 
 struct vec {
-    static constexpr int  L            = 16;
-    static constexpr int  n_width      = 4;
-    static constexpr bool signed_codes = false;
+    static constexpr int L       = 16;
+    static constexpr int n_width = 4;
     struct floats {
         float v[L];
     };
@@ -20,7 +19,6 @@ struct vec {
     struct bytes {
         uint8_t v[4 * L];
     };
-    using prepared = bytes;
 
     template <class T, class F> static T make(F f) {
         T t;
@@ -85,14 +83,21 @@ struct vec {
         });
     }
 
-    static prepared prepare(const bytes & w) { return w; }
-    static ints     dot(const ints & s, const bytes & w, const int8_t * x) {
+    static ints dot(const ints & s, const bytes & w, const int8_t * x) {
         return make<ints>([&](int i) {
             const uint8_t * u = w.v + 4 * i;
             return s.v[i] + u[0] * x[0] + u[1] * x[1] + u[2] * x[2] + u[3] * x[3];
         });
     }
-    static ints dot_full(const ints & s, const prepared & w, const int8_t * x) { return dot(s, w, x); }
+    // A product of 8-bit codes is added to the sum at once, so a block needs no more than the sum.
+    template <int> using partial = ints;
+    template <int> using codes   = bytes;
+    template <int> static bytes prepare(bytes w) { return w; }
+    template <int> static ints  begin(const int32_t * start) { return broadcast(start); }
+    template <int> static void  add(ints & s, const bytes & w, const int8_t * x) { s = dot(s, w, x); }
+    template <int> static void  settle(ints &) {}
+    template <int> static ints  finish(const ints & s, const int32_t *) { return s; }
+
     static ints load_pairs(const uint8_t * even, const uint8_t * odd) {
         return make<ints>([&](int i) { return int32_t(even[i] | (odd[i] << 16)); });
     }

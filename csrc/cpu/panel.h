@@ -43,33 +43,50 @@ template <class V, int N> inline void store_sums(const sums<V, N> & s, float * a
     }
 }
 
-template <class V, int N> struct ints {
-    typename V::ints v[N];
+// Integer sums of a block, whose codes have `bits` bits.
+template <class V, int N, int bits> struct block {
+    typename V::template partial<bits> v[N];
 };
 
-template <class V, int N> inline ints<V, N> start_at(const int32_t * p) {
-    ints<V, N> s;
+// start: what each input's sum begins at.
+template <class V, int N, int bits> inline block<V, N, bits> begin(const int32_t * start) {
+    block<V, N, bits> s;
 #pragma GCC unroll 8
     for (int c = 0; c < N; ++c) {
-        s.v[c] = V::broadcast(p + c);
+        s.v[c] = V::template begin<bits>(start + c);
     }
     return s;
 }
 
-// Four columns of a panel times the N inputs. full: codes up to 255.
-template <class V, int N, bool full> inline void dot(ints<V, N> & s, typename V::bytes w, const int8_t * x) {
-    if constexpr (full) {
-        const typename V::prepared p = V::prepare(w);
+// Four columns of a panel times the N inputs.
+template <class V, int N, int bits> inline void dot(block<V, N, bits> & s, typename V::bytes w, const int8_t * x) {
+    const typename V::template codes<bits> p = V::template prepare<bits>(w);
 #pragma GCC unroll 8
-        for (int c = 0; c < N; ++c) {
-            s.v[c] = V::dot_full(s.v[c], p, x + c * 4);
-        }
-    } else {
-#pragma GCC unroll 8
-        for (int c = 0; c < N; ++c) {
-            s.v[c] = V::dot(s.v[c], w, x + c * 4);
-        }
+    for (int c = 0; c < N; ++c) {
+        V::template add<bits>(s.v[c], p, x + c * 4);
     }
+}
+
+// Some sums hold only so many products before they overflow: of 4-bit and 8-bit codes those of 32 columns, of 5-bit
+// ones of 16, of 6-bit ones of 8. To be called in between.
+template <class V, int N, int bits> inline void settle(block<V, N, bits> & s) {
+#pragma GCC                                     unroll 8
+    for (int c = 0; c < N; ++c) {
+        V::template settle<bits>(s.v[c]);
+    }
+}
+
+template <class V, int N> struct ints {
+    typename V::ints v[N];
+};
+
+template <class V, int N, int bits> inline ints<V, N> finish(const block<V, N, bits> & s, const int32_t * start) {
+    ints<V, N> out;
+#pragma GCC unroll 8
+    for (int c = 0; c < N; ++c) {
+        out.v[c] = V::template finish<bits>(s.v[c], start + c);
+    }
+    return out;
 }
 
 template <class V, int N> inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats scale) {
@@ -106,14 +123,14 @@ template <class V, int N> void panel_q8_0(const uint8_t * w0, const tile & x, in
         for (int64_t k = 0; k < n_k; k += 64, w += 1088) {
             prefetch<N>(w);
             for (int b = 0; b < 2; ++b) {
-                ints<V, N>      s = start_at<V, N>(start);
+                block<V, N, 8>  s = begin<V, N, 8>(start);
                 const uint8_t * q = w + 64 + b * 512 + lane * 4;
 #pragma GCC unroll 8
                 for (int i = 0; i < 8; ++i) {
                     prefetch<N>(q + i * 64);
-                    dot<V, N, true>(s, V::load_bytes(q + i * 64), codes + i * 4 * N);
+                    dot<V, N, 8>(s, V::load_bytes(q + i * 64), codes + i * 4 * N);
                 }
-                add_scaled<V, N>(out, s, V::load_f16(w + b * 32 + lane * 2), scale);
+                add_scaled<V, N>(out, finish<V, N>(s, start), V::load_f16(w + b * 32 + lane * 2), scale);
                 codes += 32 * N;
                 scale += N;
                 start += N;
@@ -126,6 +143,7 @@ template <class V, int N> void panel_q8_0(const uint8_t * w0, const tile & x, in
 // Q4_0 and IQ4_NL: 4-bit codes, or 4-bit places in a table of 8-bit codes.
 template <class V, int N, bool table>
 void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
+    constexpr int bits = table ? 8 : 4;
     for (int lane = 0; lane < n_lanes; lane += V::L) {
         sums<V, N>      out   = load_sums<V, N>(acc, lane);
         const uint8_t * w     = w0;
@@ -135,8 +153,8 @@ void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float
         for (int64_t k = 0; k < n_k; k += 64, w += 576) {
             prefetch<N>(w);
             for (int b = 0; b < 2; ++b) {
-                ints<V, N>      s = start_at<V, N>(start);
-                const uint8_t * q = w + 64 + b * 256 + lane * 4;
+                block<V, N, bits> s = begin<V, N, bits>(start);
+                const uint8_t *   q = w + 64 + b * 256 + lane * 4;
 #pragma GCC unroll 4
                 for (int i = 0; i < 4; ++i) {
                     prefetch<N>(q + i * 64);
@@ -147,10 +165,10 @@ void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float
                         lo = V::look_up(lo);
                         hi = V::look_up(hi);
                     }
-                    dot<V, N, table>(s, lo, codes + (2 * i) * 4 * N);
-                    dot<V, N, table>(s, hi, codes + (2 * i + 1) * 4 * N);
+                    dot<V, N, bits>(s, lo, codes + (2 * i) * 4 * N);
+                    dot<V, N, bits>(s, hi, codes + (2 * i + 1) * 4 * N);
                 }
-                add_scaled<V, N>(out, s, V::load_f16(w + b * 32 + lane * 2), scale);
+                add_scaled<V, N>(out, finish<V, N>(s, start), V::load_f16(w + b * 32 + lane * 2), scale);
                 codes += 32 * N;
                 scale += N;
                 start += N;

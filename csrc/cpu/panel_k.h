@@ -6,6 +6,8 @@
 namespace duo::cpu {
 namespace {
 
+alignas(64) constexpr int32_t no_start[n_width_most] = {};
+
 // The 6-bit scales and minima of 16 rows and 8 blocks of 32, from 192 bytes: see pack_scales.
 inline void unpack_scales(const uint8_t * p, uint8_t * scale, uint8_t * least) {
     const uint8_t * h = p + 128;
@@ -21,6 +23,7 @@ inline void unpack_scales(const uint8_t * p, uint8_t * scale, uint8_t * least) {
 template <class V, int N, bool fifth>
 void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
     constexpr int n_unit_bytes = fifth ? 2816 : 2304;
+    constexpr int bits         = fifth ? 5 : 4;
     for (int lane = 0; lane < n_lanes; lane += V::L) {
         sums<V, N>      out   = load_sums<V, N>(acc, lane);
         const uint8_t * w     = w0;
@@ -37,11 +40,7 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
                 part.v[c] = V::zero();
             }
             for (int b = 0; b < 8; ++b) {
-                ints<V, N> s;
-#pragma GCC unroll 8
-                for (int c = 0; c < N; ++c) {
-                    s.v[c] = V::zero_i();
-                }
+                block<V, N, bits>                  s = begin<V, N, bits>(no_start);
                 const uint8_t *                    q = w + 256 + b * (fifth ? 320 : 256) + lane * 4;
                 [[maybe_unused]] typename V::bytes h;
                 if constexpr (fifth) {
@@ -58,10 +57,13 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
                         lo = V::template add_bits<0x10, 4 - 2 * i>(lo, h);
                         hi = V::template add_bits<0x10, 3 - 2 * i>(hi, h);
                     }
-                    dot<V, N, false>(s, lo, codes + (2 * i) * 4 * N);
-                    dot<V, N, false>(s, hi, codes + (2 * i + 1) * 4 * N);
+                    dot<V, N, bits>(s, lo, codes + (2 * i) * 4 * N);
+                    dot<V, N, bits>(s, hi, codes + (2 * i + 1) * 4 * N);
+                    if constexpr (fifth && i == 1) {
+                        settle(s);
+                    }
                 });
-                add_scaled<V, N>(part, s, V::load_u8(sc + b * 16 + lane));
+                add_scaled<V, N>(part, finish<V, N>(s, no_start), V::load_u8(sc + b * 16 + lane));
                 codes += 32 * N;
             }
             ints<V, N> low;
@@ -105,7 +107,7 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
                 part.v[c] = V::zero();
             }
             for (int b = 0; b < 16; ++b) {
-                ints<V, N>              s = start_at<V, N>(start);
+                block<V, N, 6>          s = begin<V, N, 6>(start);
                 const uint8_t *         q = w + 320 + b * 192 + lane * 4;
                 const typename V::bytes h = V::load_bytes(q + 128);
                 unrolled<2>([&](auto step) __attribute__((always_inline)) {
@@ -113,10 +115,13 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
                     const typename V::bytes v  = V::load_bytes(q + i * 64);
                     const typename V::bytes lo = V::template add_bits<0x30, 4 - 4 * i>(V::low(v), h);
                     const typename V::bytes hi = V::template add_bits<0x30, 2 - 4 * i>(V::high(v), h);
-                    dot<V, N, false>(s, lo, codes + (2 * i) * 4 * N);
-                    dot<V, N, false>(s, hi, codes + (2 * i + 1) * 4 * N);
+                    dot<V, N, 6>(s, lo, codes + (2 * i) * 4 * N);
+                    dot<V, N, 6>(s, hi, codes + (2 * i + 1) * 4 * N);
+                    if constexpr (i == 0) {
+                        settle(s);
+                    }
                 });
-                add_scaled<V, N>(part, s, V::load_s8(w + 64 + b * 16 + lane));
+                add_scaled<V, N>(part, finish<V, N>(s, start), V::load_s8(w + 64 + b * 16 + lane));
                 codes += 16 * N;
                 start += N;
             }

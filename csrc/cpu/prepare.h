@@ -41,8 +41,7 @@ inline int32_t sum(const int8_t * q, int64_t n) {
     return s;
 }
 
-// n_group inputs share a scale; n_start codes share a start of -offset times their sum (offset 0: the kernel's codes
-// are signed, and the sums are not needed).
+// n_group inputs share a scale; n_start codes share a start of -offset times their sum.
 template <int n_group, int n_start, int offset, bool with_pairs>
 void prepare_q8(const float * x, int64_t k0, int64_t k1, int column, const tile & t) {
     auto *             codes = static_cast<int8_t *>(const_cast<void *>(t.codes)) + column * 4;

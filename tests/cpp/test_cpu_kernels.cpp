@@ -223,6 +223,45 @@ TEST(products_are_those_of_double_precision) {
     }
 }
 
+// Everything but the scales of whole blocks.
+void fill_codes(format f, bytes & rows, uint8_t value) {
+    const format_traits & t = traits_of(f);
+    for (size_t i = 0; i < rows.size(); ++i) {
+        const auto at       = int(i % size_t(t.n_file_bytes));
+        const bool is_scale = f == format::q6_k ? at >= 208 : f == format::q4_k || f == format::q5_k ? at < 4 : at < 2;
+        rows[i]             = is_scale ? rows[i] : value;
+    }
+}
+
+TEST(the_largest_codes_and_inputs_do_not_overflow) {
+    std::mt19937 rng(7);
+    for (const kernel_set * kernels : kernels_here()) {
+        for (const format f : formats) {
+            if (f == format::bf16 || f == format::f16) {
+                continue;
+            }
+            for (const uint8_t value : {0xff, 0x00, 0x7f, 0x80}) {
+                problem p(f, 16, 256, 2, true, rng);
+                fill_codes(f, p.file, value);
+                pack_matrix(p.s, p.file.data(), p.row_bytes, p.packed.data(), 1);
+                std::fill_n(p.x.begin(), 256, 127.0f);
+                std::fill_n(p.x.begin() + 256, 256, -127.0f);
+                const std::vector<float> y = p.run(*kernels, 0, 2, 1);
+                for (int64_t row = 0; row < 16; ++row) {
+                    double want = 0;
+                    double size = 0;
+                    for (const double w : weights_of(f, p.file.data() + size_t(row) * p.row_bytes, 256)) {
+                        want += 127 * w;
+                        size += std::fabs(127 * w);
+                    }
+                    CHECK(std::fabs(double(y[size_t(row)]) - want) <= 1e-6 * size);
+                    CHECK(std::fabs(double(y[size_t(16 + row)]) + want) <= 1e-6 * size);
+                }
+            }
+        }
+    }
+}
+
 TEST(eight_bit_inputs_cost_little_accuracy) {
     std::mt19937 rng(3);
     for (const kernel_set * kernels : kernels_here()) {
