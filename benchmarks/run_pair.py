@@ -73,7 +73,8 @@ def main() -> None:
     p.add_argument("--cores-draft", default="1", help="LO-HI of the draft")
     p.add_argument("--prompts", default=str(Path(__file__).parent / "prompts/completion_dev.jsonl"))
     p.add_argument("--questions", type=int, default=6, help="prompts, spread over the file")
-    p.add_argument("--lengths", default="1,2,4", help="draft lengths of the fixed arms")
+    p.add_argument("--lengths", default="1,2,4", help="draft lengths of llama.cpp's loop and of duo on stock kernels")
+    p.add_argument("--lengths-duo", default="3,5,7", help="draft lengths of duo on its own CPU kernels")
     p.add_argument("-n", type=int, default=64, help="tokens")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--out", type=Path, help="JSON")
@@ -92,7 +93,6 @@ def main() -> None:
     common = {"n_predict": args.n, "ignore_eos": True}
     with ExitStack() as stack:
         enter = stack.enter_context
-        d = enter(duo.Duo(args.target, args.draft, **place))
         arms = [
             loop_arm("llama.cpp plain, target's cores", enter(Loop(Plain(args.target, cores=target_cores, **common)))),
             loop_arm(
@@ -109,13 +109,16 @@ def main() -> None:
                 )
             )
             arms.append(loop_arm(f"llama.cpp speculative k={k}, all cores", enter(loop)))
-        arms.append(duo_arm("duo plain", d, args, mode="plain"))
-        arms += [duo_arm(f"duo sync k={k}", d, args, mode="sync", n_draft=k) for k in lengths]
-        arms += [duo_arm(f"duo async, k up to {k}", d, args, mode="async", n_draft=k) for k in lengths]
-        arms.append(duo_arm("duo async auto", d, args, mode="async"))
-        if args.useless:
-            u = enter(duo.Duo(args.target, args.useless, **place))
-            arms.append(duo_arm("duo async auto, useless draft", u, args, mode="async"))
+        for kernels, ks in (("duo", [int(k) for k in args.lengths_duo.split(",")]), ("stock", lengths)):
+            d = enter(duo.Duo(args.target, args.draft, cpu_kernels=kernels, **place))
+            on = f", {kernels} kernels"
+            arms.append(duo_arm(f"duo plain{on}", d, args, mode="plain"))
+            arms += [duo_arm(f"duo sync k={k}{on}", d, args, mode="sync", n_draft=k) for k in ks]
+            arms += [duo_arm(f"duo async, k up to {k}{on}", d, args, mode="async", n_draft=k) for k in ks]
+            arms.append(duo_arm(f"duo async auto{on}", d, args, mode="async"))
+            if args.useless:
+                u = enter(duo.Duo(args.target, args.useless, cpu_kernels=kernels, **place))
+                arms.append(duo_arm(f"duo async auto, useless draft{on}", u, args, mode="async"))
 
         for arm in arms:
             arm.write(prompts[0])  # warm-up; the planner learns what passes cost

@@ -23,25 +23,50 @@ py::str text_of(const std::string & s) {
     return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"));
 }
 
-// Ctrl-C while a large file is read. Each look takes the GIL, so not for each tensor.
-struct signal_check {
-    int64_t t_next_us = 0;
+// Ctrl-C while a large file is read, and a look at how far it is. Each look takes the GIL, so not for each tensor.
+struct load_watch {
+    py::object  progress; // (path, share) -> None, or None
+    std::string path;
+    int64_t     t_next_us = 0;
 
-    bool operator()() {
-        if (duo::now_us() < t_next_us) {
+    bool operator()(float share) {
+        if (duo::now_us() < t_next_us && share < 1.0f) {
             return true;
         }
         t_next_us = duo::now_us() + 100'000;
         const py::gil_scoped_acquire held;
-        return PyErr_CheckSignals() == 0;
+        if (PyErr_CheckSignals() != 0) {
+            return false;
+        }
+        if (progress.is_none()) {
+            return true;
+        }
+        try {
+            progress(py::reinterpret_steal<py::str>(PyUnicode_DecodeFSDefault(path.c_str())), share);
+        } catch (py::error_already_set & e) {
+            e.restore(); // load() raises it
+            return false;
+        }
+        return true;
     }
 };
 
-std::unique_ptr<engine> load(duo::engine_options opt) {
-    opt.target.keep_loading = opt.draft.keep_loading = signal_check{};
+std::unique_ptr<engine> load(duo::engine_options opt, const py::object & progress) {
+    // Shared: a copy of the callback must not count references without the GIL.
+    for (duo::model_options * o : {&opt.target, &opt.draft}) {
+        o->keep_loading = [watch = std::make_shared<load_watch>(progress, o->path)](float share) {
+            return (*watch)(share);
+        };
+    }
+    const auto forget = [&] { opt.target.keep_loading = opt.draft.keep_loading = nullptr; };
     try {
-        const py::gil_scoped_release released;
-        return std::make_unique<engine>(opt);
+        std::unique_ptr<engine> e;
+        {
+            const py::gil_scoped_release released;
+            e = std::make_unique<engine>(opt);
+        }
+        forget();
+        return e;
     } catch (const duo::error &) {
         if (PyErr_Occurred() != nullptr) {
             throw py::error_already_set();
@@ -167,7 +192,7 @@ void register_engine(py::module_ & m) {
         .def_readonly("t_us", &c::t_us);
 
     py::class_<engine>(m, "Engine")
-        .def(py::init(&load), "options"_a)
+        .def(py::init(&load), "options"_a, "progress"_a = py::none())
         .def_property_readonly("target", [](const engine & e) { return model_view(e.target()); })
         .def_property_readonly("draft",
                                [](const engine & e) {

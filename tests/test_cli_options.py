@@ -108,7 +108,7 @@ def test_misspelt_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
 def test_nonsense_is_one_sentence_before_anything_is_loaded(
     p: click.Option, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def load(_: object) -> None:
+    def load(*_: object) -> None:
         raise AssertionError("models are loaded before the options are checked")
 
     if p.name not in KNOWN_TO_THE_ENGINE:

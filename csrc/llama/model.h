@@ -32,7 +32,7 @@ struct model_options {
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
 
     std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
-    std::function<bool()> keep_loading; // asked now and then while weights are read; false: stop
+    std::function<bool(float)> keep_loading; // asked while weights are read (share that is); false: stop
 };
 
 // Not copyable; used by one thread at a time, but for the vocabulary.

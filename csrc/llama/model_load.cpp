@@ -68,7 +68,8 @@ void llama_token_model::load() {
         llama_model_is_diffusion(model_.get())) {
         throw error(opt_.path + " does not generate text token by token; choose a decoder-only language model");
     }
-    n_vocab_ = llama_vocab_n_tokens(vocab());
+    n_vocab_          = llama_vocab_n_tokens(vocab());
+    opt_.keep_loading = nullptr; // it may hold what only the caller's thread may free
 }
 
 void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
@@ -97,7 +98,9 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
                                                        : LLAMA_LOAD_MODE_NONE;
     }
     if (opt_.keep_loading) {
-        params.progress_callback = [](float, void * f) { return (*static_cast<const std::function<bool()> *>(f))(); };
+        params.progress_callback = [](float share, void * f) {
+            return (*static_cast<const std::function<bool(float)> *>(f))(share);
+        };
         params.progress_callback_user_data = &opt_.keep_loading;
     }
     log_clear_errors();

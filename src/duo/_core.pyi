@@ -1,6 +1,6 @@
 """The C++ core (csrc/bindings.cpp). What fails in it is a duo.DuoError."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -130,7 +130,7 @@ class TextChunk:
     def t_us(self) -> int: ...
 
 class Engine:
-    def __init__(self, options: EngineOptions) -> None: ...
+    def __init__(self, options: EngineOptions, progress: Callable[[str, float], None] | None = None) -> None: ...
     @property
     def target(self) -> Model: ...
     @property

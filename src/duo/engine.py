@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -58,6 +58,7 @@ class Duo:
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
     package; without `draft` plain decoding. Keywords: `duo.config.EngineOptions` (llama_cpp's names, `_draft` twins),
     and as defaults for every text `duo.config.GenerateOptions`. `trace`: a file for the Chrome trace of all that runs.
+    `progress`: called while a model loads, with its path and the share that is read.
 
     One text at a time: calls from several threads queue up. Close it, or use `with`: then both models' memory and
     threads are gone.
@@ -73,6 +74,7 @@ class Duo:
         trace: PathLike | None = None,
         verbose: bool = False,
         log_file: PathLike | None = None,
+        progress: Callable[[str, float], None] | None = None,
         _delay: tuple[int, int] = (0, 0),  # tests: (at most so many microseconds late, seed)
         **options: Any,
     ) -> None:
@@ -106,7 +108,7 @@ class Duo:
                 raise self._trace_error(e) from None
         try:
             _core.log_to(verbose, b"" if log_file is None else os.fsencode(log_file))
-            self._engine = _core.Engine(placed)
+            self._engine = _core.Engine(placed, progress)
         except MemoryError:
             raise DuoError("there is not enough memory for these models; lower -c or choose smaller files") from None
         finally:

@@ -72,14 +72,17 @@ def run(params: dict[str, Any]) -> None:
     prompt = read_prompt(params["prompt"], params["file"], params["escape"])
     text_options = given(params, GENERATE_OPTIONS)
     check_early(prompt, text_options)  # a mistake is told before minutes of loading
-    with Duo(
-        params["model"],
-        params["model_draft"],
-        trace=params["trace"],
-        verbose=params["verbose"],
-        log_file=params["log_file"],
-        **given(params, ENGINE_OPTIONS),
-    ) as d:
+    with show.loading(quiet=params["verbose"]) as progress:
+        d = Duo(
+            params["model"],
+            params["model_draft"],
+            trace=params["trace"],
+            verbose=params["verbose"],
+            log_file=params["log_file"],
+            progress=progress,
+            **given(params, ENGINE_OPTIONS),
+        )
+    with d:
         stream = d.stream(prompt, **text_options)  # a prompt that is too long is the only line then
         mode, n_draft = text_options.get("mode", "async"), text_options.get("n_draft", "auto")
         show.warn(show.first_line(d.target, d.draft, mode, n_draft, d.options["strict"]).removeprefix("duo: "))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
 from rich.console import Console
 from rich.panel import Panel
+from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from duo import _core
@@ -23,6 +27,25 @@ def wants_color(choice: str, stream: TextIO) -> bool:
     if choice == "auto":
         return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return choice == "on"
+
+
+@contextmanager
+def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
+    """A bar on standard error while models load, if that is a terminal and takes longer than a moment."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    began = time.monotonic()
+    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def progress(path: str, share: float) -> None:
+            if path not in tasks and time.monotonic() - began > 0.5:
+                tasks[path] = bar.add_task(f"loading {Path(path).name}", total=1.0)
+            if path in tasks:
+                bar.update(tasks[path], completed=share, refresh=True)
+
+        yield progress
 
 
 def _kernels(m: _core.Model) -> str:
