@@ -35,7 +35,7 @@ struct weight {
     std::string kind;
     int         layer;
     ggml_type   type;
-    int64_t     n_columns, n_rows;
+    int64_t     n_columns, n_rows, n_matrices;
 };
 
 bool is_kind(const std::string & name) {
@@ -73,7 +73,7 @@ void read_file(const std::string & path, file_weights & out, std::vector<weight>
         n_split = std::max<int>(1, gguf_get_val_u16(g.get(), key));
     }
     for (ggml_tensor * t = ggml_get_first_tensor(tensors); t != nullptr; t = ggml_get_next_tensor(tensors, t)) {
-        weight w{ggml_get_name(t), "", -1, t->type, t->ne[0], t->ne[1]};
+        weight w{ggml_get_name(t), "", -1, t->type, t->ne[0], t->ne[1], t->ne[2] * t->ne[3]};
         if (w.name == "token_embd.weight") {
             embedding.push_back(w);
         } else if (w.name == "output.weight" || parse(w.name, w)) {
@@ -187,12 +187,14 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
         if (!user && std::find(cpu_types_.begin(), cpu_types_.end(), type) == cpu_types_.end()) {
             cpu_types_.push_back(type);
         }
-        if (user || buft == nullptr || !cpu::shape_of(w.type, w.n_columns, w.n_rows) ||
+        const auto shape = cpu::shape_of(w.type, w.n_columns, w.n_rows);
+        if (user || buft == nullptr || !shape ||
             std::find(types.begin(), types.end(), type) == types.end()) {
             ++n_stock_;
             continue;
         }
         ++n_duo_;
+        n_bytes_ += shape->bytes() * uint64_t(w.n_matrices);
         if (w.layer < 0) {
             output = w.name == "output.weight" ? R"(^output\.weight$)" : R"(^token_embd\.weight$)";
         } else {

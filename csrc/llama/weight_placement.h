@@ -26,6 +26,9 @@ class weight_placement {
     [[nodiscard]] int n_duo() const { return n_duo_; }
     [[nodiscard]] int n_stock() const { return n_stock_; }
 
+    // Memory that duo's kernels need for theirs.
+    [[nodiscard]] uint64_t n_bytes() const { return n_bytes_; }
+
     // ggml's names of the types of all such weights on the CPU, each once.
     [[nodiscard]] const std::vector<std::string> & cpu_types() const { return cpu_types_; }
 
@@ -39,6 +42,7 @@ class weight_placement {
     std::vector<std::string>                      cpu_types_;
     int                                           n_duo_   = 0;
     int                                           n_stock_ = 0;
+    uint64_t                                      n_bytes_ = 0;
 };
 
 } // namespace duo
