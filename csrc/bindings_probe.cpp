@@ -7,6 +7,7 @@
 #include "cpu/race.h"
 #include "error.h"
 #include "llama/model.h"
+#include "llama/stock_kernels.h"
 #include "llama/weight_placement.h"
 
 namespace py = pybind11;
@@ -19,7 +20,7 @@ namespace {
 // One model without workers: the passes that the caller asks for, timed. Used by one thread at a time.
 class probe {
   public:
-    explicit probe(const model_options & options) : model_(options, false) {}
+    explicit probe(const model_options & options) : model_(options, false) { stock_kernels_used(); }
 
     // Evaluates tokens at positions from pos0, after what is in the cache below it. Returns microseconds.
     int64_t decode(const std::vector<token_id> & tokens, int32_t pos0) {
@@ -77,8 +78,7 @@ void register_probe(py::module_ & m) {
              [](const probe & p, const std::string & text) { return p.model().tokenize(text, true, true); });
 
     m.def("kernels", [] {
-        std::string why;
-        cpu::weight_buffer_type(&why);
+        const std::string why = cpu::why_no_kernels();
         return py::make_tuple(why.empty() ? cpu::kernels_name() : "", why);
     });
     m.def(
@@ -94,6 +94,7 @@ void register_probe(py::module_ & m) {
         [](const std::string & type, int width, int n_threads, int64_t n_us) {
             const cpu::race_result r = [&] {
                 const py::gil_scoped_release released;
+                stock_kernels_used();
                 return cpu::race(type, width, n_threads, n_us);
             }();
             return py::make_tuple(r.stock_us, r.duo_us, r.stock_error, r.error);

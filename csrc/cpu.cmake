@@ -12,18 +12,27 @@ set_source_files_properties(${cpu_kernels} PROPERTIES COMPILE_OPTIONS "-O3;-fno-
 function(duo_kernels name source)
   add_library(duo_${name} OBJECT ${source})
   target_include_directories(duo_${name} PRIVATE csrc)
-  target_compile_options(duo_${name} PRIVATE -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off -Wno-maybe-uninitialized -Wno-ignored-attributes
-                         ${ARGN})
+  target_compile_options(duo_${name} PRIVATE -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off 
+                         -Wno-maybe-uninitialized -Wno-ignored-attributes -DDUO_X86 ${ARGN})
   target_sources(duo_cpu PRIVATE $<TARGET_OBJECTS:duo_${name}>)
 endfunction()
 
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$" AND NOT CMAKE_OSX_ARCHITECTURES MATCHES "arm64")
   set(avx2 -mavx2 -mfma -mf16c)
   set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mprefer-vector-width=512)
+  target_compile_definitions(duo_cpu PUBLIC DUO_X86)
   duo_kernels(avx2 csrc/cpu/kernel_avx2.cpp ${avx2})
-  duo_kernels(avx_vnni csrc/cpu/kernel_avx2.cpp ${avx2} -mavxvnni -DDUO_AVX_VNNI)
   duo_kernels(avx512 csrc/cpu/kernel_avx512.cpp ${avx512})
-  duo_kernels(avx512_bf16 csrc/cpu/kernel_avx512.cpp ${avx512} -mavx512bf16 -DDUO_AVX512_BF16)
+  check_cxx_compiler_flag(-mavxvnni DUO_HAS_AVX_VNNI)
+  if(DUO_HAS_AVX_VNNI)
+    target_compile_definitions(duo_cpu PUBLIC DUO_AVX_VNNI)
+    duo_kernels(avx_vnni csrc/cpu/kernel_avx2.cpp ${avx2} -mavxvnni -DDUO_KERNEL_AVX_VNNI)
+  endif()
+  check_cxx_compiler_flag(-mavx512bf16 DUO_HAS_AVX512_BF16)
+  if(DUO_HAS_AVX512_BF16)
+    target_compile_definitions(duo_cpu PUBLIC DUO_AVX512_BF16)
+    duo_kernels(avx512_bf16 csrc/cpu/kernel_avx512.cpp ${avx512} -mavx512bf16 -DDUO_KERNEL_AVX512_BF16)
+  endif()
 endif()
 
 # The same OpenMP team as ggml-cpu's: two teams of one thread would fight for its cores.

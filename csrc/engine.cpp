@@ -1,7 +1,5 @@
 #include "engine.h"
 
-#include <atomic>
-#include <cstdlib>
 #include <exception>
 #include <system_error>
 
@@ -11,8 +9,8 @@
 #endif
 
 #include "error.h"
-#include "llama/model_file.h"
 #include "llama/pair_check.h"
+#include "llama/stock_kernels.h"
 
 namespace duo {
 
@@ -53,31 +51,12 @@ void check_cpus(const std::vector<int32_t> & cpus) {
 #endif
 }
 
-// ggml-cpu reads this once, at its first matrix product: its tiled products begin at 8 rows and add in another order.
-void prepare_kernels(const model_options & target) {
-    static std::atomic<bool> computed{false}; // some model in this process may have set ggml's mind
-    const char *             tiled = std::getenv("GGML_CPU_TILED_MM");
-    const bool               off   = tiled != nullptr && std::string(tiled) == "0";
-    if (target.strict && target.flash_attn == "off") {
-        throw error("--strict needs flash attention; leave out -fa off");
-    }
-    const bool matters = target.strict && uses_tiled_products(target.path, target.cpu_types);
-    if (matters && !off && computed) {
-        throw error("--strict comes too late for the weights of " + target.path +
-                    ": another model has run in this process; set GGML_CPU_TILED_MM=0 or start a new process");
-    }
-    if (target.strict && !computed) {
-        setenv("GGML_CPU_TILED_MM", "0", 1);
-    }
-    computed = true;
-}
-
 } // namespace
 
 engine::engine(const engine_options & opt) {
     check_cpus(opt.target.cpus);
     check_cpus(opt.draft.cpus);
-    prepare_kernels(opt.target);
+    prepare_stock_kernels(opt.target);
     target_ = std::make_shared<llama_token_model>(opt.target, false);
     if (!opt.draft.path.empty()) {
         model_options d = opt.draft;

@@ -32,8 +32,8 @@ def test_a_race_is_run_once_and_remembered(no_memory_of_races: Path, monkeypatch
 
     monkeypatch.setattr(_core, "race", race)
     for _ in range(2):
-        assert kernels.duo_is_faster("q8_0")
-        assert not kernels.duo_is_faster("q4_K")
+        assert kernels.duo_is_faster("q8_0", 1)
+        assert not kernels.duo_is_faster("q4_K", 1)
         kernels.duo_is_faster.cache_clear()  # as another process would
     assert raced == [("q8_0", 1), ("q8_0", 4), ("q4_K", 1), ("q4_K", 4)]
     assert sorted(json.loads(kernels.cache_file().read_text()).values()) == [False, True]
@@ -44,14 +44,14 @@ def test_a_race_is_run_once_and_remembered(no_memory_of_races: Path, monkeypatch
 def test_a_damaged_record_is_measured_anew(no_memory_of_races: Path, damage: str) -> None:
     kernels.cache_file().parent.mkdir(parents=True)
     kernels.cache_file().write_text(damage)
-    known = kernels.duo_is_faster("q8_0")
+    known = kernels.duo_is_faster("q8_0", 1)
     assert known in json.loads(kernels.cache_file().read_text()).values()
 
 
 @needs_kernels
 def test_a_record_that_cannot_be_written_does_no_harm(no_memory_of_races: Path) -> None:
     (no_memory_of_races / "duo").write_text("a file where the folder should be")
-    assert kernels.duo_is_faster("q8_0") in (True, False)
+    assert kernels.duo_is_faster("q8_0", 1) in (True, False)
 
 
 @needs_kernels

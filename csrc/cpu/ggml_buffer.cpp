@@ -19,6 +19,8 @@ namespace {
 
 constexpr size_t huge_page = size_t(2) << 20;
 
+thread_local bool locking = false; // see lock_weights
+
 std::optional<format> format_of(ggml_type type) {
     switch (type) {
         case GGML_TYPE_Q8_0:
@@ -131,6 +133,9 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
         munmap(begin + size, huge_page - skip);
     }
     madvise(begin, size, MADV_HUGEPAGE); // only advice: without it the weights are read more slowly
+    if (locking) {
+        mlock(begin, size); // where the limit is too low they stay as they are, as with llama.cpp's own
+    }
     base = begin;
 #else
     void * base = std::aligned_alloc(64, (size + 63) / 64 * 64);
@@ -164,6 +169,14 @@ matrix_shape shape_of(const ggml_tensor * weight) {
         GGML_ABORT("duo: %s has a type or shape that its buffer cannot hold", weight->name);
     }
     return *s;
+}
+
+lock_weights::lock_weights(bool lock) {
+    locking = lock;
+}
+
+lock_weights::~lock_weights() {
+    locking = false;
 }
 
 bool is_packed(const ggml_tensor * t) {

@@ -17,6 +17,15 @@ matrix_shape shape_of(const ggml_tensor * weight);
 // Memory of a weight buffer is asked for in huge pages: without them the page tables cost a quarter of the read speed.
 ggml_backend_buffer_type make_buffer_type(ggml_backend_dev_t device);
 
+// While one lives, weight buffers that this thread allocates are locked into memory as far as the system allows.
+class lock_weights {
+  public:
+    explicit lock_weights(bool lock);
+    ~lock_weights();
+    lock_weights(const lock_weights &)             = delete;
+    lock_weights & operator=(const lock_weights &) = delete;
+};
+
 // True for tensors (or views of tensors) that lie in a weight buffer.
 bool is_packed(const ggml_tensor * t);
 

@@ -1,6 +1,7 @@
 #include "ggml_device.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
@@ -235,8 +236,15 @@ void register_device(registered & r) {
     ggml_backend_register(&r.reg);
 }
 
-// Empty: the structures of ggml_interface.h are those of the libggml that is loaded.
-std::string mismatch() {
+std::string find_obstacle() {
+    if (best_kernels() == nullptr) {
+        return std::getenv("DUO_CPU_ISA") != nullptr ? "DUO_CPU_ISA names no instruction set that this processor has"
+                                                     : "this processor has no instruction set that duo has kernels for";
+    }
+    if (!has_threads()) {
+        return "duo was built without OpenMP";
+    }
+    // The structures of ggml_interface.h must be those of the libggml that is loaded.
     if (std::strncmp(ggml_commit(), duo_ggml_commit, std::strlen(duo_ggml_commit)) != 0) {
         return std::string("libggml is ") + ggml_commit() + " and the kernels were made for " + duo_ggml_commit;
     }
@@ -249,19 +257,17 @@ std::string mismatch() {
 
 } // namespace
 
-ggml_backend_buffer_type_t weight_buffer_type(std::string * why) {
-    static const std::string problem = [] {
-        std::string what =
-            best_kernels() == nullptr ? "this processor has no instruction set that duo has kernels for" : mismatch();
-        if (what.empty()) {
-            register_device(instance());
-        }
-        return what;
-    }();
-    if (why != nullptr) {
-        *why = problem;
+std::string why_no_kernels() {
+    static const std::string why = find_obstacle();
+    return why;
+}
+
+ggml_backend_buffer_type_t weight_buffer_type() {
+    if (!why_no_kernels().empty()) {
+        return nullptr;
     }
-    return problem.empty() ? &instance().buffer_type : nullptr;
+    [[maybe_unused]] static const bool done = (register_device(instance()), true);
+    return &instance().buffer_type;
 }
 
 std::string kernels_name() {

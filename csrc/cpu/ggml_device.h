@@ -8,9 +8,13 @@
 
 namespace duo::cpu {
 
-// The buffer type for weights; the device is registered at the first call. nullptr: this machine or this libggml cannot
-// use it, and `why` says so. Not thread-safe: ggml's registry has no lock.
-ggml_backend_buffer_type_t weight_buffer_type(std::string * why = nullptr);
+// Why this machine or this libggml cannot use duo's kernels; empty: it can. Registers nothing.
+std::string why_no_kernels();
+
+// The buffer type for weights; nullptr if why_no_kernels() says why. The device is registered at the first call, and
+// from then on every context of the process has it, so: only when there are weights to place. Not thread-safe: ggml's
+// registry has no lock.
+ggml_backend_buffer_type_t weight_buffer_type();
 
 // The instruction set in use, as "avx512"; empty without one.
 std::string kernels_name();

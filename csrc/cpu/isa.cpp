@@ -7,22 +7,25 @@ namespace duo::cpu {
 
 namespace {
 
-// Best first.
 bool can_run(const kernel_set & k) {
-#if defined(__x86_64__)
+#if defined(DUO_X86)
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
     const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                         __builtin_cpu_supports("avx512vnni");
+#if defined(DUO_AVX512_BF16)
     if (&k == &kernels_avx512_bf16) {
         return avx512 && __builtin_cpu_supports("avx512bf16");
     }
+#endif
     if (&k == &kernels_avx512) {
         return avx512;
     }
+#if defined(DUO_AVX_VNNI)
     if (&k == &kernels_avx_vnni) {
         return avx2 && __builtin_cpu_supports("avxvnni");
     }
+#endif
     if (&k == &kernels_avx2) {
         return avx2;
     }
@@ -30,9 +33,19 @@ bool can_run(const kernel_set & k) {
     return &k == &kernels_portable;
 }
 
+// Best first.
 constexpr const kernel_set * all[] = {
-#if defined(__x86_64__)
-    &kernels_avx512_bf16, &kernels_avx512, &kernels_avx_vnni, &kernels_avx2,
+#if defined(DUO_AVX512_BF16)
+    &kernels_avx512_bf16,
+#endif
+#if defined(DUO_X86)
+    &kernels_avx512,
+#endif
+#if defined(DUO_AVX_VNNI)
+    &kernels_avx_vnni,
+#endif
+#if defined(DUO_X86)
+    &kernels_avx2,
 #endif
     &kernels_portable,
 };
@@ -49,15 +62,18 @@ const kernel_set * kernels_named(const char * name) {
 }
 
 const kernel_set * best_kernels() {
-    if (const char * name = std::getenv("DUO_CPU_ISA"); name != nullptr && *name != '\0') {
-        return kernels_named(name);
-    }
-    for (const kernel_set * k : all) {
-        if (can_run(*k)) {
-            return k == &kernels_portable ? nullptr : k;
+    static const kernel_set * const best = []() -> const kernel_set * {
+        if (const char * name = std::getenv("DUO_CPU_ISA"); name != nullptr && *name != '\0') {
+            return kernels_named(name);
         }
-    }
-    return nullptr;
+        for (const kernel_set * k : all) {
+            if (can_run(*k)) {
+                return k == &kernels_portable ? nullptr : k;
+            }
+        }
+        return nullptr;
+    }();
+    return best;
 }
 
 } // namespace duo::cpu

@@ -65,15 +65,15 @@ struct kernel_set {
 };
 
 extern const kernel_set kernels_portable;
-#if defined(__x86_64__)
+#if defined(DUO_X86) // set by cpu.cmake, with those of the variants that the compiler can make
 extern const kernel_set kernels_avx2;
 extern const kernel_set kernels_avx_vnni;
 extern const kernel_set kernels_avx512;
 extern const kernel_set kernels_avx512_bf16;
 #endif
 
-// The best set that this machine runs, or nullptr where stock kernels are the better choice (not x86-64).
-// DUO_CPU_ISA=portable|avx2|avx_vnni|avx512|avx512_bf16 forces one that the machine can run.
+// The best set that this machine runs, or nullptr where stock kernels are the better choice (not x86-64). Decided once.
+// DUO_CPU_ISA=portable|avx2|avx_vnni|avx512|avx512_bf16 forces one that the machine can run; nullptr: it cannot.
 const kernel_set * best_kernels();
 
 // By name; nullptr: unknown, or this machine cannot run it.

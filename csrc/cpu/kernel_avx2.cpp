@@ -1,13 +1,22 @@
-// AVX2 with FMA and F16C (Haswell, Zen 1 and later). Compiled a second time with DUO_AVX_VNNI for machines that have
-// the 8-bit product without AVX-512 (Alder Lake and later).
+// AVX2 with FMA and F16C (Haswell, Zen 1 and later). Compiled a second time with DUO_KERNEL_AVX_VNNI for machines that
+// have the 8-bit product without AVX-512 (Alder Lake and later).
 #include <immintrin.h>
+
+#include <cstring>
 
 #include "kernel_table.h"
 
 namespace duo::cpu {
 namespace {
 
-#if !defined(DUO_AVX_VNNI)
+// Four bytes, whatever they are: a load that the compiler folds into the broadcast.
+inline int load32(const void * p) {
+    int v;
+    std::memcpy(&v, p, 4);
+    return v;
+}
+
+#if !defined(DUO_KERNEL_AVX_VNNI)
 // Sums of products in pairs, 16 bits each, and what has been moved out of them.
 template <int bits> struct sums_of {
     __m256i pairs, sum;
@@ -65,9 +74,9 @@ struct vec {
         return _mm256_or_si256(v, _mm256_and_si256(t, _mm256_set1_epi8(mask)));
     }
 
-    static ints input(const int8_t * x) { return _mm256_set1_epi32(*reinterpret_cast<const int *>(x)); }
+    static ints input(const int8_t * x) { return _mm256_set1_epi32(load32(x)); }
 
-#if defined(DUO_AVX_VNNI)
+#if defined(DUO_KERNEL_AVX_VNNI)
     static ints dot(ints s, bytes w, const int8_t * x) { return _mm256_dpbusd_avx_epi32(s, w, input(x)); }
 
     // A product of 8-bit codes is added to the sum at once, so a block needs no more than the sum.
@@ -145,7 +154,7 @@ struct vec {
                 _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32(int(0xffff0000))))};
     }
     static floats dot_bf16(floats s, bf16s w, const uint16_t * x) {
-        const __m256i v = _mm256_set1_epi32(*reinterpret_cast<const int *>(x));
+        const __m256i v = _mm256_set1_epi32(load32(x));
         s               = _mm256_fmadd_ps(w.even, _mm256_castsi256_ps(_mm256_slli_epi32(v, 16)), s);
         return _mm256_fmadd_ps(w.odd, _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32(int(0xffff0000)))), s);
     }
@@ -153,7 +162,7 @@ struct vec {
 
 } // namespace
 
-#if defined(DUO_AVX_VNNI)
+#if defined(DUO_KERNEL_AVX_VNNI)
 const kernel_set kernels_avx_vnni = make_kernels<vec>("avx_vnni");
 #else
 const kernel_set kernels_avx2 = make_kernels<vec>("avx2");

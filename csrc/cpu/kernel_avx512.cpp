@@ -2,10 +2,19 @@
 // with DUO_AVX512_BF16 for machines that also multiply pairs of bf16.
 #include <immintrin.h>
 
+#include <cstring>
+
 #include "kernel_table.h"
 
 namespace duo::cpu {
 namespace {
+
+// Four bytes, whatever they are: a load that the compiler folds into the broadcast.
+inline int load32(const void * p) {
+    int v;
+    std::memcpy(&v, p, 4);
+    return v;
+}
 
 struct vec {
     static constexpr int L       = 16;
@@ -49,7 +58,7 @@ struct vec {
     }
 
     static ints dot(ints s, bytes w, const int8_t * x) {
-        return _mm512_dpbusd_epi32(s, w, _mm512_set1_epi32(*reinterpret_cast<const int *>(x)));
+        return _mm512_dpbusd_epi32(s, w, _mm512_set1_epi32(load32(x)));
     }
     // A product of 8-bit codes is added to the sum at once, so a block needs no more than the sum.
     template <int> using partial = ints;
@@ -69,11 +78,11 @@ struct vec {
         return _mm512_dpwssd_epi32(s, w, _mm512_set1_epi32(*x));
     }
 
-#if defined(DUO_AVX512_BF16)
+#if defined(DUO_KERNEL_AVX512_BF16)
     using bf16s = __m512bh;
     static bf16s  load_bf16s(const uint8_t * p) { return reinterpret_cast<__m512bh>(_mm512_loadu_si512(p)); }
     static floats dot_bf16(floats s, bf16s w, const uint16_t * x) {
-        return _mm512_dpbf16_ps(s, w, reinterpret_cast<__m512bh>(_mm512_set1_epi32(*reinterpret_cast<const int *>(x))));
+        return _mm512_dpbf16_ps(s, w, reinterpret_cast<__m512bh>(_mm512_set1_epi32(load32(x))));
     }
 #else
     struct bf16s {
@@ -85,7 +94,7 @@ struct vec {
                 _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(int(0xffff0000))))};
     }
     static floats dot_bf16(floats s, bf16s w, const uint16_t * x) {
-        const __m512i v = _mm512_set1_epi32(*reinterpret_cast<const int *>(x));
+        const __m512i v = _mm512_set1_epi32(load32(x));
         s               = _mm512_fmadd_ps(w.even, _mm512_castsi512_ps(_mm512_slli_epi32(v, 16)), s);
         return _mm512_fmadd_ps(w.odd, _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(int(0xffff0000)))), s);
     }
@@ -94,7 +103,7 @@ struct vec {
 
 } // namespace
 
-#if defined(DUO_AVX512_BF16)
+#if defined(DUO_KERNEL_AVX512_BF16)
 const kernel_set kernels_avx512_bf16 = make_kernels<vec>("avx512_bf16");
 #else
 const kernel_set kernels_avx512 = make_kernels<vec>("avx512");

@@ -8,7 +8,7 @@ namespace {
 
 alignas(64) constexpr int32_t no_start[n_width_most] = {};
 
-// The 6-bit scales and minima of 16 rows and 8 blocks of 32, from 192 bytes: see pack_scales.
+// The 6-bit scales and minima of 16 rows and 8 blocks of 32, from 192 bytes: see put_scales in repack.cpp.
 inline void unpack_scales(const uint8_t * p, uint8_t * scale, uint8_t * least) {
     const uint8_t * h = p + 128;
     for (int i = 0; i < 64; ++i) {

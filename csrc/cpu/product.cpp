@@ -162,6 +162,14 @@ uint8_t * workspace::reserve(size_t n) {
     return static_cast<uint8_t *>(data_.get());
 }
 
+bool has_threads() {
+#if defined(_OPENMP)
+    return true;
+#else
+    return false;
+#endif
+}
+
 void multiply(const kernel_set & kernels, const matrix_shape & s, const std::vector<job> & jobs, int n_threads,
               workspace & memory, bool prepared) {
     const std::vector<work_job> work    = lay_out(kernels, s, jobs, memory);

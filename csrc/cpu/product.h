@@ -34,6 +34,9 @@ class workspace {
     size_t                            size_ = 0;
 };
 
+// False: built without OpenMP, so that a product has one thread whatever is asked.
+bool has_threads();
+
 // Computes all jobs; they share the shape. Deterministic: a product's bits depend neither on the number of columns nor
 // on that of threads. Threads are OpenMP's team of the caller, as ggml-cpu's. prepared: the workspace still holds the
 // same columns of the same kind from the call before (its size of job and columns too).

@@ -136,10 +136,9 @@ std::vector<std::string> kernel_types() {
 }
 
 race_result race(const std::string & name, int width, int n_threads, int64_t n_us) {
-    std::string                      why;
-    const ggml_backend_buffer_type_t ours = weight_buffer_type(&why);
+    const ggml_backend_buffer_type_t ours = weight_buffer_type();
     if (ours == nullptr) {
-        throw error("duo's CPU kernels cannot be used: " + why);
+        throw error("duo's CPU kernels cannot be used: " + why_no_kernels());
     }
     if (width < 1 || width > 512 || n_threads < 1 || n_threads > 512) {
         throw error("a race of " + std::to_string(width) + " inputs and " + std::to_string(n_threads) +

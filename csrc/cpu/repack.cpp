@@ -22,15 +22,14 @@ void store32(uint8_t * p, uint32_t u) {
     std::memcpy(p, &u, 4);
 }
 
-// The panel's units: what panel.h reads. lane: the row's place in the panel.
-
-// Pairs of four codes share four bytes. Behind every n_vectors of them stands a vector of high bits, if n_high is 1:
-// what is read together stands together, or the hardware's prefetcher sees two streams that keep jumping.
+// Where the vectors of 4-bit codes of a unit stand: behind every n_vectors of them comes a vector of high bits, if
+// n_high is 1. What is read together stands together, or the hardware's prefetcher sees two streams that keep jumping.
 struct nibble_place {
     int    n_vectors, n_high;
     size_t operator()(int i) const { return size_t(64 * (i + i / n_vectors * n_high)); }
 };
 
+// Pairs of four codes share four bytes. lane: the row's place in the panel.
 void put_nibbles(const unit_row & u, int n, uint8_t * q, int lane, nibble_place at = {1, 0}) {
     for (int i = 0; i < n / 8; ++i) {
         store32(q + at(i) + 4 * lane,

@@ -1,6 +1,5 @@
 #include "model_file.h"
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -81,7 +80,7 @@ void check_model_file(const std::string & path) {
     check_model_header(path, g.get());
 }
 
-bool uses_tiled_products(const std::string & path, const std::vector<std::string> & other) {
+bool uses_tiled_products(const std::string & path) {
     std::error_code ec;
     if (!std::filesystem::is_regular_file(path, ec)) {
         return false;
@@ -91,8 +90,7 @@ bool uses_tiled_products(const std::string & path, const std::vector<std::string
     for (int64_t i = 0; g && i < gguf_get_n_tensors(g.get()); ++i) {
         const ggml_type type = gguf_get_tensor_type(g.get(), i);
         // The types of one scale a block, and the unquantised ones, have no tiled products.
-        if (ggml_is_quantized(type) && ggml_blck_size(type) > 32 &&
-            std::find(other.begin(), other.end(), ggml_type_name(type)) == other.end()) {
+        if (ggml_is_quantized(type) && ggml_blck_size(type) > 32) {
             return true;
         }
     }

@@ -3,15 +3,13 @@
 #pragma once
 
 #include <string>
-#include <vector>
 
 namespace duo {
 
 // Throws duo::error: no such file, not a GGUF, truncated, or header values that no model can have. Reads headers only.
 void check_model_file(const std::string & path);
 
-// Some weights, but for those of the types `other`, are K- or I-quants, whose products ggml-cpu tiles from 8 rows on.
-// False if the file cannot be read.
-bool uses_tiled_products(const std::string & path, const std::vector<std::string> & other);
+// Some weights are K- or I-quants, whose products ggml-cpu tiles from 8 rows on. False if the file cannot be read.
+bool uses_tiled_products(const std::string & path);
 
 } // namespace duo

@@ -1,8 +1,9 @@
 // Loading a model and making its context.
 #include <algorithm>
 #include <array>
-#include <cstring>
+#include <string>
 
+#include "../cpu/ggml_buffer.h"
 #include "../error.h"
 #include "device.h"
 #include "log.h"
@@ -39,6 +40,13 @@ llama_flash_attn_type flash_attn_type(const std::string & name) {
                            : LLAMA_FLASH_ATTN_TYPE_AUTO;
 }
 
+// Loading failed for want of memory for packed weights.
+bool wants_memory(const std::string & what) {
+    return what.find("packed weights cannot be allocated") != std::string::npos ||
+           what.find("unable to allocate duo buffer") != std::string::npos ||
+           what.find("bad_alloc") != std::string::npos;
+}
+
 } // namespace
 
 llama_token_model::llama_token_model(const model_options & opt, bool is_draft) : opt_(opt), is_draft_(is_draft) {
@@ -54,7 +62,7 @@ void llama_token_model::load() {
         load_file(opt_.cpu_types);
     } catch (const error & e) {
         // Packed weights are memory of their own, which a mapped file is not: without them it may fit.
-        if (opt_.cpu_types.empty() || std::strstr(e.what(), "alloc") == nullptr) {
+        if (opt_.cpu_types.empty() || !wants_memory(e.what())) {
             throw;
         }
         warning_ = std::string("duo's CPU kernels found no memory for the weights of ") + opt_.path +
@@ -104,6 +112,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
         params.progress_callback_user_data = &opt_.keep_loading;
     }
     log_clear_errors();
+    const cpu::lock_weights locked(opt_.load_mode == "mlock");
     try {
         model_.reset(llama_model_load_from_file(opt_.path.c_str(), params));
     } catch (const std::exception & e) {
@@ -111,6 +120,9 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     }
     if (!model_) {
         throw error(opt_.path + " could not be loaded" + log_reason() + "; check the file, or free memory");
+    }
+    if (meta("general.architecture") == "grok") { // libllama never gives it flash attention
+        same_bits_ = opt_.strict;
     }
 }
 
@@ -120,7 +132,8 @@ void llama_token_model::make_context() {
                                      : n_ctx_train();
     n_batch_ = std::min(opt_.n_batch, n_ctx_);
 
-    const int32_t        n_widest = n_duo_products_ == n_cpu_products_ ? n_ubatch_duo : n_ubatch_strict;
+    const bool           all_duo  = n_duo_products_ > 0 && n_duo_products_ == n_cpu_products_;
+    const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
     llama_context_params params   = llama_context_default_params();
     params.n_ctx                  = uint32_t(n_ctx_) + 1; // the strict row may stand behind the last position
     params.n_batch                = uint32_t(n_batch_) + 1;

@@ -76,7 +76,8 @@ void read_file(const std::string & path, file_weights & out, std::vector<weight>
         weight w{ggml_get_name(t), "", -1, t->type, t->ne[0], t->ne[1], t->ne[2] * t->ne[3]};
         if (w.name == "token_embd.weight") {
             embedding.push_back(w);
-        } else if (w.name == "output.weight" || parse(w.name, w)) {
+        } else if ((w.name == "output.weight" || parse(w.name, w)) &&
+                   (w.n_matrices == 1 || w.kind.ends_with("_exps"))) {
             out.n_layer = std::max<int64_t>(out.n_layer, w.layer + 1);
             out.all.push_back(w);
         } else if (ggml_n_dims(t) > 1 && t->type != GGML_TYPE_F32) {
@@ -174,6 +175,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     ggml_backend_buffer_type_t           buft = types.empty() ? nullptr : cpu::weight_buffer_type();
     std::map<std::string, std::set<int>> taken; // layers by kind
     std::string                          output;
+    uint64_t                             n_largest = 0; // is read as a whole before it is packed
     for (const weight & w : file.others) {
         n_stock_ += w.layer < i_gpu_start ? 1 : 0;
     }
@@ -188,19 +190,21 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             cpu_types_.push_back(type);
         }
         const auto shape = cpu::shape_of(w.type, w.n_columns, w.n_rows);
-        if (user || buft == nullptr || !shape ||
-            std::find(types.begin(), types.end(), type) == types.end()) {
+        if (user || buft == nullptr || !shape || std::find(types.begin(), types.end(), type) == types.end()) {
             ++n_stock_;
             continue;
         }
         ++n_duo_;
-        n_bytes_ += shape->bytes() * uint64_t(w.n_matrices);
+        const uint64_t n_bytes = shape->bytes() * uint64_t(w.n_matrices);
+        n_bytes_ += n_bytes;
+        n_largest = std::max(n_largest, n_bytes);
         if (w.layer < 0) {
             output = w.name == "output.weight" ? R"(^output\.weight$)" : R"(^token_embd\.weight$)";
         } else {
             taken[w.kind].insert(w.layer);
         }
     }
+    n_bytes_ += n_largest;
     // libllama compiles every pattern for every tensor: one for all kinds that go in the same layers.
     std::map<std::set<int>, std::string> by_layers;
     for (const auto & [kind, layers] : taken) {

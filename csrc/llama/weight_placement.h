@@ -26,7 +26,7 @@ class weight_placement {
     [[nodiscard]] int n_duo() const { return n_duo_; }
     [[nodiscard]] int n_stock() const { return n_stock_; }
 
-    // Memory that duo's kernels need for theirs.
+    // Memory that loading duo's takes.
     [[nodiscard]] uint64_t n_bytes() const { return n_bytes_; }
 
     // ggml's names of the types of all such weights on the CPU, each once.

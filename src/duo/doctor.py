@@ -40,10 +40,12 @@ class Report:
     why_not: str
     types: list[str]  # of the weights on the CPU
     duo_types: list[str]  # of those, what duo's kernels take
-    n_context: int
-    differ: dict[int, list[int]] = field(
-        default_factory=dict
-    )  # threads -> widths whose logits are not those of 1 thread, width 1
+    n_duo: int = 0  # matrices that they multiply by
+    n_cpu: int = 0  # all that the CPU does
+    promised: bool = False  # duo promises equal bits for this model: all products are its own
+    n_context: int = N_CONTEXT
+    # threads -> widths whose logits are not those of one row and one thread
+    differ: dict[int, list[int]] = field(default_factory=dict)
     accuracy: dict[str, Accuracy] = field(default_factory=dict)  # by type
     divergence: float | None = None  # KL(stock || duo) of the next token, nats, mean over the rows compared
     ms: dict[str, dict[int, float]] = field(default_factory=dict)  # "stock", "duo" -> width -> milliseconds
@@ -112,13 +114,15 @@ def examine(
     name, why_not = _core.kernels()
     if not os.path.isfile(path):
         raise DuoError(f"there is no file {path}; check the path")
-    taken = kernels.chosen_types(choice, path, 0)
+    taken = kernels.chosen_types(choice, path, 0, threads[-1])
     types = _core.cpu_types(os.fsencode(path), 0)
-    report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken, N_CONTEXT)
+    report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken)
     reference: Logits | None = None
     for n_threads in threads:
         progress(f"{'duo' if taken else 'stock'} kernels, {n_threads} thread{'s' if n_threads > 1 else ''}")
         probe = _core.Probe(options(path, n_threads, taken, N_CONTEXT + 32))
+        report.n_duo, report.n_cpu = probe.n_duo_products, probe.n_cpu_products
+        report.promised = probe.same_bits
         context = context_of(probe, N_CONTEXT)
         tokens = context_of(probe, 40)[-16:]
         alone, wide = _passes(probe, context, tokens)
@@ -147,38 +151,37 @@ def examine(
     return report
 
 
-def verdict(r: Report) -> list[str]:
-    """What the figures say, a sentence each."""
-    if not r.duo_types:
+def _who(r: Report) -> str:
+    if not r.n_duo:
         why = r.why_not or (
             "stock kernels are faster for these weights here" if r.types else "no weight type that duo has kernels for"
         )
-        said = [f"Stock kernels are used: {why}."]
+        return f"Stock kernels are used: {why}."
+    rest = f" {r.n_duo} of {r.n_cpu} matrices; stock kernels the rest." if r.n_duo < r.n_cpu else " all matrices."
+    return f"duo's kernels ({r.kernels}: {', '.join(r.duo_types)}) multiply{rest}"
+
+
+def verdict(r: Report) -> list[str]:
+    """What the figures say, a sentence each."""
+    said = [_who(r)]
+    if len(r.ms) == 2:
+        gains = {w: r.ms["stock"][w] / r.ms["duo"][w] for w in (1, 4, 8)}
+        times = ", ".join(f"{g:.2f} times as fast with {w} token{'s' if w > 1 else ''}" for w, g in gains.items())
+        said.append(f"Against stock kernels: {times}.")
+    threads = " and ".join(map(str, r.differ)) + (" thread" if list(r.differ) == [1] else " threads")
+    if r.same_bits:
+        said.append(f"Logits are the same bits at widths 1 to 16 with {threads}.")
     else:
-        rest = [t for t in r.types if t not in r.duo_types]
-        said = [
-            f"duo's kernels ({r.kernels}) multiply {', '.join(r.duo_types)}"
-            + (f"; stock kernels {', '.join(rest)}." if rest else ".")
-        ]
-        if "stock" in r.ms:
-            gains = {w: r.ms["stock"][w] / r.ms["duo"][w] for w in (1, 4, 8)}
-            said.append(
-                "Against stock kernels: "
-                + ", ".join(f"{g:.2f} times as fast with {w} token{'s' if w > 1 else ''}" for w, g in gains.items())
-                + "."
-            )
-    widths = sorted({w for ws in r.differ.values() for w in ws})
-    said.append(
-        f"Logits are the same bits at widths 1 to 16 with {' and '.join(map(str, r.differ))} threads."
-        if r.same_bits
-        else f"Logits differ from one row's at widths {', '.join(map(str, widths))}: near ties may fall differently "
-        "with a draft than without; --strict prevents it."
+        widths = sorted({w for ws in r.differ.values() for w in ws})
+        meaning = (
+            "that is a bug in duo, please report it"
+            if r.promised
+            else "near ties may fall differently with a draft than without; --strict prevents it"
+        )
+        said.append(f"Logits differ from one row's at widths {', '.join(map(str, widths))}: {meaning}.")
+    v4 = r.v("duo" if "duo" in r.ms else "stock", 4)
+    pays = (
+        "pays with almost any draft" if v4 < 1.5 else "pays with a good and cheap draft" if v4 < 2.5 else "hardly pays"
     )
-    which = "duo" if "duo" in r.ms else "stock"
-    v4 = r.v(which, 4)
-    said.append(
-        f"Four tokens cost {v4:.2f} times one token: "
-        + ("speculation pays with almost any draft." if v4 < 1.5 else "speculation pays with a good and cheap draft."
-           if v4 < 2.5 else "speculation hardly pays here.")
-    )  # fmt: skip
+    said.append(f"Four tokens cost {v4:.2f} times one token: speculation {pays}.")
     return said

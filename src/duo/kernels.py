@@ -29,7 +29,7 @@ class Speed(NamedTuple):
 
     @property
     def duo_is_faster(self) -> bool:
-        return sum(self.duo.values()) < sum(self.stock.values())
+        return sum(self.duo[w] for w in WIDTHS) < sum(self.stock[w] for w in WIDTHS)
 
 
 def available() -> str:
@@ -50,8 +50,9 @@ def cache_file() -> Path:
     return user_cache_path("duo") / "kernels.json"
 
 
-def _key(weight_type: str) -> str:
-    return " | ".join([processor(), _core.ggml_commit(), available(), _core.KERNELS_VERSION, weight_type])
+def _key(weight_type: str, n_threads: int) -> str:
+    kernels = f"{available()} {_core.KERNELS_VERSION}"
+    return " | ".join([processor(), f"{n_threads} threads", f"llama.cpp {_core.ggml_commit()}", kernels, weight_type])
 
 
 def _remembered() -> dict[str, bool]:
@@ -63,13 +64,14 @@ def _remembered() -> dict[str, bool]:
 
 
 def _remember(key: str, duo_is_faster: bool) -> None:
-    # A cache that cannot be written is measured anew next time; two processes at once: the last one wins.
+    # A record that cannot be written is measured anew next time; of two processes at once the last one wins.
     with suppress(OSError):
         path = cache_file()
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, delete=False) as f:
-            json.dump(_remembered() | {key: duo_is_faster}, f, indent=1)
-        os.replace(f.name, path)
+        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+            new = Path(folder) / path.name
+            new.write_text(json.dumps(_remembered() | {key: duo_is_faster}, indent=1))
+            os.replace(new, path)
 
 
 def measure(weight_type: str, widths: tuple[int, ...] = WIDTHS, n_threads: int = 1, race_us: int = RACE_US) -> Speed:
@@ -81,20 +83,20 @@ def measure(weight_type: str, widths: tuple[int, ...] = WIDTHS, n_threads: int =
 
 
 @cache
-def duo_is_faster(weight_type: str) -> bool:
+def duo_is_faster(weight_type: str, n_threads: int) -> bool:
     """Measured in a fraction of a second the first time, then read from `cache_file()`."""
-    key = _key(weight_type)
+    key = _key(weight_type, n_threads)
     known = _remembered().get(key)
     if not isinstance(known, bool):
         try:
-            known = measure(weight_type).duo_is_faster
+            known = measure(weight_type, n_threads=n_threads).duo_is_faster
         except DuoError:  # no memory to measure: none to pack weights
             return False
         _remember(key, known)
     return known
 
 
-def chosen_types(choice: CpuKernels, path: str, n_gpu_layers: int) -> list[str]:
+def chosen_types(choice: CpuKernels, path: str, n_gpu_layers: int, n_threads: int) -> list[str]:
     """The weight types of this file's CPU layers that go to duo's kernels. n_gpu_layers < 0: all layers.
 
     Raises DuoError if duo's kernels are asked for and cannot be had.
@@ -105,4 +107,4 @@ def chosen_types(choice: CpuKernels, path: str, n_gpu_layers: int) -> list[str]:
     if choice == "stock" or not name or not os.path.isfile(path):
         return []
     types = [t for t in _core.cpu_types(os.fsencode(path), n_gpu_layers) if t in _core.kernel_types()]
-    return types if choice == "duo" else [t for t in types if duo_is_faster(t)]
+    return types if choice == "duo" else [t for t in types if duo_is_faster(t, n_threads)]

@@ -113,7 +113,11 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
         m.override_tensors = tensor_overrides(o["override_tensor"], draft=False)
     m.n_threads_batch = batch or n_threads
     m.n_gpu_layers = -1 if layers == "all" else int(layers)
-    m.cpu_types = kernels.chosen_types(o["cpu_kernels"], path, m.n_gpu_layers if _on_gpu(m.devices, layers) else 0)
+    # Under --strict no race: duo's kernels keep bits at a smaller price than stock ones, and a race would compute with
+    # those before ggml is told how.
+    choice = "duo" if o["strict"] and o["cpu_kernels"] == "auto" and kernels.available() else o["cpu_kernels"]
+    n_gpu_layers = m.n_gpu_layers if _on_gpu(m.devices, layers) else 0
+    m.cpu_types = kernels.chosen_types(choice, path, n_gpu_layers, n_threads)
     return m
 
 

@@ -30,10 +30,13 @@ def devices(measure: bool) -> None:
     if not _core.supports_rpc():
         show.warn(f"this llama-cpp-python was built without RPC; to have it: {REBUILD}")
     if measure and name:
-        table = Table("type", "width", "stock", "duo", "stock / duo")
+        n = physical_cores()
+        table = Table("type", "width", "stock", "duo", "stock / duo", "faster", title=f"{n} threads, a matrix of 64 MB")
         for t in _core.kernel_types():
-            speed = kernels.measure(t, widths=(1, 4, 8))
+            speed = kernels.measure(t, widths=(1, 4, 8), n_threads=n)
+            faster = "duo" if speed.duo_is_faster else "stock"
             for width, us in speed.duo.items():
                 stock = speed.stock[width]
-                table.add_row(t, str(width), f"{stock / 1e3:.2f} ms", f"{us / 1e3:.2f} ms", f"{stock / us:.2f}")
+                ratio = f"{stock / us:.2f}"
+                table.add_row(t, str(width), f"{stock / 1e3:.2f} ms", f"{us / 1e3:.2f} ms", ratio, faster)
         Console().print(table)

@@ -49,7 +49,7 @@ def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
 
 
 def _kernels(m: _core.Model) -> str:
-    if m.n_duo_products == m.n_cpu_products:
+    if m.n_duo_products and m.n_duo_products == m.n_cpu_products:
         return "duo kernels"
     return f"duo kernels for {m.n_duo_products} of {m.n_cpu_products} matrices" if m.n_duo_products else "stock kernels"
 

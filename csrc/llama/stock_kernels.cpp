@@ -1,0 +1,44 @@
+#include "stock_kernels.h"
+
+#include <atomic>
+#include <cstdlib>
+
+#include "../error.h"
+#include "model_file.h"
+#include "weight_placement.h"
+
+namespace duo {
+
+namespace {
+
+std::atomic<bool> computed{false}; // a model or a race in this process may have set ggml's mind
+
+// Some products that ggml would tile stay with stock kernels.
+bool tiles(const model_options & o) {
+    return uses_tiled_products(o.path) &&
+           weight_placement(o.path, o.cpu_types, o.n_gpu_layers, o.override_tensors).n_stock() > 0;
+}
+
+} // namespace
+
+void stock_kernels_used() {
+    computed = true;
+}
+
+void prepare_stock_kernels(const model_options & target) {
+    const char * tiled = std::getenv("GGML_CPU_TILED_MM");
+    const bool   off   = tiled != nullptr && std::string(tiled) == "0";
+    if (target.strict && target.flash_attn == "off") {
+        throw error("--strict needs flash attention; leave out -fa off");
+    }
+    if (target.strict && !off && computed && tiles(target)) {
+        throw error("--strict comes too late for the weights of " + target.path +
+                    ": another model has run in this process; set GGML_CPU_TILED_MM=0 or start a new process");
+    }
+    if (target.strict && !computed) {
+        setenv("GGML_CPU_TILED_MM", "0", 1);
+    }
+    computed = true;
+}
+
+} // namespace duo
