@@ -2,7 +2,7 @@
 
     python benchmarks/measure_text.py [--target T.gguf --draft D.gguf] [--questions 40] [-n 256] [--out FILE]
 
-1. Greedy texts of the fast setting (stock kernels round a row differently at other widths) and of --strict, against
+1. Greedy texts with duo's kernels, with stock ones (they round a row differently at other widths) and --strict, against
    plain decoding in the same setting.
 2. Acceptance of single guesses (sync, draft length 1), greedy and at temperature 0.8 and 1 with shared noise.
 """
@@ -30,8 +30,10 @@ def main() -> None:
     prompts = [json.loads(x)["turns"][0] for x in lines][: args.questions]
 
     found: dict[str, object] = {"questions": len(prompts), "tokens": args.n}
-    for strict in (False, True):
-        with duo.Duo(args.target, args.draft, n_ctx=512, strict=strict) as d:
+    settings = {"duo kernels": {"cpu_kernels": "duo"}, "stock kernels": {"cpu_kernels": "stock"}}
+    settings["stock kernels, strict"] = settings["stock kernels"] | {"strict": True}
+    for setting, options in settings.items():
+        with duo.Duo(args.target, args.draft, n_ctx=512, **options) as d:
 
             def text(prompt: str, d: duo.Duo = d, **options: object) -> tuple[int, ...]:
                 return d.generate(prompt, temperature=0, max_tokens=args.n, **options).tokens
@@ -39,7 +41,7 @@ def main() -> None:
             plain = [text(q, mode="plain") for q in prompts]
             for mode in ("sync", "async"):
                 same = [text(q, mode=mode, n_draft=4) == t for q, t in zip(prompts, plain, strict=True)]
-                name = f"{'strict' if strict else 'fast'}, {mode} k=4: texts equal to plain"
+                name = f"{setting}, {mode} k=4: texts equal to plain"
                 found[name] = f"{sum(same)} of {len(same)}"
     with duo.Duo(args.target, args.draft, n_ctx=512) as d:
         settings = {
