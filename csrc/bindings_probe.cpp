@@ -97,9 +97,17 @@ void register_probe(py::module_ & m) {
                 stock_kernels_used();
                 return cpu::race(type, width, n_threads, n_us);
             }();
-            return py::make_tuple(r.stock_us, r.duo_us, r.stock_error, r.error);
+            return py::make_tuple(r.stock_us, r.duo_us);
         },
         "type"_a, "width"_a, "n_threads"_a, "n_us"_a);
+    m.def(
+        "product_errors",
+        [](const std::string & type, const py::bytes & weights, int64_t n_columns, int width) {
+            stock_kernels_used();
+            const cpu::product_error e = cpu::product_errors(type, std::string_view(weights), n_columns, width);
+            return py::make_tuple(e.stock, e.duo);
+        },
+        "type"_a, "weights"_a, "n_columns"_a, "width"_a);
 }
 
 } // namespace duo

@@ -15,7 +15,7 @@ from conftest import run_python
 from gguf_files import Array
 from model_files import ARCHITECTURES, N_PRODUCTS, TOKENS, TYPES, Shape, options, random_model, run
 
-from duo import DuoError, _core
+from duo import DuoError, _core, doctor
 from duo.demo import demo_pair
 
 NEAR = {"bf16": 0.008, "f16": 0.002}  # relative RMS distance of a row from stock's: thrice what is seen
@@ -89,9 +89,9 @@ def test_logits_are_stocks_and_every_product_is_taken(architecture: str, kind: s
 
 
 @pytest.mark.parametrize("kind", TYPES)
-def test_kernels_round_no_more_than_stocks(kind: str) -> None:
-    _, _, stock_error, duo_error = _core.race(kind, 3, 1, 1)
-    assert 0 < duo_error < 1.05 * stock_error
+def test_kernels_round_no_more_than_stocks(kind: str, model: ModelMaker) -> None:
+    error = doctor.accuracy(str(model("llama", kind)), kind)
+    assert 0 < error.duo < 1.05 * error.stock
 
 
 @pytest.mark.parametrize("kind", TYPES)

@@ -26,9 +26,9 @@ def test_a_race_is_run_once_and_remembered(no_memory_of_races: Path, monkeypatch
     raced = []
     speeds = {"q8_0": (2.0, 1.0), "q4_K": (1.0, 2.0)}
 
-    def race(kind: str, width: int, threads: int, us: int) -> tuple[float, float, float, float]:
+    def race(kind: str, width: int, threads: int, us: int) -> tuple[float, float]:
         raced.append((kind, width))
-        return (*speeds[kind], 0.0, 0.0)
+        return speeds[kind]
 
     monkeypatch.setattr(_core, "race", race)
     for _ in range(2):
@@ -87,6 +87,15 @@ def test_progress_goes_up_for_each_model_and_its_error_ends_the_loading() -> Non
 
     with pytest.raises(KeyError):
         Duo(TARGET, n_ctx=256, progress=broken)
+
+
+@needs_kernels
+def test_what_is_no_row_of_weights_is_refused() -> None:
+    for kind, n_bytes, n_columns in (("q8_0", 33, 32), ("q8_0", 0, 64), ("q4_K", 144, 128), ("q8_0", 68, -64)):
+        with pytest.raises(DuoError, match="these are no rows"):
+            _core.product_errors(kind, bytes(n_bytes), n_columns, 1)
+    with pytest.raises(DuoError, match="there are no CPU kernels for weights of type q9_9; choose from"):
+        _core.product_errors("q9_9", bytes(64), 64, 1)
 
 
 @needs_kernels

@@ -78,7 +78,7 @@ def measure(weight_type: str, widths: tuple[int, ...] = WIDTHS, n_threads: int =
     """Duo's kernels against stock ones on a matrix of this type. Raises DuoError (no kernels, no memory)."""
     speed = Speed({}, {})
     for width in widths:
-        speed.stock[width], speed.duo[width], _, _ = _core.race(weight_type, width, n_threads, race_us)
+        speed.stock[width], speed.duo[width] = _core.race(weight_type, width, n_threads, race_us)
     return speed
 
 
