@@ -6,13 +6,15 @@ set(cpu_kernels csrc/cpu/file_block.cpp csrc/cpu/isa.cpp csrc/cpu/kernel_portabl
                 csrc/cpu/repack.cpp)
 add_library(duo_cpu STATIC ${cpu_kernels})
 target_include_directories(duo_cpu PUBLIC csrc)
-# The kernels' speed is the product: optimised in every build, and without the checks that keep loops from vectors.
-set_source_files_properties(${cpu_kernels} PROPERTIES COMPILE_OPTIONS "-O3;-fno-math-errno;-fno-trapping-math")
+# Optimised whatever the build type, and without the rules that keep loops from vectors; with sanitizers -O3 takes minutes
+# to compile.
+set(duo_cpu_flags $<IF:$<BOOL:${DUO_SANITIZE}>,-O1,-O3> -fno-math-errno -fno-trapping-math)
+set_source_files_properties(${cpu_kernels} PROPERTIES COMPILE_OPTIONS "${duo_cpu_flags}")
 
 function(duo_kernels name source)
   add_library(duo_${name} OBJECT ${source})
   target_include_directories(duo_${name} PRIVATE csrc)
-  target_compile_options(duo_${name} PRIVATE -O3 -fno-math-errno -fno-trapping-math -ffp-contract=off 
+  target_compile_options(duo_${name} PRIVATE ${duo_cpu_flags} -ffp-contract=off
                          -Wno-maybe-uninitialized -Wno-ignored-attributes -DDUO_X86 ${ARGN})
   target_sources(duo_cpu PRIVATE $<TARGET_OBJECTS:duo_${name}>)
 endfunction()
