@@ -1,0 +1,108 @@
+"""Some layers on another device (ggml's RPC server on this machine): duo's CPU kernels take the CPU's layers only."""
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import pytest
+from conftest import HANG_S, run_python
+
+from duo import _core, kernels
+from duo.demo import demo_pair
+
+pytestmark = pytest.mark.skipif(
+    not _core.supports_rpc() or not kernels.available(), reason="needs RPC and duo's kernels"
+)
+
+# The libraries that duo has loaded; the wheel's other names of them are copies.
+LIBRARIES = """
+import ctypes, json, sys
+from pathlib import Path
+import duo, llama_cpp
+
+def library(name):
+    return ctypes.CDLL(str(next((Path(llama_cpp.__file__).parent / "lib").glob(f"lib{name}.*.0"))))
+"""
+
+SERVER = (
+    LIBRARIES
+    + """
+ggml, rpc = library("ggml"), library("ggml-rpc")
+ggml.ggml_backend_dev_get.restype = ctypes.c_void_p
+ggml.ggml_backend_dev_get.argtypes = [ctypes.c_size_t]
+devices = (ctypes.c_void_p * 1)(ggml.ggml_backend_dev_get(0))
+rpc.ggml_backend_rpc_start_server.argtypes = [
+    ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_size_t, ctypes.c_void_p]
+rpc.ggml_backend_rpc_start_server(sys.argv[1].encode(), None, 1, 1, devices)
+"""
+)
+
+CLIENT = (
+    LIBRARIES
+    + """
+import numpy as np
+from duo import _core
+from duo.doctor import context_of, options
+
+ggml, rpc = library("ggml"), library("ggml-rpc")
+rpc.ggml_backend_rpc_add_server.restype = ctypes.c_void_p
+rpc.ggml_backend_rpc_add_server.argtypes = [ctypes.c_char_p]
+ggml.ggml_backend_register.argtypes = [ctypes.c_void_p]
+ggml.ggml_backend_register(rpc.ggml_backend_rpc_add_server(sys.argv[1].encode()))
+found = []
+for n_gpu_layers in (0, 1, 2, 5):
+    logits = []
+    for types in ([], _core.kernel_types()):
+        o = options(sys.argv[2], 1, types, 256)
+        o.devices, o.n_gpu_layers = ["RPC0"], n_gpu_layers
+        p = _core.Probe(o)
+        p.decode(context_of(p, 40), 0)
+        logits.append(p.logits())
+        n = p.n_duo_products, p.n_cpu_products, p.same_bits
+        del p
+    error = float(np.abs(logits[0] - logits[1]).max() / np.abs(logits[0]).max())
+    found.append([n_gpu_layers, *n, error, _core.cpu_types(sys.argv[2], n_gpu_layers)])
+print(json.dumps(found))
+"""
+)
+
+
+@pytest.fixture
+def endpoint() -> Iterator[str]:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    server = subprocess.Popen(
+        [sys.executable, "-c", SERVER, f"127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        end = time.monotonic() + HANG_S
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", port), timeout=1).close()
+                break
+            except OSError:
+                assert server.poll() is None and time.monotonic() < end, "the server did not start"
+                time.sleep(0.05)
+        yield f"127.0.0.1:{port}"
+    finally:
+        server.kill()
+        server.wait()
+
+
+def test_only_the_cpus_layers_go_to_duos_kernels(endpoint: str) -> None:
+    child = run_python(CLIENT, endpoint, demo_pair()[0])
+    assert child.returncode == 0, child.stderr
+    none, output, last, every = json.loads(child.stdout.splitlines()[-1])
+    # Four layers of seven products, and the output matrix, which leaves the CPU first.
+    assert none[:4] == [0, 29, 29, True]
+    assert output[:4] == [1, 28, 28, False]
+    assert last[:4] == [2, 21, 21, False]
+    assert every[:4] == [5, 0, 0, False]
+    assert [x[5] for x in (none, output, last, every)] == [["q8_0"]] * 3 + [[]]
+    for x in (none, output, last):
+        assert 0 < x[4] < 0.02
+    assert every[4] == 0
