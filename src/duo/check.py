@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
+from duo import _core
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
 from duo.errors import DuoError
 from duo.option import Opt
@@ -58,8 +59,8 @@ def generate_options(given: dict[str, Any], function: str = "generate") -> Gener
     if checked["max_tokens"] == 0:
         raise DuoError("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
     n_draft = checked["n_draft"]
-    if n_draft != "auto" and not 1 <= n_draft <= 64:
-        raise DuoError(f"n_draft (--draft) is {n_draft}; give 1 to 64, or auto")
+    if n_draft != "auto" and not 1 <= n_draft <= _core.N_DRAFT_MAX:
+        raise DuoError(f"n_draft (--draft) is {n_draft}; give 1 to {_core.N_DRAFT_MAX}, or auto")
     if n_draft != "auto" and checked["n_draft_min"] > n_draft:
         raise DuoError(f"n_draft_min (--draft-min) is {checked['n_draft_min']}, above n_draft (--draft), {n_draft}")
     return checked

@@ -12,6 +12,7 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from duo import _core
 from duo.config_engine import EngineOptions
 from duo.option import (
     AutoInt,
@@ -103,7 +104,7 @@ class GenerateOptions(TypedDict, total=False):
         ),
     ]
     n_draft_min: Annotated[
-        Annotated[Int, Field(ge=0, le=64)],
+        Annotated[Int, Field(ge=0, le=_core.N_DRAFT_MAX)],
         opt(
             0,
             "Fewer drafted tokens than this are not verified.",
