@@ -28,6 +28,7 @@ from benchmarks import models
 from benchmarks.run_pair import cores, machine
 
 from duo.demo import demo_pair
+from duo.doctor import log_softmax
 
 WINDOW = 256
 PADDED = (512, 1024)
@@ -51,9 +52,7 @@ class Text:
         for start in range(0, len(self.tokens), WINDOW):
             for pos in range(0, WINDOW, width):
                 p.decode(self.tokens[start + pos : start + min(pos + width, WINDOW)], pos)
-                logits = p.logits().astype(np.float64)
-                logits -= logits.max(axis=1, keepdims=True)
-                rows.append((logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))).astype(np.float32))
+                rows.append(log_softmax(p.logits()).astype(np.float32))
         return np.concatenate(rows)
 
     def perplexity(self, rows: Rows) -> float:

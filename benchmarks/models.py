@@ -11,7 +11,7 @@ import llama_cpp
 import numpy as np
 
 import duo
-from duo import _core
+from duo import _core, doctor
 from duo.widen import widen
 
 # As llama-quantize names them. Only the mixtures ("_M") keep libllama's choice of a type for each matrix; in the others
@@ -97,13 +97,7 @@ def bytes_of_pass(path: Path) -> int:
 
 def probe(path: Path, n_threads: int, n_ctx: int, ours: bool) -> _core.Probe:
     """The model, with duo's kernels for every type that they know or with stock ones."""
-    o = _core.ModelOptions()
-    o.path = str(path)
-    o.devices = ["none"]
-    o.n_ctx = n_ctx
-    o.n_ubatch = 512
-    o.n_threads = o.n_threads_batch = n_threads
-    o.cpu_types = _core.kernel_types() if ours else []
+    o = doctor.options(str(path), n_threads, _core.kernel_types() if ours else [], n_ctx)
     p = _core.Probe(o)
     if ours and p.n_duo_products == 0:
         raise SystemExit(f"none of the weights of {path} is of a type and shape that duo's kernels take")

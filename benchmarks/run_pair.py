@@ -24,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.llama_cpp.llama_cpp import Loop, Plain, Speculative
 
 import duo
+from duo.kernels import processor
 
 
 @dataclass
@@ -40,12 +41,7 @@ def cores(text: str) -> list[int]:
 
 
 def machine() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        model = next(line.split(":")[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        model = platform.processor()
-    return f"{model}, {platform.system()} {platform.machine()}"
+    return f"{processor()}, {platform.system()} {platform.machine()}"
 
 
 def duo_arm(name: str, d: duo.Duo, args: argparse.Namespace, **options: object) -> Arm:

@@ -14,7 +14,7 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf_files import F32, STR, U32, Array, Value, header_of, write
 
-from duo import _core
+from duo import _core, doctor
 from duo._libs import library_dir
 from duo.demo import demo_pair
 
@@ -148,10 +148,7 @@ def options(
     path: str | Path, types: tuple[str, ...] = TYPES, n_threads: int = 1, n_ctx: int = 256
 ) -> _core.ModelOptions:
     """Weights of these types are duo's, on the CPU alone."""
-    o = _core.ModelOptions()
-    o.path, o.devices, o.cpu_types = str(path), ["none"], list(types)
-    o.n_ctx, o.n_threads, o.n_threads_batch = n_ctx, n_threads, n_threads
-    return o
+    return doctor.options(str(path), n_threads, types, n_ctx)
 
 
 def run(p: _core.Probe, *widths: int) -> Array:

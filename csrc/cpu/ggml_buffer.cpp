@@ -3,14 +3,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
 
-#include "kernel.h"
 #include "repack.h"
 
 namespace duo::cpu {

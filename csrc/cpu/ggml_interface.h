@@ -1,6 +1,6 @@
 // The side of ggml that a backend fills in. llama-cpp-python installs no header for it, so the structures are declared
 // here in duo's own words, as ggml-backend-impl.h of llama.cpp 0c1e57098 lays them out (backend API version 2). They
-// are used only with that commit: see register_device.
+// are used only with that commit: see find_obstacle.
 #pragma once
 
 #include <ggml-backend.h>

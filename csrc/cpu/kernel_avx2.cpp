@@ -2,19 +2,10 @@
 // have the 8-bit product without AVX-512 (Alder Lake and later).
 #include <immintrin.h>
 
-#include <cstring>
-
 #include "kernel_table.h"
 
 namespace duo::cpu {
 namespace {
-
-// Four bytes, whatever they are: a load that the compiler folds into the broadcast.
-inline int load32(const void * p) {
-    int v;
-    std::memcpy(&v, p, 4);
-    return v;
-}
 
 #if !defined(DUO_KERNEL_AVX_VNNI)
 // Sums of products in pairs, 16 bits each, and what has been moved out of them.
@@ -34,7 +25,7 @@ template <> struct codes_of<8> {
 };
 #endif
 
-struct vec {
+struct half {
     static constexpr int L       = 8;
     static constexpr int n_width = 4; // 16 registers
     using floats                 = __m256;
@@ -79,14 +70,6 @@ struct vec {
 #if defined(DUO_KERNEL_AVX_VNNI)
     static ints dot(ints s, bytes w, const int8_t * x) { return _mm256_dpbusd_avx_epi32(s, w, input(x)); }
 
-    // A product of 8-bit codes is added to the sum at once, so a block needs no more than the sum.
-    template <int> using partial = ints;
-    template <int> using codes   = bytes;
-    template <int> static bytes prepare(bytes w) { return w; }
-    template <int> static ints  begin(const int32_t * start) { return broadcast(start); }
-    template <int> static void  add(ints & s, const bytes & w, const int8_t * x) { s = dot(s, w, x); }
-    template <int> static void  settle(ints &) {}
-    template <int> static ints  finish(const ints & s, const int32_t *) { return s; }
 #else
     // Products of two codes and two inputs are summed in 16 bits, and those sums as long as they cannot overflow.
     static ints sum_pairs(ints s, ints pairs, int times) {
@@ -159,6 +142,12 @@ struct vec {
         return _mm256_fmadd_ps(w.odd, _mm256_castsi256_ps(_mm256_and_si256(v, _mm256_set1_epi32(int(0xffff0000)))), s);
     }
 };
+
+#if defined(DUO_KERNEL_AVX_VNNI)
+using vec = direct<half>;
+#else
+using vec = half;
+#endif
 
 } // namespace
 

@@ -2,21 +2,12 @@
 // with DUO_AVX512_BF16 for machines that also multiply pairs of bf16.
 #include <immintrin.h>
 
-#include <cstring>
-
 #include "kernel_table.h"
 
 namespace duo::cpu {
 namespace {
 
-// Four bytes, whatever they are: a load that the compiler folds into the broadcast.
-inline int load32(const void * p) {
-    int v;
-    std::memcpy(&v, p, 4);
-    return v;
-}
-
-struct vec {
+struct raw {
     static constexpr int L       = 16;
     static constexpr int n_width = 8;
     using floats                 = __m512;
@@ -60,15 +51,6 @@ struct vec {
     static ints dot(ints s, bytes w, const int8_t * x) {
         return _mm512_dpbusd_epi32(s, w, _mm512_set1_epi32(load32(x)));
     }
-    // A product of 8-bit codes is added to the sum at once, so a block needs no more than the sum.
-    template <int> using partial = ints;
-    template <int> using codes   = bytes;
-    template <int> static bytes prepare(bytes w) { return w; }
-    template <int> static ints  begin(const int32_t * start) { return broadcast(start); }
-    template <int> static void  add(ints & s, const bytes & w, const int8_t * x) { s = dot(s, w, x); }
-    template <int> static void  settle(ints &) {}
-    template <int> static ints  finish(const ints & s, const int32_t *) { return s; }
-
     static ints load_pairs(const uint8_t * even, const uint8_t * odd) {
         const ints a = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(even)));
         const ints b = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(odd)));
@@ -100,6 +82,8 @@ struct vec {
     }
 #endif
 };
+
+using vec = direct<raw>;
 
 } // namespace
 

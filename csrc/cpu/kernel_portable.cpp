@@ -7,7 +7,7 @@
 namespace duo::cpu {
 namespace {
 
-struct vec {
+struct raw {
     static constexpr int L       = 16;
     static constexpr int n_width = 4;
     struct floats {
@@ -89,15 +89,6 @@ struct vec {
             return s.v[i] + u[0] * x[0] + u[1] * x[1] + u[2] * x[2] + u[3] * x[3];
         });
     }
-    // A product of 8-bit codes is added to the sum at once, so a block needs no more than the sum.
-    template <int> using partial = ints;
-    template <int> using codes   = bytes;
-    template <int> static bytes prepare(bytes w) { return w; }
-    template <int> static ints  begin(const int32_t * start) { return broadcast(start); }
-    template <int> static void  add(ints & s, const bytes & w, const int8_t * x) { s = dot(s, w, x); }
-    template <int> static void  settle(ints &) {}
-    template <int> static ints  finish(const ints & s, const int32_t *) { return s; }
-
     static ints load_pairs(const uint8_t * even, const uint8_t * odd) {
         return make<ints>([&](int i) { return int32_t(even[i] | (odd[i] << 16)); });
     }
@@ -120,6 +111,8 @@ struct vec {
         return make<floats>([&](int i) { return s.v[i] + w.even.v[i] * a + w.odd.v[i] * b; });
     }
 };
+
+using vec = direct<raw>;
 
 } // namespace
 

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "direct.h"
 #include "panel.h"
 #include "panel_float.h"
 #include "panel_k.h"

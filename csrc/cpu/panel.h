@@ -11,6 +11,13 @@
 namespace duo::cpu {
 namespace {
 
+// Four bytes, whatever they are: a load that the compiler folds into a broadcast.
+[[maybe_unused]] inline int load32(const void * p) {
+    int v;
+    std::memcpy(&v, p, 4);
+    return v;
+}
+
 template <int i> struct constant {
     static constexpr int value = i;
 };
@@ -26,6 +33,15 @@ template <int n, int i = 0, class F> [[gnu::always_inline]] inline void unrolled
 template <class V, int N> struct sums {
     typename V::floats v[N];
 };
+
+template <class V, int N> inline sums<V, N> no_sums() {
+    sums<V, N> s;
+#pragma GCC unroll 8
+    for (int c = 0; c < N; ++c) {
+        s.v[c] = V::zero();
+    }
+    return s;
+}
 
 template <class V, int N> inline sums<V, N> load_sums(const float * acc, int lane) {
     sums<V, N> s;

@@ -10,12 +10,8 @@ namespace {
 // Even and odd columns have a sum each: two chains, so that one input is not bound by latency.
 template <class V, int N> void panel_bf16(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
     for (int lane = 0; lane < n_lanes; lane += V::L) {
-        sums<V, N> out = load_sums<V, N>(acc, lane);
-        sums<V, N> odd;
-#pragma GCC unroll 8
-        for (int c = 0; c < N; ++c) {
-            odd.v[c] = V::zero();
-        }
+        sums<V, N>      out   = load_sums<V, N>(acc, lane);
+        sums<V, N>      odd   = no_sums<V, N>();
         const uint8_t * w     = w0 + lane * 4;
         const auto *    codes = static_cast<const uint16_t *>(x.codes) + k0 * N;
         for (int64_t k = 0; k < n_k; k += 4, w += 128, codes += 4 * N) {
@@ -39,14 +35,10 @@ template <class V, int N> void panel_bf16(const uint8_t * w0, const tile & x, in
 
 template <class V, int N> void panel_f16(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
     for (int lane = 0; lane < n_lanes; lane += V::L) {
-        sums<V, N> out = load_sums<V, N>(acc, lane);
-        sums<V, N> odd;
-#pragma GCC unroll 8
-        for (int c = 0; c < N; ++c) {
-            odd.v[c] = V::zero();
-        }
-        const uint8_t * w = w0 + lane * 2;
-        const auto *    f = static_cast<const float *>(x.codes) + k0 * N;
+        sums<V, N>      out = load_sums<V, N>(acc, lane);
+        sums<V, N>      odd = no_sums<V, N>();
+        const uint8_t * w   = w0 + lane * 2;
+        const auto *    f   = static_cast<const float *>(x.codes) + k0 * N;
         for (int64_t k = 0; k < n_k; k += 2, w += 64, f += 2 * N) {
             prefetch<N>(w);
             const typename V::floats a = V::load_f16(w);

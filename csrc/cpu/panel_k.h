@@ -34,11 +34,7 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
             alignas(64) uint8_t sc[128];
             alignas(64) uint8_t least[128];
             unpack_scales(w + 64, sc, least);
-            sums<V, N> part;
-#pragma GCC unroll 8
-            for (int c = 0; c < N; ++c) {
-                part.v[c] = V::zero();
-            }
+            sums<V, N> part = no_sums<V, N>();
             for (int b = 0; b < 8; ++b) {
                 block<V, N, bits>                  s = begin<V, N, bits>(no_start);
                 const uint8_t *                    q = w + 256 + b * (fifth ? 320 : 256) + lane * 4;
@@ -101,11 +97,7 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
         const float *   scale = x.scale + k0 / 256 * N;
         const int32_t * start = x.start + k0 / 16 * N;
         for (int64_t k = 0; k < n_k; k += 256, w += 3392, scale += N) {
-            sums<V, N> part;
-#pragma GCC unroll 8
-            for (int c = 0; c < N; ++c) {
-                part.v[c] = V::zero();
-            }
+            sums<V, N> part = no_sums<V, N>();
             for (int b = 0; b < 16; ++b) {
                 block<V, N, 6>          s = begin<V, N, 6>(start);
                 const uint8_t *         q = w + 320 + b * 192 + lane * 4;

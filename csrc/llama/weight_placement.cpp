@@ -176,6 +176,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     std::map<std::string, std::set<int>> taken; // layers by kind
     std::string                          output;
     uint64_t                             n_largest = 0; // is read as a whole before it is packed
+    const std::vector<std::regex>        user_patterns(patterns_.begin(), patterns_.end()); // all so far are the user's
     for (const weight & w : file.others) {
         n_stock_ += w.layer < i_gpu_start ? 1 : 0;
     }
@@ -184,8 +185,8 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
             continue;
         }
         const std::string type = ggml_type_name(w.type);
-        const bool        user = std::any_of(patterns_.begin(), patterns_.end(),
-                                             [&](const std::string & p) { return std::regex_search(w.name, std::regex(p)); });
+        const bool        user = std::any_of(user_patterns.begin(), user_patterns.end(),
+                                             [&](const std::regex & p) { return std::regex_search(w.name, p); });
         if (!user && std::find(cpu_types_.begin(), cpu_types_.end(), type) == cpu_types_.end()) {
             cpu_types_.push_back(type);
         }

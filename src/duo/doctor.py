@@ -99,7 +99,8 @@ def _times(probe: _core.Probe, context: list[int], tokens: list[int], repeat: in
     return {w: statistics.median(t) for w, t in times.items()}
 
 
-def _log_softmax(x: Logits) -> npt.NDArray[np.float64]:
+def log_softmax(x: Logits) -> npt.NDArray[np.float64]:
+    """Along the last axis, in double precision."""
     y = x.astype(np.float64)
     y -= y.max(axis=-1, keepdims=True)
     out: npt.NDArray[np.float64] = y - np.log(np.exp(y).sum(axis=-1, keepdims=True))
@@ -160,7 +161,7 @@ def examine(
         tokens = context_of(probe, 40)[-16:]
         probe.decode(context, 0)
         probe.decode(tokens, len(context))
-        p, q = _log_softmax(probe.logits()), _log_softmax(reference)
+        p, q = log_softmax(probe.logits()), log_softmax(reference)
         report.divergence = float(np.mean(np.sum(np.exp(p) * (p - q), axis=-1)))
         report.ms["stock"] = _times(probe, context, tokens, repeat)
     return report
