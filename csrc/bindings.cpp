@@ -95,26 +95,9 @@ const char * name_of(duo::trace_event::kind k) {
     return names[size_t(k)];
 }
 
-duo::run_mode mode_of(const std::string & name) {
-    return name == "plain" ? duo::run_mode::plain : name == "sync" ? duo::run_mode::sync : duo::run_mode::async;
-}
-
-py::dict stats_of(const duo::request & r) {
-    const duo::verify_stats & s = r.stats;
-    return py::dict("n_prompt"_a = s.n_prompt, "n_prompt_cached"_a = s.n_prompt_cached, "n_predicted"_a = s.n_predicted,
-                    "n_passes"_a = s.n_passes, "n_verifications"_a = s.n_verifications, "n_drafted"_a = s.n_drafted,
-                    "n_accepted"_a = s.n_accepted, "n_hits"_a = s.n_hits, "t_begin_us"_a = s.t_begin_us,
-                    "t_first_us"_a = s.t_first_us, "t_end_us"_a = s.t_end_us, "prompt_us"_a = s.prompt_us,
-                    "busy_us"_a = s.busy_us, "wait_us"_a = s.wait_us, "n_tested_at"_a = s.n_tested_at,
-                    "n_accepted_at"_a = s.n_accepted_at, "draft_steps"_a = r.draft.n_steps.load(),
-                    "draft_nodes"_a = r.draft.n_nodes.load(), "draft_busy_us"_a = r.draft.busy_us.load(),
-                    "draft_hidden_us"_a = r.draft.hidden_us.load(), "error"_a = text_of(r.error),
-                    "warning"_a = text_of(r.warning));
-}
-
 py::tuple event_tuple(const char * lane, const duo::trace_event & e) {
     return py::make_tuple(name_of(e.what), lane, e.t0_us, e.t1_us, e.slot, e.n_rows, e.n_accepted, e.n_drafted, e.hit,
-                          e.depth);
+                          e.depth, e.n_branch, e.expected, duo::name_of(e.how));
 }
 
 // A model as Python sees it: it may outlive the engine, and then says so.
@@ -193,6 +176,7 @@ void register_engine(py::module_ & m) {
 
     py::class_<engine>(m, "Engine")
         .def(py::init(&load), "options"_a, "progress"_a = py::none())
+        .def(py::init<const duo::synthetic_options &>(), "options"_a, py::call_guard<py::gil_scoped_release>())
         .def_property_readonly("target", [](const engine & e) { return model_view(e.target()); })
         .def_property_readonly("draft",
                                [](const engine & e) {
@@ -203,8 +187,7 @@ void register_engine(py::module_ & m) {
         .def(
             "begin",
             [](engine & e, std::vector<duo::token_id> prompt, int32_t n_predict, const duo::sampling_params & sampling,
-               const std::string & mode, int32_t n_draft, int32_t n_draft_min, float p_min,
-               std::vector<std::string> stop, int32_t n_logprobs) {
+               const duo::plan_params & plan, std::vector<std::string> stop, int32_t n_logprobs) {
                 const py::gil_scoped_release released;
 
                 auto r        = std::make_unique<duo::request>();
@@ -213,11 +196,10 @@ void register_engine(py::module_ & m) {
                 r->n_logprobs = n_logprobs;
                 r->stop       = std::move(stop);
                 r->sampling   = sampling;
-                r->plan       = {.mode = mode_of(mode), .n_max = n_draft, .n_min = n_draft_min, .p_min = p_min};
+                r->plan       = plan;
                 e.begin(std::move(r));
             },
-            py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "mode"_a, "n_draft"_a, "n_draft_min"_a, "p_min"_a,
-            "stop"_a, "n_logprobs"_a)
+            py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a)
         .def(
             "next",
             [](engine & e, int64_t timeout_us) -> std::optional<c> {
@@ -227,7 +209,10 @@ void register_engine(py::module_ & m) {
             "timeout_us"_a, py::call_guard<py::gil_scoped_release>())
         .def("cancel", &engine::cancel, py::call_guard<py::gil_scoped_release>())
         .def("close", &engine::close, py::call_guard<py::gil_scoped_release>())
-        .def("stats", [](const engine & e) { return e.current() == nullptr ? py::dict() : stats_of(*e.current()); })
+        .def("stats", [](const engine & e) { return e.current() == nullptr ? py::dict() : duo::stats_of(*e.current(), e.profile()); })
+        // Between two texts: what was measured of the pair, for a file, and back.
+        .def("profile", [](const engine & e) { return e.profile().saved(); })
+        .def("restore_profile", [](engine & e, const std::vector<double> & x) { e.profile().restore(x); })
         .def("take_trace", [](engine & e) {
             std::vector<duo::trace_event> target;
             std::vector<duo::trace_event> draft;
@@ -264,6 +249,7 @@ PYBIND11_MODULE(_core, m) {
     m.attr("GGML_COMMIT_BUILT") = DUO_GGML_COMMIT;
     m.attr("N_DRAFT_AUTO")      = duo::n_draft_auto;
     m.attr("N_DRAFT_MAX")       = duo::n_draft_cap;
+    m.attr("N_STEP_MAX")        = duo::n_step_cap;
     m.def("ggml_commit", [] { return std::string(ggml_commit()); });
     m.def("supports_rpc", [] { return llama_supports_rpc(); });
     m.def("now_us", [] { return duo::now_us(); });

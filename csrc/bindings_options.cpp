@@ -1,11 +1,91 @@
+#include <type_traits>
+
 #include <pybind11/stl.h>
 
 #include "bindings.h"
 #include "engine.h"
+#include "error.h"
 
 namespace py = pybind11;
 
 namespace duo {
+
+namespace {
+
+// A member of `agree` as one of the options.
+template <auto member> void in_agreement(py::class_<synthetic_options> & c, const char * name) {
+    using value = std::remove_cvref_t<decltype(agreement{}.*member)>;
+    c.def_property(
+        name, [](const synthetic_options & o) { return o.agree.*member; },
+        [](synthetic_options & o, const value & x) { o.agree.*member = x; });
+}
+
+// An enumeration as its names, in order.
+template <typename Enum, size_t n> Enum value_of(const char * const (&names)[n], const std::string & name) {
+    for (size_t i = 0; i < n; ++i) {
+        if (name == names[i]) {
+            return Enum(i);
+        }
+    }
+    throw error("there is no " + name + " to choose here; see duo --help");
+}
+
+constexpr const char * modes[]       = {"plain", "sync", "async"};
+constexpr const char * tree_uses[]   = {"auto", "chain", "dynamic"};
+constexpr const char * ngram_kinds[] = {"none", "ngram-simple", "ngram-map-k", "ngram-map-k4v"};
+
+void register_plan(py::module_ & m) {
+    using p = plan_params;
+    py::class_<p>(m, "Plan")
+        .def(py::init<>())
+        .def_property(
+            "mode", [](const p & x) { return modes[size_t(x.mode)]; },
+            [](p & x, const std::string & name) { x.mode = value_of<run_mode>(modes, name); })
+        .def_readwrite("n_draft", &p::n_max)
+        .def_readwrite("n_draft_min", &p::n_min)
+        .def_readwrite("p_min", &p::p_min)
+        .def_readwrite("n_branch", &p::n_branch)
+        .def_readwrite("has_model", &p::has_model)
+        .def_readwrite("always", &p::always)
+        .def_property(
+            "use", [](const p & x) { return tree_uses[size_t(x.use)]; },
+            [](p & x, const std::string & name) { x.use = value_of<tree_use>(tree_uses, name); })
+        .def_readwrite("tree", &p::tree)
+        .def_property(
+            "ngram", [](const p & x) { return ngram_kinds[size_t(x.ngram.kind)]; },
+            [](p & x, const std::string & name) { x.ngram.kind = value_of<ngram_kind>(ngram_kinds, name); })
+        .def_property(
+            "ngram_size_n", [](const p & x) { return x.ngram.size_n; },
+            [](p & x, int32_t n) { x.ngram.size_n = n; })
+        .def_property(
+            "ngram_size_m", [](const p & x) { return x.ngram.size_m; },
+            [](p & x, int32_t n) { x.ngram.size_m = n; })
+        .def_property(
+            "ngram_min_hits", [](const p & x) { return x.ngram.min_hits; },
+            [](p & x, int32_t n) { x.ngram.min_hits = n; });
+}
+
+void register_synthetic(py::module_ & m) {
+    using o = synthetic_options;
+    py::class_<o> c(m, "SyntheticOptions");
+    c.def(py::init<>())
+        .def_readwrite("pass_us", &o::pass_us)
+        .def_readwrite("c", &o::c)
+        .def_readwrite("v", &o::v)
+        .def_readwrite("branch_cost", &o::branch_cost)
+        .def_readwrite("n_vocab", &o::n_vocab)
+        .def_readwrite("n_ctx", &o::n_ctx)
+        .def_readwrite("seed", &o::seed)
+        .def_readwrite("tracing", &o::tracing)
+        .def_readwrite("has_draft", &o::has_draft);
+    in_agreement<&agreement::a>(c, "a");
+    in_agreement<&agreement::n_stretch>(c, "n_stretch");
+    in_agreement<&agreement::burst>(c, "burst");
+    in_agreement<&agreement::b>(c, "b");
+    in_agreement<&agreement::confident>(c, "confident");
+}
+
+} // namespace
 
 void register_options(py::module_ & m) {
     using o = model_options;
@@ -52,6 +132,9 @@ void register_options(py::module_ & m) {
         .def_readwrite("seed", &s::seed)
         .def_readwrite("ignore_eos", &s::ignore_eos)
         .def_readwrite("logit_bias", &s::logit_bias);
+
+    register_plan(m);
+    register_synthetic(m);
 }
 
 } // namespace duo

@@ -87,12 +87,23 @@ engine::engine(const engine_options & opt) {
             d           = late_draft_.get();
         }
     }
+    start(*t, d,
+          {.tracing          = opt.tracing,
+           .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
+           .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
+}
+
+engine::engine(const synthetic_options & opt) {
+    synthetic_target_ = std::make_unique<synthetic_model>(opt, false);
+    if (opt.has_draft) {
+        synthetic_draft_ = std::make_unique<synthetic_model>(opt, true);
+    }
+    start(*synthetic_target_, synthetic_draft_.get(), {.tracing = opt.tracing});
+}
+
+void engine::start(token_model & target, token_model * draft, const pipeline::options & opt) {
     try {
-        pipeline_ = std::make_unique<pipeline>(
-            *t, d,
-            pipeline::options{.tracing          = opt.tracing,
-                              .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
-                              .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
+        pipeline_ = std::make_unique<pipeline>(target, draft, opt);
     } catch (const std::system_error & e) {
         throw error(std::string("a thread could not be started (") + e.what() + "); free memory or raise ulimit -u");
     }
@@ -131,8 +142,15 @@ void engine::close() noexcept {
     pipeline_.reset();
     late_target_.reset();
     late_draft_.reset();
+    synthetic_target_.reset();
+    synthetic_draft_.reset();
     draft_.reset();
     target_.reset();
+}
+
+pair_profile & engine::profile() const {
+    check_open();
+    return pipeline_->profile();
 }
 
 void engine::take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft) {

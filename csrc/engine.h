@@ -8,6 +8,7 @@
 
 #include "core/delayed_model.h"
 #include "core/pipeline.h"
+#include "core/synthetic_model.h"
 #include "llama/model.h"
 
 namespace duo {
@@ -25,6 +26,8 @@ class engine {
   public:
     // Loads both models. Throws duo::error.
     explicit engine(const engine_options & opt);
+    // Two models without weights instead: target() and draft() stay null. Throws duo::error.
+    explicit engine(const synthetic_options & opt);
     ~engine();
 
     request & begin(std::unique_ptr<request> req);
@@ -32,6 +35,9 @@ class engine {
     void      cancel() noexcept;
     void      close() noexcept;
     void      take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
+
+    // What was measured of the pair; while no text is being written. Throws duo::error when closed.
+    [[nodiscard]] pair_profile & profile() const;
 
     [[nodiscard]] bool            running() const { return pipeline_ && pipeline_->running(); }
     [[nodiscard]] const request * current() const { return pipeline_ ? pipeline_->current() : nullptr; }
@@ -42,6 +48,7 @@ class engine {
 
   private:
     void check_open() const;
+    void start(token_model & target, token_model * draft, const pipeline::options & opt);
 
     // Set by the constructor alone: one thread may ask for token ids while another closes.
     std::weak_ptr<const llama_token_model> target_view_;
@@ -49,6 +56,8 @@ class engine {
 
     std::shared_ptr<llama_token_model> target_;
     std::shared_ptr<llama_token_model> draft_;
+    std::unique_ptr<synthetic_model>   synthetic_target_;
+    std::unique_ptr<synthetic_model>   synthetic_draft_;
     std::unique_ptr<delayed_model>     late_target_;
     std::unique_ptr<delayed_model>     late_draft_;
     std::unique_ptr<pipeline>          pipeline_;

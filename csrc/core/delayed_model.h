@@ -17,6 +17,7 @@ class delayed_model : public token_model {
     int32_t n_ctx() const override { return inner_.n_ctx(); }
     int32_t n_batch() const override { return inner_.n_batch(); }
     int32_t n_branch() const override { return inner_.n_branch(); }
+    int32_t n_cells() const override { return inner_.n_cells(); }
     int32_t n_vocab() const override { return inner_.n_vocab(); }
 
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override {
@@ -35,7 +36,7 @@ class delayed_model : public token_model {
     }
 
     bool        rollback(int32_t branch, int32_t pos) override { return inner_.rollback(branch, pos); }
-    void        fork(int32_t from, int32_t to) override { inner_.fork(from, to); }
+    void        fork(int32_t from, int32_t to, int32_t pos) override { inner_.fork(from, to, pos); }
     bool        is_end(token_id token) const override { return inner_.is_end(token); }
     std::string piece(token_id token) const override { return inner_.piece(token); }
 

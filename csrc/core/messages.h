@@ -38,8 +38,10 @@ struct node_msg {
     node_id  id      = no_node;
     node_id  parent  = no_node;
     token_id token   = no_token;
-    float    logp    = 0.0f; // draft's log-probability of the token, nats
-    float    step_us = 0.0f; // duration of the draft step that made it; 0: not a typical step (prompt, catch-up)
+    float    logp    = 0.0f; // log of the chance that the draft gives it, its parent being right; nats
+    int16_t  rank    = 0;    // among its siblings, best first
+    int16_t  n_rows  = 0;    // nodes expanded in the draft step that made it
+    float    step_us = 0.0f; // duration of that step; 0: not a typical one (prompt, catch-up), or already told
 };
 
 // target -> draft
@@ -55,7 +57,9 @@ struct verdict_msg {
     node_id         accepted = no_node;  // deepest accepted node; no_node: none below the root that the draft knows
     token_id        token    = no_token; // the further token that the target chose
     int16_t         n_ahead  = 0;        // deepest level below the root that is of use
-    int16_t         n_branch = 1;        // frontier nodes to expand in a step (B)
+    int16_t         n_branch = 1;        // frontier nodes to expand in a step at most (B)
+    int16_t         n_want   = 0;        // pause when the best n_want nodes are known; 0: run ahead
+    int16_t         branch_price = 1000; // what one more of them adds to a step, in 1/1000 of a step over one
     const request * req      = nullptr;  // begin: immutable from here on, alive until the draft lets go of it
 };
 
@@ -87,6 +91,13 @@ struct chunk_msg {
     int64_t       t_us       = 0;    // when it was committed
 };
 
+// What the planner makes of the pair.
+enum class stance : uint8_t {
+    ahead,   // the draft works while the target does
+    by_turn, // it waits for the verdict: together they would slow each other down
+    rest,    // speculation does not pay; tried again later
+};
+
 // One bar in the trace; times from now_us().
 struct trace_event {
     enum class kind : uint8_t { prompt, verify, draft, wait };
@@ -97,8 +108,10 @@ struct trace_event {
     int32_t n_rows     = 0; // rows in the pass
     int32_t n_drafted  = 0; // verify: drafted tokens in the pass; draft: nodes made
     int32_t n_accepted = 0; // verify
-    int32_t depth      = 0; // draft: level below the root of the nodes made
-    int32_t n_planned  = 0; // verify: drafted tokens that the planner wanted
+    int32_t depth      = 0; // draft: level below the root of the nodes made; verify: longest drafted path
+    int32_t n_branch   = 0; // verify: B that the draft was told
+    float   expected   = 0; // verify: tokens that the planner expected of the pass
+    stance  how        = stance::ahead;
     int64_t t0_us      = 0;
     int64_t t1_us      = 0;
 };

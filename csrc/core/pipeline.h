@@ -42,6 +42,9 @@ class pipeline {
     // Takes trace events that have come since; the reader's thread.
     void take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
 
+    // Of the pair; while nothing runs (the last chunk of a text releases it to the reader).
+    [[nodiscard]] pair_profile & profile() { return verify_worker_.profile(); }
+
     [[nodiscard]] bool            running() const { return running_; }
     [[nodiscard]] const request * current() const { return requests_.empty() ? nullptr : requests_.back().get(); }
 

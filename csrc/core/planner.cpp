@@ -1,189 +1,323 @@
 #include "planner.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace duo {
 
 namespace {
-constexpr int32_t n_auto_max    = 16;  // --draft auto looks no further
-constexpr int32_t n_first_width = 4;   // look-ahead before anything is measured
-constexpr int32_t n_alone       = 2;   // passes over one row before auto tries more: what a pass costs comes first
-constexpr int32_t n_recheck     = 100; // passes until auto measures one row again, and a measurement counts as old
-constexpr int32_t n_retry_first = 64;  // passes without speculation before it is tried again; doubles up to
-constexpr int32_t n_retry_last  = 1024;
-constexpr double  least_gain    = 1.05; // auto speculates only for more than measurement noise
-constexpr double  prior_yes     = 0.6;  // acceptance 0.6, worth one observation
-constexpr double  prior_no      = 0.4;
-constexpr double  memory        = 0.97; // weight of an observation fades by this with each later one
-constexpr int64_t wait_least_us = 2000; // a wait ends only when the draft is clearly late, not merely slow
-constexpr int64_t wait_sync_us  = 250000;
-constexpr int64_t wait_factor   = 4;
+constexpr int32_t n_auto_max     = 16;   // --draft auto looks no further
+constexpr int32_t n_branch_auto  = 8;    // frontier nodes that the draft expands at once
+constexpr int32_t n_alone        = 2;    // passes over one row before auto tries more: what a pass costs comes first
+constexpr int32_t n_recheck      = 256;  // passes until auto measures one row again
+constexpr int32_t n_poor_most    = 12;   // passes without profit before speculation rests
+constexpr int32_t n_rest_first   = 64;   // passes of rest; doubles up to
+constexpr int32_t n_rest_last    = 1024;
+constexpr int32_t n_turns_first  = 256;  // passes of turn-taking before both at once is tried again; doubles up to
+constexpr int32_t n_turns_last   = 4096;
+constexpr int32_t n_settled      = 32;   // passes before a stance's own rate is believed
+constexpr double  least_gain     = 0.04; // tokens a pass: less is within the noise of measurement
+constexpr double  memory         = 0.98; // weight of a pass fades by this with each later one
+constexpr double  visible        = 1.10; // slowdown that is more than noise
+constexpr int64_t wait_least_us  = 2000; // a wait ends only when the draft is clearly late, not merely slow
+constexpr int64_t wait_sync_us   = 250000;
+constexpr int64_t wait_factor    = 4;
 } // namespace
 
-void planner::average::add(double x, int64_t i_pass) {
-    // Too low a value makes its width attractive and is soon put right; too high a one keeps it from being measured.
-    const bool lower = ++n <= 3 || i_pass - i_last > n_recheck;
-    value            = n == 1 ? x : lower ? std::min(value, x) : value + 0.15 * (x - value);
-    i_last           = i_pass;
+void planner::begin(const plan_params & params, int32_t n_branch) {
+    params_     = params;
+    n_branches_ = n_branch;
+    shape_      = tree_shape(params.tree);
+    n_max_      = params.mode == run_mode::plain    ? 0
+                  : !shape_.empty()                 ? shape_.n_nodes()
+                  : params.n_max == n_draft_auto    ? n_auto_max
+                                                    : params.n_max;
+    n_max_      = std::clamp(n_max_, 0, n_draft_cap);
+    if (params.mode == run_mode::sync) {
+        how_ = adaptive() && how_ == stance::rest ? stance::rest : stance::by_turn;
+    } else if (how_ == stance::by_turn && n_stay_ <= 0) {
+        how_ = stance::ahead;
+    }
+    if (!adaptive() && how_ == stance::rest) {
+        change(params.mode == run_mode::sync ? stance::by_turn : stance::ahead);
+    }
+    n_stay_ = how_ == stance::rest ? std::min(n_stay_, n_rest_first / 2) : n_stay_; // another text, another chance
+    measuring_ = false;
 }
 
-void planner::begin(const plan_params & params) {
-    params_  = params;
-    n_max_   = params.mode == run_mode::plain ? 0 : params.n_max == n_draft_auto ? n_auto_max : params.n_max;
-    n_max_   = std::clamp(n_max_, 0, n_draft_cap);
-    n_last_  = std::min(n_max_, n_first_width);
-    n_off_   = 0;
-    n_retry_ = n_retry_first;
+// Turn-taking with a fixed length, trees that the user gave and what tests ask for are not weighed.
+bool planner::adaptive() const {
+    return !params_.always && shape_.empty() && params_.use != tree_use::dynamic &&
+           (params_.n_max == n_draft_auto || params_.mode != run_mode::sync);
 }
 
-plan planner::next(int32_t n_ready, int32_t n_room, bool growing) {
-    const int32_t m_max = std::min(n_max_, n_room);
-    if (m_max <= 0) {
+double planner::rate() const {
+    const double alone = profile_.pass_us(1, false);
+    const double plain = alone > 0.0 ? 1.0 / alone : 0.0;
+    return time_us_ > 0.0 ? std::max(plain, tokens_ / time_us_) : plain;
+}
+
+double planner::least_chance() const {
+    return adaptive() ? 0.01 : 0.0;
+}
+
+plan planner::next(pass_tree & tree, int32_t n_room, bool growing) {
+    const int32_t n_most = std::min(n_max_, n_room);
+    tree.choose({}, 0, n_branches_);
+    if (n_most <= 0) {
         return {};
     }
-    if (adaptive() && !params_.always && pass_[1].n > 0 && n_passes_ - pass_[1].i_last > n_recheck) {
-        return {}; // the yardstick is old: all that is decided here is measured by it
+    if (!adaptive()) {
+        return fixed(tree, n_most, growing);
     }
-    plan p{.n_verify = best_width(n_ready, m_max, growing)};
-    if (p.n_verify > 0) {
-        n_off_ = 0;
-    } else if (adaptive() && ++n_off_ >= n_retry_ && n_ready > 0 && 1.0 + acceptance(0) > least_gain) {
-        p.n_verify = std::min({n_ready, m_max, std::max(1, params_.n_min)}); // perhaps passes got cheaper
-        n_off_     = 0;
-        n_retry_   = std::min(2 * n_retry_, n_retry_last);
+    if (measuring_) {
+        return with_wait({}, growing ? 1 : 0); // until the draft stands still
     }
-    if (p.n_verify > n_ready && growing) {
-        const auto expected = int64_t((p.n_verify - n_ready) * step_us_);
-        p.wait_us = std::max(params_.mode == run_mode::sync ? wait_sync_us : wait_least_us, wait_factor * expected);
-    }
-    n_last_ = p.n_verify;
-    return p;
+    // A width that costs dear is met in small steps, from the least that is ever verified.
+    const int32_t n_known = std::min(n_most, std::max({1, 2 * profile_.n_tried(), params_.n_min}));
+    return how_ == stance::by_turn ? by_turn(tree, n_known, growing) : by_worth(tree, n_known, growing);
 }
 
-int32_t planner::best_width(int32_t n_ready, int32_t m_max, bool growing) const {
-    if (!adaptive()) {
-        return m_max; // turn-taking as everybody does it: always so many
+plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
+    const auto & path = tree.best_path();
+    choice       best = best_of(tree, path, n_most);
+    bool         wide = false;
+    if (params_.use == tree_use::automatic && n_branches_ > 1 && tree.nodes().size() > path.size()) {
+        // What is accepted beside the best path is evaluated once more: a tree has to be clearly better.
+        const choice all = best_of(tree, tree.by_chance(), n_most);
+        wide             = all.value > best.value + least_gain;
+        best             = wide ? all : best;
     }
-    // Without this yardstick v(1) would be guessed from wider passes, and a v(n) that never pays would go unnoticed.
-    if (pass_[1].n < n_alone && !params_.always) {
-        return 0;
+    const double alone = 1.0 - rate() * profile_.pass_us(1, beside());
+    if (best.value < alone + least_gain) {
+        best = {.value = alone};
     }
+    const auto n_path = int32_t(path.size());
+    if (how_ == stance::ahead && growing && n_path < n_most && wait_pays(best.value, tree, path, n_most)) {
+        return with_wait({}, std::max(1, params_.n_min - n_path));
+    }
+    tree.choose(wide ? tree.by_chance() : path, size_t(best.n), n_branches_);
+    return {.n_verify = int32_t(tree.rows().size()), .expected = best.sum};
+}
+
+// Of all parts of `order` from its beginning the one with the highest E - R * cost.
+planner::choice planner::best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const {
+    const double r   = rate();
+    double       sum = 1.0;
+    choice       best{.value = sum - r * profile_.pass_us(1, beside())};
+    for (int32_t m = 1; m <= std::min(int32_t(order.size()), n_most); ++m) {
+        sum += tree.nodes()[size_t(order[size_t(m - 1)])].chance;
+        const double value = sum - r * profile_.pass_us(m + 1, beside());
+        if (value > best.value && m >= params_.n_min) {
+            best = {.value = value, .sum = sum, .n = m};
+        }
+    }
+    return best;
+}
+
+// Would the best path with some more levels, which the draft still has to make, be worth the time?
+bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path, int32_t n_most) const {
+    const double r    = rate();
+    const double step = profile_.step_us();
+    if (r <= 0.0 || step <= 0.0) {
+        return false; // what a wait costs is not known yet
+    }
+    double sum = 1.0;
+    for (const int32_t i : path) {
+        sum += tree.nodes()[size_t(i)].chance;
+    }
+    double     here   = path.empty() ? 1.0 : tree.nodes()[size_t(path.back())].chance;
+    const auto n_path = int32_t(path.size());
+    for (int32_t d = 1; n_path + d <= n_most; ++d) {
+        here *= profile_.acceptance(n_path + d - 1);
+        sum += here;
+        if (n_path + d >= params_.n_min &&
+            sum - r * (profile_.pass_us(n_path + d + 1, beside()) + d * step) > value + least_gain) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// Tokens per microsecond of turn-taking with k drafted tokens: E(k) / (k steps and a pass, neither disturbed).
+double planner::turns_rate(int32_t k, double step_us) const {
+    double sum  = 1.0;
+    double here = 1.0;
+    for (int32_t i = 0; i < k; ++i) {
+        here *= profile_.acceptance(i);
+        sum += here;
+    }
+    const double us = k * step_us + profile_.pass_us(k + 1, false);
+    return us > 0.0 ? sum / us : 0.0;
+}
+
+// The best k; 0: none pays.
+int32_t planner::turns_width(int32_t n_most, double step_us) const {
     int32_t best      = 0;
-    double  best_rate = 0.0;
-    if (!params_.always) {
-        // A width that costs dear is met in small steps, from the least that is ever verified.
-        m_max     = std::min(m_max, std::max(int32_t(2.0 * n_tried()), params_.n_min));
-        best_rate = least_gain * rate(0, n_ready);
-    }
-    for (int32_t m = std::max(params_.n_min, 1); m <= m_max && (m <= n_ready || growing); ++m) {
-        const double r = rate(m, n_ready);
+    double  best_rate = (1.0 + least_gain) * turns_rate(0, step_us);
+    for (int32_t k = std::max(1, params_.n_min); k <= n_most; ++k) {
+        const double r = turns_rate(k, step_us);
         if (r > best_rate) {
-            best      = m;
+            best      = k;
             best_rate = r;
         }
     }
     return best;
 }
 
-// The most drafted tokens that a measured pass had; at least one half, so that twice it is one.
-double planner::n_tried() const {
-    for (size_t n = pass_.size() - 1; n >= 2; --n) {
-        if (pass_[n].n > 0) {
-            return double(n - 1);
+plan planner::by_turn(pass_tree & tree, int32_t n_most, bool growing) {
+    const auto &  path   = tree.best_path();
+    const auto    n_path = int32_t(path.size());
+    const int32_t n      = turns_width(n_most, profile_.step_us());
+    if (n_path < n && growing) {
+        return with_wait({}, n - n_path);
+    }
+    return take(tree, path, n);
+}
+
+// What the user, or a test, has decided: a chain of n_most nodes, a shape, the n_most best nodes.
+plan planner::fixed(pass_tree & tree, int32_t n_most, bool growing) {
+    const bool turns = params_.mode == run_mode::sync;
+    if (!shape_.empty() || params_.use == tree_use::dynamic) {
+        const auto & all = tree.by_chance();
+        // Turn-taking ends when the draft says that its tree is complete; running ahead, when there is enough.
+        if (growing && (turns || int32_t(all.size()) < n_most)) {
+            return with_wait({}, n_most);
         }
+        return take(tree, all, n_most);
     }
-    return 0.5;
+    const auto &  path   = tree.best_path();
+    const auto    n_path = int32_t(path.size());
+    const int32_t n      = turns ? n_most : std::min(n_most, std::max(1, params_.n_min));
+    if (n_path < n && growing) {
+        return with_wait({}, n - n_path);
+    }
+    return take(tree, path, n_most);
 }
 
-int16_t planner::look_ahead() const {
-    if (params_.mode == run_mode::sync) {
-        return int16_t(std::max(1, best_width(0, n_max_, true)));
+plan planner::take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n) {
+    n = std::min(n, int32_t(order.size()));
+    tree.choose(order, size_t(n < params_.n_min ? 0 : n), n_branches_);
+    plan p{.n_verify = int32_t(tree.rows().size())};
+    for (int32_t i = 0; i < p.n_verify; ++i) {
+        p.expected += tree.at_row(i).chance;
     }
-    if (params_.n_ahead > 0) {
-        return int16_t(params_.n_ahead);
-    }
-    // Twice what is verified, so that the chain goes on behind an accepted one; while speculation does not pay, one
-    // level keeps the acceptance measured.
-    const int32_t n = n_last_;
-    return int16_t(n == 0 && pass_[1].n >= n_alone ? 1 : 2 * std::max(n, 1) + 2);
+    return p;
 }
 
-void planner::on_pass(int32_t n_rows, int64_t us) {
-    if (n_rows >= 1 && n_rows < int32_t(pass_.size())) {
-        pass_[size_t(n_rows)].add(double(us), ++n_passes_);
+plan planner::with_wait(plan p, int32_t n_steps) const {
+    const auto expected = int64_t(n_steps * profile_.step_us());
+    const bool turns    = params_.mode == run_mode::sync || how_ == stance::by_turn;
+    p.wait_us = n_steps == 0 ? 0 : std::max(turns ? wait_sync_us : wait_least_us, wait_factor * expected);
+    return p;
+}
+
+int16_t planner::n_ahead() const {
+    if (measuring_ || how_ == stance::rest || n_max_ == 0) {
+        return 0;
+    }
+    if (!shape_.empty()) {
+        return int16_t(params_.mode == run_mode::sync ? shape_.depth() : 2 * shape_.depth() + 2);
+    }
+    if (params_.mode == run_mode::sync || how_ == stance::by_turn) {
+        return int16_t(adaptive() ? std::max(1, turns_width(n_max_, profile_.step_us())) : n_max_);
+    }
+    // Twice what is verified, so that the tree goes on behind an accepted path.
+    return int16_t(params_.n_ahead > 0 ? params_.n_ahead : std::min(2 * n_max_, n_draft_cap) + 2);
+}
+
+int16_t planner::n_branch() const {
+    const bool turns = params_.mode == run_mode::sync || how_ == stance::by_turn;
+    if (turns && params_.use != tree_use::dynamic) {
+        return 1;
+    }
+    return int16_t(params_.n_branch > 0 ? params_.n_branch : n_branch_auto);
+}
+
+int16_t planner::n_want() const {
+    return int16_t(params_.mode == run_mode::sync && params_.use == tree_use::dynamic && shape_.empty() ? n_max_ : 0);
+}
+
+int16_t planner::branch_price() const {
+    return int16_t(std::clamp(1000.0 * profile_.branch_price(), 1.0, 30000.0));
+}
+
+void planner::on_verdict(int32_t n_tokens, double expected, int64_t us) {
+    tokens_   = tokens_ * memory + n_tokens;
+    expected_ = expected_ * memory + expected;
+    time_us_  = time_us_ * memory + double(us);
+    ++n_in_;
+    if (adaptive() && params_.has_model && params_.mode != run_mode::plain) {
+        reconsider();
     }
 }
 
-void planner::on_step(float us) {
-    if (us > 0.0f) {
-        step_us_ = step_us_ == 0.0 ? us : step_us_ + 0.1 * (us - step_us_);
+// What verified levels would bring at best, in tokens a pass: optimistic, as it takes the draft's nodes as given.
+double planner::gain() const {
+    const double r    = rate();
+    const double base = profile_.pass_us(1, false);
+    double       best = 0.0;
+    double       sum  = 0.0;
+    double       here = 1.0;
+    for (int32_t i = 0; i < n_max_; ++i) {
+        here *= profile_.acceptance(i);
+        sum += here;
+        best = std::max(best, sum - r * (profile_.pass_us(i + 2, beside()) - base));
     }
+    return best;
 }
 
-void planner::on_accept(int32_t i, bool accepted) {
-    if (i < 0 || i >= n_draft_cap) {
+void planner::reconsider() {
+    const average & one = profile_.alone(1);
+    measuring_          = false;
+    if (how_ == stance::rest) {
+        if (--n_stay_ <= 0) {
+            change(params_.mode == run_mode::sync ? stance::by_turn : stance::ahead);
+        }
         return;
     }
-    odds & o = odds_[size_t(i)];
-    o.yes    = o.yes * memory + (accepted ? 1.0 : 0.0);
-    o.no     = o.no * memory + (accepted ? 0.0 : 1.0);
-}
-
-double planner::acceptance(int32_t i) const {
-    // Positions that were seen little lean on the one before them.
-    double before = prior_yes / (prior_yes + prior_no);
-    double a      = before;
-    for (int32_t j = 0; j <= std::min(i, n_draft_cap - 1); ++j) {
-        const odds & o      = odds_[size_t(j)];
-        const double weight = prior_yes + prior_no;
-        a                   = (o.yes + weight * before) / (o.yes + o.no + weight);
-        before              = a;
+    if (one.n < n_alone ? profile_.n_passes() < 4 * n_alone : profile_.n_passes() - one.i_last > n_recheck) {
+        measuring_ = params_.mode != run_mode::sync;
     }
-    return a;
-}
-
-double planner::pass_us(int32_t n_rows) const {
-    int32_t below = 0;
-    int32_t above = 0;
-    for (int32_t n = 1; n < int32_t(pass_.size()); ++n) {
-        if (pass_[size_t(n)].n == 0) {
-            continue;
+    const double own   = time_us_ > 0.0 ? expected_ / time_us_ : 0.0;
+    const double plain = one.n > 0 ? 1.0 / one.value : 0.0;
+    const bool   known = one.n >= n_alone && profile_.step_us() > 0.0;
+    const bool   poor  = known && (gain() < least_gain || (n_in_ >= n_settled && own < plain));
+    n_poor_            = poor ? n_poor_ + 1 : 0;
+    if (n_poor_ >= n_poor_most) {
+        n_rest_ = std::clamp(2 * n_rest_, n_rest_first, n_rest_last);
+        n_stay_ = n_rest_;
+        change(stance::rest);
+        return;
+    }
+    if (n_in_ > 4 * n_poor_most && n_poor_ == 0) {
+        n_rest_ = 0;
+    }
+    if (params_.mode == run_mode::sync) {
+        return;
+    }
+    if (how_ == stance::by_turn) {
+        if (--n_stay_ <= 0) {
+            change(stance::ahead);
         }
-        if (n <= n_rows) {
-            below = n;
-        } else {
-            above = n;
-            break;
+        return;
+    }
+    if (n_in_ >= n_settled && profile_.slowdown() > visible) {
+        const double step  = profile_.step_us() / profile_.slowdown();
+        const double turns = turns_rate(turns_width(n_max_, step), step);
+        if (turns > 1.03 * own) {
+            n_turns_ = std::clamp(2 * n_turns_, n_turns_first, n_turns_last);
+            n_stay_  = n_turns_;
+            change(stance::by_turn);
         }
     }
-    const auto at = [this](int32_t n) { return pass_[size_t(n)].value; };
-    if (below == 0) {
-        return above == 0 ? 0.0 : at(above);
-    }
-    if (below == n_rows) {
-        return at(below);
-    }
-    if (above != 0) {
-        return at(below) + (at(above) - at(below)) * (n_rows - below) / (above - below);
-    }
-    // Beyond what was measured: along the line through the ends; flat while only one width is known, so that it is
-    // tried.
-    const int32_t first =
-        int32_t(std::find_if(pass_.begin(), pass_.end(), [](const average & p) { return p.n > 0; }) - pass_.begin());
-    const double slope = below > first ? std::max(0.0, (at(below) - at(first)) / (below - first)) : 0.0;
-    return at(below) + slope * (n_rows - below);
 }
 
-double planner::rate(int32_t m, int32_t n_ready) const {
-    double e = 1.0;
-    double p = 1.0;
-    for (int32_t i = 0; i < m; ++i) {
-        p *= acceptance(i);
-        e += p;
-    }
-    const double wait = std::max(0, m - n_ready) * step_us_;
-    const double pass = std::max({1.0, pass_us(1), pass_us(m + 1)}); // more rows never cost less: that is noise
-    return e / (wait + pass);
+void planner::change(stance how) {
+    how_    = how;
+    n_in_   = 0;
+    n_poor_ = 0;
+    tokens_ = expected_ = time_us_ = 0.0;
 }
 
 } // namespace duo

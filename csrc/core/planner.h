@@ -1,73 +1,96 @@
-// How many drafted tokens to verify, and whether to wait for them. Measured, not configured.
+// What to verify, whether to wait for the draft, and what the draft should do meanwhile. Measured, not configured.
 //
-// Rate of a verification of m drafted tokens: E(m) / (wait(m) + t(m + 1)), with E(m) = 1 + sum over i <= m of the
-// product of the acceptances up to i (Leviathan et al., arXiv 2211.17192), t(n) the time of a target pass over n rows
-// and wait(m) the time until the draft has m nodes. All of them are running averages of this run.
+// A pass over a set of drafted nodes brings E = 1 + (sum of the nodes' chances) tokens (Leviathan et al., arXiv
+// 2211.17192, for a chain) and costs the wait and the pass. The best long-run rate R is that of the choices that
+// maximise E - R * cost in each pass (Dinkelbach 1967); R is the running rate of this text. So one more node is verified
+// if its chance is above R times what a row more costs, and one more draft step is waited for if the chance that its node
+// is right is above R times its duration.
 #pragma once
 
-#include <array>
 #include <cstdint>
 
+#include "pair_profile.h"
+#include "pass_tree.h"
 #include "request.h"
+#include "tree_shape.h"
 
 namespace duo {
 
 struct plan {
-    int32_t n_verify = 0; // drafted tokens wanted in this pass
-    int64_t wait_us  = 0; // longest wait for them; 0: take what is there
+    int32_t n_verify = 0;   // nodes chosen (pass_tree::rows)
+    double  expected = 1.0; // tokens of the pass
+    int64_t wait_us  = 0;   // > 0: do not start yet; longest wait for the next node
 };
 
-// Owned by the verify worker. Times outlive a request (they belong to the pair of models), acceptance too, fading.
+// Owned by the verify worker.
 class planner {
   public:
-    void begin(const plan_params & params);
+    // n_branch: branches of the target's cache.
+    void begin(const plan_params & params, int32_t n_branch);
 
-    // n_ready: length of the drafted chain now. n_room: rows that context and batch have left for drafted tokens.
-    // growing: the draft may still add nodes to it.
-    [[nodiscard]] plan next(int32_t n_ready, int32_t n_room, bool growing);
+    // Chooses in `tree`. n_room: rows that context and batch have left for drafted tokens. growing: the draft may still
+    // add nodes.
+    [[nodiscard]] plan next(pass_tree & tree, int32_t n_room, bool growing);
 
-    // How many levels below the root are of use to the draft now.
-    [[nodiscard]] int16_t look_ahead() const;
+    // The pass that was planned last is done: what came of it, and how long it took with its wait.
+    void on_verdict(int32_t n_tokens, double expected, int64_t us);
 
-    void on_pass(int32_t n_rows, int64_t us);               // a target pass over n_rows, no prompt among them
-    void on_step(float us);                                 // a draft step
-    void on_accept(int32_t i, bool accepted);               // node at position i of the chain, all before it right
-    void on_late_guess(bool right) { on_accept(0, right); } // known without having been verified
+    // Orders for the draft: levels below the root that are of use (0: rest), nodes in a step at most.
+    [[nodiscard]] int16_t n_ahead() const;
+    [[nodiscard]] int16_t n_branch() const;
+    [[nodiscard]] int16_t branch_price() const; // 1/1000 of a step
+    [[nodiscard]] int16_t n_want() const;       // the best so many nodes are wanted, and no more; 0: no such bound
 
-    [[nodiscard]] double acceptance(int32_t i) const;   // a_i, 0..1
-    [[nodiscard]] double pass_us(int32_t n_rows) const; // expected; 0: nothing measured yet
-    [[nodiscard]] double step_us() const { return step_us_; }
+    [[nodiscard]] stance how() const { return how_; }
+    [[nodiscard]] double rate() const; // tokens per microsecond; 0: nothing measured yet
+
+    // Nodes with less chance than this need not be looked at.
+    [[nodiscard]] double least_chance() const;
+    [[nodiscard]] const tree_shape & shape() const { return shape_; }
+
+    [[nodiscard]] pair_profile &       profile() { return profile_; }
+    [[nodiscard]] const pair_profile & profile() const { return profile_; }
 
   private:
-    // Running average that trusts the smallest of its first samples (first passes of a shape pay for its set-up),
-    // and the smaller of an old value and a new one.
-    struct average {
-        double  value  = 0.0;
-        int32_t n      = 0;
-        int64_t i_last = 0; // pass that was measured last
-        void    add(double x, int64_t i_pass);
+    struct choice {
+        double  value = 0.0; // E - R * cost, tokens
+        double  sum   = 1.0; // E
+        int32_t n     = 0;
     };
 
-    struct odds {
-        double yes = 0.0;
-        double no  = 0.0;
-    };
+    [[nodiscard]] bool   adaptive() const;
+    [[nodiscard]] bool   beside() const { return how_ == stance::ahead; }
+    [[nodiscard]] choice best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
+    [[nodiscard]] bool   wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
+                                   int32_t n_most) const;
+    [[nodiscard]] double turns_rate(int32_t k, double step_us) const;
+    [[nodiscard]] int32_t turns_width(int32_t n_most, double step_us) const;
+    [[nodiscard]] double gain() const;
+    [[nodiscard]] plan   with_wait(plan p, int32_t n_steps) const;
+    plan                 fixed(pass_tree & tree, int32_t n_most, bool growing);
+    plan                 by_turn(pass_tree & tree, int32_t n_most, bool growing);
+    plan                 by_worth(pass_tree & tree, int32_t n_most, bool growing);
+    plan                 take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
+    void                 reconsider();
+    void                 change(stance how);
 
-    [[nodiscard]] int32_t best_width(int32_t n_ready, int32_t m_max, bool growing) const;
-    [[nodiscard]] double  rate(int32_t m, int32_t n_ready) const;
-    [[nodiscard]] double  n_tried() const;
-    // Turn-taking with a fixed length is the one thing that is not weighed.
-    [[nodiscard]] bool adaptive() const { return params_.n_max == n_draft_auto || params_.mode != run_mode::sync; }
+    plan_params  params_;
+    pair_profile profile_;
+    tree_shape   shape_;
+    int32_t      n_max_      = 0;
+    int32_t      n_branches_ = 1;
 
-    plan_params                          params_;
-    int32_t                              n_max_ = 0;
-    std::array<average, n_draft_cap + 2> pass_{}; // by rows
-    std::array<odds, n_draft_cap>        odds_{}; // by position
-    int64_t                              n_passes_ = 0;
-    double                               step_us_  = 0.0;
-    int32_t                              n_last_   = 0; // drafted tokens wanted last
-    int32_t                              n_off_    = 0; // passes since speculation paid
-    int32_t                              n_retry_  = 0; // passes until it is tried again
+    stance  how_       = stance::ahead;
+    bool    measuring_ = false; // the next pass is one row without the draft: the yardstick
+    int32_t n_in_      = 0;     // passes in this stance
+    int32_t n_poor_    = 0;     // of these the last ones in which speculation did not pay
+    int32_t n_stay_    = 0;     // rest, by_turn: passes until another stance is tried
+    int32_t n_rest_    = 0;     // length of the last rest
+    int32_t n_turns_   = 0;     // length of the last spell of turn-taking
+
+    double tokens_   = 0.0; // fading sums over the passes of this stance
+    double expected_ = 0.0;
+    double time_us_  = 0.0;
 };
 
 } // namespace duo

@@ -8,11 +8,19 @@
 #include <vector>
 
 #include "messages.h"
+#include "ngram_index.h"
 #include "sampling.h"
 
 namespace duo {
 
 enum class run_mode : uint8_t { plain, sync, async };
+
+// What is verified of the tree.
+enum class tree_use : uint8_t {
+    automatic, // a chain, or a tree where that pays
+    chain,     // only ever the best path
+    dynamic,   // the n_max most probable nodes (EAGLE-2, arXiv 2406.16858)
+};
 
 constexpr int32_t n_draft_auto = -1; // the planner's choice
 constexpr int32_t n_draft_cap  = 64; // drafted tokens in one verification at most
@@ -22,8 +30,14 @@ struct plan_params {
     int32_t  n_max   = n_draft_auto; // drafted tokens in a verification at most
     int32_t  n_min   = 0;            // fewer than this are not worth verifying
     float    p_min   = 0.0f;         // the draft stops below this probability
-    int32_t  n_ahead = 0;            // levels that the draft may run ahead; 0: from n_max
+    int32_t  n_ahead = 0;            // levels that the draft may run ahead; 0: the planner's choice
+    int32_t  n_branch = 0;           // frontier nodes that the draft expands at once, at most; 0: the planner's choice
+    bool     has_model = true;       // the draft model takes part
     bool     always  = false; // speculate whether it pays or not (tests: what is drafted must not hang on timing)
+    tree_use use     = tree_use::automatic;
+
+    std::vector<std::vector<int32_t>> tree{};  // paths of ranks: just these nodes, always (tree_shape.h); empty: none
+    ngram_params                      ngram{}; // drafts from the text itself (ngram_index.h)
 };
 
 // Written by the verify worker; the end message releases it to the reader of the chunk ring.
@@ -36,6 +50,12 @@ struct verify_stats {
     int32_t n_drafted       = 0; // drafted tokens in them
     int32_t n_accepted      = 0;
     int32_t n_hits          = 0; // passes whose last token was already a node
+    int32_t n_after_hit     = 0; // passes that came after such a one
+    int32_t n_tokens_after_hit  = 0; // committed by them
+    int32_t n_tokens_after_miss = 0; // by the others, but for the first pass
+    int32_t n_side          = 0; // passes whose accepted nodes were not all on the best path
+    int32_t n_ngram         = 0; // drafted tokens that came from n-grams alone
+    int32_t n_ngram_accepted = 0;
     int64_t t_begin_us      = 0;
     int64_t t_first_us      = 0; // first token committed
     int64_t t_end_us        = 0;
@@ -43,8 +63,9 @@ struct verify_stats {
     int64_t busy_us         = 0;
     int64_t wait_us         = 0; // waited for the draft
 
-    std::array<int32_t, n_draft_cap> n_tested_at{}; // by position in the drafted chain, from 0
+    std::array<int32_t, n_draft_cap> n_tested_at{}; // by level below the root, from 0: something was drafted there
     std::array<int32_t, n_draft_cap> n_accepted_at{};
+    std::array<int32_t, 3>           n_passes_in{}; // by stance
 };
 
 // Written by the draft worker after each step; anybody may read. Relaxed: counters that guard nothing.

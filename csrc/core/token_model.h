@@ -11,17 +11,18 @@
 
 namespace duo {
 
-// One row of a batch: a token at a position of a branch (a llama.cpp sequence).
+// One row of a batch: a token at a position of one or more branches (llama.cpp sequences), numbered in a row.
 struct row {
-    token_id token  = no_token;
-    int32_t  pos    = 0;
-    int32_t  branch = 0;
-    bool     output = false; // candidates() will be asked for this row
+    token_id token      = no_token;
+    int32_t  pos        = 0;
+    int32_t  branch     = 0;     // the first one
+    int32_t  n_branches = 1;     // all of them hold the same tokens before `pos`
+    bool     output     = false; // candidates() will be asked for this row
 };
 
 struct candidate {
     token_id token = no_token;
-    float    logp  = 0.0f; // nats, after the filter chain; a target need not compute it
+    float    logp  = 0.0f; // draft: log of the chance that the target chooses it (sampler.h); nats
 };
 
 enum class decode_status { ok, stopped };
@@ -33,10 +34,11 @@ class token_model {
 
     [[nodiscard]] virtual int32_t n_ctx() const    = 0; // positions
     [[nodiscard]] virtual int32_t n_batch() const  = 0; // rows in one decode()
-    [[nodiscard]] virtual int32_t n_branch() const = 0; // branches
+    [[nodiscard]] virtual int32_t n_branch() const = 0; // branches, from 0
+    [[nodiscard]] virtual int32_t n_cells() const  = 0; // rows that all branches together can have cached
     [[nodiscard]] virtual int32_t n_vocab() const  = 0; // token ids it can read
 
-    // Evaluates the rows; cached positions of each branch before its first row stay as they are. `stopped`: `stop`
+    // Evaluates the rows; in each branch they follow what it has cached, without a gap. `stopped`: `stop`
     // became true on the way, and none of these rows is cached. Throws duo::error.
     virtual decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) = 0;
 
@@ -52,8 +54,8 @@ class token_model {
     // Forgets positions >= `pos` of `branch`. False: the cache cannot, and is unchanged.
     virtual bool rollback(int32_t branch, int32_t pos) = 0;
 
-    // Makes `to` share everything that `from` has cached.
-    virtual void fork(int32_t from, int32_t to) = 0;
+    // Makes the empty branch `to` share what `from` has cached before position `pos`.
+    virtual void fork(int32_t from, int32_t to, int32_t pos) = 0;
 
     [[nodiscard]] virtual bool        is_end(token_id token) const = 0; // end of generation
     [[nodiscard]] virtual std::string piece(token_id token) const  = 0; // bytes; need not be whole characters

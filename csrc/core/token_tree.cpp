@@ -14,13 +14,23 @@ int32_t token_tree::insert(node_id id, node_id parent, token_id token, float log
     if (i_parent < 0) {
         return -1;
     }
-    const int32_t i_there = child(i_parent, token);
-    if (i_there >= 0) {
-        return i_there;
+    int32_t rank = 0;
+    for (int32_t i = i_parent + 1; i < size(); ++i) {
+        if (at(i).parent == i_parent) {
+            if (at(i).token == token) {
+                return i;
+            }
+            ++rank;
+        }
     }
     const node & up = at(i_parent);
-    nodes_.push_back(
-        {.id = id, .parent = i_parent, .token = token, .depth = up.depth + 1, .logp = logp, .path = up.path + logp});
+    nodes_.push_back({.id     = id,
+                      .parent = i_parent,
+                      .token  = token,
+                      .depth  = up.depth + 1,
+                      .rank   = rank,
+                      .logp   = logp,
+                      .path   = up.path + logp});
     return size() - 1;
 }
 
@@ -60,6 +70,7 @@ void token_tree::re_root(int32_t i) {
         node nd = at(j);
         if (j == i) {
             nd.parent = -1;
+            nd.rank   = 0;
         } else if (nd.parent >= i && moved_[size_t(nd.parent)] >= 0) {
             nd.parent = moved_[size_t(nd.parent)];
         } else {

@@ -17,9 +17,12 @@ class token_tree {
         int32_t  parent   = -1; // index; -1: root
         token_id token    = no_token;
         int32_t  depth    = 0;     // root: 0
+        int32_t  rank     = 0;     // among its siblings, in the order they came: best first
         float    logp     = 0.0f;  // draft's, of this token
         float    path     = 0.0f;  // sum of logp from the root
-        bool     expanded = false; // its children were drawn
+        int32_t  branch   = -1;    // draft: the branch of its cache that holds the path down to here; -1: not evaluated
+
+        [[nodiscard]] bool expanded() const { return branch >= 0; }
     };
 
     void reset(node_id id, token_id token);
@@ -38,7 +41,8 @@ class token_tree {
     // The root renamed: children that name `id` as their parent hang below it.
     void name_root(node_id id) { nodes_[0].id = id; }
 
-    void mark_expanded(int32_t i) { nodes_[size_t(i)].expanded = true; }
+    // Its row was evaluated in `branch` and its children are drawn.
+    void mark_expanded(int32_t i, int32_t branch) { nodes_[size_t(i)].branch = branch; }
 
     // The chain of best first children: indices from below the root, at most n.
     void chain(size_t n, std::vector<int32_t> & out) const;
@@ -49,13 +53,13 @@ class token_tree {
     // Tokens from below the root down to node i, appended.
     void path_to(int32_t i, std::vector<token_id> & out) const;
 
-    // The `out.size()` unexpanded nodes with the most probable paths, best first, none deeper than max_depth - 1, none
-    // for which `leaf(token)` holds. Returns how many.
-    template <typename Leaf> size_t frontier(int32_t max_depth, std::span<int32_t> out, Leaf leaf) const {
+    // The `out.size()` unexpanded nodes with the most probable paths, best first, for which `wanted(i)` holds. Returns
+    // how many. Equal paths: the older node first.
+    template <typename Wanted> size_t frontier(std::span<int32_t> out, Wanted wanted) const {
         size_t n = 0;
         for (int32_t i = 0; i < size(); ++i) {
             const node & nd = at(i);
-            if (nd.expanded || nd.depth >= max_depth || (i > 0 && leaf(nd.token))) {
+            if (nd.expanded() || !wanted(i)) {
                 continue;
             }
             size_t j = n < out.size() ? n++ : n;

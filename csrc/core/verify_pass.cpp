@@ -1,108 +1,184 @@
 // The pass itself: verify, walk, emit. The loop around it is in verify_worker.cpp.
 #include <algorithm>
+#include <stdexcept>
 
 #include "verify_worker.h"
 
 namespace duo {
 
-// One target pass: what is left of the prompt, the root, and the chain below it.
+// One target pass: what is left of the prompt, what was accepted beside the best path, the root, and the chosen nodes.
 void verify_worker::verify(const plan & p) {
-    mirror_.tree().chain(size_t(std::max(0, p.n_verify)), chain_);
-    if (int32_t(chain_.size()) < req_->plan.n_min) {
-        chain_.clear();
-    }
-    const auto i_root = int32_t(text_.size() - 1 - cached_.size());
+    const auto n_before   = text_.size();
+    const auto i_root     = int32_t(n_before - 1 - cached_.size());
+    const auto n_branches = tree_.n_branches();
     rows_.clear();
-    for (size_t pos = cached_.size(); pos < text_.size(); ++pos) {
-        rows_.push_back({.token = text_[pos], .pos = int32_t(pos), .output = pos + 1 == text_.size()});
+    for (size_t pos = cached_.size(); pos < n_before; ++pos) {
+        rows_.push_back({.token      = text_[pos],
+                         .pos        = int32_t(pos),
+                         .n_branches = n_branches,
+                         .output     = pos + 1 == n_before});
     }
-    for (const int32_t i : chain_) {
-        const auto & nd = mirror_.tree().at(i);
-        rows_.push_back({.token = nd.token, .pos = n_text() - 1 + nd.depth, .output = true});
+    for (const auto & r : tree_.rows()) {
+        const auto & nd = tree_.nodes()[size_t(r.i_node)];
+        rows_.push_back({.token      = nd.token,
+                         .pos        = int32_t(n_before) - 1 + nd.depth,
+                         .branch     = r.branch,
+                         .n_branches = r.n_branches,
+                         .output     = true});
+    }
+    for (int32_t b = 1; b < n_branches; ++b) {
+        model_.fork(0, b, int32_t(cached_.size()));
     }
 
     int64_t             t0     = 0;
     int64_t             t1     = 0;
     const decode_status status = timed_decode(t0, t1);
+    // The walk needs no more than the candidates; side branches go before it, so that they are never in the way.
+    for (int32_t b = 1; b < n_branches; ++b) {
+        model_.rollback(b, 0);
+    }
     if (status == decode_status::stopped) {
         return;
     }
     if (req_->stats.n_passes == 0) {
         req_->stats.prompt_us = t1 - req_->stats.t_begin_us;
-    }
-    if (i_root == 0) {
-        planner_.on_pass(int32_t(rows_.size()), t1 - t0);
+    } else if (t1 > t0) {
+        const int64_t beside = wires_.draft_busy.at(t1) - wires_.draft_busy.at(t0);
+        planner_.profile().on_pass(int32_t(rows_.size()), t1 - t0, double(beside) / double(t1 - t0));
     }
     cached_.assign(text_.begin(), text_.end());
-    for (const int32_t i : chain_) {
-        cached_.push_back(mirror_.tree().at(i).token);
+    for (size_t i = 0; i < tree_.rows().size() && tree_.rows()[i].branch == 0; ++i) {
+        cached_.push_back(tree_.at_row(int32_t(i)).token);
     }
 
-    take_nodes(); // what the draft prepared meanwhile: a hit is known as one, and its subtree is there for the next
-                  // plan
+    take_nodes(); // what the draft prepared meanwhile: a hit is known as one, and its subtree is there for the next plan
     const verify_stats before = req_->stats;
-    walk(i_root);
+    const int32_t      depth  = tree_.depth();
+    const stance       how    = planner_.how();
+    walk(i_root, p);
 
     if (wires_.tracing) {
         wires_.verify_trace.try_push({.what       = trace_event::kind::verify,
                                       .hit        = req_->stats.n_hits > before.n_hits,
                                       .slot       = req_->slot,
                                       .n_rows     = int32_t(rows_.size()),
-                                      .n_drafted  = int32_t(chain_.size()),
+                                      .n_drafted  = int32_t(tree_.rows().size()),
                                       .n_accepted = req_->stats.n_accepted - before.n_accepted,
-                                      .n_planned  = p.n_verify,
+                                      .depth      = depth,
+                                      .n_branch   = planner_.n_branch(),
+                                      .expected   = float(p.expected),
+                                      .how        = how,
                                       .t0_us      = t0,
                                       .t1_us      = t1});
     }
-    if (finish_ == finish_reason::none && n_text() - 1 < int32_t(cached_.size())) {
-        if (!model_.rollback(0, n_text() - 1)) {
-            throw std::runtime_error("the target's cache cannot be rolled back; run without a draft");
-        }
-        cached_.resize(text_.size() - 1);
+    if (finish_ == finish_reason::none) {
+        trim_cache(n_before);
     }
 }
 
-// Follows the chain as far as the target agrees, then takes the target's own token; tells the draft.
-void verify_worker::walk(int32_t i_first_row) {
+// Leaves in the cache what is text. Nodes accepted beside the best path are not: their rows stand behind a gap, and
+// attention adds in the order of the cells, so keeping them would cost equal bits. The next pass evaluates them again.
+void verify_worker::trim_cache(size_t n_before) {
+    size_t n_kept = n_before;
+    for (const int32_t i : accepted_) {
+        n_kept += tree_.rows()[size_t(i)].branch == 0 ? 1 : 0;
+    }
+    req_->stats.n_side += n_kept < n_before + accepted_.size() ? 1 : 0;
+    if (n_kept < cached_.size()) {
+        if (!model_.rollback(0, int32_t(n_kept))) {
+            throw std::runtime_error("the target's cache cannot be rolled back; run without a draft");
+        }
+        cached_.resize(n_kept);
+    }
+}
+
+// Follows the tree as far as the target agrees, then takes the target's own token; tells the draft.
+void verify_worker::walk(int32_t i_first_row, const plan & p) {
     verify_stats & st = req_->stats;
     ++st.n_passes;
-    st.n_verifications += chain_.empty() ? 0 : 1;
-    st.n_drafted += int32_t(chain_.size());
+    ++st.n_passes_in[size_t(planner_.how())];
+    const auto n_rows = int32_t(tree_.rows().size());
+    st.n_verifications += n_rows == 0 ? 0 : 1;
+    st.n_drafted += n_rows;
+    for (int32_t i = 0; i < n_rows; ++i) {
+        st.n_ngram += tree_.at_row(i).i_node < 0 ? 1 : 0;
+    }
 
-    int32_t i_node = 0; // deepest accepted node
-    for (size_t i = 0;; ++i) {
-        candidate  chosen;
-        const auto i_row = i_first_row + int32_t(i);
-        if (model_.candidates(i_row, req_->sampling, text_, std::span(&chosen, 1)) != 1) {
+    accepted_.clear();
+    bool    ngram_right = true; // the text's own continuation, so far
+    int32_t i_row       = -1;   // deepest accepted row; -1: the root
+    for (int32_t level = 0;; ++level) {
+        candidate     chosen;
+        const int32_t i_logits = i_first_row + 1 + i_row;
+        if (model_.candidates(i_logits, req_->sampling, text_, std::span(&chosen, 1)) != 1) {
             throw std::runtime_error("the filters left no candidate token");
         }
-        const bool tested = i < chain_.size();
-        const bool agrees = tested && mirror_.tree().at(chain_[i]).token == chosen.token;
-        if (tested) {
-            ++st.n_tested_at[i];
-            planner_.on_accept(int32_t(i), agrees);
-        } else if (const int32_t i_guess = mirror_.tree().first_child(i_node); i_guess >= 0) {
-            // A guess that was there but not verified: keeps the acceptance measured while nothing is.
-            planner_.on_accept(int32_t(i), mirror_.tree().at(i_guess).token == chosen.token);
+        learn_from(i_row < 0 ? 0 : tree_.at_row(i_row).i_node, level, chosen.token);
+        if (ngram_right && n_proposals_ > 0 && size_t(level) < proposals_[0].tokens.size()) {
+            ngram_right = proposals_[0].tokens[size_t(level)] == chosen.token;
+            planner_.profile().on_ngram(level, ngram_right);
         }
-        if (agrees) {
+        st.n_tested_at[size_t(std::min(level, n_draft_cap - 1))] += tree_.has_child_row(i_row) ? 1 : 0;
+        const int32_t next = tree_.child_row(i_row, chosen.token);
+        if (next >= 0) {
             ++st.n_accepted;
-            ++st.n_accepted_at[i];
+            ++st.n_accepted_at[size_t(level)];
+            st.n_ngram_accepted += tree_.at_row(next).i_node < 0 ? 1 : 0;
+            accepted_.push_back(next);
         }
         text_.push_back(chosen.token);
-        const bool more = emit(chosen.token, agrees, i_row);
-        if (!more) {
-            return; // the request is over; nobody needs the tree any more
+        if (!emit(chosen.token, next >= 0, i_logits)) {
+            return;
         }
-        if (agrees) {
-            i_node = chain_[i];
+        if (next < 0) {
+            commit(p);
+            return;
+        }
+        i_row = next;
+    }
+}
+
+// Guesses below an accepted node of the drafted tree, verified or not: the target's choice says which was right.
+void verify_worker::learn_from(int32_t i_node, int32_t level, token_id chosen) {
+    const token_tree & tree = mirror_.tree();
+    for (int32_t i = i_node + 1; i_node >= 0 && i < tree.size(); ++i) {
+        const auto & nd = tree.at(i);
+        if (nd.parent != i_node) {
             continue;
         }
-        const node_id accepted = mirror_.name_of(i_node);
-        st.n_hits += mirror_.commit(i_node, chosen.token, text_) ? 1 : 0;
-        tell_draft({.slot = req_->slot, .accepted = accepted, .token = chosen.token, .n_ahead = planner_.look_ahead()});
-        return;
+        planner_.profile().on_child(nd.logp, nd.token == chosen);
+        if (nd.rank == 0) {
+            planner_.profile().on_guess(level, nd.token == chosen);
+        }
     }
+}
+
+// The text has grown by the accepted nodes and one token more. The draft knows its own nodes by their ids; what came from
+// n-grams it is told token by token.
+void verify_worker::commit(const plan & p) {
+    verify_stats & st     = req_->stats;
+    const auto     n_new  = int32_t(accepted_.size()) + 1;
+    const int64_t  now    = now_us();
+    if (t_verdict_ != 0) {
+        planner_.on_verdict(n_new, p.expected, now - t_verdict_);
+        st.n_after_hit += was_hit_ ? 1 : 0;
+        (was_hit_ ? st.n_tokens_after_hit : st.n_tokens_after_miss) += n_new;
+    }
+    t_verdict_ = now;
+    ngrams_.add(text_);
+
+    const size_t n_before = text_.size() - size_t(n_new);
+    int32_t      i_node   = 0;
+    size_t       n_known  = 0; // leading accepted rows that are nodes of the drafted tree
+    while (n_known < accepted_.size() && tree_.at_row(accepted_[n_known]).i_node >= 0) {
+        i_node = tree_.at_row(accepted_[n_known++]).i_node;
+    }
+    for (size_t n = n_before + n_known + 1; n <= text_.size(); ++n, i_node = 0) {
+        const node_id accepted = mirror_.name_of(i_node);
+        was_hit_               = mirror_.commit(i_node, text_[n - 1], std::span(text_).first(n));
+        tell_draft({.slot = req_->slot, .accepted = accepted, .token = text_[n - 1]});
+    }
+    st.n_hits += was_hit_ ? 1 : 0;
 }
 
 // One committed token on its way to the text. False: it was the last.

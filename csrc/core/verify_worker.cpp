@@ -30,10 +30,7 @@ void verify_worker::serve(request & req) {
         begin(req);
         prompt();
         while (finish_ == finish_reason::none && !cancelled()) {
-            take_nodes();
-            const plan p = planner_.next(mirror_.tree().chain_length(), n_room(), draft_may_grow());
-            wait_for_nodes(p);
-            verify(p);
+            verify(make_plan());
         }
         why = finish_ != finish_reason::none ? finish_ : finish_reason::cancelled;
     } catch (const std::exception & e) {
@@ -51,33 +48,44 @@ int32_t verify_worker::n_room() const {
 }
 
 void verify_worker::begin(request & req) {
-    req_    = &req;
-    text_   = req.prompt;
-    finish_ = req.n_predict == 0 ? finish_reason::length : finish_reason::none;
+    req_       = &req;
+    text_      = req.prompt;
+    finish_    = req.n_predict == 0 ? finish_reason::length : finish_reason::none;
+    t_verdict_ = 0;
+    was_hit_   = false;
     mirror_.begin(req.id, text_);
+    ngrams_.begin(req.plan.ngram, text_);
     stops_.begin(req.stop);
-    planner_.begin(req.plan);
 
     req.stats            = {};
     req.stats.t_begin_us = now_us();
     req.stats.n_prompt   = n_text();
 
-    // The draft starts on its prompt while the target evaluates its own.
     drafting_   = false;
     draft_late_ = false;
-    if (has_draft_ && req.plan.mode != run_mode::plain && req.plan.n_max != 0 && req.n_predict != 0) {
-        if (end_owed_) {
-            end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
-        }
-        if (!end_owed_) {
-            req.draft_done.store(false, std::memory_order_relaxed);
-            drafting_ = true;
-            tell_draft(
-                {.what = verdict_msg::kind::begin, .slot = req.slot, .n_ahead = planner_.look_ahead(), .req = &req});
-            if (!drafting_) {
-                req.draft_done.store(true, std::memory_order_relaxed);
-            }
-        }
+    const bool wanted =
+        has_draft_ && req.plan.has_model && req.plan.mode != run_mode::plain && req.plan.n_max != 0 && req.n_predict != 0;
+    plan_params params = req.plan;
+    params.has_model   = wanted;
+    planner_.begin(params, model_.n_branch());
+    if (wanted) {
+        begin_draft(req);
+    }
+}
+
+// The draft starts on its prompt while the target evaluates its own.
+void verify_worker::begin_draft(request & req) {
+    if (end_owed_) {
+        end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
+    }
+    if (end_owed_) {
+        return;
+    }
+    req.draft_done.store(false, std::memory_order_relaxed);
+    drafting_ = true;
+    tell_draft({.what = verdict_msg::kind::begin, .slot = req.slot, .req = &req});
+    if (!drafting_) {
+        req.draft_done.store(true, std::memory_order_relaxed);
     }
 }
 
@@ -149,10 +157,15 @@ void verify_worker::take_nodes() {
         draft_late_ = false;
         switch (msg.what) {
             case node_msg::kind::node: {
-                planner_.on_step(msg.step_us);
-                const auto what = mirror_.insert(msg, text_);
-                if (msg.guess && (what == mirror_tree::news::named_right || what == mirror_tree::news::guess_wrong)) {
-                    planner_.on_late_guess(what == mirror_tree::news::named_right);
+                planner_.profile().on_step(msg.n_rows, msg.step_us);
+                const auto what  = mirror_.insert(msg, text_);
+                const bool right = what == mirror_tree::news::named_right;
+                // A guess that came too late to be verified is known to be right or wrong all the same.
+                if (msg.guess && (right || what == mirror_tree::news::guess_wrong)) {
+                    planner_.profile().on_child(msg.logp, right);
+                    if (msg.rank == 0) {
+                        planner_.profile().on_guess(0, right);
+                    }
                 }
                 break;
             }
@@ -169,34 +182,11 @@ void verify_worker::take_nodes() {
     }
 }
 
-void verify_worker::wait_for_nodes(const plan & p) {
-    // With prompt rows still to be evaluated there is better to do than to wait.
-    if (p.wait_us <= 0 || text_.size() - cached_.size() > 1 || mirror_.tree().chain_length() >= p.n_verify ||
-        !draft_may_grow()) {
-        return;
-    }
-    const int64_t t0       = now_us();
-    const int64_t deadline = t0 + p.wait_us;
-    while (mirror_.tree().chain_length() < p.n_verify && draft_may_grow() && !cancelled()) {
-        const uint32_t heard = wires_.verify_bell.listen();
-        take_nodes();
-        if (mirror_.tree().chain_length() >= p.n_verify || !draft_may_grow() || cancelled()) {
-            break;
-        }
-        if (!wires_.verify_bell.wait(heard, deadline)) {
-            draft_late_ = true; // a draft that hangs costs one wait, not one for each token
-            break;
-        }
-    }
-    const int64_t t1 = now_us();
-    req_->stats.wait_us += t1 - t0;
-    if (wires_.tracing) {
-        wires_.verify_trace.try_push(
-            {.what = trace_event::kind::wait, .slot = req_->slot, .n_planned = p.n_verify, .t0_us = t0, .t1_us = t1});
-    }
-}
-
-void verify_worker::tell_draft(const verdict_msg & v) {
+void verify_worker::tell_draft(verdict_msg v) {
+    v.n_ahead      = planner_.n_ahead();
+    v.n_branch     = planner_.n_branch();
+    v.n_want       = planner_.n_want();
+    v.branch_price = planner_.branch_price();
     // A draft that is thousands of verdicts behind is of no use to this text; waiting for it would be worse.
     if (drafting_ && !wires_.verdicts.try_push(v)) {
         drafting_     = false;
@@ -212,7 +202,9 @@ void verify_worker::end(finish_reason why) {
     if (why == finish_reason::error) {
         cached_.clear(); // unknown after a failure
         try {
-            model_.rollback(0, 0);
+            for (int32_t b = 0; b < model_.n_branch(); ++b) {
+                model_.rollback(b, 0);
+            }
         } catch (...) {
             // the next request meets the same failure and reports it
         }

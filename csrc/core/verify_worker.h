@@ -1,11 +1,14 @@
 // The target's thread: take nodes, choose what to verify, one pass, walk, commit, send chunks and the verdict.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "mirror_tree.h"
+#include "ngram_index.h"
+#include "pass_tree.h"
 #include "planner.h"
 #include "stop_matcher.h"
 #include "token_model.h"
@@ -13,10 +16,15 @@
 
 namespace duo {
 
+constexpr size_t n_ngram_paths = 4; // continuations from the text itself
+
 // All members belong to the thread that calls run(). One request at a time; its slot number travels along.
 class verify_worker {
   public:
     verify_worker(token_model & model, wires & w, bool has_draft) : model_(model), wires_(w), has_draft_(has_draft) {}
+
+    // What was measured of the pair; while no request runs.
+    [[nodiscard]] pair_profile & profile() { return planner_.profile(); }
 
     // Until the request channel is closed. Does not throw.
     void run() noexcept;
@@ -24,14 +32,19 @@ class verify_worker {
   private:
     void          serve(request & req);
     void          begin(request & req);
+    void          begin_draft(request & req);
     void          prompt();
     decode_status timed_decode(int64_t & t0, int64_t & t1);
     void          take_nodes();
-    void          wait_for_nodes(const plan & p);
+    plan          make_plan();
+    void          grow_tree();
     void          verify(const plan & p);
-    void          walk(int32_t i_first_row);
+    void          walk(int32_t i_first_row, const plan & p);
+    void          learn_from(int32_t i_node, int32_t level, token_id chosen);
+    void          commit(const plan & p);
+    void          trim_cache(size_t n_before);
     bool          emit(token_id token, bool from_draft, int32_t i_row);
-    void          tell_draft(const verdict_msg & v);
+    void          tell_draft(verdict_msg v);
     void          end(finish_reason why);
 
     [[nodiscard]] bool    cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
@@ -48,16 +61,25 @@ class verify_worker {
     std::vector<token_id> text_;   // prompt + committed tokens; back() is the root
     std::vector<token_id> cached_; // tokens whose positions the model's cache holds
     mirror_tree           mirror_;
+    ngram_index           ngrams_;
+    pass_tree             tree_; // what the next pass may verify, and what was chosen of it
     stop_matcher          stops_;
     bool                  drafting_   = false; // the draft works on this request
     bool                  draft_late_ = false; // it let a wait run out and has sent nothing since
     bool                  end_owed_   = false; // the draft has not yet been told that the last request ended
     finish_reason         finish_     = finish_reason::none;
     int32_t               n_drop_     = 0; // bytes of the text that belong to the stop string
+    int64_t               t_verdict_  = 0; // when the last one was given; 0: none yet
+    bool                  was_hit_    = false;
 
-    std::vector<int32_t>   chain_; // scratch: tree indices under verification
-    std::vector<row>       rows_;  // scratch
-    std::vector<candidate> best_;  // scratch: alternatives for log-probabilities
+    std::vector<row>                          rows_;      // scratch
+    std::vector<int32_t>                      accepted_;  // scratch: rows of tree_ on the accepted path
+    std::vector<int32_t>                      places_;    // scratch
+    std::vector<token_id>                     tail_;      // scratch
+    std::array<ngram_proposal, n_ngram_paths> proposals_; // of the text's own end, best first
+    size_t                                    n_proposals_ = 0;
+    ngram_proposal                            proposal_below_; // scratch
+    std::vector<candidate>                    best_;      // scratch: alternatives for log-probabilities
 };
 
 } // namespace duo

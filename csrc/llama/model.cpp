@@ -24,6 +24,14 @@ void llama_token_model::keep_two_outputs(size_t n) {
     }
 }
 
+void llama_token_model::set_row(size_t i, const row & r, int32_t pos, bool output) {
+    token_[i]  = r.token;
+    pos_[i]    = pos;
+    n_seq_[i]  = r.n_branches;
+    seq_of_[i] = &seq_[size_t(r.branch)];
+    output_[i] = output ? 1 : 0;
+}
+
 decode_status llama_token_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
     if (rows.empty() || rows.size() > size_t(n_batch_)) {
         throw error("a batch of " + std::to_string(rows.size()) + " rows does not fit -b/--batch-size " +
@@ -34,18 +42,16 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
         if (r.token < 0 || r.token >= n_vocab_) {
             throw error("token id " + std::to_string(r.token) + " is outside the vocabulary of " + opt_.path);
         }
-        token_[n]  = r.token;
-        pos_[n]    = r.pos;
-        output_[n] = r.output ? 1 : 0;
-        ++n;
+        if (r.branch < 0 || r.n_branches < 1 || r.branch + r.n_branches > n_branch_) {
+            throw error("a row is in branches " + std::to_string(r.branch) + " and up, and the cache of " + opt_.path +
+                        " has " + std::to_string(n_branch_));
+        }
+        set_row(n++, r, r.pos, r.output);
     }
     // The last pass of the batch must not be one row wide; the extra row is taken back below.
     const bool padded = same_bits_ && can_rollback_ && n % llama_n_ubatch(context_.get()) == 1;
     if (padded) {
-        token_[n]  = rows.back().token;
-        pos_[n]    = rows.back().pos + 1;
-        output_[n] = 0;
-        ++n;
+        set_row(n++, rows.back(), rows.back().pos + 1, false);
     }
     if (same_bits_) {
         keep_two_outputs(n);
@@ -65,14 +71,14 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     }
     stop_ = nullptr;
     if (rc == 2) {
-        rollback(0, rows.front().pos); // earlier parts of the batch may have been kept
+        undo(rows); // earlier parts of the batch may have been kept
         return decode_status::stopped;
     }
     if (rc != 0) {
         throw error("evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed" +
                     (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
     }
-    if (padded && !rollback(0, rows.back().pos + 1)) {
+    if (padded && !rollback(rows.back().branch, rows.back().pos + 1)) {
         throw error("the cache of " + opt_.path +
                     " cannot be rolled back; run without --strict and with --cpu-kernels stock");
     }
@@ -114,9 +120,18 @@ bool llama_token_model::rollback(int32_t branch, int32_t pos) {
     return can_rollback_ && llama_memory_seq_rm(memory, branch, pos, -1);
 }
 
-void llama_token_model::fork(int32_t from, int32_t to) {
-    if (from != to) {
-        llama_memory_seq_cp(llama_get_memory(context_.get()), from, to, -1, -1);
+// Metadata only: all branches live in one buffer (kv_unified), whose cells know which sequences they belong to.
+void llama_token_model::fork(int32_t from, int32_t to, int32_t pos) {
+    if (from != to && pos > 0) {
+        llama_memory_seq_cp(llama_get_memory(context_.get()), from, to, 0, pos);
+    }
+}
+
+void llama_token_model::undo(std::span<const row> rows) {
+    for (auto r = rows.rbegin(); r != rows.rend(); ++r) {
+        for (int32_t b = r->branch; b < r->branch + r->n_branches; ++b) {
+            rollback(b, r->pos);
+        }
     }
 }
 

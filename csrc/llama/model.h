@@ -43,7 +43,8 @@ class llama_token_model : public token_model {
 
     int32_t n_ctx() const override { return n_ctx_; }
     int32_t n_batch() const override { return n_batch_; }
-    int32_t n_branch() const override { return 1; }
+    int32_t n_branch() const override { return n_branch_; }
+    int32_t n_cells() const override { return int32_t(llama_n_ctx(context_.get())) - 1; }
     int32_t n_vocab() const override { return n_vocab_; }
 
     // Where bits must be the same at every width, every pass has at least two rows. Stock kernels add a row's products
@@ -55,7 +56,7 @@ class llama_token_model : public token_model {
                        std::span<candidate> out) override;
     float   logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
     bool    rollback(int32_t branch, int32_t pos) override;
-    void    fork(int32_t from, int32_t to) override;
+    void    fork(int32_t from, int32_t to, int32_t pos) override;
 
     bool        is_end(token_id token) const override;
     std::string piece(token_id token) const override;
@@ -104,6 +105,8 @@ class llama_token_model : public token_model {
     void make_context();
     void probe_rollback();
     void keep_two_outputs(size_t n);
+    void undo(std::span<const row> rows);
+    void set_row(size_t i, const row & r, int32_t pos, bool output);
 
     model_options            opt_;
     std::vector<std::string> device_names_;
@@ -115,6 +118,7 @@ class llama_token_model : public token_model {
     const std::atomic<bool> * stop_           = nullptr; // of the decode() that is running
     int32_t                   n_ctx_          = 0;
     int32_t                   n_batch_        = 0;
+    int32_t                   n_branch_       = 1;
     int32_t                   n_vocab_        = 0;
     bool                      can_rollback_   = true;
     bool                      is_draft_       = false;
@@ -127,7 +131,7 @@ class llama_token_model : public token_model {
     std::vector<llama_token>    token_;
     std::vector<llama_pos>      pos_;
     std::vector<int32_t>        n_seq_;
-    std::vector<llama_seq_id>   seq_;
+    std::vector<llama_seq_id>   seq_; // 0, 1, 2, ...: a row's branches are a part of it
     std::vector<llama_seq_id *> seq_of_;
     std::vector<int8_t>         output_;
 };

@@ -1,6 +1,7 @@
 // Loading a model and making its context.
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <string>
 
 #include "../cpu/ggml_buffer.h"
@@ -18,6 +19,10 @@ namespace {
 
 // Rows in a strict pass: 2 to 16 give the same bits (measured for F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K).
 constexpr int32_t n_ubatch_strict = 16;
+// Branches of the cache: enough for a tree of 64 nodes; llama.cpp takes up to 256 (LLAMA_MAX_SEQ).
+constexpr int32_t n_branch_most = 64;
+// Cells of the draft's cache beside the context: for nodes that are not text, or not yet.
+constexpr int32_t n_spare_draft = 512;
 // With duo's kernels only attention limits it: it takes other paths from 64 rows (ggml-cpu/ops.cpp).
 constexpr int32_t n_ubatch_duo = 63;
 
@@ -132,13 +137,18 @@ void llama_token_model::make_context() {
                                      : n_ctx_train();
     n_batch_ = std::min(opt_.n_batch, n_ctx_);
 
+    // Recurrent memory is a state for each branch, and cannot be rolled back anyway.
+    n_branch_ = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get()) ? 1 : n_branch_most;
+
     const bool           all_duo  = n_duo_products_ > 0 && n_duo_products_ == n_cpu_products_;
     const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
     llama_context_params params   = llama_context_default_params();
-    params.n_ctx                  = uint32_t(n_ctx_) + 1; // the strict row may stand behind the last position
+    // One cell more for the strict row behind the last position; a tree's nodes share positions.
+    params.n_ctx                  = uint32_t(n_ctx_ + (n_branch_ == 1 ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
     params.n_batch                = uint32_t(n_batch_) + 1;
     params.n_ubatch               = uint32_t(same_bits_ ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
-    params.n_seq_max              = 1;
+    params.n_seq_max              = uint32_t(n_branch_);
+    params.kv_unified             = true; // branches share cells
     params.n_threads              = opt_.n_threads;
     params.n_threads_batch        = opt_.n_threads_batch;
     params.flash_attn_type        = flash_attn_type(same_bits_ && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
@@ -174,11 +184,9 @@ void llama_token_model::make_context() {
     token_.resize(n);
     pos_.resize(n);
     n_seq_.assign(n, 1);
-    seq_.assign(n, 0);
-    seq_of_.resize(n);
-    for (size_t i = 0; i < n; ++i) {
-        seq_of_[i] = &seq_[i];
-    }
+    seq_.resize(size_t(n_branch_));
+    std::iota(seq_.begin(), seq_.end(), 0);
+    seq_of_.assign(n, seq_.data());
     output_.resize(n);
 }
 

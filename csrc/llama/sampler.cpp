@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "../error.h"
+#include <utility>
 
 namespace duo {
 
@@ -12,26 +11,14 @@ namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-// Higher logit first; equal logits by id, so that the order is a function of the logits alone.
-bool better(const llama_token_data & a, const llama_token_data & b) {
-    return a.logit > b.logit || (a.logit == b.logit && a.id < b.id);
-}
+// How far a draft's scores in the race (log-probability + noise) are from the target's, in nats: 0 would be a draft
+// that is always right. Both add the same noise, so what the draft's own probability says of a token is not its chance
+// to win.
+constexpr double race_softness = 1.0;
 
 // Tokens that the penalties see; the user's -1 means all of the text.
 int32_t look_back(const sampling_params & sampling) {
     return sampling.repeat_last_n < 0 ? 1 << 20 : sampling.repeat_last_n;
-}
-
-// log(sum(exp(logits))); terms 20 nats below the largest do not show in a float.
-double log_sum_exp(const float * logits, int32_t n) {
-    const float max = *std::max_element(logits, logits + n);
-    double      sum = 0.0;
-    for (int32_t i = 0; i < n; ++i) {
-        if (logits[i] > max - 20.0f) {
-            sum += std::exp(double(logits[i] - max));
-        }
-    }
-    return double(max) + std::log(sum);
 }
 
 } // namespace
@@ -58,15 +45,7 @@ void sampler::prepare(const sampling_params & sampling) {
             }
         }
     }
-    const auto new_chain = [] { return chain_ptr(llama_sampler_chain_init({.no_perf = true})); };
-    penalty_.reset();
-    if (sampling.penalised()) {
-        penalty_ = new_chain();
-        llama_sampler_chain_add(penalty_.get(),
-                                llama_sampler_init_penalties(n_vocab_, look_back(sampling), sampling.repeat_penalty,
-                                                             sampling.frequency_penalty, sampling.presence_penalty));
-    }
-    filter_ = new_chain();
+    filter_.reset(llama_sampler_chain_init({.no_perf = true}));
     if (sampling.top_p < 1.0f) {
         llama_sampler_chain_add(filter_.get(), llama_sampler_init_top_p(sampling.top_p, 1));
     }
@@ -77,101 +56,73 @@ void sampler::prepare(const sampling_params & sampling) {
     ready_ = true;
 }
 
-const float * sampler::adjusted(const float * logits) {
-    if (bias_.empty()) {
-        return logits;
+// Logits with bias and penalties into row_; copied only where there are any.
+void sampler::read(const float * logits, const sampling_params & sampling, std::span<const token_id> text) {
+    if (!bias_.empty() || sampling.penalised()) {
+        logits_.assign(logits, logits + n_vocab_);
+        for (const auto & [token, bias] : bias_) {
+            logits_[size_t(token)] += bias;
+        }
+        if (sampling.penalised()) {
+            penalise(sampling, text);
+        }
+        logits = logits_.data();
     }
-    logits_.assign(logits, logits + n_vocab_);
-    for (const auto & [token, bias] : bias_) {
-        logits_[size_t(token)] += bias;
-    }
-    return logits_.data();
+    row_.read(logits, n_vocab_);
 }
 
-// The k largest logits into data_, best first. Most logits fail the one comparison with the smallest that is kept.
-void sampler::keep_top(const float * logits, size_t k) {
-    data_.clear();
-    for (token_id t = 0; t < n_vocab_; ++t) {
-        if (data_.size() == k ? !(logits[t] > data_.front().logit) : std::isnan(logits[t])) {
+// llama_sampler_penalties_apply to the letter, but looks only at tokens that it changes.
+void sampler::penalise(const sampling_params & sampling, std::span<const token_id> text) {
+    counts_.resize(size_t(n_vocab_));
+    const auto past  = text.last(std::min(text.size(), size_t(look_back(sampling))));
+    const auto known = [this](token_id t) { return t >= 0 && t < n_vocab_; };
+    for (const token_id t : past) {
+        if (known(t)) {
+            ++counts_[size_t(t)];
+        }
+    }
+    for (const token_id t : past) {
+        if (!known(t) || counts_[size_t(t)] == 0) {
             continue;
         }
-        if (data_.size() == k) {
-            std::pop_heap(data_.begin(), data_.end(), better);
-            data_.pop_back();
-        }
-        data_.push_back({t, logits[t], 0.0f});
-        std::push_heap(data_.begin(), data_.end(), better);
+        const auto count = float(std::exchange(counts_[size_t(t)], 0));
+        float &    logit = logits_[size_t(t)];
+        logit            = logit <= 0.0f ? logit * sampling.repeat_penalty : logit / sampling.repeat_penalty;
+        logit -= count * sampling.frequency_penalty + sampling.presence_penalty;
     }
-    std::sort_heap(data_.begin(), data_.end(), better);
 }
 
-int32_t sampler::best(const float * logits, std::span<candidate> out) {
-    if (out.size() == 1) {
-        const float * max = std::max_element(logits, logits + n_vocab_);
-        out[0]            = {.token = token_id(max - logits), .logp = *max};
-    } else {
-        keep_top(logits, out.size());
-        for (size_t i = 0; i < data_.size(); ++i) {
-            out[i] = {.token = data_[i].id, .logp = data_[i].logit};
-        }
-    }
-    const auto n = int32_t(out.size() == 1 ? 1 : data_.size());
-    if (n == 0 || out[0].logp == minus_infinity) {
+int32_t sampler::best(std::span<candidate> out) {
+    row_.top_k(out.size(), top_);
+    if (top_.empty() || top_[0].logit == minus_infinity) {
         return 0;
     }
-    if (with_logp_) {
-        const auto norm = float(log_sum_exp(logits, n_vocab_));
-        for (int32_t i = 0; i < n; ++i) {
-            out[size_t(i)].logp -= norm;
-        }
+    const double norm = with_logp_ ? row_.log_sum_exp() : 0.0;
+    for (size_t i = 0; i < top_.size(); ++i) {
+        out[i] = {.token = top_[i].token, .logp = float(double(top_[i].logit) - norm)};
     }
-    return n;
+    return int32_t(top_.size());
 }
 
 int32_t sampler::candidates(const float * logits, const sampling_params & sampling, std::span<const token_id> text,
                             std::span<candidate> out) {
     prepare(sampling);
-    logits = adjusted(logits);
-    if (sampling.greedy() && !penalty_) {
-        return best(logits, out);
+    read(logits, sampling, text);
+    if (sampling.greedy()) {
+        return best(out);
     }
 
-    if (penalty_) {
-        data_.resize(size_t(n_vocab_));
-        for (token_id t = 0; t < n_vocab_; ++t) {
-            data_[size_t(t)] = {t, logits[t], 0.0f};
-        }
-        llama_sampler_reset(penalty_.get());
-        for (const token_id t : text.last(std::min(text.size(), size_t(look_back(sampling))))) {
-            llama_sampler_accept(penalty_.get(), t);
-        }
-        llama_token_data_array all{data_.data(), data_.size(), -1, false};
-        llama_sampler_apply(penalty_.get(), &all);
-        logits_.resize(size_t(n_vocab_));
-        for (const llama_token_data & d : data_) {
-            logits_[size_t(d.id)] = d.logit;
-        }
-        logits = logits_.data();
-        if (sampling.greedy()) {
-            return best(logits, out);
-        }
-    }
     const bool limited = sampling.top_k > 0 && sampling.top_k < n_vocab_;
-    keep_top(logits, limited ? size_t(sampling.top_k) : size_t(n_vocab_));
-    if (data_.empty() || data_[0].logit == minus_infinity) {
+    row_.top_k(limited ? size_t(sampling.top_k) : size_t(n_vocab_), top_);
+    if (top_.empty() || top_[0].logit == minus_infinity) {
         return 0;
     }
+    data_.resize(top_.size());
+    std::transform(top_.begin(), top_.end(), data_.begin(),
+                   [](const top_logit & t) { return llama_token_data{t.token, t.logit, 0.0f}; });
     llama_token_data_array kept{data_.data(), data_.size(), -1, true};
     llama_sampler_apply(filter_.get(), &kept);
 
-    double norm = 0.0;
-    if (with_logp_) {
-        double sum = 0.0;
-        for (size_t i = 0; i < kept.size; ++i) {
-            sum += std::exp(double(kept.data[i].logit - kept.data[0].logit));
-        }
-        norm = double(kept.data[0].logit) + std::log(sum);
-    }
     // kept.data[].p becomes the race of log p + noise; its constant does not matter, but a large one swallows the
     // noise.
     const float best = kept.data[0].logit;
@@ -182,21 +133,27 @@ int32_t sampler::candidates(const float * logits, const sampling_params & sampli
     const size_t n = std::min(out.size(), kept.size);
     std::partial_sort(kept.data, kept.data + n, kept.data + kept.size,
                       [](const auto & a, const auto & b) { return a.p > b.p || (a.p == b.p && a.id < b.id); });
+    // The target runs the same race with somewhat other scores: a candidate far behind is hardly ever its first,
+    // however probable it was before the noise.
+    const auto ahead = [&kept](size_t i) { return double(kept.data[i].p - kept.data[0].p) / race_softness; };
+    double     sum   = 0.0;
+    for (size_t i = 0; with_logp_ && n > 0 && i < kept.size; ++i) {
+        sum += std::exp(ahead(i));
+    }
     for (size_t i = 0; i < n; ++i) {
-        out[i] = {.token = kept.data[i].id, .logp = float(double(kept.data[i].logit) - norm)};
+        out[i] = {.token = kept.data[i].id, .logp = with_logp_ ? float(ahead(i) - std::log(sum)) : kept.data[i].logit};
     }
     return int32_t(n);
 }
 
 float sampler::logprobs(const float * logits, token_id token, std::span<candidate> out) {
-    const double norm = log_sum_exp(logits, n_vocab_);
-    if (!out.empty()) {
-        keep_top(logits, out.size());
-        for (size_t i = 0; i < out.size() && i < data_.size(); ++i) {
-            out[i] = {.token = data_[i].id, .logp = float(double(data_[i].logit) - norm)};
-        }
-        std::fill(out.begin() + std::ptrdiff_t(std::min(out.size(), data_.size())), out.end(), candidate{});
-    }
+    row_.read(logits, n_vocab_);
+    const double norm = row_.log_sum_exp();
+    row_.top_k(out.size(), top_);
+    const auto filled = std::transform(top_.begin(), top_.end(), out.begin(), [norm](const top_logit & t) {
+        return candidate{.token = t.token, .logp = float(double(t.logit) - norm)};
+    });
+    std::fill(filled, out.end(), candidate{});
     return float(double(logits[token]) - norm);
 }
 

@@ -11,13 +11,15 @@
 
 #include "../core/sampling.h"
 #include "../core/token_model.h"
+#include "../core/top_logits.h"
 
 namespace duo {
 
 // One thread. Stateless between calls: what penalties need of the past is in `text`.
 class sampler {
   public:
-    // Only ids below n_vocab are candidates. with_logp: candidates carry normalised log-probabilities (a draft's do).
+    // Only ids below n_vocab are candidates. with_logp: each carries the log of the chance that the target, which has
+    // the same noise, chooses it (a draft's do).
     sampler(const llama_vocab * vocab, int32_t n_vocab, bool with_logp);
 
     // logits: (n_vocab) or longer. Otherwise as token_model::candidates.
@@ -33,22 +35,24 @@ class sampler {
     };
     using chain_ptr = std::unique_ptr<llama_sampler, chain_free>;
 
-    void          prepare(const sampling_params & sampling);
-    const float * adjusted(const float * logits);
-    int32_t       best(const float * logits, std::span<candidate> out);
-    void          keep_top(const float * logits, size_t k);
+    void    prepare(const sampling_params & sampling);
+    void    read(const float * logits, const sampling_params & sampling, std::span<const token_id> text);
+    void    penalise(const sampling_params & sampling, std::span<const token_id> text);
+    int32_t best(std::span<candidate> out);
 
     const llama_vocab * vocab_;
     const int32_t       n_vocab_;
     const bool          with_logp_;
 
     bool                                    ready_ = false;
-    sampling_params                         params_;  // what the members below were made for
-    std::vector<std::pair<token_id, float>> bias_;    // logit bias, and -inf for what must not come
-    chain_ptr                               penalty_; // null: none
-    chain_ptr                               filter_;  // top-p, min-p, temperature
+    sampling_params                         params_; // what the members below were made for
+    std::vector<std::pair<token_id, float>> bias_;   // logit bias, and -inf for what must not come
+    chain_ptr                               filter_; // top-p, min-p, temperature
 
-    std::vector<float>            logits_; // scratch: biased copy
+    logit_row                     row_;
+    std::vector<float>            logits_; // scratch: the row with bias and penalties
+    std::vector<int32_t>          counts_; // scratch: occurrences of each token; all 0 between calls
+    std::vector<top_logit>        top_;    // scratch: the best of row_
     std::vector<llama_token_data> data_;   // scratch: candidates on their way through the chain
 };
 

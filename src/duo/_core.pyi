@@ -1,7 +1,7 @@
 """The C++ core (csrc/bindings.cpp). What fails in it is a duo.DuoError."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -9,6 +9,7 @@ import numpy.typing as npt
 GGML_COMMIT_BUILT: str
 N_DRAFT_AUTO: int
 N_DRAFT_MAX: int
+N_STEP_MAX: int
 
 def ggml_commit() -> str: ...
 def supports_rpc() -> bool: ...
@@ -68,6 +69,37 @@ class EngineOptions:
     tracing: bool
     delay_us: int
     delay_seed: int
+
+class Plan:
+    mode: str
+    n_draft: int
+    n_draft_min: int
+    p_min: float
+    n_branch: int
+    has_model: bool
+    always: bool
+    use: str
+    tree: list[list[int]]
+    ngram: str
+    ngram_size_n: int
+    ngram_size_m: int
+    ngram_min_hits: int
+
+class SyntheticOptions:
+    pass_us: float
+    c: float
+    v: list[tuple[int, float]]
+    branch_cost: float
+    a: list[float]
+    n_stretch: int
+    burst: float
+    b: float
+    confident: bool
+    n_vocab: int
+    n_ctx: int
+    seed: int
+    tracing: bool
+    has_draft: bool
 
 class Sampling:
     temp: float
@@ -131,7 +163,10 @@ class TextChunk:
     def t_us(self) -> int: ...
 
 class Engine:
+    @overload
     def __init__(self, options: EngineOptions, progress: Callable[[str, float], None] | None = None) -> None: ...
+    @overload
+    def __init__(self, options: SyntheticOptions) -> None: ...
     @property
     def target(self) -> Model: ...
     @property
@@ -144,10 +179,7 @@ class Engine:
         prompt: Sequence[int],
         n_predict: int,
         sampling: Sampling,
-        mode: str,
-        n_draft: int,
-        n_draft_min: int,
-        p_min: float,
+        plan: Plan,
         stop: Sequence[str],
         n_logprobs: int,
     ) -> None: ...
@@ -155,4 +187,6 @@ class Engine:
     def cancel(self) -> None: ...
     def close(self) -> None: ...
     def stats(self) -> dict[str, Any]: ...
-    def take_trace(self) -> list[tuple[str, str, int, int, int, int, int, int, bool, int]]: ...
+    def profile(self) -> list[float]: ...
+    def restore_profile(self, x: list[float]) -> None: ...
+    def take_trace(self) -> list[tuple[str, str, int, int, int, int, int, int, bool, int, int, float, str]]: ...

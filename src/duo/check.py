@@ -63,4 +63,7 @@ def generate_options(given: dict[str, Any], function: str = "generate") -> Gener
         raise DuoError(f"n_draft (--draft) is {n_draft}; give 1 to {_core.N_DRAFT_MAX}, or auto")
     if n_draft != "auto" and checked["n_draft_min"] > n_draft:
         raise DuoError(f"n_draft_min (--draft-min) is {checked['n_draft_min']}, above n_draft (--draft), {n_draft}")
+    n_branches = checked["n_draft_branches"]
+    if n_branches != "auto" and not 1 <= n_branches <= _core.N_STEP_MAX:
+        raise DuoError(f"n_draft_branches (--draft-branches) is {n_branches}; give 1 to {_core.N_STEP_MAX}, or auto")
     return checked

@@ -17,11 +17,13 @@ from duo.config_engine import EngineOptions
 from duo.option import (
     AutoInt,
     Bias,
+    DraftTree,
     Int,
     Mode,
     Opt,
     Penalty,
     Probability,
+    SpecTypes,
     opt,
 )
 
@@ -114,11 +116,71 @@ class GenerateOptions(TypedDict, total=False):
             env="SPEC_DRAFT_N_MIN DRAFT_MIN",
         ),
     ]
+    n_draft_branches: Annotated[
+        AutoInt,
+        opt(
+            "auto",
+            "Continuations that the draft prepares in one step, at most; auto: as many as pay, up to 8.",
+            "--draft-branches",
+        ),
+    ]
+    draft_tree: Annotated[
+        DraftTree,
+        opt(
+            "auto",
+            "What is verified of the draft's tree. auto: its best path, or more where that pays; chain: only ever the best "
+            "path; dynamic: the --draft most probable nodes (EAGLE-2); or a list of paths of ranks, as Medusa's and "
+            "EAGLE's choices: [[0],[1],[0,0],[0,1]].",
+            "--draft-tree",
+            metavar="auto|chain|dynamic|[[RANK,...],...]",
+        ),
+    ]
+    spec_type: Annotated[
+        SpecTypes,
+        opt(
+            ["draft-simple"],
+            "Where guesses come from, comma-separated: draft-simple (the draft model), and one of ngram-simple, ngram-map-k, "
+            "ngram-map-k4v (passages of the text itself: summaries, edits of code; needs no draft model); none.",
+            "--spec-type",
+            env="SPEC_TYPE",
+            metavar="TYPE,TYPE",
+        ),
+    ]
+    ngram_size_n: Annotated[
+        Annotated[Int, Field(ge=1, le=1024)],
+        opt(
+            12,
+            "N-grams: tokens that must be the same, at most; down to a quarter of it is tried.",
+            "--spec-ngram-simple-size-n",
+            "--spec-ngram-map-k-size-n",
+            "--spec-ngram-map-k4v-size-n",
+        ),
+    ]
+    ngram_size_m: Annotated[
+        Annotated[Int, Field(ge=1, le=1024)],
+        opt(
+            48,
+            "N-grams: tokens proposed, at most.",
+            "--spec-ngram-simple-size-m",
+            "--spec-ngram-map-k-size-m",
+            "--spec-ngram-map-k4v-size-m",
+        ),
+    ]
+    ngram_min_hits: Annotated[
+        Annotated[Int, Field(ge=1, le=2**31 - 1)],
+        opt(
+            1,
+            "N-grams: times that a passage must have come before.",
+            "--spec-ngram-simple-min-hits",
+            "--spec-ngram-map-k-min-hits",
+            "--spec-ngram-map-k4v-min-hits",
+        ),
+    ]
     draft_p_min: Annotated[
         Probability,
         opt(
             0.0,
-            "The draft stops where its own probability falls below this.",
+            "The draft stops where its guess is right with less than this probability, as it sees it.",
             "--draft-p-min",
             "--spec-draft-p-min",
             env="SPEC_DRAFT_P_MIN",

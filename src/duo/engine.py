@@ -188,8 +188,10 @@ class Duo:
                 Event(
                     kind=kind, lane=lane, t0_us=t0, t1_us=t1, slot=slot, n_rows=rows,
                     n_accepted=accepted, n_drafted=drafted, hit=hit, depth=depth,
+                    n_branch=branch, expected=expected, stance=stance if kind == "verify" else "",
                 )
-                for kind, lane, t0, t1, slot, rows, accepted, drafted, hit, depth in self._engine.take_trace()
+                for kind, lane, t0, t1, slot, rows, accepted, drafted, hit, depth, branch, expected, stance
+                in self._engine.take_trace()
             )  # fmt: skip
             try:
                 self._trace.add(events)

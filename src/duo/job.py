@@ -76,6 +76,28 @@ def sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
     return s
 
 
+def plan(o: GenerateOptions) -> _core.Plan:
+    """How to speculate, as the core takes it."""
+    p = _core.Plan()
+    p.mode = o["mode"]
+    p.n_draft = _core.N_DRAFT_AUTO if o["n_draft"] == "auto" else o["n_draft"]
+    p.n_draft_min, p.p_min = o["n_draft_min"], o["draft_p_min"]
+    p.n_branch = 0 if o["n_draft_branches"] == "auto" else o["n_draft_branches"]
+    p.has_model = "draft-simple" in o["spec_type"]
+    if isinstance(o["draft_tree"], str):
+        p.use = o["draft_tree"]
+    else:
+        p.tree = o["draft_tree"]
+    p.ngram = ngram_of(o) or "none"
+    p.ngram_size_n, p.ngram_size_m, p.ngram_min_hits = o["ngram_size_n"], o["ngram_size_m"], o["ngram_min_hits"]
+    return p
+
+
+def ngram_of(o: GenerateOptions) -> str:
+    """The kind of n-grams that guess along; empty: none."""
+    return next((t for t in o["spec_type"] if t.startswith("ngram-")), "")
+
+
 @dataclass(frozen=True)
 class Job:
     """A text that is wanted: checked, not begun."""

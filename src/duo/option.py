@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
+
+N_TREE_MAX = 63  # nodes; with the root a pass of 64 rows
+N_RANK_MAX = 64
 
 KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
 
 Mode = Literal["plain", "sync", "async"]
 OnOffAuto = Literal["on", "off", "auto"]
+SpecType = Literal["none", "draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v"]
 CpuKernels = Literal["auto", "duo", "stock"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "dio"]
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
@@ -40,6 +45,50 @@ def _finite_bias(value: float) -> float:
     return value
 
 
+def _tree(value: Any) -> Any:
+    """auto, chain, dynamic, or a list of paths, also as JSON text."""
+    if isinstance(value, str) and value not in ("auto", "chain", "dynamic"):
+        try:
+            value = json.loads(value)
+        except ValueError:
+            value = None
+    if isinstance(value, str):
+        return value
+    paths = [list(p) for p in value] if isinstance(value, list | tuple) and all(map(_is_path, value)) else []
+    nodes = {tuple(p[:n]) for p in paths for n in range(1, len(p) + 1)}
+    if not 1 <= len(nodes) <= N_TREE_MAX:
+        raise ValueError(
+            f"input should be auto, chain, dynamic or 1 to {N_TREE_MAX} paths of ranks such as [[0],[1],[0,0],[0,1]]"
+        )
+    return paths
+
+
+def _is_path(value: Any) -> bool:
+    return (
+        isinstance(value, list | tuple)
+        and len(value) > 0
+        and all(isinstance(x, int) and not isinstance(x, bool) and 0 <= x < N_RANK_MAX for x in value)
+    )
+
+
+def _spec_types(value: Any) -> Any:
+    """A list, or llama.cpp's comma-separated names."""
+    names = value.split(",") if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
+        raise ValueError(f"input should be one or more of {', '.join(get_args(SpecType))}")
+    names = [n.strip() for n in names]
+    for n in names:
+        if n not in get_args(SpecType):
+            raise ValueError(f"{n} is none of {', '.join(get_args(SpecType))}")
+    if len([n for n in names if n.startswith("ngram-")]) > 1:
+        raise ValueError("only one kind of n-grams can be used at once")
+    if "none" in names and len(set(names)) > 1:
+        raise ValueError("none cannot be combined with others")
+    return names
+
+
+DraftTree = Annotated[Any, BeforeValidator(_tree)]
+SpecTypes = Annotated[list[str], BeforeValidator(_spec_types)]
 Bias = Annotated[float, AfterValidator(_finite_bias)]
 
 

@@ -25,6 +25,7 @@ class Chunk:
     from_draft: bool = False  # the draft guessed it and the target agreed
     finish_reason: str | None = None  # "stop", "length", "cancelled", "error"
     logprobs: TokenLogprobs | None = None
+    t_us: int = 0  # when the target committed it, microseconds on a clock that only runs forward
 
 
 def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
@@ -48,6 +49,9 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
         "ttft_ms": max(0, stats["t_first_us"] - stats["t_begin_us"]) / 1e3,
         "total_ms": wall_us / 1e3,
         "target_busy_share": min(1.0, stats["busy_us"] / wall_us),
+        "target_passes_n": stats["n_passes"],
+        # Measured since the models were loaded: ms of a pass by its rows.
+        "pass_ms": {str(n): us / 1e3 for n, us in stats["pass_us"].items()},
     }
     if with_draft:
         verifications = stats["n_verifications"]
@@ -60,7 +64,22 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
             "draft_mean_length": 1 + stats["n_accepted"] / max(1, verifications),
             # As llama.cpp and vLLM count it: accepted at the position / verifications.
             "draft_acceptance_by_position": [n / max(1, verifications) for n in stats["n_accepted_at"][:longest]],
+            "draft_rollback_share": 1 - stats["n_accepted"] / max(1, stats["n_drafted"]),
             "draft_hit_n": stats["n_hits"],
+            "draft_hit_tokens_per_pass": stats["n_tokens_after_hit"] / max(1, stats["n_after_hit"]),
+            "draft_miss_tokens_per_pass": stats["n_tokens_after_miss"]
+            / max(1, stats["n_passes"] - 1 - stats["n_after_hit"]),
+            "draft_side_n": stats["n_side"],
+            "draft_ngram_n": stats["n_ngram"],
+            "draft_ngram_n_accepted": stats["n_ngram_accepted"],
+            # ms of a draft step by the nodes expanded in it; how often the best guess is right, by level below the root.
+            "step_ms": {str(n): us / 1e3 for n, us in stats["step_us"].items()},
+            "acceptance_by_level": stats["acceptance"],
+            "slowdown": stats["slowdown"],
+            # Target passes while the draft ran ahead, took turns, and rested as speculation did not pay.
+            "passes_ahead_n": stats["n_passes_in"][0],
+            "passes_by_turn_n": stats["n_passes_in"][1],
+            "passes_at_rest_n": stats["n_passes_in"][2],
             "draft_nodes_n": stats["draft_nodes"],
             "draft_steps_n": stats["draft_steps"],
             "draft_busy_share": min(1.0, stats["draft_busy_us"] / wall_us),

@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from duo import _core
 from duo.errors import DuoError
-from duo.job import Job, prepare, sampling
+from duo.job import Job, ngram_of, plan, prepare, sampling
 from duo.result import Chunk, Result, TokenLogprobs, timings
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class Stream(Iterator[Chunk]):
             why = self._finish(c.finish)
             if c.finish == "error":
                 raise DuoError(why, self.result)
-            return Chunk(c.text, finish_reason=c.finish)
+            return Chunk(c.text, finish_reason=c.finish, t_us=c.t_us)
         logprobs = TokenLogprobs(c.token, c.logprob, tuple(c.top)) if self._with_logprobs else None
         if logprobs is not None:
             self._logprobs.append(logprobs)
@@ -90,7 +90,7 @@ class Stream(Iterator[Chunk]):
         self._from_draft.append(c.from_draft)
         if len(self._tokens) % 64 == 0:
             self._write_trace()
-        return Chunk(c.text, c.token, c.from_draft, None, logprobs)
+        return Chunk(c.text, c.token, c.from_draft, None, logprobs, c.t_us)
 
     def _write_trace(self) -> None:
         # A full disk must not cost the text.
@@ -181,14 +181,12 @@ def begin(duo: Duo, job: Job, task: object) -> Stream:
                 prompt=job.tokens,
                 n_predict=o["max_tokens"],
                 sampling=sampling(o, job.seed),
-                mode=o["mode"],
-                n_draft=_core.N_DRAFT_AUTO if o["n_draft"] == "auto" else o["n_draft"],
-                n_draft_min=o["n_draft_min"],
-                p_min=o["draft_p_min"],
+                plan=plan(o),
                 stop=job.stop,
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
             )
-            with_draft = duo.draft is not None and o["mode"] != "plain"
+            guesses = (duo.draft is not None and "draft-simple" in o["spec_type"]) or ngram_of(o) != ""
+            with_draft = guesses and o["mode"] != "plain"
             s = Stream(duo, job.seed, len(job.tokens), with_logprobs=o["logprobs"] is not None, with_draft=with_draft)
             duo._owner = (threading.get_ident(), task)
             duo._current = weakref.ref(s)

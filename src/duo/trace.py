@@ -5,7 +5,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,10 @@ class Event:
     n_accepted: int  # verify: drafted tokens accepted
     n_drafted: int  # verify: drafted tokens in the pass; draft: nodes made
     hit: bool  # verify: the token committed last was already a node of the tree
-    depth: int  # draft: depth of the step below the root
+    depth: int  # draft: depth of the step below the root; verify: levels drafted
+    n_branch: int = 0  # verify: nodes that the draft may expand in a step
+    expected: float = 0.0  # verify: tokens that the planner expected of the pass
+    stance: str = ""  # verify: "ahead", "by turn", "rest"
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,7 @@ def _event(record: dict[str, Any], path: str | Path) -> Event:
     values.update(kind=record.get("name"), lane={1: "target", 2: "draft"}.get(tid) if type(tid) is int else None)
     values.update(t0_us=start, t1_us=start + duration if type(start) is int and type(duration) is int else None)
     for field in fields(Event):
-        value = values.get(field.name)
+        value = values.setdefault(field.name, None if field.default is MISSING else field.default)  # an older trace
         if type(value) is not field.type or (isinstance(value, int) and abs(value) >= 2**63):
             raise ValueError(f"{path} is damaged: an event has no valid {field.name}")
     return Event(**{field.name: values[field.name] for field in fields(Event)})

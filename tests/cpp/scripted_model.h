@@ -31,7 +31,8 @@ struct language {
     static constexpr int32_t n_choices = 5;
 
     // What may follow, most probable first.
-    std::vector<candidate> after(std::span<const token_id> text, double agree = 1.0, uint64_t accent = 0) const {
+    std::vector<candidate> after(std::span<const token_id> text, double agree = 1.0, uint64_t accent = 0,
+                                 double second = 0.0) const {
         uint64_t h = hash64(seed ^ (text.size() << 20));
         for (size_t i = text.size() - std::min<size_t>(3, text.size()); i < text.size(); ++i) {
             h = hash64(h ^ uint64_t(text[i]));
@@ -43,6 +44,9 @@ struct language {
         for (int32_t i = 0; i < n_choices; ++i) {
             out[size_t(i)] = {.token = token_id(1 + (h + uint64_t(i + shift)) % uint64_t(n_vocab - 1)), .logp = logp};
             logp -= 0.2f + float(hash64(h + uint64_t(i)) % 1000) * 1e-3f;
+        }
+        if (shift != 0 && dice(h ^ accent ^ 55).chance(second)) {
+            out[1].token = token_id(1 + h % uint64_t(n_vocab - 1));
         }
         if (dice(h ^ 99).chance(p_end)) {
             out[shift == 0 ? 0 : 1].token = 0;
@@ -67,8 +71,14 @@ struct language {
         }
         std::stable_sort(ranked.begin(), ranked.end(),
                          [](const auto & a, const auto & b) { return a.first > b.first; });
+        // As a sampler tells it (llama/sampler.h): the chance that the other model chooses the same, given the noise.
+        double sum = 0.0;
+        for (const auto & r : ranked) {
+            sum += std::exp(double(r.first));
+        }
         for (size_t i = 0; i < ranked.size(); ++i) {
-            all[i] = ranked[i].second;
+            all[i]      = ranked[i].second;
+            all[i].logp = ranked[i].first - float(std::log(sum));
         }
     }
 
@@ -83,6 +93,9 @@ struct behaviour {
     language lang{};
     int32_t  n_ctx        = 512;
     int32_t  n_batch      = 64;
+    int32_t  n_branch     = 16;
+    int32_t  n_spare      = 64; // cells beside the context
+    double   second       = 0.0; // where a draft disagrees: how often its second candidate is the target's token
     double   agree        = 1.0;
     uint64_t accent       = 0; // which tokens a draft gets wrong
     size_t   dull_until   = 0; // all of them, in texts shorter than this
@@ -102,7 +115,8 @@ class scripted_model : public duo::token_model {
 
     int32_t n_ctx() const override { return b_.n_ctx; }
     int32_t n_batch() const override { return b_.n_batch; }
-    int32_t n_branch() const override { return 1; }
+    int32_t n_branch() const override { return b_.n_branch; }
+    int32_t n_cells() const override { return b_.n_ctx + b_.n_spare; }
     int32_t n_vocab() const override { return b_.lang.n_vocab; }
     bool    is_end(token_id token) const override { return token == 0; }
 
@@ -110,19 +124,29 @@ class scripted_model : public duo::token_model {
 
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override {
         const one_at_a_time guard(*this);
-        const int64_t       n        = n_decoded.fetch_add(1);
-        const size_t        n_before = cache_.size();
+        const int64_t       n = n_decoded.fetch_add(1);
         REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch, "n_batch respected");
         rows_.assign(rows.begin(), rows.end());
-        for (size_t i = 0; i < rows.size(); ++i) {
-            REQUIRE_EQ(size_t(rows[i].pos), n_before + i,
-                       "positions are contiguous, and what is cached was rolled back");
-            REQUIRE(rows[i].pos < b_.n_ctx, "n_ctx respected");
-            REQUIRE(rows[i].branch == 0);
-            if (rows[i].token < 0 || rows[i].token >= b_.lang.n_vocab) {
+        texts_.clear();
+        auto after = cache_; // what will be cached
+        for (const row & r : rows) {
+            REQUIRE(r.pos < b_.n_ctx, "n_ctx respected");
+            REQUIRE(r.branch >= 0 && r.n_branches >= 1 && r.branch + r.n_branches <= b_.n_branch, "branches exist");
+            if (r.token < 0 || r.token >= b_.lang.n_vocab) {
                 throw duo::error("token outside the vocabulary");
             }
+            const cell c{r.token, ++n_cells_made_};
+            for (int32_t b = r.branch; b < r.branch + r.n_branches; ++b) {
+                REQUIRE_EQ(size_t(r.pos), after[size_t(b)].size(),
+                           "positions are contiguous, and what is cached was rolled back");
+                REQUIRE(same(after[size_t(b)], after[size_t(r.branch)], size_t(r.pos)), "a row's branches share a past");
+            }
+            for (int32_t b = r.branch; b < r.branch + r.n_branches; ++b) {
+                after[size_t(b)].push_back(c);
+            }
+            texts_.push_back(tokens(after[size_t(r.branch)]));
         }
+        REQUIRE(n_distinct(after) <= size_t(n_cells()), "the cache is not overfilled");
         if (b_.pass_us > 0) {
             std::this_thread::sleep_for(std::chrono::microseconds(b_.pass_us));
         }
@@ -139,14 +163,13 @@ class scripted_model : public duo::token_model {
         if (stop.load() && b_.heeds_stop) {
             return decode_status::stopped;
         }
-        const bool   broken = n == b_.throw_at;
-        const size_t n_kept = broken ? rows.size() / 2 : rows.size();
-        for (size_t i = 0; i < n_kept; ++i) {
-            cache_.push_back(rows[i].token);
-        }
-        if (broken) {
+        if (n == b_.throw_at) {
+            for (size_t i = 0; i < rows.size() / 2; ++i) {
+                cache_[size_t(rows[i].branch)].push_back({rows[i].token, ++n_cells_made_});
+            }
             throw duo::error("decode " + std::to_string(n) + " fails");
         }
+        cache_ = std::move(after);
         return decode_status::ok;
     }
 
@@ -156,11 +179,12 @@ class scripted_model : public duo::token_model {
         check_row(i_row);
         const auto n = size_t(rows_[size_t(i_row)].pos) + 1;
         REQUIRE_EQ(text.size(), n, "text up to the row");
-        REQUIRE(std::equal(text.begin(), text.end(), cache_.begin()), "what is cached is the text");
+        const std::vector<token_id> & own = texts_[size_t(i_row)];
+        REQUIRE(std::equal(text.begin(), text.end(), own.begin(), own.end()), "what is cached is the text");
         if (n_chosen_++ == b_.throw_choice) {
             throw duo::error("choice fails");
         }
-        auto all = b_.lang.after(std::span(cache_).first(n), n < b_.dull_until ? 0.0 : b_.agree, b_.accent);
+        auto all = b_.lang.after(own, n < b_.dull_until ? 0.0 : b_.agree, b_.accent, b_.second);
         language::choose(all, s, text);
         const size_t n_out = std::min(out.size(), all.size());
         std::copy_n(all.begin(), n_out, out.begin());
@@ -170,7 +194,7 @@ class scripted_model : public duo::token_model {
     float logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {
         const one_at_a_time guard(*this);
         check_row(i_row);
-        const auto all = b_.lang.after(std::span(cache_).first(size_t(rows_[size_t(i_row)].pos) + 1));
+        const auto all = b_.lang.after(texts_[size_t(i_row)]);
         REQUIRE(out.size() <= all.size());
         std::copy_n(all.begin(), out.size(), out.begin());
         for (const candidate & c : all) {
@@ -183,15 +207,22 @@ class scripted_model : public duo::token_model {
 
     bool rollback(int32_t branch, int32_t pos) override {
         const one_at_a_time guard(*this);
-        REQUIRE(branch == 0 && pos >= 0);
-        if (!b_.can_rollback && pos > 0 && size_t(pos) < cache_.size()) {
+        REQUIRE(branch >= 0 && branch < b_.n_branch && pos >= 0);
+        auto & cached = cache_[size_t(branch)];
+        if (!b_.can_rollback && pos > 0 && size_t(pos) < cached.size()) {
             return false;
         }
-        cache_.resize(std::min(cache_.size(), size_t(pos)));
+        cached.resize(std::min(cached.size(), size_t(pos)));
         return true;
     }
 
-    void fork(int32_t /*from*/, int32_t /*to*/) override { REQUIRE(false, "one branch only"); }
+    void fork(int32_t from, int32_t to, int32_t pos) override {
+        const one_at_a_time guard(*this);
+        REQUIRE(from != to && from >= 0 && from < b_.n_branch && to >= 0 && to < b_.n_branch);
+        REQUIRE(cache_[size_t(to)].empty(), "only an empty branch is forked to");
+        REQUIRE(pos >= 0 && size_t(pos) <= cache_[size_t(from)].size(), "what is shared is there");
+        cache_[size_t(to)].assign(cache_[size_t(from)].begin(), cache_[size_t(from)].begin() + pos);
+    }
 
     // For the test's own thread.
     void wait_until_hanging() { hanging_.wait(false); }
@@ -212,12 +243,46 @@ class scripted_model : public duo::token_model {
     void check_row(int32_t i_row) const {
         REQUIRE(i_row >= 0 && size_t(i_row) < rows_.size());
         REQUIRE(rows_[size_t(i_row)].output, "only output rows are asked");
-        REQUIRE(size_t(rows_[size_t(i_row)].pos) < cache_.size());
     }
 
-    const behaviour       b_;
-    std::vector<token_id> cache_;
-    std::vector<row>      rows_; // of the last decode
+    // Two branches share a cell if they hold the same one; equal tokens in different cells are not shared.
+    struct cell {
+        token_id token;
+        int64_t  id;
+        bool     operator==(const cell &) const = default;
+    };
+    using branch_cells = std::vector<cell>;
+
+    static bool same(const branch_cells & a, const branch_cells & b, size_t n) {
+        return a.size() >= n && b.size() >= n && std::equal(a.begin(), a.begin() + std::ptrdiff_t(n), b.begin());
+    }
+
+    static std::vector<token_id> tokens(const branch_cells & all) {
+        std::vector<token_id> out;
+        for (const cell & c : all) {
+            out.push_back(c.token);
+        }
+        return out;
+    }
+
+    static size_t n_distinct(const std::vector<branch_cells> & all) {
+        std::vector<int64_t> ids;
+        for (const branch_cells & b : all) {
+            for (const cell & c : b) {
+                ids.push_back(c.id);
+            }
+        }
+        std::sort(ids.begin(), ids.end());
+        return size_t(std::unique(ids.begin(), ids.end()) - ids.begin());
+    }
+
+    const behaviour           b_;
+    std::vector<branch_cells> cache_{size_t(b_.n_branch)};
+    std::vector<row>          rows_; // of the last decode
+
+    std::vector<std::vector<token_id>> texts_; // of each of its rows, up to and with it
+
+    int64_t n_cells_made_ = 0;
     int64_t               n_chosen_ = 0;
     std::atomic<bool>     in_use_{false};
     std::atomic<bool>     hanging_{false};

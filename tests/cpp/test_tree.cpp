@@ -101,7 +101,7 @@ void compare(const token_tree & tree, const model_tree & model, std::vector<node
         ids.push_back(nd.id);
         CHECK_EQ(tree.find(nd.id), i);
         CHECK_EQ(nd.token, m.token);
-        CHECK_EQ(nd.expanded, m.expanded);
+        CHECK_EQ(nd.expanded(), m.expanded);
         CHECK_EQ(nd.depth, model.depth(nd.id));
         CHECK(std::abs(nd.path - model.path(nd.id)) < 1e-3);
         CHECK(i == 0 ? nd.parent == -1 : nd.parent < i && tree.at(nd.parent).id == m.parent);
@@ -134,14 +134,16 @@ void compare_frontier(const token_tree & tree, int32_t max_depth, size_t n, toke
     std::vector<int32_t> all;
     for (int32_t i = 0; i < tree.size(); ++i) {
         const auto & nd = tree.at(i);
-        if (!nd.expanded && nd.depth < max_depth && (i == 0 || nd.token != leaf)) {
+        if (!nd.expanded() && nd.depth < max_depth && (i == 0 || nd.token != leaf)) {
             all.push_back(i);
         }
     }
     std::stable_sort(all.begin(), all.end(), [&](int32_t a, int32_t b) { return tree.at(a).path > tree.at(b).path; });
     all.resize(std::min(all.size(), n));
     std::vector<int32_t> got(n, -1);
-    got.resize(tree.frontier(max_depth, got, [leaf](token_id t) { return t == leaf; }));
+    got.resize(tree.frontier(got, [&](int32_t i) {
+        return tree.at(i).depth < max_depth && !(i > 0 && tree.at(i).token == leaf);
+    }));
     CHECK_EQ(got, all);
 }
 
@@ -178,7 +180,7 @@ TEST(tree_random_operations) {
                 }
             } else if (what < 80) {
                 const auto i = int32_t(d.below(uint32_t(tree.size())));
-                tree.mark_expanded(i);
+                tree.mark_expanded(i, 0);
                 model.nodes[tree.at(i).id].expanded = true;
             } else if (what < 90) {
                 compare_frontier(tree, d.between(0, 6), d.below(8), token_id(d.below(6)));
@@ -208,11 +210,10 @@ TEST(tree_frontier_limits) {
     token_tree tree;
     tree.reset(1, 0);
     int32_t    out[4];
-    const auto no_leaf = [](token_id) { return false; };
-    CHECK_EQ(tree.frontier(0, out, no_leaf), 0u);
-    CHECK_EQ(tree.frontier(1, out, no_leaf), 1u);
-    CHECK_EQ(tree.frontier(1, std::span<int32_t>(), no_leaf), 0u);
-    CHECK_EQ(tree.frontier(1, out, [](token_id) { return true; }), 1u); // the root is never a leaf
-    tree.mark_expanded(0);
-    CHECK_EQ(tree.frontier(9, out, no_leaf), 0u);
+    const auto all = [](int32_t) { return true; };
+    CHECK_EQ(tree.frontier(out, [](int32_t) { return false; }), 0u);
+    CHECK_EQ(tree.frontier(out, all), 1u);
+    CHECK_EQ(tree.frontier(std::span<int32_t>(), all), 0u);
+    tree.mark_expanded(0, 0);
+    CHECK_EQ(tree.frontier(out, all), 0u);
 }

@@ -12,13 +12,14 @@ import click
 
 
 def _commands() -> dict[str, click.Command]:
+    from duo.cli.bench import command as bench
     from duo.cli.devices import devices
     from duo.cli.doctor import doctor
     from duo.cli.run import command as run
     from duo.cli.trace import trace
     from duo.cli.widen import widen
 
-    return {"run": run, "devices": devices, "doctor": doctor, "trace": trace, "widen": widen}
+    return {"run": run, "bench": bench, "devices": devices, "doctor": doctor, "trace": trace, "widen": widen}
 
 
 class ReaderGone(Exception):  # noqa: N818 - no error

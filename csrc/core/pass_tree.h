@@ -1,0 +1,70 @@
+// What one target pass may verify: the drafted tree as the target knows it, n-grams of the text merged into it, each
+// node with the chance that the text goes through it; and what was chosen of it, in the order of the pass's rows.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "messages.h"
+#include "pair_profile.h"
+#include "token_tree.h"
+
+namespace duo {
+
+class pass_tree {
+  public:
+    struct node {
+        token_id token  = no_token;
+        int32_t  parent = -1; // index here; -1: the root
+        int32_t  depth  = 1;  // below the root
+        int32_t  i_node = -1; // in the target's copy of the drafted tree; -1: an n-gram's
+        double   chance = 0;  // that the text goes through it
+    };
+
+    // One row behind the root's.
+    struct chosen {
+        int32_t i_node     = -1; // index in nodes()
+        int32_t parent     = -1; // row; -1: the root
+        int32_t branch     = 0;  // it is in these branches of the target's cache
+        int32_t n_branches = 1;
+    };
+
+    // `least`: nodes with a smaller chance are left out.
+    void begin(const token_tree & tree, const pair_profile & profile, double least);
+    // A fixed shape instead: just the nodes that have a place in it.
+    void begin(const token_tree & tree, const pair_profile & profile, std::span<const int32_t> places);
+    // A continuation of the path that ends in node i_from (-1: the root), from the text itself. Returns its end.
+    int32_t add_ngram(int32_t i_from, std::span<const token_id> tokens, const pair_profile & profile, double least);
+
+    // Nodes by chance: all, or those of the best path. Chances fall along it, so a part of it is a tree with its root.
+    const std::vector<int32_t> & by_chance();
+    const std::vector<int32_t> & best_path();
+
+    // The first n of `order` become rows: depth first, best child first, so that the best path stands in branch 0 and
+    // without a gap. At most n_branch branches: what needs more is left out.
+    void choose(const std::vector<int32_t> & order, size_t n, int32_t n_branch);
+
+    [[nodiscard]] const std::vector<node> &   nodes() const { return nodes_; }
+    [[nodiscard]] const std::vector<chosen> & rows() const { return rows_; }
+    [[nodiscard]] int32_t                     n_branches() const { return n_branches_; }
+    [[nodiscard]] const node & at_row(int32_t i) const { return nodes_[size_t(rows_[size_t(i)].i_node)]; }
+    // Row of the child of row i_row (-1: the root) with that token; -1: none.
+    [[nodiscard]] int32_t child_row(int32_t i_row, token_id token) const;
+    [[nodiscard]] bool    has_child_row(int32_t i_row) const;
+    [[nodiscard]] int32_t depth() const; // levels of the rows
+
+  private:
+    [[nodiscard]] int32_t child(int32_t i_node, token_id token) const;
+    void descend(int32_t i_row, int32_t n_branch);
+
+    std::vector<node>    nodes_; // parents before children
+    std::vector<int32_t> index_; // scratch: of each node of the drafted tree in nodes_
+    std::vector<int32_t> by_chance_;
+    std::vector<int32_t> best_path_;
+    std::vector<int32_t> picked_; // scratch of choose()
+    std::vector<chosen>  rows_;
+    int32_t              n_branches_ = 1;
+};
+
+} // namespace duo

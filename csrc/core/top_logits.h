@@ -1,0 +1,46 @@
+// The best of a row of logits, and what all of them sum to, at about the speed at which the row can be read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "messages.h"
+
+namespace duo {
+
+struct top_logit {
+    token_id token = no_token;
+    float    logit = 0.0f;
+};
+
+// Higher logit first; equal logits by id, so that the order is a function of the logits alone.
+inline bool better(const top_logit & a, const top_logit & b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+}
+
+// One thread. NaN is no number: it is never among the best and adds nothing to the sum.
+class logit_row {
+  public:
+    // Reads x[0..n) once and keeps the largest of each block; x must stay as it is while the others are called.
+    void read(const float * x, int32_t n);
+
+    // The best, by `better`; no_token: all NaN.
+    [[nodiscard]] token_id argmax() const;
+
+    // The k best (all, if there are no more), best first.
+    void top_k(size_t k, std::vector<top_logit> & out) const;
+
+    // log(sum(exp(x))) within 1e-5; an infinite maximum is the sum.
+    [[nodiscard]] double log_sum_exp() const;
+
+  private:
+    [[nodiscard]] float floor_of(size_t k) const;
+
+    const float *      x_   = nullptr;
+    int32_t            n_   = 0;
+    float              max_ = 0.0f;
+    std::vector<float> maxima_; // of the blocks
+};
+
+} // namespace duo

@@ -1,0 +1,68 @@
+// What the next pass verifies: the tree as it is known now, the planner's choice, and the wait for the draft if that pays.
+#include <algorithm>
+
+#include "verify_worker.h"
+
+namespace duo {
+
+plan verify_worker::make_plan() {
+    constexpr int32_t n_waits_most = 4 * n_draft_cap; // news that change nothing must not hold up the text for ever
+    int64_t           t0           = 0;
+    plan              p;
+    for (int32_t i = 0;; ++i) {
+        const uint32_t heard = wires_.verify_bell.listen();
+        take_nodes();
+        grow_tree();
+        // With prompt rows still to be evaluated there is better to do than to wait.
+        const bool growing = draft_may_grow() && req_->stats.n_passes > 0 && !cancelled() && i < n_waits_most;
+        p                  = planner_.next(tree_, n_room(), growing);
+        if (p.wait_us <= 0) {
+            break;
+        }
+        const int64_t now = now_us();
+        t0                = t0 == 0 ? now : t0;
+        if (!wires_.verify_bell.wait(heard, now + p.wait_us)) {
+            draft_late_ = true; // a draft that hangs costs one wait, not one for each token
+        }
+    }
+    if (t0 != 0) {
+        const int64_t t1 = now_us();
+        req_->stats.wait_us += t1 - t0;
+        if (wires_.tracing) {
+            wires_.verify_trace.try_push({.what = trace_event::kind::wait, .slot = req_->slot, .t0_us = t0, .t1_us = t1});
+        }
+    }
+    return p;
+}
+
+void verify_worker::grow_tree() {
+    const double least = planner_.least_chance();
+    if (!planner_.shape().empty()) {
+        planner_.shape().match(mirror_.tree(), places_);
+        tree_.begin(mirror_.tree(), planner_.profile(), places_);
+        return;
+    }
+    tree_.begin(mirror_.tree(), planner_.profile(), least);
+    n_proposals_ = 0;
+    if (req_->plan.ngram.kind == ngram_kind::none || req_->plan.mode == run_mode::plain) {
+        return;
+    }
+    const int32_t n_most = std::min(n_room(), n_draft_cap);
+    n_proposals_         = ngrams_.propose(text_, {}, n_most, proposals_);
+    for (size_t i = 0; i < n_proposals_; ++i) {
+        tree_.add_ngram(-1, proposals_[i].tokens, planner_.profile(), least);
+    }
+    // And where the best path ends: a draft that has entered a passage of the text need not go on itself.
+    const auto & path = tree_.best_path();
+    if (!path.empty() && int32_t(path.size()) < n_most) {
+        tail_.clear();
+        for (const int32_t i : path) {
+            tail_.push_back(tree_.nodes()[size_t(i)].token);
+        }
+        if (ngrams_.propose(text_, tail_, n_most - int32_t(path.size()), std::span(&proposal_below_, 1)) == 1) {
+            tree_.add_ngram(path.back(), proposal_below_.tokens, planner_.profile(), least);
+        }
+    }
+}
+
+} // namespace duo

@@ -1,0 +1,260 @@
+"""`duo bench`: plain, sync and async decoding side by side."""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from duo.cli import show
+from duo.cli.options import ModelCommand, given, model_options
+from duo.cli.run import command as run_command
+from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, GenerateOptions
+from duo.errors import DuoError
+from duo.option import Mode
+
+if TYPE_CHECKING:
+    from duo.bench.arms import Arm, Length
+    from duo.bench.questions import Question
+
+HELP = """Measure plain, sync and async decoding of the same questions, side by side in one run.
+
+All arms use the same loaded models. Each question is written by every arm before the next one, in an order that
+rotates, so that a noisy moment hits all arms alike. Plain always runs: it is the yardstick. Sync runs at each of
+--sync-lengths, and the fastest of them is what async is compared with. Prompts go in as they are: no chat template.
+
+\b
+Examples:
+  duo bench
+  duo bench -m 70B.gguf -md 8B.gguf -f question.jsonl --questions 20 --temp 0 --chart speed.svg
+  duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json run.json --csv run.csv
+"""
+
+# A run sets the mode and the length of each arm itself, and needs the whole text.
+NOT_HERE = ("mode", "n_draft", "stop")
+DEFAULTS = {"max_tokens": 128, "seed": 1}
+
+
+class Bar:
+    """Where a run stands; drawn on standard error if that is a terminal."""
+
+    def __init__(self) -> None:
+        self.done, self.total = 0, 0
+        self._draw: Callable[[str], None] = lambda _name: None
+
+    @property
+    def complete(self) -> bool:
+        return self.done >= self.total
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        if not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        # Drawn between answers only: a thread that draws would take time from what is measured.
+        with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+            task = bar.add_task("")
+
+            def draw(name: str) -> None:
+                bar.update(task, completed=self.done, total=self.total, description=name, refresh=True)
+
+            self._draw = draw
+            yield
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        self.done, self.total = done, total
+        self._draw(name)
+
+
+class BenchCommand(ModelCommand):
+    """Keeps the command line as it was typed, for the report."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["duo.bench"] = shlex.join(["duo", "bench", *args])
+        return super().parse_args(ctx, args)
+
+
+def bench(params: dict[str, Any]) -> None:
+    """Raises DuoError; exit code 130 if Ctrl-C ended it early, what was measured is reported then."""
+    from duo.bench import arms as a
+    from duo.bench import chart, files, questions
+
+    modes = a.parse_modes(params["modes"])
+    sync_lengths = a.parse_lengths(params["sync_lengths"], "--sync-lengths", auto=False)
+    lengths = a.parse_lengths(params["lengths"], "--lengths", auto=True)
+    text_options = {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
+    for path, what in ((params["json"], "JSON"), (params["csv"], "CSV"), (params["chart"], "chart")):
+        files.check_writable(path, what)
+    chart.check_chart(params["chart"])
+    if params["raw"] and params["json"] is None:
+        raise DuoError("--raw adds the records to a JSON file; name it with --json")
+    if params["synthetic"] is not None:
+        n_predict = _checked(text_options, a.PLAIN)["max_tokens"]
+        _synthetic(params["synthetic"], modes, sync_lengths, lengths, n_predict, params)
+        return
+    modes = _modes_without_draft(params, modes)
+    arms = a.arms_of(modes, sync_lengths, lengths)
+    for arm in arms:
+        checked = _checked(text_options, arm)  # a mistake is told before minutes of loading
+    if checked["seed"] == -1:
+        checked["seed"] = secrets.randbits(63)  # one for all arms: their texts are compared
+    chosen = questions.choose(questions.read(params["questions_file"]), params["questions"], params["category"])
+    _measure(params, arms, chosen, checked)
+
+
+def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:
+    from duo.check import generate_options
+
+    return generate_options({**options, "mode": arm.mode, "n_draft": arm.n_draft or "auto"})
+
+
+def _modes_without_draft(params: dict[str, Any], modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
+    """Without a draft there is plain decoding only; asked for by name, the other modes are a mistake."""
+    if params["model"] is None or params["model_draft"] is not None or modes == ("plain",):
+        return modes
+    source = click.get_current_context().get_parameter_source("modes")
+    if source is not click.core.ParameterSource.DEFAULT:
+        raise DuoError(f"--modes {','.join(modes)} needs a draft; give it with -md")
+    show.warn("plain decoding only: no draft was given (-md)")
+    return ("plain",)
+
+
+def _synthetic(
+    spec: str,
+    modes: Sequence[Mode],
+    sync_lengths: Sequence[Length],
+    lengths: Sequence[Length],
+    n_predict: int,
+    params: dict[str, Any],
+) -> None:
+    source = click.get_current_context().get_parameter_source
+    for name in ("model", "model_draft", "questions_file", "questions", "category", "warm_up", "chart", "raw"):
+        if source(name) is click.core.ParameterSource.COMMANDLINE:
+            flag = next(p.opts[-1] for p in command.params if p.name == name)
+            raise DuoError(f"{flag} has no meaning with --synthetic, whose models and questions are made up")
+    try:
+        runner = importlib.import_module("duo.bench.synthetic")
+    except ModuleNotFoundError as e:
+        if e.name != "duo.bench.synthetic":
+            raise
+        raise DuoError("this duo has no made-up models yet; leave out --synthetic") from None
+    runner.run(spec, modes, sync_lengths, lengths, n_predict, params["repetitions"], params["json"], params["csv"])
+
+
+def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], text: GenerateOptions) -> None:
+    from duo.bench import chart, files, measures, report
+    from duo.bench.head import head_of
+    from duo.bench.run import interleaved
+    from duo.bench.writer import DuoWriter
+    from duo.engine import Duo
+
+    with show.loading(quiet=params["verbose"]) as progress:
+        d = Duo(
+            params["model"],
+            params["model_draft"],
+            verbose=params["verbose"],
+            log_file=params["log_file"],
+            progress=progress,
+            **given(params, ENGINE_OPTIONS),
+        )
+    with d:
+        for m in (d.target, d.draft):
+            if m is not None and m.warning:
+                show.warn(m.warning)
+        settings = {
+            "questions": len(chosen),
+            "repetitions": params["repetitions"],
+            "warm_up": params["warm_up"],
+            **{k: v for k, v in text.items() if k not in (*NOT_HERE, "logprobs")},
+            **{k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default},
+        }
+        models = [m for m in (d.target, d.draft) if m is not None]
+        head = head_of(models, click.get_current_context().meta["duo.bench"], settings)
+        writer, bar = DuoWriter(d, text), Bar()
+        with bar.shown():
+            records = interleaved(writer, chosen, arms, params["repetitions"], params["warm_up"], bar)
+    notes = list(writer.notes)
+    if not records:
+        raise DuoError("no question fits the context with the tokens asked for; raise -c or lower -n")
+    if not bar.complete:
+        notes.append(f"ended early: {bar.done} of {bar.total} answers were written, warm-up included")
+    report.show(records, head, notes)
+    if params["json"] is not None:
+        figures = files.as_json(records, head, notes, raw=params["raw"], complete=bar.complete)
+        files.write_json(params["json"], figures)
+    if params["csv"] is not None:
+        files.write_csv(params["csv"], records)
+    if params["chart"] is not None:
+        summaries, sync = measures.summarise(records), measures.best_sync(records)
+        title = " + ".join(head[name]["file"] for name in ("target", "draft") if name in head)
+        chart.draw(summaries, sync, params["chart"], title)
+    if not bar.complete:
+        raise click.exceptions.Exit(130)
+
+
+def _of_run(*names: str) -> list[click.Parameter]:
+    """Options that `duo run` has besides the tables', unchanged."""
+    return [p for p in run_command.params if p.name in names]
+
+
+def _model_options() -> Iterator[click.Option]:
+    for o in model_options():
+        if o.name in NOT_HERE:
+            continue
+        if o.name in DEFAULTS:
+            was = GENERATE_OPTIONS[o.name].default
+            head = (o.help or "").removesuffix(f" [default: {was}]")
+            o.help = f"{head} [default: {DEFAULTS[o.name]}]"
+        yield o
+
+
+def _command() -> click.Command:
+    path = click.Path(path_type=Path)
+    counts = click.IntRange(min=1)
+    first = [
+        click.Option(["questions_file", "-f", "--questions-file"], type=path, metavar="FILE",
+                     help="Questions in Spec-Bench's form: a JSON object a line with question_id, category, turns. "
+                          "Default: eight openings that come with duo."),
+        click.Option(["questions", "--questions"], type=counts, metavar="N",
+                     help="So many of them, spread evenly over the file. Default: all."),
+        click.Option(["category", "--category"], multiple=True, metavar="NAME",
+                     help="Only questions of this category; may be repeated."),
+        click.Option(["modes", "--modes"], default="plain,sync,async", metavar="MODE,MODE",
+                     help="Modes to measure; plain always is. [default: plain,sync,async]"),
+        click.Option(["sync_lengths", "--sync-lengths"], default="1,2,3,4,5,7", metavar="N,N",
+                     help="Draft lengths of sync; the fastest is what async is compared with. [default: 1,2,3,4,5,7]"),
+        click.Option(["lengths", "--lengths"], default="auto", metavar="N|auto,...",
+                     help="Draft lengths of async. [default: auto]"),
+        click.Option(["repetitions", "--repetitions"], type=counts, default=2, metavar="N",
+                     help="Times that each question is asked. [default: 2]"),
+        click.Option(["warm_up", "--warm-up"], type=click.IntRange(min=0), default=1, metavar="N",
+                     help="Questions that each arm answers first, uncounted. [default: 1]"),
+        click.Option(["json", "--json"], type=path, metavar="FILE", help="Write all figures as JSON."),
+        click.Option(["raw", "--raw"], is_flag=True, help="With every single answer's figures in the JSON."),
+        click.Option(["csv", "--csv"], type=path, metavar="FILE", help="Write a row for each arm and category."),
+        click.Option(["chart", "--chart"], type=path, metavar="FILE",
+                     help="Draw speed-ups by category as this .svg or .png file."),
+        click.Option(["synthetic", "--synthetic"], metavar="SPEC",
+                     help="Made-up models with given speeds and agreement instead of real ones."),
+    ]  # fmt: skip
+    return BenchCommand(
+        "bench",
+        params=[*_of_run("model", "model_draft"), *first, *_model_options(), *_of_run("verbose", "log_file")],
+        callback=lambda **params: bench(params),
+        help=HELP,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    )
+
+
+command = _command()
