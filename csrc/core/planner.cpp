@@ -33,16 +33,15 @@ void planner::begin(const plan_params & params, int32_t n_branch) {
                   : params.n_max == n_draft_auto    ? n_auto_max
                                                     : params.n_max;
     n_max_      = std::clamp(n_max_, 0, n_draft_cap);
-    if (params.mode == run_mode::sync) {
-        how_ = adaptive() && how_ == stance::rest ? stance::rest : stance::by_turn;
-    } else if (how_ == stance::by_turn && n_stay_ <= 0) {
-        how_ = stance::ahead;
+    measuring_  = false;
+    my_         = &all_[size_t(params.mode)];
+    const bool turns = params.mode == run_mode::sync;
+    if (!adaptive() || (turns && my_->how == stance::ahead)) {
+        my_->change(turns ? stance::by_turn : stance::ahead);
     }
-    if (!adaptive() && how_ == stance::rest) {
-        change(params.mode == run_mode::sync ? stance::by_turn : stance::ahead);
+    if (my_->how == stance::rest) {
+        my_->n_stay = std::min(my_->n_stay, n_rest_first / 2); // another text, another chance
     }
-    n_stay_ = how_ == stance::rest ? std::min(n_stay_, n_rest_first / 2) : n_stay_; // another text, another chance
-    measuring_ = false;
 }
 
 // Turn-taking with a fixed length, trees that the user gave and what tests ask for are not weighed.
@@ -54,7 +53,7 @@ bool planner::adaptive() const {
 double planner::rate() const {
     const double alone = profile_.pass_us(1, false);
     const double plain = alone > 0.0 ? 1.0 / alone : 0.0;
-    return time_us_ > 0.0 ? std::max(plain, tokens_ / time_us_) : plain;
+    return my_->time_us > 0.0 ? std::max(plain, my_->tokens / my_->time_us) : plain;
 }
 
 double planner::least_chance() const {
@@ -75,7 +74,7 @@ plan planner::next(pass_tree & tree, int32_t n_room, bool growing) {
     }
     // A width that costs dear is met in small steps, from the least that is ever verified.
     const int32_t n_known = std::min(n_most, std::max({1, 2 * profile_.n_tried(), params_.n_min}));
-    return how_ == stance::by_turn ? by_turn(tree, n_known, growing) : by_worth(tree, n_known, growing);
+    return my_->how == stance::by_turn ? by_turn(tree, n_known, growing) : by_worth(tree, n_known, growing);
 }
 
 plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
@@ -93,7 +92,7 @@ plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
         best = {.value = alone};
     }
     const auto n_path = int32_t(path.size());
-    if (how_ == stance::ahead && growing && n_path < n_most && wait_pays(best.value, tree, path, n_most)) {
+    if (my_->how == stance::ahead && growing && n_path < n_most && wait_pays(best.value, tree, path, n_most)) {
         return with_wait({}, std::max(1, params_.n_min - n_path));
     }
     tree.choose(wide ? tree.by_chance() : path, size_t(best.n), n_branches_);
@@ -207,19 +206,19 @@ plan planner::take(pass_tree & tree, const std::vector<int32_t> & order, int32_t
 
 plan planner::with_wait(plan p, int32_t n_steps) const {
     const auto expected = int64_t(n_steps * profile_.step_us());
-    const bool turns    = params_.mode == run_mode::sync || how_ == stance::by_turn;
+    const bool turns    = params_.mode == run_mode::sync || my_->how == stance::by_turn;
     p.wait_us = n_steps == 0 ? 0 : std::max(turns ? wait_sync_us : wait_least_us, wait_factor * expected);
     return p;
 }
 
 int16_t planner::n_ahead() const {
-    if (measuring_ || how_ == stance::rest || n_max_ == 0) {
+    if (measuring_ || my_->how == stance::rest || n_max_ == 0) {
         return 0;
     }
     if (!shape_.empty()) {
         return int16_t(params_.mode == run_mode::sync ? shape_.depth() : 2 * shape_.depth() + 2);
     }
-    if (params_.mode == run_mode::sync || how_ == stance::by_turn) {
+    if (params_.mode == run_mode::sync || my_->how == stance::by_turn) {
         return int16_t(adaptive() ? std::max(1, turns_width(n_max_, profile_.step_us())) : n_max_);
     }
     // Twice what is verified, so that the tree goes on behind an accepted path.
@@ -227,7 +226,7 @@ int16_t planner::n_ahead() const {
 }
 
 int16_t planner::n_branch() const {
-    const bool turns = params_.mode == run_mode::sync || how_ == stance::by_turn;
+    const bool turns = params_.mode == run_mode::sync || my_->how == stance::by_turn;
     if (turns && params_.use != tree_use::dynamic) {
         return 1;
     }
@@ -243,10 +242,10 @@ int16_t planner::branch_price() const {
 }
 
 void planner::on_verdict(int32_t n_tokens, double expected, int64_t us) {
-    tokens_   = tokens_ * memory + n_tokens;
-    expected_ = expected_ * memory + expected;
-    time_us_  = time_us_ * memory + double(us);
-    ++n_in_;
+    my_->tokens   = my_->tokens * memory + n_tokens;
+    my_->expected = my_->expected * memory + expected;
+    my_->time_us  = my_->time_us * memory + double(us);
+    ++my_->n_in;
     if (adaptive() && params_.has_model && params_.mode != run_mode::plain) {
         reconsider();
     }
@@ -270,54 +269,55 @@ double planner::gain() const {
 void planner::reconsider() {
     const average & one = profile_.alone(1);
     measuring_          = false;
-    if (how_ == stance::rest) {
-        if (--n_stay_ <= 0) {
-            change(params_.mode == run_mode::sync ? stance::by_turn : stance::ahead);
+    if (my_->how == stance::rest) {
+        if (--my_->n_stay <= 0) {
+            my_->change(params_.mode == run_mode::sync ? stance::by_turn : stance::ahead);
         }
         return;
     }
     if (one.n < n_alone ? profile_.n_passes() < 4 * n_alone : profile_.n_passes() - one.i_last > n_recheck) {
         measuring_ = params_.mode != run_mode::sync;
     }
-    const double own   = time_us_ > 0.0 ? expected_ / time_us_ : 0.0;
+    const double own   = my_->time_us > 0.0 ? my_->expected / my_->time_us : 0.0;
     const double plain = one.n > 0 ? 1.0 / one.value : 0.0;
     const bool   known = one.n >= n_alone && profile_.step_us() > 0.0;
-    const bool   poor  = known && (gain() < least_gain || (n_in_ >= n_settled && own < plain));
-    n_poor_            = poor ? n_poor_ + 1 : 0;
-    if (n_poor_ >= n_poor_most) {
-        n_rest_ = std::clamp(2 * n_rest_, n_rest_first, n_rest_last);
-        n_stay_ = n_rest_;
-        change(stance::rest);
+    const bool   poor  = known && (gain() < least_gain || (my_->n_in >= n_settled && own < plain));
+    my_->n_poor            = poor ? my_->n_poor + 1 : 0;
+    if (my_->n_poor >= n_poor_most) {
+        my_->n_rest = std::clamp(2 * my_->n_rest, n_rest_first, n_rest_last);
+        my_->n_stay = my_->n_rest;
+        my_->change(stance::rest);
         return;
     }
-    if (n_in_ > 4 * n_poor_most && n_poor_ == 0) {
-        n_rest_ = 0;
+    if (my_->n_in > 4 * n_poor_most && my_->n_poor == 0) {
+        my_->n_rest = 0;
     }
     if (params_.mode == run_mode::sync) {
         return;
     }
-    if (how_ == stance::by_turn) {
-        if (--n_stay_ <= 0) {
-            change(stance::ahead);
+    if (my_->how == stance::by_turn) {
+        if (--my_->n_stay <= 0) {
+            my_->change(stance::ahead);
         }
         return;
     }
-    if (n_in_ >= n_settled && profile_.slowdown() > visible) {
+    if (my_->n_in >= n_settled && profile_.slowdown() > visible) {
         const double step  = profile_.step_us() / profile_.slowdown();
         const double turns = turns_rate(turns_width(n_max_, step), step);
-        if (turns > 1.03 * own) {
-            n_turns_ = std::clamp(2 * n_turns_, n_turns_first, n_turns_last);
-            n_stay_  = n_turns_;
-            change(stance::by_turn);
+        my_->n_slow        = turns > 1.03 * own ? my_->n_slow + 1 : 0;
+        if (my_->n_slow >= n_poor_most) {
+            my_->n_turns = std::clamp(2 * my_->n_turns, n_turns_first, n_turns_last);
+            my_->n_stay  = my_->n_turns;
+            my_->change(stance::by_turn);
         }
     }
 }
 
-void planner::change(stance how) {
-    how_    = how;
-    n_in_   = 0;
-    n_poor_ = 0;
-    tokens_ = expected_ = time_us_ = 0.0;
+void planner::experience::change(stance to) {
+    how    = to;
+    n_in   = 0;
+    n_poor = n_slow = 0;
+    tokens = expected = time_us = 0.0;
 }
 
 } // namespace duo

@@ -7,6 +7,7 @@
 // is right is above R times its duration.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "pair_profile.h"
@@ -41,7 +42,7 @@ class planner {
     [[nodiscard]] int16_t branch_price() const; // 1/1000 of a step
     [[nodiscard]] int16_t n_want() const;       // the best so many nodes are wanted, and no more; 0: no such bound
 
-    [[nodiscard]] stance how() const { return how_; }
+    [[nodiscard]] stance how() const { return my_->how; }
     [[nodiscard]] double rate() const; // tokens per microsecond; 0: nothing measured yet
 
     // Nodes with less chance than this need not be looked at.
@@ -59,7 +60,7 @@ class planner {
     };
 
     [[nodiscard]] bool   adaptive() const;
-    [[nodiscard]] bool   beside() const { return how_ == stance::ahead; }
+    [[nodiscard]] bool   beside() const { return my_->how == stance::ahead; }
     [[nodiscard]] choice best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
     [[nodiscard]] bool   wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
                                    int32_t n_most) const;
@@ -72,7 +73,6 @@ class planner {
     plan                 by_worth(pass_tree & tree, int32_t n_most, bool growing);
     plan                 take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
     void                 reconsider();
-    void                 change(stance how);
 
     plan_params  params_;
     pair_profile profile_;
@@ -80,17 +80,26 @@ class planner {
     int32_t      n_max_      = 0;
     int32_t      n_branches_ = 1;
 
-    stance  how_       = stance::ahead;
-    bool    measuring_ = false; // the next pass is one row without the draft: the yardstick
-    int32_t n_in_      = 0;     // passes in this stance
-    int32_t n_poor_    = 0;     // of these the last ones in which speculation did not pay
-    int32_t n_stay_    = 0;     // rest, by_turn: passes until another stance is tried
-    int32_t n_rest_    = 0;     // length of the last rest
-    int32_t n_turns_   = 0;     // length of the last spell of turn-taking
+    bool measuring_ = false; // the next pass is one row without the draft: the yardstick
 
-    double tokens_   = 0.0; // fading sums over the passes of this stance
-    double expected_ = 0.0;
-    double time_us_  = 0.0;
+    // What is known of a mode survives its texts; several modes may share a pair (duo bench).
+    struct experience {
+        stance  how     = stance::ahead;
+        int32_t n_in    = 0; // passes in this stance
+        int32_t n_poor  = 0; // of these the last ones in which speculation did not pay
+        int32_t n_slow  = 0; // or in which turn-taking would have been faster
+        int32_t n_stay  = 0; // rest, by_turn: passes until another stance is tried
+        int32_t n_rest  = 0; // length of the last rest
+        int32_t n_turns = 0; // length of the last spell of turn-taking
+
+        double tokens   = 0.0; // fading sums over the passes of this stance
+        double expected = 0.0;
+        double time_us  = 0.0;
+
+        void change(stance to);
+    };
+    std::array<experience, 3> all_{}; // by run_mode
+    experience *              my_ = &all_[size_t(run_mode::async)];
 };
 
 } // namespace duo

@@ -102,6 +102,7 @@ void verify_worker::walk(int32_t i_first_row, const plan & p) {
     st.n_drafted += n_rows;
     for (int32_t i = 0; i < n_rows; ++i) {
         st.n_ngram += tree_.at_row(i).i_node < 0 ? 1 : 0;
+        st.n_path += tree_.rows()[size_t(i)].branch == 0 ? 1 : 0;
     }
 
     accepted_.clear();
@@ -124,6 +125,7 @@ void verify_worker::walk(int32_t i_first_row, const plan & p) {
             ++st.n_accepted;
             ++st.n_accepted_at[size_t(level)];
             st.n_ngram_accepted += tree_.at_row(next).i_node < 0 ? 1 : 0;
+            st.n_path_accepted += tree_.rows()[size_t(next)].branch == 0 ? 1 : 0;
             accepted_.push_back(next);
         }
         text_.push_back(chosen.token);

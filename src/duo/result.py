@@ -64,7 +64,8 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
             "draft_mean_length": 1 + stats["n_accepted"] / max(1, verifications),
             # As llama.cpp and vLLM count it: accepted at the position / verifications.
             "draft_acceptance_by_position": [n / max(1, verifications) for n in stats["n_accepted_at"][:longest]],
-            "draft_rollback_share": 1 - stats["n_accepted"] / max(1, stats["n_drafted"]),
+            # Of the best path only: a tree's other branches are alternatives to it, of which one at most can be right.
+            "draft_rollback_share": 1 - stats["n_path_accepted"] / stats["n_path"] if stats["n_path"] else 0.0,
             "draft_hit_n": stats["n_hits"],
             "draft_hit_tokens_per_pass": stats["n_tokens_after_hit"] / max(1, stats["n_after_hit"]),
             "draft_miss_tokens_per_pass": stats["n_tokens_after_miss"]
