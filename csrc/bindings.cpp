@@ -209,7 +209,10 @@ void register_engine(py::module_ & m) {
             "timeout_us"_a, py::call_guard<py::gil_scoped_release>())
         .def("cancel", &engine::cancel, py::call_guard<py::gil_scoped_release>())
         .def("close", &engine::close, py::call_guard<py::gil_scoped_release>())
-        .def("stats", [](const engine & e) { return e.current() == nullptr ? py::dict() : duo::stats_of(*e.current(), e.profile()); })
+        .def("stats",
+             [](const engine & e) {
+                 return e.current() == nullptr ? py::dict() : duo::stats_of(*e.current(), e.profile());
+             })
         // Between two texts: what was measured of the pair, for a file, and back.
         .def("profile", [](const engine & e) { return e.profile().saved(); })
         .def("restore_profile", [](engine & e, const std::vector<double> & x) { e.profile().restore(x); })

@@ -55,11 +55,9 @@ void register_plan(py::module_ & m) {
             "ngram", [](const p & x) { return ngram_kinds[size_t(x.ngram.kind)]; },
             [](p & x, const std::string & name) { x.ngram.kind = value_of<ngram_kind>(ngram_kinds, name); })
         .def_property(
-            "ngram_size_n", [](const p & x) { return x.ngram.size_n; },
-            [](p & x, int32_t n) { x.ngram.size_n = n; })
+            "ngram_size_n", [](const p & x) { return x.ngram.size_n; }, [](p & x, int32_t n) { x.ngram.size_n = n; })
         .def_property(
-            "ngram_size_m", [](const p & x) { return x.ngram.size_m; },
-            [](p & x, int32_t n) { x.ngram.size_m = n; })
+            "ngram_size_m", [](const p & x) { return x.ngram.size_m; }, [](p & x, int32_t n) { x.ngram.size_m = n; })
         .def_property(
             "ngram_min_hits", [](const p & x) { return x.ngram.min_hits; },
             [](p & x, int32_t n) { x.ngram.min_hits = n; });

@@ -35,12 +35,12 @@ const char * name_of(stance s) {
 
 py::dict stats_of(const request & r, const pair_profile & profile) {
     const verify_stats & s = r.stats;
-    py::dict             d("n_prompt"_a = s.n_prompt, "n_prompt_cached"_a = s.n_prompt_cached,
-                           "n_predicted"_a = s.n_predicted, "n_passes"_a = s.n_passes,
-                           "n_verifications"_a = s.n_verifications, "n_drafted"_a = s.n_drafted,
-                           "n_accepted"_a = s.n_accepted, "n_hits"_a = s.n_hits, "n_after_hit"_a = s.n_after_hit,
-                           "n_tokens_after_hit"_a = s.n_tokens_after_hit, "n_tokens_after_miss"_a = s.n_tokens_after_miss,
-                           "n_side"_a = s.n_side, "n_path"_a = s.n_path, "n_path_accepted"_a = s.n_path_accepted, "n_ngram"_a = s.n_ngram, "n_ngram_accepted"_a = s.n_ngram_accepted);
+    py::dict d("n_prompt"_a = s.n_prompt, "n_prompt_cached"_a = s.n_prompt_cached, "n_predicted"_a = s.n_predicted,
+               "n_passes"_a = s.n_passes, "n_verifications"_a = s.n_verifications, "n_drafted"_a = s.n_drafted,
+               "n_accepted"_a = s.n_accepted, "n_hits"_a = s.n_hits, "n_after_hit"_a = s.n_after_hit,
+               "n_tokens_after_hit"_a = s.n_tokens_after_hit, "n_tokens_after_miss"_a = s.n_tokens_after_miss,
+               "n_side"_a = s.n_side, "n_path"_a = s.n_path, "n_path_accepted"_a = s.n_path_accepted,
+               "n_ngram"_a = s.n_ngram, "n_ngram_accepted"_a = s.n_ngram_accepted);
     d.attr("update")(py::dict("t_begin_us"_a = s.t_begin_us, "t_first_us"_a = s.t_first_us, "t_end_us"_a = s.t_end_us,
                               "prompt_us"_a = s.prompt_us, "busy_us"_a = s.busy_us, "wait_us"_a = s.wait_us,
                               "n_tested_at"_a = s.n_tested_at, "n_accepted_at"_a = s.n_accepted_at,

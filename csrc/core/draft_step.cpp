@@ -1,5 +1,5 @@
-// One step of the draft: choose the frontier nodes most likely to be needed, evaluate them in one batch, send their best
-// children. The loop around it is in draft_worker.cpp.
+// One step of the draft: choose the frontier nodes most likely to be needed, evaluate them in one batch, send their
+// best children. The loop around it is in draft_worker.cpp.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,8 @@ namespace duo {
 namespace {
 constexpr size_t  n_children_most = 8;      // of a node, when several outcomes are prepared
 constexpr float   least_path      = -5.5f;  // log of the chance below which a node is not worth a row (0.4%)
-constexpr int32_t n_tree_most     = 512;    // nodes; the target looks through all of them
+constexpr float   least_child     = -4.2f;  // the same for a child of a node that is right (1.5%)
+constexpr int32_t n_tree_most     = 768;    // nodes; the target looks through all of them
 constexpr float   log_of_nothing  = -69.0f; // log(1e-30)
 } // namespace
 
@@ -181,8 +182,9 @@ bool draft_worker::evaluate() {
     return true;
 }
 
-// Children of a node whose row was evaluated: best first, the first one always, the others if they may matter.
-// t0 > 0: the step's duration is told, which is that of the rows and as often this choice as there are nodes.
+// Children of a node whose row was evaluated: best first, the first one always. The others are kept by their own
+// chance, not by the path's: when the text has come to this node, that is what counts, and they cannot be had again. t0
+// > 0: the step's duration is told, which is that of the rows and as often this choice as there are nodes.
 int32_t draft_worker::send_children(int32_t i_node, int32_t i_row, int64_t t0, int64_t t_rows) {
     const auto wanted = shape_.empty() || places_.size() <= size_t(i_node) || places_[size_t(i_node)] < 0
                             ? 0
@@ -199,7 +201,7 @@ int32_t draft_worker::send_children(int32_t i_node, int32_t i_row, int64_t t0, i
     int32_t                n_made = 0;
     for (const candidate & c : children_) {
         const float logp = std::max(c.logp, log_of_nothing);
-        if (logp < p_min || (n_made > 0 && n_made >= wanted && up.path + logp < least_path)) {
+        if (logp < p_min || (n_made > 0 && n_made >= wanted && logp < least_child)) {
             break;
         }
         tree_.insert(++n_ids_, up.id, c.token, logp);

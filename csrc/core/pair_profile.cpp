@@ -6,23 +6,24 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_old       = 100;   // passes after which a measurement counts as old
-constexpr double  prior_guess = 0.6;   // acceptance before anything was seen, worth one observation
+constexpr int32_t n_old       = 100; // passes after which a measurement counts as old
+constexpr double  prior_guess = 0.6; // acceptance before anything was seen, worth one observation
 constexpr double  prior_ngram = 0.5;
-constexpr double  memory      = 0.97;  // weight of an observation fades by this with each later one
+constexpr double  memory      = 0.97; // weight of an observation fades by this with each later one
 constexpr double  memory_bin  = 0.99;
-constexpr double  own_weight  = 4.0;   // observations that the draft's own estimate is worth
-constexpr double  prior_price = 0.05;  // of a further node in a draft step, before one was measured
-constexpr double  alone_share = 0.25;  // passes with less of the draft beside them count as alone
+constexpr double  own_weight  = 4.0;  // observations that the draft's own estimate is worth
+constexpr double  prior_price = 0.05; // of a further node in a draft step, before one was measured
+constexpr double  alone_share = 0.25; // passes with less of the draft beside them count as alone
 } // namespace
 
 void average::add(double x, int64_t i_pass) {
     // Too low a value makes its width attractive and is soon put right; too high a one keeps it from being measured.
     const bool lower = ++n <= 3 || i_pass - i_last > n_old;
     // One pass that something else held up says little: it counts as a quarter too slow.
-    x     = n > 3 ? std::min(x, 1.25 * value) : x;
-    value = n == 1 ? x : lower ? std::min(value, x) : value + 0.15 * (x - value);
-    i_last           = i_pass;
+    x      = n > 3 ? std::min(x, 1.25 * value) : x;
+    value  = n == 1 ? x : lower ? std::min(value, x) : value + 0.15 * (x - value);
+    low    = n == 1 ? x : std::min(x, 1.005 * low);
+    i_last = i_pass;
 }
 
 void odds::add(bool right, double memory) {
@@ -42,9 +43,12 @@ void pair_profile::on_step(int32_t n_rows, float us) {
     }
 }
 
-void pair_profile::on_guess(int32_t i, bool right) {
+void pair_profile::on_guess(int32_t i, bool right, bool fresh) {
     if (i >= 0 && i < n_draft_cap) {
         level_[size_t(i)].add(right, memory);
+    }
+    if (i == 0 && fresh) {
+        fresh_.add(right, memory);
     }
 }
 
@@ -75,6 +79,10 @@ double pair_profile::acceptance(int32_t i) const {
         a = level_[size_t(j)].share(a, 1.0);
     }
     return a;
+}
+
+double pair_profile::acceptance_fresh() const {
+    return fresh_.share(acceptance(0), 1.0);
 }
 
 double pair_profile::ngram_chance(int32_t i) const {
@@ -122,9 +130,10 @@ double pair_profile::slowdown() const {
     double alone  = 0.0;
     for (size_t n = 1; n < alone_.size(); ++n) {
         if (alone_[n].n > 0 && beside_[n].n > 0) {
-            const double weight = std::min({alone_[n].n, beside_[n].n, 8}) / alone_[n].value;
-            beside += weight * beside_[n].value;
-            alone += weight * alone_[n].value;
+            // Lows, as few passes are alone: among many beside the draft some are late for other reasons.
+            const double weight = std::min({alone_[n].n, beside_[n].n, 8}) / alone_[n].low;
+            beside += weight * beside_[n].low;
+            alone += weight * alone_[n].low;
         }
     }
     return alone == 0.0 ? 1.0 : std::max(1.0, beside / alone);
@@ -147,7 +156,7 @@ double pair_profile::pass_us(int32_t n_rows, bool beside) const {
 }
 
 double pair_profile::step_us(int32_t n_rows) const {
-    n_rows         = std::clamp(n_rows, 1, n_step_cap);
+    n_rows          = std::clamp(n_rows, 1, n_step_cap);
     int32_t nearest = 0;
     for (int32_t n = 1; n <= n_step_cap; ++n) {
         if (step_[size_t(n)].n > 0 && (nearest == 0 || std::abs(n - n_rows) < std::abs(nearest - n_rows))) {
@@ -196,6 +205,7 @@ std::vector<double> pair_profile::saved() const {
     std::for_each(level_.begin(), level_.end(), put_odds);
     std::for_each(ngram_.begin(), ngram_.end(), put_odds);
     std::for_each(bin_.begin(), bin_.end(), put_odds);
+    put_odds(fresh_);
     return out;
 }
 
@@ -206,11 +216,11 @@ void pair_profile::restore(const std::vector<double> & numbers) {
     }
     auto       it          = numbers.begin();
     const auto get_average = [&it](average & a) {
-        a   = {.value = it[0], .n = int32_t(std::min(it[1], 8.0))};
+        a = {.value = it[0], .low = it[0], .n = int32_t(std::min(it[1], 8.0))};
         it += 2;
     };
     const auto get_odds = [&it](odds & o) {
-        o   = {.yes = it[0], .no = it[1]};
+        o = {.yes = it[0], .no = it[1]};
         it += 2;
     };
     std::for_each(alone_.begin(), alone_.end(), get_average);
@@ -219,6 +229,7 @@ void pair_profile::restore(const std::vector<double> & numbers) {
     std::for_each(level_.begin(), level_.end(), get_odds);
     std::for_each(ngram_.begin(), ngram_.end(), get_odds);
     std::for_each(bin_.begin(), bin_.end(), get_odds);
+    get_odds(fresh_);
 }
 
 } // namespace duo

@@ -13,10 +13,11 @@ namespace duo {
 constexpr int32_t n_rows_cap = n_draft_cap + 8; // rows of a pass that are told apart
 constexpr int32_t n_step_cap = 16;              // nodes of a draft step
 
-// Average that trusts the smallest of its first samples (first passes of a shape pay for its set-up), and the smaller of
-// an old value and a new one.
+// Average that trusts the smallest of its first samples (first passes of a shape pay for its set-up), and the smaller
+// of an old value and a new one.
 struct average {
     double  value  = 0.0;
+    double  low    = 0.0; // about the least of the later samples: what it takes when nothing else disturbs
     int32_t n      = 0;
     int64_t i_last = 0; // pass that was measured last
 
@@ -29,7 +30,9 @@ struct odds {
     double no  = 0.0;
 
     void                 add(bool right, double memory);
-    [[nodiscard]] double share(double prior, double weight) const { return (yes + weight * prior) / (yes + no + weight); }
+    [[nodiscard]] double share(double prior, double weight) const {
+        return (yes + weight * prior) / (yes + no + weight);
+    }
 };
 
 // Owned by the verify worker.
@@ -38,13 +41,14 @@ class pair_profile {
     // A target pass over n_rows, no prompt among them; `shared`: part of it in which the draft worked too, 0..1.
     void on_pass(int32_t n_rows, int64_t us, double shared);
     void on_step(int32_t n_rows, float us); // a draft step
-    // Node at level i (0: below the root), the ones above it right.
-    void on_guess(int32_t i, bool right);
+    // The best guess at level i (0: below the root), the ones above it right. fresh: the root was no guess itself.
+    void on_guess(int32_t i, bool right, bool fresh);
     // Any child of an accepted node: was it the one, given the chance that the draft saw for it?
     void on_child(float logp, bool right);
     void on_ngram(int32_t i, bool right); // i-th token of an n-gram's continuation, the ones before it right
 
     [[nodiscard]] double acceptance(int32_t i) const; // a_i, 0..1: of the best guess at level i
+    [[nodiscard]] double acceptance_fresh() const;    // a_0 where the draft had not foreseen the root
     [[nodiscard]] double chance(float logp) const;    // what the draft's own estimate is worth, 0..1
     [[nodiscard]] double ngram_chance(int32_t i) const;
 
@@ -58,7 +62,7 @@ class pair_profile {
 
     [[nodiscard]] const average & alone(int32_t n_rows) const { return alone_[size_t(n_rows)]; }
     [[nodiscard]] int64_t         n_passes() const { return n_passes_; }
-    [[nodiscard]] bool measured_beside(int32_t n_rows) const { return beside_[size_t(n_rows)].n > 0; }
+    [[nodiscard]] bool            measured_beside(int32_t n_rows) const { return beside_[size_t(n_rows)].n > 0; }
     [[nodiscard]] bool measured(int32_t n_rows) const { return alone(n_rows).n > 0 || measured_beside(n_rows); }
     [[nodiscard]] bool measured_step(int32_t n_rows) const { return step_[size_t(n_rows)].n > 0; }
     // The most drafted tokens that a measured pass had.
@@ -72,16 +76,17 @@ class pair_profile {
     static constexpr int32_t n_bins = 25; // of a guess's own log-odds, from -6 to 6
 
     using table = std::array<average, n_rows_cap + 1>; // by rows
-    static double interpolate(const table & t, int32_t n_rows);
+    static double  interpolate(const table & t, int32_t n_rows);
     static int32_t bin(float logp);
 
-    table                                alone_{};
-    table                                beside_{};
-    std::array<average, n_step_cap + 1>  step_{};
-    std::array<odds, n_draft_cap>        level_{};
-    std::array<odds, n_draft_cap>        ngram_{};
-    std::array<odds, n_bins>             bin_{};
-    int64_t                              n_passes_ = 0;
+    table                               alone_{};
+    table                               beside_{};
+    std::array<average, n_step_cap + 1> step_{};
+    std::array<odds, n_draft_cap>       level_{};
+    std::array<odds, n_draft_cap>       ngram_{};
+    std::array<odds, n_bins>            bin_{};
+    odds                                fresh_{};
+    int64_t                             n_passes_ = 0;
 };
 
 } // namespace duo

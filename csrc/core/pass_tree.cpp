@@ -29,8 +29,8 @@ void pass_tree::begin(const token_tree & tree, const pair_profile & profile, std
     for (size_t i = 0; i < nodes_.size(); ++i) {
         index_[i + 1] = -2;
         if (places[i + 1] >= 0) {
-            node nd = nodes_[i];
-            nd.parent = nd.parent < 0 ? -1 : index_[size_t(nd.parent) + 1];
+            node nd       = nodes_[i];
+            nd.parent     = nd.parent < 0 ? -1 : index_[size_t(nd.parent) + 1];
             index_[i + 1] = int32_t(n);
             nodes_[n++]   = nd;
         }
@@ -51,9 +51,9 @@ int32_t pass_tree::add_ngram(int32_t i_from, std::span<const token_id> tokens, c
                              double least) {
     int32_t at = i_from;
     for (size_t i = 0; i < tokens.size(); ++i) {
-        const double up     = at < 0 ? 1.0 : nodes_[size_t(at)].chance;
-        const double chance = up * profile.ngram_chance(int32_t(i));
-        const int32_t there = child(at, tokens[i]);
+        const double  up     = at < 0 ? 1.0 : nodes_[size_t(at)].chance;
+        const double  chance = up * profile.ngram_chance(int32_t(i));
+        const int32_t there  = child(at, tokens[i]);
         if (there >= 0) {
             // Draft and n-gram say the same: the surer of the two counts.
             nodes_[size_t(there)].chance = std::max(nodes_[size_t(there)].chance, chance);
@@ -92,7 +92,8 @@ const std::vector<int32_t> & pass_tree::best_path() {
     for (int32_t at = -1;;) {
         int32_t best = -1;
         for (int32_t i = at + 1; i < int32_t(nodes_.size()); ++i) {
-            if (nodes_[size_t(i)].parent == at && (best < 0 || nodes_[size_t(i)].chance > nodes_[size_t(best)].chance)) {
+            if (nodes_[size_t(i)].parent == at &&
+                (best < 0 || nodes_[size_t(i)].chance > nodes_[size_t(best)].chance)) {
                 best = i;
             }
         }

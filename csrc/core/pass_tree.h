@@ -56,7 +56,7 @@ class pass_tree {
 
   private:
     [[nodiscard]] int32_t child(int32_t i_node, token_id token) const;
-    void descend(int32_t i_row, int32_t n_branch);
+    void                  descend(int32_t i_row, int32_t n_branch);
 
     std::vector<node>    nodes_; // parents before children
     std::vector<int32_t> index_; // scratch: of each node of the drafted tree in nodes_

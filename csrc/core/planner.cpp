@@ -6,35 +6,35 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_auto_max     = 16;   // --draft auto looks no further
-constexpr int32_t n_branch_auto  = 8;    // frontier nodes that the draft expands at once
-constexpr int32_t n_alone        = 2;    // passes over one row before auto tries more: what a pass costs comes first
-constexpr int32_t n_recheck      = 256;  // passes until auto measures one row again
-constexpr int32_t n_poor_most    = 12;   // passes without profit before speculation rests
-constexpr int32_t n_rest_first   = 64;   // passes of rest; doubles up to
-constexpr int32_t n_rest_last    = 1024;
-constexpr int32_t n_turns_first  = 256;  // passes of turn-taking before both at once is tried again; doubles up to
-constexpr int32_t n_turns_last   = 4096;
-constexpr int32_t n_settled      = 32;   // passes before a stance's own rate is believed
-constexpr double  least_gain     = 0.04; // tokens a pass: less is within the noise of measurement
-constexpr double  memory         = 0.98; // weight of a pass fades by this with each later one
-constexpr double  visible        = 1.10; // slowdown that is more than noise
-constexpr int64_t wait_least_us  = 2000; // a wait ends only when the draft is clearly late, not merely slow
-constexpr int64_t wait_sync_us   = 250000;
-constexpr int64_t wait_factor    = 4;
+constexpr int32_t n_auto_max    = 16;  // --draft auto looks no further
+constexpr int32_t n_branch_auto = 8;   // frontier nodes that the draft expands at once
+constexpr int32_t n_alone       = 2;   // passes over one row before auto tries more: what a pass costs comes first
+constexpr int32_t n_recheck     = 256; // passes until auto measures one row again
+constexpr int32_t n_poor_most   = 12;  // passes without profit before speculation rests
+constexpr int32_t n_rest_first  = 64;  // passes of rest; doubles up to
+constexpr int32_t n_rest_last   = 1024;
+constexpr int32_t n_turns_first = 256; // passes of turn-taking before both at once is tried again; doubles up to
+constexpr int32_t n_turns_last  = 4096;
+constexpr int32_t n_settled     = 32;   // passes before a stance's own rate is believed
+constexpr double  least_gain    = 0.04; // tokens a pass: less is within the noise of measurement
+constexpr double  memory        = 0.98; // weight of a pass fades by this with each later one
+constexpr double  visible       = 1.10; // slowdown that is more than noise
+constexpr int64_t wait_least_us = 2000; // a wait ends only when the draft is clearly late, not merely slow
+constexpr int64_t wait_sync_us  = 250000;
+constexpr int64_t wait_factor   = 4;
 } // namespace
 
 void planner::begin(const plan_params & params, int32_t n_branch) {
-    params_     = params;
-    n_branches_ = n_branch;
-    shape_      = tree_shape(params.tree);
-    n_max_      = params.mode == run_mode::plain    ? 0
-                  : !shape_.empty()                 ? shape_.n_nodes()
-                  : params.n_max == n_draft_auto    ? n_auto_max
-                                                    : params.n_max;
-    n_max_      = std::clamp(n_max_, 0, n_draft_cap);
-    measuring_  = false;
-    my_         = &all_[size_t(params.mode)];
+    params_          = params;
+    n_branches_      = n_branch;
+    shape_           = tree_shape(params.tree);
+    n_max_           = params.mode == run_mode::plain ? 0
+                       : !shape_.empty()              ? shape_.n_nodes()
+                       : params.n_max == n_draft_auto ? n_auto_max
+                                                      : params.n_max;
+    n_max_           = std::clamp(n_max_, 0, n_draft_cap);
+    measuring_       = false;
+    my_              = &all_[size_t(params.mode)];
     const bool turns = params.mode == run_mode::sync;
     if (!adaptive() || (turns && my_->how == stance::ahead)) {
         my_->change(turns ? stance::by_turn : stance::ahead);
@@ -60,7 +60,8 @@ double planner::least_chance() const {
     return adaptive() ? 0.01 : 0.0;
 }
 
-plan planner::next(pass_tree & tree, int32_t n_room, bool growing) {
+plan planner::next(pass_tree & tree, int32_t n_room, bool growing, bool fresh) {
+    fresh_               = fresh;
     const int32_t n_most = std::min(n_max_, n_room);
     tree.choose({}, 0, n_branches_);
     if (n_most <= 0) {
@@ -128,7 +129,7 @@ bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<
     double     here   = path.empty() ? 1.0 : tree.nodes()[size_t(path.back())].chance;
     const auto n_path = int32_t(path.size());
     for (int32_t d = 1; n_path + d <= n_most; ++d) {
-        here *= profile_.acceptance(n_path + d - 1);
+        here *= n_path + d == 1 && fresh_ ? profile_.acceptance_fresh() : profile_.acceptance(n_path + d - 1);
         sum += here;
         if (n_path + d >= params_.n_min &&
             sum - r * (profile_.pass_us(n_path + d + 1, beside()) + d * step) > value + least_gain) {
@@ -207,7 +208,7 @@ plan planner::take(pass_tree & tree, const std::vector<int32_t> & order, int32_t
 plan planner::with_wait(plan p, int32_t n_steps) const {
     const auto expected = int64_t(n_steps * profile_.step_us());
     const bool turns    = params_.mode == run_mode::sync || my_->how == stance::by_turn;
-    p.wait_us = n_steps == 0 ? 0 : std::max(turns ? wait_sync_us : wait_least_us, wait_factor * expected);
+    p.wait_us           = n_steps == 0 ? 0 : std::max(turns ? wait_sync_us : wait_least_us, wait_factor * expected);
     return p;
 }
 
@@ -278,11 +279,11 @@ void planner::reconsider() {
     if (one.n < n_alone ? profile_.n_passes() < 4 * n_alone : profile_.n_passes() - one.i_last > n_recheck) {
         measuring_ = params_.mode != run_mode::sync;
     }
-    const double own   = my_->time_us > 0.0 ? my_->expected / my_->time_us : 0.0;
+    const double own   = my_->time_us > 0.0 ? std::max(my_->expected, my_->tokens) / my_->time_us : 0.0;
     const double plain = one.n > 0 ? 1.0 / one.value : 0.0;
     const bool   known = one.n >= n_alone && profile_.step_us() > 0.0;
     const bool   poor  = known && (gain() < least_gain || (my_->n_in >= n_settled && own < plain));
-    my_->n_poor            = poor ? my_->n_poor + 1 : 0;
+    my_->n_poor        = poor ? my_->n_poor + 1 : 0;
     if (my_->n_poor >= n_poor_most) {
         my_->n_rest = std::clamp(2 * my_->n_rest, n_rest_first, n_rest_last);
         my_->n_stay = my_->n_rest;

@@ -2,9 +2,9 @@
 //
 // A pass over a set of drafted nodes brings E = 1 + (sum of the nodes' chances) tokens (Leviathan et al., arXiv
 // 2211.17192, for a chain) and costs the wait and the pass. The best long-run rate R is that of the choices that
-// maximise E - R * cost in each pass (Dinkelbach 1967); R is the running rate of this text. So one more node is verified
-// if its chance is above R times what a row more costs, and one more draft step is waited for if the chance that its node
-// is right is above R times its duration.
+// maximise E - R * cost in each pass (Dinkelbach 1967); R is the running rate of this text. So one more node is
+// verified if its chance is above R times what a row more costs, and one more draft step is waited for if the chance
+// that its node is right is above R times its duration.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ class planner {
     void begin(const plan_params & params, int32_t n_branch);
 
     // Chooses in `tree`. n_room: rows that context and batch have left for drafted tokens. growing: the draft may still
-    // add nodes.
-    [[nodiscard]] plan next(pass_tree & tree, int32_t n_room, bool growing);
+    // add nodes. fresh: the draft had not foreseen the root.
+    [[nodiscard]] plan next(pass_tree & tree, int32_t n_room, bool growing, bool fresh = false);
 
     // The pass that was planned last is done: what came of it, and how long it took with its wait.
     void on_verdict(int32_t n_tokens, double expected, int64_t us);
@@ -46,7 +46,7 @@ class planner {
     [[nodiscard]] double rate() const; // tokens per microsecond; 0: nothing measured yet
 
     // Nodes with less chance than this need not be looked at.
-    [[nodiscard]] double least_chance() const;
+    [[nodiscard]] double             least_chance() const;
     [[nodiscard]] const tree_shape & shape() const { return shape_; }
 
     [[nodiscard]] pair_profile &       profile() { return profile_; }
@@ -59,20 +59,20 @@ class planner {
         int32_t n     = 0;
     };
 
-    [[nodiscard]] bool   adaptive() const;
-    [[nodiscard]] bool   beside() const { return my_->how == stance::ahead; }
-    [[nodiscard]] choice best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
-    [[nodiscard]] bool   wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
-                                   int32_t n_most) const;
-    [[nodiscard]] double turns_rate(int32_t k, double step_us) const;
+    [[nodiscard]] bool    adaptive() const;
+    [[nodiscard]] bool    beside() const { return my_->how == stance::ahead; }
+    [[nodiscard]] choice  best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
+    [[nodiscard]] bool    wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
+                                    int32_t n_most) const;
+    [[nodiscard]] double  turns_rate(int32_t k, double step_us) const;
     [[nodiscard]] int32_t turns_width(int32_t n_most, double step_us) const;
-    [[nodiscard]] double gain() const;
-    [[nodiscard]] plan   with_wait(plan p, int32_t n_steps) const;
-    plan                 fixed(pass_tree & tree, int32_t n_most, bool growing);
-    plan                 by_turn(pass_tree & tree, int32_t n_most, bool growing);
-    plan                 by_worth(pass_tree & tree, int32_t n_most, bool growing);
-    plan                 take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
-    void                 reconsider();
+    [[nodiscard]] double  gain() const;
+    [[nodiscard]] plan    with_wait(plan p, int32_t n_steps) const;
+    plan                  fixed(pass_tree & tree, int32_t n_most, bool growing);
+    plan                  by_turn(pass_tree & tree, int32_t n_most, bool growing);
+    plan                  by_worth(pass_tree & tree, int32_t n_most, bool growing);
+    plan                  take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
+    void                  reconsider();
 
     plan_params  params_;
     pair_profile profile_;
@@ -80,6 +80,7 @@ class planner {
     int32_t      n_max_      = 0;
     int32_t      n_branches_ = 1;
 
+    bool fresh_     = false; // of the root
     bool measuring_ = false; // the next pass is one row without the draft: the yardstick
 
     // What is known of a mode survives its texts; several modes may share a pair (duo bench).

@@ -26,15 +26,15 @@ constexpr int32_t n_draft_auto = -1; // the planner's choice
 constexpr int32_t n_draft_cap  = 64; // drafted tokens in one verification at most
 
 struct plan_params {
-    run_mode mode    = run_mode::async;
-    int32_t  n_max   = n_draft_auto; // drafted tokens in a verification at most
-    int32_t  n_min   = 0;            // fewer than this are not worth verifying
-    float    p_min   = 0.0f;         // the draft stops below this probability
-    int32_t  n_ahead = 0;            // levels that the draft may run ahead; 0: the planner's choice
-    int32_t  n_branch = 0;           // frontier nodes that the draft expands at once, at most; 0: the planner's choice
-    bool     has_model = true;       // the draft model takes part
-    bool     always  = false; // speculate whether it pays or not (tests: what is drafted must not hang on timing)
-    tree_use use     = tree_use::automatic;
+    run_mode mode      = run_mode::async;
+    int32_t  n_max     = n_draft_auto; // drafted tokens in a verification at most
+    int32_t  n_min     = 0;            // fewer than this are not worth verifying
+    float    p_min     = 0.0f;         // the draft stops below this probability
+    int32_t  n_ahead   = 0;            // levels that the draft may run ahead; 0: the planner's choice
+    int32_t  n_branch  = 0;     // frontier nodes that the draft expands at once, at most; 0: the planner's choice
+    bool     has_model = true;  // the draft model takes part
+    bool     always    = false; // speculate whether it pays or not (tests: what is drafted must not hang on timing)
+    tree_use use       = tree_use::automatic;
 
     std::vector<std::vector<int32_t>> tree{};  // paths of ranks: just these nodes, always (tree_shape.h); empty: none
     ngram_params                      ngram{}; // drafts from the text itself (ngram_index.h)
@@ -42,28 +42,28 @@ struct plan_params {
 
 // Written by the verify worker; the end message releases it to the reader of the chunk ring.
 struct verify_stats {
-    int32_t n_prompt        = 0; // tokens of the prompt
-    int32_t n_prompt_cached = 0; // of these, still in the KV cache from the call before
-    int32_t n_predicted     = 0;
-    int32_t n_passes        = 0; // target passes that chose tokens
-    int32_t n_verifications = 0; // of these, with drafted tokens
-    int32_t n_drafted       = 0; // drafted tokens in them
-    int32_t n_accepted      = 0;
-    int32_t n_hits          = 0; // passes whose last token was already a node
-    int32_t n_after_hit     = 0; // passes that came after such a one
+    int32_t n_prompt            = 0; // tokens of the prompt
+    int32_t n_prompt_cached     = 0; // of these, still in the KV cache from the call before
+    int32_t n_predicted         = 0;
+    int32_t n_passes            = 0; // target passes that chose tokens
+    int32_t n_verifications     = 0; // of these, with drafted tokens
+    int32_t n_drafted           = 0; // drafted tokens in them
+    int32_t n_accepted          = 0;
+    int32_t n_hits              = 0; // passes whose last token was already a node
+    int32_t n_after_hit         = 0; // passes that came after such a one
     int32_t n_tokens_after_hit  = 0; // committed by them
     int32_t n_tokens_after_miss = 0; // by the others, but for the first pass
-    int32_t n_path          = 0; // drafted tokens on the best path of a pass: all of them, if no tree was verified
-    int32_t n_path_accepted = 0;
-    int32_t n_side          = 0; // passes whose accepted nodes were not all on the best path
-    int32_t n_ngram         = 0; // drafted tokens that came from n-grams alone
-    int32_t n_ngram_accepted = 0;
-    int64_t t_begin_us      = 0;
-    int64_t t_first_us      = 0; // first token committed
-    int64_t t_end_us        = 0;
-    int64_t prompt_us       = 0;
-    int64_t busy_us         = 0;
-    int64_t wait_us         = 0; // waited for the draft
+    int32_t n_path              = 0; // drafted tokens on the best path of a pass: all of them, if no tree was verified
+    int32_t n_path_accepted     = 0;
+    int32_t n_side              = 0; // passes whose accepted nodes were not all on the best path
+    int32_t n_ngram             = 0; // drafted tokens that came from n-grams alone
+    int32_t n_ngram_accepted    = 0;
+    int64_t t_begin_us          = 0;
+    int64_t t_first_us          = 0; // first token committed
+    int64_t t_end_us            = 0;
+    int64_t prompt_us           = 0;
+    int64_t busy_us             = 0;
+    int64_t wait_us             = 0; // waited for the draft
 
     std::array<int32_t, n_draft_cap> n_tested_at{}; // by level below the root, from 0: something was drafted there
     std::array<int32_t, n_draft_cap> n_accepted_at{};

@@ -14,24 +14,28 @@ int32_t token_tree::insert(node_id id, node_id parent, token_id token, float log
     if (i_parent < 0) {
         return -1;
     }
-    int32_t rank = 0;
-    for (int32_t i = i_parent + 1; i < size(); ++i) {
-        if (at(i).parent == i_parent) {
-            if (at(i).token == token) {
-                return i;
-            }
-            ++rank;
-        }
+    const int32_t i_there = child(i_parent, token);
+    if (i_there >= 0) {
+        return i_there;
     }
     const node & up = at(i_parent);
-    nodes_.push_back({.id     = id,
-                      .parent = i_parent,
-                      .token  = token,
-                      .depth  = up.depth + 1,
-                      .rank   = rank,
-                      .logp   = logp,
-                      .path   = up.path + logp});
+    nodes_.push_back(
+        {.id = id, .parent = i_parent, .token = token, .depth = up.depth + 1, .logp = logp, .path = up.path + logp});
+    link(size() - 1);
     return size() - 1;
+}
+
+// The last node becomes the last child of its parent.
+void token_tree::link(int32_t i) {
+    node & nd = nodes_[size_t(i)];
+    node & up = nodes_[size_t(nd.parent)];
+    if (up.last >= 0) {
+        nd.rank                      = at(up.last).rank + 1;
+        nodes_[size_t(up.last)].next = i;
+    } else {
+        up.first = i;
+    }
+    up.last = i;
 }
 
 int32_t token_tree::find(node_id id) const {
@@ -41,21 +45,11 @@ int32_t token_tree::find(node_id id) const {
 }
 
 int32_t token_tree::child(int32_t i_parent, token_id token) const {
-    for (int32_t i = i_parent + 1; i < size(); ++i) {
-        if (at(i).parent == i_parent && at(i).token == token) {
-            return i;
-        }
+    int32_t i = at(i_parent).first;
+    while (i >= 0 && at(i).token != token) {
+        i = at(i).next;
     }
-    return -1;
-}
-
-int32_t token_tree::first_child(int32_t i_parent) const {
-    for (int32_t i = i_parent + 1; i < size(); ++i) {
-        if (at(i).parent == i_parent) {
-            return i;
-        }
-    }
-    return -1;
+    return i;
 }
 
 void token_tree::re_root(int32_t i) {
@@ -78,8 +72,12 @@ void token_tree::re_root(int32_t i) {
         }
         nd.path -= path;
         nd.depth -= depth;
-        moved_[size_t(j)] = int32_t(n);
-        nodes_[n++]       = nd;
+        nd.first = nd.last = nd.next = -1;
+        moved_[size_t(j)]            = int32_t(n);
+        nodes_[n]                    = nd;
+        if (n++ > 0) {
+            link(int32_t(n) - 1);
+        }
     }
     nodes_.resize(n);
 }

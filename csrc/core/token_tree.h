@@ -13,14 +13,17 @@ namespace duo {
 class token_tree {
   public:
     struct node {
-        node_id  id       = no_node;
-        int32_t  parent   = -1; // index; -1: root
-        token_id token    = no_token;
-        int32_t  depth    = 0;     // root: 0
-        int32_t  rank     = 0;     // among its siblings, in the order they came: best first
-        float    logp     = 0.0f;  // draft's, of this token
-        float    path     = 0.0f;  // sum of logp from the root
-        int32_t  branch   = -1;    // draft: the branch of its cache that holds the path down to here; -1: not evaluated
+        node_id  id     = no_node;
+        int32_t  parent = -1; // index; -1: root
+        token_id token  = no_token;
+        int32_t  depth  = 0;  // root: 0
+        int32_t  rank   = 0;  // among its siblings, in the order they came: best first
+        int32_t  first  = -1; // its first child; -1: none
+        int32_t  last   = -1;
+        int32_t  next   = -1;   // the sibling that came after it; -1: none
+        float    logp   = 0.0f; // draft's, of this token
+        float    path   = 0.0f; // sum of logp from the root
+        int32_t  branch = -1;   // draft: the branch of its cache that holds the path down to here; -1: not evaluated
 
         [[nodiscard]] bool expanded() const { return branch >= 0; }
     };
@@ -31,9 +34,9 @@ class token_tree {
     // A repeated (parent, token) gives the node that is there. `id` must be above all ids before it.
     int32_t insert(node_id id, node_id parent, token_id token, float logp);
 
-    [[nodiscard]] int32_t find(node_id id) const;                        // -1: not there
-    [[nodiscard]] int32_t child(int32_t i_parent, token_id token) const; // -1: none
-    [[nodiscard]] int32_t first_child(int32_t i_parent) const;           // the best, as it came first; -1: none
+    [[nodiscard]] int32_t find(node_id id) const;                                            // -1: not there
+    [[nodiscard]] int32_t child(int32_t i_parent, token_id token) const;                     // -1: none
+    [[nodiscard]] int32_t first_child(int32_t i_parent) const { return at(i_parent).first; } // the best; -1: none
 
     // Makes node i the root and drops all that does not hang below it.
     void re_root(int32_t i);
@@ -79,6 +82,8 @@ class token_tree {
     [[nodiscard]] int32_t      size() const { return int32_t(nodes_.size()); }
 
   private:
+    void link(int32_t i);
+
     std::vector<node>    nodes_{1};
     std::vector<int32_t> moved_; // re_root's scratch: new index of each node, -1 dropped
 };

@@ -13,10 +13,8 @@ void verify_worker::verify(const plan & p) {
     const auto n_branches = tree_.n_branches();
     rows_.clear();
     for (size_t pos = cached_.size(); pos < n_before; ++pos) {
-        rows_.push_back({.token      = text_[pos],
-                         .pos        = int32_t(pos),
-                         .n_branches = n_branches,
-                         .output     = pos + 1 == n_before});
+        rows_.push_back(
+            {.token = text_[pos], .pos = int32_t(pos), .n_branches = n_branches, .output = pos + 1 == n_before});
     }
     for (const auto & r : tree_.rows()) {
         const auto & nd = tree_.nodes()[size_t(r.i_node)];
@@ -51,7 +49,8 @@ void verify_worker::verify(const plan & p) {
         cached_.push_back(tree_.at_row(int32_t(i)).token);
     }
 
-    take_nodes(); // what the draft prepared meanwhile: a hit is known as one, and its subtree is there for the next plan
+    take_nodes(); // what the draft prepared meanwhile: a hit is known as one, and its subtree is there for the next
+                  // plan
     const verify_stats before = req_->stats;
     const int32_t      depth  = tree_.depth();
     const stance       how    = planner_.how();
@@ -143,24 +142,21 @@ void verify_worker::walk(int32_t i_first_row, const plan & p) {
 // Guesses below an accepted node of the drafted tree, verified or not: the target's choice says which was right.
 void verify_worker::learn_from(int32_t i_node, int32_t level, token_id chosen) {
     const token_tree & tree = mirror_.tree();
-    for (int32_t i = i_node + 1; i_node >= 0 && i < tree.size(); ++i) {
+    for (int32_t i = i_node < 0 ? -1 : tree.first_child(i_node); i >= 0; i = tree.at(i).next) {
         const auto & nd = tree.at(i);
-        if (nd.parent != i_node) {
-            continue;
-        }
         planner_.profile().on_child(nd.logp, nd.token == chosen);
         if (nd.rank == 0) {
-            planner_.profile().on_guess(level, nd.token == chosen);
+            planner_.profile().on_guess(level, nd.token == chosen, !was_hit_);
         }
     }
 }
 
-// The text has grown by the accepted nodes and one token more. The draft knows its own nodes by their ids; what came from
-// n-grams it is told token by token.
+// The text has grown by the accepted nodes and one token more. The draft knows its own nodes by their ids; what came
+// from n-grams it is told token by token.
 void verify_worker::commit(const plan & p) {
-    verify_stats & st     = req_->stats;
-    const auto     n_new  = int32_t(accepted_.size()) + 1;
-    const int64_t  now    = now_us();
+    verify_stats & st    = req_->stats;
+    const auto     n_new = int32_t(accepted_.size()) + 1;
+    const int64_t  now   = now_us();
     if (t_verdict_ != 0) {
         planner_.on_verdict(n_new, p.expected, now - t_verdict_);
         st.n_after_hit += was_hit_ ? 1 : 0;

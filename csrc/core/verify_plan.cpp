@@ -1,4 +1,5 @@
-// What the next pass verifies: the tree as it is known now, the planner's choice, and the wait for the draft if that pays.
+// What the next pass verifies: the tree as it is known now, the planner's choice, and the wait for the draft if that
+// pays.
 #include <algorithm>
 
 #include "verify_worker.h"
@@ -15,7 +16,7 @@ plan verify_worker::make_plan() {
         grow_tree();
         // With prompt rows still to be evaluated there is better to do than to wait.
         const bool growing = draft_may_grow() && req_->stats.n_passes > 0 && !cancelled() && i < n_waits_most;
-        p                  = planner_.next(tree_, n_room(), growing);
+        p                  = planner_.next(tree_, n_room(), growing, !was_hit_);
         if (p.wait_us <= 0) {
             break;
         }
@@ -29,7 +30,8 @@ plan verify_worker::make_plan() {
         const int64_t t1 = now_us();
         req_->stats.wait_us += t1 - t0;
         if (wires_.tracing) {
-            wires_.verify_trace.try_push({.what = trace_event::kind::wait, .slot = req_->slot, .t0_us = t0, .t1_us = t1});
+            wires_.verify_trace.try_push(
+                {.what = trace_event::kind::wait, .slot = req_->slot, .t0_us = t0, .t1_us = t1});
         }
     }
     return p;

@@ -61,10 +61,10 @@ void verify_worker::begin(request & req) {
     req.stats.t_begin_us = now_us();
     req.stats.n_prompt   = n_text();
 
-    drafting_   = false;
-    draft_late_ = false;
-    const bool wanted =
-        has_draft_ && req.plan.has_model && req.plan.mode != run_mode::plain && req.plan.n_max != 0 && req.n_predict != 0;
+    drafting_         = false;
+    draft_late_       = false;
+    const bool wanted = has_draft_ && req.plan.has_model && req.plan.mode != run_mode::plain && req.plan.n_max != 0 &&
+                        req.n_predict != 0;
     plan_params params = req.plan;
     params.has_model   = wanted;
     planner_.begin(params, model_.n_branch());
@@ -164,7 +164,7 @@ void verify_worker::take_nodes() {
                 if (msg.guess && (right || what == mirror_tree::news::guess_wrong)) {
                     planner_.profile().on_child(msg.logp, right);
                     if (msg.rank == 0) {
-                        planner_.profile().on_guess(0, right);
+                        planner_.profile().on_guess(0, right, true);
                     }
                 }
                 break;

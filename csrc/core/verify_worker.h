@@ -79,7 +79,7 @@ class verify_worker {
     std::array<ngram_proposal, n_ngram_paths> proposals_; // of the text's own end, best first
     size_t                                    n_proposals_ = 0;
     ngram_proposal                            proposal_below_; // scratch
-    std::vector<candidate>                    best_;      // scratch: alternatives for log-probabilities
+    std::vector<candidate>                    best_;           // scratch: alternatives for log-probabilities
 };
 
 } // namespace duo

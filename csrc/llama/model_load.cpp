@@ -144,18 +144,18 @@ void llama_token_model::make_context() {
     const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
     llama_context_params params   = llama_context_default_params();
     // One cell more for the strict row behind the last position; a tree's nodes share positions.
-    params.n_ctx                  = uint32_t(n_ctx_ + (n_branch_ == 1 ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
-    params.n_batch                = uint32_t(n_batch_) + 1;
-    params.n_ubatch               = uint32_t(same_bits_ ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
-    params.n_seq_max              = uint32_t(n_branch_);
-    params.kv_unified             = true; // branches share cells
-    params.n_threads              = opt_.n_threads;
-    params.n_threads_batch        = opt_.n_threads_batch;
-    params.flash_attn_type        = flash_attn_type(same_bits_ && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
-    params.type_k                 = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
-    params.type_v                 = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
-    params.no_perf                = true;
-    params.abort_callback         = [](void * data) {
+    params.n_ctx           = uint32_t(n_ctx_ + (n_branch_ == 1 ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
+    params.n_batch         = uint32_t(n_batch_) + 1;
+    params.n_ubatch        = uint32_t(same_bits_ ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
+    params.n_seq_max       = uint32_t(n_branch_);
+    params.kv_unified      = true; // branches share cells
+    params.n_threads       = opt_.n_threads;
+    params.n_threads_batch = opt_.n_threads_batch;
+    params.flash_attn_type = flash_attn_type(same_bits_ && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
+    params.type_k          = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
+    params.type_v          = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
+    params.no_perf         = true;
+    params.abort_callback  = [](void * data) {
         const auto * self = static_cast<const llama_token_model *>(data);
         return self->stop_ != nullptr && self->stop_->load(std::memory_order_relaxed);
     };

@@ -15,6 +15,10 @@ constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 // that is always right. Both add the same noise, so what the draft's own probability says of a token is not its chance
 // to win.
 constexpr double race_softness = 1.0;
+// The same without noise: how much the two models' logits differ. A draft's softmax is too modest about its best token
+// (measured on the demo pair: 0.27 meant 69%, 0.5 meant 88%); at 0.5 it says about what is true.
+constexpr double greedy_softness = 0.5;
+constexpr size_t n_rivals        = 8; // candidates that share all of the chance
 
 // Tokens that the penalties see; the user's -1 means all of the text.
 int32_t look_back(const sampling_params & sampling) {
@@ -93,15 +97,21 @@ void sampler::penalise(const sampling_params & sampling, std::span<const token_i
 }
 
 int32_t sampler::best(std::span<candidate> out) {
-    row_.top_k(out.size(), top_);
+    row_.top_k(with_logp_ ? std::max(out.size(), n_rivals) : out.size(), top_);
     if (top_.empty() || top_[0].logit == minus_infinity) {
         return 0;
     }
-    const double norm = with_logp_ ? row_.log_sum_exp() : 0.0;
-    for (size_t i = 0; i < top_.size(); ++i) {
-        out[i] = {.token = top_[i].token, .logp = float(double(top_[i].logit) - norm)};
+    // The chance that the target's largest logit is the same one: a softmax of the draft's, sharper than its own.
+    const auto behind = [this](size_t i) { return double(top_[i].logit - top_[0].logit) / greedy_softness; };
+    double     sum    = 0.0;
+    for (size_t i = 0; with_logp_ && i < top_.size(); ++i) {
+        sum += std::exp(behind(i));
     }
-    return int32_t(top_.size());
+    const size_t n = std::min(out.size(), top_.size());
+    for (size_t i = 0; i < n; ++i) {
+        out[i] = {.token = top_[i].token, .logp = with_logp_ ? float(behind(i) - std::log(sum)) : top_[i].logit};
+    }
+    return int32_t(n);
 }
 
 int32_t sampler::candidates(const float * logits, const sampling_params & sampling, std::span<const token_id> text,

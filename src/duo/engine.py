@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self, Unpack
 
-from duo import _core
+from duo import _core, profiles
 from duo.check import check_keywords, engine_options, generate_options
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
 from duo.demo import demo_pair
@@ -89,6 +89,7 @@ class Duo:
         placed = place(self.options, _path(model, "target"), None if draft is None else _path(draft, "draft"))
         placed.tracing = trace is not None
         placed.delay_us, placed.delay_seed = _delay
+        self._placed = placed
         self.timings: dict[str, Any] = {}  # of the last text; llama-server's names, see duo.result.timings
         self._turn = threading.Lock()  # held while a text is generated: calls queue up on it
         # Thread (and asyncio task) that pulls the text: neither can wait for itself.
@@ -115,6 +116,7 @@ class Duo:
             if self._engine is None and self._trace is not None:
                 self._trace.close()
         _alive.add(self)
+        profiles.restore(self._engine, placed)  # what duo tune measured: a warm start
 
     # ---- texts
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
-import tempfile
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -16,6 +14,7 @@ from platformdirs import user_cache_path
 from duo import _core
 from duo.errors import DuoError
 from duo.option import CpuKernels
+from duo.remembered import recall, remember
 
 RACE_US = 60_000  # for one type and width
 WIDTHS = (1, 4)  # plain decoding and a verification
@@ -55,25 +54,6 @@ def _key(weight_type: str, n_threads: int) -> str:
     return " | ".join([processor(), f"{n_threads} threads", f"llama.cpp {_core.ggml_commit()}", kernels, weight_type])
 
 
-def _remembered() -> dict[str, bool]:
-    try:
-        known = json.loads(cache_file().read_text())
-    except (OSError, ValueError):
-        return {}
-    return known if isinstance(known, dict) else {}
-
-
-def _remember(key: str, duo_is_faster: bool) -> None:
-    # A record that cannot be written is measured anew next time; of two processes at once the last one wins.
-    with suppress(OSError):
-        path = cache_file()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=path.parent) as folder:
-            new = Path(folder) / path.name
-            new.write_text(json.dumps(_remembered() | {key: duo_is_faster}, indent=1))
-            os.replace(new, path)
-
-
 def measure(weight_type: str, widths: tuple[int, ...] = WIDTHS, n_threads: int = 1, race_us: int = RACE_US) -> Speed:
     """Duo's kernels against stock ones on a matrix of this type. Raises DuoError (no kernels, no memory)."""
     speed = Speed({}, {})
@@ -86,13 +66,13 @@ def measure(weight_type: str, widths: tuple[int, ...] = WIDTHS, n_threads: int =
 def duo_is_faster(weight_type: str, n_threads: int) -> bool:
     """Measured in a fraction of a second the first time, then read from `cache_file()`."""
     key = _key(weight_type, n_threads)
-    known = _remembered().get(key)
+    known = recall(cache_file()).get(key)
     if not isinstance(known, bool):
         try:
             known = measure(weight_type, n_threads=n_threads).duo_is_faster
         except DuoError:  # no memory to measure: none to pack weights
             return False
-        _remember(key, known)
+        remember(cache_file(), key, known)
     return known
 
 

@@ -35,20 +35,26 @@ def device_names(value: str | Sequence[str] | None) -> list[str]:
     return [n.strip() for n in names if n.strip()]
 
 
-def physical_cores() -> int:
-    """Cores this process may run on; two hyper-threads of one core count once."""
+def core_cpus() -> list[int]:
+    """The first CPU of each core that this process may run on; two hyper-threads of one core count once."""
     try:
-        cpus = os.sched_getaffinity(0)
+        cpus = sorted(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
-        return os.cpu_count() or 1
-    cores = set()
+        return list(range(os.cpu_count() or 1))
+    first_of: dict[str, int] = {}
     for cpu in cpus:
         siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
         try:
-            cores.add(siblings.read_text().strip())
+            core = siblings.read_text().strip()
         except OSError:
-            cores.add(str(cpu))
-    return max(1, len(cores))
+            core = str(cpu)
+        first_of.setdefault(core, cpu)
+    return list(first_of.values())
+
+
+def physical_cores() -> int:
+    """Cores this process may run on."""
+    return max(1, len(core_cpus()))
 
 
 def cpu_list(mask: str | None, span: str | None, *, draft: bool) -> list[int]:

@@ -156,7 +156,7 @@ def _equal_share(records: Sequence[Record], arm: Arm) -> float | None:
     return sum(same) / len(same) if same else None
 
 
-def _modelled(mine: Sequence[Record], costs: Costs) -> float | None:
+def modelled(mine: Sequence[Record], costs: Costs) -> float | None:
     """`hit_miss` with what this arm measured."""
     v, c, one_ms = costs.v, costs.c, costs.one_ms
     passes, hits = _total(mine, "target_passes_n"), _total(mine, "draft_hit_n")
@@ -183,7 +183,7 @@ def _summary(
     length = _share(accepted, rounds)
     counts, n_rounds = accepted_by_position(mine)
     to_plain = ratio_to(part, arm, PLAIN)
-    bound, modelled = (costs.bound(a), _modelled(mine, costs)) if drafts else (None, None)
+    bound, expected = (costs.bound(a), modelled(mine, costs)) if drafts else (None, None)
     return Summary(
         arm=arm,
         category=category,
@@ -209,6 +209,6 @@ def _summary(
         equal_share=_equal_share(part, arm),
         bound=bound,
         efficiency=_share(None if to_plain is None else to_plain.median, bound),
-        hit_miss=modelled,
-        efficiency_hit_miss=_share(None if to_plain is None else to_plain.median, modelled),
+        hit_miss=expected,
+        efficiency_hit_miss=_share(None if to_plain is None else to_plain.median, expected),
     )

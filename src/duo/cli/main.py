@@ -17,9 +17,18 @@ def _commands() -> dict[str, click.Command]:
     from duo.cli.doctor import doctor
     from duo.cli.run import command as run
     from duo.cli.trace import trace
+    from duo.cli.tune import command as tune
     from duo.cli.widen import widen
 
-    return {"run": run, "bench": bench, "devices": devices, "doctor": doctor, "trace": trace, "widen": widen}
+    return {
+        "run": run,
+        "bench": bench,
+        "devices": devices,
+        "doctor": doctor,
+        "trace": trace,
+        "tune": tune,
+        "widen": widen,
+    }
 
 
 class ReaderGone(Exception):  # noqa: N818 - no error

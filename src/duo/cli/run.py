@@ -18,7 +18,7 @@ from duo.errors import DuoError
 from duo.job import check_early
 from duo.placement import devices
 
-HELP = r"""Write text with a target model and a draft model that run at the same time.
+HELP = """Write text with a target model and a draft model that run at the same time.
 
 What comes out is the target's; the draft only makes it come sooner. Without -m the demo pair writes; without -md the
 target decodes alone.
@@ -30,7 +30,7 @@ Examples:
   cat letter.txt | duo -m 70B.gguf -md 8B.gguf --temp 0
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
 
-Other commands: duo bench, duo devices, duo doctor, duo trace, duo widen (duo COMMAND --help).
+Other commands: duo bench, duo devices, duo doctor, duo trace, duo tune, duo widen (duo COMMAND --help).
 """
 
 

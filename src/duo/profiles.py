@@ -1,0 +1,72 @@
+"""What `duo tune` measured of pairs, kept between runs so that later ones start warm. DUO_PROFILES=off: they do not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from duo import _core, kernels
+from duo.remembered import recall, remember
+
+N_PAIRS = 64
+# Of a model's options, those on which its speed or its agreement depends. The context is not among them.
+FIELDS = (
+    "devices",
+    "n_gpu_layers",
+    "n_threads",
+    "cpus",
+    "cpu_types",
+    "type_k",
+    "type_v",
+    "flash_attn",
+    "strict",
+    "override_tensors",
+)
+
+
+def cache_file() -> Path:
+    return user_cache_path("duo") / "pairs.json"
+
+
+def in_use() -> bool:
+    return os.environ.get("DUO_PROFILES") != "off"
+
+
+def _model(m: _core.ModelOptions) -> str:
+    path = Path(os.fsdecode(m.path)).resolve()
+    try:
+        stat = path.stat()
+        file = f"{path} {stat.st_size} {stat.st_mtime_ns}"
+    except OSError:  # gone since it was loaded
+        file = f"{path} gone"
+    return ", ".join([file, *(f"{name} {getattr(m, name)}" for name in FIELDS)])
+
+
+def key(placed: _core.EngineOptions) -> str:
+    """This pair in these files, placed so, on this machine."""
+    # Without a list of devices a model takes all GPUs that this run sees.
+    machine = [kernels.processor(), *(f"{d[0]} {d[1]}" for d in _core.devices() if d[2] in ("gpu", "igpu", "rpc"))]
+    software = [f"llama.cpp {_core.ggml_commit()}", f"{kernels.available()} {_core.KERNELS_VERSION}"]
+    return " | ".join([*machine, *software, _model(placed.target), _model(placed.draft)])
+
+
+def load(key: str) -> list[float] | None:
+    """The numbers that were saved under this key; None: none, or the record is damaged."""
+    found = recall(cache_file()).get(key) if in_use() else None
+    try:
+        return [float(x) for x in found["numbers"]] if isinstance(found, dict) else None
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def save(key: str, numbers: list[float], note: str) -> bool:
+    """note: for whoever reads the file. False: it could not be written, or DUO_PROFILES=off."""
+    return in_use() and remember(cache_file(), key, {"note": note, "numbers": numbers}, N_PAIRS)
+
+
+def restore(engine: _core.Engine, placed: _core.EngineOptions) -> None:
+    """Gives a pair what was saved for it, if anything was. Only between texts."""
+    if engine.draft is not None and (numbers := load(key(placed))) is not None:
+        engine.restore_profile(numbers)

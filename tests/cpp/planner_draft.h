@@ -1,0 +1,142 @@
+// The draft of a made-up world (planner_world.h): what draft_step.cpp does, in simulated time.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "core/planner.h"
+
+namespace duo_test {
+
+using namespace duo;
+
+// A node's best guess is token 1, the runner-up token 2.
+struct made_up_draft {
+    token_tree           tree;
+    std::vector<node_id> batch;      // nodes of the step that runs; empty: it stands still
+    double               left = 0.0; // of that step, microseconds if undisturbed
+    double               took = 0.0; // so far
+
+    double best_logp  = 0.0; // what it says of its guesses
+    double other_logp = -99.0;
+    bool   has_other  = false;
+    double step_us    = 0.0;
+    double price      = 0.0; // of one node more in a step, as a share of it
+
+    // The last accepted node, if it was not expanded: a guess below it comes too late, but was right or wrong too.
+    node_id  late_id    = no_node;
+    token_id late_token = no_token;
+
+    void take_orders(const planner & pl) {
+        n_ahead_    = pl.n_ahead();
+        n_wide_     = pl.n_branch();
+        n_want_     = pl.n_want();
+        told_price_ = 1e-3 * pl.branch_price();
+        shape_      = pl.shape().empty() ? nullptr : &pl.shape();
+    }
+
+    [[nodiscard]] bool told_to_rest() const { return n_ahead_ <= 0; }
+
+    // A new tree with a chain of n nodes.
+    void reset(int32_t n = 0) {
+        tree.reset(++n_ids_, 1);
+        batch.clear();
+        for (int32_t i = 0; i < n; ++i) {
+            tree.insert(n_ids_ + 1, n_ids_, 1, float(best_logp));
+            ++n_ids_;
+        }
+    }
+
+    // A step that has begun runs to its end, whatever the verdict.
+    void choose() {
+        if (!batch.empty() || n_ahead_ <= 0) {
+            return;
+        }
+        std::vector<int32_t> best{0};
+        if (tree.root().expanded()) {
+            const bool no_more = shape_ == nullptr && (tree.size() >= 512 || complete());
+            best.resize(no_more ? 0 : shape_ != nullptr ? 16 : size_t(n_wide_));
+            if (shape_ != nullptr) {
+                shape_->match(tree, places_);
+            }
+            best.resize(tree.frontier(best, [this](int32_t i) {
+                return shape_ != nullptr ? places_[size_t(i)] >= 0 && shape_->n_children(places_[size_t(i)]) > 0
+                                         : tree.at(i).depth < n_ahead_ && (n_wide_ == 1 || tree.at(i).path >= -5.5f);
+            }));
+        }
+        double worth = 0.0;
+        double cost  = 1.0;
+        for (const int32_t i : best) {
+            const double more = std::exp(double(tree.at(i).path));
+            if (!batch.empty() && shape_ == nullptr) {
+                if (more * cost < worth * told_price_) {
+                    break;
+                }
+                cost += told_price_;
+            }
+            worth += more;
+            batch.push_back(tree.at(i).id);
+        }
+        left = step_us * (1.0 + price * (double(batch.size()) - 1.0));
+        took = 0.0;
+    }
+
+    void finish_step(pair_profile & profile) {
+        for (const node_id id : batch) {
+            const int32_t i = tree.find(id);
+            if (id == late_id) {
+                profile.on_child(float(best_logp), late_token == 1);
+                profile.on_guess(0, late_token == 1, true);
+            }
+            if (i >= 0) {
+                tree.insert(++n_ids_, id, 1, float(best_logp));
+                if (has_other && (n_wide_ > 1 || shape_ != nullptr)) {
+                    tree.insert(++n_ids_, id, 2, float(other_logp));
+                }
+                tree.mark_expanded(i, 0);
+            }
+        }
+        profile.on_step(int32_t(batch.size()), float(took));
+        batch.clear();
+    }
+
+    // True: it had foreseen the token.
+    bool commit(int32_t i_node, token_id token) {
+        const int32_t i_next = tree.child(i_node, token);
+        // A draft that is passes behind finishes the step for the oldest of them.
+        if (std::find(batch.begin(), batch.end(), late_id) == batch.end()) {
+            late_id    = tree.at(i_node).id;
+            late_token = token;
+        }
+        if (i_next >= 0) {
+            tree.re_root(i_next);
+        } else {
+            tree.reset(++n_ids_, token);
+        }
+        return i_next >= 0;
+    }
+
+  private:
+    [[nodiscard]] bool complete() const {
+        float   best = -5.5f;
+        int32_t n    = 0;
+        for (int32_t i = 1; i < tree.size(); ++i) {
+            best = tree.at(i).expanded() ? best : std::max(best, tree.at(i).path);
+        }
+        for (int32_t i = 1; i < tree.size(); ++i) {
+            n += tree.at(i).path >= best ? 1 : 0;
+        }
+        return n_want_ > 0 && n >= n_want_;
+    }
+
+    node_id              n_ids_      = 0;
+    int32_t              n_ahead_    = 0;
+    int32_t              n_wide_     = 1;
+    int32_t              n_want_     = 0;
+    double               told_price_ = 0.05;
+    const tree_shape *   shape_      = nullptr;
+    std::vector<int32_t> places_;
+};
+
+} // namespace duo_test

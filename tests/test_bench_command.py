@@ -1,0 +1,184 @@
+"""`duo bench`: the command on the demo pair."""
+
+import csv
+import json
+import os
+import pty
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import HANG_S, start_duo
+
+from duo import Duo
+from duo.bench import chart
+from duo.bench.arms import PLAIN
+from duo.bench.questions import Question
+from duo.bench.writer import DuoWriter
+from duo.check import generate_options
+from duo.cli.main import main
+from duo.demo import demo_pair
+
+TARGET, DRAFT = map(str, demo_pair())
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*args: Any) -> tuple[int, str, str]:
+        code = main(["bench", *map(str, args)])
+        return (code, *capsys.readouterr())
+
+    return call
+
+
+def test_the_demo_pair_is_measured(run: Run, tmp_path: Path) -> None:
+    out_json, out_csv, svg = (tmp_path / f"x.{kind}" for kind in ("json", "csv", "svg"))
+    code, out, err = run(
+        "-n", 12, "--questions", 2, "--repetitions", 1, "--sync-lengths", "1,3", "--lengths", "auto,4", "--temp", "0",
+        "--ignore-eos", "--strict", "-c", 256, "--json", out_json, "--raw", "--csv", out_csv, "--chart", svg,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    found = json.loads(out_json.read_text())
+    names = ["plain", "sync 1", "sync 3", "async auto", "async 4"]
+    overall = {s["arm"]: s for s in found["summaries"] if s["category"] == "all"}
+    assert list(overall) == names
+    for s in overall.values():
+        assert (s["n_answers"], s["n_tokens"], s["equal_share"]) == (2, 24, 1.0)
+        assert s["tokens_per_s"]["low"] > 0
+    assert overall["plain"]["to_plain"]["median"] == 1
+    assert overall["sync 3"]["mean_length"] > 1
+    assert len(overall["sync 3"]["acceptance_by_position"]) == 3
+    best = found["best_sync"]["arm"]
+    assert overall[best]["to_best_sync"]["median"] == 1
+    assert (found["complete"], found["settings"]["temperature"], found["settings"]["strict"]) == (True, 0, True)
+    assert found["command"].startswith("duo bench -n 12 --questions 2 ")
+    assert found["target"]["file"] == Path(TARGET).name
+    assert len(found["records"]) == 10
+    for r in found["records"]:
+        assert len(r["tokens"]) == len(r["t_us"]) == 12
+        assert r["t_us"] == sorted(r["t_us"]) and r["t_us"][0] > 0
+        assert r["timings"]["cache_n"] <= 1  # no arm finds the question evaluated by the one before
+    assert {r["arm"] for r in csv.DictReader(out_csv.open())} == set(names)
+    assert "async 4" in svg.read_text()
+    assert f"best sync: draft length {found['best_sync']['n_draft']} (of 1, 3)" in out
+
+
+def test_sampled_texts_are_comparable(run: Run, tmp_path: Path) -> None:
+    where = tmp_path / "x.json"
+    args = ["-n", 12, "--questions", 1, "--repetitions", 1, "--warm-up", 0, "--modes", "async", "--strict", "--raw"]
+    texts = []
+    for seed in ([], ["-s", 1], ["-s", 2], ["-s", -1]):
+        assert run(*args, *seed, "--temp", 1.5, "-c", 256, "--json", where)[0] == 0
+        found = json.loads(where.read_text())
+        assert all(s["equal_share"] == 1 for s in found["summaries"])
+        assert found["settings"]["seed"] == (int(seed[1]) if seed and seed[1] > 0 else found["settings"]["seed"]) != -1
+        texts.append(found["records"][0]["tokens"])
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_turns_follow_one_another(duo_pair: Duo) -> None:
+    options = generate_options({"max_tokens": 8, "temperature": 0.0, "ignore_eos": True})
+    writer = DuoWriter(duo_pair, options)
+    question = Question(7, "tale", ("Once upon a time", "And then", "word " * 500))
+    answers = writer.write(question, PLAIN)
+    assert [len(a.tokens) for a in answers] == [8, 8]
+    text = duo_pair.detokenize(list(answers[0].tokens))
+    alone = duo_pair.generate(f"Once upon a time{text}\nAnd then", **{**options, "mode": "plain"})
+    assert tuple(answers[1].tokens) == alone.tokens
+    assert list(writer.notes) == ["turn 3 of question 7 was left out: it would not fit the context of 512 tokens (-c)"]
+    assert answers[1].timings["cache_n"] > 0  # its own first turn
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (["--modes", "plan"], "--modes names 'plan'; choose from plain, sync, async"),
+        (["--lengths", "0"], "--lengths names '0'; give lengths from 1 to 64, or auto"),
+        (["-f", "no/such"], "the question file no/such cannot be read (No such file"),
+        (["--category", "poem"], "no question is of category 'poem'"),
+        (["--json", "no/such/x.json"], "the JSON file no/such/x.json cannot be written"),
+        (["--chart", "x.pdf"], "the chart x.pdf is neither .svg nor .png"),
+        (["--raw"], "--raw adds the records to a JSON file; name it with --json"),
+        (["-m", TARGET, "--modes", "sync"], "--modes sync needs a draft; give it with -md"),
+        (["-md", DRAFT], "a draft was given without a target"),
+        (["-m", "no.gguf", "-md", DRAFT], "there is no file no.gguf"),
+        (["--draft-min", 3], "n_draft_min (--draft-min) is 3, above n_draft (--draft), 1"),
+        (["--temp", "x"], "temperature (--temp) is 'x'"),
+        (["--draft", 4], "there is no option --draft"),
+        (["--questions", 0], "0 is not in the range"),
+        (["-n", 200, "-c", 128], "no question fits the context with the tokens asked for; raise -c or lower -n"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], why: str) -> None:
+    code, out, err = run(*args)
+    assert (code, out) == (1, "")
+    assert err.startswith("duo: ") and err.count("\n") == 1
+    assert why in err
+
+
+def test_without_a_draft_plain_is_measured(run: Run, tmp_path: Path) -> None:
+    where = tmp_path / "x.json"
+    args = ["-m", TARGET, "-n", 8, "--questions", 1, "--repetitions", 1, "--warm-up", 0, "--json", where]
+    code, out, err = run(*args)
+    assert (code, err) == (0, "duo: plain decoding only: no draft was given (-md)\n")
+    assert "plain" in out and "speculation" not in out
+    assert [s["arm"] for s in json.loads(where.read_text())["summaries"]] == ["plain"]
+
+
+def test_a_chart_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chart, "find_spec", lambda _name: None)
+    code, _, err = run("--chart", "x.svg")
+    assert (code, err) == (1, "duo: a chart needs matplotlib; it comes with: pip install duo[bench]\n")
+
+
+def test_the_hook_for_made_up_models(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    called = []
+    module = type(sys)("duo.bench.synthetic")
+    module.run = lambda *args: called.append(args)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "duo.bench.synthetic", module)
+    args = ["--synthetic", "a=0.8", "--modes", "sync", "--sync-lengths", "2", "-n", 50, "--json", tmp_path / "x.json"]
+    assert run(*args)[0] == 0
+    assert called == [("a=0.8", ("sync",), (2,), ("auto",), 50, 2, tmp_path / "x.json", None)]
+    code, _, err = run(*args, "--chart", "x.svg")
+    assert (code, err.count("\n")) == (1, 1)
+    assert "--chart has no meaning with --synthetic" in err
+
+
+def test_ctrl_c_in_the_program(tmp_path: Path) -> None:
+    where = tmp_path / "x.json"
+    args = ["--questions", "1", "--warm-up", "0", "--repetitions", "100000", "-n", "8", "--modes", "plain", "-c", "256"]
+    ours, theirs = pty.openpty()
+    process = start_duo("bench", *args, "--json", where, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    os.close(theirs)
+    try:
+        shown = b""
+        while not re.search(rb"\b[1-9]\d*/100000", shown):  # the bar: something is measured
+            data = os.read(ours, 65536)
+            assert data
+            shown += data
+        process.send_signal(signal.SIGINT)
+        threading.Thread(target=_drain, args=(ours,)).start()
+        out, _ = process.communicate(timeout=HANG_S)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert "ended early: " in out.decode()
+    found = json.loads(where.read_text())
+    assert not found["complete"]
+    assert found["summaries"][0]["n_answers"] > 0
+
+
+def _drain(terminal: int) -> None:
+    """A program whose terminal nobody reads waits for ever."""
+    with suppress(OSError):  # the other side is closed
+        while os.read(terminal, 65536):
+            pass
+    os.close(terminal)

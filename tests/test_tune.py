@@ -1,0 +1,294 @@
+"""`duo tune`: the saved profile, what is advised and why, and the command on the demo pair."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duo import Duo, DuoError, profiles
+from duo.advice import advise
+from duo.cli.main import main
+from duo.demo import demo_pair
+from duo.sharing import Sharing, separate
+from duo.tune import BOUND, LENGTHS, Tuning, tune
+
+TARGET, DRAFT = map(str, demo_pair())
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No pairs are known, and those saved here are not known to other tests."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.delenv("DUO_PROFILES", raising=False)
+    return profiles.cache_file()
+
+
+def pair(**options: Any) -> Duo:
+    return Duo(TARGET, DRAFT, **{"n_ctx": 256, "cpu_kernels": "stock", **options})
+
+
+def profile(d: Duo) -> list[float]:
+    return d.engine.profile()
+
+
+@pytest.fixture
+def measured() -> list[float]:
+    """Numbers of this pair, saved."""
+    with pair() as d:
+        d.generate("Once upon a time", max_tokens=24, seed=1)
+        numbers = profile(d)
+        assert profiles.save(profiles.key(d._placed), numbers, "a note")
+    return numbers
+
+
+# ---- profiles
+
+
+def test_a_saved_profile_is_found_by_the_same_pair(measured: list[float]) -> None:
+    assert any(measured)
+    with pair() as d:
+        assert profile(d) == measured
+    with pair(n_ctx=512) as d:  # the context is no part of it
+        assert profile(d) == measured
+        assert d.generate("Once", max_tokens=8).tokens
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"n_threads": 2, "n_threads_draft": 2},
+        {"type_k": "q8_0"},
+        {"type_v_draft": "q8_0"},
+        {"strict": True},
+        {"cpu_range": "0-0"},
+        {"n_gpu_layers_draft": 0},
+        {"device": "none"},
+    ],
+)
+def test_another_placement_does_not_find_it(measured: list[float], other: dict[str, Any]) -> None:
+    with pair(n_threads=1, n_threads_draft=1) as d:
+        profiles.save(profiles.key(d._placed), measured, "")
+    with pair(**{"n_threads": 1, "n_threads_draft": 1, **other}) as d:
+        assert not any(profile(d))
+
+
+def test_another_file_does_not_find_it(measured: list[float], tmp_path: Path) -> None:
+    copy = tmp_path / "draft.gguf"
+    shutil.copyfile(DRAFT, copy)
+    options: dict[str, Any] = {"n_ctx": 256, "cpu_kernels": "stock"}
+    with Duo(TARGET, copy, **options) as d:
+        assert not any(profile(d))
+        profiles.save(profiles.key(d._placed), measured, "")
+    with Duo(TARGET, copy, **options) as d:
+        assert profile(d) == measured
+    os.utime(copy, (1, 1))  # as if it were made anew
+    with Duo(TARGET, copy, **options) as d:
+        assert not any(profile(d))
+    link = tmp_path / "link.gguf"
+    link.symlink_to(DRAFT)
+    with Duo(TARGET, link, **options) as d:  # the same file by another name
+        assert profile(d) == measured
+    with Duo(TARGET, **options) as d:  # no pair
+        assert not any(profile(d))
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{", "\0", "\xff", "[" * 100_000])
+def test_a_damaged_file_is_ignored_and_replaced(measured: list[float], cache: Path, damage: str) -> None:
+    cache.write_bytes(damage.encode("latin-1"))
+    with pair() as d:
+        assert not any(profile(d))
+        assert profiles.save(profiles.key(d._placed), measured, "")
+        assert profiles.load(profiles.key(d._placed)) == measured
+
+
+@pytest.mark.parametrize(
+    "record",
+    [None, 1, [], {}, {"numbers": 1}, {"numbers": ["x"]}, {"numbers": [None]}, {"numbers": [10**400]}, {"numbers": {}}],
+)
+def test_a_damaged_record_is_ignored(measured: list[float], cache: Path, record: Any) -> None:
+    cache.write_text(json.dumps(dict.fromkeys(json.loads(cache.read_text()), record)))
+    with pair() as d:
+        assert not any(profile(d))
+
+
+@pytest.mark.parametrize("bad", [[1.0], [float("nan")], [float("inf")], [-1.0]])
+def test_numbers_that_cannot_be_are_ignored(measured: list[float], bad: list[float]) -> None:
+    with pair() as d:
+        profiles.save(profiles.key(d._placed), bad * (1 if bad == [1.0] else len(measured)), "")
+    with pair() as d:
+        assert not any(profile(d))
+
+
+def test_profiles_can_be_switched_off(measured: list[float], cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DUO_PROFILES", "off")
+    before = cache.read_bytes()
+    with pair() as d:
+        assert not any(profile(d))
+        assert not profiles.save(profiles.key(d._placed), measured, "")
+    assert cache.read_bytes() == before
+
+
+def test_the_oldest_pairs_are_dropped(cache: Path) -> None:
+    for i in range(profiles.N_PAIRS):
+        assert profiles.save(f"pair {i}", [float(i)], "")
+    assert profiles.save("pair 0", [0.5], "")  # measured again: the newest now
+    assert profiles.save("one more", [1.0], "")
+    assert len(json.loads(cache.read_text())) == profiles.N_PAIRS
+    assert profiles.load("pair 0") == [0.5]
+    assert profiles.load("pair 1") is None
+    assert profiles.load("one more") == [1.0]
+
+
+def test_a_file_that_cannot_be_written_does_no_harm(cache: Path) -> None:
+    cache.parent.parent.mkdir()
+    cache.parent.write_text("a file where the folder should be")
+    assert not profiles.save("a pair", [1.0], "")
+    with pair() as d:
+        assert not any(profile(d))
+
+
+# ---- what is advised
+
+
+def tuning(plain: float, sync: float, auto: float, slowdown: float = 1.0, **sharing: Any) -> Tuning:
+    return Tuning(
+        pass_ms={1: 10.0, 4: 12.0, 9: 30.0},
+        step_ms={1: 2.5},
+        step_alone_ms=2.0,
+        acceptance=[0.8, 0.6],
+        slowdown=slowdown,
+        n_sync=4,
+        measured={"plain": plain, "sync 4": sync, "async auto": auto},
+        sharing=Sharing(**sharing),
+    )
+
+
+def test_the_fastest_is_advised_and_auto_among_equals() -> None:
+    found = {speeds: advise(tuning(*speeds)) for speeds in [(10, 20, 30), (10, 30, 29.5), (10, 30, 20), (30, 20, 10)]}
+    assert [(a.with_draft, " ".join(a.flags)) for a in found.values()] == [
+        (True, "--draft auto"),
+        (True, "--draft auto"),
+        (True, "--mode sync --draft 4"),
+        (False, ""),
+    ]
+    first = [a.reasons[0] for a in found.values()]
+    assert "the fastest" in first[0] and "within 3%" in first[1] and "taking turns with 4" in first[0]
+    assert first[2].startswith("Taking turns with 4 drafted tokens (30.0 tokens/s) is faster")
+    assert "leave out the draft (-md)" in first[3]
+    assert found[10, 20, 30].reasons[1] == (
+        "A draft step costs 0.20 of a pass of the target; a pass over 4 tokens 1.20 of one over 1; the draft's first "
+        "guess is right 80% of the time, the second after it 60%."
+    )
+    assert all(len(a.reasons) == 2 for a in found.values())
+
+
+@pytest.mark.parametrize(
+    ("sharing", "why"),
+    [
+        ({"devices": ("CUDA0",)}, "both models are on CUDA0; -devd"),
+        ({"cpu": True, "options": "-t 3 -Cr 0-2 -td 1 -Crd 3-3"}, "cores of their own: -t 3 -Cr 0-2 -td 1 -Crd 3-3."),
+        ({"cpu": True, "own_cores": True}, "they share the memory bus"),
+        ({"cpu": True}, "a single core for them"),
+        ({}, "the devices share something"),
+    ],
+)
+def test_a_slowdown_is_explained(sharing: dict[str, Any], why: str) -> None:
+    reason = advise(tuning(10, 20, 30, 1.25, **sharing)).reasons[2]
+    assert reason.startswith("Passes take 1.25 times as long while the draft works: ")
+    assert why in reason
+
+
+def test_cores_are_split() -> None:
+    assert separate([0, 1, 2, 3], 3, 1) == "-t 3 -Cr 0-2 -td 1 -Crd 3-3"
+    assert separate([0, 1, 2, 3], 4, 4) == "-t 2 -Cr 0-1 -td 2 -Crd 2-3"
+    assert separate([4, 5], 1, 1) == "-t 1 -Cr 4-4 -td 1 -Crd 5-5"
+    assert separate([0, 2, 4, 6], 3, 1) == "-t 3 -C 0x15 -td 1 -Crd 6-6"
+    assert separate([0], 1, 1) == ""
+
+
+# ---- the measurement and the command
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    def call(*args: Any) -> tuple[int, str, str]:
+        code = main(["tune", *map(str, args)])
+        return (code, *capsys.readouterr())
+
+    return call
+
+
+def test_the_demo_pair_is_tuned_and_starts_warm(cache: Path) -> None:
+    told: list[str] = []
+    with pair(seed=3, temperature=0.5, stop=["a"], mode="plain") as d:
+        t = tune(d, ["Once upon a time", "The king", "word " * 500], told.append)
+        numbers = profile(d)
+    assert set(t.pass_ms) <= {1, *(k + 1 for k in LENGTHS)} and {1, 2} <= set(t.pass_ms)
+    assert all(ms > 0 for ms in (*t.pass_ms.values(), *t.step_ms.values(), t.step_alone_ms or 0))
+    assert all(0 < a < 1 for a in t.acceptance)
+    assert list(t.measured) == ["plain", f"sync {t.n_sync}", "async auto"]
+    assert {"plain", "sync 1", f"sync {t.n_sync}", "async auto", BOUND} <= set(t.expected)
+    assert t.expected[f"sync {t.n_sync}"] == max(s for name, s in t.expected.items() if name.startswith("sync"))
+    assert t.advice.reasons and t.sharing.cpu
+    assert t.saved == str(cache)
+    assert told[0] == "plain decoding" and told[-1].startswith("the race, text 2 of 2")
+    with pair() as d:
+        assert profile(d) == numbers
+
+
+def test_what_cannot_be_tuned() -> None:
+    with Duo(TARGET, n_ctx=256) as d, pytest.raises(DuoError, match="there is no draft; give it with -md"):
+        tune(d, ["Once"])
+    with pair(n_ctx=96) as d, pytest.raises(DuoError, match="no prompt fits the context with 64 tokens behind it"):
+        tune(d, ["word " * 50])
+
+
+def test_the_command_says_what_to_run(run: Run, tmp_path: Path, cache: Path) -> None:
+    where, prompts = tmp_path / "x.json", tmp_path / "prompts.txt"
+    prompts.write_text("Once upon a time\r\n\nThe king\n")
+    code, out, err = run(
+        "-m", TARGET, "-md", DRAFT, "-c", 256, "-td", 1, "-f", prompts, "--temp", "0", "--ignore-eos", "--no-strict",
+        "-l", "5+1", "-l", "6-1", "--json", where,
+    )  # fmt: skip
+    assert (code, err) == (0, "")
+    found = json.loads(where.read_text())
+    assert found["pass_ms"]["1"] > 0
+    for word in ("v(n)", "nodes", "by level", "expected", "measured", "async auto", f"in {cache}"):
+        assert word in out
+    assert f"recommended: {found['command']}\n" in out
+    given = f"duo -m {TARGET} -md {DRAFT} -c 256 -td 1 --no-strict --temp 0 -l 5+1 -l 6-1 --ignore-eos"
+    if found["advice"]["with_draft"]:
+        assert found["command"] == " ".join([given, *found["advice"]["flags"]])
+    else:
+        assert found["command"] == given.replace(f" -md {DRAFT}", "").replace(" -td 1", "")
+    assert all(reason in out for reason in found["advice"]["reasons"])
+    assert found["saved"] == str(cache)
+    assert len(json.loads(cache.read_text())) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "why"),
+    [
+        (["-m", TARGET], "no draft was given; give it with -md"),
+        (["-md", DRAFT], "a draft was given without a target"),
+        (["-m", "no.gguf", "-md", DRAFT], "there is no file no.gguf"),
+        (["-f", "no/such"], "the prompt file no/such cannot be read"),
+        (["-f", os.devnull], "holds no prompt; write one a line"),
+        (["-f", TARGET], "is not UTF-8"),
+        (["--json", "no/such/x.json"], "the JSON file no/such/x.json cannot be written"),
+        (["--mode", "sync"], "there is no option --mode"),
+        (["--temp", "x"], "temperature (--temp) is 'x'"),
+        (["-c", 65], "no prompt fits the context"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], why: str) -> None:
+    code, out, err = run(*args)
+    assert (code, out) == (1, "")
+    assert err.startswith("duo: ") and err.count("\n") == 1
+    assert why in err
