@@ -98,6 +98,7 @@ void register_options(py::module_ & m) {
         .def_readwrite("n_ubatch", &o::n_ubatch)
         .def_readwrite("n_threads", &o::n_threads)
         .def_readwrite("n_threads_batch", &o::n_threads_batch)
+        .def_readwrite("n_threads_alone", &o::n_threads_alone)
         .def_readwrite("flash_attn", &o::flash_attn)
         .def_readwrite("type_k", &o::type_k)
         .def_readwrite("type_v", &o::type_v)

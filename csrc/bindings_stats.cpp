@@ -41,13 +41,13 @@ py::dict stats_of(const request & r, const pair_profile & profile) {
                "n_tokens_after_hit"_a = s.n_tokens_after_hit, "n_tokens_after_miss"_a = s.n_tokens_after_miss,
                "n_side"_a = s.n_side, "n_path"_a = s.n_path, "n_path_accepted"_a = s.n_path_accepted,
                "n_ngram"_a = s.n_ngram, "n_ngram_accepted"_a = s.n_ngram_accepted);
-    d.attr("update")(py::dict("t_begin_us"_a = s.t_begin_us, "t_first_us"_a = s.t_first_us, "t_end_us"_a = s.t_end_us,
-                              "prompt_us"_a = s.prompt_us, "busy_us"_a = s.busy_us, "wait_us"_a = s.wait_us,
-                              "n_tested_at"_a = s.n_tested_at, "n_accepted_at"_a = s.n_accepted_at,
-                              "n_passes_in"_a = s.n_passes_in, "draft_steps"_a = r.draft.n_steps.load(),
-                              "draft_nodes"_a = r.draft.n_nodes.load(), "draft_busy_us"_a = r.draft.busy_us.load(),
-                              "draft_hidden_us"_a = r.draft.hidden_us.load(), "error"_a = text_of(r.error),
-                              "warning"_a = text_of(r.warning)));
+    d.attr("update")(py::dict(
+        "t_begin_us"_a = s.t_begin_us, "t_first_us"_a = s.t_first_us, "t_end_us"_a = s.t_end_us,
+        "prompt_us"_a = s.prompt_us, "busy_us"_a = s.busy_us, "wait_us"_a = s.wait_us, "overhead_us"_a = s.overhead_us,
+        "n_tested_at"_a = s.n_tested_at, "n_accepted_at"_a = s.n_accepted_at, "n_passes_in"_a = s.n_passes_in,
+        "draft_steps"_a = r.draft.n_steps.load(), "draft_nodes"_a = r.draft.n_nodes.load(),
+        "draft_busy_us"_a = r.draft.busy_us.load(), "draft_hidden_us"_a = r.draft.hidden_us.load(),
+        "error"_a = text_of(r.error), "warning"_a = text_of(r.warning)));
     d["pass_us"] = times(
         n_rows_cap, [&](int32_t n) { return profile.measured(n); },
         [&](int32_t n) { return profile.pass_us(n, profile.measured_beside(n)); });

@@ -13,12 +13,16 @@ from typing import Any
 
 import pytest
 
-from duo import Duo
+from duo import Duo, kernels
 from duo.demo import demo_pair
 
 # A child that aborts must not call for a debugger, and one that hangs must not hang the tests.
 os.environ["GGML_NO_BACKTRACE"] = "1"
 HANG_S = 120
+
+# For texts that must be equal: duo's CPU kernels give the same bits at every width, stock ones only under strict.
+STOCK = {"cpu_kernels": "stock", "strict": True}
+EXACT = {"cpu_kernels": "duo"} if kernels.available() else STOCK
 
 # Which kernels are faster is measured for this run, and the user's own record is left alone.
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="duo-test-cache-")

@@ -114,7 +114,7 @@ def test_the_first_line_says_which_models_where_and_how(run: Run) -> None:
     assert re.fullmatch(both + "sync, draft length 4; strict", first("--mode", "sync", "--draft", 4, "--strict"))
     assert first("--mode", "plain").endswith("; plain decoding: --mode plain")
     alone = first("-m", TARGET, "-t", 2, "--cpu-kernels", "stock")
-    assert alone.endswith("on CPU (2 threads, stock kernels); plain decoding: no draft was given (-md)")
+    assert "on CPU (2 threads, stock kernels); plain decoding: no draft was given; give one (-md)" in alone
     assert small not in alone
 
 

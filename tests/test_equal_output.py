@@ -8,9 +8,10 @@ import itertools
 from pathlib import Path
 
 import pytest
+from conftest import EXACT, STOCK
 from prompts import PROMPTS
 
-from duo import Duo, kernels
+from duo import Duo
 from duo.demo import demo_pair
 from duo.random_model import randomize
 
@@ -18,8 +19,6 @@ N_TOKENS = 256
 N_PROMPTS = 40
 MODES = ("sync", "async")
 LENGTHS = (1, 4, 16, "auto")
-STOCK = {"cpu_kernels": "stock", "strict": True}
-EXACT = {"cpu_kernels": "duo"} if kernels.available() else STOCK
 
 
 @pytest.fixture(scope="session")

@@ -31,16 +31,12 @@ def pair(**options: Any) -> Duo:
     return Duo(TARGET, DRAFT, **{"n_ctx": 256, "cpu_kernels": "stock", **options})
 
 
-def profile(d: Duo) -> list[float]:
-    return d.engine.profile()
-
-
 @pytest.fixture
 def measured() -> list[float]:
     """Numbers of this pair, saved."""
     with pair() as d:
         d.generate("Once upon a time", max_tokens=24, seed=1)
-        numbers = profile(d)
+        numbers = d.engine.profile()
         assert profiles.save(profiles.key(d._placed), numbers, "a note")
     return numbers
 
@@ -51,9 +47,9 @@ def measured() -> list[float]:
 def test_a_saved_profile_is_found_by_the_same_pair(measured: list[float]) -> None:
     assert any(measured)
     with pair() as d:
-        assert profile(d) == measured
+        assert d.engine.profile() == measured
     with pair(n_ctx=512) as d:  # the context is no part of it
-        assert profile(d) == measured
+        assert d.engine.profile() == measured
         assert d.generate("Once", max_tokens=8).tokens
 
 
@@ -73,7 +69,7 @@ def test_another_placement_does_not_find_it(measured: list[float], other: dict[s
     with pair(n_threads=1, n_threads_draft=1) as d:
         profiles.save(profiles.key(d._placed), measured, "")
     with pair(**{"n_threads": 1, "n_threads_draft": 1, **other}) as d:
-        assert not any(profile(d))
+        assert not any(d.engine.profile())
 
 
 def test_another_file_does_not_find_it(measured: list[float], tmp_path: Path) -> None:
@@ -81,26 +77,26 @@ def test_another_file_does_not_find_it(measured: list[float], tmp_path: Path) ->
     shutil.copyfile(DRAFT, copy)
     options: dict[str, Any] = {"n_ctx": 256, "cpu_kernels": "stock"}
     with Duo(TARGET, copy, **options) as d:
-        assert not any(profile(d))
+        assert not any(d.engine.profile())
         profiles.save(profiles.key(d._placed), measured, "")
     with Duo(TARGET, copy, **options) as d:
-        assert profile(d) == measured
+        assert d.engine.profile() == measured
     os.utime(copy, (1, 1))  # as if it were made anew
     with Duo(TARGET, copy, **options) as d:
-        assert not any(profile(d))
+        assert not any(d.engine.profile())
     link = tmp_path / "link.gguf"
     link.symlink_to(DRAFT)
     with Duo(TARGET, link, **options) as d:  # the same file by another name
-        assert profile(d) == measured
+        assert d.engine.profile() == measured
     with Duo(TARGET, **options) as d:  # no pair
-        assert not any(profile(d))
+        assert not any(d.engine.profile())
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", "\0", "\xff", "[" * 100_000])
 def test_a_damaged_file_is_ignored_and_replaced(measured: list[float], cache: Path, damage: str) -> None:
     cache.write_bytes(damage.encode("latin-1"))
     with pair() as d:
-        assert not any(profile(d))
+        assert not any(d.engine.profile())
         assert profiles.save(profiles.key(d._placed), measured, "")
         assert profiles.load(profiles.key(d._placed)) == measured
 
@@ -112,7 +108,7 @@ def test_a_damaged_file_is_ignored_and_replaced(measured: list[float], cache: Pa
 def test_a_damaged_record_is_ignored(measured: list[float], cache: Path, record: Any) -> None:
     cache.write_text(json.dumps(dict.fromkeys(json.loads(cache.read_text()), record)))
     with pair() as d:
-        assert not any(profile(d))
+        assert not any(d.engine.profile())
 
 
 @pytest.mark.parametrize("bad", [[1.0], [float("nan")], [float("inf")], [-1.0]])
@@ -120,14 +116,14 @@ def test_numbers_that_cannot_be_are_ignored(measured: list[float], bad: list[flo
     with pair() as d:
         profiles.save(profiles.key(d._placed), bad * (1 if bad == [1.0] else len(measured)), "")
     with pair() as d:
-        assert not any(profile(d))
+        assert not any(d.engine.profile())
 
 
 def test_profiles_can_be_switched_off(measured: list[float], cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DUO_PROFILES", "off")
     before = cache.read_bytes()
     with pair() as d:
-        assert not any(profile(d))
+        assert not any(d.engine.profile())
         assert not profiles.save(profiles.key(d._placed), measured, "")
     assert cache.read_bytes() == before
 
@@ -148,7 +144,7 @@ def test_a_file_that_cannot_be_written_does_no_harm(cache: Path) -> None:
     cache.parent.write_text("a file where the folder should be")
     assert not profiles.save("a pair", [1.0], "")
     with pair() as d:
-        assert not any(profile(d))
+        assert not any(d.engine.profile())
 
 
 # ---- what is advised
@@ -192,6 +188,7 @@ def test_the_fastest_is_advised_and_auto_among_equals() -> None:
         ({"devices": ("CUDA0",)}, "both models are on CUDA0; -devd"),
         ({"cpu": True, "options": "-t 3 -Cr 0-2 -td 1 -Crd 3-3"}, "cores of their own: -t 3 -Cr 0-2 -td 1 -Crd 3-3."),
         ({"cpu": True, "own_cores": True}, "they share the memory bus"),
+        ({"cpu": True, "lends": True, "options": "-t 3"}, "only while the draft rests"),
         ({"cpu": True}, "a single core for them"),
         ({}, "the devices share something"),
     ],
@@ -228,7 +225,7 @@ def test_the_demo_pair_is_tuned_and_starts_warm(cache: Path) -> None:
     told: list[str] = []
     with pair(seed=3, temperature=0.5, stop=["a"], mode="plain") as d:
         t = tune(d, ["Once upon a time", "The king", "word " * 500], told.append)
-        numbers = profile(d)
+        numbers = d.engine.profile()
     assert set(t.pass_ms) <= {1, *(k + 1 for k in LENGTHS)} and {1, 2} <= set(t.pass_ms)
     assert all(ms > 0 for ms in (*t.pass_ms.values(), *t.step_ms.values(), t.step_alone_ms or 0))
     assert all(0 < a < 1 for a in t.acceptance)
@@ -239,7 +236,7 @@ def test_the_demo_pair_is_tuned_and_starts_warm(cache: Path) -> None:
     assert t.saved == str(cache)
     assert told[0] == "plain decoding" and told[-1].startswith("the race, text 2 of 2")
     with pair() as d:
-        assert profile(d) == numbers
+        assert d.engine.profile() == numbers
 
 
 def test_what_cannot_be_tuned() -> None:
@@ -292,3 +289,11 @@ def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], why: str) -> N
     assert (code, out) == (1, "")
     assert err.startswith("duo: ") and err.count("\n") == 1
     assert why in err
+
+
+@pytest.mark.parametrize("command", [[], ["tune"], ["bench"]])
+def test_help_shows_examples_line_by_line(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "-h"]) == 0
+    out = capsys.readouterr().out
+    assert "\b" not in out and "\\b" not in out
+    assert any(line.startswith(" ".join(["    duo", *command])) for line in out.splitlines())

@@ -58,6 +58,7 @@ void draft_worker::take_orders(const verdict_msg & v) {
     n_want_       = v.n_want;
     branch_price_ = float(v.branch_price) * 1e-3f;
     paused_       = false;
+    model_.in_company(!v.alone);
 }
 
 void draft_worker::begin(const request & req) {

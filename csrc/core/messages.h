@@ -58,6 +58,7 @@ struct verdict_msg {
     token_id        token        = no_token; // the further token that the target chose
     int16_t         n_ahead      = 0;        // deepest level below the root that is of use
     int16_t         n_branch     = 1;        // frontier nodes to expand in a step at most (B)
+    bool            alone        = false;    // the target rests while the draft works: they take turns
     int16_t         n_want       = 0;        // pause when the best n_want nodes are known; 0: run ahead
     int16_t         branch_price = 1000;     // what one more of them adds to a step, in 1/1000 of a step over one
     const request * req          = nullptr;  // begin: immutable from here on, alive until the draft lets go of it

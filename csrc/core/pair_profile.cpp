@@ -136,7 +136,14 @@ double pair_profile::slowdown() const {
             alone += weight * alone_[n].low;
         }
     }
-    return alone == 0.0 ? 1.0 : std::max(1.0, beside / alone);
+    double s = alone == 0.0 ? 1.0 : std::max(1.0, beside / alone);
+    // Where no width was met both ways: n rows never take longer than n passes over one.
+    for (size_t n = 1; n < alone_.size() && alone_[1].n > 0; ++n) {
+        if (beside_[n].n > 0) {
+            s = std::max(s, beside_[n].low / (double(n) * alone_[1].low));
+        }
+    }
+    return s;
 }
 
 double pair_profile::pass_us(int32_t n_rows, bool beside) const {
@@ -148,11 +155,12 @@ double pair_profile::pass_us(int32_t n_rows, bool beside) const {
     if (here[size_t(n_rows)].n > 0) {
         return least(here);
     }
-    // Not measured in this way: as measured in the other, scaled by what the two have in common.
+    // Not measured in this way: as measured in the other, scaled by what the two have in common, or by the widths
+    // that are known. The lower of the two, so that it is tried and known then.
     const double factor = beside ? slowdown() : 1.0 / slowdown();
     const double other  = least(there) * factor;
     const double own    = least(here);
-    return there[size_t(n_rows)].n > 0 || own == 0.0 ? other : other == 0.0 ? own : std::max(own, other);
+    return own == 0.0 ? other : other == 0.0 ? own : std::min(own, other);
 }
 
 double pair_profile::step_us(int32_t n_rows) const {

@@ -13,8 +13,9 @@ constexpr int32_t n_recheck     = 256; // passes until auto measures one row aga
 constexpr int32_t n_poor_most   = 12;  // passes without profit before speculation rests
 constexpr int32_t n_rest_first  = 64;  // passes of rest; doubles up to
 constexpr int32_t n_rest_last   = 1024;
-constexpr int32_t n_turns_first = 256; // passes of turn-taking before both at once is tried again; doubles up to
-constexpr int32_t n_turns_last  = 4096;
+constexpr int32_t n_turns_first = 256;  // passes of turn-taking before both at once is tried again; doubles up to
+constexpr int32_t n_turns_far   = 2048; // the same where it was far slower
+constexpr int32_t n_turns_last  = 8192;
 constexpr int32_t n_settled     = 32;   // passes before a stance's own rate is believed
 constexpr double  least_gain    = 0.04; // tokens a pass: less is within the noise of measurement
 constexpr double  memory        = 0.98; // weight of a pass fades by this with each later one
@@ -267,57 +268,63 @@ double planner::gain() const {
     return best;
 }
 
+// After each pass: is this still the right stance?
 void planner::reconsider() {
-    const average & one = profile_.alone(1);
-    measuring_          = false;
-    if (my_->how == stance::rest) {
-        if (--my_->n_stay <= 0) {
-            my_->change(params_.mode == run_mode::sync ? stance::by_turn : stance::ahead);
-        }
+    const bool async = params_.mode == run_mode::async;
+    measuring_       = false;
+    if (my_->how != stance::ahead && my_->n_stay > 0 && --my_->n_stay == 0) {
+        // What was slow side by side is tried again by turns first.
+        const bool apart = !async || (my_->how == stance::rest && profile_.slowdown() > visible);
+        my_->change(apart ? stance::by_turn : stance::ahead);
+        my_->n_stay = apart && async ? my_->n_turns : 0;
         return;
     }
-    if (one.n < n_alone ? profile_.n_passes() < 4 * n_alone : profile_.n_passes() - one.i_last > n_recheck) {
-        measuring_ = params_.mode != run_mode::sync;
+    if (my_->how == stance::rest) {
+        return;
     }
-    const double own   = my_->time_us > 0.0 ? std::max(my_->expected, my_->tokens) / my_->time_us : 0.0;
-    const double plain = one.n > 0 ? 1.0 / one.value : 0.0;
-    const bool   known = one.n >= n_alone && profile_.step_us() > 0.0;
-    const bool   poor  = known && (gain() < least_gain || (my_->n_in >= n_settled && own < plain));
-    my_->n_poor        = poor ? my_->n_poor + 1 : 0;
+    const average & one = profile_.alone(1);
+    if (one.n < n_alone ? profile_.n_passes() < 4 * n_alone : profile_.n_passes() - one.i_last > n_recheck) {
+        measuring_ = async && my_->how == stance::ahead;
+    }
+    if (one.n == 0 || profile_.step_us() == 0.0) {
+        return;
+    }
+    const double own  = my_->time_us > 0.0 ? std::max(my_->expected, my_->tokens) / my_->time_us : 0.0;
+    const bool   poor = gain() < least_gain || (my_->n_in >= n_settled && own < 1.0 / one.value);
+    my_->n_poor       = poor ? my_->n_poor + 1 : 0;
+    if (async && my_->how == stance::ahead && profile_.slowdown() > visible && my_->n_in > 1) {
+        // The clearer it is, the sooner: two teams of threads on the same cores can be ten times as slow as one.
+        const double turns = best_turns_rate();
+        my_->n_slow += turns > 2.0 * own ? n_poor_most : turns > 1.3 * own ? n_poor_most / 3 : 1;
+        my_->n_slow = turns > 1.03 * own ? my_->n_slow : 0;
+        if (my_->n_slow >= n_poor_most || (my_->n_poor >= n_poor_most && turns > 1.03 / one.value)) {
+            my_->n_turns =
+                std::clamp(2 * my_->n_turns, profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first, n_turns_last);
+            my_->change(stance::by_turn);
+            my_->n_stay = my_->n_turns;
+            return;
+        }
+    }
     if (my_->n_poor >= n_poor_most) {
         my_->n_rest = std::clamp(2 * my_->n_rest, n_rest_first, n_rest_last);
-        my_->n_stay = my_->n_rest;
         my_->change(stance::rest);
-        return;
-    }
-    if (my_->n_in > 4 * n_poor_most && my_->n_poor == 0) {
+        my_->n_stay = my_->n_rest;
+    } else if (my_->n_in > 4 * n_poor_most && my_->n_poor == 0) {
         my_->n_rest = 0;
     }
-    if (params_.mode == run_mode::sync) {
-        return;
-    }
-    if (my_->how == stance::by_turn) {
-        if (--my_->n_stay <= 0) {
-            my_->change(stance::ahead);
-        }
-        return;
-    }
-    if (my_->n_in >= n_settled && profile_.slowdown() > visible) {
-        const double step  = profile_.step_us() / profile_.slowdown();
-        const double turns = turns_rate(turns_width(n_max_, step), step);
-        my_->n_slow        = turns > 1.03 * own ? my_->n_slow + 1 : 0;
-        if (my_->n_slow >= n_poor_most) {
-            my_->n_turns = std::clamp(2 * my_->n_turns, n_turns_first, n_turns_last);
-            my_->n_stay  = my_->n_turns;
-            my_->change(stance::by_turn);
-        }
-    }
+}
+
+// What turn-taking would bring, as the undisturbed times have it.
+double planner::best_turns_rate() const {
+    const double step = profile_.step_us() / profile_.slowdown();
+    return turns_rate(turns_width(n_max_, step), step);
 }
 
 void planner::experience::change(stance to) {
     how    = to;
     n_in   = 0;
     n_poor = n_slow = 0;
+    n_stay          = 0;
     tokens = expected = time_us = 0.0;
 }
 

@@ -43,6 +43,8 @@ class planner {
     [[nodiscard]] int16_t n_want() const;       // the best so many nodes are wanted, and no more; 0: no such bound
 
     [[nodiscard]] stance how() const { return my_->how; }
+    // The draft works while the target does.
+    [[nodiscard]] bool   draft_works() const { return my_->how == stance::ahead && !measuring_; }
     [[nodiscard]] double rate() const; // tokens per microsecond; 0: nothing measured yet
 
     // Nodes with less chance than this need not be looked at.
@@ -65,6 +67,7 @@ class planner {
     [[nodiscard]] bool    wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
                                     int32_t n_most) const;
     [[nodiscard]] double  turns_rate(int32_t k, double step_us) const;
+    [[nodiscard]] double  best_turns_rate() const;
     [[nodiscard]] int32_t turns_width(int32_t n_most, double step_us) const;
     [[nodiscard]] double  gain() const;
     [[nodiscard]] plan    with_wait(plan p, int32_t n_steps) const;

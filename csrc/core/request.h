@@ -64,6 +64,7 @@ struct verify_stats {
     int64_t prompt_us           = 0;
     int64_t busy_us             = 0;
     int64_t wait_us             = 0; // waited for the draft
+    int64_t overhead_us         = 0; // of passes but the first: neither in the model nor waiting
 
     std::array<int32_t, n_draft_cap> n_tested_at{}; // by level below the root, from 0: something was drafted there
     std::array<int32_t, n_draft_cap> n_accepted_at{};

@@ -80,24 +80,45 @@ template <typename T> class spsc_ring {
 };
 
 // A ring with a bell at each end: pushing wakes the reader, popping wakes a writer that waits for room.
+//
+// n_waiting_ spares the reader a ring for each message: the writer raises it before it looks for room once more, the
+// reader looks at it after it has made room. Both are acq_rel read-modify-writes of one atomic, so one of them comes
+// first: either the reader sees the writer waiting, or the writer sees the room.
 template <typename T> class channel {
   public:
     channel(size_t capacity, bell & writer, bell & reader) : ring_(capacity), writer_(writer), reader_(reader) {}
 
     // Producer. Sleeps while the ring is full; false: closed, the message is dropped.
     bool push(const T & value) noexcept {
-        for (;;) {
-            const uint32_t heard = writer_.listen();
-            if (ring_.closed()) {
-                return false;
-            }
-            if (ring_.try_push(value)) {
-                reader_.ring();
-                return true;
-            }
-            writer_.wait(heard);
+        const bool pushed = push_quiet(value);
+        if (pushed) {
+            wake();
         }
+        return pushed;
     }
+
+    // The same, but the reader sleeps on until wake(), or until the ring is full.
+    bool push_quiet(const T & value) noexcept {
+        if (ring_.closed()) {
+            return false;
+        }
+        while (!ring_.try_push(value)) {
+            reader_.ring();
+            const uint32_t heard = writer_.listen();
+            n_waiting_.fetch_add(1, std::memory_order_acq_rel);
+            const bool pushed = ring_.try_push(value);
+            if (!pushed && !ring_.closed()) {
+                writer_.wait(heard);
+            }
+            n_waiting_.fetch_sub(1, std::memory_order_acq_rel);
+            if (pushed || ring_.closed()) {
+                return pushed;
+            }
+        }
+        return true;
+    }
+
+    void wake() noexcept { reader_.ring(); }
 
     // Producer, when losing the message is better than waiting.
     bool try_push(const T & value) noexcept {
@@ -113,7 +134,9 @@ template <typename T> class channel {
         if (!ring_.try_pop(value)) {
             return false;
         }
-        writer_.ring();
+        if (n_waiting_.fetch_add(0, std::memory_order_acq_rel) > 0) {
+            writer_.ring();
+        }
         return true;
     }
 
@@ -129,6 +152,8 @@ template <typename T> class channel {
     spsc_ring<T> ring_;
     bell &       writer_;
     bell &       reader_;
+
+    std::atomic<uint32_t> n_waiting_{0}; // 1 while the writer waits for room
 };
 
 } // namespace duo

@@ -27,6 +27,7 @@ void verify_worker::verify(const plan & p) {
     for (int32_t b = 1; b < n_branches; ++b) {
         model_.fork(0, b, int32_t(cached_.size()));
     }
+    model_.in_company(drafting_ && planner_.draft_works());
 
     int64_t             t0     = 0;
     int64_t             t1     = 0;
@@ -159,10 +160,12 @@ void verify_worker::commit(const plan & p) {
     const int64_t  now   = now_us();
     if (t_verdict_ != 0) {
         planner_.on_verdict(n_new, p.expected, now - t_verdict_);
+        st.overhead_us += now - t_verdict_ - t_elsewhere_;
         st.n_after_hit += was_hit_ ? 1 : 0;
         (was_hit_ ? st.n_tokens_after_hit : st.n_tokens_after_miss) += n_new;
     }
-    t_verdict_ = now;
+    t_verdict_   = now;
+    t_elsewhere_ = 0;
     ngrams_.add(text_);
 
     const size_t n_before = text_.size() - size_t(n_new);
@@ -177,6 +180,7 @@ void verify_worker::commit(const plan & p) {
         tell_draft({.slot = req_->slot, .accepted = accepted, .token = text_[n - 1]});
     }
     st.n_hits += was_hit_ ? 1 : 0;
+    wires_.chunks.wake();
 }
 
 // One committed token on its way to the text. False: it was the last.
@@ -204,10 +208,10 @@ bool verify_worker::emit(token_id token, bool from_draft, int32_t i_row) {
         best_.resize(size_t(req_->n_logprobs));
         chunk.logp = model_.logprobs(i_row, token, best_);
     }
-    wires_.chunks.push(chunk);
+    wires_.chunks.push_quiet(chunk); // the reader is woken once for all of a pass, after the draft
     if (req_->n_logprobs >= 0) {
         for (const candidate & c : best_) {
-            wires_.chunks.push(
+            wires_.chunks.push_quiet(
                 {.what = chunk_msg::kind::logprob, .slot = req_->slot, .token = c.token, .logp = c.logp});
         }
     }

@@ -29,6 +29,7 @@ plan verify_worker::make_plan() {
     if (t0 != 0) {
         const int64_t t1 = now_us();
         req_->stats.wait_us += t1 - t0;
+        t_elsewhere_ += t1 - t0;
         if (wires_.tracing) {
             wires_.verify_trace.try_push(
                 {.what = trace_event::kind::wait, .slot = req_->slot, .t0_us = t0, .t1_us = t1});

@@ -97,6 +97,7 @@ decode_status verify_worker::timed_decode(int64_t & t0, int64_t & t1) {
         t1 = now_us();
         wires_.verify_busy.end(t1);
         req_->stats.busy_us += t1 - t0;
+        t_elsewhere_ += t1 - t0;
     };
     try {
         const decode_status status = model_.decode(rows_, req_->cancelled);
@@ -187,6 +188,7 @@ void verify_worker::tell_draft(verdict_msg v) {
     v.n_branch     = planner_.n_branch();
     v.n_want       = planner_.n_want();
     v.branch_price = planner_.branch_price();
+    v.alone        = planner_.how() != stance::ahead;
     // A draft that is thousands of verdicts behind is of no use to this text; waiting for it would be worse.
     if (drafting_ && !wires_.verdicts.try_push(v)) {
         drafting_     = false;

@@ -64,13 +64,14 @@ class verify_worker {
     ngram_index           ngrams_;
     pass_tree             tree_; // what the next pass may verify, and what was chosen of it
     stop_matcher          stops_;
-    bool                  drafting_   = false; // the draft works on this request
-    bool                  draft_late_ = false; // it let a wait run out and has sent nothing since
-    bool                  end_owed_   = false; // the draft has not yet been told that the last request ended
-    finish_reason         finish_     = finish_reason::none;
-    int32_t               n_drop_     = 0; // bytes of the text that belong to the stop string
-    int64_t               t_verdict_  = 0; // when the last one was given; 0: none yet
-    bool                  was_hit_    = false;
+    bool                  drafting_    = false; // the draft works on this request
+    bool                  draft_late_  = false; // it let a wait run out and has sent nothing since
+    bool                  end_owed_    = false; // the draft has not yet been told that the last request ended
+    finish_reason         finish_      = finish_reason::none;
+    int32_t               n_drop_      = 0; // bytes of the text that belong to the stop string
+    int64_t               t_verdict_   = 0; // when the last one was given; 0: none yet
+    int64_t               t_elsewhere_ = 0; // since then in the model, and waiting
+    bool                  was_hit_     = false;
 
     std::vector<row>                          rows_;      // scratch
     std::vector<int32_t>                      accepted_;  // scratch: rows of tree_ on the accepted path

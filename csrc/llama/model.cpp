@@ -85,6 +85,14 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     return decode_status::ok;
 }
 
+void llama_token_model::in_company(bool yes) {
+    if (yes != in_company_ && opt_.n_threads_alone > 0) {
+        const int32_t n = yes ? opt_.n_threads : opt_.n_threads_alone;
+        llama_set_n_threads(context_.get(), n, std::max(n, opt_.n_threads_batch));
+    }
+    in_company_ = yes;
+}
+
 std::span<const float> llama_token_model::logits(int32_t i_row) const {
     const float * row = llama_get_logits_ith(context_.get(), i_row);
     if (row == nullptr) {

@@ -54,6 +54,7 @@ class ModelOptions:
     n_ubatch: int
     n_threads: int
     n_threads_batch: int
+    n_threads_alone: int
     flash_attn: str
     type_k: str
     type_v: str

@@ -23,7 +23,8 @@ def _choice(t: Tuning) -> tuple[bool, tuple[str, ...], str]:
     """With the draft? Its flags, and the speeds in a sentence."""
     plain, auto, sync = t.measured["plain"], t.measured["async auto"], t.measured[f"sync {t.n_sync}"]
     best = max(plain, auto, sync)
-    of_plain, of_sync = f"plain decoding ({plain:.1f})", f"taking turns with {t.n_sync} drafted tokens ({sync:.1f})"
+    tokens = f"{t.n_sync} drafted token{'s' if t.n_sync > 1 else ''}"
+    of_plain, of_sync = f"plain decoding ({plain:.1f})", f"taking turns with {tokens} ({sync:.1f})"
     if auto >= CLOSE * best:
         how = "the fastest" if auto == best else f"within {100 * (1 - CLOSE):.0f}% of the fastest"
         why = f"Both models at once ({auto:.1f} tokens/s) is {how}; compared with {of_plain} and {of_sync}."
@@ -61,6 +62,10 @@ def _slowed(t: Tuning) -> str:
         return f"{head}: both are on CPUs of their own; they share the memory bus, or the cores of those CPUs."
     if not s.options:
         return f"{head}: both models are on the CPU, which has a single core for them; -ngl or -ngld moves one away."
+    if s.lends:
+        return (
+            f"{head}: both models are on the CPU, and the target has the draft's cores too only while the draft rests."
+        )
     why = "both models are on the CPU and may meet on a core, or on the memory bus"
     return f"{head}: {why}; cores of their own: {s.options}."
 

@@ -17,6 +17,8 @@ KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_
 Mode = Literal["plain", "sync", "async"]
 OnOffAuto = Literal["on", "off", "auto"]
 SpecType = Literal["none", "draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v"]
+# llama.cpp's other kinds of speculation at the pinned commit.
+NOT_IN_DUO = ("draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")
 CpuKernels = Literal["auto", "duo", "stock"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "dio"]
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
@@ -47,19 +49,24 @@ def _finite_bias(value: float) -> float:
 
 def _tree(value: Any) -> Any:
     """auto, chain, dynamic, or a list of paths, also as JSON text."""
-    if isinstance(value, str) and value not in ("auto", "chain", "dynamic"):
+    if isinstance(value, str):
+        if value in ("auto", "chain", "dynamic"):
+            return value
         try:
             value = json.loads(value)
-        except ValueError:
+        except (ValueError, RecursionError):
             value = None
-    if isinstance(value, str):
-        return value
     paths = [list(p) for p in value] if isinstance(value, list | tuple) and all(map(_is_path, value)) else []
-    nodes = {tuple(p[:n]) for p in paths for n in range(1, len(p) + 1)}
-    if not 1 <= len(nodes) <= N_TREE_MAX:
+    if not paths:
         raise ValueError(
-            f"input should be auto, chain, dynamic or 1 to {N_TREE_MAX} paths of ranks such as [[0],[1],[0,0],[0,1]]"
+            f"input should be auto, chain, dynamic or paths of ranks (0 to {N_RANK_MAX - 1}) such as "
+            "[[0],[1],[0,0],[0,1]]"
         )
+    nodes: set[tuple[int, ...]] = set()
+    for p in paths:
+        nodes.update(tuple(p[:n]) for n in range(1, min(len(p), N_TREE_MAX + 1) + 1))
+        if len(nodes) > N_TREE_MAX:
+            raise ValueError(f"a tree can have {N_TREE_MAX} nodes at most, with the beginnings of its paths")
     return paths
 
 
@@ -76,13 +83,15 @@ def _spec_types(value: Any) -> Any:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
         raise ValueError(f"input should be one or more of {', '.join(get_args(SpecType))}")
-    names = [n.strip() for n in names]
+    names = list(dict.fromkeys(n.strip() for n in names))
     for n in names:
+        if n in NOT_IN_DUO:
+            raise ValueError(f"llama.cpp's {n} is not in duo yet; choose from {', '.join(get_args(SpecType))}")
         if n not in get_args(SpecType):
-            raise ValueError(f"{n} is none of {', '.join(get_args(SpecType))}")
+            raise ValueError(f"{n!r} is none of {', '.join(get_args(SpecType))}")
     if len([n for n in names if n.startswith("ngram-")]) > 1:
         raise ValueError("only one kind of n-grams can be used at once")
-    if "none" in names and len(set(names)) > 1:
+    if "none" in names and len(names) > 1:
         raise ValueError("none cannot be combined with others")
     return names
 

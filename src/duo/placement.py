@@ -140,4 +140,13 @@ def place(o: EngineOptions, target: str, draft: str | None) -> _core.EngineOptio
     out.target = _model(o, target, n_target, draft=False)
     if draft is not None:
         out.draft = _model(o, draft, n_draft, draft=True)
+        if not draft_on_gpu and not chosen(o):
+            # While one of the two rests, the other need not spare its cores.
+            out.target.n_threads_alone = out.draft.n_threads_alone = cores
     return out
+
+
+def chosen(o: EngineOptions) -> bool:
+    """The user has said something about threads or CPUs."""
+    names = ("n_threads", "n_threads_draft", "cpu_mask", "cpu_mask_draft", "cpu_range", "cpu_range_draft")
+    return any(o[name] is not None for name in names)  # type: ignore[literal-required]

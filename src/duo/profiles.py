@@ -16,6 +16,7 @@ FIELDS = (
     "devices",
     "n_gpu_layers",
     "n_threads",
+    "n_threads_alone",
     "cpus",
     "cpu_types",
     "type_k",

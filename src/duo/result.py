@@ -50,6 +50,8 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
         "total_ms": wall_us / 1e3,
         "target_busy_share": min(1.0, stats["busy_us"] / wall_us),
         "target_passes_n": stats["n_passes"],
+        # Of a pass, what was spent neither in the model nor waiting: sampling, the tree, the plan.
+        "overhead_us_per_pass": stats["overhead_us"] / max(1, stats["n_passes"] - 1),
         # Measured since the models were loaded: ms of a pass by its rows.
         "pass_ms": {str(n): us / 1e3 for n, us in stats["pass_us"].items()},
     }

@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sharing:
-    """devices: that both are on, the CPU not among them."""
+    """devices: those that both are on, the CPU not among them."""
 
     devices: tuple[str, ...] = ()
     cpu: bool = False  # both compute on it
     own_cores: bool = False  # each was given CPUs that the other was not
+    lends: bool = False  # the target has more threads while the draft rests
     options: str = ""  # that would give each cores of its own; empty: they have, or there is one core
 
 
@@ -52,5 +53,6 @@ def sharing_of(duo: Duo) -> Sharing:
     cpus = [set(m.cpus) for m in (duo._placed.target, duo._placed.draft)]
     cpu = _on_cpu(target) and _on_cpu(draft)
     own_cores = cpu and all(cpus) and not cpus[0] & cpus[1]
+    lends = cpu and duo._placed.target.n_threads_alone > duo._placed.target.n_threads
     options = separate(core_cpus(), target.n_threads, draft.n_threads) if cpu and not own_cores else ""
-    return Sharing(devices, cpu, own_cores, options)
+    return Sharing(devices, cpu, own_cores, lends, options)

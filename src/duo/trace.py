@@ -165,6 +165,8 @@ def _event(record: dict[str, Any], path: str | Path) -> Event:
     values.update(t0_us=start, t1_us=start + duration if type(start) is int and type(duration) is int else None)
     for field in fields(Event):
         value = values.setdefault(field.name, None if field.default is MISSING else field.default)  # an older trace
+        if field.type is float and type(value) is int and abs(value) < 2**63:
+            value = values[field.name] = float(value)  # a viewer that saves a trace writes 1.0 as 1
         if type(value) is not field.type or (isinstance(value, int) and abs(value) >= 2**63):
             raise ValueError(f"{path} is damaged: an event has no valid {field.name}")
     return Event(**{field.name: values[field.name] for field in fields(Event)})

@@ -150,9 +150,30 @@ inline void check_stats(const answer & a, const ask & q, const std::string & not
         CHECK(i == 0 || st.n_tested_at[i] <= st.n_accepted_at[i - 1], note);
     }
     CHECK(st.n_verifications <= st.n_passes && st.n_hits <= st.n_passes && st.n_verifications <= st.n_drafted, note);
+    CHECK_EQ(sum(st.n_passes_in), st.n_passes, note);
+    // Of a tree one path is the best; what is accepted is on it, or in a side branch.
+    CHECK(st.n_path >= st.n_verifications && st.n_path <= st.n_drafted, note);
+    CHECK(st.n_path_accepted <= st.n_path && st.n_path_accepted <= st.n_accepted, note);
+    CHECK(st.n_side <= st.n_accepted - st.n_path_accepted, note);
+    CHECK(st.n_accepted - st.n_path_accepted <= st.n_drafted - st.n_path, note);
+    CHECK(st.n_ngram <= st.n_drafted && st.n_ngram_accepted <= st.n_ngram && st.n_ngram_accepted <= st.n_accepted,
+          note);
+    CHECK(st.n_ngram - st.n_ngram_accepted <= st.n_drafted - st.n_accepted, note);
+    if (q.plan.ngram.kind == ngram_kind::none || !q.plan.tree.empty()) {
+        CHECK_EQ(st.n_ngram, 0, note);
+    } else if (!q.plan.has_model) {
+        CHECK_EQ(st.n_ngram, st.n_drafted, note);
+        CHECK_EQ(st.wait_us, 0, note);
+    }
+    if (q.plan.use == tree_use::chain && q.plan.tree.empty()) {
+        CHECK_EQ(st.n_path, st.n_drafted, note);
+        CHECK_EQ(st.n_side, 0, note);
+    }
     if (q.plan.mode == run_mode::plain || q.plan.n_max == 0) {
         CHECK_EQ(st.n_drafted, 0, note);
         CHECK_EQ(st.wait_us, 0, note);
+    } else if (!q.plan.tree.empty()) {
+        CHECK(st.n_drafted <= st.n_verifications * tree_shape(q.plan.tree).n_nodes(), note);
     } else if (q.plan.n_max > 0) {
         CHECK(st.n_drafted <= st.n_verifications * q.plan.n_max, note);
     }

@@ -229,6 +229,8 @@ class scripted_model : public duo::token_model {
     void release() { released_.store(true); }
     bool hanging() const { return hanging_.load(); }
 
+    std::vector<token_id> cached(int32_t branch) const { return tokens(cache_[size_t(branch)]); }
+
     std::atomic<int64_t> n_decoded{0};
 
   private:

@@ -5,6 +5,20 @@ using namespace duo_test;
 
 namespace {
 
+std::vector<std::vector<int32_t>> random_shape(dice & d) {
+    std::vector<std::vector<int32_t>> paths(size_t(d.between(1, 8)));
+    size_t                            n_left = 20;
+    for (auto & path : paths) {
+        path.resize(std::min(n_left, size_t(d.between(1, 5))));
+        n_left -= path.size();
+        for (int32_t & rank : path) {
+            rank = d.chance(0.5) ? 0 : d.between(0, 3);
+        }
+    }
+    std::erase_if(paths, [](const auto & path) { return path.empty(); });
+    return paths;
+}
+
 ask random_ask(dice & d, const language & lang, int32_t n_ctx) {
     ask q;
     q.prompt.resize(size_t(d.between(1, std::min(n_ctx - 1, d.chance(0.1) ? 60 : 8))));
@@ -25,25 +39,44 @@ ask random_ask(dice & d, const language & lang, int32_t n_ctx) {
     q.plan.n_min                = d.chance(0.15) ? d.between(1, 4) : 0;
     q.plan.p_min                = d.chance(0.15) ? 0.8f : 0.0f;
     q.plan.n_ahead              = d.chance(0.2) ? d.between(1, 20) : 0;
+    q.plan.n_branch             = d.chance(0.6) ? d.between(0, 16) : 0;
+    q.plan.use                  = tree_use(d.between(0, 2));
+    if (d.chance(0.15)) {
+        q.plan.tree = random_shape(d);
+    }
+    if (d.chance(0.3)) {
+        q.plan.ngram     = {.kind     = ngram_kind(d.between(1, 3)),
+                            .size_n   = d.between(1, 4),
+                            .size_m   = d.between(1, 12),
+                            .min_hits = d.between(1, 2)};
+        q.plan.has_model = d.chance(0.8);
+    }
     return q;
 }
 
 struct total {
     int n_requests = 0, n_cancelled = 0, n_accepted = 0, n_rejected = 0, n_hits = 0;
+    int n_side = 0, n_beside = 0, n_ngram_accepted = 0, n_ngram_rejected = 0, n_shaped = 0;
 };
 
 void one_pipeline(uint64_t seed, total & sum) {
-    dice            d(seed);
-    const language  lang{.seed = d.below(50), .p_end = d.chance(0.5) ? 0.02 : 0.0};
+    dice d(seed);
+    // A small vocabulary repeats itself, and n-grams find something.
+    const language  lang{.seed = d.below(50), .n_vocab = d.chance(0.5) ? 40 : 12, .p_end = d.chance(0.5) ? 0.02 : 0.0};
     const behaviour target{.lang       = lang,
                            .n_ctx      = d.between(8, 90),
                            .n_batch    = d.between(1, 100),
+                           .n_branch   = d.between(1, 16),
+                           .n_spare    = d.chance(0.5) ? 0 : 64,
                            .delay_us   = d.chance(0.8) ? d.between(0, 40) : 0,
                            .delay_seed = seed,
                            .heeds_stop = d.chance(0.8)};
     const behaviour draft{.lang       = lang,
                           .n_ctx      = d.between(4, 100),
                           .n_batch    = d.between(1, 40),
+                          .n_branch   = d.between(1, 16),
+                          .n_spare    = d.chance(0.5) ? d.between(0, 6) : 64,
+                          .second     = 0.1 * d.between(0, 10),
                           .agree      = 0.1 * d.between(0, 10),
                           .accent     = seed,
                           .delay_us   = d.chance(0.8) ? d.between(0, 60) : 0,
@@ -90,6 +123,11 @@ void one_pipeline(uint64_t seed, total & sum) {
         sum.n_accepted += a.stats.n_accepted;
         sum.n_rejected += a.stats.n_drafted - a.stats.n_accepted;
         sum.n_hits += a.stats.n_hits;
+        sum.n_side += a.stats.n_side;
+        sum.n_beside += a.stats.n_drafted - a.stats.n_path;
+        sum.n_ngram_accepted += a.stats.n_ngram_accepted;
+        sum.n_ngram_rejected += a.stats.n_ngram - a.stats.n_ngram_accepted;
+        sum.n_shaped += q.plan.tree.empty() ? 0 : a.stats.n_verifications;
     }
 }
 
@@ -104,7 +142,8 @@ TEST(random_schedules) {
         }
     }
     // The mix is one: every kind of thing happened often.
-    for (const int n : {sum.n_cancelled, sum.n_accepted, sum.n_rejected, sum.n_hits}) {
+    for (const int n : {sum.n_cancelled, sum.n_accepted, sum.n_rejected, sum.n_hits, sum.n_side, sum.n_beside,
+                        sum.n_ngram_accepted, sum.n_ngram_rejected, sum.n_shaped}) {
         CHECK(n > 1000, std::to_string(n));
     }
 }

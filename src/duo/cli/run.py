@@ -71,7 +71,7 @@ def run(params: dict[str, Any]) -> None:
         return
     prompt = read_prompt(params["prompt"], params["file"], params["escape"])
     text_options = given(params, GENERATE_OPTIONS)
-    check_early(prompt, text_options)  # a mistake is told before minutes of loading
+    wanted = check_early(prompt, text_options)  # a mistake is told before minutes of loading
     with show.loading(quiet=params["verbose"]) as progress:
         d = Duo(
             params["model"],
@@ -84,8 +84,7 @@ def run(params: dict[str, Any]) -> None:
         )
     with d:
         stream = d.stream(prompt, **text_options)  # a prompt that is too long is the only line then
-        mode, n_draft = text_options.get("mode", "async"), text_options.get("n_draft", "auto")
-        show.warn(show.first_line(d.target, d.draft, mode, n_draft, d.options["strict"]).removeprefix("duo: "))
+        show.warn(show.first_line(d.target, d.draft, wanted, d.options["strict"]).removeprefix("duo: "))
         for m in (d.target, d.draft):
             if m is not None and m.warning:
                 show.warn(m.warning)

@@ -17,6 +17,8 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from duo import _core
+from duo.config import GenerateOptions
+from duo.job import ngram_of
 from duo.result import Chunk, Result
 
 GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
@@ -61,14 +63,35 @@ def _place(m: _core.Model) -> str:
     return f"{Path(m.path).name} [{what}, {m.n_bytes / 1e6:,.0f} MB] on {where}"
 
 
-def first_line(target: _core.Model, draft: _core.Model | None, mode: str, n_draft: str | int, strict: bool) -> str:
-    """Which models, which devices, which mode."""
-    if draft is None:
-        how = "plain decoding: no draft was given (-md)"
-    elif mode == "plain":
-        how = "plain decoding: --mode plain"
-    else:
-        how = f"{mode}, draft length {n_draft}"
+def _guesses(o: GenerateOptions, has_draft: bool) -> str:
+    """Where guesses come from, if not from the draft alone."""
+    ngram, by_model = ngram_of(o), "draft-simple" in o["spec_type"]
+    if not ngram:
+        return ""
+    if has_draft and by_model:
+        return f", guesses from the draft and n-grams ({ngram})"
+    why = "no draft was given (-md)" if by_model else "the draft rests" if has_draft else ""
+    return f", guesses from n-grams ({ngram}){'; ' * bool(why)}{why}"
+
+
+def _how(o: GenerateOptions, has_draft: bool) -> str:
+    """The mode, or why nothing is speculated."""
+    if o["mode"] == "plain":
+        return "plain decoding: --mode plain"
+    if o["spec_type"] == ["none"]:
+        return "plain decoding: --spec-type none"
+    if not has_draft and not ngram_of(o):
+        return "plain decoding: no draft was given; give one (-md) or let n-grams guess (--spec-type ngram-map-k)"
+    if isinstance(o["draft_tree"], list):  # its size is the length, whatever --draft says
+        if not has_draft or "draft-simple" not in o["spec_type"]:
+            return "plain decoding: a fixed --draft-tree takes guesses from a draft model alone (-md)"
+        return f"{o['mode']}, a fixed tree{'; n-grams take no part in it' if ngram_of(o) else ''}"
+    return f"{o['mode']}, draft length {o['n_draft']}{_guesses(o, has_draft)}"
+
+
+def first_line(target: _core.Model, draft: _core.Model | None, options: GenerateOptions, strict: bool) -> str:
+    """Which models, which devices, which mode. `options`: complete."""
+    how = _how(options, draft is not None)
     models = _place(target) + (f" + draft {_place(draft)}" if draft is not None else "")
     return f"duo: {models}; {how}{'; strict' if strict else ''}"
 
@@ -96,6 +119,10 @@ class TokenPrinter:
         self._out.flush()
 
 
+def _share(n: int, of: int) -> str:
+    return f"{100 * n / max(1, of):.0f}%"
+
+
 def figures(r: Result) -> list[tuple[str, str]]:
     """Name and value of each line of the panel."""
     t = r.timings
@@ -105,6 +132,7 @@ def figures(r: Result) -> list[tuple[str, str]]:
         ("time to first token", f"{t['ttft_ms']:.0f} ms ({t['prompt_n']} prompt tokens, {t['cache_n']} cached)"),
     ]
     if "draft_n" in t:
+        n_passes = t["target_passes_n"]
         by_position = " ".join(f"{100 * a:.0f}" for a in t["draft_acceptance_by_position"])
         lines += [
             ("acceptance", f"{100 * t['draft_acceptance']:.0f}% ({t['draft_n_accepted']} of {t['draft_n']} drafted)"),
@@ -115,7 +143,13 @@ def figures(r: Result) -> list[tuple[str, str]]:
                 f"target {100 * t['target_busy_share']:.0f}%, draft {100 * t['draft_busy_share']:.0f}% of the time",
             ),
             ("draft time hidden", f"{100 * t['draft_hidden_share']:.0f}%"),
+            ("hits", f"after {_share(t['draft_hit_n'], n_passes)} of the passes the next tokens were already there"),
+            ("rolled back", f"{100 * t['draft_rollback_share']:.0f}% of the best path's tokens"),
         ]
+        if t["draft_ngram_n"]:
+            lines.append(("n-grams", f"{t['draft_ngram_n_accepted']} of {t['draft_ngram_n']} accepted"))
+        if t["passes_at_rest_n"]:
+            lines.append(("rest", f"speculation rested in {t['passes_at_rest_n']} of {n_passes} passes"))
     else:
         lines.append(("busy", f"target {100 * t['target_busy_share']:.0f}% of the time"))
     return lines

@@ -1,0 +1,207 @@
+"""Whatever is prepared and verified - several outcomes, trees, n-grams - the text is what the target alone writes."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import EXACT
+from gguf import GGMLQuantizationType, GGUFReader
+from gguf.quants import dequantize
+from gguf_files import header_of, write
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from model_files import quantized
+from prompts import PROMPTS
+
+from duo import Duo
+from duo.demo import demo_pair
+
+N_TOKENS = 48
+LIST = [[0], [1], [2], [0, 0], [0, 1], [1, 0], [0, 0, 0]]  # Medusa's notation
+REPEATED = "The dog saw the cat, and the cat saw the dog. " * 4 + "The dog"
+TEXTS = ["Once upon a time", PROMPTS[3], REPEATED]
+MIXED = "draft-simple,ngram-map-k"
+
+SAMPLINGS: dict[str, dict[str, Any]] = {
+    "greedy": {"temperature": 0},
+    "0.8": {"temperature": 0.8, "seed": 7},
+    "1": {"temperature": 1.0, "seed": 8, "top_k": 0, "min_p": 0.0},
+    "penalties": {"temperature": 0.8, "seed": 9, "repeat_penalty": 1.3, "frequency_penalty": 0.4},
+}
+WAYS: dict[str, dict[str, Any]] = {
+    "1 branch": {"n_draft_branches": 1},
+    "4 branches": {"n_draft_branches": 4, "n_draft": 6},
+    "8 branches": {"n_draft_branches": 8},
+    "chain": {"draft_tree": "chain", "n_draft": 4},
+    "dynamic": {"draft_tree": "dynamic", "n_draft": 8},
+    "list": {"draft_tree": LIST},
+    "n-grams": {"spec_type": "ngram-map-k"},
+    "mixed": {"spec_type": MIXED},
+    "mixed, dynamic": {"spec_type": "draft-simple,ngram-map-k4v", "draft_tree": "dynamic", "n_draft": 12},
+}
+
+
+def tokens(d: Duo, prompt: str, n: int = N_TOKENS, **options: Any) -> tuple[int, ...]:
+    return d.generate(prompt, max_tokens=n, **options).tokens
+
+
+@pytest.fixture(scope="module")
+def pair() -> Iterator[Duo]:
+    with Duo(n_ctx=512, **EXACT) as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Duo]:
+    """The target, with no draft model."""
+    with Duo(demo_pair()[0], n_ctx=512, **EXACT) as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
+def plain(alone: Duo) -> dict[tuple[str, str], tuple[int, ...]]:
+    texts = {(p, s): tokens(alone, p, mode="plain", **o) for p in TEXTS for s, o in SAMPLINGS.items()}
+    assert len(set(texts.values())) == len(texts)
+    return texts
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize(("i", "way"), list(enumerate(WAYS)))
+def test_the_text_is_plains(
+    pair: Duo, plain: dict[tuple[str, str], tuple[int, ...]], i: int, way: str, mode: str
+) -> None:
+    n_accepted = 0
+    # A third of the texts each, another one in the other mode; every way meets every way of sampling and every prompt.
+    for (prompt, sampling), want in list(plain.items())[(i + (mode == "sync")) % 3 :: 3]:
+        text = tokens(pair, prompt, mode=mode, **SAMPLINGS[sampling], **WAYS[way])
+        assert text == want, f"{prompt[:20]!r}, {sampling}"
+        n_accepted += pair.timings["draft_n_accepted"]
+    # Elsewhere it is measured whether speculation pays, and it need not.
+    fixed = way in ("dynamic", "list") or (mode == "sync" and "n_draft" in WAYS[way])
+    assert n_accepted > 20 or not fixed, "nothing was accepted, so nothing was tested"
+
+
+@pytest.mark.parametrize("kind", ["ngram-simple", "ngram-map-k", "ngram-map-k4v"])
+@pytest.mark.parametrize("mode", ["sync", "async"])
+def test_n_grams_alone_find_what_repeats(pair: Duo, alone: Duo, kind: str, mode: str) -> None:
+    a, b = pair.tokenize(" dog cat", add_special=False)[:2]
+    assert alone.draft is None
+    for sampling in ("greedy", "0.8"):
+        # Two tokens are by far the likeliest; greedy text repeats itself soon, and sampled text in part.
+        o = {**SAMPLINGS[sampling], "logit_bias": {a: 30.0, b: 30.0}, "ngram_size_n": 4}
+        want = tokens(alone, REPEATED, mode="plain", **o)
+        assert set(want) <= {a, b}
+        for d in (alone, pair):
+            assert tokens(d, REPEATED, mode=mode, spec_type=kind, n_draft=8, draft_tree="dynamic", **o) == want
+            t = d.timings
+            assert t["draft_ngram_n_accepted"] > 0
+            assert t["draft_n"] == t["draft_ngram_n"] > 0
+            assert t["draft_n_accepted"] == t["draft_ngram_n_accepted"] < t["predicted_n"]
+            assert t["draft_steps_n"] == 0, "the model drafted too"
+            assert t["target_passes_n"] < t["predicted_n"]
+
+
+def test_n_grams_beside_the_draft_are_accepted_too(pair: Duo) -> None:
+    n = 0
+    for prompt in (REPEATED, "One day a dog saw a cat.", *PROMPTS[:4]):
+        want = tokens(pair, prompt, 96, temperature=0, mode="plain")
+        assert tokens(pair, prompt, 96, temperature=0, mode="sync", n_draft=6, spec_type=MIXED) == want
+        t = pair.timings
+        assert t["draft_steps_n"] > 0
+        assert t["draft_ngram_n"] <= t["draft_n"]
+        assert t["draft_ngram_n_accepted"] <= t["draft_ngram_n"]
+        n += t["draft_ngram_n_accepted"]
+    assert n > 0
+
+
+def test_side_branches_are_accepted(pair: Duo, plain: dict[tuple[str, str], tuple[int, ...]]) -> None:
+    for sampling in ("0.8", "greedy"):
+        n_side = 0
+        for prompt in TEXTS:
+            text = tokens(pair, prompt, mode="sync", draft_tree=LIST, **SAMPLINGS[sampling])
+            assert text == plain[prompt, sampling]
+            assert pair.timings["draft_side_n"] <= pair.timings["draft_rounds"]
+            n_side += pair.timings["draft_side_n"]
+        assert n_side > 0
+    tokens(pair, TEXTS[0], mode="sync", draft_tree="chain", temperature=0)
+    assert pair.timings["draft_side_n"] == 0
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize(
+    "ways", [("list", "n-grams", "8 branches"), ("dynamic", "mixed", "4 branches")], ids=lambda w: w[0]
+)
+def test_delays_do_not_change_the_text(
+    plain: dict[tuple[str, str], tuple[int, ...]], ways: tuple[str, ...], mode: str
+) -> None:
+    for seed in range(2):
+        with Duo(n_ctx=512, **EXACT, _delay=(2000, seed)) as d:
+            for way, ((prompt, sampling), want) in itertools.product(ways, list(plain.items())[seed::4]):
+                text = tokens(d, prompt, 32, mode=mode, **SAMPLINGS[sampling], **WAYS[way])
+                assert text == want[:32], f"{way}, {prompt[:20]!r}, {sampling}, delays {seed}"
+
+
+ranks = st.lists(st.integers(0, 4), min_size=1, max_size=4)
+trees = st.one_of(
+    st.sampled_from(["auto", "chain", "dynamic"]),
+    st.lists(ranks, min_size=1, max_size=8),
+)
+sources = st.sampled_from(["draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v", MIXED, "none"])
+
+
+@settings(max_examples=32, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    mode=st.sampled_from(["sync", "async"]),
+    n_draft=st.one_of(st.just("auto"), st.integers(1, 24)),
+    branches=st.one_of(st.just("auto"), st.integers(1, 16)),
+    tree=trees,
+    source=sources,
+    temperature=st.sampled_from([0.0, 0.5, 0.8, 1.3]),
+    seed=st.integers(0, 2**32),
+    prompt=st.sampled_from([*TEXTS, *PROMPTS[:6], "a a a a a a a a"]),
+    n=st.integers(1, 40),
+)
+def test_any_way_writes_the_same_text(
+    pair: Duo, mode: str, n_draft: Any, branches: Any, tree: Any, source: str, temperature: float, seed: int,
+    prompt: str, n: int,
+) -> None:  # fmt: skip
+    sampling = {"temperature": temperature, "seed": seed}
+    want = tokens(pair, prompt, n, mode="plain", **sampling)
+    options = {"n_draft": n_draft, "n_draft_branches": branches, "draft_tree": tree, "spec_type": source}
+    assert tokens(pair, prompt, n, mode=mode, **sampling, **options) == want
+
+
+# ---- a smaller quantisation of the target as its draft
+
+
+@pytest.fixture(scope="session")
+def smaller(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo target as q4_0."""
+    source, to = demo_pair()[0], tmp_path_factory.mktemp("self") / "q4_0.gguf"
+    q8, q4 = GGMLQuantizationType.Q8_0, GGMLQuantizationType.Q4_0
+    tensors = []
+    for t in GGUFReader(source).tensors:
+        changed = t.tensor_type == q8
+        data = quantized(dequantize(t.data, q8), q4) if changed else np.array(t.data)
+        tensors.append((t.name, data, q4 if changed else t.tensor_type))
+    assert any(raw_type == q4 for _, _, raw_type in tensors)
+    return write(to, header_of(source), tensors)
+
+
+def test_a_target_speculates_with_a_smaller_quantisation_of_itself(smaller: Path) -> None:
+    assert smaller.stat().st_size < 0.7 * demo_pair()[0].stat().st_size
+    n_rounds, n_right = 0, 0.0
+    with Duo(demo_pair()[0], smaller, n_ctx=512, **EXACT) as d:
+        for i, prompt in enumerate(PROMPTS[:6]):
+            o = {"temperature": 0.8 * (i % 2), "seed": i}
+            want = tokens(d, prompt, 96, mode="plain", **o)
+            assert tokens(d, prompt, 96, mode="sync", n_draft=3, **o) == want
+            t = d.timings
+            n_rounds += t["draft_rounds"]
+            n_right += t["draft_acceptance_by_position"][0] * t["draft_rounds"]
+            assert tokens(d, prompt, 96, mode="async", **o) == want
+    assert n_rounds > 90
+    assert n_right / n_rounds > 0.8
