@@ -253,6 +253,7 @@ PYBIND11_MODULE(_core, m) {
     m.attr("N_DRAFT_AUTO")      = duo::n_draft_auto;
     m.attr("N_DRAFT_MAX")       = duo::n_draft_cap;
     m.attr("N_STEP_MAX")        = duo::n_step_cap;
+    m.attr("PROFILE_VERSION")   = duo::profile_version;
     m.def("ggml_commit", [] { return std::string(ggml_commit()); });
     m.def("supports_rpc", [] { return llama_supports_rpc(); });
     m.def("now_us", [] { return duo::now_us(); });

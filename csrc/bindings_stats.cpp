@@ -49,8 +49,7 @@ py::dict stats_of(const request & r, const pair_profile & profile) {
         "draft_busy_us"_a = r.draft.busy_us.load(), "draft_hidden_us"_a = r.draft.hidden_us.load(),
         "error"_a = text_of(r.error), "warning"_a = text_of(r.warning)));
     d["pass_us"] = times(
-        n_rows_cap, [&](int32_t n) { return profile.measured(n); },
-        [&](int32_t n) { return profile.pass_us(n, profile.measured_beside(n)); });
+        n_rows_cap, [&](int32_t n) { return profile.measured(n); }, [&](int32_t n) { return profile.measured_us(n); });
     d["step_us"] = times(
         n_step_cap, [&](int32_t n) { return profile.measured_step(n); }, [&](int32_t n) { return profile.step_us(n); });
     d["slowdown"] = profile.slowdown();

@@ -150,6 +150,9 @@ void engine::close() noexcept {
 
 pair_profile & engine::profile() const {
     check_open();
+    if (pipeline_->running()) {
+        throw error("a text is being written; ask for what was measured when it has ended");
+    }
     return pipeline_->profile();
 }
 

@@ -37,7 +37,7 @@ def stderr_of(capsys: pytest.CaptureFixture[str], *args: object) -> list[str]:
         )),
         ("--draft-tree", LONG_PATH, "a tree can have 63 nodes at most"),
         ("--draft-tree", MANY, "a tree can have 63 nodes at most"),
-        *(("--spec-type", v, f"llama.cpp's {v} is not in duo yet; choose from none, draft-simple, ngram-simple") for v in
+        *(("--spec-type", v, f"llama.cpp's {v} is not in duo yet; choose from none, draft-simple, ") for v in
           ("draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")),
         ("--spec-type", "draft-simple,ngram-mod", "llama.cpp's ngram-mod is not in duo yet"),
         ("--spec-type", "ngram", "'ngram' is none of none, draft-simple, ngram-simple"),
@@ -110,7 +110,8 @@ def test_python_takes_lists_text_and_tuples(duo_pair: Duo) -> None:
          "plain decoding: a fixed --draft-tree takes guesses from a draft model alone (-md)"),
         (("--spec-type", "draft-simple,ngram-map-k", "--mode", "sync", "--draft", 4),
          "sync, draft length 4, guesses from the draft and n-grams (ngram-map-k)"),
-        (("--spec-type", "ngram-map-k"), "async, draft length auto, guesses from n-grams (ngram-map-k); the draft rests"),
+        (("--spec-type", "ngram-map-k"),
+         "async, draft length auto, guesses from n-grams (ngram-map-k); the draft rests"),
         (("--spec-type", "none"), "plain decoding: --spec-type none"),
         (("--spec-type", "none", "-m", TARGET), "plain decoding: --spec-type none"),
         (("--spec-type", "ngram-map-k", "--mode", "plain"), "plain decoding: --mode plain"),

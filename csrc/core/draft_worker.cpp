@@ -68,6 +68,7 @@ void draft_worker::begin(const request & req) {
     text_.assign(req.prompt.begin(), req.prompt.end() - 1);
     readable_ = std::all_of(text_.begin(), text_.end(), [this](token_id t) { return t < model_.n_vocab(); });
     tree_.reset(req.id, no_token);
+    places_.assign(1, 0); // the root's place is known before the shape is looked at
     commit(req.prompt.back());
 }
 

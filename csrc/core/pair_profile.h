@@ -10,8 +10,9 @@
 
 namespace duo {
 
-constexpr int32_t n_rows_cap = n_draft_cap + 8; // rows of a pass that are told apart
-constexpr int32_t n_step_cap = 16;              // nodes of a draft step
+constexpr int32_t n_rows_cap      = n_draft_cap + 8; // rows of a pass that are told apart
+constexpr int32_t profile_version = 1;               // of saved(): another one means something else
+constexpr int32_t n_step_cap      = 16;              // nodes of a draft step
 
 // Average that trusts the smallest of its first samples (first passes of a shape pay for its set-up), and the smaller
 // of an old value and a new one.

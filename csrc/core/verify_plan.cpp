@@ -7,7 +7,7 @@
 namespace duo {
 
 plan verify_worker::make_plan() {
-    constexpr int32_t n_waits_most = 4 * n_draft_cap; // news that change nothing must not hold up the text for ever
+    constexpr int32_t n_waits_most = 16 * n_draft_cap; // news that change nothing must not hold up the text for ever
     int64_t           t0           = 0;
     plan              p;
     for (int32_t i = 0;; ++i) {

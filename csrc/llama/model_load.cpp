@@ -138,7 +138,8 @@ void llama_token_model::make_context() {
     n_batch_ = std::min(opt_.n_batch, n_ctx_);
 
     // Recurrent memory is a state for each branch, and cannot be rolled back anyway.
-    n_branch_ = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get()) ? 1 : n_branch_most;
+    const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
+    n_branch_      = one ? 1 : std::min(n_branch_most, n_batch_); // libllama reserves an output for each
 
     const bool           all_duo  = n_duo_products_ > 0 && n_duo_products_ == n_cpu_products_;
     const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;

@@ -10,6 +10,7 @@ GGML_COMMIT_BUILT: str
 N_DRAFT_AUTO: int
 N_DRAFT_MAX: int
 N_STEP_MAX: int
+PROFILE_VERSION: int
 
 def ggml_commit() -> str: ...
 def supports_rpc() -> bool: ...

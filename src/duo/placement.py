@@ -142,8 +142,14 @@ def place(o: EngineOptions, target: str, draft: str | None) -> _core.EngineOptio
         out.draft = _model(o, draft, n_draft, draft=True)
         if not draft_on_gpu and not chosen(o):
             # While one of the two rests, the other need not spare its cores.
-            out.target.n_threads_alone = out.draft.n_threads_alone = cores
+            for m, path in ((out.target, target), (out.draft, draft)):
+                m.n_threads_alone = cores if _heavy(path) else 0
     return out
+
+
+def _heavy(path: str) -> bool:
+    """A pass takes milliseconds: below that more threads cost more than they bring."""
+    return os.path.isfile(path) and os.path.getsize(path) >= 200_000_000
 
 
 def chosen(o: EngineOptions) -> bool:
