@@ -63,7 +63,11 @@ class pair_profile {
 
     [[nodiscard]] const average & alone(int32_t n_rows) const { return alone_[size_t(n_rows)]; }
     [[nodiscard]] int64_t         n_passes() const { return n_passes_; }
-    [[nodiscard]] bool            measured_beside(int32_t n_rows) const { return beside_[size_t(n_rows)].n > 0; }
+    // As measured, alone if there was such a pass; unlike pass_us() not made to grow with the width.
+    [[nodiscard]] double measured_us(int32_t n_rows) const {
+        return (alone(n_rows).n > 0 ? alone(n_rows) : beside_[size_t(n_rows)]).value;
+    }
+    [[nodiscard]] bool measured_beside(int32_t n_rows) const { return beside_[size_t(n_rows)].n > 0; }
     [[nodiscard]] bool measured(int32_t n_rows) const { return alone(n_rows).n > 0 || measured_beside(n_rows); }
     [[nodiscard]] bool measured_step(int32_t n_rows) const { return step_[size_t(n_rows)].n > 0; }
     // The most drafted tokens that a measured pass had.

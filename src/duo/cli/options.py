@@ -35,7 +35,8 @@ def metavar_of(hint: Any) -> str:
 def _option(name: str, hint: Any, o: Opt) -> click.Option:
     default = o.default
     shown = "on" if default is True else "off" if default is False else default
-    text = o.help if shown in (None, [], {}) or "efault" in o.help else f"{o.help} [default: {shown}]"
+    shown = ",".join(shown) if isinstance(shown, list) else shown
+    text = o.help if shown in (None, "", {}) or "efault" in o.help else f"{o.help} [default: {shown}]"
     base: dict[str, Any] = {"help": text, "default": None, "envvar": list(o.env) or None}
     if "/" in o.flags[-1]:
         return click.Option([name, *o.flags], **base)
