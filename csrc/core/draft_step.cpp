@@ -186,9 +186,10 @@ bool draft_worker::evaluate() {
 // chance, not by the path's: when the text has come to this node, that is what counts, and they cannot be had again. t0
 // > 0: the step's duration is told, which is that of the rows and as often this choice as there are nodes.
 int32_t draft_worker::send_children(int32_t i_node, int32_t i_row, int64_t t0, int64_t t_rows) {
-    const auto wanted = shape_.empty() || places_.size() <= size_t(i_node) || places_[size_t(i_node)] < 0
-                            ? 0
-                            : shape_.n_children(places_[size_t(i_node)]);
+    // Any node may become the root: it has what a root needs, and what its own place in the shape does.
+    const int32_t place = size_t(i_node) < places_.size() ? places_[size_t(i_node)] : -1;
+    const int32_t wanted =
+        shape_.empty() ? 0 : std::max(shape_.n_children(0), place < 0 ? 0 : shape_.n_children(place));
     path_.resize(text_.size());
     tree_.path_to(i_node, path_);
     children_.resize(std::max(n_branch_ > 1 ? n_children_most : 1, size_t(wanted)));

@@ -13,6 +13,7 @@ constexpr double  memory      = 0.97; // weight of an observation fades by this 
 constexpr double  memory_bin  = 0.99;
 constexpr double  own_weight  = 4.0;  // observations that the draft's own estimate is worth
 constexpr double  prior_price = 0.05; // of a further node in a draft step, before one was measured
+constexpr int32_t n_cheap     = 5;    // rows: to try so many costs little
 constexpr double  alone_share = 0.25; // passes with less of the draft beside them count as alone
 } // namespace
 
@@ -119,9 +120,15 @@ double pair_profile::interpolate(const table & t, int32_t n_rows) {
     if (above != 0) {
         return at(below) + (at(above) - at(below)) * (n_rows - below) / (above - below);
     }
-    // Beyond what was measured: along the line through the ends; flat while only one width is known, so that it is
-    // tried.
-    const double slope = below > first ? std::max(0.0, (at(below) - at(first)) / (below - first)) : 0.0;
+    // Beyond what was measured: along the steeper of the lines through the ends and through the last two; flat while
+    // only one width is known, so that it is tried.
+    double slope = below > first ? std::max(0.0, (at(below) - at(first)) / (below - first)) : 0.0;
+    for (int32_t n = below - 1; n >= first; --n) {
+        if (t[size_t(n)].n > 0) {
+            slope = std::max(slope, (at(below) - at(n)) / (below - n));
+            break;
+        }
+    }
     return at(below) + slope * (n_rows - below);
 }
 
@@ -146,7 +153,7 @@ double pair_profile::slowdown() const {
     return s;
 }
 
-double pair_profile::pass_us(int32_t n_rows, bool beside) const {
+double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
     n_rows              = std::clamp(n_rows, 1, n_rows_cap);
     const table & here  = beside ? beside_ : alone_;
     const table & there = beside ? alone_ : beside_;
@@ -156,11 +163,16 @@ double pair_profile::pass_us(int32_t n_rows, bool beside) const {
         return least(here);
     }
     // Not measured in this way: as measured in the other, scaled by what the two have in common, or by the widths
-    // that are known. The lower of the two, so that it is tried and known then.
+    // that are known. Of a small width the lower of the two, so that it is tried and known then.
     const double factor = beside ? slowdown() : 1.0 / slowdown();
     const double other  = least(there) * factor;
     const double own    = least(here);
-    return own == 0.0 ? other : other == 0.0 ? own : std::min(own, other);
+    if (own == 0.0 || other == 0.0) {
+        return std::max(own, other);
+    }
+    return hopeful && n_rows <= n_cheap  ? std::min(own, other)
+           : there[size_t(n_rows)].n > 0 ? other
+                                         : std::max(own, other);
 }
 
 double pair_profile::step_us(int32_t n_rows) const {

@@ -53,8 +53,9 @@ class pair_profile {
     [[nodiscard]] double chance(float logp) const;    // what the draft's own estimate is worth, 0..1
     [[nodiscard]] double ngram_chance(int32_t i) const;
 
-    // Expected microseconds of a pass; 0: nothing measured yet. beside: while the draft works.
-    [[nodiscard]] double pass_us(int32_t n_rows, bool beside) const;
+    // Expected microseconds of a pass; 0: nothing measured yet. beside: while the draft works. hopeful: a small width
+    // that was not met this way is taken for cheap, so that it is tried.
+    [[nodiscard]] double pass_us(int32_t n_rows, bool beside, bool hopeful = true) const;
     [[nodiscard]] double step_us(int32_t n_rows = 1) const;
     // What one node more adds to a draft step, as a share of a step over one.
     [[nodiscard]] double branch_price() const;

@@ -89,6 +89,7 @@ const std::vector<int32_t> & pass_tree::by_chance() {
 
 const std::vector<int32_t> & pass_tree::best_path() {
     best_path_.clear();
+    on_path_.assign(nodes_.size(), false);
     for (int32_t at = -1;;) {
         int32_t best = -1;
         for (int32_t i = at + 1; i < int32_t(nodes_.size()); ++i) {
@@ -101,7 +102,8 @@ const std::vector<int32_t> & pass_tree::best_path() {
             return best_path_;
         }
         best_path_.push_back(best);
-        at = best;
+        on_path_[size_t(best)] = true;
+        at                     = best;
     }
 }
 

@@ -40,6 +40,8 @@ class pass_tree {
     // Nodes by chance: all, or those of the best path. Chances fall along it, so a part of it is a tree with its root.
     const std::vector<int32_t> & by_chance();
     const std::vector<int32_t> & best_path();
+    // After best_path().
+    [[nodiscard]] bool on_best_path(int32_t i_node) const { return on_path_[size_t(i_node)]; }
 
     // The first n of `order` become rows: depth first, best child first, so that the best path stands in branch 0 and
     // without a gap. At most n_branch branches: what needs more is left out.
@@ -62,6 +64,7 @@ class pass_tree {
     std::vector<int32_t> index_; // scratch: of each node of the drafted tree in nodes_
     std::vector<int32_t> by_chance_;
     std::vector<int32_t> best_path_;
+    std::vector<bool>    on_path_;
     std::vector<int32_t> picked_; // scratch of choose()
     std::vector<chosen>  rows_;
     int32_t              n_branches_ = 1;

@@ -61,8 +61,9 @@ double planner::least_chance() const {
     return adaptive() ? 0.01 : 0.0;
 }
 
-plan planner::next(pass_tree & tree, int32_t n_room, bool growing, bool fresh) {
+plan planner::next(pass_tree & tree, int32_t n_room, bool growing, bool fresh, int32_t n_base) {
     fresh_               = fresh;
+    n_base_              = n_base;
     const int32_t n_most = std::min(n_max_, n_room);
     tree.choose({}, 0, n_branches_);
     if (n_most <= 0) {
@@ -89,7 +90,7 @@ plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
         wide             = all.value > best.value + least_gain;
         best             = wide ? all : best;
     }
-    const double alone = 1.0 - rate() * profile_.pass_us(1, beside());
+    const double alone = 1.0 - cost(0);
     if (best.value < alone + least_gain) {
         best = {.value = alone};
     }
@@ -101,14 +102,22 @@ plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
     return {.n_verify = int32_t(tree.rows().size()), .expected = best.sum};
 }
 
+// A pass over so many drafted nodes, in tokens that could be had in the same time.
+double planner::cost(int32_t n_drafted) const {
+    return rate() * profile_.pass_us(n_base_ + n_drafted, beside());
+}
+
 // Of all parts of `order` from its beginning the one with the highest E - R * cost.
 planner::choice planner::best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const {
-    const double r   = rate();
-    double       sum = 1.0;
-    choice       best{.value = sum - r * profile_.pass_us(1, beside())};
+    double sum   = 1.0;
+    double twice = 0.0; // tokens that the next pass will probably have to evaluate again
+    choice best{.value = sum - cost(0)};
     for (int32_t m = 1; m <= std::min(int32_t(order.size()), n_most); ++m) {
-        sum += tree.nodes()[size_t(order[size_t(m - 1)])].chance;
-        const double value = sum - r * profile_.pass_us(m + 1, beside());
+        const int32_t i = order[size_t(m - 1)];
+        sum += tree.nodes()[size_t(i)].chance;
+        twice += tree.on_best_path(i) ? 0.0 : tree.nodes()[size_t(i)].chance;
+        const double now   = cost(m);
+        const double value = sum - now - twice * (cost(m + 1) - now);
         if (value > best.value && m >= params_.n_min) {
             best = {.value = value, .sum = sum, .n = m};
         }
@@ -132,8 +141,7 @@ bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<
     for (int32_t d = 1; n_path + d <= n_most; ++d) {
         here *= n_path + d == 1 && fresh_ ? profile_.acceptance_fresh() : profile_.acceptance(n_path + d - 1);
         sum += here;
-        if (n_path + d >= params_.n_min &&
-            sum - r * (profile_.pass_us(n_path + d + 1, beside()) + d * step) > value + least_gain) {
+        if (n_path + d >= params_.n_min && sum - cost(n_path + d) - r * d * step > value + least_gain) {
             return true;
         }
     }
@@ -141,23 +149,23 @@ bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<
 }
 
 // Tokens per microsecond of turn-taking with k drafted tokens: E(k) / (k steps and a pass, neither disturbed).
-double planner::turns_rate(int32_t k, double step_us) const {
+double planner::turns_rate(int32_t k, double step_us, bool hopeful) const {
     double sum  = 1.0;
     double here = 1.0;
     for (int32_t i = 0; i < k; ++i) {
         here *= profile_.acceptance(i);
         sum += here;
     }
-    const double us = k * step_us + profile_.pass_us(k + 1, false);
+    const double us = k * step_us + profile_.pass_us(k + 1, false, hopeful);
     return us > 0.0 ? sum / us : 0.0;
 }
 
 // The best k; 0: none pays.
-int32_t planner::turns_width(int32_t n_most, double step_us) const {
+int32_t planner::turns_width(int32_t n_most, double step_us, bool hopeful) const {
     int32_t best      = 0;
-    double  best_rate = (1.0 + least_gain) * turns_rate(0, step_us);
+    double  best_rate = (1.0 + least_gain) * turns_rate(0, step_us, hopeful);
     for (int32_t k = std::max(1, params_.n_min); k <= n_most; ++k) {
-        const double r = turns_rate(k, step_us);
+        const double r = turns_rate(k, step_us, hopeful);
         if (r > best_rate) {
             best      = k;
             best_rate = r;
@@ -295,8 +303,9 @@ void planner::reconsider() {
     if (async && my_->how == stance::ahead && profile_.slowdown() > visible && my_->n_in > 1) {
         // The clearer it is, the sooner: two teams of threads on the same cores can be ten times as slow as one.
         const double turns = best_turns_rate();
-        my_->n_slow += turns > 2.0 * own ? n_poor_most : turns > 1.3 * own ? n_poor_most / 3 : 1;
-        my_->n_slow = turns > 1.03 * own ? my_->n_slow : 0;
+        my_->n_slow += turns > 2.0 * own ? n_poor_most : turns > 1.5 * own ? n_poor_most / 3 : 1;
+        const bool slow = turns > (my_->n_in >= n_settled ? 1.03 : 1.5) * own; // widths are still being tried at first
+        my_->n_slow     = slow ? my_->n_slow : 0;
         if (my_->n_slow >= n_poor_most || (my_->n_poor >= n_poor_most && turns > 1.03 / one.value)) {
             my_->n_turns =
                 std::clamp(2 * my_->n_turns, profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first, n_turns_last);
@@ -317,7 +326,7 @@ void planner::reconsider() {
 // What turn-taking would bring, as the undisturbed times have it.
 double planner::best_turns_rate() const {
     const double step = profile_.step_us() / profile_.slowdown();
-    return turns_rate(turns_width(n_max_, step), step);
+    return turns_rate(turns_width(n_max_, step, false), step, false);
 }
 
 void planner::experience::change(stance to) {

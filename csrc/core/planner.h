@@ -30,8 +30,9 @@ class planner {
     void begin(const plan_params & params, int32_t n_branch);
 
     // Chooses in `tree`. n_room: rows that context and batch have left for drafted tokens. growing: the draft may still
-    // add nodes. fresh: the draft had not foreseen the root.
-    [[nodiscard]] plan next(pass_tree & tree, int32_t n_room, bool growing, bool fresh = false);
+    // add nodes. fresh: the draft had not foreseen the root. n_base: rows of the pass besides drafted ones. n_base:
+    // rows of the pass besides drafted ones.
+    [[nodiscard]] plan next(pass_tree & tree, int32_t n_room, bool growing, bool fresh = false, int32_t n_base = 1);
 
     // The pass that was planned last is done: what came of it, and how long it took with its wait.
     void on_verdict(int32_t n_tokens, double expected, int64_t us);
@@ -63,12 +64,13 @@ class planner {
 
     [[nodiscard]] bool    adaptive() const;
     [[nodiscard]] bool    beside() const { return my_->how == stance::ahead; }
+    [[nodiscard]] double  cost(int32_t n_drafted) const;
     [[nodiscard]] choice  best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
     [[nodiscard]] bool    wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
                                     int32_t n_most) const;
-    [[nodiscard]] double  turns_rate(int32_t k, double step_us) const;
+    [[nodiscard]] double  turns_rate(int32_t k, double step_us, bool hopeful = true) const;
     [[nodiscard]] double  best_turns_rate() const;
-    [[nodiscard]] int32_t turns_width(int32_t n_most, double step_us) const;
+    [[nodiscard]] int32_t turns_width(int32_t n_most, double step_us, bool hopeful = true) const;
     [[nodiscard]] double  gain() const;
     [[nodiscard]] plan    with_wait(plan p, int32_t n_steps) const;
     plan                  fixed(pass_tree & tree, int32_t n_most, bool growing);
@@ -83,8 +85,9 @@ class planner {
     int32_t      n_max_      = 0;
     int32_t      n_branches_ = 1;
 
-    bool fresh_     = false; // of the root
-    bool measuring_ = false; // the next pass is one row without the draft: the yardstick
+    bool    fresh_     = false; // of the root
+    int32_t n_base_    = 1;
+    bool    measuring_ = false; // the next pass is one row without the draft: the yardstick
 
     // What is known of a mode survives its texts; several modes may share a pair (duo bench).
     struct experience {

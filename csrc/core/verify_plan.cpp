@@ -16,7 +16,7 @@ plan verify_worker::make_plan() {
         grow_tree();
         // With prompt rows still to be evaluated there is better to do than to wait.
         const bool growing = draft_may_grow() && req_->stats.n_passes > 0 && !cancelled() && i < n_waits_most;
-        p                  = planner_.next(tree_, n_room(), growing, !was_hit_);
+        p                  = planner_.next(tree_, n_room(), growing, !was_hit_, n_text() - int32_t(cached_.size()));
         if (p.wait_us <= 0) {
             break;
         }

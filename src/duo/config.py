@@ -128,9 +128,9 @@ class GenerateOptions(TypedDict, total=False):
         DraftTree,
         opt(
             "auto",
-            "What is verified of the draft's tree. auto: its best path, or more where that pays; chain: only ever the best "
-            "path; dynamic: the --draft most probable nodes (EAGLE-2); or a list of paths of ranks, as Medusa's and "
-            "EAGLE's choices: [[0],[1],[0,0],[0,1]].",
+            "What is verified of the draft's tree. auto: its best path, or more where that pays; chain: only ever the "
+            "best path; dynamic: the --draft most probable nodes (EAGLE-2); or a list of paths of ranks, as "
+            "Medusa's and EAGLE's choices: [[0],[1],[0,0],[0,1]].",
             "--draft-tree",
             metavar="auto|chain|dynamic|[[RANK,...],...]",
         ),
@@ -139,8 +139,9 @@ class GenerateOptions(TypedDict, total=False):
         SpecTypes,
         opt(
             ["draft-simple"],
-            "Where guesses come from, comma-separated: draft-simple (the draft model), and one of ngram-simple, ngram-map-k, "
-            "ngram-map-k4v (passages of the text itself: summaries, edits of code; needs no draft model); none.",
+            "Where guesses come from, comma-separated: draft-simple (the draft model), and one of ngram-simple, "
+            "ngram-map-k, ngram-map-k4v (passages of the text itself: summaries, edits of code; needs no draft model); "
+            "none.",
             "--spec-type",
             env="SPEC_TYPE",
             metavar="TYPE,TYPE",

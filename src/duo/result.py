@@ -75,7 +75,7 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
             "draft_side_n": stats["n_side"],
             "draft_ngram_n": stats["n_ngram"],
             "draft_ngram_n_accepted": stats["n_ngram_accepted"],
-            # ms of a draft step by the nodes expanded in it; how often the best guess is right, by level below the root.
+            # ms of a draft step by its nodes; how often the best guess is right, by level below the root.
             "step_ms": {str(n): us / 1e3 for n, us in stats["step_us"].items()},
             "acceptance_by_level": stats["acceptance"],
             "slowdown": stats["slowdown"],

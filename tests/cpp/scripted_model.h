@@ -24,17 +24,18 @@ using duo::token_id;
 
 // The language. Equal seeds speak the same; token 0 ends a text.
 struct language {
-    uint64_t seed    = 1;
-    int32_t  n_vocab = 40;
-    double   p_end   = 0.0;
+    uint64_t seed     = 1;
+    int32_t  n_vocab  = 40;
+    double   p_end    = 0.0;
+    bool     periodic = false; // what follows depends on the last token alone, so that texts repeat themselves
 
     static constexpr int32_t n_choices = 5;
 
     // What may follow, most probable first.
     std::vector<candidate> after(std::span<const token_id> text, double agree = 1.0, uint64_t accent = 0,
                                  double second = 0.0) const {
-        uint64_t h = hash64(seed ^ (text.size() << 20));
-        for (size_t i = text.size() - std::min<size_t>(3, text.size()); i < text.size(); ++i) {
+        uint64_t h = hash64(seed ^ (periodic ? 0 : text.size() << 20));
+        for (size_t i = text.size() - std::min<size_t>(periodic ? 1 : 3, text.size()); i < text.size(); ++i) {
             h = hash64(h ^ uint64_t(text[i]));
         }
         // A draft agrees where a hash of the same text says so; elsewhere none of its tokens is the target's first.
@@ -94,7 +95,7 @@ struct behaviour {
     int32_t  n_ctx        = 512;
     int32_t  n_batch      = 64;
     int32_t  n_branch     = 16;
-    int32_t  n_spare      = 64; // cells beside the context
+    int32_t  n_spare      = 64;  // cells beside the context
     double   second       = 0.0; // where a draft disagrees: how often its second candidate is the target's token
     double   agree        = 1.0;
     uint64_t accent       = 0; // which tokens a draft gets wrong
@@ -139,7 +140,8 @@ class scripted_model : public duo::token_model {
             for (int32_t b = r.branch; b < r.branch + r.n_branches; ++b) {
                 REQUIRE_EQ(size_t(r.pos), after[size_t(b)].size(),
                            "positions are contiguous, and what is cached was rolled back");
-                REQUIRE(same(after[size_t(b)], after[size_t(r.branch)], size_t(r.pos)), "a row's branches share a past");
+                REQUIRE(same(after[size_t(b)], after[size_t(r.branch)], size_t(r.pos)),
+                        "a row's branches share a past");
             }
             for (int32_t b = r.branch; b < r.branch + r.n_branches; ++b) {
                 after[size_t(b)].push_back(c);
@@ -284,11 +286,11 @@ class scripted_model : public duo::token_model {
 
     std::vector<std::vector<token_id>> texts_; // of each of its rows, up to and with it
 
-    int64_t n_cells_made_ = 0;
-    int64_t               n_chosen_ = 0;
-    std::atomic<bool>     in_use_{false};
-    std::atomic<bool>     hanging_{false};
-    std::atomic<bool>     released_{false};
+    int64_t           n_cells_made_ = 0;
+    int64_t           n_chosen_     = 0;
+    std::atomic<bool> in_use_{false};
+    std::atomic<bool> hanging_{false};
+    std::atomic<bool> released_{false};
 };
 
 } // namespace duo_test

@@ -242,3 +242,23 @@ TEST(a_text_that_continues_is_kept) {
     g.cache.begin(other, shorter);
     CHECK_EQ(g.cache.n_text(), 1, "the last token is evaluated again");
 }
+
+TEST(a_step_that_was_stopped_leaves_its_branch) {
+    scripted_model          model({.lang = {.n_vocab = 40}});
+    draft_cache             cache(model);
+    token_tree              tree;
+    const std::atomic<bool> no{false};
+    const std::atomic<bool> yes{true};
+    cache.begin({}, std::vector<token_id>{5});
+    CHECK(model.decode(std::vector<row>{{.token = 5, .pos = 0, .branch = cache.trunk()}}, no) == decode_status::ok);
+    cache.grow_text(1);
+    tree.reset(1, 5);
+    tree.mark_expanded(0, cache.trunk());
+    tree.insert(2, 1, 6, -0.1f);
+    for (int i = 0; i < 3; ++i) { // it follows the tip each time: no other branch is taken
+        const int32_t b = cache.take(tree, 1, 1);
+        CHECK_EQ(b, cache.trunk());
+        CHECK(model.decode(std::vector<row>{{.token = 6, .pos = 1, .branch = b}}, yes) == decode_status::stopped);
+        cache.give_back(b, 1);
+    }
+}

@@ -132,6 +132,68 @@ TEST(p_min_and_n_min) {
     }
 }
 
+TEST(trees_and_ngrams) {
+    const language lang{.seed = 4, .periodic = true};
+    int            n_beside = 0, n_side = 0, n_ngram = 0;
+    for (const int32_t n_branch : {1, 2, 16}) {
+        pair p(behaviour{.lang = lang, .n_branch = n_branch, .n_spare = 0},
+               behaviour{.lang = lang, .n_branch = n_branch, .second = 0.7, .agree = 0.6});
+        for (const run_mode mode : modes) {
+            for (const tree_use use : {tree_use::automatic, tree_use::chain, tree_use::dynamic}) {
+                for (const bool has_model : {true, false}) {
+                    ask q            = ask{.n_predict = 200}.as(mode, 8);
+                    q.plan.use       = use;
+                    q.plan.ngram     = {.kind = ngram_kind::map_k4v, .size_n = 3, .size_m = 6};
+                    q.plan.has_model = has_model;
+                    const answer a   = p.run(q, name(mode) + " branches " + std::to_string(n_branch));
+                    n_beside += a.stats.n_drafted - a.stats.n_path;
+                    n_side += a.stats.n_side;
+                    n_ngram += a.stats.n_ngram_accepted;
+                    CHECK(n_branch > 1 || a.stats.n_path == a.stats.n_drafted);
+                }
+            }
+        }
+    }
+    CHECK(n_beside > 100 && n_side > 10 && n_ngram > 10,
+          std::to_string(n_beside) + " " + std::to_string(n_side) + " " + std::to_string(n_ngram));
+}
+
+TEST(shapes_are_verified_whole) {
+    const language lang{.seed = 6};
+    pair p(behaviour{.lang = lang, .n_ctx = 2000}, behaviour{.lang = lang, .n_ctx = 2000, .second = 0.8, .agree = 0.5});
+    for (const run_mode mode : {run_mode::sync, run_mode::async}) {
+        ask q          = ask{.n_predict = 300}.as(mode);
+        q.plan.tree    = {{0, 0, 0}, {1, 0}, {2}, {0, 1}};
+        const answer a = p.run(q, name(mode));
+        CHECK(a.stats.n_side > 20, std::to_string(a.stats.n_side));
+        if (mode == run_mode::sync) { // but for the passes at either end
+            CHECK(a.stats.n_drafted > 7 * (a.stats.n_passes - 6), std::to_string(a.stats.n_drafted));
+        }
+        for (size_t i = 3; i < a.stats.n_tested_at.size(); ++i) {
+            CHECK_EQ(a.stats.n_tested_at[i], 0);
+        }
+    }
+}
+
+// A draft that has no branch left for what it would expand next stands still; it does not try again and again.
+TEST(draft_without_a_free_branch_rests) {
+    const language lang{.seed = 6};
+    for (const int32_t n_branch : {1, 2, 3}) {
+        pair p(behaviour{.lang = lang}, behaviour{.lang = lang, .n_branch = n_branch, .second = 0.8, .agree = 0.5});
+        for (const run_mode mode : {run_mode::sync, run_mode::async}) {
+            ask q              = ask{.n_predict = 12}.as(mode);
+            q.plan.tree        = {{0, 0, 0}, {1, 0, 0}, {2, 0}, {0, 1, 0}};
+            const int64_t   n0 = p.draft.n_decoded.load();
+            const answer    a  = p.run(q, name(mode));
+            const int64_t   n  = p.draft.n_decoded.load() - n0;
+            const request * r  = p.line.current();
+            CHECK(r->draft.n_steps.load() <= n, name(mode) + " " + std::to_string(n_branch) +
+                                                    " branches: " + std::to_string(r->draft.n_steps.load()) +
+                                                    " steps, of which " + std::to_string(n) + " evaluated something");
+        }
+    }
+}
+
 TEST(kv_prefix_is_reused) {
     const language  lang{.seed = 8};
     const behaviour b{.lang = lang, .n_batch = 16};

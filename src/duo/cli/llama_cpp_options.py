@@ -44,8 +44,9 @@ NOT_IN_DUO = frozenset(
     --spec-draft-cpu-mask-batch --spec-draft-cpu-moe --spec-draft-cpu-range-batch --spec-draft-cpu-strict
     --spec-draft-cpu-strict-batch --spec-draft-hf --spec-draft-n-cpu-moe --spec-draft-ncmoe
     --spec-draft-p-split --spec-draft-poll --spec-draft-poll-batch --spec-draft-prio --spec-draft-prio-batch
-        --spec-ngram-min-hits --spec-ngram-mod-n-match
-    --spec-ngram-mod-n-max --spec-ngram-mod-n-min     --spec-ngram-size-m --spec-ngram-size-n --spec-synth-len --spec-synth-rates     --special --split-mode --spm-infill --sse-ping-interval --ssl-cert-file --ssl-key-file --stdin --swa-checkpoints
+    --spec-ngram-min-hits --spec-ngram-mod-n-match --spec-ngram-mod-n-max --spec-ngram-mod-n-min --spec-ngram-size-m
+    --spec-ngram-size-n --spec-synth-len --spec-synth-rates --special --split-mode --spm-infill --sse-ping-interval
+    --ssl-cert-file --ssl-key-file --stdin --swa-checkpoints
     --swa-full --system-prompt --system-prompt-file --tags --tensor-filter --tensor-split --threads-http --timeout
     --tools --tools-runtime --top-n-sigma --top-nsigma --tts-lang --tts-speaker-file --typical --typical-p --ui
     --ui-config --ui-config-file --ui-mcp-proxy --val-split --verbose-prompt --verbosity --video --video-ffmpeg-dir
