@@ -2,8 +2,8 @@
 
     python benchmarks/run_overhead.py --work build/overhead --out benchmarks/results/overhead.json
 
-The demo target gets a vocabulary of 32,000 and of 128,256 tokens (the added ones have zero weights) and is its own draft,
-so that most guesses are right and several rows are sampled in each pass.
+The demo target gets a vocabulary of 32,000 and of 128,256 tokens (the added ones have zero weights) and is its own
+draft, so that most guesses are right and several rows are sampled in each pass.
 """
 
 from __future__ import annotations
@@ -90,8 +90,11 @@ def main() -> None:
             row = {"vocabulary": n, "way": name, "us": statistics.median(us), "least": min(us), "most": max(us),
                    "rows_sampled": statistics.median(v[1] for v in values)}  # fmt: skip
             rows.append(row)
-            print(f"| {n:,} | {name} | {row['us']:.0f} ({row['least']:.0f} to {row['most']:.0f}) "
-                  f"| {row['rows_sampled']:.1f} |", flush=True)
+            print(
+                f"| {n:,} | {name} | {row['us']:.0f} ({row['least']:.0f} to {row['most']:.0f}) "
+                f"| {row['rows_sampled']:.1f} |",
+                flush=True,
+            )
     if args.out:
         head = head_of([], " ".join(sys.argv), {k: str(v) for k, v in vars(args).items()})
         args.out.write_text(json.dumps({"head": head, "rows": rows}, indent=1, default=str) + "\n")

@@ -2,8 +2,8 @@
 
     python benchmarks/run_synthetic.py --grid main --out benchmarks/results/synthetic.json
 
-Every cell is one interleaved run of `duo bench --synthetic` (plain, sync at each length, async), on the real rings, tree,
-planner and workers. Reported: async against the best sync of the same run, against plain, against the formula for hits
+Every cell is one interleaved run of `duo bench --synthetic` (plain, sync at each length, async), on the real rings,
+tree, planner and workers. Reported: async against the best sync of the same run, against plain, against the formula for hits
 and misses with the run's own figures.
 """
 
@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from duo.bench.arms import PLAIN, Arm, Length, arms_of
+from duo.bench.arms import Length, arms_of
 from duo.bench.head import head_of
 from duo.bench.measures import best_sync, summarise
 from duo.bench.questions import Question
@@ -33,12 +33,15 @@ GRIDS: dict[str, list[str]] = {
                for c in (0.05, 0.2)],
     "width": [f"a={a},c={c},{CPU_V}" for a in (0.5, 0.7, 0.9) for c in (0.01, 0.05)],
 }  # fmt: skip
+# What turn-taking is tried at; long drafts where they may pay.
+SYNC_LENGTHS = {"main": "1,2,3,4,5,6,8,10,13", "poor": "1,2,4", "cheap": "2,3,4,6,8,10,13", "uneven": "1,2,3,4,6,8,10",
+                "width": "1,2,3,4,6"}  # fmt: skip
 
 
-def measure(spec: str, args: argparse.Namespace, lengths: list[Length]) -> dict[str, Any]:
+def measure(grid: str, spec: str, args: argparse.Namespace, lengths: list[Length]) -> dict[str, Any]:
     options = parse(f"{spec},pass={args.pass_ms}ms")
     writer = SyntheticWriter(options, args.n)
-    sync: list[Length] = [int(k) for k in args.sync_lengths.split(",")]
+    sync: list[Length] = [int(k) for k in SYNC_LENGTHS[grid].split(",")]
     questions = [Question(i, "made up", (f"question {i}",)) for i in range(1, args.questions + 1)]
     try:
         records = interleaved(writer, questions, arms_of(["plain", "sync", "async"], sync, lengths), 1, 1)
@@ -83,16 +86,17 @@ def main() -> None:
     p.add_argument("--pass-ms", type=float, default=20.0)
     p.add_argument("-n", type=int, default=256, help="tokens of a text")
     p.add_argument("--questions", type=int, default=4)
-    p.add_argument("--sync-lengths", default="1,2,3,4,5,6,8,10,13")
     p.add_argument("--out", type=Path)
     args = p.parse_args()
     cells: dict[str, list[dict[str, Any]]] = {}
     for grid in args.grid or GRIDS:
         lengths: list[Length] = ["auto", 1, 2, 3, 4, 6, 8] if grid == "width" else ["auto"]
-        print(f"\n{grid}\n| cell | best sync k | sync / plain | async / plain | async / best sync | hit/miss formula "
-              "| hits | tokens a verification | width | verified | rolled back |\n|" + "---|" * 11)
+        print(
+            f"\n{grid}\n| cell | best sync k | sync / plain | async / plain | async / best sync | hit/miss formula "
+            "| hits | tokens a verification | width | verified | rolled back |\n|" + "---|" * 11
+        )
         for spec in GRIDS[grid]:
-            r = measure(spec, args, lengths)
+            r = measure(grid, spec, args, lengths)
             cells.setdefault(grid, []).append(r)
             print(
                 f"| {spec} | {r['best_sync_k']} | {r['sync_to_plain']:.3f} | {r['async_to_plain']:.3f} "

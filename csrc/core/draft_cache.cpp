@@ -55,6 +55,11 @@ void draft_cache::grow_text(int32_t n) {
     length_[size_t(trunk_)] = n_text_;
 }
 
+bool draft_cache::can_take(const token_tree & tree, int32_t i, int32_t pos) const {
+    return length_[size_t(tree.at(tree.at(i).parent).branch)] == pos ||
+           std::find(length_.begin(), length_.end(), 0) != length_.end();
+}
+
 int32_t draft_cache::take(const token_tree & tree, int32_t i, int32_t pos) {
     const int32_t up = tree.at(tree.at(i).parent).branch;
     int32_t       b  = up;

@@ -34,6 +34,8 @@ class draft_cache {
     // A branch for node i at position `pos`, whose parent is evaluated; the node is counted as cached in it. -1: none
     // is free.
     [[nodiscard]] int32_t take(const token_tree & tree, int32_t i, int32_t pos);
+    // take() would find one.
+    [[nodiscard]] bool can_take(const token_tree & tree, int32_t i, int32_t pos) const;
     // The row of the node that take() gave `branch` to was not evaluated.
     void give_back(int32_t branch, int32_t pos);
 

@@ -31,6 +31,11 @@ void draft_worker::step() {
         wires_.draft_busy.end(now_us());
         throw;
     }
+    if (!ready && batch_.empty()) {
+        wires_.draft_busy.end(now_us());
+        pause(); // no branch is free
+        return;
+    }
     int32_t n_made = 0;
     int32_t depth  = 0;
     if (ready) {
@@ -117,9 +122,10 @@ bool draft_worker::complete() const {
     return n >= n_want_;
 }
 
-// The node can be evaluated, and the target can read what would follow it.
+// The node can be evaluated, the target can read what would follow it, and there is a branch for it.
 bool draft_worker::fits(int32_t i_node) const {
-    return pos_of(i_node) < model_.n_ctx() && !(i_node > 0 && model_.is_end(tree_.at(i_node).token));
+    return pos_of(i_node) < model_.n_ctx() &&
+           (i_node == 0 || (!model_.is_end(tree_.at(i_node).token) && cache_.can_take(tree_, i_node, pos_of(i_node))));
 }
 
 int32_t draft_worker::n_expanded() const {

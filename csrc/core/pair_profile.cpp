@@ -13,17 +13,25 @@ constexpr double  memory      = 0.97; // weight of an observation fades by this 
 constexpr double  memory_bin  = 0.99;
 constexpr double  own_weight  = 4.0;  // observations that the draft's own estimate is worth
 constexpr double  prior_price = 0.05; // of a further node in a draft step, before one was measured
+constexpr int32_t n_recent    = 64;   // passes: the last ones say whether two at once slow each other down
+constexpr int32_t n_doubtful  = 1024; // passes for which a width's first samples count
 constexpr int32_t n_cheap     = 5;    // rows: to try so many costs little
 constexpr double  alone_share = 0.25; // passes with less of the draft beside them count as alone
 } // namespace
 
 void average::add(double x, int64_t i_pass) {
-    // Too low a value makes its width attractive and is soon put right; too high a one keeps it from being measured.
-    const bool lower = ++n <= 3 || i_pass - i_last > n_old;
-    // One pass that something else held up says little: it counts as a quarter too slow.
-    x      = n > 3 ? std::min(x, 1.25 * value) : x;
-    value  = n == 1 ? x : lower ? std::min(value, x) : value + 0.15 * (x - value);
-    low    = n == 1 ? x : std::min(x, 1.005 * low);
+    const bool old = n > 0 && i_pass - i_last > n_old;
+    if (++n <= 3) {
+        // Too low a value makes its width attractive and is soon put right; too high a one keeps it from being
+        // measured.
+        value = n == 1 ? x : std::min(value, x);
+    } else if (old) {
+        value = std::min(x, 0.5 * (value + x));
+    } else {
+        // One pass that something else held up says little: it counts as a quarter too slow.
+        value += 0.15 * (std::min(x, 1.25 * value) - value);
+    }
+    low    = n == 1 || old ? x : std::min(x, 1.005 * low);
     i_last = i_pass;
 }
 
@@ -94,63 +102,71 @@ double pair_profile::ngram_chance(int32_t i) const {
     return std::clamp(a, 0.001, 0.995);
 }
 
-double pair_profile::interpolate(const table & t, int32_t n_rows) {
+// A single sample may have been late: after a while it does not count any more, and its width is tried again.
+bool pair_profile::counts(const average & a) const {
+    return a.n > 2 || (a.n > 0 && n_passes_ - a.i_last < n_doubtful);
+}
+
+double pair_profile::interpolate(const table & t, int32_t n_rows) const {
     int32_t first = 0;
     int32_t below = 0;
+    int32_t under = 0; // measured below `below`
     int32_t above = 0;
+    double  most  = 0.0; // what a wider pass took, which this one does not exceed; 0: none
     for (int32_t n = 1; n <= n_rows_cap; ++n) {
-        if (t[size_t(n)].n == 0) {
+        if (!counts(t[size_t(n)])) {
             continue;
         }
         first = first == 0 ? n : first;
         if (n <= n_rows) {
+            under = below;
             below = n;
         } else {
-            above = n;
-            break;
+            above = above == 0 ? n : above;
+            most  = most == 0.0 ? t[size_t(n)].value : std::min(most, t[size_t(n)].value);
         }
     }
-    const auto at = [&t](int32_t n) { return t[size_t(n)].value; };
+    const auto at = [&](int32_t n) { return most == 0.0 ? t[size_t(n)].value : std::min(most, t[size_t(n)].value); };
     if (below == 0) {
-        return above == 0 ? 0.0 : at(above);
+        return most;
     }
     if (below == n_rows) {
         return at(below);
     }
     if (above != 0) {
-        return at(below) + (at(above) - at(below)) * (n_rows - below) / (above - below);
+        return at(below) + std::max(0.0, at(above) - at(below)) * (n_rows - below) / (above - below);
     }
     // Beyond what was measured: along the steeper of the lines through the ends and through the last two; flat while
     // only one width is known, so that it is tried.
     double slope = below > first ? std::max(0.0, (at(below) - at(first)) / (below - first)) : 0.0;
-    for (int32_t n = below - 1; n >= first; --n) {
-        if (t[size_t(n)].n > 0) {
-            slope = std::max(slope, (at(below) - at(n)) / (below - n));
-            break;
-        }
-    }
+    slope        = under > 0 ? std::max(slope, (at(below) - at(under)) / (below - under)) : slope;
     return at(below) + slope * (n_rows - below);
 }
 
 double pair_profile::slowdown() const {
-    double beside = 0.0;
-    double alone  = 0.0;
+    // What was measured last beside the draft counts: what was slow once may have ended.
+    int64_t last = 0;
+    for (const average & a : beside_) {
+        last = a.n > 0 ? std::max(last, a.i_last) : last;
+    }
+    double sum_beside = 0.0;
+    double sum_alone  = 0.0;
+    double least      = 1.0;
     for (size_t n = 1; n < alone_.size(); ++n) {
-        if (alone_[n].n > 0 && beside_[n].n > 0) {
+        if (beside_[n].n == 0 || beside_[n].i_last < last - n_recent) {
+            continue;
+        }
+        if (alone_[n].n > 0) {
             // Lows, as few passes are alone: among many beside the draft some are late for other reasons.
             const double weight = std::min({alone_[n].n, beside_[n].n, 8}) / alone_[n].low;
-            beside += weight * beside_[n].low;
-            alone += weight * alone_[n].low;
+            sum_beside += weight * beside_[n].low;
+            sum_alone += weight * alone_[n].low;
+        }
+        if (alone_[1].n > 0) { // n rows never take longer than n passes over one
+            least = std::max(least, beside_[n].low / (double(n) * alone_[1].low));
         }
     }
-    double s = alone == 0.0 ? 1.0 : std::max(1.0, beside / alone);
-    // Where no width was met both ways: n rows never take longer than n passes over one.
-    for (size_t n = 1; n < alone_.size() && alone_[1].n > 0; ++n) {
-        if (beside_[n].n > 0) {
-            s = std::max(s, beside_[n].low / (double(n) * alone_[1].low));
-        }
-    }
-    return s;
+    return sum_alone == 0.0 ? least : std::max(least, sum_beside / sum_alone);
 }
 
 double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
@@ -158,21 +174,22 @@ double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
     const table & here  = beside ? beside_ : alone_;
     const table & there = beside ? alone_ : beside_;
     // More rows never cost less: that would be noise.
-    const auto least = [n_rows](const table & t) { return std::max(interpolate(t, 1), interpolate(t, n_rows)); };
+    const auto least = [this, n_rows](const table & t) { return std::max(interpolate(t, 1), interpolate(t, n_rows)); };
     if (here[size_t(n_rows)].n > 0) {
         return least(here);
     }
-    // Not measured in this way: as measured in the other, scaled by what the two have in common, or by the widths
-    // that are known. Of a small width the lower of the two, so that it is tried and known then.
-    const double factor = beside ? slowdown() : 1.0 / slowdown();
-    const double other  = least(there) * factor;
-    const double own    = least(here);
+    // Not measured in this way: as measured in the other, scaled by what the two have in common, or by the widths that
+    // are known. Where that factor is far from 1 and the width small, the lower of the two: it is tried and known then.
+    const double slow  = slowdown();
+    const double other = least(there) * (beside ? slow : 1.0 / slow);
+    const double own   = least(here);
     if (own == 0.0 || other == 0.0) {
         return std::max(own, other);
     }
-    return hopeful && n_rows <= n_cheap  ? std::min(own, other)
-           : there[size_t(n_rows)].n > 0 ? other
-                                         : std::max(own, other);
+    if (hopeful && n_rows <= n_cheap && slow > 1.1) {
+        return std::min(own, other);
+    }
+    return there[size_t(n_rows)].n > 0 ? other : std::max(own, other);
 }
 
 double pair_profile::step_us(int32_t n_rows) const {

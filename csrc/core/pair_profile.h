@@ -82,8 +82,9 @@ class pair_profile {
     static constexpr int32_t n_bins = 25; // of a guess's own log-odds, from -6 to 6
 
     using table = std::array<average, n_rows_cap + 1>; // by rows
-    static double  interpolate(const table & t, int32_t n_rows);
-    static int32_t bin(float logp);
+    [[nodiscard]] bool   counts(const average & a) const;
+    [[nodiscard]] double interpolate(const table & t, int32_t n_rows) const;
+    static int32_t       bin(float logp);
 
     table                               alone_{};
     table                               beside_{};

@@ -81,6 +81,7 @@ plan planner::next(pass_tree & tree, int32_t n_room, bool growing, bool fresh, i
 }
 
 plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
+    price(n_most);
     const auto & path = tree.best_path();
     choice       best = best_of(tree, path, n_most);
     bool         wide = false;
@@ -90,7 +91,7 @@ plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
         wide             = all.value > best.value + least_gain;
         best             = wide ? all : best;
     }
-    const double alone = 1.0 - cost(0);
+    const double alone = 1.0 - cost_[0];
     if (best.value < alone + least_gain) {
         best = {.value = alone};
     }
@@ -98,26 +99,28 @@ plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
     if (my_->how == stance::ahead && growing && n_path < n_most && wait_pays(best.value, tree, path, n_most)) {
         return with_wait({}, std::max(1, params_.n_min - n_path));
     }
-    tree.choose(wide ? tree.by_chance() : path, size_t(best.n), n_branches_);
-    return {.n_verify = int32_t(tree.rows().size()), .expected = best.sum};
+    return take(tree, wide ? tree.by_chance() : path, best.n);
 }
 
-// A pass over so many drafted nodes, in tokens that could be had in the same time.
-double planner::cost(int32_t n_drafted) const {
-    return rate() * profile_.pass_us(n_base_ + n_drafted, beside());
+// What passes over up to so many drafted nodes cost, in tokens that could be had in the same time.
+void planner::price(int32_t n_most) {
+    const double r = rate();
+    for (int32_t m = 0; m <= n_most + 1; ++m) {
+        cost_[size_t(m)] = r * profile_.pass_us(n_base_ + m, beside());
+    }
 }
 
 // Of all parts of `order` from its beginning the one with the highest E - R * cost.
 planner::choice planner::best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const {
     double sum   = 1.0;
     double twice = 0.0; // tokens that the next pass will probably have to evaluate again
-    choice best{.value = sum - cost(0)};
+    choice best{.value = sum - cost_[0]};
     for (int32_t m = 1; m <= std::min(int32_t(order.size()), n_most); ++m) {
         const int32_t i = order[size_t(m - 1)];
         sum += tree.nodes()[size_t(i)].chance;
         twice += tree.on_best_path(i) ? 0.0 : tree.nodes()[size_t(i)].chance;
-        const double now   = cost(m);
-        const double value = sum - now - twice * (cost(m + 1) - now);
+        const double now   = cost_[size_t(m)];
+        const double value = sum - now - twice * (cost_[size_t(m + 1)] - now);
         if (value > best.value && m >= params_.n_min) {
             best = {.value = value, .sum = sum, .n = m};
         }
@@ -141,7 +144,7 @@ bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<
     for (int32_t d = 1; n_path + d <= n_most; ++d) {
         here *= n_path + d == 1 && fresh_ ? profile_.acceptance_fresh() : profile_.acceptance(n_path + d - 1);
         sum += here;
-        if (n_path + d >= params_.n_min && sum - cost(n_path + d) - r * d * step > value + least_gain) {
+        if (n_path + d >= params_.n_min && sum - cost_[size_t(n_path + d)] - r * d * step > value + least_gain) {
             return true;
         }
     }
@@ -204,9 +207,12 @@ plan planner::fixed(pass_tree & tree, int32_t n_most, bool growing) {
     return take(tree, path, n_most);
 }
 
+// The first n of `order`, as far as there are branches for them.
 plan planner::take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n) {
-    n = std::min(n, int32_t(order.size()));
-    tree.choose(order, size_t(n < params_.n_min ? 0 : n), n_branches_);
+    tree.choose(order, size_t(std::max(0, n)), n_branches_);
+    if (int32_t(tree.rows().size()) < params_.n_min) {
+        tree.choose(order, 0, n_branches_);
+    }
     plan p{.n_verify = int32_t(tree.rows().size())};
     for (int32_t i = 0; i < p.n_verify; ++i) {
         p.expected += tree.at_row(i).chance;
@@ -290,15 +296,15 @@ void planner::reconsider() {
     if (my_->how == stance::rest) {
         return;
     }
-    const average & one = profile_.alone(1);
-    if (one.n < n_alone ? profile_.n_passes() < 4 * n_alone : profile_.n_passes() - one.i_last > n_recheck) {
-        measuring_ = async && my_->how == stance::ahead;
-    }
-    if (one.n == 0 || profile_.step_us() == 0.0) {
+    const average & one   = profile_.alone(1);
+    measuring_            = one.n < n_alone ? profile_.n_passes() < 4 * n_alone
+                                            : async && my_->how == stance::ahead && profile_.n_passes() - one.i_last > n_recheck;
+    const double plain_us = profile_.pass_us(1, false);
+    if (plain_us == 0.0 || profile_.step_us() == 0.0) {
         return;
     }
     const double own  = my_->time_us > 0.0 ? std::max(my_->expected, my_->tokens) / my_->time_us : 0.0;
-    const bool   poor = gain() < least_gain || (my_->n_in >= n_settled && own < 1.0 / one.value);
+    const bool   poor = gain() < least_gain || (my_->n_in >= n_settled && own < 1.0 / plain_us);
     my_->n_poor       = poor ? my_->n_poor + 1 : 0;
     if (async && my_->how == stance::ahead && profile_.slowdown() > visible && my_->n_in > 1) {
         // The clearer it is, the sooner: two teams of threads on the same cores can be ten times as slow as one.
@@ -306,7 +312,7 @@ void planner::reconsider() {
         my_->n_slow += turns > 2.0 * own ? n_poor_most : turns > 1.5 * own ? n_poor_most / 3 : 1;
         const bool slow = turns > (my_->n_in >= n_settled ? 1.03 : 1.5) * own; // widths are still being tried at first
         my_->n_slow     = slow ? my_->n_slow : 0;
-        if (my_->n_slow >= n_poor_most || (my_->n_poor >= n_poor_most && turns > 1.03 / one.value)) {
+        if (my_->n_slow >= n_poor_most || (my_->n_poor >= n_poor_most && turns > 1.03 / plain_us)) {
             my_->n_turns =
                 std::clamp(2 * my_->n_turns, profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first, n_turns_last);
             my_->change(stance::by_turn);

@@ -64,7 +64,7 @@ class planner {
 
     [[nodiscard]] bool    adaptive() const;
     [[nodiscard]] bool    beside() const { return my_->how == stance::ahead; }
-    [[nodiscard]] double  cost(int32_t n_drafted) const;
+    void                  price(int32_t n_most);
     [[nodiscard]] choice  best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
     [[nodiscard]] bool    wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
                                     int32_t n_most) const;
@@ -85,9 +85,10 @@ class planner {
     int32_t      n_max_      = 0;
     int32_t      n_branches_ = 1;
 
-    bool    fresh_     = false; // of the root
-    int32_t n_base_    = 1;
-    bool    measuring_ = false; // the next pass is one row without the draft: the yardstick
+    bool                                fresh_  = false; // of the root
+    int32_t                             n_base_ = 1;
+    std::array<double, n_draft_cap + 2> cost_{};
+    bool                                measuring_ = false; // the next pass is one row without the draft: the yardstick
 
     // What is known of a mode survives its texts; several modes may share a pair (duo bench).
     struct experience {

@@ -109,7 +109,7 @@ class world : public facts {
         for (bool waits = true;;) {
             draft_.choose();
             see(pl);
-            const plan p = pl.next(pass_, n_room, waits && !draft_.batch.empty(), fresh_);
+            const plan p = pl.next(pass_, n_room, waits && !draft_.batch.empty(), fresh_, 1 + n_again_);
             if (p.wait_us <= 0) {
                 book(pl, p);
                 return p;

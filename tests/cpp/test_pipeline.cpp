@@ -143,9 +143,11 @@ TEST(trees_and_ngrams) {
                 for (const bool has_model : {true, false}) {
                     ask q            = ask{.n_predict = 200}.as(mode, 8);
                     q.plan.use       = use;
-                    q.plan.ngram     = {.kind = ngram_kind::map_k4v, .size_n = 3, .size_m = 6};
                     q.plan.has_model = has_model;
-                    const answer a   = p.run(q, name(mode) + " branches " + std::to_string(n_branch));
+                    if (!has_model || use != tree_use::dynamic) {
+                        q.plan.ngram = {.kind = ngram_kind::map_k4v, .size_n = 3, .size_m = 6};
+                    }
+                    const answer a = p.run(q, name(mode) + " branches " + std::to_string(n_branch));
                     n_beside += a.stats.n_drafted - a.stats.n_path;
                     n_side += a.stats.n_side;
                     n_ngram += a.stats.n_ngram_accepted;

@@ -92,12 +92,13 @@ TEST(times_between_widths) {
     measure(p, -1, 1, 0.0, 3);
     measure(p, n_rows_cap + 1, 1, 0.0, 3);
     CHECK_EQ(p.pass_us(1, false), 10000.0);
-    // A wide pass that looks cheaper than a single row is noise.
+    // A wide pass that looks cheaper than a single row: the single row was held up.
     pair_profile q;
     measure(q, 1, 10000, 0.0, 3);
     measure(q, 4, 8000, 0.0, 3);
-    CHECK_EQ(q.pass_us(4, false), 10000.0);
-    CHECK_EQ(q.pass_us(8, false), 10000.0);
+    CHECK_EQ(q.pass_us(1, false), 8000.0);
+    CHECK_EQ(q.pass_us(4, false), 8000.0);
+    CHECK_EQ(q.pass_us(8, false), 8000.0);
 }
 
 TEST(slowdown_of_two_at_once) {
@@ -111,13 +112,14 @@ TEST(slowdown_of_two_at_once) {
     CHECK(p.measured_beside(1) && !p.measured_beside(4) && !p.measured(4));
     // Measured in one way only: scaled.
     measure(p, 4, 15000, 0.0, 5);
-    CHECK(near(p.pass_us(4, true), 30000.0, 1e-9));
+    CHECK(near(p.pass_us(4, true, false), 30000.0, 1e-9));
+    CHECK(p.pass_us(4, true) < 30000.0); // small enough to be tried
     measure(p, 6, 50000, 1.0, 5);
     CHECK(near(p.pass_us(6, false), 25000.0, 1e-9));
     CHECK(p.measured(4) && p.measured(6));
     // A tenth of a pass beside the draft is as good as alone.
     measure(p, 1, 20000, 0.1, 60);
-    CHECK(near(p.slowdown(), 1.0, 0.35) && p.pass_us(1, false) > 19000.0);
+    CHECK(near(p.slowdown(), 1.4, 0.4));
     // It never looks as if company made it faster.
     pair_profile q;
     measure(q, 2, 20000, 0.0, 5);

@@ -61,7 +61,7 @@ struct total {
 
 void one_pipeline(uint64_t seed, total & sum) {
     dice            d(seed);
-    const language  lang{.seed = d.below(50), .p_end = d.chance(0.5) ? 0.02 : 0.0, .periodic = d.chance(0.3)};
+    const language  lang{.seed = d.below(50), .p_end = d.chance(0.5) ? 0.02 : 0.0, .periodic = d.chance(0.5)};
     const behaviour target{.lang       = lang,
                            .n_ctx      = d.between(8, 90),
                            .n_batch    = d.between(1, 100),
@@ -143,6 +143,6 @@ TEST(random_schedules) {
     // The mix is one: every kind of thing happened often.
     for (const int n : {sum.n_cancelled, sum.n_accepted, sum.n_rejected, sum.n_hits, sum.n_side, sum.n_beside,
                         sum.n_ngram_accepted, sum.n_ngram_rejected, sum.n_shaped}) {
-        CHECK(n > 1000, std::to_string(n));
+        CHECK(n > 500, std::to_string(n));
     }
 }

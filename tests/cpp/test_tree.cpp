@@ -141,9 +141,8 @@ void compare_frontier(const token_tree & tree, int32_t max_depth, size_t n, toke
     std::stable_sort(all.begin(), all.end(), [&](int32_t a, int32_t b) { return tree.at(a).path > tree.at(b).path; });
     all.resize(std::min(all.size(), n));
     std::vector<int32_t> got(n, -1);
-    got.resize(tree.frontier(got, [&](int32_t i) {
-        return tree.at(i).depth < max_depth && !(i > 0 && tree.at(i).token == leaf);
-    }));
+    got.resize(tree.frontier(
+        got, [&](int32_t i) { return tree.at(i).depth < max_depth && !(i > 0 && tree.at(i).token == leaf); }));
     CHECK_EQ(got, all);
 }
 
