@@ -71,6 +71,7 @@ def main() -> None:
     p.add_argument("--questions", type=int, default=6, help="prompts, spread over the file")
     p.add_argument("--lengths", default="1,2,4", help="draft lengths of llama.cpp's loop and of duo on stock kernels")
     p.add_argument("--lengths-duo", default="3,5,7", help="draft lengths of duo on its own CPU kernels")
+    p.add_argument("--kernels", default="duo,stock", help="CPU kernels that duo's arms run on")
     p.add_argument("-n", type=int, default=64, help="tokens")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--out", type=Path, help="JSON")
@@ -105,7 +106,8 @@ def main() -> None:
                 )
             )
             arms.append(loop_arm(f"llama.cpp speculative k={k}, all cores", enter(loop)))
-        for kernels, ks in (("duo", [int(k) for k in args.lengths_duo.split(",")]), ("stock", lengths)):
+        for kernels in args.kernels.split(","):
+            ks = [int(k) for k in args.lengths_duo.split(",")] if kernels == "duo" else lengths
             d = enter(duo.Duo(args.target, args.draft, cpu_kernels=kernels, **place))
             on = f", {kernels} kernels"
             arms.append(duo_arm(f"duo plain{on}", d, args, mode="plain"))

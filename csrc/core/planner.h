@@ -44,6 +44,8 @@ class planner {
     [[nodiscard]] int16_t n_want() const;       // the best so many nodes are wanted, and no more; 0: no such bound
 
     [[nodiscard]] stance how() const { return my_->how; }
+    // The next pass is the yardstick: it waits until the draft stands still.
+    [[nodiscard]] bool   measuring() const { return measuring_; }
     // The draft works while the target does.
     [[nodiscard]] bool   draft_works() const { return my_->how == stance::ahead && !measuring_; }
     [[nodiscard]] double rate() const; // tokens per microsecond; 0: nothing measured yet

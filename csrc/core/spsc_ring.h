@@ -121,13 +121,8 @@ template <typename T> class channel {
     void wake() noexcept { reader_.ring(); }
 
     // Producer, when losing the message is better than waiting.
-    bool try_push(const T & value) noexcept {
-        if (!ring_.try_push(value)) {
-            return false;
-        }
-        reader_.ring();
-        return true;
-    }
+    bool try_push(const T & value) noexcept { return try_push_quiet(value) && (wake(), true); }
+    bool try_push_quiet(const T & value) noexcept { return ring_.try_push(value); }
 
     // Consumer. Never sleeps: the consumer waits on its own bell, which serves all its rings.
     bool try_pop(T & value) noexcept {

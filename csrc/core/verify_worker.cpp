@@ -189,8 +189,10 @@ void verify_worker::tell_draft(verdict_msg v) {
     v.n_want       = planner_.n_want();
     v.branch_price = planner_.branch_price();
     v.alone        = planner_.how() != stance::ahead;
-    // A draft that is thousands of verdicts behind is of no use to this text; waiting for it would be worse.
-    if (drafting_ && !wires_.verdicts.try_push(v)) {
+    // A draft that is to rest need not be woken for each token. One that is thousands of verdicts behind is of no use to
+    // this text; waiting for it would be worse.
+    const bool rest = v.what == verdict_msg::kind::verdict && v.n_ahead == 0 && !planner_.measuring();
+    if (drafting_ && !(rest ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
         drafting_     = false;
         req_->warning = "the draft fell too far behind; the text went on without it";
     }
