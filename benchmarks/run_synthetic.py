@@ -3,8 +3,8 @@
     python benchmarks/run_synthetic.py --grid main --out benchmarks/results/synthetic.json
 
 Every cell is one interleaved run of `duo bench --synthetic` (plain, sync at each length, async), on the real rings,
-tree, planner and workers. Reported: async against the best sync of the same run, against plain, against the formula for hits
-and misses with the run's own figures.
+tree, planner and workers. Reported: async against the best sync of the same run, against plain, against the formula for
+hits and misses with the run's own figures. The grid "width" compares auto with each fixed width.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SYNC_LENGTHS = {"main": "1,2,3,4,5,6,8,10,13", "poor": "1,2,4", "cheap": "2,3,4,
 
 def measure(grid: str, spec: str, args: argparse.Namespace, lengths: list[Length]) -> dict[str, Any]:
     options = parse(f"{spec},pass={args.pass_ms}ms")
-    writer = SyntheticWriter(options, args.n)
+    writer = SyntheticWriter(options, args.n, fixed=grid == "width")
     sync: list[Length] = [int(k) for k in SYNC_LENGTHS[grid].split(",")]
     questions = [Question(i, "made up", (f"question {i}",)) for i in range(1, args.questions + 1)]
     try:

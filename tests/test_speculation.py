@@ -79,9 +79,7 @@ def test_the_text_is_plains(
         text = tokens(pair, prompt, mode=mode, **SAMPLINGS[sampling], **WAYS[way])
         assert text == want, f"{prompt[:20]!r}, {sampling}"
         n_accepted += pair.timings["draft_n_accepted"]
-    # Elsewhere it is measured whether speculation pays, and it need not.
-    fixed = way in ("dynamic", "list") or (mode == "sync" and "n_draft" in WAYS[way])
-    assert n_accepted > 20 or not fixed, "nothing was accepted, so nothing was tested"
+    assert n_accepted > 20, "nothing was accepted, so nothing was tested"
 
 
 @pytest.mark.parametrize("kind", ["ngram-simple", "ngram-map-k", "ngram-map-k4v"])

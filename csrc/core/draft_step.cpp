@@ -48,6 +48,7 @@ void draft_worker::step() {
             n_made += send_children(batch_[size_t(j)], i_first + j, j == 0 && typical_ ? t0 : 0, t_rows);
         }
     }
+    wires_.nodes.wake(); // once for all of a step
     const int64_t t1 = now_us();
     wires_.draft_busy.end(t1);
     report(t0, t1, wires_.verify_busy.at(t1) - hidden0, n_made, depth);
@@ -212,14 +213,14 @@ int32_t draft_worker::send_children(int32_t i_node, int32_t i_row, int64_t t0, i
             break;
         }
         tree_.insert(++n_ids_, up.id, c.token, logp);
-        wires_.nodes.push({.slot    = req_->slot,
-                           .id      = n_ids_,
-                           .parent  = up.id,
-                           .token   = c.token,
-                           .logp    = logp,
-                           .rank    = int16_t(n_made),
-                           .n_rows  = int16_t(n),
-                           .step_us = n_made == 0 ? us : 0.0f});
+        wires_.nodes.push_quiet({.slot    = req_->slot,
+                                 .id      = n_ids_,
+                                 .parent  = up.id,
+                                 .token   = c.token,
+                                 .logp    = logp,
+                                 .rank    = int16_t(n_made),
+                                 .n_rows  = int16_t(n),
+                                 .step_us = n_made == 0 ? us : 0.0f});
         ++n_made;
     }
     return n_made;

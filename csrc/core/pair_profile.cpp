@@ -251,6 +251,13 @@ void pair_profile::restore(const std::vector<double> & numbers) {
         !std::all_of(numbers.begin(), numbers.end(), [](double x) { return std::isfinite(x) && x >= 0.0; })) {
         return;
     }
+    // Averages come first, as (value, samples): a time is at least a microsecond and at most some minutes.
+    const size_t n_averages = alone_.size() + beside_.size() + step_.size();
+    for (size_t i = 0; i < n_averages; ++i) {
+        if (numbers[2 * i + 1] > 0.0 && !(numbers[2 * i] >= 1.0 && numbers[2 * i] <= 1e9)) {
+            return;
+        }
+    }
     auto       it          = numbers.begin();
     const auto get_average = [&it](average & a) {
         a = {.value = it[0], .low = it[0], .n = int32_t(std::min(it[1], 8.0))};

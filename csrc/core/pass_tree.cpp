@@ -22,7 +22,8 @@ void pass_tree::begin(const token_tree & tree, const pair_profile & profile, dou
     }
 }
 
-void pass_tree::begin(const token_tree & tree, const pair_profile & profile, std::span<const int32_t> places) {
+void pass_tree::begin(const token_tree & tree, const pair_profile & profile, const tree_shape & shape,
+                      std::span<const int32_t> places) {
     begin(tree, profile, 0.0);
     // All are there in the tree's order, so the place of nodes_[i] is places[i + 1]; places are a tree with its root.
     size_t n = 0;
@@ -36,6 +37,11 @@ void pass_tree::begin(const token_tree & tree, const pair_profile & profile, std
         }
     }
     nodes_.resize(n);
+    n_open_ = 0;
+    for (int32_t i = 0; i < tree.size(); ++i) {
+        const int32_t place = places[size_t(i)];
+        n_open_ += place >= 0 && shape.n_children(place) > 0 && tree.first_child(i) < 0 ? 1 : 0;
+    }
 }
 
 int32_t pass_tree::child(int32_t i_node, token_id token) const {
@@ -48,11 +54,11 @@ int32_t pass_tree::child(int32_t i_node, token_id token) const {
 }
 
 int32_t pass_tree::add_ngram(int32_t i_from, std::span<const token_id> tokens, const pair_profile & profile,
-                             double least) {
+                             double least, double share) {
     int32_t at = i_from;
     for (size_t i = 0; i < tokens.size(); ++i) {
         const double  up     = at < 0 ? 1.0 : nodes_[size_t(at)].chance;
-        const double  chance = up * profile.ngram_chance(int32_t(i));
+        const double  chance = up * profile.ngram_chance(int32_t(i)) * (i == 0 ? share : 1.0);
         const int32_t there  = child(at, tokens[i]);
         if (there >= 0) {
             // Draft and n-gram say the same: the surer of the two counts.

@@ -9,6 +9,7 @@
 #include "messages.h"
 #include "pair_profile.h"
 #include "token_tree.h"
+#include "tree_shape.h"
 
 namespace duo {
 
@@ -32,10 +33,13 @@ class pass_tree {
 
     // `least`: nodes with a smaller chance are left out.
     void begin(const token_tree & tree, const pair_profile & profile, double least);
-    // A fixed shape instead: just the nodes that have a place in it.
-    void begin(const token_tree & tree, const pair_profile & profile, std::span<const int32_t> places);
+    // A fixed shape instead: just the nodes that have a place in it (tree_shape::match).
+    void begin(const token_tree & tree, const pair_profile & profile, const tree_shape & shape,
+               std::span<const int32_t> places);
     // A continuation of the path that ends in node i_from (-1: the root), from the text itself. Returns its end.
-    int32_t add_ngram(int32_t i_from, std::span<const token_id> tokens, const pair_profile & profile, double least);
+    // share: of all continuations seen there, this one's.
+    int32_t add_ngram(int32_t i_from, std::span<const token_id> tokens, const pair_profile & profile, double least,
+                      double share = 1.0);
 
     // Nodes by chance: all, or those of the best path. Chances fall along it, so a part of it is a tree with its root.
     const std::vector<int32_t> & by_chance();
@@ -49,7 +53,9 @@ class pass_tree {
 
     [[nodiscard]] const std::vector<node> &   nodes() const { return nodes_; }
     [[nodiscard]] const std::vector<chosen> & rows() const { return rows_; }
-    [[nodiscard]] int32_t                     n_branches() const { return n_branches_; }
+    // Of a fixed shape: nodes whose children are wanted and not drawn yet.
+    [[nodiscard]] int32_t      n_open() const { return n_open_; }
+    [[nodiscard]] int32_t      n_branches() const { return n_branches_; }
     [[nodiscard]] const node & at_row(int32_t i) const { return nodes_[size_t(rows_[size_t(i)].i_node)]; }
     // Row of the child of row i_row (-1: the root) with that token; -1: none.
     [[nodiscard]] int32_t child_row(int32_t i_row, token_id token) const;
@@ -68,6 +74,7 @@ class pass_tree {
     std::vector<int32_t> picked_; // scratch of choose()
     std::vector<chosen>  rows_;
     int32_t              n_branches_ = 1;
+    int32_t              n_open_     = 0;
 };
 
 } // namespace duo

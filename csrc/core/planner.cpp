@@ -6,20 +6,8 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_auto_max    = 16;  // --draft auto looks no further
-constexpr int32_t n_branch_auto = 8;   // frontier nodes that the draft expands at once
-constexpr int32_t n_alone       = 2;   // passes over one row before auto tries more: what a pass costs comes first
-constexpr int32_t n_recheck     = 256; // passes until auto measures one row again
-constexpr int32_t n_poor_most   = 12;  // passes without profit before speculation rests
-constexpr int32_t n_rest_first  = 64;  // passes of rest; doubles up to
-constexpr int32_t n_rest_last   = 1024;
-constexpr int32_t n_turns_first = 256;  // passes of turn-taking before both at once is tried again; doubles up to
-constexpr int32_t n_turns_far   = 2048; // the same where it was far slower
-constexpr int32_t n_turns_last  = 8192;
-constexpr int32_t n_settled     = 32;   // passes before a stance's own rate is believed
-constexpr double  least_gain    = 0.04; // tokens a pass: less is within the noise of measurement
-constexpr double  memory        = 0.98; // weight of a pass fades by this with each later one
-constexpr double  visible       = 1.10; // slowdown that is more than noise
+constexpr int32_t n_auto_max    = 16;   // --draft auto looks no further
+constexpr int32_t n_branch_auto = 8;    // frontier nodes that the draft expands at once
 constexpr int64_t wait_least_us = 2000; // a wait ends only when the draft is clearly late, not merely slow
 constexpr int64_t wait_sync_us  = 250000;
 constexpr int64_t wait_factor   = 4;
@@ -35,9 +23,9 @@ void planner::begin(const plan_params & params, int32_t n_branch) {
                                                       : params.n_max;
     n_max_           = std::clamp(n_max_, 0, n_draft_cap);
     measuring_       = false;
-    my_              = &all_[size_t(params.mode)];
+    my_              = &all_[{int32_t(params.mode), params.n_max, params.n_min, params.n_branch, int32_t(params.use)}];
     const bool turns = params.mode == run_mode::sync;
-    if (!adaptive() || (turns && my_->how == stance::ahead)) {
+    if (!adaptive() || !params.has_model || (turns && my_->how == stance::ahead)) {
         my_->change(turns ? stance::by_turn : stance::ahead);
     }
     if (my_->how == stance::rest) {
@@ -184,7 +172,12 @@ plan planner::by_turn(pass_tree & tree, int32_t n_most, bool growing) {
     if (n_path < n && growing) {
         return with_wait({}, n - n_path);
     }
-    return take(tree, path, n);
+    if (params_.ngram.kind == ngram_kind::none) {
+        return take(tree, path, n);
+    }
+    // What n-grams add costs no step: it is taken for what it is worth.
+    price(n_most);
+    return take(tree, path, std::max(n, best_of(tree, path, n_most).n));
 }
 
 // What the user, or a test, has decided: a chain of n_most nodes, a shape, the n_most best nodes.
@@ -193,7 +186,8 @@ plan planner::fixed(pass_tree & tree, int32_t n_most, bool growing) {
     if (!shape_.empty() || params_.use == tree_use::dynamic) {
         const auto & all = tree.by_chance();
         // Turn-taking ends when the draft says that its tree is complete; running ahead, when there is enough.
-        if (growing && (turns || int32_t(all.size()) < n_most)) {
+        const bool more = !shape_.empty() ? tree.n_open() > 0 : turns || int32_t(all.size()) < n_most;
+        if (growing && more) {
             return with_wait({}, n_most);
         }
         return take(tree, all, n_most);
@@ -255,92 +249,6 @@ int16_t planner::n_want() const {
 
 int16_t planner::branch_price() const {
     return int16_t(std::clamp(1000.0 * profile_.branch_price(), 1.0, 30000.0));
-}
-
-void planner::on_verdict(int32_t n_tokens, double expected, int64_t us) {
-    my_->tokens   = my_->tokens * memory + n_tokens;
-    my_->expected = my_->expected * memory + expected;
-    my_->time_us  = my_->time_us * memory + double(us);
-    ++my_->n_in;
-    if (adaptive() && params_.has_model && params_.mode != run_mode::plain) {
-        reconsider();
-    }
-}
-
-// What verified levels would bring at best, in tokens a pass: optimistic, as it takes the draft's nodes as given.
-double planner::gain() const {
-    const double r    = rate();
-    const double base = profile_.pass_us(1, false);
-    double       best = 0.0;
-    double       sum  = 0.0;
-    double       here = 1.0;
-    for (int32_t i = 0; i < n_max_; ++i) {
-        here *= profile_.acceptance(i);
-        sum += here;
-        best = std::max(best, sum - r * (profile_.pass_us(i + 2, beside()) - base));
-    }
-    return best;
-}
-
-// After each pass: is this still the right stance?
-void planner::reconsider() {
-    const bool async = params_.mode == run_mode::async;
-    measuring_       = false;
-    if (my_->how != stance::ahead && my_->n_stay > 0 && --my_->n_stay == 0) {
-        // What was slow side by side is tried again by turns first.
-        const bool apart = !async || (my_->how == stance::rest && profile_.slowdown() > visible);
-        my_->change(apart ? stance::by_turn : stance::ahead);
-        my_->n_stay = apart && async ? my_->n_turns : 0;
-        return;
-    }
-    if (my_->how == stance::rest) {
-        return;
-    }
-    const average & one   = profile_.alone(1);
-    measuring_            = one.n < n_alone ? profile_.n_passes() < 4 * n_alone
-                                            : async && my_->how == stance::ahead && profile_.n_passes() - one.i_last > n_recheck;
-    const double plain_us = profile_.pass_us(1, false);
-    if (plain_us == 0.0 || profile_.step_us() == 0.0) {
-        return;
-    }
-    const double own  = my_->time_us > 0.0 ? std::max(my_->expected, my_->tokens) / my_->time_us : 0.0;
-    const bool   poor = gain() < least_gain || (my_->n_in >= n_settled && own < 1.0 / plain_us);
-    my_->n_poor       = poor ? my_->n_poor + 1 : 0;
-    if (async && my_->how == stance::ahead && profile_.slowdown() > visible && my_->n_in > 1) {
-        // The clearer it is, the sooner: two teams of threads on the same cores can be ten times as slow as one.
-        const double turns = best_turns_rate();
-        my_->n_slow += turns > 2.0 * own ? n_poor_most : turns > 1.5 * own ? n_poor_most / 3 : 1;
-        const bool slow = turns > (my_->n_in >= n_settled ? 1.03 : 1.5) * own; // widths are still being tried at first
-        my_->n_slow     = slow ? my_->n_slow : 0;
-        if (my_->n_slow >= n_poor_most || (my_->n_poor >= n_poor_most && turns > 1.03 / plain_us)) {
-            my_->n_turns =
-                std::clamp(2 * my_->n_turns, profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first, n_turns_last);
-            my_->change(stance::by_turn);
-            my_->n_stay = my_->n_turns;
-            return;
-        }
-    }
-    if (my_->n_poor >= n_poor_most) {
-        my_->n_rest = std::clamp(2 * my_->n_rest, n_rest_first, n_rest_last);
-        my_->change(stance::rest);
-        my_->n_stay = my_->n_rest;
-    } else if (my_->n_in > 4 * n_poor_most && my_->n_poor == 0) {
-        my_->n_rest = 0;
-    }
-}
-
-// What turn-taking would bring, as the undisturbed times have it.
-double planner::best_turns_rate() const {
-    const double step = profile_.step_us() / profile_.slowdown();
-    return turns_rate(turns_width(n_max_, step, false), step, false);
-}
-
-void planner::experience::change(stance to) {
-    how    = to;
-    n_in   = 0;
-    n_poor = n_slow = 0;
-    n_stay          = 0;
-    tokens = expected = time_us = 0.0;
 }
 
 } // namespace duo

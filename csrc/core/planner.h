@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 
 #include "pair_profile.h"
 #include "pass_tree.h"
@@ -45,7 +46,7 @@ class planner {
 
     [[nodiscard]] stance how() const { return my_->how; }
     // The next pass is the yardstick: it waits until the draft stands still.
-    [[nodiscard]] bool   measuring() const { return measuring_; }
+    [[nodiscard]] bool measuring() const { return measuring_; }
     // The draft works while the target does.
     [[nodiscard]] bool   draft_works() const { return my_->how == stance::ahead && !measuring_; }
     [[nodiscard]] double rate() const; // tokens per microsecond; 0: nothing measured yet
@@ -58,6 +59,9 @@ class planner {
     [[nodiscard]] const pair_profile & profile() const { return profile_; }
 
   private:
+    static constexpr double  least_gain   = 0.04; // tokens a pass: less is within the noise of measurement
+    static constexpr int32_t n_rest_first = 64;   // passes of rest; doubles
+
     struct choice {
         double  value = 0.0; // E - R * cost, tokens
         double  sum   = 1.0; // E
@@ -92,7 +96,7 @@ class planner {
     std::array<double, n_draft_cap + 2> cost_{};
     bool                                measuring_ = false; // the next pass is one row without the draft: the yardstick
 
-    // What is known of a mode survives its texts; several modes may share a pair (duo bench).
+    // What was learned with some options survives its texts; several may share a pair (duo bench).
     struct experience {
         stance  how     = stance::ahead;
         int32_t n_in    = 0; // passes in this stance
@@ -108,8 +112,8 @@ class planner {
 
         void change(stance to);
     };
-    std::array<experience, 3> all_{}; // by run_mode
-    experience *              my_ = &all_[size_t(run_mode::async)];
+    std::map<std::array<int32_t, 5>, experience> all_; // by mode, n_max, n_min, n_branch, use
+    experience *                                 my_ = &all_[{}];
 };
 
 } // namespace duo

@@ -121,8 +121,14 @@ template <typename T> class channel {
     void wake() noexcept { reader_.ring(); }
 
     // Producer, when losing the message is better than waiting.
-    bool try_push(const T & value) noexcept { return try_push_quiet(value) && (wake(), true); }
-    bool try_push_quiet(const T & value) noexcept { return ring_.try_push(value); }
+    bool try_push(const T & value) noexcept {
+        const bool pushed = ring_.try_push(value);
+        wake(); // a reader that sleeps on a full ring is to make room
+        return pushed;
+    }
+
+    // The same, but the reader sleeps on while there is room.
+    bool try_push_quiet(const T & value) noexcept { return ring_.try_push(value) || try_push(value); }
 
     // Consumer. Never sleeps: the consumer waits on its own bell, which serves all its rings.
     bool try_pop(T & value) noexcept {

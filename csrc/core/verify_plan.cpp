@@ -40,20 +40,25 @@ plan verify_worker::make_plan() {
 
 void verify_worker::grow_tree() {
     const double least = planner_.least_chance();
+    n_proposals_       = 0;
     if (!planner_.shape().empty()) {
         planner_.shape().match(mirror_.tree(), places_);
-        tree_.begin(mirror_.tree(), planner_.profile(), places_);
+        tree_.begin(mirror_.tree(), planner_.profile(), planner_.shape(), places_);
         return;
     }
     tree_.begin(mirror_.tree(), planner_.profile(), least);
-    n_proposals_ = 0;
     if (req_->plan.ngram.kind == ngram_kind::none || req_->plan.mode == run_mode::plain) {
         return;
     }
     const int32_t n_most = std::min(n_room(), n_draft_cap);
     n_proposals_         = ngrams_.propose(text_, {}, n_most, proposals_);
+    int32_t n_hits       = 0;
     for (size_t i = 0; i < n_proposals_; ++i) {
-        tree_.add_ngram(-1, proposals_[i].tokens, planner_.profile(), least);
+        n_hits += proposals_[i].n_hits;
+    }
+    for (size_t i = 0; i < n_proposals_; ++i) {
+        const double share = double(proposals_[i].n_hits) / std::max(1, n_hits);
+        tree_.add_ngram(-1, proposals_[i].tokens, planner_.profile(), least, share);
     }
     // And where the best path ends: a draft that has entered a passage of the text need not go on itself.
     const auto & path = tree_.best_path();

@@ -5,6 +5,10 @@
 
 namespace duo {
 
+namespace {
+constexpr uint32_t n_quiet_most = 256; // verdicts before a draft at rest is woken to take them
+} // namespace
+
 void verify_worker::run() noexcept {
     for (;;) {
         const uint32_t heard = wires_.verify_bell.listen();
@@ -111,6 +115,7 @@ decode_status verify_worker::timed_decode(int64_t & t0, int64_t & t1) {
 
 // Evaluates the prompt but for the rows that fit into the first verification.
 void verify_worker::prompt() {
+    model_.in_company(drafting_); // the draft reads its own at the same time
     const size_t n_same = std::min(
         size_t(std::mismatch(cached_.begin(), cached_.end(), text_.begin(), text_.end()).first - cached_.begin()),
         text_.size() - 1);
@@ -188,10 +193,11 @@ void verify_worker::tell_draft(verdict_msg v) {
     v.n_branch     = planner_.n_branch();
     v.n_want       = planner_.n_want();
     v.branch_price = planner_.branch_price();
-    v.alone        = planner_.how() != stance::ahead;
-    // A draft that is to rest need not be woken for each token. One that is thousands of verdicts behind is of no use to
-    // this text; waiting for it would be worse.
-    const bool rest = v.what == verdict_msg::kind::verdict && v.n_ahead == 0 && !planner_.measuring();
+    v.alone        = v.what == verdict_msg::kind::verdict && planner_.how() != stance::ahead; // prompts come together
+    // A draft that is to rest need not be woken for each token. One that is thousands of verdicts behind is of no use
+    // to this text; waiting for it would be worse.
+    const bool rest = v.what == verdict_msg::kind::verdict && v.n_ahead == 0 && !planner_.measuring() &&
+                      ++n_quiet_ % n_quiet_most != 0;
     if (drafting_ && !(rest ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
         drafting_     = false;
         req_->warning = "the draft fell too far behind; the text went on without it";

@@ -72,6 +72,7 @@ class verify_worker {
     int64_t               t_verdict_   = 0; // when the last one was given; 0: none yet
     int64_t               t_elsewhere_ = 0; // since then in the model, and waiting
     bool                  was_hit_     = false;
+    uint32_t              n_quiet_     = 0; // verdicts for which the draft was not woken
 
     std::vector<row>                          rows_;      // scratch
     std::vector<int32_t>                      accepted_;  // scratch: rows of tree_ on the accepted path

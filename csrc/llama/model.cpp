@@ -88,7 +88,7 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
 void llama_token_model::in_company(bool yes) {
     if (yes != in_company_ && opt_.n_threads_alone > 0) {
         const int32_t n = yes ? opt_.n_threads : opt_.n_threads_alone;
-        llama_set_n_threads(context_.get(), n, std::max(n, opt_.n_threads_batch));
+        llama_set_n_threads(context_.get(), n, yes ? opt_.n_threads_batch : n);
     }
     in_company_ = yes;
 }

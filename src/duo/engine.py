@@ -76,6 +76,7 @@ class Duo:
         log_file: PathLike | None = None,
         progress: Callable[[str, float], None] | None = None,
         _delay: tuple[int, int] = (0, 0),  # tests: (at most so many microseconds late, seed)
+        _always: bool = False,  # tests: speculate whether it pays or not
         **options: Any,
     ) -> None:
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
@@ -89,7 +90,7 @@ class Duo:
         placed = place(self.options, _path(model, "target"), None if draft is None else _path(draft, "draft"))
         placed.tracing = trace is not None
         placed.delay_us, placed.delay_seed = _delay
-        self._placed = placed
+        self._placed, self._always = placed, _always
         self.timings: dict[str, Any] = {}  # of the last text; llama-server's names, see duo.result.timings
         self._turn = threading.Lock()  # held while a text is generated: calls queue up on it
         # Thread (and asyncio task) that pulls the text: neither can wait for itself.

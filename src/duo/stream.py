@@ -175,13 +175,15 @@ def start(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str) -> Str
 def begin(duo: Duo, job: Job, task: object) -> Stream:
     """Begins a text whose turn it is. task: the asyncio task that will pull it; None: this thread will."""
     o = job.options
+    how = plan(o)
+    how.always = duo._always
     try:
         with duo._pull:
             duo.engine.begin(
                 prompt=job.tokens,
                 n_predict=o["max_tokens"],
                 sampling=sampling(o, job.seed),
-                plan=plan(o),
+                plan=how,
                 stop=job.stop,
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
             )

@@ -101,7 +101,7 @@ class world : public facts {
             pass_.begin(draft_.tree, pl.profile(), pl.least_chance());
         } else {
             pl.shape().match(draft_.tree, places_);
-            pass_.begin(draft_.tree, pl.profile(), places_);
+            pass_.begin(draft_.tree, pl.profile(), pl.shape(), places_);
         }
     }
 

@@ -279,9 +279,10 @@ TEST(shape_takes_just_its_places) {
             }
         }
         std::vector<int32_t> places;
-        tree_shape(paths).match(t, places);
+        const tree_shape     shape(paths);
+        shape.match(t, places);
         pass_tree tree;
-        tree.begin(t, p, places);
+        tree.begin(t, p, shape, places);
         check_nodes(tree);
         std::set<int32_t> have;
         for (const auto & nd : tree.nodes()) {
@@ -292,5 +293,11 @@ TEST(shape_takes_just_its_places) {
         for (int32_t i = 1; i < t.size(); ++i) {
             CHECK_EQ(have.count(i) == 1, places[size_t(i)] >= 0);
         }
+        int32_t n_open = 0;
+        for (int32_t i = 0; i < t.size(); ++i) {
+            const int32_t place = places[size_t(i)];
+            n_open += place >= 0 && shape.n_children(place) > 0 && t.first_child(i) < 0 ? 1 : 0;
+        }
+        CHECK_EQ(tree.n_open(), n_open);
     }
 }

@@ -15,7 +15,7 @@ from duo.bench.arms import PLAIN, Arm, Length, arms_of
 from duo.bench.head import head_of
 from duo.bench.questions import Question
 from duo.bench.record import Answer
-from duo.bench.run import interleaved
+from duo.bench.run import Progress, interleaved
 from duo.errors import DuoError
 from duo.option import Mode
 from duo.result import timings
@@ -129,19 +129,22 @@ def _greedy() -> _core.Sampling:
     return s
 
 
-def _begin(engine: _core.Engine, prompt: Sequence[int], n_predict: int, arm: Arm) -> None:
-    """The one place that knows what the engine must be told."""
+def _begin(engine: _core.Engine, prompt: Sequence[int], n_predict: int, arm: Arm, *, fixed: bool = False) -> None:
+    """The one place that knows what the engine must be told. fixed: a width is kept, whether it pays or not."""
     plan = _core.Plan()
     plan.mode = arm.mode
     plan.n_draft = arm.n_draft if isinstance(arm.n_draft, int) else _core.N_DRAFT_AUTO
+    if fixed and isinstance(arm.n_draft, int):
+        plan.always, plan.n_draft_min = True, arm.n_draft
     engine.begin(prompt=prompt, n_predict=n_predict, sampling=_greedy(), plan=plan, stop=[], n_logprobs=-1)
 
 
 class SyntheticWriter:
     """Writes texts of n_predict tokens with an engine on models without weights."""
 
-    def __init__(self, options: _core.SyntheticOptions, n_predict: int) -> None:
+    def __init__(self, options: _core.SyntheticOptions, n_predict: int, *, fixed: bool = False) -> None:
         """Raises DuoError where the options make no sense."""
+        self._fixed = fixed
         options.n_ctx = max(options.n_ctx, n_predict + 2 * N_PROMPT)
         self._n_vocab, self._n_predict = options.n_vocab, n_predict
         self._engine = _core.Engine(options)
@@ -165,7 +168,7 @@ class SyntheticWriter:
         """One text. Raises DuoError if the engine fails."""
         tokens: list[int] = []
         t_us: list[int] = []
-        _begin(self._engine, prompt, n_predict, arm)
+        _begin(self._engine, prompt, n_predict, arm, fixed=self._fixed)
         try:
             while True:
                 chunk = self._engine.next(SLICE_US)
@@ -196,6 +199,7 @@ def run(
     repetitions: int,
     json: Path | None = None,
     csv: Path | None = None,
+    shown: Progress = lambda _done, _total, _name: None,
 ) -> None:
     """`duo bench --synthetic`: measures, prints, writes files. Raises DuoError.
 
@@ -203,8 +207,9 @@ def run(
     """
     progress = [0, 0]
 
-    def told(done: int, total: int, _name: str) -> None:
+    def told(done: int, total: int, name: str) -> None:
         progress[:] = done, total
+        shown(done, total, name)
 
     settings = {"synthetic": spec, "max_tokens": n_predict, "repetitions": repetitions, "warm_up": 1}
     words: dict[str, Any] = {"modes": modes, "sync-lengths": sync_lengths, "lengths": lengths}

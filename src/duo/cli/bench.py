@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import secrets
 import shlex
 import sys
@@ -121,7 +120,8 @@ def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:
 
 def _modes_without_draft(params: dict[str, Any], modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
     """Without a draft there is plain decoding only; asked for by name, the other modes are a mistake."""
-    if params["model"] is None or params["model_draft"] is not None or modes == ("plain",):
+    drafted = params["model"] is None or params["model_draft"] is not None
+    if drafted or modes == ("plain",) or "ngram-" in (params.get("spec_type") or ""):
         return modes
     source = click.get_current_context().get_parameter_source("modes")
     if source is not click.core.ParameterSource.DEFAULT:
@@ -143,13 +143,16 @@ def _synthetic(
         if source(name) is click.core.ParameterSource.COMMANDLINE:
             flag = next(p.opts[-1] for p in command.params if p.name == name)
             raise DuoError(f"{flag} has no meaning with --synthetic, whose models and questions are made up")
-    try:
-        runner = importlib.import_module("duo.bench.synthetic")
-    except ModuleNotFoundError as e:
-        if e.name != "duo.bench.synthetic":
-            raise
-        raise DuoError("this duo has no made-up models yet; leave out --synthetic") from None
-    runner.run(spec, modes, sync_lengths, lengths, n_predict, params["repetitions"], params["json"], params["csv"])
+    ignored = {**given(params, ENGINE_OPTIONS), **given(params, GENERATE_OPTIONS)}
+    ignored.pop("max_tokens", None)
+    for name in ignored:
+        flag = (ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS[name]).flags[-1].split("/")[0]
+        raise DuoError(f"{flag} has no meaning with --synthetic, whose models and questions are made up")
+    from duo.bench.synthetic import run
+
+    bar = Bar()
+    with bar.shown():
+        run(spec, modes, sync_lengths, lengths, n_predict, params["repetitions"], params["json"], params["csv"], bar)
 
 
 def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], text: GenerateOptions) -> None:
