@@ -55,6 +55,13 @@ def pair() -> Iterator[Duo]:
 
 
 @pytest.fixture(scope="module")
+def eager() -> Iterator[Duo]:
+    """Speculates whether it pays or not: on models so small it often does not, and then nothing would be tested."""
+    with Duo(n_ctx=512, _always=True, **EXACT) as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
 def alone() -> Iterator[Duo]:
     """The target, with no draft model."""
     with Duo(demo_pair()[0], n_ctx=512, **EXACT) as d:
@@ -71,15 +78,16 @@ def plain(alone: Duo) -> dict[tuple[str, str], tuple[int, ...]]:
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize(("i", "way"), list(enumerate(WAYS)))
 def test_the_text_is_plains(
-    pair: Duo, plain: dict[tuple[str, str], tuple[int, ...]], i: int, way: str, mode: str
+    eager: Duo, plain: dict[tuple[str, str], tuple[int, ...]], i: int, way: str, mode: str
 ) -> None:
     n_accepted = 0
     # A third of the texts each, another one in the other mode; every way meets every way of sampling and every prompt.
     for (prompt, sampling), want in list(plain.items())[(i + (mode == "sync")) % 3 :: 3]:
-        text = tokens(pair, prompt, mode=mode, **SAMPLINGS[sampling], **WAYS[way])
+        text = tokens(eager, prompt, mode=mode, **SAMPLINGS[sampling], **WAYS[way])
         assert text == want, f"{prompt[:20]!r}, {sampling}"
-        n_accepted += pair.timings["draft_n_accepted"]
-    assert n_accepted > 20, "nothing was accepted, so nothing was tested"
+        n_accepted += eager.timings["draft_n_accepted"]
+    # N-grams have little to find in texts that do not repeat themselves; there is a test of texts that do.
+    assert n_accepted > 20 or way == "n-grams", "nothing was accepted, so nothing was tested"
 
 
 @pytest.mark.parametrize("kind", ["ngram-simple", "ngram-map-k", "ngram-map-k4v"])

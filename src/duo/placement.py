@@ -154,14 +154,6 @@ def _heavy(path: str) -> bool:
 
 def chosen(o: EngineOptions) -> bool:
     """The user has said something about threads or CPUs."""
-    names = (
-        "n_threads",
-        "n_threads_draft",
-        "n_threads_batch",
-        "n_threads_batch_draft",
-        "cpu_mask",
-        "cpu_mask_draft",
-        "cpu_range",
-        "cpu_range_draft",
-    )
+    kinds = ("n_threads", "n_threads_batch", "cpu_mask", "cpu_range")
+    names = [*kinds, *(f"{kind}_draft" for kind in kinds)]
     return any(o[name] is not None for name in names)  # type: ignore[literal-required]
