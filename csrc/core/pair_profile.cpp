@@ -13,7 +13,7 @@ constexpr double  memory      = 0.97; // weight of an observation fades by this 
 constexpr double  memory_bin  = 0.99;
 constexpr double  own_weight  = 4.0;  // observations that the draft's own estimate is worth
 constexpr double  prior_price = 0.05; // of a further node in a draft step, before one was measured
-constexpr int32_t n_recent    = 64;   // passes: the last ones say whether two at once slow each other down
+constexpr int64_t n_recent    = 192;  // passes between two measurements that can be compared
 constexpr int32_t n_doubtful  = 1024; // passes for which a width's first samples count
 constexpr int32_t n_cheap     = 5;    // rows: to try so many costs little
 constexpr double  alone_share = 0.25; // passes with less of the draft beside them count as alone
@@ -26,12 +26,11 @@ void average::add(double x, int64_t i_pass) {
         // measured.
         value = n == 1 ? x : std::min(value, x);
     } else if (old) {
-        value = std::min(x, 0.5 * (value + x));
+        value = std::min(x, 0.5 * (value + std::min(x, 1.5 * value)));
     } else {
         // One pass that something else held up says little: it counts as a quarter too slow.
         value += 0.15 * (std::min(x, 1.25 * value) - value);
     }
-    low    = n == 1 || old ? x : std::min(x, 1.005 * low);
     i_last = i_pass;
 }
 
@@ -144,29 +143,28 @@ double pair_profile::interpolate(const table & t, int32_t n_rows) const {
 }
 
 double pair_profile::slowdown() const {
-    // What was measured last beside the draft counts: what was slow once may have ended.
+    // Only what was measured lately and at about the same time is compared: machines have slower and faster minutes.
     int64_t last = 0;
-    for (const average & a : beside_) {
-        last = a.n > 0 ? std::max(last, a.i_last) : last;
+    for (const average & b : beside_) {
+        last = b.n > 0 ? std::max(last, b.i_last) : last;
     }
-    double sum_beside = 0.0;
-    double sum_alone  = 0.0;
-    double least      = 1.0;
+    const auto close = [last](const average & a, const average & b) {
+        return a.n > 0 && b.n > 0 && std::abs(a.i_last - b.i_last) <= n_recent && b.i_last >= last - n_recent;
+    };
+    double beside = 0.0;
+    double alone  = 0.0;
+    double least  = 1.0;
     for (size_t n = 1; n < alone_.size(); ++n) {
-        if (beside_[n].n == 0 || beside_[n].i_last < last - n_recent) {
-            continue;
+        if (close(alone_[n], beside_[n])) {
+            const double weight = std::min({alone_[n].n, beside_[n].n, 8}) / alone_[n].value;
+            beside += weight * beside_[n].value;
+            alone += weight * alone_[n].value;
         }
-        if (alone_[n].n > 0) {
-            // Lows, as few passes are alone: among many beside the draft some are late for other reasons.
-            const double weight = std::min({alone_[n].n, beside_[n].n, 8}) / alone_[n].low;
-            sum_beside += weight * beside_[n].low;
-            sum_alone += weight * alone_[n].low;
-        }
-        if (alone_[1].n > 0) { // n rows never take longer than n passes over one
-            least = std::max(least, beside_[n].low / (double(n) * alone_[1].low));
+        if (close(alone_[1], beside_[n])) { // n rows never take longer than n passes over one
+            least = std::max(least, beside_[n].value / (double(n) * alone_[1].value));
         }
     }
-    return sum_alone == 0.0 ? least : std::max(least, sum_beside / sum_alone);
+    return alone == 0.0 ? least : std::max(least, beside / alone);
 }
 
 double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
@@ -260,7 +258,7 @@ void pair_profile::restore(const std::vector<double> & numbers) {
     }
     auto       it          = numbers.begin();
     const auto get_average = [&it](average & a) {
-        a = {.value = it[0], .low = it[0], .n = int32_t(std::min(it[1], 8.0))};
+        a = {.value = it[0], .n = int32_t(std::min(it[1], 8.0))};
         it += 2;
     };
     const auto get_odds = [&it](odds & o) {

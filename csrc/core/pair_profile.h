@@ -18,7 +18,6 @@ constexpr int32_t n_step_cap      = 16;              // nodes of a draft step
 // of an old value and a new one.
 struct average {
     double  value  = 0.0;
-    double  low    = 0.0; // about the least of the later samples: what it takes when nothing else disturbs
     int32_t n      = 0;
     int64_t i_last = 0; // pass that was measured last
 

@@ -60,8 +60,8 @@ plan planner::next(pass_tree & tree, int32_t n_room, bool growing, bool fresh, i
     if (!adaptive()) {
         return fixed(tree, n_most, growing);
     }
-    if (measuring_) {
-        return with_wait({}, growing ? 1 : 0); // until the draft stands still
+    if (measuring_ && (growing || profile_.alone(1).n < n_alone)) {
+        return with_wait({}, growing ? 1 : 0); // until the draft stands still; what a row costs comes first
     }
     // A width that costs dear is met in small steps, from the least that is ever verified.
     const int32_t n_known = std::min(n_most, std::max({1, 2 * profile_.n_tried(), params_.n_min}));

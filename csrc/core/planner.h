@@ -61,6 +61,7 @@ class planner {
   private:
     static constexpr double  least_gain   = 0.04; // tokens a pass: less is within the noise of measurement
     static constexpr int32_t n_rest_first = 64;   // passes of rest; doubles
+    static constexpr int32_t n_alone      = 2;    // passes over one row before auto tries more
 
     struct choice {
         double  value = 0.0; // E - R * cost, tokens
@@ -94,17 +95,18 @@ class planner {
     bool                                fresh_  = false; // of the root
     int32_t                             n_base_ = 1;
     std::array<double, n_draft_cap + 2> cost_{};
-    bool                                measuring_ = false; // the next pass is one row without the draft: the yardstick
+    bool measuring_ = false; // the next pass is made without the draft beside it: the yardstick
 
     // What was learned with some options survives its texts; several may share a pair (duo bench).
     struct experience {
-        stance  how     = stance::ahead;
-        int32_t n_in    = 0; // passes in this stance
-        int32_t n_poor  = 0; // of these the last ones in which speculation did not pay
-        int32_t n_slow  = 0; // or in which turn-taking would have been faster
-        int32_t n_stay  = 0; // rest, by_turn: passes until another stance is tried
-        int32_t n_rest  = 0; // length of the last rest
-        int32_t n_turns = 0; // length of the last spell of turn-taking
+        stance  how      = stance::ahead;
+        int32_t n_in     = 0; // passes in this stance
+        int32_t n_beside = 0; // of these, since one was made without the draft
+        int32_t n_poor   = 0; // of these the last ones in which speculation did not pay
+        int32_t n_slow   = 0; // or in which turn-taking would have been faster
+        int32_t n_stay   = 0; // rest, by_turn: passes until another stance is tried
+        int32_t n_rest   = 0; // length of the last rest
+        int32_t n_turns  = 0; // length of the last spell of turn-taking
 
         double tokens   = 0.0; // fading sums over the passes of this stance
         double expected = 0.0;

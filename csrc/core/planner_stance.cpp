@@ -6,16 +6,15 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_alone       = 2;   // passes over one row before auto tries more: what a pass costs comes first
-constexpr int32_t n_recheck     = 256; // passes until auto measures one row again
+constexpr int32_t n_recheck     = 128; // passes until auto makes one without the draft beside it again
 constexpr int32_t n_poor_most   = 12;  // passes without profit before speculation rests
 constexpr int32_t n_rest_last   = 1024;
-constexpr int32_t n_turns_first = 256;  // passes of turn-taking before both at once is tried again; doubles up to
+constexpr int32_t n_turns_first = 96;   // passes of turn-taking before both at once is tried again; doubles up to
 constexpr int32_t n_turns_far   = 2048; // the same where it was far slower
 constexpr int32_t n_turns_last  = 8192;
 constexpr int32_t n_settled     = 32;   // passes before a stance's own rate is believed
 constexpr double  memory        = 0.98; // weight of a pass fades by this with each later one
-constexpr double  visible       = 1.10; // slowdown that is more than noise
+constexpr double  visible       = 1.25; // slowdown that is more than noise
 } // namespace
 
 void planner::on_verdict(int32_t n_tokens, double expected, int64_t us) {
@@ -59,7 +58,8 @@ void planner::reconsider() {
     }
     const average & one   = profile_.alone(1);
     measuring_            = one.n < n_alone ? profile_.n_passes() < 4 * n_alone
-                                            : async && my_->how == stance::ahead && profile_.n_passes() - one.i_last > n_recheck;
+                                            : async && my_->how == stance::ahead && ++my_->n_beside > n_recheck;
+    my_->n_beside         = measuring_ ? 0 : my_->n_beside;
     const double plain_us = profile_.pass_us(1, false);
     if (plain_us == 0.0 || profile_.step_us() == 0.0) {
         return;
@@ -101,7 +101,7 @@ void planner::experience::change(stance to) {
     how    = to;
     n_in   = 0;
     n_poor = n_slow = 0;
-    n_stay          = 0;
+    n_stay = n_beside = 0;
     tokens = expected = time_us = 0.0;
 }
 

@@ -39,7 +39,7 @@ class world : public facts {
         int                n_waits   = 0;
         int                n_trees   = 0;   // passes with more than a chain
         int                n_alone   = 0;   // yardsticks: the draft has to stand still, though it is no time of rest
-        int                n_spoilt  = 0;   // of these with drafted tokens, or beside a working draft
+        int                n_spoilt  = 0;   // of these beside a working draft
         double             width     = 0.0; // mean of drafted tokens per pass
         double             expected  = 0.0; // tokens, by the planner
         double             us        = 0.0;
@@ -130,7 +130,7 @@ class world : public facts {
         ++r_.n_in[size_t(pl.how())];
         if (draft_.told_to_rest() && pl.how() != stance::rest) {
             ++r_.n_alone;
-            r_.n_spoilt += p.n_verify > 0 || !draft_.batch.empty() ? 1 : 0;
+            r_.n_spoilt += !draft_.batch.empty() ? 1 : 0;
         }
     }
 

@@ -80,7 +80,7 @@ TEST(plan_fits_the_room) {
             }
             pl.shape().match(drafted, places);
             pl.shape().empty() ? tree.begin(drafted, pl.profile(), pl.least_chance())
-                               : tree.begin(drafted, pl.profile(), places);
+                               : tree.begin(drafted, pl.profile(), pl.shape(), places);
             const int32_t n_room = d.between(-5, 12);
             const plan    p      = pl.next(tree, n_room, d.chance(0.5), d.chance(0.5));
             CHECK(p.n_verify >= 0 && p.n_verify <= std::max(0, n_room));

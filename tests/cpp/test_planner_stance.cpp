@@ -86,13 +86,13 @@ TEST(stance_late_passes_change_nothing) {
             }
         }
         const auto note = "contention " + std::to_string(contention) + ": ";
-        CHECK(n_moved <= 2, note + "texts in another stance, of 8");
+        CHECK(n_moved <= 4, note + "texts in another stance, of 8");
         CHECK(with > 0.93 * without, note + "their speed, the lost time taken out: " + std::to_string(with / without));
     }
 }
 
 TEST(stance_yardstick_is_taken_and_rarely) {
-    // What one row alone costs has to be known, and the draft stands still for it.
+    // What passes cost alone has to be known, and the draft stands still for it.
     for (const double a : {0.6, 0.9}) {
         planner pl;
         pl.begin(params(run_mode::async), n_branches);
@@ -102,7 +102,7 @@ TEST(stance_yardstick_is_taken_and_rarely) {
         CHECK(std::abs(pl.profile().pass_us(1, false) - sloped(1)) < 500.0);
         const auto r = w.run(pl, 5000);
         CHECK(r.n_alone >= 5 && r.n_alone <= 50, std::to_string(r.n_alone));
-        CHECK_EQ(r.n_spoilt, 0, "one row, and no draft beside it");
+        CHECK_EQ(r.n_spoilt, 0, "no draft beside it");
         // It follows the machine, which is twice as slow now.
         w.v = [](int n) { return 2.0 * sloped(n); };
         w.run(pl, 3000);
