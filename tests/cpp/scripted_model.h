@@ -146,9 +146,11 @@ class scripted_model : public duo::token_model {
             for (int32_t b = r.branch; b < r.branch + r.n_branches; ++b) {
                 after[size_t(b)].push_back(c);
             }
-            texts_.push_back(tokens(after[size_t(r.branch)]));
+            texts_.push_back(r.output ? tokens(after[size_t(r.branch)]) : std::vector<token_id>());
         }
-        REQUIRE(n_distinct(after) <= size_t(n_cells()), "the cache is not overfilled");
+        if (n % 8 == 0) { // counting takes longer than all the rest
+            REQUIRE(n_distinct(after) <= size_t(n_cells()), "the cache is not overfilled");
+        }
         if (b_.pass_us > 0) {
             std::this_thread::sleep_for(std::chrono::microseconds(b_.pass_us));
         }
