@@ -129,27 +129,28 @@ class scripted_model : public duo::token_model {
         REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch, "n_batch respected");
         rows_.assign(rows.begin(), rows.end());
         texts_.clear();
-        auto after = cache_; // what will be cached
         for (const row & r : rows) {
             REQUIRE(r.pos < b_.n_ctx, "n_ctx respected");
             REQUIRE(r.branch >= 0 && r.n_branches >= 1 && r.branch + r.n_branches <= b_.n_branch, "branches exist");
             if (r.token < 0 || r.token >= b_.lang.n_vocab) {
                 throw duo::error("token outside the vocabulary");
             }
-            const cell c{r.token, ++n_cells_made_};
+            ++n_cells_made_;
             for (int32_t b = r.branch; b < r.branch + r.n_branches; ++b) {
-                REQUIRE_EQ(size_t(r.pos), after[size_t(b)].size(),
+                branch_cells & own = cache_[size_t(b)];
+                REQUIRE_EQ(size_t(r.pos), own.id.size(),
                            "positions are contiguous, and what is cached was rolled back");
-                REQUIRE(same(after[size_t(b)], after[size_t(r.branch)], size_t(r.pos)),
+                REQUIRE(b == r.branch || std::equal(own.id.begin(), own.id.end(), cache_[size_t(b) - 1].id.begin()),
                         "a row's branches share a past");
             }
             for (int32_t b = r.branch; b < r.branch + r.n_branches; ++b) {
-                after[size_t(b)].push_back(c);
+                cache_[size_t(b)].token.push_back(r.token);
+                cache_[size_t(b)].id.push_back(n_cells_made_);
             }
-            texts_.push_back(r.output ? tokens(after[size_t(r.branch)]) : std::vector<token_id>());
+            texts_.push_back(r.output ? cache_[size_t(r.branch)].token : std::vector<token_id>());
         }
         if (n % 8 == 0) { // counting takes longer than all the rest
-            REQUIRE(n_distinct(after) <= size_t(n_cells()), "the cache is not overfilled");
+            REQUIRE(n_distinct() <= size_t(n_cells()), "the cache is not overfilled");
         }
         if (b_.pass_us > 0) {
             std::this_thread::sleep_for(std::chrono::microseconds(b_.pass_us));
@@ -165,15 +166,13 @@ class scripted_model : public duo::token_model {
             }
         }
         if (stop.load() && b_.heeds_stop) {
+            undo(rows, 0);
             return decode_status::stopped;
         }
         if (n == b_.throw_at) {
-            for (size_t i = 0; i < rows.size() / 2; ++i) {
-                cache_[size_t(rows[i].branch)].push_back({rows[i].token, ++n_cells_made_});
-            }
+            undo(rows, rows.size() / 2);
             throw duo::error("decode " + std::to_string(n) + " fails");
         }
-        cache_ = std::move(after);
         return decode_status::ok;
     }
 
@@ -213,19 +212,20 @@ class scripted_model : public duo::token_model {
         const one_at_a_time guard(*this);
         REQUIRE(branch >= 0 && branch < b_.n_branch && pos >= 0);
         auto & cached = cache_[size_t(branch)];
-        if (!b_.can_rollback && pos > 0 && size_t(pos) < cached.size()) {
+        if (!b_.can_rollback && pos > 0 && size_t(pos) < cached.id.size()) {
             return false;
         }
-        cached.resize(std::min(cached.size(), size_t(pos)));
+        cached.cut(size_t(pos));
         return true;
     }
 
     void fork(int32_t from, int32_t to, int32_t pos) override {
         const one_at_a_time guard(*this);
         REQUIRE(from != to && from >= 0 && from < b_.n_branch && to >= 0 && to < b_.n_branch);
-        REQUIRE(cache_[size_t(to)].empty(), "only an empty branch is forked to");
-        REQUIRE(pos >= 0 && size_t(pos) <= cache_[size_t(from)].size(), "what is shared is there");
-        cache_[size_t(to)].assign(cache_[size_t(from)].begin(), cache_[size_t(from)].begin() + pos);
+        REQUIRE(cache_[size_t(to)].id.empty(), "only an empty branch is forked to");
+        REQUIRE(pos >= 0 && size_t(pos) <= cache_[size_t(from)].id.size(), "what is shared is there");
+        cache_[size_t(to)] = cache_[size_t(from)];
+        cache_[size_t(to)].cut(size_t(pos));
     }
 
     // For the test's own thread.
@@ -233,7 +233,7 @@ class scripted_model : public duo::token_model {
     void release() { released_.store(true); }
     bool hanging() const { return hanging_.load(); }
 
-    std::vector<token_id> cached(int32_t branch) const { return tokens(cache_[size_t(branch)]); }
+    std::vector<token_id> cached(int32_t branch) const { return cache_[size_t(branch)].token; }
 
     std::atomic<int64_t> n_decoded{0};
 
@@ -251,32 +251,30 @@ class scripted_model : public duo::token_model {
         REQUIRE(rows_[size_t(i_row)].output, "only output rows are asked");
     }
 
-    // Two branches share a cell if they hold the same one; equal tokens in different cells are not shared.
-    struct cell {
-        token_id token;
-        int64_t  id;
-        bool     operator==(const cell &) const = default;
-    };
-    using branch_cells = std::vector<cell>;
+    // Two branches share a cell if they hold the same id; equal tokens in different cells are not shared.
+    struct branch_cells {
+        std::vector<token_id> token;
+        std::vector<int64_t>  id;
 
-    static bool same(const branch_cells & a, const branch_cells & b, size_t n) {
-        return a.size() >= n && b.size() >= n && std::equal(a.begin(), a.begin() + std::ptrdiff_t(n), b.begin());
-    }
-
-    static std::vector<token_id> tokens(const branch_cells & all) {
-        std::vector<token_id> out;
-        for (const cell & c : all) {
-            out.push_back(c.token);
+        void cut(size_t n) {
+            token.resize(std::min(token.size(), n));
+            id.resize(std::min(id.size(), n));
         }
-        return out;
+    };
+
+    // Rows from the n-th on were not evaluated.
+    void undo(std::span<const row> rows, size_t n) {
+        for (size_t i = rows.size(); i-- > n;) {
+            for (int32_t b = rows[i].branch; b < rows[i].branch + rows[i].n_branches; ++b) {
+                cache_[size_t(b)].cut(size_t(rows[i].pos));
+            }
+        }
     }
 
-    static size_t n_distinct(const std::vector<branch_cells> & all) {
+    size_t n_distinct() const {
         std::vector<int64_t> ids;
-        for (const branch_cells & b : all) {
-            for (const cell & c : b) {
-                ids.push_back(c.id);
-            }
+        for (const branch_cells & b : cache_) {
+            ids.insert(ids.end(), b.id.begin(), b.id.end());
         }
         std::sort(ids.begin(), ids.end());
         return size_t(std::unique(ids.begin(), ids.end()) - ids.begin());
