@@ -89,7 +89,10 @@ void register_options(py::module_ & m) {
     using o = model_options;
     py::class_<o>(m, "ModelOptions")
         .def(py::init<>())
-        .def_readwrite("path", &o::path)
+        // Bytes: a file's name need not be UTF-8.
+        .def_property(
+            "path", [](const o & x) { return py::bytes(x.path); },
+            [](o & x, const std::string & path) { x.path = path; })
         .def_readwrite("devices", &o::devices)
         .def_readwrite("n_gpu_layers", &o::n_gpu_layers)
         .def_readwrite("n_ctx", &o::n_ctx)
