@@ -15,7 +15,7 @@ from duo import Duo
 from duo.demo import demo_pair
 from duo.random_model import randomize
 
-N_TOKENS = 256
+N_TOKENS = 128
 N_PROMPTS = 40
 MODES = ("sync", "async")
 LENGTHS = (1, 4, 16, "auto")

@@ -14,9 +14,12 @@ plan verify_worker::make_plan() {
         const uint32_t heard = wires_.verify_bell.listen();
         take_nodes();
         grow_tree();
-        // With prompt rows still to be evaluated there is better to do than to wait.
-        const bool growing = draft_may_grow() && req_->stats.n_passes > 0 && !cancelled() && i < n_waits_most;
-        p                  = planner_.next(tree_, n_room(), growing, !was_hit_, n_text() - int32_t(cached_.size()));
+        // With prompt rows still to be evaluated there is better to do than to wait; turn-taking waits even so when all
+        // of the prompt was cached.
+        const int32_t n_new   = n_text() - int32_t(cached_.size());
+        const bool    begun   = req_->stats.n_passes > 0 || (req_->plan.mode == run_mode::sync && n_new == 1);
+        const bool    growing = draft_may_grow() && begun && !cancelled() && i < n_waits_most;
+        p                     = planner_.next(tree_, n_room(), growing, !was_hit_, n_new);
         if (p.wait_us <= 0) {
             break;
         }
