@@ -40,7 +40,7 @@ tsan asan: $(VENV)/tools
 	@$(VENV)/bin/cmake -S . -B build/$@ -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
 	    -DDUO_SANITIZE=$(if $(filter tsan,$@),thread,address) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
 	@$(VENV)/bin/cmake --build build/$@
-	@$(VENV)/bin/ctest --test-dir build/$@ --output-on-failure -j 2
+	@$(VENV)/bin/ctest --test-dir build/$@ --output-on-failure
 
 lint: $(VENV)/duo $(VENV)/test $(VENV)/lint
 	@$(VENV)/bin/ruff check src tests tools benchmarks
