@@ -13,6 +13,9 @@ void register_options(pybind11::module_ & m);
 // What `duo doctor` and the benchmarks look at: one model, pass by pass, and the kernels alone.
 void register_probe(pybind11::module_ & m);
 
+// Headers and vocabularies of files that are not loaded.
+void register_files(pybind11::module_ & m);
+
 // A request's statistics and what the planner knows, as Python reads them (duo.result.timings).
 pybind11::dict stats_of(const request & r, const pair_profile & profile);
 const char *   name_of(stance s);

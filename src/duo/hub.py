@@ -1,0 +1,138 @@
+"""Models from the Hugging Face Hub: "user/repo[:quant]" -> a path in its normal cache."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from duo import hub_files
+from duo.errors import DuoError
+
+PUBLIC = "https://huggingface.co"
+
+
+class Source(NamedTuple):
+    """A model in a repository: a quantisation, or a file, or neither (llama.cpp's default)."""
+
+    repo: str  # user/repo
+    quant: str | None = None
+    file: str | None = None  # a name, or a pattern that fits one
+
+    def __str__(self) -> str:
+        return self.repo + (f" {self.file}" if self.file else f":{self.quant}" if self.quant else "")
+
+
+def parse(text: str, file: str | None = None) -> Source:
+    """ "user/repo" or "user/repo:quant". Raises DuoError."""
+    match = re.fullmatch(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?", text, re.ASCII)
+    if match is None:
+        raise DuoError(f"{text!r} is no repository; write it as user/repo or user/repo:quant")
+    return Source(match[1], match[2], file)
+
+
+def _cache() -> Path:
+    """As huggingface_hub finds it, but when it is needed and not when that is imported."""
+    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")).expanduser()
+
+
+def _token() -> str | None:
+    from huggingface_hub import get_token
+
+    return get_token()  # HF_TOKEN, or what `hf auth login` has stored
+
+
+def _offline() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Where models come from and where they are kept; by default what the environment says (HF_ENDPOINT, HF_TOKEN,
+    HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE)."""
+
+    endpoint: str = field(default_factory=lambda: (os.environ.get("HF_ENDPOINT") or PUBLIC).rstrip("/"))
+    token: str | None = field(default_factory=_token, repr=False)
+    cache: Path = field(default_factory=_cache)
+    offline: bool = field(default_factory=_offline)
+    note: Callable[[str], None] = field(default=lambda _: None, repr=False)  # what the user may want to know
+
+    def fetch(self, source: Source) -> Path:
+        """The model's file, or the first of its parts, all of them being there; downloads what is not.
+
+        Without a network, what the cache has is taken. Raises DuoError.
+        """
+        from duo.hub_download import Unreachable, download, listing
+
+        if self.offline:
+            return self._cached(source, "--offline")
+        try:
+            sizes, commit = listing(self, source.repo)
+        except Unreachable as e:
+            try:
+                path = self._cached(source, "")
+            except DuoError:
+                raise DuoError(f"{e}; the cache {self._has(source.repo)}") from None
+            self.note(f"{self.endpoint} cannot be reached; {source} comes from the cache")
+            return path
+        names = self._chosen(list(sizes), source, f"{self.endpoint}/{source.repo}")
+        return download(self, source.repo, {n: sizes[n] for n in names}, commit)
+
+    def _chosen(self, names: list[str], source: Source, where: str) -> list[str]:
+        if source.file is not None:
+            chosen = hub_files.match(names, source.file)
+            there = [n for n in names if n.lower().endswith(".gguf")]
+            missing = f"there is no file {source.file} in {where}"
+        else:
+            chosen = hub_files.choose(names, source.quant)
+            there = hub_files.quants(names)
+            missing = f"there is no {source.quant} in {where}" if source.quant else f"{where} has no GGUF model"
+        if chosen is None:
+            advice = f"choose from {hub_files.shown(there)}" if there else "choose a repository with GGUF files"
+            raise DuoError(f"{missing}; {advice}")
+        return hub_files.parts_of(names, chosen)
+
+    # ---- what is there already
+
+    def _cached(self, source: Source, why: str) -> Path:
+        folder = self._snapshot(source.repo)
+        names = [] if folder is None else _files_in(folder)
+        if folder is None or not any(hub_files.is_model(n) for n in names):
+            raise DuoError(f"the cache {self._has(source.repo)}; leave out {why or '--offline'} once to download it")
+        return folder / self._chosen(names, source, f"the cache ({self.cache})")[0]
+
+    def _snapshot(self, repo: str) -> Path | None:
+        """The newest state of a repository that the cache has."""
+        root = self.cache / ("models--" + repo.replace("/", "--"))
+        try:
+            named = root / "snapshots" / (root / "refs" / "main").read_text().strip()
+        except OSError:
+            named = root / "no ref"
+        if named.is_dir():
+            return named
+        found = [p for p in (root / "snapshots").glob("*") if p.is_dir()]
+        return max(found, key=lambda p: p.stat().st_mtime, default=None)
+
+    def _has(self, repo: str) -> str:
+        """ "has no X; it has Y and Z": for the end of a sentence."""
+        others = sorted(self.repositories())
+        return f"({self.cache}) has no {repo}" + (
+            f", but {hub_files.shown(others)}" if others else " and no other model"
+        )
+
+    def repositories(self) -> Iterator[str]:
+        """Repositories of which the cache has a model."""
+        for root in self.cache.glob("models--*--*"):
+            repo = root.name.removeprefix("models--").replace("--", "/", 1)
+            folder = self._snapshot(repo)
+            if folder is not None and any(hub_files.is_model(n) for n in _files_in(folder)):
+                yield repo
+
+
+def _files_in(folder: Path) -> list[str]:
+    # Links to data that was deleted are no files.
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())
