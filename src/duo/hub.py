@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -131,6 +131,20 @@ class Hub:
             folder = self._snapshot(repo)
             if folder is not None and any(hub_files.is_model(n) for n in _files_in(folder)):
                 yield repo
+
+
+def from_hub(
+    repo: str,
+    file: str | None = None,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    offline: bool | None = None,
+) -> Path:
+    """Path of a model of the hub, downloaded if need be; what is not given is as the environment says."""
+    given = {"cache": None if cache_dir is None else Path(cache_dir), "token": token, "offline": offline}
+    hub = replace(Hub(), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+    return hub.fetch(parse(repo, file))
 
 
 def _files_in(folder: Path) -> list[str]:

@@ -26,7 +26,7 @@ MOST_BY_HTTP = 50_000_000_000  # the hub sends larger files by its own protocol 
 logging.set_verbosity_error()  # type: ignore[no-untyped-call] # it warns of each retry
 
 
-class Unreachable(DuoError):
+class Unreachable(DuoError):  # noqa: N818 - a state of the network
     """No network, or no hub at the other end."""
 
 
