@@ -15,7 +15,8 @@ from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, logging  # type: ignore[attr-defined]
 
 from duo.errors import DuoError
-from duo.hub_errors import NO_NETWORK, hub_error, sentence
+from duo.fit import gigabytes
+from duo.hub_errors import FAILURES, NO_NETWORK, hub_error, sentence
 
 if TYPE_CHECKING:
     from duo.hub import Hub
@@ -41,7 +42,7 @@ def listing(hub: Hub, repo: str) -> tuple[dict[str, int], str]:
         )
     except NO_NETWORK as e:
         raise Unreachable(sentence(e, repo, hub.endpoint, has_token=hub.token is not None)) from None
-    except Exception as e:
+    except FAILURES as e:
         raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
     return {f.rfilename: f.size or 0 for f in info.siblings or []}, info.sha or "main"
 
@@ -56,9 +57,7 @@ def download(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str) -> Path
         ref = _folder(hub, repo) / "refs" / "main"  # what llama.cpp and others look up without a network
         ref.parent.mkdir(parents=True, exist_ok=True)
         ref.write_text(commit)
-    except DuoError:
-        raise
-    except Exception as e:
+    except FAILURES as e:
         raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
     return paths[0]
 
@@ -75,7 +74,7 @@ def _check_disk(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str) -> N
     free = shutil.disk_usage(there).free
     if needed > free:
         raise DuoError(
-            f"{repo} needs {needed / 1e9:.1f} GB more on the disk of {hub.cache} and {free / 1e9:.1f} GB are free; "
+            f"{repo} needs {gigabytes(needed)} more on the disk of {hub.cache} and {gigabytes(free)} are free; "
             "free some, or set HF_HOME to a larger disk"
         )
 

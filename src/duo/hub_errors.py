@@ -5,12 +5,30 @@ from __future__ import annotations
 import errno
 
 import httpx2
-from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, HFValidationError, RepositoryNotFoundError
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    FileMetadataError,
+    GatedRepoError,
+    HfHubHTTPError,
+    HFValidationError,
+    RepositoryNotFoundError,
+    XetDownloadError,
+)
 
 from duo.errors import DuoError
 
 # What a broken or missing network looks like.
 NO_NETWORK = (httpx2.TransportError,)
+# All that huggingface_hub may raise for what is no mistake of ours. HfHubHTTPError and others are OSErrors.
+FAILURES = (
+    *NO_NETWORK,
+    OSError,
+    EntryNotFoundError,
+    FileMetadataError,
+    HFValidationError,
+    XetDownloadError,
+    httpx2.HTTPError,
+)
 
 
 def _wait(e: HfHubHTTPError) -> str:
@@ -27,10 +45,9 @@ def sentence(e: Exception, repo: str, endpoint: str, *, has_token: bool) -> str:
         token = "with the account of your token" if has_token else "and set HF_TOKEN to a token of that account"
         return f"{repo} is gated; ask for access at {page} {token}"
     if isinstance(e, RepositoryNotFoundError) and (e.response.status_code == 404 or not has_token):
-        private = "with this token" if has_token else "if it is private, set HF_TOKEN"
-        return f"there is no repository {repo} at {endpoint} {private}; check the name".replace(
-            " if it is private, set HF_TOKEN; check the name", "; check the name, or set HF_TOKEN if it is private"
-        )
+        if has_token:
+            return f"there is no repository {repo} at {endpoint} with this token; check the name"
+        return f"there is no repository {repo} at {endpoint}; check the name, or set HF_TOKEN if it is private"
     if isinstance(e, HfHubHTTPError):
         code = e.response.status_code
         if code in (401, 403):

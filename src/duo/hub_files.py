@@ -54,7 +54,7 @@ def match(names: Sequence[str], pattern: str) -> str | None:
     if pattern in names:
         return pattern
     found = [n for n in names if fnmatch.fnmatch(n, pattern) or fnmatch.fnmatch(n.rsplit("/", 1)[-1], pattern)]
-    first = [n for n in found if (p := _PART.fullmatch(n)) is None or int(p["part"]) == 1]
+    first = [n for n in found if is_model(n)]
     if len(first) > 1:
         raise DuoError(f"{pattern} fits {len(first)} files ({shown(first)}); name one of them")
     return first[0] if first else None

@@ -1,0 +1,151 @@
+"""A hub on 127.0.0.1 that speaks as much of the Hugging Face Hub's protocol as downloads need, with faults to order."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import unquote, urlsplit
+
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+
+
+@dataclass
+class FakeHub:
+    """Repositories as files' bytes by name, and what goes wrong with them."""
+
+    repos: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    gated: set[str] = field(default_factory=set)  # readable with a token only
+    token: str = "hf_right"
+    cut: list[int] = field(default_factory=list)  # the next downloads break off after so many bytes
+    wrong_size: int = 0  # so many bytes fewer are sent than announced
+    busy: int = 0  # so many answers of 429 to come
+    retry_after: str = "7"
+    chunk_s: float = 0.0  # pause after each 16 KiB
+    url: str = ""
+    requests: Counter[str] = field(default_factory=Counter)  # by kind: list, head, get
+    ranges: list[str] = field(default_factory=list)  # of downloads, "" for a whole file
+    n_sent: int = 0  # bytes of files
+    tokens: set[str] = field(default_factory=set)
+
+    def add(self, repo: str, **files: bytes) -> None:
+        self.repos.setdefault(repo, {}).update({n.replace("__", "/"): data for n, data in files.items()})
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    hub: FakeHub
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def do_HEAD(self) -> None:
+        self.hub.requests["head"] += 1
+        self._file(with_body=False)
+
+    def do_GET(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        if path.startswith("/api/models/"):
+            self.hub.requests["list"] += 1
+            self._list(path.removeprefix("/api/models/").split("/revision/")[0])
+        else:
+            self.hub.requests["get"] += 1
+            self._file(with_body=True)
+
+    def _token(self) -> str:
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        self.hub.tokens.add(token)
+        return token
+
+    def _refuse(self, code: int, error: str = "", message: str = "no", **headers: str) -> None:
+        body = json.dumps({"error": message}).encode()
+        self.send_response(code)
+        if error:
+            self.send_header("X-Error-Code", error)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def _list(self, repo: str) -> None:
+        token = self._token()
+        if self.hub.busy > 0:
+            self.hub.busy -= 1
+            self._refuse(429, Retry_After=self.hub.retry_after)
+        elif token and token != self.hub.token:
+            self._refuse(401, message="Invalid credentials in Authorization header")
+        elif repo not in self.hub.repos:
+            # As the hub: without a token it does not say whether a repository is private or is not.
+            self._refuse(404 if token else 401, "RepoNotFound", "Repository not found")
+        else:
+            files = [{"rfilename": n, "size": len(d), "lfs": {"size": len(d), "sha256": hashlib.sha256(d).hexdigest(),
+                      "pointerSize": 100}} for n, d in sorted(self.hub.repos[repo].items())]  # fmt: skip
+            body = json.dumps({"id": repo, "modelId": repo, "sha": COMMIT, "siblings": files}).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    def _file(self, *, with_body: bool) -> None:
+        repo, _, rest = unquote(urlsplit(self.path).path).lstrip("/").partition("/resolve/")
+        name = rest.partition("/")[2]
+        if repo in self.hub.gated and self._token() != self.hub.token:
+            self._refuse(401, "GatedRepo", "Access to this model is restricted")
+            return
+        data = self.hub.repos.get(repo, {}).get(name)
+        if data is None:
+            self._refuse(404, "EntryNotFound", "Entry not found")
+            return
+        asked = self.headers.get("Range", "")
+        first = int(asked.removeprefix("bytes=").split("-")[0]) if asked else 0
+        self.send_response(206 if asked else 200)
+        self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+        self.send_header("X-Repo-Commit", COMMIT)
+        self.send_header("Accept-Ranges", "bytes")
+        if asked:
+            self.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
+        part = data[first:]
+        if with_body and self.hub.wrong_size:
+            part = part[: -self.hub.wrong_size]
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        if with_body:
+            self.hub.ranges.append(asked)
+            self._send(part)
+
+    def _send(self, data: bytes) -> None:
+        cut = self.hub.cut.pop(0) if self.hub.cut else len(data)
+        for i in range(0, min(cut, len(data)), 16384):
+            piece = data[i : min(i + 16384, cut)]
+            self.wfile.write(piece)
+            self.hub.n_sent += len(piece)
+            time.sleep(self.hub.chunk_s)
+        if cut < len(data):
+            self.wfile.flush()
+            self.close_connection = True  # in the middle of what was announced
+
+
+@contextmanager
+def serving(hub: FakeHub) -> Iterator[FakeHub]:
+    """Sets hub.url while it runs."""
+    handler = type("Handler", (_Handler,), {"hub": hub})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    hub.url = f"http://127.0.0.1:{server.server_address[1]}"
+    try:
+        yield hub
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
