@@ -97,7 +97,7 @@ int read_part(const std::string & path, int i_part, file_header & out) {
     const auto n_parts = int(integer(g.get(), "split.count", 1));
     if (const int64_t no = integer(g.get(), "split.no", 0); no != i_part) {
         throw error(path + " is part " + std::to_string(no + 1) + " of " + std::to_string(n_parts) + " of a model" +
-                    (i_part == 0 ? "; give its first part" : ", not what its name says; download it again"));
+                    ", not what its name says; download it again");
     }
     for (int64_t i = 0; i_part == 0 && i < gguf_get_n_kv(g.get()); ++i) {
         out.values.emplace_back(gguf_get_key(g.get(), i), value(g.get(), i));

@@ -10,6 +10,7 @@ from typing import Any
 
 from duo import _core
 
+_ATTENTION = re.compile(r"\.attn_(k|qkv|kv)")
 _LAYER = re.compile(r"blk\.([0-9]{1,5})\.")
 
 
@@ -87,6 +88,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     tensors = tuple(Tensor(name, kind, n, tuple(shape)) for name, kind, n, shape in raw["tensors"])
     n_layer, n_embd = _number(v, f"{arch}.block_count", 1), _number(v, f"{arch}.embedding_length", 1)
     n_head = max(1, _number(v, f"{arch}.attention.head_count", 1))
+    attends = {t.layer for t in tensors if _ATTENTION.search(t.name)}  # the others are recurrent
     latent = f"{arch}.attention.key_length_mla" in v
     key_length = _number(v, f"{arch}.attention.key_length", n_embd // n_head)
     return Header(
@@ -101,7 +103,10 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         n_ff=_number(v, f"{arch}.feed_forward_length", 4 * n_embd),
         n_vocab=_vocabulary(tensors, v, arch),
         n_head=n_head,
-        n_head_kv=_by_layer(v, f"{arch}.attention.head_count_kv", n_layer, n_head),
+        n_head_kv=tuple(
+            n if i in attends else 0
+            for i, n in enumerate(_by_layer(v, f"{arch}.attention.head_count_kv", n_layer, n_head))
+        ),
         key_length=key_length,
         value_length=0 if latent else _number(v, f"{arch}.attention.value_length", key_length),
         tensors=tensors,

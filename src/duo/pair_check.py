@@ -117,7 +117,10 @@ def check_pair(
     why_not = facts["mismatch"]
     for h, v in zip((header, header_draft), vocabularies, strict=True):
         if v.keeps_state and not why_not:
-            why_not = f"{h.path} keeps a recurrent state that cannot be rolled back after a wrong guess"
+            why_not = (
+                f"{h.path} keeps a recurrent state that cannot be rolled back after a wrong guess; "
+                "run it without a draft"
+            )
     n_ctx = context(o["n_ctx"], header.n_ctx_train)
     need, need_draft = needs(o, header, header_draft)
     if need_draft is None:

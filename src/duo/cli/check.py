@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from typing import Any
 
 import click
@@ -119,7 +118,7 @@ def run(params: dict[str, Any]) -> None:
     else:
         _print(c)
     if not c.compatible:
-        sys.exit(1)
+        raise click.exceptions.Exit(1)
 
 
 command = ModelCommand(
