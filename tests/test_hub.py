@@ -302,7 +302,7 @@ def test_the_program_downloads_and_runs_both_models(fake: FakeHub, tmp_path: Pat
         (("-md", "a.gguf", "-hfd", "a/b"), "-md and -hfd both name the same model; choose one"),
         (("--pair", "demo", "-m", "a.gguf"), "-m and --pair both name the same model; choose one"),
         (("-m", "a.gguf", "--hf-file", "b.gguf"), "--hf-file is a file in a repository and none was given; give it"),
-        (("-hf", "nonsense"), "'nonsense' is no repository; write it as user/repo or user/repo:quant"),
+        (("-hf", "nonsense"), "'nonsense' (-hf) is no repository; write it as user/repo or user/repo:quant"),
     ],
 )
 def test_models_that_are_named_twice_or_wrongly_are_refused(

@@ -182,7 +182,7 @@ def test_add_takes_lists_of_any_shape(own: Path, text: str) -> None:
         (["x", "-m", "a", "-hf", "b/c", "-md", "d"], "a pair needs one target; give it with -m or -hf"),
         (["-x-", "-m", "a", "-md", "b"], ""),
         (["1x", "-m", "a", "-md", "b"], "name is '1x', but string should match pattern"),
-        (["x", "-hf", "nonsense", "-md", "b"], "'nonsense' is no repository; write it as user/repo"),
+        (["x", "-hf", "nonsense", "-md", "b"], "'nonsense' (-hf) is no repository; write it as user/repo"),
     ],
 )
 def test_add_refuses_what_is_no_pair(

@@ -26,11 +26,12 @@ class Source(NamedTuple):
         return self.repo + (f" {self.file}" if self.file else f":{self.quant}" if self.quant else "")
 
 
-def parse(text: str, file: str | None = None) -> Source:
-    """ "user/repo" or "user/repo:quant". Raises DuoError."""
+def parse(text: str, file: str | None = None, flag: str = "") -> Source:
+    """ "user/repo" or "user/repo:quant". flag: where it was given. Raises DuoError."""
     match = re.fullmatch(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?", text, re.ASCII)
     if match is None:
-        raise DuoError(f"{text!r} is no repository; write it as user/repo or user/repo:quant")
+        where = f" ({flag})" if flag else ""
+        raise DuoError(f"{text!r}{where} is no repository; write it as user/repo or user/repo:quant")
     return Source(match[1], match[2], file)
 
 
@@ -60,6 +61,12 @@ class Hub:
     cache: Path = field(default_factory=_cache)
     offline: bool = field(default_factory=_offline)
     note: Callable[[str], None] = field(default=lambda _: None, repr=False)  # what the user may want to know
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
+            raise DuoError("the token (HF_TOKEN) has characters that no token has; copy it again")
+        if not re.fullmatch(r"https?://[!-~]+", self.endpoint):
+            raise DuoError(f"HF_ENDPOINT is {self.endpoint!r}, which is no address; write it as {PUBLIC}")
 
     def fetch(self, source: Source) -> Path:
         """The model's file, or the first of its parts, all of them being there; downloads what is not.

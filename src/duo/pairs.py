@@ -159,17 +159,18 @@ def entries() -> dict[str, Entry]:
     return found
 
 
-def unknown(name: str, names: Iterable[str]) -> DuoError:
+def unknown(name: str, names: Iterable[str], flag: str = "") -> DuoError:
     close = difflib.get_close_matches(name, list(names), 3, 0.4)
     advice = f"did you mean {' or '.join(close)}?" if close else "see duo pairs"
-    return DuoError(f"there is no pair {name}; {advice}")
+    shown = name if name.isprintable() else repr(name)
+    return DuoError(f"there is no pair {shown}{f' ({flag})' if flag else ''}; {advice}")
 
 
-def find(name: str) -> Entry:
-    """Raises DuoError: unknown (with the nearest names)."""
+def find(name: str, flag: str = "") -> Entry:
+    """flag: where the name was given. Raises DuoError: unknown (with the nearest names)."""
     known = entries()
     if name not in known:
-        raise unknown(name, known)
+        raise unknown(name, known, flag)
     return known[name]
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import click
 from click.core import ParameterSource
 
+from duo.check import engine_options
 from duo.cli import show
+from duo.cli.options import given
+from duo.config import ENGINE_OPTIONS
 from duo.errors import DuoError
 
 TARGET = {"model": "-m", "hf_repo": "-hf"}
@@ -29,7 +33,7 @@ def model_sources() -> list[click.Option]:
                      help="The target: a GGUF file. Default: the demo pair."),
         click.Option(["model_draft", "-md", "--model-draft", "--draft-model", "--spec-draft-model"], type=str,
                      metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", help="The draft: a GGUF file."),
-        click.Option(["pair", "--pair"], metavar="NAME", envvar="DUO_PAIR",
+        click.Option(["pair", "--pair"], metavar="NAME",
                      help="Target and draft by the name of their pair (see duo pairs); downloaded the first time."),
         click.Option(["hf_repo", "-hf", "-hfr", "--hf-repo"], metavar="USER/REPO[:QUANT]",
                      envvar="LLAMA_ARG_HF_REPO",
@@ -41,7 +45,7 @@ def model_sources() -> list[click.Option]:
                      help="Which file of -hf's repository."),
         click.Option(["hf_file_draft", "-hffd", "--hf-file-draft"], metavar="FILE",
                      help="Which file of -hfd's repository."),
-        click.Option(["hf_token", "-hft", "--hf-token"], metavar="TOKEN", envvar="HF_TOKEN",
+        click.Option(["hf_token", "-hft", "--hf-token"], metavar="TOKEN",
                      help="For gated and private repositories; on a command line others can see it, so prefer "
                           "HF_TOKEN."),
         click.Option(["offline", "--offline"], is_flag=True, envvar="LLAMA_ARG_OFFLINE",
@@ -95,22 +99,18 @@ def chosen_models(params: dict[str, Any]) -> Models:
 def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Models:
     if not {target, draft} & {"pair", "hf_repo", "hf_repo_draft"}:
         return Models(params["model"] if target else None, params["model_draft"] if draft else None)
+    engine_options(given(params, ENGINE_OPTIONS))  # a mistake is told before hours of downloading
     # Only now: without the hub a run need not wait for its client to be imported.
     from duo import pairs
     from duo.hub import Hub, parse
 
     hub = Hub(note=show.warn)
-    hub = Hub(
-        token=params.get("hf_token") or hub.token, offline=hub.offline or bool(params.get("offline")), note=show.warn
-    )
+    hub = replace(hub, token=params["hf_token"] or hub.token, offline=hub.offline or params["offline"])
     if target == "pair":
+        pairs.find(params["pair"], "--pair")
         return Models(*(str(p) for p in pairs.paths(params["pair"], hub)))
-    sources = [
-        parse(params[repo], params.get(file)) if repo in ("hf_repo", "hf_repo_draft") else None
-        for repo, file in ((target, "hf_file"), (draft, "hf_file_draft"))
-        for repo in [repo or ""]
-    ]
-    of_target, of_draft = sources
+    of_target = parse(params["hf_repo"], params["hf_file"], "-hf") if target == "hf_repo" else None
+    of_draft = parse(params["hf_repo_draft"], params["hf_file_draft"], "-hfd") if draft == "hf_repo_draft" else None
     return Models(
         str(hub.fetch(of_target)) if of_target else params["model"] if target else None,
         str(hub.fetch(of_draft)) if of_draft else params["model_draft"] if draft else None,

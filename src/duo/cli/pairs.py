@@ -105,7 +105,7 @@ def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) 
         from pathlib import Path
 
         return {"file": str(Path(str(file)).expanduser().resolve())}
-    source = parse(repo, hub_file)
+    source = parse(repo, hub_file, hub_flag)
     return {"repo": source.repo} | ({"file": hub_file} if hub_file else {"quant": source.quant} if source.quant else {})
 
 
