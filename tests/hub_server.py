@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
+from duo.demo import demo_pair
+
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
+ENVIRONMENT = ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_ENDPOINT")  # that a user may have set
+
+TARGET, DRAFT = (p.read_bytes() for p in demo_pair())
+REPO, SPLIT = "someone/Tales-GGUF", "someone/Long-Tales-GGUF"
+PARTS = {f"Q8_0/long-Q8_0-0000{i}-of-00003.gguf": bytes([i]) * 20_000 for i in (1, 2, 3)}
 
 
 @dataclass
@@ -34,8 +41,17 @@ class FakeHub:
     n_sent: int = 0  # bytes of files
     tokens: set[str] = field(default_factory=set)
 
-    def add(self, repo: str, **files: bytes) -> None:
-        self.repos.setdefault(repo, {}).update({n.replace("__", "/"): data for n, data in files.items()})
+
+def tales() -> FakeHub:
+    """The demo pair in a repository, and a split model in another."""
+    files = {
+        "README.md": b"tales",
+        "mmproj-tales-Q4_K_M.gguf": b"an image encoder",
+        "tales-Q2_K.gguf": DRAFT,
+        "tales-Q4_K_M.gguf": TARGET,
+        "tales-Q8_0.gguf": b"GGUF, but another",
+    }
+    return FakeHub({REPO: files, SPLIT: dict(PARTS)})
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -83,7 +83,7 @@ class Hub:
             try:
                 path = self._cached(source, "")
             except DuoError:
-                raise DuoError(f"{e}; the cache {self._has(source.repo)}") from None
+                raise DuoError(f"{e}, and the cache {self._has(source.repo)}; check the network") from None
             self.note(f"{self.endpoint} cannot be reached; {source} comes from the cache")
             return path
         names = self._chosen(list(sizes), source, f"{self.endpoint}/{source.repo}")

@@ -16,7 +16,7 @@ from huggingface_hub.utils import WeakFileLock, build_hf_headers, logging  # typ
 
 from duo.errors import DuoError
 from duo.fit import gigabytes
-from duo.hub_errors import FAILURES, NO_NETWORK, hub_error, sentence
+from duo.hub_errors import FAILURES, NO_NETWORK, hub_error, unreachable
 
 if TYPE_CHECKING:
     from duo.hub import Hub
@@ -28,7 +28,7 @@ logging.set_verbosity_error()  # type: ignore[no-untyped-call] # it warns of eac
 
 
 class Unreachable(DuoError):  # noqa: N818 - a state of the network
-    """No network, or no hub at the other end."""
+    """No network, or no hub at the other end. Half a sentence: the other half is what the cache has."""
 
 
 def listing(hub: Hub, repo: str) -> tuple[dict[str, int], str]:
@@ -41,7 +41,7 @@ def listing(hub: Hub, repo: str) -> tuple[dict[str, int], str]:
             repo, files_metadata=True, timeout=TIMEOUT_S
         )
     except NO_NETWORK as e:
-        raise Unreachable(sentence(e, repo, hub.endpoint, has_token=hub.token is not None)) from None
+        raise Unreachable(unreachable(e, hub.endpoint)) from None
     except FAILURES as e:
         raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
     return {f.rfilename: f.size or 0 for f in info.siblings or []}, info.sha or "main"

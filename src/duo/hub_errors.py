@@ -36,6 +36,11 @@ def _wait(e: HfHubHTTPError) -> str:
     return f"in {after} seconds" if after.isdigit() else "later"
 
 
+def unreachable(e: Exception, endpoint: str) -> str:
+    """Half a sentence."""
+    return f"{endpoint} cannot be reached ({str(e) or type(e).__name__})"
+
+
 def sentence(e: Exception, repo: str, endpoint: str, *, has_token: bool) -> str:
     """For everything that huggingface_hub raises while it lists or downloads."""
     page = f"{endpoint}/{repo}"
@@ -59,7 +64,7 @@ def sentence(e: Exception, repo: str, endpoint: str, *, has_token: bool) -> str:
             return f"{endpoint} takes no more requests for now (429); try again {_wait(e)}, or set HF_TOKEN"
         return f"{endpoint} answered {code} for {repo}; try again later"
     if isinstance(e, NO_NETWORK):
-        return f"{endpoint} cannot be reached ({str(e) or type(e).__name__}); check the network, or use --offline"
+        return f"{unreachable(e, endpoint)}; what has come is kept, so start again when the network is back"
     if isinstance(e, OSError) and e.errno == errno.ENOSPC:
         return f"the disk is full; free some space and start the download of {repo} again"
     return f"{repo} could not be downloaded ({' '.join(str(e).split()) or type(e).__name__}); try again"
