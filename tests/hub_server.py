@@ -35,11 +35,13 @@ class FakeHub:
     busy: int = 0  # so many answers of 429 to come
     retry_after: str = "7"
     chunk_s: float = 0.0  # pause after each 16 KiB
+    storage: bool = False  # files are elsewhere, as the real hub's: under another name of this server
     url: str = ""
     requests: Counter[str] = field(default_factory=Counter)  # by kind: list, head, get
     ranges: list[str] = field(default_factory=list)  # of downloads, "" for a whole file
     n_sent: int = 0  # bytes of files
     tokens: set[str] = field(default_factory=set)
+    tokens_at_storage: set[str] = field(default_factory=set)
 
 
 def tales() -> FakeHub:
@@ -112,14 +114,27 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _file(self, *, with_body: bool) -> None:
-        repo, _, rest = unquote(urlsplit(self.path).path).lstrip("/").partition("/resolve/")
+        path = unquote(urlsplit(self.path).path)
+        at_storage = path.startswith("/storage/")
+        repo, _, rest = path.removeprefix("/storage").lstrip("/").partition("/resolve/")
         name = rest.partition("/")[2]
-        if repo in self.hub.gated and self._token() != self.hub.token:
+        if at_storage:
+            self.hub.tokens_at_storage.add(self.headers.get("Authorization", ""))
+        if repo in self.hub.gated and not at_storage and self._token() != self.hub.token:
             self._refuse(401, "GatedRepo", "Access to this model is restricted")
             return
         data = self.hub.repos.get(repo, {}).get(name)
         if data is None:
             self._refuse(404, "EntryNotFound", "Entry not found")
+            return
+        if self.hub.storage and not at_storage:
+            self.send_response(302)
+            self.send_header("X-Linked-ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+            self.send_header("X-Linked-Size", str(len(data)))
+            self.send_header("X-Repo-Commit", COMMIT)
+            self.send_header("Location", self.hub.url.replace("127.0.0.1", "localhost") + "/storage" + path)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
             return
         asked = self.headers.get("Range", "")
         first = int(asked.removeprefix("bytes=").split("-")[0]) if asked else 0

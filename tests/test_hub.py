@@ -89,6 +89,14 @@ def test_a_split_model_of_which_a_part_is_missing_is_not_begun(hub: Hub, fake: F
     assert fake.n_sent == 0
 
 
+def test_files_in_storage_elsewhere_come_without_the_token_going_there(hub: Hub, fake: FakeHub) -> None:
+    fake.storage, fake.cut = True, [2_000_000]
+    fake.gated.add(REPO)
+    assert fetched(replace(hub, token=fake.token), REPO).read_bytes() == TARGET
+    assert fake.ranges == ["", "bytes=2000000-"]
+    assert fake.tokens_at_storage == {""}
+
+
 # ---- what breaks
 
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_download, hf_hub_url
 from huggingface_hub.file_download import http_get
@@ -88,7 +87,7 @@ def _file(hub: Hub, repo: str, name: str, commit: str) -> Path:
         url = hf_hub_url(repo, name, revision=commit, endpoint=hub.endpoint)
         meta = get_hf_file_metadata(url, token=token, timeout=TIMEOUT_S, endpoint=hub.endpoint, library_name="duo")
         if meta.etag and meta.size is not None and meta.size <= MOST_BY_HTTP:
-            _receive(hub, repo, name, meta.etag, meta.size, meta.location)
+            _receive(hub, repo, name, url, meta.etag, meta.size)
     return Path(
         hf_hub_download(
             repo, name, revision=commit, cache_dir=hub.cache, token=token, endpoint=hub.endpoint, library_name="duo",
@@ -96,16 +95,15 @@ def _file(hub: Hub, repo: str, name: str, commit: str) -> Path:
     )  # fmt: skip
 
 
-def _receive(hub: Hub, repo: str, name: str, etag: str, size: int, location: str) -> None:
-    """The blob that huggingface_hub will look for."""
+def _receive(hub: Hub, repo: str, name: str, url: str, etag: str, size: int) -> None:
+    """The blob that huggingface_hub will look for. url: the hub's, not that of the storage it redirects to, because
+    storage is signed for an hour and a large file may break off later; a token does not follow the redirection."""
     blob = _folder(hub, repo) / "blobs" / etag
     part = blob.with_name(f"{etag}.part")
     lock = hub.cache / ".locks" / _folder(hub, repo).name / f"{etag}.lock"
     blob.parent.mkdir(parents=True, exist_ok=True)
     lock.parent.mkdir(parents=True, exist_ok=True)
-    # A token is for the hub, not for the storage that it sends us to.
-    ours = urlsplit(location).netloc == urlsplit(hub.endpoint).netloc
-    headers = build_hf_headers(token=(hub.token or False) if ours else False, library_name="duo")
+    headers = build_hf_headers(token=hub.token or False, library_name="duo")
     headers["accept-encoding"] = "identity"  # a range of compressed data would be of another file
     with WeakFileLock(lock):
         if blob.exists():
@@ -117,7 +115,7 @@ def _receive(hub: Hub, repo: str, name: str, etag: str, size: int, location: str
         with part.open("ab") as f:
             try:
                 http_get(
-                    location, f, resume_size=had, headers=headers, expected_size=size,
+                    url, f, resume_size=had, headers=headers, expected_size=size,
                     displayed_filename=name,
                 )  # fmt: skip
             except OSError as e:
