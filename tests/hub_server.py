@@ -137,14 +137,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             return
         asked = self.headers.get("Range", "")
-        first = int(asked.removeprefix("bytes=").split("-")[0]) if asked else 0
+        begin, _, end = asked.removeprefix("bytes=").partition("-")
+        first, last = int(begin or 0), int(end or len(data) - 1)
         self.send_response(206 if asked else 200)
         self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
         self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("Accept-Ranges", "bytes")
         if asked:
-            self.send_header("Content-Range", f"bytes {first}-{len(data) - 1}/{len(data)}")
-        part = data[first:]
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(data)}")
+        part = data[first : last + 1]
         if with_body and self.hub.wrong_size:
             part = part[: -self.hub.wrong_size]
         self.send_header("Content-Length", str(len(part)))

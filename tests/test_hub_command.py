@@ -85,3 +85,19 @@ def test_the_command_line_wins_over_the_environment(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("LLAMA_ARG_SPEC_DRAFT_HF_REPO", "no/where")
     assert main(["--pair", "demo", "-p", "Once", "-n", "2", "-c", "256"]) == 0
     assert "duo-demo-target-q8_0.gguf" in capfd.readouterr().err
+
+
+def test_check_downloads_headers_only(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("duo.hub_download.HEAD_FIRST", 400_000)
+    monkeypatch.setenv("HF_ENDPOINT", fake.url)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    fake.storage = True
+    assert main(["check", f"{REPO}:Q4_K_M", f"{REPO}:Q2_K"]) == 0
+    assert fake.n_sent == 800_000
+    assert main(["check", f"{REPO}:Q5_K_M", f"{REPO}:Q2_K"]) == 1
+    assert list(tmp_path.iterdir()) == []
+    Duo.from_pretrained(f"{REPO}:Q2_K", n_ctx=64).close()
+    n_sent = fake.n_sent
+    assert main(["check", f"{REPO}:Q4_K_M", f"{REPO}:Q2_K"]) == 0
+    assert fake.n_sent == n_sent + 400_000  # the draft is there
+    assert main(["check", f"{REPO}:Q2_K", f"{REPO}:Q2_K", "--offline"]) == 0

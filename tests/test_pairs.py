@@ -1,9 +1,11 @@
 """Pairs by name: the list that comes with duo, the user's own, and what is wrong with either."""
 
 import json
+import re
 import shlex
 from pathlib import Path
 
+import click
 import pytest
 
 from duo import Duo, DuoError, pairs
@@ -73,7 +75,7 @@ def test_every_suggested_placement_is_made_of_duos_options() -> None:
 
 
 def test_the_demo_pair_is_the_packages_own() -> None:
-    assert pairs.paths("demo", Hub(endpoint="http://127.0.0.1:9")) == demo_pair()
+    assert pairs.paths("demo", Hub(endpoint="http://127.0.0.1:9").fetch) == demo_pair()
     with Duo.from_pair("demo", n_ctx=256) as d:
         assert d.generate("Once", max_tokens=2).text
 
@@ -93,7 +95,7 @@ def test_the_users_own_list_adds_and_wins(own: Path) -> None:
     written(own, GOOD + "  - {name: demo, target: {file: a.gguf}, draft: {file: /b.gguf}}\n")
     known = pairs.entries()
     assert known["small"].own and known["demo"].own and not known["qwen3-32b"].own
-    assert pairs.paths("demo", Hub(endpoint="http://127.0.0.1:9")) == (own.parent / "a.gguf", Path("/b.gguf"))
+    assert pairs.paths("demo", Hub(endpoint="http://127.0.0.1:9").fetch) == (own.parent / "a.gguf", Path("/b.gguf"))
 
 
 @pytest.mark.parametrize(
@@ -217,3 +219,36 @@ def test_pairs_can_be_named_wherever_models_can() -> None:
         assert command is not None
         options = {o for p in command.params for o in p.opts}
         assert {"--pair", "-m", "-md", "-hf", "-hfd", "--hf-file", "--hf-file-draft", "--offline"} <= options, name
+
+
+# ---- docs/models.md
+
+PAGE = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line.split("   #")[0] for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()
+]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_command_lines_in_the_documents_are_understood(line: str) -> None:
+    words = shlex.split(line)[1:]
+    name = "run" if words[0].startswith("-") else words.pop(0)
+    command = program.get_command(None, name)  # type: ignore[arg-type]
+    while isinstance(command, click.Group) and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    assert command is not None
+    with command.make_context(name, words):
+        pass
+
+
+def test_what_the_documents_say_of_the_demo_pair_runs(capfd: pytest.CaptureFixture[str]) -> None:
+    ran = [shlex.split(line)[1:] for line in COMMANDS if " demo" in line or line.endswith("duo pairs")]
+    assert len(ran) >= 3
+    for args in ran:
+        assert main(args) == 0, args
+
+
+def test_the_list_in_the_documents_is_one(own: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+    written(own, block)
+    assert pairs.find("local").own

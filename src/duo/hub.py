@@ -73,10 +73,30 @@ class Hub:
 
         Without a network, what the cache has is taken. Raises DuoError.
         """
-        from duo.hub_download import Unreachable, download, listing
+        from duo.hub_download import download
+
+        there, wanted = self._look(source)
+        return there or download(self, source.repo, *wanted)
+
+    def heads(self, source: Source, folder: Path) -> Path:
+        """For a look at the header: the model itself if the cache has it, else a stand-in without weights in `folder`.
+
+        Raises DuoError.
+        """
+        from duo.hub_download import heads
+
+        there, wanted = self._look(source)
+        cached = self._snapshot(source.repo)
+        if there is None and cached is not None and all((cached / name).exists() for name in wanted[0]):
+            there = cached / next(iter(wanted[0]))
+        return there or heads(self, source.repo, *wanted, folder)
+
+    def _look(self, source: Source) -> tuple[Path | None, tuple[dict[str, int], str]]:
+        """The model in the cache where there is no network, else its files with their sizes and the commit."""
+        from duo.hub_download import Unreachable, listing
 
         if self.offline:
-            return self._cached(source, "--offline")
+            return self._cached(source, "--offline"), ({}, "")
         try:
             sizes, commit = listing(self, source.repo)
         except Unreachable as e:
@@ -85,9 +105,9 @@ class Hub:
             except DuoError:
                 raise DuoError(f"{e}, and the cache {self._has(source.repo)}; check the network") from None
             self.note(f"{self.endpoint} cannot be reached; {source} comes from the cache")
-            return path
+            return path, ({}, "")
         names = self._chosen(list(sizes), source, f"{self.endpoint}/{source.repo}")
-        return download(self, source.repo, {n: sizes[n] for n in names}, commit)
+        return None, ({n: sizes[n] for n in names}, commit)
 
     def _chosen(self, names: list[str], source: Source, where: str) -> list[str]:
         if source.file is not None:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from duo.hub import Hub
 
 TIMEOUT_S = 10.0  # for an answer, not for a download
+# A vocabulary of 256k tokens with its merges takes about 15 MB; later parts of a split model have none.
+HEAD_FIRST, HEAD_OTHER = 32 << 20, 4 << 20
 MOST_BY_HTTP = 50_000_000_000  # the hub sends larger files by its own protocol only
 
 logging.set_verbosity_error()  # type: ignore[no-untyped-call] # it warns of each retry
@@ -59,6 +61,31 @@ def download(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str) -> Path
     except FAILURES as e:
         raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
     return paths[0]
+
+
+def heads(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str, folder: Path) -> Path:
+    """Stand-ins for these files in `folder`: their beginnings, where the headers are, and holes for the weights.
+
+    Returns the path of the first. Raises DuoError.
+    """
+    made: list[Path] = []
+    try:
+        for name, size in sizes.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            n = min(size, HEAD_FIRST if not made else HEAD_OTHER)
+            headers = build_hf_headers(token=hub.token or False, library_name="duo") | {
+                "accept-encoding": "identity",
+                "Range": f"bytes=0-{n - 1}",
+            }
+            url = hf_hub_url(repo, name, revision=commit, endpoint=hub.endpoint)
+            with path.open("wb") as f:
+                http_get(url, f, headers=headers, expected_size=n, displayed_filename=f"header of {name}")
+                f.truncate(size)
+            made.append(path)
+    except FAILURES as e:
+        raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
+    return made[0]
 
 
 def _folder(hub: Hub, repo: str) -> Path:

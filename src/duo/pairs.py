@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -174,18 +174,18 @@ def find(name: str, flag: str = "") -> Entry:
     return known[name]
 
 
-def path_of(model: ModelRef, folder: Path, hub: Hub) -> Path:
-    """The model's file, downloaded if need be. Raises DuoError."""
+def path_of(model: ModelRef, folder: Path, fetch: Callable[[Source], Path]) -> Path:
+    """The model's file. fetch: what to do if it is the hub's. Raises DuoError."""
     if model.repo is None:
         return folder / Path(str(model.file)).expanduser()
-    return hub.fetch(Source(model.repo, model.quant, model.file))
+    return fetch(Source(model.repo, model.quant, model.file))
 
 
-def paths(name: str, hub: Hub | None = None) -> tuple[Path, Path]:
+def paths(name: str, fetch: Callable[[Source], Path] | None = None) -> tuple[Path, Path]:
     """Target and draft of a pair, downloaded if need be. Raises DuoError."""
     entry = find(name)
-    hub = hub or Hub()
-    return path_of(entry.pair.target, entry.folder, hub), path_of(entry.pair.draft, entry.folder, hub)
+    fetch = fetch or Hub().fetch
+    return path_of(entry.pair.target, entry.folder, fetch), path_of(entry.pair.draft, entry.folder, fetch)
 
 
 def add(pair: Pair, *, replace: bool = False) -> Path:

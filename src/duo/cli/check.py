@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import click
@@ -15,15 +18,17 @@ from duo.cli.options import ModelCommand, given, model_options
 from duo.config import ENGINE_OPTIONS
 from duo.errors import DuoError
 from duo.fit import gigabytes
+from duo.header import Header
 from duo.pair_check import PairCheck, Vocabulary, check_pair
 from duo.placement import devices
 
 HELP = """Say whether a draft fits a target, what the two need, and where they would go.
 
 TARGET and DRAFT are GGUF files (of a split model the first part) or repositories of the hub (user/repo[:quant]); one
-argument that is no file is the name of a pair. Only headers are read. The rules are those that duo itself applies when
-it loads: the same kind of tokenizer, the same text for each token, sizes within 128 of each other (padding at the end
-does not matter), the same beginning and end of prompts. Exit code 1 if the draft does not fit the target.
+argument that is no file is the name of a pair. Only headers are read, and of the hub's models only they are downloaded.
+The rules are those that duo itself applies when it loads: the same kind of tokenizer, the same text for each token,
+sizes within 128 of each other (padding at the end does not matter), the same beginning and end of prompts. Exit code 1
+if the draft does not fit the target.
 
 \b
 Examples:
@@ -45,32 +50,33 @@ OPTIONS = (
 )
 
 
-def _paths(models: tuple[str, ...], *, offline: bool) -> tuple[str, str]:
-    if len(models) == 1:
-        if os.path.exists(models[0]):
-            raise DuoError(f"{models[0]} is a file, and a pair is two; give the draft too")
-        from duo import pairs
-        from duo.hub import Hub
-
-        target, draft = pairs.paths(models[0], _hub(Hub, offline))
-        return str(target), str(draft)
-    if len(models) != 2:
+def _paths(models: tuple[str, ...], folder: Path, *, offline: bool) -> tuple[str, str]:
+    """Target and draft. folder: for what stands in for models that are not here."""
+    if len(models) == 1 and os.path.exists(models[0]):
+        raise DuoError(f"{models[0]} is a file, and a pair is two; give the draft too")
+    if len(models) not in (1, 2):
         raise DuoError(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
-    return _path(models[0], offline), _path(models[1], offline)
+    if len(models) == 2 and all(map(_is_file, models)):
+        return models[0], models[1]
+    from duo import pairs
+    from duo.hub import Hub, Source, parse
+
+    hub = Hub(note=show.warn)
+    hub = replace(hub, offline=hub.offline or offline)
+
+    def heads(source: Source) -> Path:
+        return hub.heads(source, Path(tempfile.mkdtemp(dir=folder)))
+
+    if len(models) == 1:
+        target, draft = pairs.paths(models[0], heads)
+    else:
+        target, draft = (Path(m) if _is_file(m) else heads(parse(m)) for m in models)
+    return str(target), str(draft)
 
 
-def _hub(kind: Any, offline: bool) -> Any:
-    hub = kind(note=show.warn)
-    return kind(note=show.warn, offline=True) if offline else hub
-
-
-def _path(model: str, offline: bool) -> str:
-    """A file, or what a repository has."""
-    if os.path.exists(model) or model.lower().endswith(".gguf") or model.count("/") != 1:
-        return model
-    from duo.hub import Hub, parse
-
-    return str(_hub(Hub, offline).fetch(parse(model)))
+def _is_file(model: str) -> bool:
+    """Rather than a repository."""
+    return os.path.exists(model) or model.lower().endswith(".gguf") or model.count("/") != 1
 
 
 def _token(text: str, number: int, added: bool) -> str:
@@ -110,9 +116,16 @@ def _count(n: int) -> str:
     return f"{n / 1e9:.1f}B" if n >= 1e9 else f"{n / 1e6:.1f}M"
 
 
+def _named(h: Header, folder: str) -> Header:
+    """A stand-in is gone afterwards: its own name is all that is left."""
+    return replace(h, path=os.path.basename(h.path)) if h.path.startswith(folder) else h
+
+
 def run(params: dict[str, Any]) -> None:
-    target, draft = _paths(params["models"], offline=params["offline"])
-    c = check_pair(target, draft, devices(), **given(params, ENGINE_OPTIONS))
+    with tempfile.TemporaryDirectory(prefix="duo-check-") as folder:
+        target, draft = _paths(params["models"], Path(folder), offline=params["offline"])
+        c = check_pair(target, draft, devices(), **given(params, ENGINE_OPTIONS))
+        c = replace(c, target=_named(c.target, folder), draft=_named(c.draft, folder))
     if params["json"]:
         click.echo(json.dumps(c.as_dict(), indent=2))
     else:

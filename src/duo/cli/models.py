@@ -108,7 +108,7 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
     hub = replace(hub, token=params["hf_token"] or hub.token, offline=hub.offline or params["offline"])
     if target == "pair":
         pairs.find(params["pair"], "--pair")
-        return Models(*(str(p) for p in pairs.paths(params["pair"], hub)))
+        return Models(*(str(p) for p in pairs.paths(params["pair"], hub.fetch)))
     of_target = parse(params["hf_repo"], params["hf_file"], "-hf") if target == "hf_repo" else None
     of_draft = parse(params["hf_repo_draft"], params["hf_file_draft"], "-hfd") if draft == "hf_repo_draft" else None
     return Models(
