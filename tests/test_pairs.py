@@ -225,7 +225,7 @@ def test_pairs_can_be_named_wherever_models_can() -> None:
 
 PAGE = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")
 COMMANDS = [
-    line.split("   #")[0] for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()
+    line.split("   #")[0].strip() for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()
 ]
 
 
