@@ -8,7 +8,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
@@ -155,6 +155,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(part)
 
     def _send(self, data: bytes) -> None:
+        with suppress(ConnectionError):  # who asked may be gone
+            self._send_all(data)
+
+    def _send_all(self, data: bytes) -> None:
         cut = self.hub.cut.pop(0) if self.hub.cut else len(data)
         for i in range(0, min(cut, len(data)), 16384):
             piece = data[i : min(i + 16384, cut)]
