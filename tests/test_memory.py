@@ -70,6 +70,7 @@ def test_tensors_that_stay_on_the_cpu_are_the_hosts() -> None:
     moved = sum(t.n_bytes for t in h.tensors if "ffn_up" in t.name or "ffn_down" in t.name)
     assert without.host == all_on_device.host + moved
     assert sum(without.weights) == sum(all_on_device.weights) - moved
+    assert need_of(h, 512, overrides=[("(", "CPU")]) == all_on_device  # no pattern: the engine says so
 
 
 def test_contexts_are_those_that_the_engine_makes() -> None:

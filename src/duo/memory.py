@@ -74,6 +74,13 @@ def bytes_of(n: int, cache_type: str) -> int:
     return n * n_bytes // n_block
 
 
+def _pattern(text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text)
+    except re.error:  # the engine will say so
+        return None
+
+
 def need_of(
     h: Header,
     n_ctx: int,
@@ -90,7 +97,7 @@ def need_of(
     Weights and cache are exact, but for sliding windows and recurrent states: every layer is taken to keep the whole
     context, which with many branches it does up to rather long ones. Working memory is an estimate.
     """
-    on_host = [re.compile(p) for p, memory in overrides if memory == "CPU"]
+    on_host = [p for p in (_pattern(p) for p, memory in overrides if memory == "CPU") if p is not None]
     weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
     for t in h.tensors:
         layer = t.layer

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
 from duo.config import EngineOptions
+from duo.errors import DuoError
 from duo.fit import Plan, Room, Wish, plan
 from duo.header import Header, read_header
 from duo.memory import Need, context, need_of
@@ -65,7 +66,10 @@ def plan_of(o: EngineOptions, target: Header, draft: Header | None, devices: Seq
     rooms = rooms_of(devices)
     need, need_draft = needs(o, target, draft)
 
-    mine = devices_for(device_names(o["device"]), devices)
+    mine, theirs = (devices_for(device_names(o[n]), devices) for n in ("device", "device_draft"))
+    for name in (*mine, *theirs):
+        if name not in rooms:
+            raise DuoError(f"there is no device {name} to place layers on; choose from {', '.join(['none', *rooms])}")
     shares = tuple(o["tensor_split"] or ())
     if o["split_mode"] == "none" and len(mine) > 1:
         mine, shares = mine[o["main_gpu"] : o["main_gpu"] + 1] or mine[:1], ()
@@ -74,7 +78,6 @@ def plan_of(o: EngineOptions, target: Header, draft: Header | None, devices: Seq
     wish = Wish("target", need, mine, _layers(o["n_gpu_layers"], need), "-ngl", shares, bool(o["device"]))
     if need_draft is None:
         return plan(wish, None, list(rooms.values()))
-    theirs = devices_for(device_names(o["device_draft"]), devices)
     layers = _layers(o["n_gpu_layers_draft"], need_draft)
     wish_draft = Wish("draft", need_draft, theirs, layers, "-ngld", (), bool(o["device_draft"]))
     return plan(wish, wish_draft, list(rooms.values()))
