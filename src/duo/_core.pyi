@@ -26,6 +26,9 @@ def kernel_types() -> list[str]: ...
 def cpu_types(path: str | bytes, n_gpu_layers: int) -> list[str]: ...
 def race(type: str, width: int, n_threads: int, n_us: int) -> tuple[float, float]: ...  # stock, duo
 def product_errors(type: str, weights: bytes, n_columns: int, width: int) -> tuple[float, float]: ...
+def read_header(path: str | bytes) -> dict[str, Any]: ...  # duo.header
+def vocab_check(target: str | bytes, draft: str | bytes) -> dict[str, Any]: ...  # duo.pair_check
+def memory_available() -> int: ...
 
 class Probe:
     def __init__(self, options: ModelOptions) -> None: ...
@@ -49,6 +52,9 @@ class ModelOptions:
     path: str | bytes
     devices: list[str]
     n_gpu_layers: int
+    tensor_split: list[float]
+    split_mode: str
+    main_gpu: int
     n_ctx: int
     n_ctx_most: int
     n_batch: int

@@ -20,6 +20,7 @@ from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, Generate
 from duo.demo import demo_pair
 from duo.errors import DuoError
 from duo.job import check_text
+from duo.loading import Loading
 from duo.placement import place
 from duo.result import Chunk, Result
 from duo.stream import Stream, start
@@ -52,7 +53,7 @@ def _close_all() -> None:
             d.close()
 
 
-class Duo:
+class Duo(Loading):
     """A target model and, if given, a draft model, loaded and ready.
 
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
@@ -87,7 +88,9 @@ class Duo:
             if draft is not None:
                 raise DuoError("a draft was given without a target; give the target too (-m)")
             model, draft = demo_pair()
-        placed = place(self.options, _path(model, "target"), None if draft is None else _path(draft, "draft"))
+        placed, self.plan = place(
+            self.options, _path(model, "target"), None if draft is None else _path(draft, "draft")
+        )
         placed.tracing = trace is not None
         placed.delay_us, placed.delay_seed = _delay
         self._placed, self._always = placed, _always

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from duo import _core, kernels
 from duo.config import EngineOptions
 from duo.errors import DuoError
+from duo.fit import Plan
+from duo.planned import settled
 
 
 class Device(NamedTuple):
@@ -117,6 +119,7 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
         m.cpus = cpu_list(o["cpu_mask"], o["cpu_range"], draft=False)
         m.n_ctx, m.n_ctx_most = n_ctx or 0, 4096 if n_ctx is None else 0
         m.override_tensors = tensor_overrides(o["override_tensor"], draft=False)
+        m.tensor_split, m.split_mode, m.main_gpu = o["tensor_split"] or [], o["split_mode"], o["main_gpu"]
     m.n_threads_batch = batch or n_threads
     m.n_gpu_layers = -1 if layers == "all" else int(layers)
     # Under --strict no race: duo's kernels keep bits at a smaller price than stock ones, and a race would compute with
@@ -127,8 +130,13 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
     return m
 
 
-def place(o: EngineOptions, target: str, draft: str | None) -> _core.EngineOptions:
-    """Engine options for the two files. Threads default so that both models together do not outnumber the cores."""
+def place(o: EngineOptions, target: str, draft: str | None) -> tuple[_core.EngineOptions, Plan | None]:
+    """Engine options for the two files, and the plan of what lies where; None where no device takes part. Threads
+    default so that both models together do not outnumber the cores.
+
+    Raises DuoError: what was asked for does not fit a device, or is none.
+    """
+    o, plan = settled(o, target, draft, devices())
     cores = physical_cores()
     # A context counts its threads even where its work is on a GPU; they only launch kernels then.
     draft_on_gpu = _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
@@ -144,7 +152,7 @@ def place(o: EngineOptions, target: str, draft: str | None) -> _core.EngineOptio
             # While one of the two rests, the other need not spare its cores.
             for m, path in ((out.target, target), (out.draft, draft)):
                 m.n_threads_alone = cores if _heavy(path) else 0
-    return out
+    return out, plan
 
 
 def _heavy(path: str) -> bool:

@@ -13,8 +13,10 @@ import click
 
 def _commands() -> dict[str, click.Command]:
     from duo.cli.bench import command as bench
+    from duo.cli.check import command as check
     from duo.cli.devices import devices
     from duo.cli.doctor import doctor
+    from duo.cli.pairs import pairs
     from duo.cli.run import command as run
     from duo.cli.trace import trace
     from duo.cli.tune import command as tune
@@ -23,8 +25,10 @@ def _commands() -> dict[str, click.Command]:
     return {
         "run": run,
         "bench": bench,
+        "check": check,
         "devices": devices,
         "doctor": doctor,
+        "pairs": pairs,
         "trace": trace,
         "tune": tune,
         "widen": widen,
