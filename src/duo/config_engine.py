@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from duo.option import (
     Count,
     CpuKernels,
+    Endpoints,
     Int,
     KvType,
     LayerCount,
@@ -61,6 +62,17 @@ class EngineOptions(TypedDict, total=False):
             "--device-draft",
             "--spec-draft-device",
             metavar="DEV,DEV",
+        ),
+    ]
+    rpc: Annotated[
+        Endpoints | None,
+        opt(
+            None,
+            "GGML RPC servers (duo rpc-server). Their devices, RPC0 and on, serve the draft, unless -dev names them "
+            "for the target.",
+            "--rpc",
+            env="RPC",
+            metavar="HOST:PORT,...",
         ),
     ]
     n_ctx: Annotated[
@@ -179,6 +191,7 @@ class EngineOptions(TypedDict, total=False):
     ]
     cpu_kernels: Annotated[
         CpuKernels,
+        Endpoints,
         opt(
             "auto",
             "Who multiplies weights on the CPU: duo's kernels or llama.cpp's stock ones. auto: for each weight type "

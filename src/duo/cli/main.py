@@ -15,6 +15,7 @@ def _commands() -> dict[str, click.Command]:
     from duo.cli.bench import command as bench
     from duo.cli.devices import devices
     from duo.cli.doctor import doctor
+    from duo.cli.rpc_server import rpc_server
     from duo.cli.run import command as run
     from duo.cli.trace import trace
     from duo.cli.tune import command as tune
@@ -25,6 +26,7 @@ def _commands() -> dict[str, click.Command]:
         "bench": bench,
         "devices": devices,
         "doctor": doctor,
+        "rpc-server": rpc_server,
         "trace": trace,
         "tune": tune,
         "widen": widen,
