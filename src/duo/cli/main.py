@@ -15,6 +15,7 @@ def _commands() -> dict[str, click.Command]:
     from duo.cli.bench import command as bench
     from duo.cli.devices import devices
     from duo.cli.doctor import doctor
+    from duo.cli.host import draft_host, verify_host
     from duo.cli.run import command as run
     from duo.cli.trace import trace
     from duo.cli.tune import command as tune
@@ -25,8 +26,10 @@ def _commands() -> dict[str, click.Command]:
         "bench": bench,
         "devices": devices,
         "doctor": doctor,
+        "draft-host": draft_host,
         "trace": trace,
         "tune": tune,
+        "verify-host": verify_host,
         "widen": widen,
     }
 
