@@ -208,3 +208,50 @@ class EngineOptions(TypedDict, total=False):
             "--strict/--no-strict",
         ),
     ]
+    draft_host: Annotated[
+        str | None,
+        opt(
+            None,
+            "A machine that runs the draft (duo draft-host), as host:port or unix:/path.",
+            "--draft-host",
+            metavar="HOST:PORT",
+        ),
+    ]
+    verify_host: Annotated[
+        str | None,
+        opt(
+            None,
+            "A machine that runs the target (duo verify-host), as host:port or unix:/path; the draft (-md) runs here.",
+            "--verify-host",
+            metavar="HOST:PORT",
+        ),
+    ]
+    require_draft: Annotated[
+        bool,
+        opt(
+            False,
+            "A draft host that cannot be reached at the start is an error.",
+            "--require-draft/--no-require-draft",
+        ),
+    ]
+    host_ca: Annotated[
+        str | None,
+        opt(None, "TLS to the host: the certificate (PEM) to know it by.", "--host-ca", metavar="FILE"),
+    ]
+    host_cert: Annotated[
+        str | None,
+        opt(
+            None,
+            "TLS to the host: this machine's own certificate (PEM), if the host asks.",
+            "--host-cert",
+            metavar="FILE",
+        ),
+    ]
+    host_key: Annotated[str | None, opt(None, "The key of --host-cert (PEM).", "--host-key", metavar="FILE")]
+    token_file: Annotated[
+        str | None, opt(None, "A file with the word that the host wants to hear.", "--token-file", metavar="FILE")
+    ]
+    host_patience: Annotated[
+        Annotated[float, Field(ge=0.0, le=86400.0, allow_inf_nan=False)],
+        opt(30.0, "Seconds that a text waits for a verify host that was lost.", "--host-patience"),
+    ]

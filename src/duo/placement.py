@@ -127,6 +127,21 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
     return m
 
 
+def place_alone(o: EngineOptions, path: str, *, draft: bool) -> _core.ModelOptions:
+    """Options of the one model of a host: its `_draft` twins for a draft. All cores are its own."""
+    threads, mask, span = ("n_threads_draft", "cpu_mask_draft", "cpu_range_draft")
+    if not draft:
+        threads, mask, span = ("n_threads", "cpu_mask", "cpu_range")
+    cpus = cpu_list(o[mask], o[span], draft=draft)  # type: ignore[literal-required]
+    n = o[threads] or len(cpus)  # type: ignore[literal-required]
+    layers = o["n_gpu_layers_draft"] if draft else o["n_gpu_layers"]
+    on_gpu = _on_gpu(device_names(o["device_draft"] if draft else o["device"]), layers)
+    m = _model(o, path, n or (1 if draft and on_gpu else physical_cores()), draft=draft)
+    if (o["n_ctx_draft"] if draft else o["n_ctx"]) is None:
+        m.n_ctx_most = 4096
+    return m
+
+
 def place(o: EngineOptions, target: str, draft: str | None) -> _core.EngineOptions:
     """Engine options for the two files. Threads default so that both models together do not outnumber the cores."""
     cores = physical_cores()

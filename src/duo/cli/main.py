@@ -15,6 +15,7 @@ def _commands() -> dict[str, click.Command]:
     from duo.cli.bench import command as bench
     from duo.cli.devices import devices
     from duo.cli.doctor import doctor
+    from duo.cli.host import draft_host, verify_host
     from duo.cli.rpc_server import rpc_server
     from duo.cli.run import command as run
     from duo.cli.trace import trace
@@ -26,9 +27,11 @@ def _commands() -> dict[str, click.Command]:
         "bench": bench,
         "devices": devices,
         "doctor": doctor,
+        "draft-host": draft_host,
         "rpc-server": rpc_server,
         "trace": trace,
         "tune": tune,
+        "verify-host": verify_host,
         "widen": widen,
     }
 

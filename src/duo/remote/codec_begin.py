@@ -104,7 +104,7 @@ def _plan(message: wire.Plan) -> _core.Plan:
         setattr(out, name, getattr(message, name))
     count(len(message.tree), N_TREE_MAX, "paths of a tree")
     paths = [list(p.ranks) for p in message.tree]
-    nodes = set()
+    nodes: set[tuple[int, ...]] = set()
     for p in paths:
         if not 1 <= len(p) <= N_TREE_MAX or max(p) >= N_RANK_MAX:
             raise ProtocolError("a path of the tree is empty, too long or has too great a rank")

@@ -50,10 +50,9 @@ def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float
         context = security.ssl_context()
         context.set_alpn_protocols(["h2"])
         try:
-            with context.wrap_socket(raw, server_hostname=address.host or "localhost") as s:
-                # With TLS 1.3 a refused client certificate is told with the first bytes.
-                with suppress(TimeoutError):
-                    s.recv(1)
+            # With TLS 1.3 a refused client certificate is told with the first bytes.
+            with context.wrap_socket(raw, server_hostname=address.host or "localhost") as s, suppress(TimeoutError):
+                s.recv(1)
             return "it does not answer as a duo host", False
         except ssl.SSLCertVerificationError as e:
             return f"its certificate is not trusted: {e.verify_message}".rstrip("."), True

@@ -1,0 +1,182 @@
+"""What a host answers: hello, tokens, and a stream for each text."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import Any, NoReturn
+
+import grpc
+
+from duo.errors import DuoError
+from duo.remote import hello
+from duo.remote import wire_pb2 as wire
+from duo.remote.codec import ProtocolError
+from duo.remote.codec_begin import N_KEY, check_keys, get_begin, n_message_most
+from duo.remote.host_text import DraftText, Idle, VerifyText
+from duo.remote.identity import Identity, Vocabulary
+from duo.remote.seats import Seats
+from duo.remote.security import TOKEN_KEY, same_token
+from duo.remote.wire_pb2_grpc import HostServicer
+
+HANDSHAKE_S = 10.0  # from a stream's beginning to its first message
+IDLE_S = 15.0  # clients say something every second
+BUSY_WAIT_S = 1.0  # for a seat whose text is just ending
+N_TEXTS_BYTES = 128 * 1024
+Code = grpc.StatusCode
+
+
+class HostService(HostServicer):
+    """role: "draft" or "verify". make_seat: a new DraftSeat or VerifySeat; called in a thread."""
+
+    def __init__(
+        self,
+        role: str,
+        identity: Identity,
+        vocabulary: Vocabulary,
+        make_seat: Callable[[], Any],
+        *,
+        n_seats: int,
+        n_ctx: int,
+        token: bytes | None,
+        idle_s: float = IDLE_S,
+        handshake_s: float = HANDSHAKE_S,
+    ) -> None:
+        self._role, self._identity, self._vocabulary = role, identity, vocabulary
+        self.seats: Seats[Any] = Seats(make_seat, n_seats)
+        self._n_ctx, self._token = n_ctx, token
+        self._idle_s, self._handshake_s = idle_s, handshake_s
+        self._instance = secrets.token_bytes(N_KEY)
+        self._texts: dict[bytes, DraftText | VerifyText] = {}  # by session
+
+    async def _admit(self, context: Any) -> None:
+        if self._token is None:
+            return
+        given = [v for k, v in context.invocation_metadata() or () if k == TOKEN_KEY]
+        if len(given) != 1:
+            await context.abort(Code.UNAUTHENTICATED, "the host wants a token; give its file (--token-file)")
+        if not same_token(self._token, given[0]):
+            await context.abort(Code.UNAUTHENTICATED, "the token is not the host's; give the same --token-file to both")
+
+    async def Hello(self, request: wire.HelloRequest, context: Any) -> wire.HelloReply:  # noqa: N802 - gRPC's name
+        """Who this is, and whether the client fits."""
+        await self._admit(context)
+        reply = wire.HelloReply(
+            protocol=hello.PROTOCOL,
+            version=hello.version(),
+            role=self._role,
+            identity=self._identity.message,
+            limits=wire.Limits(
+                n_ctx=self._n_ctx, n_seats=self.seats.n_most, n_message=n_message_most(self._n_ctx)
+            ),
+            instance=self._instance,
+        )  # fmt: skip
+        try:
+            # Hashing is done; comparing a big vocabulary's hashes takes microseconds.
+            reply.refusal = hello.refusal(request, self._role, self._identity)
+        except ProtocolError as e:
+            await context.abort(Code.INVALID_ARGUMENT, str(e))
+        return reply
+
+    async def Tokens(self, request: wire.TokensRequest, context: Any) -> wire.TokensReply:  # noqa: N802
+        """Texts of a range; as many as fit a message."""
+        await self._admit(context)
+        texts, n_bytes = [], 0
+        for i in range(request.first, min(request.first + min(request.n, 1024), self._vocabulary.n_vocab)):
+            texts.append(self._vocabulary.token_text(i)[:N_TEXTS_BYTES])
+            n_bytes += len(texts[-1]) + 8
+            if n_bytes > N_TEXTS_BYTES:
+                break
+        return wire.TokensReply(texts=texts)
+
+    async def Draft(self, request_iterator: AsyncIterator[wire.ToDraft], context: Any) -> None:  # noqa: N802
+        """One text of a client that has the target."""
+        await self._stream("draft", context)
+
+    async def Verify(self, request_iterator: AsyncIterator[wire.ToVerify], context: Any) -> None:  # noqa: N802
+        """One text of a client that has the draft."""
+        await self._stream("verify", context)
+
+    async def _stream(self, role: str, context: Any) -> None:
+        await self._admit(context)
+        if role != self._role:
+            await context.abort(Code.UNIMPLEMENTED, f"this is a {self._role} host")
+        code, why = Code.INTERNAL, "the host failed"
+        try:
+            await self._text(context)
+            return
+        except ProtocolError as e:
+            code, why = Code.INVALID_ARGUMENT, str(e)
+        except DuoError as e:
+            code, why = Code.FAILED_PRECONDITION, str(e)
+        except Idle:
+            code, why = Code.DEADLINE_EXCEEDED, "nothing was heard of the client, or it does not read"
+        except MemoryError:
+            code, why = Code.RESOURCE_EXHAUSTED, "the host has no memory for another text"
+        except _Refused as e:
+            code, why = e.code, str(e)
+        await context.abort(code, why)
+
+    async def _text(self, context: Any) -> None:
+        try:
+            first = await asyncio.wait_for(context.read(), self._handshake_s)
+        except asyncio.TimeoutError:
+            raise Idle from None
+        if first is grpc.aio.EOF or not first.HasField("begin"):
+            raise ProtocolError("the first message begins no text")
+        check_keys(first.begin)
+        if first.begin.instance != self._instance:
+            _refuse(Code.ABORTED, "the host is another one than before; say hello again")
+        begin = get_begin(first.begin, n_vocab=self._vocabulary.n_vocab, n_ctx=self._n_ctx)
+        session = first.begin.session
+        if (old := self._texts.get(session)) is not None:
+            # The client lost that connection before this end did. It gets its seat, and its cache, back.
+            old.evicted.set()
+            await asyncio.wait_for(old.done.wait(), self._handshake_s)
+        kind = DraftText if self._role == "draft" else VerifyText
+        seat = await _patiently(context, kind.nothing(), self.seats.take(begin.prompt, BUSY_WAIT_S))
+        if seat is None:
+            n = self.seats.n_most
+            _refuse(Code.RESOURCE_EXHAUSTED, f"the host is busy with {n} text{'s' * (n > 1)}, as many as it takes")
+        text = kind(context, seat, self._vocabulary.n_vocab, self._idle_s)
+        self._texts[session] = text
+        try:
+            await _patiently(context, text.nothing(), asyncio.to_thread(seat.begin, begin))
+            await text.run()
+        finally:
+            # In a task of its own: a client that goes away cancels this one.
+            await asyncio.shield(asyncio.ensure_future(self._free(session, text)))
+
+    async def _free(self, session: bytes, text: DraftText | VerifyText) -> None:
+        try:
+            await asyncio.to_thread(text.end)
+        except DuoError:
+            text.failed = True
+        finally:
+            await (self.seats.drop if text.failed else self.seats.give_back)(text.seat)
+            if self._texts.get(session) is text:
+                del self._texts[session]
+            text.done.set()
+
+
+async def _patiently(context: Any, nothing: Any, work: Coroutine[Any, Any, Any]) -> Any:
+    """The result of `work`; meanwhile the client hears now and then that the host is alive."""
+    task = asyncio.ensure_future(work)
+    try:
+        while not (await asyncio.wait({task}, timeout=1.0))[0]:
+            await context.write(nothing)
+        return task.result()
+    except BaseException:
+        task.cancel()
+        raise
+
+
+class _Refused(Exception):  # noqa: N818 - an answer
+    def __init__(self, code: grpc.StatusCode, why: str) -> None:
+        super().__init__(why)
+        self.code = code
+
+
+def _refuse(code: grpc.StatusCode, why: str) -> NoReturn:
+    raise _Refused(code, why)

@@ -1,0 +1,137 @@
+"""A client's connection to its host, from the hello on."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from duo.errors import DuoError
+from duo.remote import hello
+from duo.remote import wire_pb2 as wire
+from duo.remote.address import Address
+from duo.remote.codec import ProtocolError, in_range
+from duo.remote.codec_begin import N_KEY
+from duo.remote.diagnosis import why_unreachable
+from duo.remote.hello import printable
+from duo.remote.identity import Identity, Vocabulary, mismatch, texts_of
+from duo.remote.security import ClientSecurity
+from duo.remote.wire_pb2_grpc import HostStub
+
+N_MESSAGE_MAX = 256 * 1024  # bytes that a host may send at once
+HELLO_S = 5.0
+
+OPTIONS: list[tuple[str, int]] = [
+    ("grpc.max_receive_message_length", N_MESSAGE_MAX),
+    ("grpc.max_metadata_size", 16 * 1024),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # a new session is a new connection, without the old one's back-off
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+class HostError(DuoError):
+    """A host that cannot be used now. hopeless: nor later, until somebody changes something."""
+
+    def __init__(self, message: str, *, hopeless: bool = False) -> None:
+        super().__init__(message)
+        self.hopeless = hopeless
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """Which host, how, and how long it may be gone."""
+
+    address: Address
+    security: ClientSecurity = field(default_factory=ClientSecurity)
+    role: str = "draft"
+    required: bool = False  # an error at start if it cannot be reached
+    patience_s: float = 30.0  # verify: how long a text waits for a lost host
+
+    @property
+    def name(self) -> str:
+        return f"the {self.role} host {self.address}"
+
+
+class Session:
+    """An open channel whose host has been found to fit. Raises HostError."""
+
+    def __init__(self, settings: ClientSettings, identity: Identity, vocabulary: Vocabulary, key: bytes) -> None:
+        self._settings, self.key = settings, key
+        target, credentials = settings.address.target, settings.security.credentials()
+        self.channel: Any = (
+            grpc.insecure_channel(target, OPTIONS)
+            if credentials is None
+            else grpc.secure_channel(target, credentials, OPTIONS)
+        )
+        self.stub = HostStub(self.channel)
+        try:
+            reply = self._ask(self.stub.Hello, hello.request(settings.role, identity))
+            self._check(reply, identity, vocabulary)
+        except ProtocolError as e:
+            self.close()
+            raise HostError(f"{settings.name} sends what no duo host sends ({e})", hopeless=True) from None
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._settings.security.metadata
+
+    def _ask(self, method: Callable[..., Any], request: Any) -> Any:
+        try:
+            return method(request, timeout=HELLO_S, metadata=self.metadata)
+        except grpc.RpcError as e:
+            raise self.error(e) from None
+
+    def error(self, e: grpc.RpcError) -> HostError:
+        """What gRPC says, in words."""
+        s, code = self._settings, e.code()
+        details = printable(e.details() or "")
+        if code == grpc.StatusCode.UNAVAILABLE:
+            why, hopeless = why_unreachable(s.address, s.security)
+            return HostError(f"{s.name} cannot be reached ({why})", hopeless=hopeless)
+        if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+            return HostError(f"{s.name} does not answer")
+        if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return HostError(f"{s.name} cannot take another text ({details})")
+        if code == grpc.StatusCode.UNIMPLEMENTED:
+            return HostError(f"{s.name} is no duo host of this kind ({details})", hopeless=True)
+        hopeless = code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT)
+        return HostError(f"{s.name} refused ({details})", hopeless=hopeless)
+
+    def _check(self, reply: wire.HelloReply, identity: Identity, vocabulary: Vocabulary) -> None:
+        s = self._settings
+        why = hello.check_reply(reply, s.role, s.name)
+        if not why:
+            theirs = Identity.from_message(reply.identity)
+            host_is_target = s.role == "verify"
+            pair = (theirs, identity) if host_is_target else (identity, theirs)
+            texts = (self._texts, texts_of(vocabulary)) if host_is_target else (texts_of(vocabulary), self._texts)
+            why = mismatch(*pair, *texts) or printable(reply.refusal)
+            self.model = theirs.model
+        if why:
+            raise HostError(f"{s.name} cannot be used: {why}", hopeless=True)
+        self.n_ctx = in_range(reply.limits.n_ctx, 1, 2**31 - 1, "the host's context")
+        self.n_message = in_range(reply.limits.n_message, 1024, 2**31 - 1, "the host's limit of a message")
+        if len(reply.instance) != N_KEY:
+            raise ProtocolError("its answer has no key")
+        self.instance = reply.instance
+
+    def _texts(self, first: int, n: int) -> list[bytes]:
+        reply: wire.TokensReply = self._ask(self.stub.Tokens, wire.TokensRequest(first=first, n=n))
+        return list(reply.texts)
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+def new_key() -> bytes:
+    """A client's name for itself, which nobody else can guess."""
+    return secrets.token_bytes(N_KEY)
