@@ -19,6 +19,7 @@ void register_rpc(py::module_ & m) {
         },
         "endpoint"_a, "cache_dir"_a, "n_threads"_a, "devices"_a);
     m.def("rpc_connect", &rpc_connect, "endpoint"_a, py::call_guard<py::gil_scoped_release>());
+    m.def("rpc_memory", &rpc_memory, "name"_a, py::call_guard<py::gil_scoped_release>());
 }
 
 } // namespace duo

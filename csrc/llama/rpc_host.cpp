@@ -1,12 +1,16 @@
 #include "rpc_host.h"
 
 #include <cstdio>
+#include <cstdlib>
+#include <string_view>
 
 #include <ggml-backend.h>
 #include <ggml-rpc.h>
+#include <ggml.h>
 
 #include "../error.h"
 #include "device.h"
+#include "log.h"
 
 namespace duo {
 
@@ -20,6 +24,24 @@ template <class F> F * rpc_function(const char * name) {
         throw error("this llama-cpp-python was built without RPC; duo devices says how to have it");
     }
     return f;
+}
+
+// Servers that this process uses. Never destroyed: libggml's thread may abort while the process ends.
+std::string & servers() {
+    static auto & s = *new std::string();
+    return s;
+}
+
+// What would be an abort, with a picture of memory on the disk, becomes the end of the process with one sentence.
+void on_abort(const char * message) {
+    if (std::string_view(message).find("ggml-rpc.cpp:") == std::string_view::npos) {
+        std::fprintf(stderr, "%s\n", message);
+        return;
+    }
+    std::fprintf(stderr, "duo: the RPC server %s was lost, or is none that this llama.cpp understands%s\n",
+                 servers().c_str(), log_reason().c_str());
+    std::fflush(stderr);
+    std::_Exit(1);
 }
 
 bool is_gpu(const device_info & d) {
@@ -69,7 +91,10 @@ void rpc_serve(const std::string & endpoint, const std::string & cache_dir, int 
 }
 
 std::vector<std::string> rpc_connect(const std::string & endpoint) {
-    const auto         add = rpc_function<decltype(ggml_backend_rpc_add_server)>("ggml_backend_rpc_add_server");
+    const auto add = rpc_function<decltype(ggml_backend_rpc_add_server)>("ggml_backend_rpc_add_server");
+    servers() += (servers().empty() ? "" : " or ") + endpoint;
+    log_clear_errors();
+    ggml_set_abort_callback(on_abort);
     ggml_backend_reg_t reg = add(endpoint.c_str());
     if (reg == nullptr) {
         throw error("the RPC server at " + endpoint + " serves no device; see duo rpc-server --help");
@@ -80,6 +105,16 @@ std::vector<std::string> rpc_connect(const std::string & endpoint) {
         names.emplace_back(ggml_backend_dev_name(ggml_backend_reg_dev_get(reg, i)));
     }
     return names;
+}
+
+std::pair<size_t, size_t> rpc_memory(const std::string & name) {
+    ggml_backend_dev_t dev = ggml_backend_dev_by_name(name.c_str());
+    if (dev == nullptr) {
+        throw error("there is no device " + name);
+    }
+    std::pair<size_t, size_t> bytes;
+    ggml_backend_dev_memory(dev, &bytes.first, &bytes.second);
+    return bytes;
 }
 
 } // namespace duo

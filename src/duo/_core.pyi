@@ -19,7 +19,8 @@ def log_to(to_stderr: bool, path: str | bytes) -> None: ...
 def noise(seed: int, pos: int, token: int) -> float: ...
 def devices() -> list[tuple[str, str, str, int, int]]: ...
 def rpc_serve(endpoint: str, cache_dir: bytes, n_threads: int, devices: Sequence[str]) -> None: ...  # for ever
-def rpc_connect(endpoint: str) -> list[str]: ...  # aborts the process where the server is lost
+def rpc_connect(endpoint: str) -> list[str]: ...  # ends the process where the server is lost
+def rpc_memory(name: str) -> tuple[int, int]: ...  # free, total; asks the server, and waits for it
 
 KERNELS_VERSION: str
 

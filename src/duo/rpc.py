@@ -1,6 +1,6 @@
 """GGML RPC servers, as a client sees them.
 
-libggml-rpc aborts the process where a server is lost or is none, and waits for ever for one that says nothing. So what
+libggml-rpc ends the process where a server is lost or is none, and waits for ever for one that says nothing. So what
 this process wants to know of a server, a child asks (`devices_of`), and a model on one lives in a child (duo.remote).
 """
 
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -20,7 +19,7 @@ from typing import NoReturn
 from duo import _core
 from duo._libs import REBUILD
 from duo.errors import DuoError
-from duo.placement import Device, devices
+from duo.placement import Device
 
 TIMEOUT_S = 10.0
 # A connection whose other machine is gone (no power, no cable) is given up after so long; libggml sets nothing.
@@ -59,8 +58,9 @@ def reach(endpoint: str, timeout_s: float = TIMEOUT_S) -> None:
 
 
 def child_env() -> dict[str, str]:
-    """For a child that runs this duo: the modules of this process, no debugger when libggml aborts."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "GGML_NO_BACKTRACE": "1"}
+    """For a child that runs this duo: this process's modules, no options but those that it is given."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LLAMA_ARG_")}
+    return {**env, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "GGML_NO_BACKTRACE": "1"}
 
 
 def reason_of(code: int, stderr: bytes, endpoint: str) -> str:
@@ -69,17 +69,9 @@ def reason_of(code: int, stderr: bytes, endpoint: str) -> str:
     said = [line.removeprefix("duo: ") for line in lines if line.startswith("duo: ")]
     if said and code > 0:
         return said[-1]
-    versions = [line for line in lines if "version mismatch" in line]
-    if versions:
-        theirs = versions[-1].rpartition(": ")[2]
-        return (
-            f"{endpoint} speaks version {theirs} of GGML RPC, another than this one; "
-            "use the same llama.cpp on both machines"
-        )
-    if code == -signal.SIGABRT:
-        return f"{endpoint} is no GGML RPC server that this llama.cpp understands, or was lost; check host and port"
     last = f" ({lines[-1]})" if lines else ""
-    return f"the child process that used {endpoint} ended with exit code {code}{last}; try again with -v"
+    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+    return f"the child process that uses {endpoint} ended with {how}{last}"
 
 
 def devices_of(endpoint: str, timeout_s: float = TIMEOUT_S) -> list[Device]:
@@ -97,7 +89,7 @@ def devices_of(endpoint: str, timeout_s: float = TIMEOUT_S) -> list[Device]:
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False, env=child_env()
         )
     except subprocess.TimeoutExpired:
-        raise DuoError(_silent(endpoint, limit_s)) from None
+        raise DuoError(silent_sentence(endpoint, limit_s)) from None
     if done.returncode != 0:
         raise DuoError(reason_of(done.returncode, done.stderr, endpoint))
     return [Device(*d) for d in json.loads(done.stdout)]
@@ -130,14 +122,14 @@ def devices_of_all(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> It
 # ---- in a process that may die
 
 
-def _silent(endpoint: str, timeout_s: float) -> str:
+def silent_sentence(endpoint: str, timeout_s: float) -> str:
     return (
         f"the RPC server {endpoint} did not answer in {timeout_s:g} s: it is busy (it serves one program at a time), "
         "frozen, or no RPC server"
     )
 
 
-def _die(sentence: str) -> NoReturn:
+def end_process(sentence: str) -> NoReturn:
     """Ends the process although a thread is in libggml."""
     with suppress(OSError):
         os.write(2, f"duo: {sentence}\n".encode())
@@ -154,7 +146,7 @@ def connect(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> list[str]
     names = []
     for endpoint in endpoints:
         reach(endpoint, timeout_s)
-        timer = threading.Timer(timeout_s, _die, (_silent(endpoint, timeout_s),))
+        timer = threading.Timer(timeout_s, end_process, (silent_sentence(endpoint, timeout_s),))
         timer.daemon = True
         timer.start()
         names += _core.rpc_connect(endpoint)
@@ -193,38 +185,18 @@ def guard_connections(ports: Iterable[int], *, listening: bool = False) -> int:
     return n
 
 
-def keep_guarding(endpoints: Iterable[str]) -> None:
-    """Does so from now on, in a thread: libggml hangs up and connects again as models come and go."""
-    ports = [split(e)[1] for e in endpoints]
-
-    def watch() -> None:
-        while True:
-            guard_connections(ports)
-            pause.wait(2.0)
-
-    pause = threading.Event()
-    threading.Thread(target=watch, daemon=True, name="duo-rpc-guard").start()
-
-
-def no_core_file() -> None:
-    """libggml's abort is expected: it must not write a model's memory to the disk."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-
-
 def _answer() -> None:
     """The child of devices_of: one endpoint in, its devices out."""
     endpoint, timeout_s = sys.argv[1], float(sys.argv[2])
-    no_core_file()
     _core.log_to(True, b"")
-    timer = threading.Timer(timeout_s, _die, (_silent(endpoint, timeout_s),))  # the memory is asked for over it too
+    timer = threading.Timer(
+        timeout_s, end_process, (silent_sentence(endpoint, timeout_s),)
+    )  # the memory is asked for over it too
     timer.daemon = True
     timer.start()
     try:
         names = connect([endpoint], timeout_s)
     except DuoError as e:
-        _die(str(e))
-    print(json.dumps([d for d in devices() if d.name in names]), flush=True)
+        end_process(str(e))
+    print(json.dumps([Device(name, endpoint, "rpc", *_core.rpc_memory(name)) for name in names]), flush=True)
     os._exit(0)

@@ -17,6 +17,7 @@ from duo.config_host import of_host
 from duo.demo import demo_pair
 from duo.placement import place_alone
 from duo.remote import need_grpc
+from duo.remote.child import WITH_PARENT, end_with_parent
 
 ABOUT = {
     "draft": (
@@ -55,6 +56,7 @@ def host(role: str, params: dict[str, Any]) -> None:
     need_grpc()
     from duo.remote.address import Address
     from duo.remote.host import HostSettings, serve
+    from duo.remote.on_rpc import use_servers
     from duo.remote.security import ServerSecurity, read_token
 
     o = host_options(given(params, HOST_OPTIONS))
@@ -63,6 +65,9 @@ def host(role: str, params: dict[str, Any]) -> None:
     token = None if o["token_file"] is None else read_token(o["token_file"])
     security = ServerSecurity(cert=o["tls_cert"], key=o["tls_key"], ca=o["tls_ca"], token=token)
     security.check(address, insecure=o["insecure"])
+    if params["end_with_parent"]:
+        end_with_parent()
+    placing = use_servers(placing, role, o["parallel"])
     path = str(params["model"] or demo_pair()[role == "draft"])
 
     def ready(address: Address, model: Any) -> None:
@@ -88,6 +93,7 @@ def _command(role: str) -> click.Command:
             click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="llama.cpp's log on standard error."),
             click.Option(["log_file", "--log-file"], type=str, metavar="FILE", envvar="LLAMA_ARG_LOG_FILE",
                          help="llama.cpp's log into a file."),
+            click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),  # duo.remote.child
         ],
         callback=lambda **params: host(role, params),
         help=about,

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from typing import Any, Literal
 
 from duo.config import ENGINE_OPTIONS, EngineOptions
+from duo.config_host import of_host
 from duo.errors import DuoError
 from duo.placement import device_names
 from duo.remote.child import WITH_PARENT
 
 Side = Literal["draft", "target"]
-
-# Options that hold for both models; the others have a twin that ends in _draft.
-_BOTH = ("rpc", "n_batch", "n_ubatch", "flash_attn", "load_mode", "cpu_kernels")
 
 
 def names_rpc(value: str | list[str] | None) -> bool:
@@ -49,19 +46,13 @@ def _spelled(name: str, value: Any) -> list[str]:
     return [flag, ",".join(value) if isinstance(value, list) else str(value)]
 
 
-def _of_side(side: Side) -> Callable[[str], bool]:
-    if side == "draft":
-        return lambda name: name.endswith("_draft") or name in _BOTH
-    return lambda name: not name.endswith("_draft")
-
-
 def host_command(side: Side, path: str, o: EngineOptions, address: str) -> list[str]:
     """A host in a process of its own for this model alone, with what the user said of it."""
     out = ["draft-host", "-md", path] if side == "draft" else ["verify-host", "-m", path]
     chosen = dict(o)
     if side == "draft" and o["n_ctx_draft"] is None:
         chosen["n_ctx_draft"] = o["n_ctx"]
-    for name, found in ENGINE_OPTIONS.items():
-        if _of_side(side)(name) and chosen[name] is not None and chosen[name] != found.default:
+    for name, found in of_host("draft" if side == "draft" else "verify", ENGINE_OPTIONS).items():
+        if chosen[name] is not None and chosen[name] != found.default:
             out += _spelled(name, chosen[name])
     return [sys.executable, "-m", "duo", *out, "--listen", address, WITH_PARENT]
