@@ -79,16 +79,21 @@ struct draft_stats {
     std::atomic<int64_t> hidden_us{0}; // of busy_us, while the target was busy too
 };
 
-struct request {
-    // The engine writes these before the request enters a ring; nobody writes them afterwards.
-    node_id                  id   = no_node; // request_node(n): parent of the root
-    int32_t                  slot = 0;
+// What is asked for. This is all that another process has to know of a text.
+struct text_params {
+    node_id                  id = no_node; // request_node(n): parent of the root
     std::vector<token_id>    prompt;
-    int32_t                  n_predict  = -1; // -1: until the model ends or the context is full
-    int32_t                  n_logprobs = -1; // alternatives wanted for each token; -1: no log-probabilities at all
+    int32_t                  n_generated = 0;  // the last so many of them were generated, before a link was lost
+    int32_t                  n_predict   = -1; // -1: until the model ends or the context is full
+    int32_t                  n_logprobs  = -1; // alternatives wanted for each token; -1: no log-probabilities at all
     std::vector<std::string> stop;
     sampling_params          sampling;
     plan_params              plan;
+};
+
+// The engine writes text_params and the slot before the request enters a ring; nobody writes them afterwards.
+struct request : text_params {
+    int32_t slot = 0;
 
     // Caller -> both workers. Relaxed: it only asks them to stop soon.
     std::atomic<bool> cancelled{false};
