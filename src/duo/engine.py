@@ -21,6 +21,7 @@ from duo.demo import demo_pair
 from duo.errors import DuoError
 from duo.job import check_text
 from duo.placement import place
+from duo.remote import attach, host_of, n_ctx_remote
 from duo.result import Chunk, Result
 from duo.stream import Stream, start
 from duo.trace import TraceWriter
@@ -28,9 +29,29 @@ from duo.trace import TraceWriter
 if TYPE_CHECKING:
     import numpy as np
 
+    from duo.remote.client import Client
+    from duo.remote.session import ClientSettings
+
     Prompt = str | Sequence[int] | np.ndarray[Any, Any]
 
 PathLike = str | os.PathLike[str]
+
+
+def _pair(model: PathLike | None, draft: PathLike | None, o: EngineOptions) -> tuple[PathLike | None, PathLike | None]:
+    """The files of this machine: target and draft. Raises DuoError."""
+    if o["verify_host"] is not None:
+        if model is not None:
+            raise DuoError("a target (-m) was given, but it is on the verify host; leave out one of the two")
+        return None, demo_pair()[1] if draft is None else draft
+    if o["draft_host"] is not None:
+        if draft is not None:
+            raise DuoError("a draft (-md) was given, but it is on the draft host; leave out one of the two")
+        return demo_pair()[0] if model is None else model, None
+    if model is None:
+        if draft is not None:
+            raise DuoError("a draft was given without a target; give the target too (-m)")
+        return demo_pair()
+    return model, draft
 
 
 def _path(value: PathLike, what: str) -> str:
@@ -56,7 +77,7 @@ class Duo:
     """A target model and, if given, a draft model, loaded and ready.
 
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
-    package; without `draft` plain decoding. Keywords: `duo.config.EngineOptions` (llama_cpp's names, `_draft` twins),
+    package; without `draft` plain decoding. One of the two may be on another machine (`draft_host`, `verify_host`). Keywords: `duo.config.EngineOptions` (llama_cpp's names, `_draft` twins),
     and as defaults for every text `duo.config.GenerateOptions`. `trace`: a file for the Chrome trace of all that runs.
     `progress`: called while a model loads, with its path and the share that is read.
 
@@ -83,11 +104,15 @@ class Duo:
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self._defaults = {k: v for k, v in options.items() if k in GENERATE_OPTIONS}
         generate_options(self._defaults)
-        if model is None:
-            if draft is not None:
-                raise DuoError("a draft was given without a target; give the target too (-m)")
-            model, draft = demo_pair()
-        placed = place(self.options, _path(model, "target"), None if draft is None else _path(draft, "draft"))
+        self._host: ClientSettings | None = host_of(self.options)  # None: both models are here
+        self._client: Client | None = None
+        model, draft = _pair(model, draft, self.options)
+        placed = place(
+            self.options,
+            None if model is None else _path(model, "target"),
+            None if draft is None else _path(draft, "draft"),
+            n_ctx_remote=n_ctx_remote(self._host),
+        )
         placed.tracing = trace is not None
         placed.delay_us, placed.delay_seed = _delay
         self._placed, self._always = placed, _always
@@ -104,6 +129,8 @@ class Duo:
         self._closing = False
         if trace is not None:
             names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
+            if self._host is not None:
+                names[self._host.role == "draft"] = str(self._host.address)
             try:
                 self._trace = TraceWriter(Path(os.fsdecode(trace)), target=names[0] or "", draft=names[1])
             except (OSError, ValueError) as e:
@@ -111,13 +138,20 @@ class Duo:
         try:
             _core.log_to(verbose, b"" if log_file is None else os.fsencode(log_file))
             self._engine = _core.Engine(placed, progress)
+            if self._host is not None:
+                self._client = attach(self._host, self._engine)
         except MemoryError:
             raise DuoError("there is not enough memory for these models; lower -c or choose smaller files") from None
         finally:
-            if self._engine is None and self._trace is not None:
+            ready = self._engine is not None and (self._host is None or self._client is not None)
+            if not ready and self._trace is not None:
                 self._trace.close()
+            if not ready and self._engine is not None:
+                self._engine.close()
+                self._engine = None
         _alive.add(self)
-        profiles.restore(self._engine, placed)  # what duo tune measured: a warm start
+        if self._host is None:
+            profiles.restore(self._engine, placed)  # what duo tune measured: a warm start
 
     # ---- texts
 
@@ -154,15 +188,15 @@ class Duo:
     def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Token ids of the target's vocabulary; add_special: with the BOS token where the model wants one."""
         check_text(text, "the text")
-        return self.target.tokenize(text, add_special, parse_special)
+        return self.here.tokenize(text, add_special, parse_special)
 
     def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Text of token ids; bytes that are no whole character become U+FFFD. Raises DuoError for an unknown id."""
-        n_vocab = self.target.n_vocab
+        n_vocab = self.here.n_vocab
         for i, t in enumerate(tokens):
             if not 0 <= t < n_vocab:
                 raise DuoError(f"token {i} is {t}, outside the vocabulary (0 to {n_vocab - 1})")
-        return b"".join(self.target.piece(int(t), special) for t in tokens).decode("utf-8", "replace")
+        return b"".join(self.here.piece(int(t), special) for t in tokens).decode("utf-8", "replace")
 
     # ---- life
 
@@ -174,13 +208,29 @@ class Duo:
 
     @property
     def target(self) -> _core.Model:
-        """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes."""
-        return self.engine.target
+        """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes. Raises DuoError if it is elsewhere."""
+        target = self.engine.target
+        if target is None:
+            raise DuoError(f"the target is on another machine, {self._host and self._host.address}; ask it there")
+        return target
 
     @property
     def draft(self) -> _core.Model | None:
         """The loaded draft, or None."""
         return self.engine.draft
+
+    @property
+    def here(self) -> _core.Model:
+        """The model whose vocabulary texts are read and written with: the target, or the draft if that is elsewhere."""
+        engine = self.engine
+        here = engine.target or engine.draft
+        assert here is not None
+        return here
+
+    @property
+    def network(self) -> Client | None:
+        """What keeps this Duo in touch with its host; None: both models are here."""
+        return self._client
 
     def write_trace(self) -> None:
         """Passes what the workers have recorded on to the trace file. Raises DuoError if it cannot be written."""
@@ -230,6 +280,8 @@ class Duo:
             finally:
                 self._trace = self._engine = None
                 engine.close()
+                if self._client is not None:
+                    self._client.close()
 
     def __enter__(self) -> Self:
         return self
@@ -245,6 +297,7 @@ class Duo:
         if self._engine is None:
             return "<Duo, closed>"
         names = [Path(m.path).name for m in (self._engine.target, self._engine.draft) if m is not None]
+        names += [] if self._host is None else [self._host.name]
         return f"<Duo {' + '.join(names)}>"
 
 

@@ -137,13 +137,16 @@ def place_alone(o: EngineOptions, path: str, *, draft: bool) -> _core.ModelOptio
     layers = o["n_gpu_layers_draft"] if draft else o["n_gpu_layers"]
     on_gpu = _on_gpu(device_names(o["device_draft"] if draft else o["device"]), layers)
     m = _model(o, path, n or (1 if draft and on_gpu else physical_cores()), draft=draft)
-    if (o["n_ctx_draft"] if draft else o["n_ctx"]) is None:
+    if draft and o["n_ctx_draft"] is None:
         m.n_ctx_most = 4096
     return m
 
 
-def place(o: EngineOptions, target: str, draft: str | None) -> _core.EngineOptions:
-    """Engine options for the two files. Threads default so that both models together do not outnumber the cores."""
+def place(o: EngineOptions, target: str | None, draft: str | None, *, n_ctx_remote: int = 0) -> _core.EngineOptions:
+    """Engine options for the two files. Threads default so that both models together do not outnumber the cores.
+
+    target None: it is elsewhere, with a context of n_ctx_remote tokens.
+    """
     cores = physical_cores()
     # A context counts its threads even where its work is on a GPU; they only launch kernels then.
     draft_on_gpu = _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
@@ -152,6 +155,12 @@ def place(o: EngineOptions, target: str, draft: str | None) -> _core.EngineOptio
     n_draft = o["n_threads_draft"] or len(draft_cpus) or (1 if draft_on_gpu else max(1, cores // 4))
     n_target = o["n_threads"] or len(target_cpus) or max(1, cores - (n_draft if draft else 0))
     out = _core.EngineOptions()
+    out.remote_draft = o["draft_host"] is not None
+    if target is None:
+        assert draft is not None
+        out.n_ctx_remote = min(n_ctx_remote, o["n_ctx"] or n_ctx_remote)
+        out.draft = place_alone(o, draft, draft=True)
+        return out
     out.target = _model(o, target, n_target, draft=False)
     if draft is not None:
         out.draft = _model(o, draft, n_draft, draft=True)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import os
 
+from typing import TYPE_CHECKING
+
 from duo.errors import DuoError
+
+if TYPE_CHECKING:
+    from duo import _core
+    from duo.config import EngineOptions
+    from duo.remote.client import Client
+    from duo.remote.session import ClientSettings
 
 
 def need_grpc() -> None:
@@ -23,3 +31,29 @@ def need_grpc() -> None:
     except Exception as e:  # generated code refuses older libraries, each in its own way
         why = str(e).split("\n")[0].split(", but")[0]
         raise DuoError(f"grpcio and protobuf do not fit duo ({why}); pip install -U 'duo[remote]'") from None
+
+
+def host_of(o: EngineOptions) -> ClientSettings | None:
+    """The host that a Duo's options name; None: both models are here. Raises DuoError."""
+    if o["draft_host"] is None and o["verify_host"] is None:
+        return None
+    need_grpc()
+    from duo.remote.attach import settings_of
+
+    return settings_of(o)
+
+
+def n_ctx_remote(host: ClientSettings | None) -> int:
+    """Tokens of a verify host's context, 0 where the target is here. Raises DuoError if the host is not there."""
+    if host is None or host.role != "verify":
+        return 0
+    from duo.remote.attach import context_of
+
+    return context_of(host)
+
+
+def attach(host: ClientSettings, engine: _core.Engine) -> Client:
+    """Connects an engine's open end to its host. Raises DuoError."""
+    from duo.remote.attach import attach as to_host
+
+    return to_host(host, engine)

@@ -8,8 +8,7 @@ from abc import ABC, abstractmethod
 
 from duo.errors import DuoError
 from duo.remote.figures import NetworkFigures
-from duo.remote.identity import Identity, Vocabulary
-from duo.remote.session import ClientSettings, HostError, Session, new_key
+from duo.remote.session import ClientSettings, HostError, Own, Session, new_key
 
 BACK_OFF_FIRST_S, BACK_OFF_MOST_S = 0.2, 5.0
 HOPELESS_S = 30.0  # somebody may start another host there
@@ -18,11 +17,10 @@ HOPELESS_S = 30.0  # somebody may start another host there
 class Client(ABC):
     """Owned by a Duo. The thread starts with `start` and has ended when `close` returns."""
 
-    def __init__(self, settings: ClientSettings, model: str, vocabulary: Vocabulary) -> None:
+    def __init__(self, settings: ClientSettings, own: Own) -> None:
         self.settings = settings
         self.figures = NetworkFigures()
-        self._vocabulary = vocabulary
-        self._identity = Identity.of(model, vocabulary)
+        self._own = own
         self._key = new_key()
         self._session: Session | None = None
         self._stop = threading.Event()
@@ -91,9 +89,8 @@ class Client(ABC):
         if self._session is not None:
             return self._session
         try:
-            self._session = Session(self.settings, self._identity, self._vocabulary, self._key)
+            self._session = Session(self.settings, self._own, self._key)
         except HostError as e:
-            self._failed = e
             self._warn(e)
             return None
         except DuoError as e:

@@ -14,8 +14,7 @@ from duo.remote.client import Client
 from duo.remote.codec import N_BATCH_MAX, get_nodes, put_verdicts
 from duo.remote.codec_begin import put_begin
 from duo.remote.exchange import SLICE_US, Exchange, code_of, in_words
-from duo.remote.identity import Vocabulary
-from duo.remote.session import ClientSettings, HostError, Session
+from duo.remote.session import ClientSettings, HostError, Own, Session
 
 IDLE_US = 100_000
 
@@ -42,6 +41,9 @@ class _Nodes:
             with self._lock:
                 self._link.give(nodes)
 
+    def rtt(self, us: float) -> None:
+        self._link.rtt(int(us))
+
     def is_last(self, message: wire.ToDraft) -> bool:
         return bool(message.verdicts) and message.verdicts[-1].kind == wire.Verdict.END
 
@@ -52,8 +54,8 @@ class _Nodes:
 class DraftClient(Client):
     """While the host is away the link is told so, and texts go on without the draft."""
 
-    def __init__(self, settings: ClientSettings, link: _core.DraftLink, model: str, vocabulary: Vocabulary) -> None:
-        super().__init__(settings, model, vocabulary)
+    def __init__(self, settings: ClientSettings, link: _core.DraftLink, own: Own) -> None:
+        super().__init__(settings, own)
         self._link = link
         self._link_lock = threading.Lock()
         self._ready = False
@@ -75,7 +77,7 @@ class DraftClient(Client):
             self._text(session, begin)
 
     def _text(self, session: Session, begin: _core.Begin) -> None:
-        nodes = _Nodes(self._link, self._vocabulary.n_vocab, self._link_lock)
+        nodes = _Nodes(self._link, self._own.vocabulary.n_tokens, self._link_lock)
         exchange = Exchange(session, session.stub.Draft, nodes, self.figures)
         try:
             first = wire.ToDraft(begin=put_begin(begin, instance=session.instance, session=session.key))

@@ -11,11 +11,10 @@ from duo import _core
 from duo.errors import DuoError
 from duo.remote import wire_pb2 as wire
 from duo.remote.client import Client
-from duo.remote.codec import N_BATCH_MAX, get_chunks, get_stats, get_verdicts, put_nodes
+from duo.remote.codec import N_BATCH_MAX, N_SIZE_SLACK, get_chunks, get_figures, get_verdicts, put_nodes
 from duo.remote.codec_begin import put_begin
 from duo.remote.exchange import SLICE_US, Exchange, code_of, in_words
-from duo.remote.identity import Vocabulary
-from duo.remote.session import ClientSettings, HostError, Session
+from duo.remote.session import ClientSettings, HostError, Own, Session
 
 IDLE_US = 100_000
 FINAL = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED)
@@ -27,30 +26,39 @@ class _Text:
     def __init__(self, link: _core.TargetLink, n_vocab: int) -> None:
         self._link, self._n_vocab = link, n_vocab
         self._left: list[Any] = []
-        self._cancel_sent = False
         self.ended = False  # the last piece of text has come
         self.n_tokens = 0
+        self._rtt_us = 0
 
     def take(self) -> wire.ToVerify | None:
-        if self._link.cancelled and not self._cancel_sent:
-            self._cancel_sent = True
+        if self.ended:
+            time.sleep(SLICE_US / 1e6)  # the host closes the stream
+            return None
+        if self._link.cancelled:
             return wire.ToVerify(cancel=True)
         nodes = self._left or self._link.take(SLICE_US)
-        if not nodes:
+        if not nodes and not self._rtt_us:
             return None
         self._left = nodes[N_BATCH_MAX:]
-        message = wire.ToVerify()
+        message = wire.ToVerify(rtt_us=self._rtt_us)
+        self._rtt_us = 0
         put_nodes(message, nodes[:N_BATCH_MAX])
         return message
 
+    def rtt(self, us: float) -> None:
+        self._rtt_us = min(int(us), 2**31 - 1)
+
     def give(self, message: wire.FromVerify) -> None:
-        verdicts, chunks = (get(message, self._n_vocab) for get in (get_verdicts, get_chunks))
-        if self.ended or not (verdicts or chunks):
+        verdicts, chunks = get_verdicts(message, self._n_vocab), get_chunks(message, self._n_vocab)
+        if self.ended:
+            return
+        if message.figures:
+            self._link.add_stats(get_figures(message))
+        if not (verdicts or chunks):
             return
         self.n_tokens += len(chunks)
         if any(c[0] == "end" for c in chunks):
             self.ended = True
-            self._link.add_stats(get_stats(message))
             if chunks[-1][3] == "error":
                 # Said with the host's own sentence.
                 self._link.give(verdicts, chunks[:-1])
@@ -59,7 +67,7 @@ class _Text:
         self._link.give(verdicts, chunks)
 
     def is_last(self, message: wire.ToVerify) -> bool:
-        return False
+        return message.cancel
 
     def empty(self) -> wire.ToVerify:
         return wire.ToVerify()
@@ -68,11 +76,11 @@ class _Text:
 class VerifyClient(Client):
     """A text whose host is lost waits for it, for a while, and goes on from the tokens that have come."""
 
-    def __init__(self, settings: ClientSettings, link: _core.TargetLink, model: str, vocabulary: Vocabulary) -> None:
-        super().__init__(settings, model, vocabulary)
+    def __init__(self, settings: ClientSettings, link: _core.TargetLink, own: Own) -> None:
+        super().__init__(settings, own)
         self._link = link
         # Both vocabularies may differ in size; tokens of the host's that are not the draft's can come.
-        self._n_vocab = vocabulary.n_vocab + 128
+        self._n_vocab = own.vocabulary.n_tokens + N_SIZE_SLACK
 
     def _step(self) -> None:
         if self._link.closed:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
+from duo import _core
 from duo.errors import DuoError
 from duo.remote import wire_pb2 as wire
 
+N_SIZE_SLACK = 128  # tokens that one vocabulary may have more than the other
 N_BATCH_MAX = 1024  # nodes, verdicts or chunks in one message
-N_STATS_MAX = 64
+N_FIGURES_MAX = 64
 
 NodeTuple = tuple[str, bool, int, int, int, float, int, int, float]
 VerdictTuple = tuple[str, int, int, int, int, bool, int, int]
 ChunkTuple = tuple[str, bool, bool, str, int, float, int, int]
 
 NODE_KINDS = ("node", "pause", "failed")
-VERDICT_KINDS = ("verdict", "end")
+VERDICT_KINDS = ("verdict", "end", "orders")
 CHUNK_KINDS = ("token", "logprob", "end")
 FINISHES = ("", "stop", "length", "cancelled", "error")
 
@@ -61,7 +64,7 @@ def put_nodes(out: wire.FromDraft | wire.ToVerify, nodes: Iterable[NodeTuple]) -
 
 
 def get_nodes(message: wire.FromDraft | wire.ToVerify, n_vocab: int) -> list[NodeTuple]:
-    """Raises ProtocolError."""
+    """Without guesses that the target's vocabulary of n_vocab tokens does not have. Raises ProtocolError."""
     count(len(message.nodes), N_BATCH_MAX, "nodes")
     return [
         (
@@ -70,12 +73,13 @@ def get_nodes(message: wire.FromDraft | wire.ToVerify, n_vocab: int) -> list[Nod
             m.id,
             m.parent,
             in_range(m.token, -1, n_vocab - 1, "the token of a node"),
-            finite(m.logp, "the probability of a node", high=0.01),
+            finite(m.logp, "the probability of a node", high=0.001),
             small(m.rank, "the rank of a node"),
             small(m.n_rows, "the number of rows"),
-            finite(m.step_us, "the time of a step", 0.0, 1e12),
+            finite(m.step_us, "the time of a step", 0.0, 1e9),
         )
         for m in message.nodes
+        if not n_vocab <= m.token < n_vocab + N_SIZE_SLACK
     ]
 
 
@@ -133,7 +137,21 @@ def get_chunks(message: wire.FromVerify, n_vocab: int) -> list[ChunkTuple]:
     return out
 
 
-def get_stats(message: wire.FromVerify) -> dict[str, int]:
-    """Figures of the part that the host wrote. Raises ProtocolError."""
-    count(len(message.stats), N_STATS_MAX, "figures")
-    return {name: in_range(value, 0, 2**62, "a figure") for name, value in message.stats.items() if len(name) < 64}
+def put_figures(out: wire.FromVerify, stats: Mapping[str, Any]) -> None:
+    """What the host counted of its part of a text: numbers and lists of them."""
+    for name, value in stats.items():
+        values = value if isinstance(value, list) else [value]
+        out.figures.add(name=name, values=values, is_list=isinstance(value, list))
+
+
+def get_figures(message: wire.FromVerify) -> dict[str, int | list[int]]:
+    """Raises ProtocolError."""
+    count(len(message.figures), N_FIGURES_MAX, "figures")
+    found: dict[str, int | list[int]] = {}
+    for f in message.figures:
+        count(len(f.values), _core.N_DRAFT_MAX, "values of a figure")
+        values = [in_range(v, 0, 2**31 - 1 if f.is_list else 2**53, "a figure") for v in f.values]
+        if not f.is_list and len(values) != 1:
+            raise ProtocolError("a figure has no value")
+        found[f.name[:64]] = values if f.is_list else values[0]
+    return found

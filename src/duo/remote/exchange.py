@@ -29,6 +29,9 @@ class Carrier(Protocol):
     def give(self, message: Any) -> None:
         """One from the host. Raises DuoError for nonsense."""
 
+    def rtt(self, us: float) -> None:
+        """The round trip, as it was measured up to now."""
+
     def is_last(self, message: Any) -> bool:
         """Nothing follows this message to the host."""
 
@@ -44,7 +47,9 @@ class Exchange:
         self._sending = threading.Lock()  # held while the carrier is asked
         self._closed = False  # under _sending: the carrier is not asked any more
         self._over = threading.Event()
-        self._heard = self._pinged = time.monotonic()
+        self._heard = time.monotonic()
+        self._giving = False
+        self._pinged = 0.0  # the first message has a ping with it
         self._ping = 0  # under way; 0: none
         self.said_last = False
         self.error: DuoError | None = None
@@ -59,7 +64,7 @@ class Exchange:
             while not self._over.wait(WATCH_S):
                 if not watch():
                     break
-                if time.monotonic() - self._heard > LOST_S:
+                if time.monotonic() - self._heard > LOST_S and not self._giving:
                     self.error = HostError("it does not answer")
                     break
         finally:
@@ -100,7 +105,10 @@ class Exchange:
                 if message.pong and message.pong == self._ping:
                     self._figures.round_trip((time.monotonic_ns() - message.pong) / 1e3)
                     self._ping = 0
+                    self._carrier.rtt(self._figures.round_trip_ms * 1e3)
+                self._giving = True  # a reader that is in no hurry is not the host's fault
                 self._carrier.give(message)
+                self._heard, self._giving = time.monotonic(), False
         except grpc.RpcError as e:
             self.error = self.error or EndedError(e)
         except ProtocolError as e:

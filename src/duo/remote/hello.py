@@ -16,8 +16,10 @@ def version() -> str:
     return __version__
 
 
-def request(role: str, identity: Identity) -> wire.HelloRequest:
-    return wire.HelloRequest(protocol=PROTOCOL, version=version(), role=role, identity=identity.message)
+def request(role: str, identity: Identity | None) -> wire.HelloRequest:
+    """identity None: who only wants to know the limits."""
+    message = None if identity is None else identity.message
+    return wire.HelloRequest(protocol=PROTOCOL, version=version(), role=role, identity=message)
 
 
 def printable(text: str) -> str:
@@ -34,6 +36,8 @@ def refusal(asked: wire.HelloRequest, role: str, identity: Identity) -> str:
         )
     if asked.role != role:
         return f"the host is a {role} host and was asked for a {printable(asked.role)} host; start the other kind"
+    if not asked.HasField("identity"):
+        return ""
     # The host has the texts of one side only: it says that something differs, the client asks for them and says what.
     theirs = Identity.from_message(asked.identity)
     return mismatch(identity, theirs) if role == "verify" else mismatch(theirs, identity)

@@ -114,13 +114,6 @@ async def _until_told(
         await host.stop()
 
 
-def n_ctx_of(options: _core.ModelOptions, model: _core.SharedModel) -> int:
-    """Tokens that a seat's context holds."""
-    if options.n_ctx:
-        return options.n_ctx
-    return min(model.n_ctx_train, options.n_ctx_most) if options.n_ctx_most else model.n_ctx_train
-
-
 def serve(
     role: str,
     options: _core.ModelOptions,
@@ -132,17 +125,22 @@ def serve(
     """Loads the model and serves it until SIGTERM or SIGINT. role: "draft" or "verify". Raises DuoError."""
     settings.security.credentials()  # a mistake is told before minutes of loading
     model = _core.SharedModel(options, role == "draft", progress)
-    n_ctx = n_ctx_of(options, model)
-    seat: Any = _core.DraftSeat if role == "draft" else _core.VerifySeat
+    kind: Any = _core.DraftSeat if role == "draft" else _core.VerifySeat
+    first = kind(model)  # what does not fit into memory is told now, and a seat says how large its context is
+    spare = [first]
     service = HostService(
         role,
-        Identity.of(Path(os.fsdecode(model.path)).name, model),
-        model,
-        lambda: seat(model, options),
+        Identity.of(Path(model.path).name, model.vocabulary),
+        model.vocabulary,
+        lambda: spare.pop() if spare else kind(model),
         n_seats=settings.n_seats,
-        n_ctx=n_ctx,
+        n_ctx=first.n_ctx,
         token=settings.security.token,
         idle_s=settings.idle_s,
         handshake_s=settings.handshake_s,
     )
-    asyncio.run(_until_told(settings, service, n_ctx, lambda address: ready(address, model)))
+    try:
+        asyncio.run(_until_told(settings, service, first.n_ctx, lambda address: ready(address, model)))
+    finally:
+        for seat in spare:
+            seat.close()

@@ -48,6 +48,7 @@ class HostService(HostServicer):
         self._n_ctx, self._token = n_ctx, token
         self._idle_s, self._handshake_s = idle_s, handshake_s
         self._instance = secrets.token_bytes(N_KEY)
+        self._tasks: set[asyncio.Future[None]] = set()
         self._texts: dict[bytes, DraftText | VerifyText] = {}  # by session
 
     async def _admit(self, context: Any) -> None:
@@ -83,8 +84,8 @@ class HostService(HostServicer):
         """Texts of a range; as many as fit a message."""
         await self._admit(context)
         texts, n_bytes = [], 0
-        for i in range(request.first, min(request.first + min(request.n, 1024), self._vocabulary.n_vocab)):
-            texts.append(self._vocabulary.token_text(i)[:N_TEXTS_BYTES])
+        for i in range(request.first, min(request.first + min(request.n, 1024), self._vocabulary.n_tokens)):
+            texts.append(self._vocabulary.text(i)[:N_TEXTS_BYTES])
             n_bytes += len(texts[-1]) + 8
             if n_bytes > N_TEXTS_BYTES:
                 break
@@ -128,28 +129,47 @@ class HostService(HostServicer):
         check_keys(first.begin)
         if first.begin.instance != self._instance:
             _refuse(Code.ABORTED, "the host is another one than before; say hello again")
-        begin = get_begin(first.begin, n_vocab=self._vocabulary.n_vocab, n_ctx=self._n_ctx)
+        begin = get_begin(first.begin, n_vocab=self._vocabulary.n_tokens, n_ctx=self._n_ctx)
         session = first.begin.session
         if (old := self._texts.get(session)) is not None:
             # The client lost that connection before this end did. It gets its seat, and its cache, back.
             old.evicted.set()
             await asyncio.wait_for(old.done.wait(), self._handshake_s)
         kind = DraftText if self._role == "draft" else VerifyText
-        seat = await _patiently(context, kind.nothing(), self.seats.take(begin.prompt, BUSY_WAIT_S))
+        taking = asyncio.ensure_future(self.seats.take(begin.prompt, BUSY_WAIT_S))
+        try:
+            seat = await _patiently(context, kind.nothing(), taking)
+        except BaseException:
+            taking.cancel()
+            taking.add_done_callback(self._keep)
+            raise
         if seat is None:
             n = self.seats.n_most
             _refuse(Code.RESOURCE_EXHAUSTED, f"the host is busy with {n} text{'s' * (n > 1)}, as many as it takes")
-        text = kind(context, seat, self._vocabulary.n_vocab, self._idle_s)
+        text = kind(context, seat, self._vocabulary.n_tokens, self._idle_s)
         self._texts[session] = text
         try:
-            await _patiently(context, text.nothing(), asyncio.to_thread(seat.begin, begin))
+            text.beginning = asyncio.ensure_future(asyncio.to_thread(seat.begin, begin))
+            await _patiently(context, kind.nothing(), text.beginning)
             await text.run()
         finally:
             # In a task of its own: a client that goes away cancels this one.
-            await asyncio.shield(asyncio.ensure_future(self._free(session, text)))
+            await asyncio.shield(self._later(self._free(session, text)))
+
+    def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def _keep(self, taken: asyncio.Future[Any]) -> None:
+        """A seat that came for a client that was gone."""
+        if not taken.cancelled() and taken.exception() is None and (seat := taken.result()) is not None:
+            self._later(self.seats.give_back(seat))
 
     async def _free(self, session: bytes, text: DraftText | VerifyText) -> None:
         try:
+            await asyncio.wait({text.beginning})  # a thread cannot be called back
             await asyncio.to_thread(text.end)
         except DuoError:
             text.failed = True
@@ -160,16 +180,11 @@ class HostService(HostServicer):
             text.done.set()
 
 
-async def _patiently(context: Any, nothing: Any, work: Coroutine[Any, Any, Any]) -> Any:
+async def _patiently(context: Any, nothing: Any, work: asyncio.Future[Any]) -> Any:
     """The result of `work`; meanwhile the client hears now and then that the host is alive."""
-    task = asyncio.ensure_future(work)
-    try:
-        while not (await asyncio.wait({task}, timeout=1.0))[0]:
-            await context.write(nothing)
-        return task.result()
-    except BaseException:
-        task.cancel()
-        raise
+    while not (await asyncio.wait({work}, timeout=1.0))[0]:
+        await context.write(nothing)
+    return work.result()
 
 
 class _Refused(Exception):  # noqa: N818 - an answer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -20,13 +19,16 @@ from duo.remote.codec import (
     VerdictTuple,
     get_nodes,
     get_verdicts,
+    in_range,
     put_chunks,
+    put_figures,
     put_nodes,
     put_verdicts,
 )
 from duo.remote.pump import Pump
 
 TAKE_US = 20_000
+END_US = 1_000_000
 RATE = 4000  # messages a second that one text may send on average; a fast model needs a tenth of it
 
 SeatT = TypeVar("SeatT")
@@ -51,6 +53,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
         self.failed = False  # the seat's model; the seat is of no use any more
         self.evicted = asyncio.Event()  # the same client has come back on another connection
         self.done = asyncio.Event()
+        self.beginning: asyncio.Future[None]
 
     @abstractmethod
     def _take(self) -> Made | None: ...
@@ -78,7 +81,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
                 for task in done:
                     task.result()
                 if done:
-                    return
+                    break
                 now = self._loop.time()
                 if now - self._heard > self._idle_s or 0 < self._writing_since < now - self._idle_s:
                     raise Idle
@@ -87,6 +90,10 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             await pump.stop()
+        await self._finish()
+
+    async def _finish(self) -> None:
+        """What is still to be sent; nobody else uses the seat any more."""
 
     async def _read(self) -> None:
         while True:
@@ -153,11 +160,15 @@ class DraftText(HostText[_core.DraftSeat, list[NodeTuple], wire.FromDraft]):
 
     def end(self) -> None:
         """Lets go of the text; blocks for a step of the model at most."""
-        self.seat.end()
+        while not self.seat.end(END_US):
+            if self.seat.closed:
+                return
 
 
 class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[ChunkTuple]], wire.FromVerify]):
     """Nodes in, verdicts and text out."""
+
+    _cancelled = False
 
     def _take(self) -> tuple[list[VerdictTuple], list[ChunkTuple]] | None:
         verdicts, chunks = self.seat.take(TAKE_US)
@@ -167,9 +178,10 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
         nodes = get_nodes(message, self._n_vocab)
         if nodes:
             self.seat.give(nodes)
-        if message.cancel:
-            await asyncio.to_thread(self.seat.cancel)
-        return False
+        if message.rtt_us:
+            self.seat.rtt(in_range(message.rtt_us, 0, 2**31 - 1, "the round trip"))
+        self._cancelled = message.cancel
+        return message.cancel
 
     def _messages(self, made: tuple[list[VerdictTuple], list[ChunkTuple]]) -> list[wire.FromVerify]:
         verdicts, chunks = made
@@ -179,7 +191,7 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
             put_verdicts(out[-1], verdicts[i : i + N_BATCH_MAX])
             put_chunks(out[-1], chunks[i : i + N_BATCH_MAX])
         if self._is_last(made):
-            out[-1].stats.update({k: v for k, v in self.seat.stats().items() if isinstance(v, int) and v >= 0})
+            put_figures(out[-1], self.seat.stats())
             out[-1].error = self.seat.error[:1000]
         return out
 
@@ -190,10 +202,14 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
     def _is_last(self, made: tuple[list[VerdictTuple], list[ChunkTuple]]) -> bool:
         return any(chunk[0] == "end" for chunk in made[1])
 
+    async def _finish(self) -> None:
+        if self._cancelled:
+            await asyncio.to_thread(self.seat.cancel)
+            message = wire.FromVerify()
+            put_figures(message, self.seat.stats())
+            await self._send(message)
+
     def end(self) -> None:
         """As DraftText.end."""
-        with suppress(DuoError):
-            if self.seat.running:
-                self.seat.cancel()
-            while self.seat.running:
-                self.seat.take(TAKE_US)
+        if self.seat.running:
+            self.seat.cancel()

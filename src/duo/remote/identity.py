@@ -8,11 +8,10 @@ from functools import cached_property
 from typing import Protocol
 
 from duo.remote import wire_pb2 as wire
-from duo.remote.codec import ProtocolError, count, in_range
+from duo.remote.codec import N_SIZE_SLACK, ProtocolError, count, in_range
 
 N_BLOCK = 256  # tokens of one hash
 N_FIRST_EQUAL = 5  # the first tokens may differ
-N_SIZE_SLACK = 128  # tokens that one vocabulary may have more than the other
 N_VOCAB_MAX = 1 << 22
 ADVICE = "; choose a draft of the same model family"
 
@@ -20,12 +19,12 @@ Texts = Callable[[int, int], list[bytes]]  # (first, n) -> texts of so many toke
 
 
 class Vocabulary(Protocol):
-    """What the core's models tell of their vocabularies (_core.Model, _core.SharedModel)."""
+    """What the core tells of a model's vocabulary (_core.Vocabulary)."""
 
     @property
-    def n_vocab(self) -> int: ...
+    def n_tokens(self) -> int: ...
     @property
-    def vocab_type(self) -> int: ...
+    def type(self) -> int: ...
     @property
     def bos(self) -> int: ...
     @property
@@ -34,12 +33,12 @@ class Vocabulary(Protocol):
     def add_bos(self) -> bool: ...
     @property
     def add_eos(self) -> bool: ...
-    def token_text(self, token: int) -> bytes: ...
-    def vocab_hash(self, first: int, n: int) -> int: ...
+    def text(self, token: int) -> bytes: ...
+    def hash(self, first: int, n: int) -> int: ...
 
 
 def texts_of(v: Vocabulary) -> Texts:
-    return lambda first, n: [v.token_text(i) for i in range(first, min(first + n, v.n_vocab))]
+    return lambda first, n: [v.text(i) for i in range(first, min(first + n, v.n_tokens))]
 
 
 @dataclass(frozen=True)
@@ -59,11 +58,11 @@ class Identity:
     def of(cls, model: str, v: Vocabulary) -> Identity:
         """model: a name for people."""
         blocks = []
-        for first in range(0, v.n_vocab, N_BLOCK):
+        for first in range(0, v.n_tokens, N_BLOCK):
             start = max(first, N_FIRST_EQUAL)
-            end = min(first + N_BLOCK, v.n_vocab)
-            blocks.append(v.vocab_hash(start, end - start) if start < end else 0)
-        return cls(model, v.n_vocab, v.vocab_type, v.bos, v.eos, v.add_bos, v.add_eos, tuple(blocks))
+            end = min(first + N_BLOCK, v.n_tokens)
+            blocks.append(v.hash(start, end - start) if start < end else 0)
+        return cls(model, v.n_tokens, v.type, v.bos, v.eos, v.add_bos, v.add_eos, tuple(blocks))
 
     @cached_property
     def message(self) -> wire.Identity:

@@ -58,10 +58,21 @@ class ClientSettings:
         return f"the {self.role} host {self.address}"
 
 
-class Session:
-    """An open channel whose host has been found to fit. Raises HostError."""
+class Own:
+    """The model at this end."""
 
-    def __init__(self, settings: ClientSettings, identity: Identity, vocabulary: Vocabulary, key: bytes) -> None:
+    def __init__(self, name: str, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.identity = Identity.of(name, vocabulary)
+
+
+class Session:
+    """An open channel whose host has been found to fit. Raises HostError.
+
+    own: the model at this end, its name and vocabulary; None: only a look at the host's limits.
+    """
+
+    def __init__(self, settings: ClientSettings, own: Own | None, key: bytes) -> None:
         self._settings, self.key = settings, key
         target, credentials = settings.address.target, settings.security.credentials()
         self.channel: Any = (
@@ -71,8 +82,8 @@ class Session:
         )
         self.stub = HostStub(self.channel)
         try:
-            reply = self._ask(self.stub.Hello, hello.request(settings.role, identity))
-            self._check(reply, identity, vocabulary)
+            reply = self._ask(self.stub.Hello, hello.request(settings.role, None if own is None else own.identity))
+            self._check(reply, own)
         except ProtocolError as e:
             self.close()
             raise HostError(f"{settings.name} sends what no duo host sends ({e})", hopeless=True) from None
@@ -106,16 +117,14 @@ class Session:
         hopeless = code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT)
         return HostError(f"{s.name} refused ({details})", hopeless=hopeless)
 
-    def _check(self, reply: wire.HelloReply, identity: Identity, vocabulary: Vocabulary) -> None:
+    def _check(self, reply: wire.HelloReply, own: Own | None) -> None:
         s = self._settings
         why = hello.check_reply(reply, s.role, s.name)
         if not why:
             theirs = Identity.from_message(reply.identity)
-            host_is_target = s.role == "verify"
-            pair = (theirs, identity) if host_is_target else (identity, theirs)
-            texts = (self._texts, texts_of(vocabulary)) if host_is_target else (texts_of(vocabulary), self._texts)
-            why = mismatch(*pair, *texts) or printable(reply.refusal)
             self.model = theirs.model
+            why = "" if own is None else self._mismatch(theirs, own)
+            why = why or printable(reply.refusal)
         if why:
             raise HostError(f"{s.name} cannot be used: {why}", hopeless=True)
         self.n_ctx = in_range(reply.limits.n_ctx, 1, 2**31 - 1, "the host's context")
@@ -123,6 +132,11 @@ class Session:
         if len(reply.instance) != N_KEY:
             raise ProtocolError("its answer has no key")
         self.instance = reply.instance
+
+    def _mismatch(self, theirs: Identity, own: Own) -> str:
+        if self._settings.role == "verify":
+            return mismatch(theirs, own.identity, self._texts, texts_of(own.vocabulary))
+        return mismatch(own.identity, theirs, texts_of(own.vocabulary), self._texts)
 
     def _texts(self, first: int, n: int) -> list[bytes]:
         reply: wire.TokensReply = self._ask(self.stub.Tokens, wire.TokensRequest(first=first, n=n))

@@ -217,8 +217,10 @@ class Verdict(_message.Message):
         __slots__ = ()
         VERDICT: _ClassVar[Verdict.Kind]
         END: _ClassVar[Verdict.Kind]
+        ORDERS: _ClassVar[Verdict.Kind]
     VERDICT: Verdict.Kind
     END: Verdict.Kind
+    ORDERS: Verdict.Kind
     KIND_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     TOKEN_FIELD_NUMBER: _ClassVar[int]
@@ -265,6 +267,16 @@ class Chunk(_message.Message):
     n_drop: int
     def __init__(self, kind: _Optional[_Union[Chunk.Kind, str]] = ..., from_draft: _Optional[bool] = ..., hidden: _Optional[bool] = ..., finish: _Optional[str] = ..., token: _Optional[int] = ..., logp: _Optional[float] = ..., n_hold: _Optional[int] = ..., n_drop: _Optional[int] = ...) -> None: ...
 
+class Figure(_message.Message):
+    __slots__ = ("name", "values", "is_list")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    IS_LIST_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    values: _containers.RepeatedScalarFieldContainer[int]
+    is_list: bool
+    def __init__(self, name: _Optional[str] = ..., values: _Optional[_Iterable[int]] = ..., is_list: _Optional[bool] = ...) -> None: ...
+
 class ToDraft(_message.Message):
     __slots__ = ("begin", "verdicts", "ping")
     BEGIN_FIELD_NUMBER: _ClassVar[int]
@@ -284,34 +296,29 @@ class FromDraft(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., pong: _Optional[int] = ...) -> None: ...
 
 class ToVerify(_message.Message):
-    __slots__ = ("begin", "nodes", "ping", "cancel")
+    __slots__ = ("begin", "nodes", "ping", "cancel", "rtt_us")
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    RTT_US_FIELD_NUMBER: _ClassVar[int]
     begin: Begin
     nodes: _containers.RepeatedCompositeFieldContainer[Node]
     ping: int
     cancel: bool
-    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., ping: _Optional[int] = ..., cancel: _Optional[bool] = ...) -> None: ...
+    rtt_us: int
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., ping: _Optional[int] = ..., cancel: _Optional[bool] = ..., rtt_us: _Optional[int] = ...) -> None: ...
 
 class FromVerify(_message.Message):
-    __slots__ = ("verdicts", "chunks", "pong", "stats", "error")
-    class StatsEntry(_message.Message):
-        __slots__ = ("key", "value")
-        KEY_FIELD_NUMBER: _ClassVar[int]
-        VALUE_FIELD_NUMBER: _ClassVar[int]
-        key: str
-        value: int
-        def __init__(self, key: _Optional[str] = ..., value: _Optional[int] = ...) -> None: ...
+    __slots__ = ("verdicts", "chunks", "pong", "figures", "error")
     VERDICTS_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
     PONG_FIELD_NUMBER: _ClassVar[int]
-    STATS_FIELD_NUMBER: _ClassVar[int]
+    FIGURES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     verdicts: _containers.RepeatedCompositeFieldContainer[Verdict]
     chunks: _containers.RepeatedCompositeFieldContainer[Chunk]
     pong: int
-    stats: _containers.ScalarMap[str, int]
+    figures: _containers.RepeatedCompositeFieldContainer[Figure]
     error: str
-    def __init__(self, verdicts: _Optional[_Iterable[_Union[Verdict, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., pong: _Optional[int] = ..., stats: _Optional[_Mapping[str, int]] = ..., error: _Optional[str] = ...) -> None: ...
+    def __init__(self, verdicts: _Optional[_Iterable[_Union[Verdict, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., pong: _Optional[int] = ..., figures: _Optional[_Iterable[_Union[Figure, _Mapping]]] = ..., error: _Optional[str] = ...) -> None: ...
