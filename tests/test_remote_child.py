@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conftest import HANG_S, run_python
@@ -59,6 +60,12 @@ class Heard:
             return self.all[n - 1]
 
 
+def started(command: Callable[[str], list[str]], **options: Any) -> Child:
+    c = Child(command, **options)
+    c.start()
+    return c
+
+
 @pytest.fixture
 def heard() -> Heard:
     return Heard()
@@ -66,9 +73,9 @@ def heard() -> Heard:
 
 @pytest.fixture
 def children() -> Iterator[list[Child]]:
-    started: list[Child] = []
-    yield started
-    for c in started:
+    them: list[Child] = []
+    yield them
+    for c in them:
         c.close()
 
 
@@ -88,7 +95,7 @@ def wait_gone(pid: int) -> None:
 
 
 def test_a_child_is_ready_when_it_listens_and_gone_after_close(heard: Heard) -> None:
-    c = Child(host(), on_change=heard)
+    c = started(host(), on_change=heard)
     assert c.wait_known(HANG_S) == "" and c.path.exists()
     assert c.path.parent.stat().st_mode & 0o777 == 0o700
     pid = c.pid
@@ -101,7 +108,7 @@ def test_a_child_is_ready_when_it_listens_and_gone_after_close(heard: Heard) -> 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGABRT])
 def test_a_child_that_dies_is_reported_and_started_again(number: int, heard: Heard, children: list[Child]) -> None:
-    c = Child(host(), on_change=heard)
+    c = started(host(), on_change=heard)
     children.append(c)
     assert heard.wait(1) == ""
     pid = c.pid
@@ -113,24 +120,24 @@ def test_a_child_that_dies_is_reported_and_started_again(number: int, heard: Hea
 
 
 def test_the_reason_is_what_the_child_said_last(heard: Heard, children: list[Child]) -> None:
-    children.append(Child(host("fail"), on_change=heard))
+    children.append(started(host("fail"), on_change=heard))
     assert heard.wait(1) == "the draft is not to be had"
 
 
 def test_a_child_that_a_signal_ended_is_told_so(heard: Heard, children: list[Child]) -> None:
-    children.append(Child(host("abort"), on_change=heard))
+    children.append(started(host("abort"), on_change=heard))
     assert f"ended with signal {signal.SIGABRT.value}" in heard.wait(1)
 
 
 def test_a_child_that_is_never_ready_is_ended(heard: Heard, children: list[Child]) -> None:
-    children.append(Child(host("late"), on_change=heard, start_s=1.0))
+    children.append(started(host("late"), on_change=heard, start_s=1.0))
     assert "not ready in 1 s" in heard.wait(1)
 
 
 @needs_rpc
 def test_no_child_is_started_before_its_server_is_there(heard: Heard, children: list[Child]) -> None:
     port = free_port()
-    c = Child(host(), servers=[f"127.0.0.1:{port}"], on_change=heard)
+    c = started(host(), servers=[f"127.0.0.1:{port}"], on_change=heard)
     children.append(c)
     assert "cannot be reached" in heard.wait(1) and c.n_started == 0
     with serving(port=port):
@@ -142,7 +149,7 @@ def test_no_child_is_started_before_its_server_is_there(heard: Heard, children: 
 
 @pytest.mark.parametrize("how", ["", "late"])
 def test_close_does_not_wait_for_a_child_to_be_ready(how: str) -> None:
-    c = Child(host(how))
+    c = started(host(how))
     c.close()
     assert c.pid is None
 
@@ -151,6 +158,7 @@ PARENT = """
 import sys, time
 from duo.remote.child import Child
 c = Child(lambda address: [sys.executable, "-c", sys.argv[1], address])
+c.start()
 assert c.wait_known(100) == ""
 print(c.pid, flush=True)
 if sys.argv[2] == "wait":

@@ -21,7 +21,7 @@ from duo.demo import demo_pair
 from duo.errors import DuoError
 from duo.job import check_text
 from duo.placement import place
-from duo.remote import attach, host_of, n_ctx_remote
+from duo.remote import attach, host_of, in_child, n_ctx_remote
 from duo.result import Chunk, Result
 from duo.stream import Stream, start
 from duo.trace import TraceWriter
@@ -104,11 +104,14 @@ class Duo:
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self._defaults = {k: v for k, v in options.items() if k in GENERATE_OPTIONS}
         generate_options(self._defaults)
-        self._host: ClientSettings | None = host_of(self.options)  # None: both models are here
         self._client: Client | None = None
-        model, draft = _pair(model, draft, self.options)
+        model, draft, o, self._child = in_child(model, draft, self.options)
+        self._host: ClientSettings | None = host_of(o, self._child)  # None: both models are here
+        model, draft = _pair(model, draft, o)
+        if self._child is not None:
+            self._child.start()
         placed = place(
-            self.options,
+            o,
             None if model is None else _path(model, "target"),
             None if draft is None else _path(draft, "draft"),
             n_ctx_remote=n_ctx_remote(self._host),
@@ -149,6 +152,8 @@ class Duo:
             if not ready and self._engine is not None:
                 self._engine.close()
                 self._engine = None
+            if not ready and self._child is not None:
+                self._child.close()
         _alive.add(self)
         if self._host is None:
             profiles.restore(self._engine, placed)  # what duo tune measured: a warm start
@@ -282,6 +287,8 @@ class Duo:
                 engine.close()
                 if self._client is not None:
                     self._client.close()
+                if self._child is not None:
+                    self._child.close()
 
     def __enter__(self) -> Self:
         return self
@@ -292,6 +299,8 @@ class Duo:
     def __del__(self) -> None:
         if getattr(self, "_engine", None) is not None:
             self.close()
+        elif (child := getattr(self, "_child", None)) is not None:
+            child.close()  # __init__ failed
 
     def __repr__(self) -> str:
         if self._engine is None:

@@ -63,15 +63,15 @@ def child_env() -> dict[str, str]:
     return {**env, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "GGML_NO_BACKTRACE": "1"}
 
 
-def reason_of(code: int, stderr: bytes, endpoint: str) -> str:
-    """Why a child that used `endpoint` ended, as a sentence."""
+def reason_of(code: int, stderr: bytes, used: str) -> str:
+    """Why a child that used `used` ended, as a sentence."""
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     said = [line.removeprefix("duo: ") for line in lines if line.startswith("duo: ")]
     if said and code > 0:
         return said[-1]
     last = f" ({lines[-1]})" if lines else ""
     how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-    return f"the child process that uses {endpoint} ended with {how}{last}"
+    return f"the child process that uses {used} ended with {how}{last}"
 
 
 def devices_of(endpoint: str, timeout_s: float = TIMEOUT_S) -> list[Device]:
@@ -91,7 +91,7 @@ def devices_of(endpoint: str, timeout_s: float = TIMEOUT_S) -> list[Device]:
     except subprocess.TimeoutExpired:
         raise DuoError(silent_sentence(endpoint, limit_s)) from None
     if done.returncode != 0:
-        raise DuoError(reason_of(done.returncode, done.stderr, endpoint))
+        raise DuoError(reason_of(done.returncode, done.stderr, f"the RPC server {endpoint}"))
     return [Device(*d) for d in json.loads(done.stdout)]
 
 

@@ -11,8 +11,11 @@ from duo.errors import DuoError
 if TYPE_CHECKING:
     from duo import _core
     from duo.config import EngineOptions
+    from duo.remote.child import Child
     from duo.remote.client import Client
     from duo.remote.session import ClientSettings
+
+    Path = str | os.PathLike[str] | None
 
 
 def need_grpc() -> None:
@@ -33,14 +36,28 @@ def need_grpc() -> None:
         raise DuoError(f"grpcio and protobuf do not fit duo ({why}); pip install -U 'duo[remote]'") from None
 
 
-def host_of(o: EngineOptions) -> ClientSettings | None:
+def in_child(model: Path, draft: Path, o: EngineOptions) -> tuple[Path, Path, EngineOptions, Child | None]:
+    """Where --rpc was given: a child for the model that it is for, what is left of the pair, and options that name the
+    child as the other's host. Raises DuoError."""
+    from duo.remote.child_options import remote_side
+
+    if not o["rpc"]:
+        remote_side(o, has_draft=draft is not None)  # an RPC device without a server
+        return model, draft, o, None
+    need_grpc()
+    from duo.remote.in_child import in_child as to_child
+
+    return to_child(model, draft, o)
+
+
+def host_of(o: EngineOptions, child: Child | None) -> ClientSettings | None:
     """The host that a Duo's options name; None: both models are here. Raises DuoError."""
     if o["draft_host"] is None and o["verify_host"] is None:
         return None
     need_grpc()
     from duo.remote.attach import settings_of
 
-    return settings_of(o)
+    return settings_of(o, child)
 
 
 def n_ctx_remote(host: ClientSettings | None) -> int:

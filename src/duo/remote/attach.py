@@ -8,6 +8,7 @@ from duo import _core
 from duo.config import EngineOptions
 from duo.errors import DuoError
 from duo.remote.address import Address
+from duo.remote.child import Child
 from duo.remote.client import Client
 from duo.remote.client_draft import DraftClient
 from duo.remote.client_verify import VerifyClient
@@ -18,8 +19,8 @@ from duo.remote.session import ClientSettings, HostError, Own, Session, new_key
 WAIT_DRAFT_S, WAIT_REQUIRED_S = 1.5, 15.0
 
 
-def settings_of(o: EngineOptions) -> ClientSettings:
-    """Raises DuoError."""
+def settings_of(o: EngineOptions, child: Child | None = None) -> ClientSettings:
+    """child: of this process's own, at the host's address. Raises DuoError."""
     role = "draft" if o["draft_host"] is not None else "verify"
     host = o["draft_host"] if role == "draft" else o["verify_host"]
     assert host is not None
@@ -27,11 +28,13 @@ def settings_of(o: EngineOptions) -> ClientSettings:
     token = None if o["token_file"] is None else read_token(o["token_file"])
     security = ClientSecurity(ca=o["host_ca"], cert=o["host_cert"], key=o["host_key"], token=token)
     required = role == "verify" or o["require_draft"]
-    return ClientSettings(address, security, role, required, o["host_patience"])
+    return ClientSettings(address, security, role, required, o["host_patience"], child)
 
 
 def context_of(settings: ClientSettings) -> int:
     """Tokens that a verify host's context holds; asked before anything is loaded. Raises DuoError."""
+    if settings.child is not None:
+        settings.child.wait_started(required=True)
     try:
         session = Session(settings, None, new_key())
     except HostError as e:
@@ -46,6 +49,8 @@ def attach(settings: ClientSettings, engine: _core.Engine) -> Client:
     here = engine.target if settings.role == "draft" else engine.draft
     if here is None:
         raise DuoError("there is no model on this side; give one")
+    if settings.child is not None:
+        settings.child.wait_started(required=settings.required)
     own = Own(Path(here.path).name, here.vocabulary)
     if engine.draft_link is not None:
         client = DraftClient(settings, engine.draft_link, own)

@@ -50,7 +50,8 @@ class Child:
 
     The process listens there when it is ready. `servers` are looked for before each start. `on_change` is called
     from a thread of this object with "" (it is ready) or with a sentence (why it is not). Nothing of it outlives this
-    process: the child's standard input ends with it. Used by one thread, `close` by any.
+    process: the child's standard input ends with it. `name`: of what the child uses, for sentences. Used by one thread,
+    `close` by any.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Child:
         command: Callable[[str], Sequence[str]],
         *,
         servers: Sequence[str] = (),
+        name: str = "the child process",
         on_change: Callable[[str], None] | None = None,
         start_s: float = START_S,
     ) -> None:
@@ -66,13 +68,19 @@ class Child:
         self.address = f"unix:{self.path}"
         self._command = list(command(self.address))
         self._servers, self._on_change, self._start_s = list(servers), on_change, start_s
+        self.name = name
         self.reason = ""  # why there is none now; "" while it is ready
+        self.last_reason = ""  # why there was none the last time
+        self.hopeless = False  # it said so itself: trying again will not help
         self.n_started = 0
         self._known = threading.Event()  # the first start has gone well or not
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._watch, daemon=True, name="duo-child")
+
+    def start(self) -> None:
+        """Once; returns at once."""
         self._thread.start()
 
     @property
@@ -85,13 +93,20 @@ class Child:
         """Until the first start has gone well ("") or not (why). None: neither in time."""
         return self.reason if self._known.wait(timeout_s) else None
 
+    def wait_started(self, *, required: bool) -> None:
+        """Until the first start has gone well or not. Raises DuoError: not, and it is required or will never."""
+        why = self.wait_known()
+        if why and (required or self.hopeless):
+            self.close()
+            raise DuoError(why)
+
     def close(self) -> None:
         """Ends the child, at once. Safe to call twice."""
         with self._lock:
             self._closing.set()
             if self._process is not None:
                 self._process.kill()
-        if threading.current_thread() is not self._thread:
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -99,6 +114,7 @@ class Child:
 
     def _tell(self, reason: str) -> None:
         self.reason = reason
+        self.last_reason = reason or self.last_reason
         self._known.set()
         if self._on_change is not None and not self._closing.is_set():
             self._on_change(reason)
@@ -170,4 +186,7 @@ class Child:
         said = os.pread(stderr, 16_384, max(0, size - 16_384))
         if code == -9 and not was_ready and not said:
             return f"the child process for the other model was not ready in {self._start_s:g} s"
-        return reason_of(code, said, " or ".join(self._servers) or "the other model")
+        why = reason_of(code, said, self.name)
+        # Anything else than a server can only be mended by somebody: a file, a device.
+        self.hopeless = code == 1 and "RPC server" not in why
+        return why

@@ -58,6 +58,9 @@ class Client(ABC):
         """The last thing that went wrong, once."""
         with self._lock:
             why, self._warning = self._warning, None
+        child = self.settings.child
+        if why is not None and not why.hopeless and child is not None and child.last_reason:
+            return child.last_reason  # it knows more than that the socket is closed
         return "" if why is None else str(why)
 
     def close(self) -> None:

@@ -13,6 +13,7 @@ from duo.errors import DuoError
 from duo.remote import hello
 from duo.remote import wire_pb2 as wire
 from duo.remote.address import Address
+from duo.remote.child import Child
 from duo.remote.codec import ProtocolError, in_range
 from duo.remote.codec_begin import N_KEY
 from duo.remote.diagnosis import why_unreachable
@@ -52,10 +53,11 @@ class ClientSettings:
     role: str = "draft"
     required: bool = False  # an error at start if it cannot be reached
     patience_s: float = 30.0  # verify: how long a text waits for a lost host
+    child: Child | None = None  # the host is this process, of our own
 
     @property
     def name(self) -> str:
-        return f"the {self.role} host {self.address}"
+        return f"the {self.role} host {self.address}" if self.child is None else self.child.name
 
 
 class Own:
