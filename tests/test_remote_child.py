@@ -22,7 +22,8 @@ from duo.remote.child_options import host_command, remote_side
 HOST = """
 import socket, sys, time
 from duo.remote.child import end_with_parent
-end_with_parent()
+path = sys.argv[1].removeprefix("unix:")
+end_with_parent(path)
 if "fail" in sys.argv:
     sys.exit("duo: the draft is not to be had")
 if "abort" in sys.argv:
@@ -31,7 +32,7 @@ if "abort" in sys.argv:
 if "late" in sys.argv:
     time.sleep(1000)
 s = socket.socket(socket.AF_UNIX)
-s.bind(sys.argv[1].removeprefix("unix:"))
+s.bind(path)
 s.listen()
 while True:
     s.accept()[0].close()
@@ -160,7 +161,7 @@ from duo.remote.child import Child
 c = Child(lambda address: [sys.executable, "-c", sys.argv[1], address])
 c.start()
 assert c.wait_known(100) == ""
-print(c.pid, flush=True)
+print(c.pid, c.path.parent, flush=True)
 if sys.argv[2] == "wait":
     time.sleep(1000)
 """
@@ -172,16 +173,19 @@ def test_a_child_does_not_outlive_a_parent_that_is_killed() -> None:
     parent = subprocess.Popen([sys.executable, "-c", PARENT, HOST, "wait"], stdout=subprocess.PIPE)
     with parent:
         assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        assert is_there(pid)
+        pid, folder = parent.stdout.readline().split()
+        assert is_there(int(pid))
         parent.kill()
-    wait_gone(pid)
+    wait_gone(int(pid))
+    assert not os.path.exists(folder)
 
 
 def test_a_child_does_not_outlive_a_parent_that_forgets_it() -> None:
     done = run_python(PARENT, HOST, "leave")
     assert done.returncode == 0, done.stderr
-    wait_gone(int(done.stdout))
+    pid, folder = done.stdout.split()
+    wait_gone(int(pid))
+    assert not os.path.exists(folder)
 
 
 def test_the_childs_command_line_says_what_the_user_said_of_its_model() -> None:

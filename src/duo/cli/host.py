@@ -66,7 +66,7 @@ def host(role: str, params: dict[str, Any]) -> None:
     security = ServerSecurity(cert=o["tls_cert"], key=o["tls_key"], ca=o["tls_ca"], token=token)
     security.check(address, insecure=o["insecure"])
     if params["end_with_parent"]:
-        end_with_parent()
+        end_with_parent(address.path)
     placing = use_servers(placing, role, o["parallel"])
     path = str(params["model"] or demo_pair()[role == "draft"])
 

@@ -21,16 +21,22 @@ _STABLE_S = 10.0  # alive so long: the next death is a new story
 _PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 _REACH_S = 3.0
 
+_PREFIX = "duo-child-"
+
 WITH_PARENT = "--end-with-parent"
 
 
-def end_with_parent() -> None:
-    """For the child: ends this process when its standard input, which only the parent holds, ends."""
+def end_with_parent(path: str) -> None:
+    """For the child, which listens at the socket `path`: ends this process when its standard input, which only the
+    parent holds, ends, and removes what a parent that was killed could not."""
 
     def watch() -> None:
         with suppress(OSError):
             while os.read(0, 1):
                 pass
+        folder = Path(path).parent
+        if folder.name.startswith(_PREFIX):
+            shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True, name="duo-with-parent").start()
@@ -38,11 +44,11 @@ def end_with_parent() -> None:
 
 def _private_folder() -> Path:
     """Of mode 0700, with a name short enough for a socket in it."""
-    folder = Path(tempfile.mkdtemp(prefix="duo-"))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     if len(os.fsencode(folder)) <= 80:
         return folder
     folder.rmdir()
-    return Path(tempfile.mkdtemp(prefix="duo-", dir="/tmp"))
+    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir="/tmp"))
 
 
 class Child:
