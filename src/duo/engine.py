@@ -151,7 +151,7 @@ class Duo:
                 self._engine = None
         _alive.add(self)
         if self._host is None:
-            profiles.restore(self._engine, placed)  # what duo tune measured: a warm start
+            profiles.restore(self.engine, placed)  # what duo tune measured: a warm start
 
     # ---- texts
 
