@@ -77,7 +77,8 @@ class Duo:
     """A target model and, if given, a draft model, loaded and ready.
 
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
-    package; without `draft` plain decoding. One of the two may be on another machine (`draft_host`, `verify_host`). Keywords: `duo.config.EngineOptions` (llama_cpp's names, `_draft` twins),
+    package; without `draft` plain decoding. One of the two may be on another machine (`draft_host`, `verify_host`).
+    Keywords: `duo.config.EngineOptions` (llama_cpp's names, `_draft` twins),
     and as defaults for every text `duo.config.GenerateOptions`. `trace`: a file for the Chrome trace of all that runs.
     `progress`: called while a model loads, with its path and the share that is read.
 
@@ -156,7 +157,7 @@ class Duo:
                 self._child.close()
         _alive.add(self)
         if self._host is None:
-            profiles.restore(self._engine, placed)  # what duo tune measured: a warm start
+            profiles.restore(self.engine, placed)  # what duo tune measured: a warm start
 
     # ---- texts
 
@@ -213,7 +214,10 @@ class Duo:
 
     @property
     def target(self) -> _core.Model:
-        """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes. Raises DuoError if it is elsewhere."""
+        """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes.
+
+        Raises DuoError if it is on another machine.
+        """
         target = self.engine.target
         if target is None:
             raise DuoError(f"the target is on another machine, {self._host and self._host.address}; ask it there")
@@ -253,6 +257,8 @@ class Duo:
             )  # fmt: skip
             try:
                 self._trace.add(events)
+                if self._client is not None:
+                    self._trace.network(_core.now_us(), self._client.figures.of_text())
             except OSError as e:
                 trace, self._trace = self._trace, None
                 with suppress(OSError):
@@ -310,32 +316,4 @@ class Duo:
         return f"<Duo {' + '.join(names)}>"
 
 
-def _split(function: str, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    check_keywords(function, options, ENGINE_OPTIONS, GENERATE_OPTIONS)
-    return (
-        {k: v for k, v in options.items() if k in ENGINE_OPTIONS},
-        {k: v for k, v in options.items() if k in GENERATE_OPTIONS},
-    )
-
-
-def generate(prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any) -> Result:
-    """Loads, generates, unloads. Keywords of `Duo` and of `Duo.generate`; without `model` the demo pair."""
-    for_engine, for_text = _split("generate", options)
-    with Duo(model, draft, **for_engine) as d:
-        return d.generate(prompt, **for_text)
-
-
-def stream(prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any) -> Stream:
-    """As `generate`, chunk by chunk; the models are unloaded when the stream ends or is closed."""
-    for_engine, for_text = _split("stream", options)
-    d = Duo(model, draft, **for_engine)
-    try:
-        s = d.stream(prompt, **for_text)
-    except BaseException:
-        d.close()
-        raise
-    s.on_close = d.close
-    return s
-
-
-__all__ = ["Duo", "EngineOptions", "GenerateOptions", "Stream", "generate", "stream"]
+__all__ = ["Duo", "EngineOptions", "GenerateOptions", "Stream"]

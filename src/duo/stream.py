@@ -184,7 +184,7 @@ def begin(duo: Duo, job: Job, task: object) -> Stream:
     try:
         with duo._pull:
             if duo.network is not None:
-                duo.network.figures.begin_text()
+                duo.network.begin_text()
             duo.engine.begin(
                 prompt=job.tokens,
                 n_predict=o["max_tokens"],

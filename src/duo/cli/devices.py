@@ -42,11 +42,13 @@ def list_remote(endpoints: list[str]) -> None:
 
 @click.command("devices")
 @click.option("--measure", is_flag=True, help="Race duo's CPU kernels against stock ones, type by type (seconds).")
-@click.option("--rpc", callback=_endpoints, metavar="HOST:PORT,...", help="List these RPC servers' devices instead.")
-def devices(measure: bool, rpc: list[str]) -> None:
+@click.option(
+    "servers", "--rpc", callback=_endpoints, metavar="HOST:PORT,...", help="List these RPC servers' devices instead."
+)
+def devices(measure: bool, servers: list[str]) -> None:
     """List the devices and the CPU's kernels."""
-    if rpc:
-        list_remote(rpc)
+    if servers:
+        list_remote(servers)
         return
     name, why_not = _core.kernels()
     for d in all_devices():

@@ -105,7 +105,9 @@ def serve(endpoint: str, cache: bytes, n_threads: int, devices: list[str]) -> in
     metavar="N",
     help="Listen at this port; 0: a free one.",
 )
-@click.option("-d", "--device", metavar="DEV,DEV", help="Devices to serve. Default: every GPU, else the CPU.")
+@click.option(
+    "devices", "-d", "--device", metavar="DEV,DEV", help="Devices to serve. Default: every GPU, else the CPU."
+)
 @click.option(
     "-t",
     "--threads",
@@ -114,9 +116,9 @@ def serve(endpoint: str, cache: bytes, n_threads: int, devices: list[str]) -> in
     help="CPU threads, for the CPU as a device. Default: the cores.",
 )
 @click.option("-c", "--cache", is_flag=True, help="Keep weights on disk here: a client then sends them once.")
-def rpc_server(host: str, port: int, device: str | None, threads: int | None, cache: bool) -> None:
+def rpc_server(host: str, port: int, devices: str | None, threads: int | None, cache: bool) -> None:
     require_rpc()
-    names = [d for d in re.split("[,/]", device or "") if d]
+    names = [d for d in re.split("[,/]", devices or "") if d]
     address = ipv4(host)
     weights = os.fsencode(cache_dir()) if cache else b""
     held = claim(address, port)

@@ -26,7 +26,8 @@ class Client(ABC):
         self._stop = threading.Event()
         self._first = threading.Event()  # the first attempt has ended, well or not
         self._lock = threading.Lock()
-        self._warning: HostError | None = None
+        self._trouble: HostError | None = None  # why there is no session
+        self._warning: HostError | None = None  # the last trouble, until somebody is told
         self._back_off_s = BACK_OFF_FIRST_S
         self._thread = threading.Thread(target=self._run, name=f"duo-{settings.role}-host", daemon=True)
 
@@ -36,7 +37,7 @@ class Client(ABC):
         self._thread.start()
         self._first.wait(wait_s)
         with self._lock:
-            why = self._warning
+            why = self._trouble
         if self._session is None and why is None:
             why = HostError(f"{self.settings.name} does not answer")
             self._warn(why)
@@ -53,6 +54,13 @@ class Client(ABC):
         """The name of the host's model; empty: it has not been seen yet."""
         session = self._session
         return session.model if session is not None else ""
+
+    def begin_text(self) -> None:
+        """What follows belongs to a new text."""
+        self.figures.begin_text()
+        with self._lock:
+            if self._trouble is None:
+                self._warning = None
 
     def take_warning(self) -> str:
         """The last thing that went wrong, once."""
@@ -71,7 +79,7 @@ class Client(ABC):
 
     def _warn(self, why: HostError) -> None:
         with self._lock:
-            self._warning = why
+            self._warning = self._trouble = why
 
     def _run(self) -> None:
         try:
@@ -102,7 +110,7 @@ class Client(ABC):
         finally:
             self._first.set()
         with self._lock:
-            self._warning = None
+            self._trouble = None
         self._back_off_s = BACK_OFF_FIRST_S
         return self._session
 
@@ -114,7 +122,7 @@ class Client(ABC):
     def _pause(self) -> None:
         """Before the next attempt: longer each time, and longest where nothing will change by itself."""
         with self._lock:
-            hopeless = self._warning is not None and self._warning.hopeless
+            hopeless = self._trouble is not None and self._trouble.hopeless
         until = time.monotonic() + (HOPELESS_S if hopeless else self._back_off_s)
         self._back_off_s = min(BACK_OFF_MOST_S, 2 * self._back_off_s)
         while not self._stop.is_set() and time.monotonic() < until and self._may_pause():

@@ -25,18 +25,22 @@ class _Nodes:
     def __init__(self, link: _core.DraftLink, n_vocab: int, lock: threading.Lock) -> None:
         self._link, self._n_vocab, self._lock = link, n_vocab, lock
         self._left: list[Any] = []
+        self._seen = self._told = 0  # nodes
 
     def take(self) -> wire.ToDraft | None:
         verdicts = self._left or self._link.take(SLICE_US)
-        if not verdicts:
+        seen = self._seen
+        if not verdicts and seen == self._told:
             return None
         self._left = verdicts[N_BATCH_MAX:]
-        message = wire.ToDraft()
+        message = wire.ToDraft(n_seen=seen if seen != self._told else 0)
+        self._told = seen
         put_verdicts(message, verdicts[:N_BATCH_MAX])
         return message
 
     def give(self, message: wire.FromDraft) -> None:
         nodes = get_nodes(message, self._n_vocab)
+        self._seen += len(message.nodes)
         if nodes:
             with self._lock:
                 self._link.give(nodes)

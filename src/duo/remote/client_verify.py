@@ -15,6 +15,7 @@ from duo.remote.codec import N_BATCH_MAX, N_SIZE_SLACK, get_chunks, get_figures,
 from duo.remote.codec_begin import put_begin
 from duo.remote.exchange import SLICE_US, Exchange, code_of, in_words
 from duo.remote.session import ClientSettings, HostError, Own, Session
+from duo.remote.window import Window
 
 IDLE_US = 100_000
 FINAL = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED)
@@ -29,6 +30,7 @@ class _Text:
         self.ended = False  # the last piece of text has come
         self.n_tokens = 0
         self._rtt_us = 0
+        self._window = Window()
 
     def take(self) -> wire.ToVerify | None:
         if self.ended:
@@ -36,7 +38,10 @@ class _Text:
             return None
         if self._link.cancelled:
             return wire.ToVerify(cancel=True)
-        nodes = self._left or self._link.take(SLICE_US)
+        nodes = self._left
+        if not nodes and self._window.room(SLICE_US / 1e6):
+            nodes = self._link.take(SLICE_US)
+            self._window.sent(len(nodes))
         if not nodes and not self._rtt_us:
             return None
         self._left = nodes[N_BATCH_MAX:]
@@ -52,6 +57,8 @@ class _Text:
         verdicts, chunks = get_verdicts(message, self._n_vocab), get_chunks(message, self._n_vocab)
         if self.ended:
             return
+        if message.n_seen:
+            self._window.seen(message.n_seen)
         if message.figures:
             self._link.add_stats(get_figures(message))
         if not (verdicts or chunks):
@@ -112,7 +119,7 @@ class VerifyClient(Client):
                 stale, since = True, None if wrote else since
             else:
                 with self._lock:
-                    why = self._warning or HostError(f"{self.settings.name} cannot be reached")
+                    why = self._trouble or HostError(f"{self.settings.name} cannot be reached")
             if self._stop.is_set() or self._link.closed or self._link.cancelled:
                 continue
             since = since or time.monotonic()

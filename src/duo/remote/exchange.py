@@ -16,7 +16,7 @@ from duo.remote.session import HostError, Session
 
 PING_S = 1.0
 LOST_S = 3.5  # without a word, where every ping is answered at once
-SLICE_US = 50_000
+SLICE_US = 20_000
 WATCH_S = 0.1
 
 

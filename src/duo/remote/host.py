@@ -58,7 +58,7 @@ class Host:
     def __init__(self, settings: HostSettings, service: HostService, n_ctx: int) -> None:
         self._settings, self.service = settings, service
         self._server = grpc.aio.server(options=server_options(n_ctx), maximum_concurrent_rpcs=32 + 4 * settings.n_seats)
-        add_HostServicer_to_server(service, self._server)
+        add_HostServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
 
     async def start(self) -> Address:
         """Listens. Returns where: a port that was 0 is the one chosen. Raises DuoError."""

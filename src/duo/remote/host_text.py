@@ -26,6 +26,7 @@ from duo.remote.codec import (
     put_verdicts,
 )
 from duo.remote.pump import Pump
+from duo.remote.window import N_WINDOW, Window
 
 TAKE_US = 20_000
 END_US = 1_000_000
@@ -135,11 +136,21 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
 class DraftText(HostText[_core.DraftSeat, list[NodeTuple], wire.FromDraft]):
     """Verdicts in, nodes out."""
 
+    def __init__(self, context: Any, seat: _core.DraftSeat, n_vocab: int, idle_s: float) -> None:
+        super().__init__(context, seat, n_vocab, idle_s)
+        self._window = Window()
+
     def _take(self) -> list[NodeTuple] | None:
-        return self.seat.take(TAKE_US) or None
+        if not self._window.room(TAKE_US / 1e6):
+            return None
+        nodes = self.seat.take(TAKE_US)
+        self._window.sent(len(nodes))
+        return nodes or None
 
     async def _give(self, message: wire.ToDraft) -> bool:
         verdicts = get_verdicts(message, self._n_vocab)
+        if message.n_seen:
+            self._window.seen(message.n_seen)
         if verdicts:
             self.seat.give(verdicts)
         return any(kind == "end" for kind, *_ in verdicts)
@@ -169,6 +180,12 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
     """Nodes in, verdicts and text out."""
 
     _cancelled = False
+    _seen = _told = 0  # nodes
+
+    def _told_seen(self, message: wire.FromVerify) -> wire.FromVerify:
+        if self._seen != self._told:
+            message.n_seen = self._told = self._seen
+        return message
 
     def _take(self) -> tuple[list[VerdictTuple], list[ChunkTuple]] | None:
         verdicts, chunks = self.seat.take(TAKE_US)
@@ -176,8 +193,11 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
 
     async def _give(self, message: wire.ToVerify) -> bool:
         nodes = get_nodes(message, self._n_vocab)
+        self._seen += len(message.nodes)
         if nodes:
             self.seat.give(nodes)
+        if self._seen - self._told > N_WINDOW // 4:
+            await self._send(self._told_seen(wire.FromVerify()))
         if message.rtt_us:
             self.seat.rtt(in_range(message.rtt_us, 0, 2**31 - 1, "the round trip"))
         self._cancelled = message.cancel
@@ -190,6 +210,7 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
             out.append(wire.FromVerify())
             put_verdicts(out[-1], verdicts[i : i + N_BATCH_MAX])
             put_chunks(out[-1], chunks[i : i + N_BATCH_MAX])
+        self._told_seen(out[-1])
         if self._is_last(made):
             put_figures(out[-1], self.seat.stats())
             out[-1].error = self.seat.error[:1000]

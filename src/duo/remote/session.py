@@ -82,7 +82,7 @@ class Session:
             if credentials is None
             else grpc.secure_channel(target, credentials, OPTIONS)
         )
-        self.stub = HostStub(self.channel)
+        self.stub: Any = HostStub(self.channel)  # type: ignore[no-untyped-call]
         try:
             reply = self._ask(self.stub.Hello, hello.request(settings.role, None if own is None else own.identity))
             self._check(reply, own)

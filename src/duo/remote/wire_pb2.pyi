@@ -278,14 +278,16 @@ class Figure(_message.Message):
     def __init__(self, name: _Optional[str] = ..., values: _Optional[_Iterable[int]] = ..., is_list: _Optional[bool] = ...) -> None: ...
 
 class ToDraft(_message.Message):
-    __slots__ = ("begin", "verdicts", "ping")
+    __slots__ = ("begin", "verdicts", "ping", "n_seen")
     BEGIN_FIELD_NUMBER: _ClassVar[int]
     VERDICTS_FIELD_NUMBER: _ClassVar[int]
     PING_FIELD_NUMBER: _ClassVar[int]
+    N_SEEN_FIELD_NUMBER: _ClassVar[int]
     begin: Begin
     verdicts: _containers.RepeatedCompositeFieldContainer[Verdict]
     ping: int
-    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., verdicts: _Optional[_Iterable[_Union[Verdict, _Mapping]]] = ..., ping: _Optional[int] = ...) -> None: ...
+    n_seen: int
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., verdicts: _Optional[_Iterable[_Union[Verdict, _Mapping]]] = ..., ping: _Optional[int] = ..., n_seen: _Optional[int] = ...) -> None: ...
 
 class FromDraft(_message.Message):
     __slots__ = ("nodes", "pong")
@@ -310,15 +312,17 @@ class ToVerify(_message.Message):
     def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., ping: _Optional[int] = ..., cancel: _Optional[bool] = ..., rtt_us: _Optional[int] = ...) -> None: ...
 
 class FromVerify(_message.Message):
-    __slots__ = ("verdicts", "chunks", "pong", "figures", "error")
+    __slots__ = ("verdicts", "chunks", "pong", "n_seen", "figures", "error")
     VERDICTS_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
     PONG_FIELD_NUMBER: _ClassVar[int]
+    N_SEEN_FIELD_NUMBER: _ClassVar[int]
     FIGURES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
     verdicts: _containers.RepeatedCompositeFieldContainer[Verdict]
     chunks: _containers.RepeatedCompositeFieldContainer[Chunk]
     pong: int
+    n_seen: int
     figures: _containers.RepeatedCompositeFieldContainer[Figure]
     error: str
-    def __init__(self, verdicts: _Optional[_Iterable[_Union[Verdict, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., pong: _Optional[int] = ..., figures: _Optional[_Iterable[_Union[Figure, _Mapping]]] = ..., error: _Optional[str] = ...) -> None: ...
+    def __init__(self, verdicts: _Optional[_Iterable[_Union[Verdict, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., pong: _Optional[int] = ..., n_seen: _Optional[int] = ..., figures: _Optional[_Iterable[_Union[Figure, _Mapping]]] = ..., error: _Optional[str] = ...) -> None: ...
