@@ -134,7 +134,7 @@ class Duo:
         if trace is not None:
             names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
             if self._host is not None:
-                names[self._host.role == "draft"] = str(self._host.address)
+                names[self._host.role == "draft"] = self._host.where
             try:
                 self._trace = TraceWriter(Path(os.fsdecode(trace)), target=names[0] or "", draft=names[1])
             except (OSError, ValueError) as e:
@@ -220,7 +220,7 @@ class Duo:
         """
         target = self.engine.target
         if target is None:
-            raise DuoError(f"the target is on another machine, {self._host and self._host.address}; ask it there")
+            raise DuoError(f"the target is on another machine, {self._host and self._host.where}; ask it there")
         return target
 
     @property

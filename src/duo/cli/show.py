@@ -177,7 +177,7 @@ def elsewhere(d: Duo) -> str:
     if d.network is None:
         return ""
     name = d.network.host_model
-    return f"{name} on {d.network.settings.address}" if name else f"on {d.network.settings.address}"
+    return f"{name} on {d.network.settings.where}" if name else f"on {d.network.settings.where}"
 
 
 def show_figures(r: Result, err: TextIO) -> None:

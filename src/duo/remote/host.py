@@ -108,6 +108,7 @@ async def _until_told(
         loop.add_signal_handler(s, told.set)
     host = Host(settings, service, n_ctx)
     try:
+        await service.seats.prepare()
         ready(await host.start())
         await told.wait()
     finally:

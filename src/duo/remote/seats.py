@@ -40,6 +40,11 @@ class Seats(Generic[S]):
         # The first token is nearly everybody's.
         return best if n_best > 1 or self._n >= self.n_most else None
 
+    async def prepare(self) -> None:
+        """Makes the first seat before anybody waits for it. Raises what making one raises."""
+        seat = await self._take(())
+        await self.give_back(seat)
+
     async def take(self, prompt: Sequence[int], wait_s: float) -> S | None:
         """A seat; None: all are taken, and stay so for `wait_s`. Raises what making one raises."""
         try:

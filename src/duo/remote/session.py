@@ -59,6 +59,11 @@ class ClientSettings:
     def name(self) -> str:
         return f"the {self.role} host {self.address}" if self.child is None else self.child.name
 
+    @property
+    def where(self) -> str:
+        """Of the host's model, in few words."""
+        return str(self.address) if self.child is None else self.child.name
+
 
 class Own:
     """The model at this end."""
