@@ -17,8 +17,8 @@ from typing_extensions import Self, Unpack
 from duo import _core, profiles
 from duo.check import check_keywords, engine_options, generate_options
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
-from duo.demo import demo_pair
 from duo.errors import DuoError
+from duo.files import PathLike, pair, path
 from duo.job import check_text
 from duo.placement import place
 from duo.remote import attach, host_of, in_child, n_ctx_remote
@@ -33,33 +33,6 @@ if TYPE_CHECKING:
     from duo.remote.session import ClientSettings
 
     Prompt = str | Sequence[int] | np.ndarray[Any, Any]
-
-PathLike = str | os.PathLike[str]
-
-
-def _pair(model: PathLike | None, draft: PathLike | None, o: EngineOptions) -> tuple[PathLike | None, PathLike | None]:
-    """The files of this machine: target and draft. Raises DuoError."""
-    if o["verify_host"] is not None:
-        if model is not None:
-            raise DuoError("a target (-m) was given, but it is on the verify host; leave out one of the two")
-        return None, demo_pair()[1] if draft is None else draft
-    if o["draft_host"] is not None:
-        if draft is not None:
-            raise DuoError("a draft (-md) was given, but it is on the draft host; leave out one of the two")
-        return demo_pair()[0] if model is None else model, None
-    if model is None:
-        if draft is not None:
-            raise DuoError("a draft was given without a target; give the target too (-m)")
-        return demo_pair()
-    return model, draft
-
-
-def _path(value: PathLike, what: str) -> str:
-    path = os.fsdecode(value)
-    if "\0" in path or not path:
-        raise DuoError(f"the path of the {what} is {'empty' if not path else 'not a path (it holds a NUL byte)'}")
-    return path
-
 
 _alive: weakref.WeakSet[Duo] = weakref.WeakSet()
 
@@ -108,13 +81,13 @@ class Duo:
         self._client: Client | None = None
         model, draft, o, self._child = in_child(model, draft, self.options)
         self._host: ClientSettings | None = host_of(o, self._child)  # None: both models are here
-        model, draft = _pair(model, draft, o)
+        model, draft = pair(model, draft, o)
         if self._child is not None:
             self._child.start()
         placed = place(
             o,
-            None if model is None else _path(model, "target"),
-            None if draft is None else _path(draft, "draft"),
+            None if model is None else path(model, "target"),
+            None if draft is None else path(draft, "draft"),
             n_ctx_remote=n_ctx_remote(self._host),
         )
         placed.tracing = trace is not None

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from duo.check import check_keywords
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
-from duo.engine import Duo, PathLike
+from duo.engine import Duo
+from duo.files import PathLike
 from duo.result import Result
 from duo.stream import Stream
 

@@ -80,7 +80,7 @@ class Host:
     async def stop(self) -> None:
         """Ends all texts and frees the seats."""
         await self._server.stop(GRACE_S)
-        await self.service.seats.close()
+        await self.service.close()
         if self._settings.address.path:
             with suppress(OSError):
                 os.unlink(self._settings.address.path)

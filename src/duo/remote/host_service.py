@@ -105,7 +105,8 @@ class HostService(HostServicer):
             await context.abort(Code.UNIMPLEMENTED, f"this is a {self._role} host")
         code, why = Code.INTERNAL, "the host failed"
         try:
-            await self._text(context)
+            # A task of its own: what it began it also ends, even where the client, or the server, calls the stream off.
+            await self._whole(self._later(self._text(context)))
             return
         except ProtocolError as e:
             code, why = Code.INVALID_ARGUMENT, str(e)
@@ -118,6 +119,22 @@ class HostService(HostServicer):
         except _Refused as e:
             code, why = e.code, str(e)
         await context.abort(code, why)
+
+    async def _whole(self, text: asyncio.Future[None]) -> None:
+        try:
+            await asyncio.shield(text)
+        except asyncio.CancelledError:
+            text.cancel()
+            await asyncio.wait({text})
+            raise
+
+    async def close(self) -> None:
+        """After the server has stopped: ends what still runs and frees all seats."""
+        while self._tasks:
+            for text in self._texts.values():
+                text.evicted.set()
+            await asyncio.wait(set(self._tasks), timeout=1.0)
+        await self.seats.close()
 
     async def _text(self, context: Any) -> None:
         try:
