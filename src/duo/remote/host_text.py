@@ -28,6 +28,7 @@ from duo.remote.codec import (
 from duo.remote.pump import Pump
 from duo.remote.window import N_WINDOW, Window
 
+WRITE_S = 1.0  # for a message that is being sent when its text ends
 TAKE_US = 20_000
 END_US = 1_000_000
 RATE = 4000  # messages a second that one text may send on average; a fast model needs a tenth of it
@@ -51,6 +52,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
         self._writing_since = 0.0  # 0: no write is under way
         self._n_messages = 0
         self._write_lock = asyncio.Lock()
+        self._under_way: asyncio.Future[None] | None = None
         self.failed = False  # the seat's model; the seat is of no use any more
         self.evicted = asyncio.Event()  # the same client has come back on another connection
         self.done = asyncio.Event()
@@ -90,6 +92,8 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            if self._under_way is not None and not (await asyncio.wait({self._under_way}, timeout=WRITE_S))[0]:
+                self._under_way.cancel()  # a client that does not read
             await pump.stop()
         await self._finish()
 
@@ -117,7 +121,9 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
     async def _send(self, message: Out) -> None:
         async with self._write_lock:
             self._writing_since = self._loop.time()
-            await self._context.write(message)
+            # Not cancelled with who waits for it: gRPC could not end a stream whose write was broken off.
+            self._under_way = asyncio.ensure_future(self._context.write(message))
+            await asyncio.shield(self._under_way)
             self._writing_since = 0.0
 
     async def _write(self, pump: Pump[Made]) -> None:
