@@ -78,7 +78,7 @@ class Child:
         self.reason = ""  # why there is none now; "" while it is ready
         self.last_reason = ""  # why there was none the last time
         self.hopeless = False  # it said so itself: trying again will not help
-        self.n_started = 0
+        self.n_started = self.n_ready = 0
         self._known = threading.Event()  # the first start has gone well or not
         self._closing = threading.Event()
         self._lock = threading.Lock()
@@ -163,6 +163,7 @@ class Child:
             try:
                 if self._wait_ready(process):
                     t_ready = time.monotonic()
+                    self.n_ready += 1
                     self._tell("")
                     process.wait()
             finally:

@@ -125,7 +125,11 @@ class Client(ABC):
             hopeless = self._trouble is not None and self._trouble.hopeless
         until = time.monotonic() + (HOPELESS_S if hopeless else self._back_off_s)
         self._back_off_s = min(BACK_OFF_MOST_S, 2 * self._back_off_s)
+        child = self.settings.child
+        n_ready = 0 if child is None else child.n_ready  # a child that is there again is known at once
         while not self._stop.is_set() and time.monotonic() < until and self._may_pause():
+            if child is not None and child.n_ready != n_ready:
+                return
             self._stop.wait(0.05)
 
     def _may_pause(self) -> bool:

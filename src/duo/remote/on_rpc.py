@@ -11,6 +11,7 @@ from duo.errors import DuoError
 from duo.placement import device_names
 
 SILENT_S = 120.0  # for 512 tokens of a prompt on a slow server, or a matrix over a slow network
+_CONNECT_S = 4.0  # a text may wait for it to begin
 _ASK_S = 5.0
 
 
@@ -24,7 +25,7 @@ def use_servers(o: EngineOptions, role: str, n_texts: int) -> EngineOptions:
         return o
     if n_texts > 1:
         raise DuoError("--parallel is above 1 with --rpc, whose servers compute for one text at a time; leave one out")
-    names = rpc.connect(o["rpc"])
+    names = rpc.connect(o["rpc"], _CONNECT_S)
     threading.Thread(target=_watch, args=(list(o["rpc"]), names), daemon=True, name="duo-rpc-watch").start()
     which = "device_draft" if role == "draft" else "device"
     placed: EngineOptions = {**o}
