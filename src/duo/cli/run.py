@@ -30,8 +30,8 @@ Examples:
   cat letter.txt | duo -m 70B.gguf -md 8B.gguf --temp 0
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
 
-Other commands: duo bench, duo devices, duo doctor, duo draft-host, duo rpc-server, duo trace, duo tune, duo verify-host, duo widen
-(duo COMMAND --help).
+Other commands: duo bench, duo devices, duo doctor, duo draft-host, duo rpc-server, duo trace, duo tune,
+duo verify-host, duo widen (duo COMMAND --help).
 """
 
 
