@@ -1,4 +1,4 @@
-"""Hosts that are not there, die, freeze, come back: the text is the same, or ends with one sentence and nothing lost."""
+"""Hosts that are not there, die, freeze, come back: the text is the same, or ends with one sentence."""
 
 import signal
 import socket

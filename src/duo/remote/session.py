@@ -13,10 +13,9 @@ from duo.errors import DuoError
 from duo.remote import hello
 from duo.remote import wire_pb2 as wire
 from duo.remote.address import Address
-from duo.remote.codec import ProtocolError, in_range
+from duo.remote.codec import ProtocolError, in_range, printable
 from duo.remote.codec_begin import N_KEY
 from duo.remote.diagnosis import why_unreachable
-from duo.remote.hello import printable
 from duo.remote.identity import Identity, Vocabulary, mismatch, texts_of
 from duo.remote.security import ClientSecurity
 from duo.remote.wire_pb2_grpc import HostStub
