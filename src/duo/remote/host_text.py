@@ -25,6 +25,7 @@ from duo.remote.codec import (
     put_nodes,
     put_verdicts,
 )
+from duo.remote.methods import parse
 from duo.remote.pump import Pump
 from duo.remote.window import N_WINDOW, Window
 
@@ -43,6 +44,8 @@ class Idle(Exception):  # noqa: N818 - no error
 
 class HostText(ABC, Generic[SeatT, Made, Out]):
     """Everything in the event loop's thread but the pump's `take`."""
+
+    incoming: type[Any]  # messages of the client
 
     def __init__(self, context: Any, seat: SeatT, n_vocab: int, idle_s: float) -> None:
         self._context, self.seat, self._n_vocab, self._idle_s = context, seat, n_vocab, idle_s
@@ -98,9 +101,10 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
 
     async def _read(self) -> None:
         while True:
-            message = await self._context.read()
-            if message is grpc.aio.EOF:
+            data = await self._context.read()
+            if data is grpc.aio.EOF:
                 return
+            message = parse(self.incoming, data)
             self._heard = self._loop.time()
             self._n_messages += 1
             if self._n_messages > RATE * (1 + self._heard - self._since):
@@ -135,6 +139,8 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
 
 class DraftText(HostText[_core.DraftSeat, list[NodeTuple], wire.FromDraft]):
     """Verdicts in, nodes out."""
+
+    incoming = wire.ToDraft
 
     def __init__(self, context: Any, seat: _core.DraftSeat, n_vocab: int, idle_s: float) -> None:
         super().__init__(context, seat, n_vocab, idle_s)
@@ -179,6 +185,7 @@ class DraftText(HostText[_core.DraftSeat, list[NodeTuple], wire.FromDraft]):
 class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[ChunkTuple]], wire.FromVerify]):
     """Nodes in, verdicts and text out."""
 
+    incoming = wire.ToVerify
     _cancelled = False
     _seen = _told = 0  # nodes
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,8 +16,8 @@ from duo.remote.codec import ProtocolError, in_range, printable
 from duo.remote.codec_begin import N_KEY
 from duo.remote.diagnosis import why_unreachable
 from duo.remote.identity import Identity, Vocabulary, mismatch, texts_of
+from duo.remote.methods import M, method_of, parse
 from duo.remote.security import ClientSecurity
-from duo.remote.wire_pb2_grpc import HostStub
 
 N_MESSAGE_MAX = 256 * 1024  # bytes that a host may send at once
 HELLO_S = 5.0
@@ -79,9 +78,9 @@ class Session:
             if credentials is None
             else grpc.secure_channel(target, credentials, OPTIONS)
         )
-        self.stub: Any = HostStub(self.channel)  # type: ignore[no-untyped-call]
         try:
-            reply = self._ask(self.stub.Hello, hello.request(settings.role, None if own is None else own.identity))
+            asked = hello.request(settings.role, None if own is None else own.identity)
+            reply = self._ask("Hello", asked, wire.HelloReply)
             self._check(reply, own)
         except ProtocolError as e:
             self.close()
@@ -94,11 +93,16 @@ class Session:
     def metadata(self) -> tuple[tuple[str, str], ...]:
         return self._settings.security.metadata
 
-    def _ask(self, method: Callable[..., Any], request: Any) -> Any:
+    def method(self, name: str) -> Any:
+        """A stream's method."""
+        return method_of(self.channel, name)
+
+    def _ask(self, name: str, request: Any, kind: type[M]) -> M:
         try:
-            return method(request, timeout=HELLO_S, metadata=self.metadata)
+            data = method_of(self.channel, name)(request, timeout=HELLO_S, metadata=self.metadata)
         except grpc.RpcError as e:
             raise self.error(e) from None
+        return parse(kind, data)
 
     def error(self, e: grpc.RpcError) -> HostError:
         """What gRPC says, in words."""
@@ -138,8 +142,7 @@ class Session:
         return mismatch(own.identity, theirs, texts_of(own.vocabulary), self._texts)
 
     def _texts(self, first: int, n: int) -> list[bytes]:
-        reply: wire.TokensReply = self._ask(self.stub.Tokens, wire.TokensRequest(first=first, n=n))
-        return list(reply.texts)
+        return list(self._ask("Tokens", wire.TokensRequest(first=first, n=n), wire.TokensReply).texts)
 
     def close(self) -> None:
         self.channel.close()
