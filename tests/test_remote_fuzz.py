@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+import grpc
 import hostile
 import pytest
 from conftest import EXACT
@@ -22,9 +23,6 @@ from duo import Duo, DuoError, _core
 from duo.check import generate_options
 from duo.demo import demo_pair
 from duo.job import plan, sampling
-
-grpc = pytest.importorskip("grpc")
-
 from duo.remote import client, hello
 from duo.remote import wire_pb2 as wire
 from duo.remote.codec_begin import put_begin
