@@ -128,7 +128,8 @@ def test_a_target_on_rpc_writes_with_the_draft_here_and_goes_on_after_a_loss(und
     options = {"cpu_kernels": "stock", "strict": True}
     with Duo(n_ctx=512, **options) as d:
         text = d.generate(PROMPT, max_tokens=N, temperature=0, mode="plain").text
-    with serving("-t", "1") as s, Duo(n_ctx=512, rpc=s.endpoint, device="RPC0", _always=True, **options) as d:
+    how = {"device": "RPC0", "host_patience": float(HANG_S), "_always": True, **options}
+    with serving("-t", "1") as s, Duo(n_ctx=512, rpc=s.endpoint, **how) as d:
         assert d.generate(PROMPT, max_tokens=N, temperature=0).text == text
         again: list[Server] = []
 

@@ -12,12 +12,12 @@ from grpc_tools import protoc
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 PROTO = "duo/remote/wire.proto"
-MADE = ("wire_pb2.py", "wire_pb2.pyi", "wire_pb2_grpc.py")
+MADE = ("wire_pb2.py", "wire_pb2.pyi")
 
 
 def make(folder: Path) -> int:
-    """Writes the three files below `folder`; protoc's exit code."""
-    outputs = [f"--{kind}_out={folder}" for kind in ("python", "pyi", "grpc_python")]
+    """Writes the two files below `folder`; protoc's exit code."""
+    outputs = [f"--{kind}_out={folder}" for kind in ("python", "pyi")]
     return int(protoc.main(["protoc", f"-I{SOURCE}", *outputs, PROTO]))
 
 

@@ -29,10 +29,10 @@ def need_grpc() -> None:
             f"models on other machines need the extra duo[remote] ({e}); pip install 'duo[remote]'"
         ) from None
     try:
-        import duo.remote.wire_pb2_grpc  # noqa: F401
-    except Exception as e:  # generated code refuses older libraries, each in its own way
-        why = str(e).split("\n")[0].split(", but")[0]
-        raise DuoError(f"grpcio and protobuf do not fit duo ({why}); pip install -U 'duo[remote]'") from None
+        import duo.remote.wire_pb2  # noqa: F401
+    except Exception as e:  # generated code refuses older libraries, in its own way
+        why = str(e).split("\n")[0]
+        raise DuoError(f"protobuf does not fit duo ({why}); pip install -U 'duo[remote]'") from None
 
 
 def in_child(model: Path, draft: Path, o: EngineOptions) -> tuple[Path, Path, EngineOptions, Child | None]:

@@ -82,7 +82,7 @@ class DraftClient(Client):
 
     def _text(self, session: Session, begin: _core.Begin) -> None:
         nodes = _Nodes(self._link, self._own.vocabulary.n_tokens, self._link_lock)
-        exchange = Exchange(session, session.stub.Draft, nodes, self.figures)
+        exchange = Exchange(session, session.method("Draft"), wire.FromDraft, nodes, self.figures)
         try:
             first = wire.ToDraft(begin=put_begin(begin, instance=session.instance, session=session.key))
             if first.ByteSize() > session.n_message:

@@ -142,7 +142,7 @@ class VerifyClient(Client):
                 raise DuoError(f"{self.settings.name} takes no prompt of {len(begin.prompt)} tokens")
         except DuoError as e:
             return False, False, HostError(str(e), hopeless=True)
-        exchange = Exchange(session, session.stub.Verify, text, self.figures)
+        exchange = Exchange(session, session.method("Verify"), wire.FromVerify, text, self.figures)
         given_up = [0.0]
 
         def watch() -> bool:

@@ -28,6 +28,11 @@ class ProtocolError(DuoError):
     """What came is nothing that duo sends."""
 
 
+def printable(text: str) -> str:
+    """What a peer says, fit for a terminal."""
+    return "".join(c if c.isprintable() else "?" for c in text[:300])
+
+
 def in_range(value: int, low: int, high: int, what: str) -> int:
     """`value`. Raises ProtocolError."""
     if not low <= value <= high:

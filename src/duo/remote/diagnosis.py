@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-from contextlib import suppress
 
 from duo.remote.address import Address
 from duo.remote.security import ClientSecurity
@@ -34,6 +33,19 @@ def _speaks_tls(address: Address, timeout_s: float) -> bool:
         return False
 
 
+def _after_handshake(s: ssl.SSLSocket) -> tuple[str, bool]:
+    """With TLS 1.3 a client's certificate is refused when its own handshake is over; else HTTP/2 begins."""
+    try:
+        silent = s.recv(1) == b""
+    except TimeoutError:
+        return "it does not answer", False
+    except OSError:
+        silent = True
+    if silent:
+        return "it refused the certificate of this machine, or wants one: --host-cert, --host-key", True
+    return "it does not answer as a duo host", False
+
+
 def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float = 1.0) -> tuple[str, bool]:
     """(the reason, whether trying again is useless until somebody changes something). Takes a few time-outs at most."""
     try:
@@ -50,10 +62,8 @@ def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float
         context = security.ssl_context()
         context.set_alpn_protocols(["h2"])
         try:
-            # With TLS 1.3 a refused client certificate is told with the first bytes.
-            with context.wrap_socket(raw, server_hostname=address.host or "localhost") as s, suppress(TimeoutError):
-                s.recv(1)
-            return "it does not answer as a duo host", False
+            with context.wrap_socket(raw, server_hostname=address.host or "localhost") as s:
+                return _after_handshake(s)
         except ssl.SSLCertVerificationError as e:
             return f"its certificate is not trusted: {e.verify_message}".rstrip("."), True
         except ssl.SSLError as e:

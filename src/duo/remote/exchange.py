@@ -12,6 +12,7 @@ import grpc
 from duo.errors import DuoError
 from duo.remote.codec import ProtocolError
 from duo.remote.figures import NetworkFigures
+from duo.remote.methods import parse
 from duo.remote.session import HostError, Session
 
 PING_S = 1.0
@@ -42,8 +43,16 @@ class Carrier(Protocol):
 class Exchange:
     """gRPC's thread sends, a second one receives, and the caller of `run` watches over both."""
 
-    def __init__(self, session: Session, method: Callable[..., Any], carrier: Carrier, figures: NetworkFigures) -> None:
-        self._session, self._method, self._carrier, self._figures = session, method, carrier, figures
+    def __init__(
+        self,
+        session: Session,
+        method: Callable[..., Any],
+        answer: type[Any],
+        carrier: Carrier,
+        figures: NetworkFigures,
+    ) -> None:
+        self._session, self._method, self._answer = session, method, answer
+        self._carrier, self._figures = carrier, figures
         self._sending = threading.Lock()  # held while the carrier is asked
         self._closed = False  # under _sending: the carrier is not asked any more
         self._over = threading.Event()
@@ -99,9 +108,10 @@ class Exchange:
 
     def _receive(self, call: Any) -> None:
         try:
-            for message in call:
+            for data in call:
                 self._heard = time.monotonic()
-                self._figures.received(message.ByteSize())
+                self._figures.received(len(data))
+                message = parse(self._answer, data)
                 if message.pong and message.pong == self._ping:
                     self._figures.round_trip((time.monotonic_ns() - message.pong) / 1e3)
                     self._ping = 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from duo.remote import wire_pb2 as wire
+from duo.remote.codec import printable
 from duo.remote.identity import Identity, mismatch
 
 PROTOCOL = 1
@@ -20,11 +21,6 @@ def request(role: str, identity: Identity | None) -> wire.HelloRequest:
     """identity None: who only wants to know the limits."""
     message = None if identity is None else identity.message
     return wire.HelloRequest(protocol=PROTOCOL, version=version(), role=role, identity=message)
-
-
-def printable(text: str) -> str:
-    """What a peer says, fit for a terminal."""
-    return "".join(c if c.isprintable() else "?" for c in text[:300])
 
 
 def refusal(asked: wire.HelloRequest, role: str, identity: Identity) -> str:

@@ -20,8 +20,8 @@ from duo.remote.address import Address
 from duo.remote.codec_begin import n_message_most
 from duo.remote.host_service import HANDSHAKE_S, IDLE_S, HostService
 from duo.remote.identity import Identity
+from duo.remote.methods import add_to_server
 from duo.remote.security import ServerSecurity
-from duo.remote.wire_pb2_grpc import add_HostServicer_to_server
 
 GRACE_S = 1.0
 
@@ -48,6 +48,9 @@ def server_options(n_ctx: int) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", 15_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
+        # A peer that does not read holds its stream until its connection goes; texts go on over a new one.
+        ("grpc.max_connection_age_ms", 3_600_000),
+        ("grpc.max_connection_age_grace_ms", 600_000),
         ("grpc.so_reuseport", 0),  # a second host on the same port is a mistake
     ]
 
@@ -58,7 +61,7 @@ class Host:
     def __init__(self, settings: HostSettings, service: HostService, n_ctx: int) -> None:
         self._settings, self.service = settings, service
         self._server = grpc.aio.server(options=server_options(n_ctx), maximum_concurrent_rpcs=32 + 4 * settings.n_seats)
-        add_HostServicer_to_server(service, self._server)  # type: ignore[no-untyped-call]
+        add_to_server(service, self._server)
 
     async def start(self) -> Address:
         """Listens. Returns where: a port that was 0 is the one chosen. Raises DuoError."""

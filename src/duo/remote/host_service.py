@@ -16,9 +16,9 @@ from duo.remote.codec import ProtocolError
 from duo.remote.codec_begin import N_KEY, check_keys, get_begin, n_message_most
 from duo.remote.host_text import DraftText, Idle, VerifyText
 from duo.remote.identity import Identity, Vocabulary
+from duo.remote.methods import parse
 from duo.remote.seats import Seats
 from duo.remote.security import TOKEN_KEY, same_token
-from duo.remote.wire_pb2_grpc import HostServicer
 
 HANDSHAKE_S = 10.0  # from a stream's beginning to its first message
 IDLE_S = 15.0  # clients say something every second
@@ -27,7 +27,7 @@ N_TEXTS_BYTES = 128 * 1024
 Code = grpc.StatusCode
 
 
-class HostService(HostServicer):
+class HostService:
     """role: "draft" or "verify". make_seat: a new DraftSeat or VerifySeat; called in a thread."""
 
     def __init__(
@@ -60,7 +60,7 @@ class HostService(HostServicer):
         if not same_token(self._token, given[0]):
             await context.abort(Code.UNAUTHENTICATED, "the token is not the host's; give the same --token-file to both")
 
-    async def Hello(self, request: wire.HelloRequest, context: Any) -> wire.HelloReply:  # noqa: N802 - gRPC's name
+    async def Hello(self, request: bytes, context: Any) -> wire.HelloReply:  # noqa: N802 - gRPC's name
         """Who this is, and whether the client fits."""
         await self._admit(context)
         reply = wire.HelloReply(
@@ -75,14 +75,18 @@ class HostService(HostServicer):
         )  # fmt: skip
         try:
             # Hashing is done; comparing a big vocabulary's hashes takes microseconds.
-            reply.refusal = hello.refusal(request, self._role, self._identity)
+            reply.refusal = hello.refusal(parse(wire.HelloRequest, request), self._role, self._identity)
         except ProtocolError as e:
             await context.abort(Code.INVALID_ARGUMENT, str(e))
         return reply
 
-    async def Tokens(self, request: wire.TokensRequest, context: Any) -> wire.TokensReply:  # noqa: N802
+    async def Tokens(self, data: bytes, context: Any) -> wire.TokensReply:  # noqa: N802
         """Texts of a range; as many as fit a message."""
         await self._admit(context)
+        try:
+            request = parse(wire.TokensRequest, data)
+        except ProtocolError as e:
+            await context.abort(Code.INVALID_ARGUMENT, str(e))
         texts, n_bytes = [], 0
         for i in range(request.first, min(request.first + min(request.n, 1024), self._vocabulary.n_tokens)):
             texts.append(self._vocabulary.text(i)[:N_TEXTS_BYTES])
@@ -91,11 +95,11 @@ class HostService(HostServicer):
                 break
         return wire.TokensReply(texts=texts)
 
-    async def Draft(self, request_iterator: AsyncIterator[wire.ToDraft], context: Any) -> None:  # noqa: N802
+    async def Draft(self, requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: N802
         """One text of a client that has the target."""
         await self._stream("draft", context)
 
-    async def Verify(self, request_iterator: AsyncIterator[wire.ToVerify], context: Any) -> None:  # noqa: N802
+    async def Verify(self, requests: AsyncIterator[bytes], context: Any) -> None:  # noqa: N802
         """One text of a client that has the draft."""
         await self._stream("verify", context)
 
@@ -105,6 +109,8 @@ class HostService(HostServicer):
             await context.abort(Code.UNIMPLEMENTED, f"this is a {self._role} host")
         code, why = Code.INTERNAL, "the host failed"
         try:
+            # Now, as grpc.aio forgets that it sent it if the first write is called off: no status would go out then.
+            await context.send_initial_metadata(())
             # A task of its own: what it began it also ends, even where the client, or the server, calls the stream off.
             await self._whole(self._later(self._text(context)))
             return
@@ -138,10 +144,12 @@ class HostService(HostServicer):
 
     async def _text(self, context: Any) -> None:
         try:
-            first = await asyncio.wait_for(context.read(), self._handshake_s)
+            data = await asyncio.wait_for(context.read(), self._handshake_s)
         except asyncio.TimeoutError:
             raise Idle from None
-        if first is grpc.aio.EOF or not first.HasField("begin"):
+        kind: type[DraftText] | type[VerifyText] = DraftText if self._role == "draft" else VerifyText
+        first: Any = None if data is grpc.aio.EOF else parse(kind.incoming, data)
+        if first is None or not first.HasField("begin"):
             raise ProtocolError("the first message begins no text")
         check_keys(first.begin)
         if first.begin.instance != self._instance:
@@ -152,7 +160,6 @@ class HostService(HostServicer):
             # The client lost that connection before this end did. It gets its seat, and its cache, back.
             old.evicted.set()
             await asyncio.wait_for(old.done.wait(), self._handshake_s)
-        kind = DraftText if self._role == "draft" else VerifyText
         taking = asyncio.ensure_future(self.seats.take(begin.prompt, BUSY_WAIT_S))
         try:
             seat = await _patiently(context, kind.nothing(), taking)
@@ -187,6 +194,8 @@ class HostService(HostServicer):
     async def _free(self, session: bytes, text: DraftText | VerifyText) -> None:
         try:
             await asyncio.wait({text.beginning})  # a thread cannot be called back
+            if text.pump is not None:
+                await text.pump.stop()
             await asyncio.to_thread(text.end)
         except DuoError:
             text.failed = True

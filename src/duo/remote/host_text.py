@@ -25,6 +25,7 @@ from duo.remote.codec import (
     put_nodes,
     put_verdicts,
 )
+from duo.remote.methods import parse
 from duo.remote.pump import Pump
 from duo.remote.window import N_WINDOW, Window
 
@@ -45,6 +46,8 @@ class Idle(Exception):  # noqa: N818 - no error
 class HostText(ABC, Generic[SeatT, Made, Out]):
     """Everything in the event loop's thread but the pump's `take`."""
 
+    incoming: type[Any]  # messages of the client
+
     def __init__(self, context: Any, seat: SeatT, n_vocab: int, idle_s: float) -> None:
         self._context, self.seat, self._n_vocab, self._idle_s = context, seat, n_vocab, idle_s
         self._loop = asyncio.get_running_loop()
@@ -57,6 +60,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
         self.evicted = asyncio.Event()  # the same client has come back on another connection
         self.done = asyncio.Event()
         self.beginning: asyncio.Future[None]
+        self.pump: Pump[Made] | None = None
 
     @abstractmethod
     def _take(self) -> Made | None: ...
@@ -76,7 +80,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
 
     async def run(self) -> None:
         """Carries messages until the text has ended at either side. Raises ProtocolError, DuoError, Idle."""
-        pump = Pump(self._take, "duo-seat")
+        pump = self.pump = Pump(self._take, "duo-seat")
         tasks = {asyncio.ensure_future(t) for t in (self._read(), self._write(pump), self.evicted.wait())}
         try:
             while True:
@@ -102,9 +106,10 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
 
     async def _read(self) -> None:
         while True:
-            message = await self._context.read()
-            if message is grpc.aio.EOF:
+            data = await self._context.read()
+            if data is grpc.aio.EOF:
                 return
+            message = parse(self.incoming, data)
             self._heard = self._loop.time()
             self._n_messages += 1
             if self._n_messages > RATE * (1 + self._heard - self._since):
@@ -141,6 +146,8 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
 
 class DraftText(HostText[_core.DraftSeat, list[NodeTuple], wire.FromDraft]):
     """Verdicts in, nodes out."""
+
+    incoming = wire.ToDraft
 
     def __init__(self, context: Any, seat: _core.DraftSeat, n_vocab: int, idle_s: float) -> None:
         super().__init__(context, seat, n_vocab, idle_s)
@@ -185,6 +192,7 @@ class DraftText(HostText[_core.DraftSeat, list[NodeTuple], wire.FromDraft]):
 class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[ChunkTuple]], wire.FromVerify]):
     """Nodes in, verdicts and text out."""
 
+    incoming = wire.ToVerify
     _cancelled = False
     _seen = _told = 0  # nodes
 

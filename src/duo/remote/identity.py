@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Protocol
 
 from duo.remote import wire_pb2 as wire
-from duo.remote.codec import N_SIZE_SLACK, ProtocolError, count, in_range
+from duo.remote.codec import N_SIZE_SLACK, ProtocolError, count, in_range, printable
 
 N_BLOCK = 256  # tokens of one hash
 N_FIRST_EQUAL = 5  # the first tokens may differ
@@ -82,17 +82,16 @@ class Identity:
         count(len(v.blocks), N_VOCAB_MAX // N_BLOCK, "hashes")
         if len(v.blocks) != -(-v.n_vocab // N_BLOCK) or len(m.model) > 512:
             raise ProtocolError("the hashes of a vocabulary do not fit its size")
-        name = "".join(c if c.isprintable() else "?" for c in m.model)
-        return cls(name, v.n_vocab, v.type, v.bos, v.eos, v.add_bos, v.add_eos, tuple(v.blocks))
+        return cls(printable(m.model), v.n_vocab, v.type, v.bos, v.eos, v.add_bos, v.add_eos, tuple(v.blocks))
 
 
 def _quoted(text: bytes) -> str:
-    out = ""
+    out = b""
     for b in text:
         if len(out) >= 40:
             break
-        out += chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}"
-    return f"'{out}'"
+        out += bytes([b]) if b >= 0x20 and b != 0x7F else b"\\x%02x" % b
+    return "'" + printable(out.decode("utf-8", "replace")) + "'"
 
 
 def _first_difference(target: Identity, draft: Identity, target_texts: Texts | None, draft_texts: Texts | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +14,12 @@ from duo.remote import hello
 from duo.remote import wire_pb2 as wire
 from duo.remote.address import Address
 from duo.remote.child import Child
-from duo.remote.codec import ProtocolError, in_range
+from duo.remote.codec import ProtocolError, in_range, printable
 from duo.remote.codec_begin import N_KEY
 from duo.remote.diagnosis import why_unreachable
-from duo.remote.hello import printable
 from duo.remote.identity import Identity, Vocabulary, mismatch, texts_of
+from duo.remote.methods import M, method_of, parse
 from duo.remote.security import ClientSecurity
-from duo.remote.wire_pb2_grpc import HostStub
 
 N_MESSAGE_MAX = 256 * 1024  # bytes that a host may send at once
 HELLO_S = 5.0
@@ -65,6 +64,33 @@ class ClientSettings:
         return str(self.address) if self.child is None else self.child.name
 
 
+class Calls:
+    """The call that a session waits for, so that nobody who closes it has to wait too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._call: Any = None
+        self.closed = False
+
+    def wait_for(self, call: Any) -> bytes:
+        """Its result. Raises grpc.RpcError."""
+        with self._lock:
+            self._call = call
+            if self.closed:
+                call.cancel()
+        try:
+            data: bytes = call.result()
+            return data
+        except grpc.FutureCancelledError:
+            raise HostError("it was called off") from None
+
+    def close(self) -> None:
+        with self._lock:
+            self.closed = True
+            if self._call is not None:
+                self._call.cancel()
+
+
 class Own:
     """The model at this end."""
 
@@ -79,17 +105,17 @@ class Session:
     own: the model at this end, its name and vocabulary; None: only a look at the host's limits.
     """
 
-    def __init__(self, settings: ClientSettings, own: Own | None, key: bytes) -> None:
-        self._settings, self.key = settings, key
+    def __init__(self, settings: ClientSettings, own: Own | None, key: bytes, calls: Calls | None = None) -> None:
+        self._settings, self.key, self._calls = settings, key, calls or Calls()
         target, credentials = settings.address.target, settings.security.credentials()
         self.channel: Any = (
             grpc.insecure_channel(target, OPTIONS)
             if credentials is None
             else grpc.secure_channel(target, credentials, OPTIONS)
         )
-        self.stub: Any = HostStub(self.channel)  # type: ignore[no-untyped-call]
         try:
-            reply = self._ask(self.stub.Hello, hello.request(settings.role, None if own is None else own.identity))
+            asked = hello.request(settings.role, None if own is None else own.identity)
+            reply = self._ask("Hello", asked, wire.HelloReply)
             self._check(reply, own)
         except ProtocolError as e:
             self.close()
@@ -102,17 +128,23 @@ class Session:
     def metadata(self) -> tuple[tuple[str, str], ...]:
         return self._settings.security.metadata
 
-    def _ask(self, method: Callable[..., Any], request: Any) -> Any:
+    def method(self, name: str) -> Any:
+        """A stream's method."""
+        return method_of(self.channel, name)
+
+    def _ask(self, name: str, request: Any, kind: type[M]) -> M:
         try:
-            return method(request, timeout=HELLO_S, metadata=self.metadata)
+            call = method_of(self.channel, name).future(request, timeout=HELLO_S, metadata=self.metadata)
+            data = self._calls.wait_for(call)
         except grpc.RpcError as e:
             raise self.error(e) from None
+        return parse(kind, data)
 
     def error(self, e: grpc.RpcError) -> HostError:
         """What gRPC says, in words."""
         s, code = self._settings, e.code()
         details = printable(e.details() or "")
-        if code == grpc.StatusCode.UNAVAILABLE:
+        if code == grpc.StatusCode.UNAVAILABLE and not self._calls.closed:
             why, hopeless = why_unreachable(s.address, s.security)
             return HostError(f"{s.name} cannot be reached ({why})", hopeless=hopeless)
         if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
@@ -146,8 +178,7 @@ class Session:
         return mismatch(own.identity, theirs, texts_of(own.vocabulary), self._texts)
 
     def _texts(self, first: int, n: int) -> list[bytes]:
-        reply: wire.TokensReply = self._ask(self.stub.Tokens, wire.TokensRequest(first=first, n=n))
-        return list(reply.texts)
+        return list(self._ask("Tokens", wire.TokensRequest(first=first, n=n), wire.TokensReply).texts)
 
     def close(self) -> None:
         self.channel.close()
