@@ -19,7 +19,7 @@ export CMAKE_ARGS
 # One process compiles with so many jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
-.PHONY: demo test test-cpp test-python lint format tsan asan docs clean
+.PHONY: demo test test-cpp test-python lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
 	@echo
@@ -48,6 +48,7 @@ lint: $(VENV)/duo $(VENV)/test $(VENV)/lint
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/clang-format --dry-run --Werror $$(find csrc tests benchmarks -name '*.cpp' -o -name '*.h' | grep -v /build/)
 	@$(PY) -m duo.cli.docs --check docs/cli.md
+	@$(PY) tools/protocol.py --check
 
 format: $(VENV)/lint
 	@$(VENV)/bin/ruff check --fix-only -q src tests tools benchmarks
@@ -56,6 +57,9 @@ format: $(VENV)/lint
 
 docs: $(VENV)/duo
 	@$(PY) -m duo.cli.docs > docs/cli.md
+
+protocol: $(VENV)/lint
+	@$(PY) tools/protocol.py
 
 clean:
 	rm -rf build $(VENV)

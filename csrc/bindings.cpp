@@ -218,6 +218,7 @@ PYBIND11_MODULE(_core, m) {
     m.def("noise", &duo::gumbel_noise, "seed"_a, "pos"_a, "token"_a);
     duo::register_probe(m);
     duo::register_files(m);
+    duo::register_rpc(m);
     m.def("devices", [] {
         py::list all;
         for (const duo::device_info & d : duo::list_devices()) {

@@ -14,6 +14,9 @@ void register_options(pybind11::module_ & m);
 // What `duo doctor` and the benchmarks look at: one model, pass by pass, and the kernels alone.
 void register_probe(pybind11::module_ & m);
 
+// GGML RPC: serving devices, and using another machine's.
+void register_rpc(pybind11::module_ & m);
+
 // The ends of a link to another process, and the seats of a host.
 void register_remote(pybind11::module_ & m);
 

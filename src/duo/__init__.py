@@ -12,8 +12,9 @@ except ImportError as e:
         raise SystemExit(f"duo: {e}") from None
     raise
 
-from duo.engine import Duo, Stream, generate, stream
+from duo.engine import Duo, Stream
 from duo.errors import DuoError
+from duo.once import generate, stream
 from duo.result import Chunk, Result
 
 __version__ = "0.1.0"

@@ -7,19 +7,27 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from duo import _core
-from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
+from duo.config import (
+    ENGINE_OPTIONS,
+    GENERATE_OPTIONS,
+    HOST_OPTIONS,
+    EngineOptions,
+    GenerateOptions,
+    HostOptions,
+)
 from duo.errors import DuoError
 from duo.option import Opt
 
 # Unknown keywords are TypeErrors (check_keywords), so pydantic need not speak of them.
 _ENGINE: TypeAdapter[EngineOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(EngineOptions))
+_HOST: TypeAdapter[HostOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(HostOptions))
 _GENERATE: TypeAdapter[GenerateOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(GenerateOptions))
 
 
 def _sentence(e: ValidationError) -> str:
     first = e.errors()[0]
     name = str(first["loc"][0])
-    o = ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS[name]
+    o = ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS.get(name) or HOST_OPTIONS[name]
     where = f"{name} ({o.flags[0].split('/')[0]})" if o.flags else name
     why = first["msg"].removeprefix("Value error, ")
     why = why[0].lower() + why[1:]
@@ -49,6 +57,15 @@ def engine_options(given: dict[str, Any]) -> EngineOptions:
         if checked["flash_attn"] == "off" and checked[name] not in ("f32", "f16", "bf16"):
             flag = ENGINE_OPTIONS[name].flags[0]
             raise DuoError(f"{name} ({flag}) is quantised, which needs flash attention; leave out -fa off")
+    if checked["draft_host"] is not None and checked["verify_host"] is not None:
+        raise DuoError("draft_host (--draft-host) and verify_host (--verify-host) were both given; choose one")
+    return checked
+
+
+def host_options(given: dict[str, Any]) -> HostOptions:
+    """As engine_options, for a host."""
+    check_keywords("host", given, HOST_OPTIONS)
+    checked: HostOptions = _complete(given, HOST_OPTIONS, _HOST)
     return checked
 
 

@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 
 from duo import _core
 from duo.config_engine import EngineOptions
+from duo.config_host import HostOptions
 from duo.option import (
     AutoInt,
     Bias,
@@ -202,7 +203,8 @@ def options_of(table: type) -> dict[str, Opt]:
     return found
 
 
-__all__ = ["ENGINE_OPTIONS", "GENERATE_OPTIONS", "EngineOptions", "GenerateOptions"]
+__all__ = ["ENGINE_OPTIONS", "GENERATE_OPTIONS", "HOST_OPTIONS", "EngineOptions", "GenerateOptions", "HostOptions"]
 
 ENGINE_OPTIONS = options_of(EngineOptions)
 GENERATE_OPTIONS = options_of(GenerateOptions)
+HOST_OPTIONS = options_of(HostOptions)

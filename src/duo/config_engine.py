@@ -10,6 +10,7 @@ from typing_extensions import TypedDict
 from duo.option import (
     Count,
     CpuKernels,
+    Endpoints,
     Int,
     KvType,
     LayerCount,
@@ -88,6 +89,17 @@ class EngineOptions(TypedDict, total=False):
     main_gpu: Annotated[
         Annotated[Int, Field(ge=0, le=127)],
         opt(0, "With -sm none, which of its devices holds the target.", "-mg", "--main-gpu", env="MAIN_GPU"),
+    ]
+    rpc: Annotated[
+        Endpoints | None,
+        opt(
+            None,
+            "GGML RPC servers (duo rpc-server). Their devices, RPC0 and on, serve the draft, unless -dev names them "
+            "for the target.",
+            "--rpc",
+            env="RPC",
+            metavar="HOST:PORT,...",
+        ),
     ]
     n_ctx: Annotated[
         Annotated[Int, Field(ge=0, le=2**31 - 2)] | None,
@@ -205,6 +217,7 @@ class EngineOptions(TypedDict, total=False):
     ]
     cpu_kernels: Annotated[
         CpuKernels,
+        Endpoints,
         opt(
             "auto",
             "Who multiplies weights on the CPU: duo's kernels or llama.cpp's stock ones. auto: for each weight type "
@@ -220,4 +233,51 @@ class EngineOptions(TypedDict, total=False):
             "tokens nearly tie. On the CPU, duo's kernels do so anyway, and faster.",
             "--strict/--no-strict",
         ),
+    ]
+    draft_host: Annotated[
+        str | None,
+        opt(
+            None,
+            "A machine that runs the draft (duo draft-host), as host:port or unix:/path.",
+            "--draft-host",
+            metavar="HOST:PORT",
+        ),
+    ]
+    verify_host: Annotated[
+        str | None,
+        opt(
+            None,
+            "A machine that runs the target (duo verify-host), as host:port or unix:/path; the draft (-md) runs here.",
+            "--verify-host",
+            metavar="HOST:PORT",
+        ),
+    ]
+    require_draft: Annotated[
+        bool,
+        opt(
+            False,
+            "A draft host that cannot be reached at the start is an error.",
+            "--require-draft/--no-require-draft",
+        ),
+    ]
+    host_ca: Annotated[
+        str | None,
+        opt(None, "TLS to the host: the certificate (PEM) to know it by.", "--host-ca", metavar="FILE"),
+    ]
+    host_cert: Annotated[
+        str | None,
+        opt(
+            None,
+            "TLS to the host: this machine's own certificate (PEM), if the host asks.",
+            "--host-cert",
+            metavar="FILE",
+        ),
+    ]
+    host_key: Annotated[str | None, opt(None, "The key of --host-cert (PEM).", "--host-key", metavar="FILE")]
+    token_file: Annotated[
+        str | None, opt(None, "A file with the word that the host wants to hear.", "--token-file", metavar="FILE")
+    ]
+    host_patience: Annotated[
+        Annotated[float, Field(ge=0.0, le=86400.0, allow_inf_nan=False)],
+        opt(30.0, "Seconds that a text waits for a verify host that was lost.", "--host-patience"),
     ]

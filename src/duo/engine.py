@@ -17,11 +17,12 @@ from typing_extensions import Self, Unpack
 from duo import _core, profiles
 from duo.check import check_keywords, engine_options, generate_options
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
-from duo.demo import demo_pair
 from duo.errors import DuoError
+from duo.files import PathLike, pair, path
 from duo.job import check_text
 from duo.loading import Loading
 from duo.placement import place
+from duo.remote import attach, host_of, in_child, n_ctx_remote
 from duo.result import Chunk, Result
 from duo.stream import Stream, start
 from duo.trace import TraceWriter
@@ -29,17 +30,10 @@ from duo.trace import TraceWriter
 if TYPE_CHECKING:
     import numpy as np
 
+    from duo.remote.client import Client
+    from duo.remote.session import ClientSettings
+
     Prompt = str | Sequence[int] | np.ndarray[Any, Any]
-
-PathLike = str | os.PathLike[str]
-
-
-def _path(value: PathLike, what: str) -> str:
-    path = os.fsdecode(value)
-    if "\0" in path or not path:
-        raise DuoError(f"the path of the {what} is {'empty' if not path else 'not a path (it holds a NUL byte)'}")
-    return path
-
 
 _alive: weakref.WeakSet[Duo] = weakref.WeakSet()
 
@@ -57,7 +51,8 @@ class Duo(Loading):
     """A target model and, if given, a draft model, loaded and ready.
 
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
-    package; without `draft` plain decoding. Keywords: `duo.config.EngineOptions` (llama_cpp's names, `_draft` twins),
+    package; without `draft` plain decoding. One of the two may be on another machine (`draft_host`, `verify_host`).
+    Keywords: `duo.config.EngineOptions` (llama_cpp's names, `_draft` twins),
     and as defaults for every text `duo.config.GenerateOptions`. `trace`: a file for the Chrome trace of all that runs.
     `progress`: called while a model loads, with its path and the share that is read.
 
@@ -84,12 +79,17 @@ class Duo(Loading):
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self._defaults = {k: v for k, v in options.items() if k in GENERATE_OPTIONS}
         generate_options(self._defaults)
-        if model is None:
-            if draft is not None:
-                raise DuoError("a draft was given without a target; give the target too (-m)")
-            model, draft = demo_pair()
+        self._client: Client | None = None
+        model, draft, o, self._child = in_child(model, draft, self.options)
+        self._host: ClientSettings | None = host_of(o, self._child)  # None: both models are here
+        model, draft = pair(model, draft, o)
+        if self._child is not None:
+            self._child.start()
         placed, self.plan = place(
-            self.options, _path(model, "target"), None if draft is None else _path(draft, "draft")
+            o,
+            None if model is None else path(model, "target"),
+            None if draft is None else path(draft, "draft"),
+            n_ctx_remote=n_ctx_remote(self._host),
         )
         placed.tracing = trace is not None
         placed.delay_us, placed.delay_seed = _delay
@@ -107,6 +107,8 @@ class Duo(Loading):
         self._closing = False
         if trace is not None:
             names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
+            if self._host is not None:
+                names[self._host.role == "draft"] = self._host.where
             try:
                 self._trace = TraceWriter(Path(os.fsdecode(trace)), target=names[0] or "", draft=names[1])
             except (OSError, ValueError) as e:
@@ -114,13 +116,22 @@ class Duo(Loading):
         try:
             _core.log_to(verbose, b"" if log_file is None else os.fsencode(log_file))
             self._engine = _core.Engine(placed, progress)
+            if self._host is not None:
+                self._client = attach(self._host, self._engine)
         except MemoryError:
             raise DuoError("there is not enough memory for these models; lower -c or choose smaller files") from None
         finally:
-            if self._engine is None and self._trace is not None:
+            ready = self._engine is not None and (self._host is None or self._client is not None)
+            if not ready and self._trace is not None:
                 self._trace.close()
+            if not ready and self._engine is not None:
+                self._engine.close()
+                self._engine = None
+            if not ready and self._child is not None:
+                self._child.close()
         _alive.add(self)
-        profiles.restore(self._engine, placed)  # what duo tune measured: a warm start
+        if self._host is None:
+            profiles.restore(self.engine, placed)  # what duo tune measured: a warm start
 
     # ---- texts
 
@@ -157,15 +168,15 @@ class Duo(Loading):
     def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Token ids of the target's vocabulary; add_special: with the BOS token where the model wants one."""
         check_text(text, "the text")
-        return self.target.tokenize(text, add_special, parse_special)
+        return self.here.tokenize(text, add_special, parse_special)
 
     def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Text of token ids; bytes that are no whole character become U+FFFD. Raises DuoError for an unknown id."""
-        n_vocab = self.target.n_vocab
+        n_vocab = self.here.n_vocab
         for i, t in enumerate(tokens):
             if not 0 <= t < n_vocab:
                 raise DuoError(f"token {i} is {t}, outside the vocabulary (0 to {n_vocab - 1})")
-        return b"".join(self.target.piece(int(t), special) for t in tokens).decode("utf-8", "replace")
+        return b"".join(self.here.piece(int(t), special) for t in tokens).decode("utf-8", "replace")
 
     # ---- life
 
@@ -177,15 +188,32 @@ class Duo(Loading):
 
     @property
     def target(self) -> _core.Model:
-        """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes; the draft if that is elsewhere."""
-        model = self.engine.target or self.engine.draft
-        assert model is not None
-        return model
+        """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes.
+
+        Raises DuoError if it is on another machine.
+        """
+        target = self.engine.target
+        if target is None:
+            raise DuoError(f"the target is on another machine, {self._host and self._host.where}; ask it there")
+        return target
 
     @property
     def draft(self) -> _core.Model | None:
         """The loaded draft, or None."""
         return self.engine.draft
+
+    @property
+    def here(self) -> _core.Model:
+        """The model whose vocabulary texts are read and written with: the target, or the draft if that is elsewhere."""
+        engine = self.engine
+        here = engine.target or engine.draft
+        assert here is not None
+        return here
+
+    @property
+    def network(self) -> Client | None:
+        """What keeps this Duo in touch with its host; None: both models are here."""
+        return self._client
 
     def write_trace(self) -> None:
         """Passes what the workers have recorded on to the trace file. Raises DuoError if it cannot be written."""
@@ -203,6 +231,8 @@ class Duo(Loading):
             )  # fmt: skip
             try:
                 self._trace.add(events)
+                if self._client is not None:
+                    self._trace.network(_core.now_us(), self._client.figures.of_text())
             except OSError as e:
                 trace, self._trace = self._trace, None
                 with suppress(OSError):
@@ -235,6 +265,10 @@ class Duo(Loading):
             finally:
                 self._trace = self._engine = None
                 engine.close()
+                if self._client is not None:
+                    self._client.close()
+                if self._child is not None:
+                    self._child.close()
 
     def __enter__(self) -> Self:
         return self
@@ -245,40 +279,15 @@ class Duo(Loading):
     def __del__(self) -> None:
         if getattr(self, "_engine", None) is not None:
             self.close()
+        elif (child := getattr(self, "_child", None)) is not None:
+            child.close()  # __init__ failed
 
     def __repr__(self) -> str:
         if self._engine is None:
             return "<Duo, closed>"
         names = [Path(m.path).name for m in (self._engine.target, self._engine.draft) if m is not None]
+        names += [] if self._host is None else [self._host.name]
         return f"<Duo {' + '.join(names)}>"
 
 
-def _split(function: str, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    check_keywords(function, options, ENGINE_OPTIONS, GENERATE_OPTIONS)
-    return (
-        {k: v for k, v in options.items() if k in ENGINE_OPTIONS},
-        {k: v for k, v in options.items() if k in GENERATE_OPTIONS},
-    )
-
-
-def generate(prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any) -> Result:
-    """Loads, generates, unloads. Keywords of `Duo` and of `Duo.generate`; without `model` the demo pair."""
-    for_engine, for_text = _split("generate", options)
-    with Duo(model, draft, **for_engine) as d:
-        return d.generate(prompt, **for_text)
-
-
-def stream(prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any) -> Stream:
-    """As `generate`, chunk by chunk; the models are unloaded when the stream ends or is closed."""
-    for_engine, for_text = _split("stream", options)
-    d = Duo(model, draft, **for_engine)
-    try:
-        s = d.stream(prompt, **for_text)
-    except BaseException:
-        d.close()
-        raise
-    s.on_close = d.close
-    return s
-
-
-__all__ = ["Duo", "EngineOptions", "GenerateOptions", "Stream", "generate", "stream"]
+__all__ = ["Duo", "EngineOptions", "GenerateOptions", "Stream"]

@@ -33,7 +33,7 @@ def prompt_tokens(duo: Duo, prompt: Prompt) -> list[int]:
             ids.append(operator.index(t))
         except TypeError:
             raise DuoError(f"token {i} of the prompt is {t!r}; give integers") from None
-    n_vocab = duo.target.n_vocab
+    n_vocab = duo.here.n_vocab
     for i, t in enumerate(ids):
         if not 0 <= t < n_vocab:
             raise DuoError(f"token {i} of the prompt is {t}, outside the vocabulary (0 to {n_vocab - 1})")
@@ -125,6 +125,6 @@ def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate
 def prepare(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str = "generate") -> Job:
     """Checks everything that can be checked before any work. Raises DuoError and TypeError."""
     o = check_early(prompt, given, function)
-    _check_ids(o, duo.target.n_vocab)
+    _check_ids(o, duo.here.n_vocab)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
     return Job(o, prompt_tokens(duo, prompt), _stops(o), seed)

@@ -110,6 +110,26 @@ def _shares(value: Any) -> Any:
 
 
 Shares = Annotated[list[float], BeforeValidator(_shares)]
+
+
+def _endpoints(value: Any) -> Any:
+    """A list, or comma-separated: host:port each. libggml looks for IPv4 only."""
+    found = value.split(",") if isinstance(value, str) else value
+    if not isinstance(found, list | tuple) or not found or not all(isinstance(e, str) for e in found):
+        raise ValueError("input should be host:port, or several of them with commas between")
+    found = [e.strip() for e in found]
+    for e in found:
+        host, _, port = e.rpartition(":")
+        if not re.fullmatch(r"[A-Za-z0-9_.-]{1,253}", host) or not re.fullmatch(r"[0-9]{1,5}", port):
+            raise ValueError(f"{e!r} is not host:port (a name or an IPv4 address, and a number)")
+        if not 1 <= int(port) <= 65535:
+            raise ValueError(f"the port in {e!r} is not 1 to 65535")
+    if len(set(found)) < len(found):
+        raise ValueError("a server is named twice")
+    return found
+
+
+Endpoints = Annotated[list[str], BeforeValidator(_endpoints)]
 DraftTree = Annotated[Any, BeforeValidator(_tree)]
 SpecTypes = Annotated[list[str], BeforeValidator(_spec_types)]
 Bias = Annotated[float, AfterValidator(_finite_bias)]

@@ -12,7 +12,7 @@ from duo import _core, kernels
 from duo.config import EngineOptions
 from duo.errors import DuoError
 from duo.fit import Plan
-from duo.planned import settled
+from duo.planned import settled, settled_alone
 
 
 class Device(NamedTuple):
@@ -130,12 +130,37 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
     return m
 
 
-def place(o: EngineOptions, target: str, draft: str | None) -> tuple[_core.EngineOptions, Plan | None]:
+def place_alone(o: EngineOptions, path: str, *, draft: bool) -> _core.ModelOptions:
+    """Options of the one model of a host: its `_draft` twins for a draft. All cores are its own."""
+    threads, mask, span = ("n_threads_draft", "cpu_mask_draft", "cpu_range_draft")
+    if not draft:
+        threads, mask, span = ("n_threads", "cpu_mask", "cpu_range")
+    cpus = cpu_list(o[mask], o[span], draft=draft)  # type: ignore[literal-required]
+    n = o[threads] or len(cpus)  # type: ignore[literal-required]
+    o = settled_alone(o, path, devices(), draft=draft)
+    layers = o["n_gpu_layers_draft"] if draft else o["n_gpu_layers"]
+    on_gpu = _on_gpu(device_names(o["device_draft"] if draft else o["device"]), layers)
+    m = _model(o, path, n or (1 if draft and on_gpu else physical_cores()), draft=draft)
+    if draft and o["n_ctx_draft"] is None:
+        m.n_ctx_most = 4096
+    return m
+
+
+def place(
+    o: EngineOptions, target: str | None, draft: str | None, *, n_ctx_remote: int = 0
+) -> tuple[_core.EngineOptions, Plan | None]:
     """Engine options for the two files, and the plan of what lies where; None where no device takes part. Threads
-    default so that both models together do not outnumber the cores.
+    default so that both models together do not outnumber the cores. target None: it is elsewhere, with a context of
+    n_ctx_remote tokens.
 
     Raises DuoError: what was asked for does not fit a device, or is none.
     """
+    if target is None:
+        assert draft is not None
+        out = _core.EngineOptions()
+        out.n_ctx_remote = min(n_ctx_remote, o["n_ctx"] or n_ctx_remote)
+        out.draft = place_alone(o, draft, draft=True)
+        return out, None
     o, plan = settled(o, target, draft, devices())
     cores = physical_cores()
     # A context counts its threads even where its work is on a GPU; they only launch kernels then.
@@ -145,6 +170,7 @@ def place(o: EngineOptions, target: str, draft: str | None) -> tuple[_core.Engin
     n_draft = o["n_threads_draft"] or len(draft_cpus) or (1 if draft_on_gpu else max(1, cores // 4))
     n_target = o["n_threads"] or len(target_cpus) or max(1, cores - (n_draft if draft else 0))
     out = _core.EngineOptions()
+    out.remote_draft = o["draft_host"] is not None
     out.target = _model(o, target, n_target, draft=False)
     if draft is not None:
         out.draft = _model(o, draft, n_draft, draft=True)

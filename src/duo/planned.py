@@ -117,3 +117,16 @@ def settled(
 def _readable(*paths: str | None) -> bool:
     """If not, loading says what is wrong; as it does of devices that there are not."""
     return all(p is None or os.path.isfile(p) for p in paths)
+
+
+# An option of the target, and its twin.
+_TWINS = ("n_gpu_layers", "device", "n_ctx", "type_k", "type_v", "override_tensor")
+
+
+def settled_alone(o: EngineOptions, path: str, devices: Sequence[Device], *, draft: bool) -> EngineOptions:
+    """The same for the one model of a host. Raises DuoError."""
+    if not draft:
+        return settled(o, path, None, devices)[0]
+    as_target = {**o, **{name: o[f"{name}_draft"] for name in _TWINS}}  # type: ignore[literal-required]
+    layers = settled(cast(EngineOptions, as_target), path, None, devices)[0]["n_gpu_layers"]
+    return cast(EngineOptions, {**o, "n_gpu_layers_draft": layers})

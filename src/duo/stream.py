@@ -40,7 +40,7 @@ class Stream(Iterator[Chunk]):
         self.seed = seed  # the one in use, also where -1 asked for any
         self.finish_reason = ""
         self.warning = ""  # why the text went on without the draft, or without the trace, if it did
-        self._trace_warning = ""
+        self._trace_warning = self._network_warning = ""
         self.timings: dict[str, Any] = {}
         self.on_close: Callable[[], None] | None = None
 
@@ -143,9 +143,13 @@ class Stream(Iterator[Chunk]):
             if duo._engine is not None:
                 stats = duo._engine.stats()
                 self.timings = timings(stats, with_draft=self._with_draft)
+                if duo.network is not None:
+                    self.timings |= duo.network.figures.of_text()
+                    self._network_warning = duo.network.take_warning()
                 duo.timings = self.timings
                 self._write_trace()
-                self.warning, why = stats["warning"] or self._trace_warning, stats["error"]
+                self.warning = self._network_warning or stats["warning"] or self._trace_warning
+                why = stats["error"]
         finally:
             duo._owner = None
             duo._turn.release()
@@ -179,6 +183,8 @@ def begin(duo: Duo, job: Job, task: object) -> Stream:
     how.always = duo._always
     try:
         with duo._pull:
+            if duo.network is not None:
+                duo.network.begin_text()
             duo.engine.begin(
                 prompt=job.tokens,
                 n_predict=o["max_tokens"],
@@ -187,7 +193,8 @@ def begin(duo: Duo, job: Job, task: object) -> Stream:
                 stop=job.stop,
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
             )
-            guesses = (duo.draft is not None and "draft-simple" in o["spec_type"]) or ngram_of(o) != ""
+            has_draft = duo.draft is not None or duo.network is not None
+            guesses = (has_draft and "draft-simple" in o["spec_type"]) or ngram_of(o) != ""
             with_draft = guesses and o["mode"] != "plain"
             s = Stream(duo, job.seed, len(job.tokens), with_logprobs=o["logprobs"] is not None, with_draft=with_draft)
             duo._owner = (threading.get_ident(), task)

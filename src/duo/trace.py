@@ -94,6 +94,11 @@ class TraceWriter(AbstractContextManager["TraceWriter"]):
                 records.append({"name": outcome, "ph": "i", "s": "t", **place, "ts": event.t1_us})
         self._write(records)
 
+    def network(self, t_us: int, figures: dict[str, Any]) -> None:
+        """What the network did up to a time; viewers draw the figures as curves."""
+        values = {name.removeprefix("network_"): value for name, value in figures.items()}
+        self._write([{"name": "network", "ph": "C", "cat": "duo", "pid": 1, "ts": t_us, "args": values}])
+
     def close(self) -> None:
         if not self._file.closed:
             with self._file:

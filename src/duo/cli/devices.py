@@ -3,20 +3,53 @@
 from __future__ import annotations
 
 import click
+from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.table import Table
 
 from duo import _core, kernels
 from duo._libs import REBUILD
 from duo.cli import show
+from duo.errors import DuoError
+from duo.option import Endpoints
 from duo.placement import devices as all_devices
 from duo.placement import physical_cores
+from duo.rpc import devices_of_all, require_rpc
+
+
+def _endpoints(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str]:
+    try:
+        return [] if value is None else TypeAdapter[list[str]](Endpoints).validate_python(value)
+    except ValidationError as e:
+        raise DuoError(f"--rpc: {e.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+
+
+def list_remote(endpoints: list[str]) -> None:
+    """Each server's devices, one after the other. Raises DuoError if there were any that could not be asked."""
+    require_rpc()
+    failed = []
+    for endpoint, found in devices_of_all(endpoints):
+        if isinstance(found, str):
+            failed.append(found)
+            continue
+        for d in found:
+            click.echo(f"{d.name}: {endpoint} ({d.total >> 20} MiB, {d.free >> 20} MiB free)")
+    for sentence in failed[:-1]:
+        show.warn(sentence)
+    if failed:
+        raise DuoError(failed[-1])
 
 
 @click.command("devices")
 @click.option("--measure", is_flag=True, help="Race duo's CPU kernels against stock ones, type by type (seconds).")
-def devices(measure: bool) -> None:
+@click.option(
+    "servers", "--rpc", callback=_endpoints, metavar="HOST:PORT,...", help="List these RPC servers' devices instead."
+)
+def devices(measure: bool, servers: list[str]) -> None:
     """List the devices and the CPU's kernels."""
+    if servers:
+        list_remote(servers)
+        return
     name, why_not = _core.kernels()
     for d in all_devices():
         if d.type == "accel":

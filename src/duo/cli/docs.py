@@ -26,7 +26,7 @@ Made by `make docs` from the program; CI checks that it is current. Python keywo
 def _rows(command: click.Command) -> list[str]:
     rows = ["| option | meaning | environment | Python |", "|---|---|---|---|"]
     for p in command.params:
-        if not isinstance(p, click.Option):
+        if not isinstance(p, click.Option) or p.hidden:
             continue
         names = " ".join(f"`{o}`" for o in (*p.opts, *p.secondary_opts))
         value = "" if p.is_flag else f" *{p.metavar or p.type.name.upper()}*"

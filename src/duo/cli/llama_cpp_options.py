@@ -37,7 +37,7 @@ NOT_IN_DUO = frozenset(
     --positive-file --ppl --ppl-output-type --ppl-stride --prefill-assistant --print-token-count --prio --prio-batch
     --prio-batch-draft --prio-draft --process-output --prompt-cache --prompt-cache-all --prompt-cache-ro --props
     --reasoning --reasoning-budget --reasoning-budget-message --reasoning-effort --reasoning-format --reasoning-preserve
-    --repack --rerank --reranking --reuse-port --rope-freq-base --rope-freq-scale --rope-scale --rope-scaling --rpc
+    --repack --rerank --reranking --reuse-port --rope-freq-base --rope-freq-scale --rope-scale --rope-scaling
     --sampler-seq --samplers --sampling-seq --save-all-logits --save-frequency --save-logits --sequences --server-base
     --show-count --show-statistics --show-timings --simple-io --single-turn --skip-chat-parsing --sleep-idle-seconds
     --slot-prompt-similarity --slot-save-path --slots --spec-default --spec-draft-backend-sampling

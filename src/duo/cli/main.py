@@ -16,7 +16,9 @@ def _commands() -> dict[str, click.Command]:
     from duo.cli.check import command as check
     from duo.cli.devices import devices
     from duo.cli.doctor import doctor
+    from duo.cli.host import draft_host, verify_host
     from duo.cli.pairs import pairs
+    from duo.cli.rpc_server import rpc_server
     from duo.cli.run import command as run
     from duo.cli.trace import trace
     from duo.cli.tune import command as tune
@@ -28,9 +30,12 @@ def _commands() -> dict[str, click.Command]:
         "check": check,
         "devices": devices,
         "doctor": doctor,
+        "draft-host": draft_host,
         "pairs": pairs,
+        "rpc-server": rpc_server,
         "trace": trace,
         "tune": tune,
+        "verify-host": verify_host,
         "widen": widen,
     }
 

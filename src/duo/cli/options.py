@@ -47,13 +47,18 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
     return click.Option([name, *o.flags], type=str, metavar=o.metavar or metavar_of(hint), **base)
 
 
+def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
+    """Those of a table that have a spelling."""
+    hints = get_type_hints(table, include_extras=True)
+    for name, o in found.items():
+        if o.flags:
+            yield _option(name, hints[name], o)
+
+
 def model_options() -> Iterator[click.Option]:
-    """All options of the two tables that have a spelling."""
-    for table, found in ((EngineOptions, ENGINE_OPTIONS), (GenerateOptions, GENERATE_OPTIONS)):
-        hints = get_type_hints(table, include_extras=True)
-        for name, o in found.items():
-            if o.flags:
-                yield _option(name, hints[name], o)
+    """All options of a run."""
+    yield from table_options(EngineOptions, ENGINE_OPTIONS)
+    yield from table_options(GenerateOptions, GENERATE_OPTIONS)
 
 
 def logit_bias(values: tuple[str, ...]) -> dict[int, float]:

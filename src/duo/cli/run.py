@@ -32,8 +32,8 @@ Examples:
   cat letter.txt | duo -m 70B.gguf -md 8B.gguf --temp 0
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
 
-Other commands: duo bench, duo check, duo devices, duo doctor, duo pairs, duo trace, duo tune, duo widen (duo COMMAND
---help).
+Other commands: duo bench, duo check, duo devices, duo doctor, duo draft-host, duo pairs, duo rpc-server, duo trace,
+duo tune, duo verify-host, duo widen (duo COMMAND --help).
 """
 
 
@@ -88,9 +88,13 @@ def run(params: dict[str, Any]) -> None:
         )
     with d:
         stream = d.stream(prompt, **text_options)  # a prompt that is too long is the only line then
-        show.warn(show.first_line(d.target, d.draft, wanted, d.options["strict"]).removeprefix("duo: "))
+        here, elsewhere = (d.engine.target, d.draft), show.elsewhere(d)
+        show.warn(show.first_line(*here, wanted, d.options["strict"], elsewhere).removeprefix("duo: "))
         show.note_plan(d.plan)
-        for m in (d.target, d.draft):
+        early = "" if d.network is None else d.network.take_warning()
+        if early:
+            show.warn(f"{early}; the text begins without it")
+        for m in here:
             if m is not None and m.warning:
                 show.warn(m.warning)
         printer = show.TokenPrinter(sys.stdout, show.wants_color(params["color"], sys.stdout))
@@ -104,8 +108,10 @@ def run(params: dict[str, Any]) -> None:
         finally:
             printer.close()
         result = stream.result
-        if result.warning:
-            show.warn(f"the draft stopped: {result.warning}; the text went on without it")
+        if result.warning and result.warning != early:
+            verifies = d.network is not None and d.network.settings.role == "verify"
+            more = "the text went on when it was back" if verifies else "the text went on without it"
+            show.warn(f"{'' if verifies else 'the draft stopped: '}{result.warning}; {more}")
         show.show_figures(result, sys.stderr)
         if params["json"]:
             print(show.as_json(result))

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.panel import Panel
@@ -21,6 +21,9 @@ from duo.config import GenerateOptions
 from duo.fit import Plan
 from duo.job import ngram_of
 from duo.result import Chunk, Result
+
+if TYPE_CHECKING:
+    from duo.engine import Duo
 
 GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
 
@@ -90,10 +93,18 @@ def _how(o: GenerateOptions, has_draft: bool) -> str:
     return f"{o['mode']}, draft length {o['n_draft']}{_guesses(o, has_draft)}"
 
 
-def first_line(target: _core.Model, draft: _core.Model | None, options: GenerateOptions, strict: bool) -> str:
-    """Which models, which devices, which mode. `options`: complete."""
-    how = _how(options, draft is not None)
-    models = _place(target) + (f" + draft {_place(draft)}" if draft is not None else "")
+def first_line(
+    target: _core.Model | None,
+    draft: _core.Model | None,
+    options: GenerateOptions,
+    strict: bool,
+    elsewhere: str = "",
+) -> str:
+    """Which models, which devices, which mode. `options`: complete; elsewhere: the model that is not here."""
+    how = _how(options, draft is not None or elsewhere != "")
+    models = elsewhere if target is None else _place(target)
+    guesser = _place(draft) if draft is not None else elsewhere if target is not None else ""
+    models += f" + draft {guesser}" if guesser else ""
     return f"duo: {models}; {how}{'; strict' if strict else ''}"
 
 
@@ -153,7 +164,21 @@ def figures(r: Result) -> list[tuple[str, str]]:
             lines.append(("rest", f"speculation rested in {t['passes_at_rest_n']} of {n_passes} passes"))
     else:
         lines.append(("busy", f"target {100 * t['target_busy_share']:.0f}% of the time"))
+    if "network_sent_bytes" in t:
+        sent, received = (f"{t[f'network_{way}_bytes'] / 1e3:,.1f} kB {way}" for way in ("sent", "received"))
+        lost = (
+            f", lost {t['network_lost_n']} time{'s' if t['network_lost_n'] > 1 else ''}" if t["network_lost_n"] else ""
+        )
+        lines.append(("network", f"round trip {t['network_round_trip_ms']:.1f} ms, {sent}, {received}{lost}"))
     return lines
+
+
+def elsewhere(d: Duo) -> str:
+    """The model that is on another machine, and on which; empty: both are here."""
+    if d.network is None:
+        return ""
+    name = d.network.host_model
+    return f"{name} on {d.network.settings.where}" if name else f"on {d.network.settings.where}"
 
 
 def show_figures(r: Result, err: TextIO) -> None:

@@ -1,0 +1,109 @@
+"""`duo draft-host` and `duo verify-host`: one model of a pair, for clients on other machines."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from duo import _core
+from duo.check import engine_options, host_options
+from duo.cli import show
+from duo.cli.options import ModelCommand, given, table_options
+from duo.config import ENGINE_OPTIONS, HOST_OPTIONS, EngineOptions, HostOptions
+from duo.config_host import of_host
+from duo.demo import demo_pair
+from duo.placement import place_alone
+from duo.remote import need_grpc
+from duo.remote.child import WITH_PARENT, end_with_parent
+
+ABOUT = {
+    "draft": (
+        """Run the draft for clients on other machines (duo -m TARGET --draft-host HOST:PORT).
+
+Only token ids cross the network. It ends on Ctrl-C or SIGTERM. docs/remote.md has a pair on two machines, and what is
+protected.
+
+\b
+Examples:
+  duo draft-host -md 8B.gguf --listen 127.0.0.1:50060
+  duo draft-host -md 8B.gguf --listen 0.0.0.0:50060 --tls-cert host.pem --tls-key host.key --token-file token
+""",
+        "The draft: a GGUF file. Default: the demo pair's.",
+        ("-md", "--model-draft", "--draft-model", "--spec-draft-model"),
+    ),
+    "verify": (
+        """Run the target for clients whose draft is on their own machine (duo -md DRAFT --verify-host HOST:PORT).
+
+The text is what this target says. Only token ids cross the network. It ends on Ctrl-C or SIGTERM. docs/remote.md says
+what is protected.
+
+\b
+Examples:
+  duo verify-host -m 70B.gguf --listen 127.0.0.1:50060
+  duo verify-host -m 70B.gguf --listen 0.0.0.0:50060 --tls-cert host.pem --tls-key host.key --token-file token
+""",
+        "The target: a GGUF file. Default: the demo pair's.",
+        ("-m", "--model"),
+    ),
+}
+
+
+def host(role: str, params: dict[str, Any]) -> None:
+    """Loads, says where it listens, serves until it is told to end."""
+    need_grpc()
+    from duo.remote.address import Address
+    from duo.remote.host import HostSettings, serve
+    from duo.remote.on_rpc import use_servers
+    from duo.remote.security import ServerSecurity, read_token
+
+    o = host_options(given(params, HOST_OPTIONS))
+    placing = engine_options(given(params, of_host(role, ENGINE_OPTIONS)))
+    address = Address.of(o["listen"], option="--listen", any_port=True)
+    token = None if o["token_file"] is None else read_token(o["token_file"])
+    security = ServerSecurity(cert=o["tls_cert"], key=o["tls_key"], ca=o["tls_ca"], token=token)
+    security.check(address, insecure=o["insecure"])
+    if params["end_with_parent"]:
+        end_with_parent(address.path)
+    placing = use_servers(placing, role, o["parallel"])
+    path = str(params["model"] or demo_pair()[role == "draft"])
+
+    def ready(address: Address, model: Any) -> None:
+        name, n = Path(path).name, o["parallel"]
+        texts = f"{n} text{'s' if n > 1 else ''} at once"
+        print(f"duo {role}-host: {name} on {address} ({texts}; {security.words})", flush=True)
+
+    _core.log_to(params["verbose"], b"" if params["log_file"] is None else os.fsencode(params["log_file"]))
+    with show.loading(quiet=params["verbose"]) as progress:
+        options = place_alone(placing, path, draft=role == "draft")
+        settings = HostSettings(address, security, o["parallel"])
+        serve(role, options, settings, ready=ready, progress=progress)
+    # All is closed. gRPC's polling thread is not, and would abort the process if it woke up while the interpreter goes.
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def _command(role: str) -> click.Command:
+    about, what, flags = ABOUT[role]
+    return ModelCommand(
+        f"{role}-host",
+        params=[
+            click.Option(["model", *flags], type=str, metavar="FILE", help=what),
+            *table_options(HostOptions, HOST_OPTIONS),
+            *table_options(EngineOptions, of_host(role, ENGINE_OPTIONS)),
+            click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="llama.cpp's log on standard error."),
+            click.Option(["log_file", "--log-file"], type=str, metavar="FILE", envvar="LLAMA_ARG_LOG_FILE",
+                         help="llama.cpp's log into a file."),
+            click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),  # duo.remote.child
+        ],
+        callback=lambda **params: host(role, params),
+        help=about,
+        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    )  # fmt: skip
+
+
+draft_host = _command("draft")
+verify_host = _command("verify")

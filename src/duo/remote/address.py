@@ -1,0 +1,52 @@
+"""Where a host listens or is found: host:port, [IPv6]:port, or unix:/path."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+from duo.errors import DuoError
+
+
+@dataclass(frozen=True)
+class Address:
+    """`host` empty: a Unix socket at `path`."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+
+    @classmethod
+    def of(cls, text: str, *, option: str, any_port: bool = False) -> Address:
+        """any_port: port 0 is allowed, the system's choice. Raises DuoError."""
+        if text.startswith("unix:"):
+            path = text.removeprefix("unix:")
+            if not path.startswith("/") or not path.isprintable() or len(path.encode()) > 100:
+                raise DuoError(f"{option} is {text!r}; a Unix socket is written unix:/path, with 100 bytes at most")
+            return cls(path=path)
+        match = re.fullmatch(r"(?:\[([0-9A-Fa-f:.%\w]+)\]|([^\s:/\[\]]+)):([0-9]{1,5})", text)
+        port = int(match[3]) if match else -1
+        if match is None or not (0 if any_port else 1) <= port <= 65535:
+            raise DuoError(f"{option} is {text!r}; write it as host:port, [IPv6]:port or unix:/path")
+        return cls(host=match[1] or match[2], port=port)
+
+    @property
+    def is_local(self) -> bool:
+        """Only this machine can reach it."""
+        if not self.host or self.host == "localhost":
+            return True
+        try:
+            return ipaddress.ip_address(self.host.partition("%")[0]).is_loopback
+        except ValueError:
+            return False
+
+    @property
+    def target(self) -> str:
+        """As gRPC wants it."""
+        if not self.host:
+            return f"unix:{self.path}"
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return self.target

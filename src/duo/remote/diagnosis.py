@@ -1,0 +1,77 @@
+"""Why a host cannot be reached, in words: gRPC only says that it cannot."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+
+from duo.remote.address import Address
+from duo.remote.security import ClientSecurity
+
+
+def _connect(address: Address, timeout_s: float) -> socket.socket:
+    if address.host:
+        return socket.create_connection((address.host, address.port), timeout_s)
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        s.settimeout(timeout_s)
+        s.connect(address.path)
+    except BaseException:
+        s.close()
+        raise
+    return s
+
+
+def _speaks_tls(address: Address, timeout_s: float) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    context.set_alpn_protocols(["h2"])
+    try:
+        with _connect(address, timeout_s) as raw, context.wrap_socket(raw):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+def _after_handshake(s: ssl.SSLSocket) -> tuple[str, bool]:
+    """With TLS 1.3 a client's certificate is refused when its own handshake is over; else HTTP/2 begins."""
+    try:
+        silent = s.recv(1) == b""
+    except TimeoutError:
+        return "it does not answer", False
+    except OSError:
+        silent = True
+    if silent:
+        return "it refused the certificate of this machine, or wants one: --host-cert, --host-key", True
+    return "it does not answer as a duo host", False
+
+
+def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float = 1.0) -> tuple[str, bool]:
+    """(the reason, whether trying again is useless until somebody changes something). Takes a few time-outs at most."""
+    try:
+        raw = _connect(address, timeout_s)
+    except TimeoutError:
+        return "it does not answer", False
+    except OSError as e:
+        return (e.strerror or str(e)).lower(), False
+    with raw:
+        if security.ca is None:
+            if _speaks_tls(address, timeout_s):
+                return "it speaks TLS; give the certificate to know it by (--host-ca)", True
+            return "it does not answer as a duo host", False
+        context = security.ssl_context()
+        context.set_alpn_protocols(["h2"])
+        try:
+            with context.wrap_socket(raw, server_hostname=address.host or "localhost") as s:
+                return _after_handshake(s)
+        except ssl.SSLCertVerificationError as e:
+            return f"its certificate is not trusted: {e.verify_message}".rstrip("."), True
+        except ssl.SSLError as e:
+            reason = (e.reason or str(e)).lower().replace("_", " ")
+            if "wrong version" in reason or "record layer" in reason or "packet length" in reason:
+                return "it does not speak TLS; leave out --host-ca or start it with --tls-cert", True
+            return f"TLS failed: {reason}", "certificate" in reason
+        except TimeoutError:
+            return "it does not answer", False
+        except OSError as e:
+            return (e.strerror or str(e)).lower(), False

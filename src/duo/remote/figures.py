@@ -1,0 +1,54 @@
+"""What the network did: bytes, round trip, reconnects."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+# Beside a message's own bytes: gRPC's prefix and the head of an HTTP/2 frame. TCP and TLS add theirs.
+N_FRAME = 5 + 9
+
+
+class NetworkFigures:
+    """Counters that any thread may read and change. Bytes are those of messages and their HTTP/2 frames."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys(("sent_bytes", "received_bytes", "sent_n", "received_n", "lost_n"), 0)
+        self._round_trip_us = 0.0  # running average; 0: not measured
+        self._before = dict(self._counts)
+
+    def sent(self, n_bytes: int) -> None:
+        with self._lock:
+            self._counts["sent_bytes"] += n_bytes + N_FRAME
+            self._counts["sent_n"] += 1
+
+    def received(self, n_bytes: int) -> None:
+        with self._lock:
+            self._counts["received_bytes"] += n_bytes + N_FRAME
+            self._counts["received_n"] += 1
+
+    def lost(self) -> None:
+        with self._lock:
+            self._counts["lost_n"] += 1
+
+    def round_trip(self, us: float) -> None:
+        with self._lock:
+            old = self._round_trip_us
+            self._round_trip_us = us if old == 0.0 else old + 0.25 * (us - old)
+
+    @property
+    def round_trip_ms(self) -> float:
+        with self._lock:
+            return self._round_trip_us / 1e3
+
+    def begin_text(self) -> None:
+        """What follows belongs to a new text."""
+        with self._lock:
+            self._before = dict(self._counts)
+
+    def of_text(self) -> dict[str, Any]:
+        """For Result.timings: of the text that runs, or of the last one."""
+        with self._lock:
+            out = {f"network_{name}": n - self._before[name] for name, n in self._counts.items()}
+            return out | {"network_round_trip_ms": self._round_trip_us / 1e3}

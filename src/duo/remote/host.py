@@ -1,0 +1,150 @@
+"""The program of a host: one model, one address, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import stat
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from duo import _core
+from duo.errors import DuoError
+from duo.remote.address import Address
+from duo.remote.codec_begin import n_message_most
+from duo.remote.host_service import HANDSHAKE_S, IDLE_S, HostService
+from duo.remote.identity import Identity
+from duo.remote.methods import add_to_server
+from duo.remote.security import ServerSecurity
+
+GRACE_S = 1.0
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """How a host is reached."""
+
+    address: Address
+    security: ServerSecurity
+    n_seats: int = 1
+    idle_s: float = IDLE_S
+    handshake_s: float = HANDSHAKE_S
+
+
+def server_options(n_ctx: int) -> list[tuple[str, int]]:
+    """gRPC's own limits, for each connection."""
+    return [
+        ("grpc.max_receive_message_length", n_message_most(n_ctx)),
+        ("grpc.max_concurrent_streams", 16),
+        ("grpc.max_metadata_size", 16 * 1024),
+        ("grpc.server_handshake_timeout_ms", 10_000),
+        ("grpc.max_connection_idle_ms", 120_000),
+        ("grpc.keepalive_time_ms", 15_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # A peer that does not read holds its stream until its connection goes; texts go on over a new one.
+        ("grpc.max_connection_age_ms", 3_600_000),
+        ("grpc.max_connection_age_grace_ms", 600_000),
+        ("grpc.so_reuseport", 0),  # a second host on the same port is a mistake
+    ]
+
+
+class Host:
+    """A server for one service; start and stop it in one event loop."""
+
+    def __init__(self, settings: HostSettings, service: HostService, n_ctx: int) -> None:
+        self._settings, self.service = settings, service
+        self._server = grpc.aio.server(options=server_options(n_ctx), maximum_concurrent_rpcs=32 + 4 * settings.n_seats)
+        add_to_server(service, self._server)
+
+    async def start(self) -> Address:
+        """Listens. Returns where: a port that was 0 is the one chosen. Raises DuoError."""
+        address, credentials = self._settings.address, self._settings.security.credentials()
+        if address.path:
+            _remove_stale_socket(address.path)
+        try:
+            if credentials is None:
+                port = self._server.add_insecure_port(address.target)
+            else:
+                port = self._server.add_secure_port(address.target, credentials)
+        except RuntimeError:
+            raise DuoError(f"the host cannot listen on {address}; it is in use, or not of this machine") from None
+        if address.path:
+            os.chmod(address.path, stat.S_IRUSR | stat.S_IWUSR)
+        await self._server.start()
+        return address if address.path else Address(host=address.host, port=port)
+
+    async def stop(self) -> None:
+        """Ends all texts and frees the seats."""
+        await self._server.stop(GRACE_S)
+        await self.service.close()
+        if self._settings.address.path:
+            with suppress(OSError):
+                os.unlink(self._settings.address.path)
+
+
+def _remove_stale_socket(path: str) -> None:
+    with suppress(OSError):
+        if stat.S_ISSOCK(os.stat(path).st_mode):
+            import socket
+
+            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+                s.settimeout(1)
+                try:
+                    s.connect(path)
+                except OSError:
+                    os.unlink(path)  # nobody listens: its host was killed
+
+
+async def _until_told(
+    settings: HostSettings, service: HostService, n_ctx: int, ready: Callable[[Address], None]
+) -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for s in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(s, told.set)
+    host = Host(settings, service, n_ctx)
+    try:
+        await service.seats.prepare()
+        ready(await host.start())
+        await told.wait()
+    finally:
+        await host.stop()
+
+
+def serve(
+    role: str,
+    options: _core.ModelOptions,
+    settings: HostSettings,
+    *,
+    ready: Callable[[Address, _core.SharedModel], None],
+    progress: Callable[[str, float], None] | None = None,
+) -> None:
+    """Loads the model and serves it until SIGTERM or SIGINT. role: "draft" or "verify". Raises DuoError."""
+    settings.security.credentials()  # a mistake is told before minutes of loading
+    model = _core.SharedModel(options, role == "draft", progress)
+    kind: Any = _core.DraftSeat if role == "draft" else _core.VerifySeat
+    first = kind(model)  # what does not fit into memory is told now, and a seat says how large its context is
+    spare = [first]
+    service = HostService(
+        role,
+        Identity.of(Path(model.path).name, model.vocabulary),
+        model.vocabulary,
+        lambda: spare.pop() if spare else kind(model),
+        n_seats=settings.n_seats,
+        n_ctx=first.n_ctx,
+        token=settings.security.token,
+        idle_s=settings.idle_s,
+        handshake_s=settings.handshake_s,
+    )
+    try:
+        asyncio.run(_until_told(settings, service, first.n_ctx, lambda address: ready(address, model)))
+    finally:
+        for seat in spare:
+            seat.close()

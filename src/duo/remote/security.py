@@ -1,0 +1,142 @@
+"""Who may come in: certificates, the token, and the rule that nothing listens to strangers by accident."""
+
+from __future__ import annotations
+
+import hmac
+import os
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from duo.errors import DuoError
+from duo.remote.address import Address
+
+TOKEN_KEY = "duo-token"
+N_TOKEN_MIN, N_TOKEN_MAX = 16, 4096  # bytes
+
+
+def read_token(path: str | os.PathLike[str], option: str = "--token-file") -> bytes:
+    """The secret in a file, without white space around it. Raises DuoError."""
+    try:
+        data = Path(path).read_bytes().strip()
+    except OSError as e:
+        raise DuoError(f"the token file {os.fspath(path)} ({option}) cannot be read ({e.strerror})") from None
+    if not N_TOKEN_MIN <= len(data) <= N_TOKEN_MAX or any(not 0x21 <= b < 0x7F for b in data):
+        raise DuoError(
+            f"the token file {os.fspath(path)} ({option}) must hold one word of {N_TOKEN_MIN} to {N_TOKEN_MAX} ASCII "
+            "characters; make one with: openssl rand -hex 32"
+        )
+    return data
+
+
+def same_token(expected: bytes, given: str | bytes) -> bool:
+    """In a time that does not hang on where they differ."""
+    return hmac.compare_digest(expected, given.encode("utf-8", "replace") if isinstance(given, str) else given)
+
+
+def _read_pem(path: str, option: str) -> bytes:
+    try:
+        data = Path(path).read_bytes()
+    except OSError as e:
+        raise DuoError(f"{path} ({option}) cannot be read ({e.strerror})") from None
+    if b"-----BEGIN " not in data:
+        raise DuoError(f"{path} ({option}) is no PEM file; convert it with openssl")
+    return data
+
+
+def _check_pair(cert: str, key: str, options: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: b"")
+    except (ssl.SSLError, OSError, ValueError) as e:
+        why = getattr(e, "reason", None) or str(e)
+        raise DuoError(f"the certificate {cert} and the key {key} ({options}) do not go together ({why})") from None
+
+
+def _check_ca(ca: str, option: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
+    except (ssl.SSLError, OSError) as e:
+        raise DuoError(f"{ca} ({option}) holds no certificate that can be used ({e})") from None
+
+
+@dataclass(frozen=True)
+class ServerSecurity:
+    """What a host asks of its clients."""
+
+    cert: str | None = None
+    key: str | None = None
+    ca: str | None = None  # of the clients: they must have a certificate too
+    token: bytes | None = None
+
+    @property
+    def words(self) -> str:
+        """For the line that says where the host listens."""
+        tls = "TLS" if self.cert else "no TLS"
+        return f"{tls}, {'client certificates, ' * bool(self.ca)}{'token' if self.token else 'no token'}"
+
+    def check(self, address: Address, *, insecure: bool) -> None:
+        """Raises DuoError: strangers could come in, or half of a pair is missing."""
+        if (self.cert is None) != (self.key is None):
+            raise DuoError("--tls-cert and --tls-key belong together; give both")
+        if self.ca is not None and self.cert is None:
+            raise DuoError("--tls-ca asks for client certificates, which needs --tls-cert and --tls-key")
+        if not address.is_local and not insecure and not (self.cert and self.token):
+            raise DuoError(
+                f"{address} can be reached from other machines; give --tls-cert, --tls-key and --token-file, "
+                "or --insecure if the network is trusted"
+            )
+
+    def credentials(self) -> grpc.ServerCredentials | None:
+        """None: no TLS. Raises DuoError."""
+        if self.cert is None or self.key is None:
+            return None
+        pair = (_read_pem(self.key, "--tls-key"), _read_pem(self.cert, "--tls-cert"))
+        _check_pair(self.cert, self.key, "--tls-cert, --tls-key")
+        ca = None
+        if self.ca is not None:
+            ca = _read_pem(self.ca, "--tls-ca")
+            _check_ca(self.ca, "--tls-ca")
+        return grpc.ssl_server_credentials([pair], root_certificates=ca, require_client_auth=ca is not None)
+
+
+@dataclass(frozen=True)
+class ClientSecurity:
+    """How a client trusts its host and shows who it is."""
+
+    ca: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    token: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if (self.cert is None) != (self.key is None):
+            raise DuoError("host_cert (--host-cert) and host_key (--host-key) belong together; give both")
+        if self.cert is not None and self.ca is None:
+            raise DuoError("host_cert (--host-cert) needs host_ca (--host-ca), the certificate to know the host by")
+        if self.ca is not None:
+            self.credentials()
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        return ((TOKEN_KEY, self.token.decode("ascii")),) if self.token else ()
+
+    def credentials(self) -> grpc.ChannelCredentials | None:
+        """None: no TLS. Raises DuoError."""
+        if self.ca is None:
+            return None
+        roots = _read_pem(self.ca, "--host-ca")
+        _check_ca(self.ca, "--host-ca")
+        if self.cert is None or self.key is None:
+            return grpc.ssl_channel_credentials(roots)
+        pair = (_read_pem(self.key, "--host-key"), _read_pem(self.cert, "--host-cert"))
+        _check_pair(self.cert, self.key, "--host-cert, --host-key")
+        return grpc.ssl_channel_credentials(roots, *pair)
+
+    def ssl_context(self) -> ssl.SSLContext:
+        """The same trust for Python's own TLS, which says why a handshake failed."""
+        context = ssl.create_default_context(cafile=self.ca)
+        if self.cert is not None and self.key is not None:
+            context.load_cert_chain(self.cert, self.key)
+        return context

@@ -1,0 +1,104 @@
+"""Hosts as processes, for tests of models on other machines; each is ended by whoever started it."""
+
+import datetime
+import ipaddress
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from conftest import HANG_S, start_duo
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+PROMPT = "Once upon a time there was"
+
+
+class HostProcess:
+    """`duo draft-host` or `duo verify-host`; `address` is where it listens."""
+
+    def __init__(self, role: str, *args: str | Path, listen: str = "127.0.0.1:0") -> None:
+        self.role, self.args = role, args
+        self.start(listen)
+
+    def start(self, listen: str = "") -> None:
+        """Again: on the same address."""
+        where = listen or self.address
+        self.process = start_duo(f"{self.role}-host", "--listen", where, *self.args)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline().decode()
+        if not line:
+            _, err = self.process.communicate(timeout=HANG_S)
+            raise AssertionError(err.decode())
+        self.address = line.split(" on ")[1].split(" ")[0]
+
+    def send(self, what: signal.Signals) -> None:
+        self.process.send_signal(what)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.communicate(timeout=HANG_S)
+
+    def stop(self) -> int:
+        """As a service manager does. Its exit code."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGCONT)
+            self.process.terminate()
+        try:
+            self.process.communicate(timeout=HANG_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+        return self.process.returncode
+
+
+@contextmanager
+def host(role: str, *args: str | Path, listen: str = "127.0.0.1:0") -> Iterator[HostProcess]:
+    h = HostProcess(role, *args, listen=listen)
+    try:
+        yield h
+    finally:
+        h.stop()
+
+
+def write_token(path: Path, token: str = "correct-horse-battery-staple") -> Path:
+    path.write_text(token + "\n")
+    return path
+
+
+def make_certificate(folder: Path, name: str, issuer: "tuple[Path, Path] | None" = None) -> tuple[Path, Path]:
+    """A certificate for 127.0.0.1 and its key, as PEM files; signed by `issuer` or by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signing, issued_by = key, subject
+    if issuer is not None:
+        signing = serialization.load_pem_private_key(issuer[1].read_bytes(), None)  # type: ignore[assignment]
+        issued_by = x509.load_pem_x509_certificate(issuer[0].read_bytes()).subject
+    now = datetime.datetime.now(datetime.timezone.utc)
+    names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issued_by)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(names, critical=False)
+        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
+        .sign(signing, hashes.SHA256())
+    )
+    cert_path, key_path = folder / f"{name}.pem", folder / f"{name}.key"
+    cert_path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    key_path.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return cert_path, key_path
+
+
+def rss_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

@@ -1,0 +1,244 @@
+"""The draft or the target on another machine, played by processes on this one: same text, figures, seats, endings."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import EXACT, HANG_S, start_duo
+from hosts import PROMPT, HostProcess, host
+
+from duo import Duo, DuoError
+from duo.demo import demo_pair
+
+pytest.importorskip("grpc")
+
+TEXTS: list[dict[str, Any]] = [
+    {"temperature": 0, "max_tokens": 60},
+    {"temperature": 0.8, "seed": 5, "max_tokens": 60},
+    {"temperature": 1.0, "seed": 6, "repeat_penalty": 1.2, "logit_bias": {265: -1.0}, "max_tokens": 40},
+    {"temperature": 0, "max_tokens": 60, "stop": [" young"]},
+]
+KERNELS = [str(x) for pair in zip(["--cpu-kernels"], [EXACT["cpu_kernels"]], strict=True) for x in pair]
+KERNELS += ["--strict"] if EXACT.get("strict") else []
+
+
+@pytest.fixture(scope="module")
+def draft_host() -> Iterator[HostProcess]:
+    with host("draft", "-td", "1", "-np", "2") as h:
+        yield h
+
+
+@pytest.fixture(scope="module")
+def verify_host() -> Iterator[HostProcess]:
+    with host("verify", "-t", "1", "-c", "1024", "-np", "2", *KERNELS) as h:
+        yield h
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[Any]:
+    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
+        return [d.generate(PROMPT, **o) for o in TEXTS]
+
+
+def remote(role: str, h: HostProcess, **options: Any) -> Duo:
+    options = {"n_ctx": 1024, "_always": True} | (EXACT if role == "draft" else {}) | options
+    return Duo(**{f"{role}_host": h.address}, **options)
+
+
+def test_a_remote_draft_changes_nothing_but_the_time(draft_host: HostProcess, expected: list[Any]) -> None:
+    with remote("draft", draft_host) as d:
+        results = [d.generate(PROMPT, **o) for o in TEXTS]
+        assert d.draft is None
+    for r, e in zip(results, expected, strict=True):
+        assert (r.text, r.tokens, r.finish_reason, r.warning) == (e.text, e.tokens, e.finish_reason, "")
+    assert sum(r.timings["draft_n_accepted"] for r in results) > 20
+    assert all(r.timings["network_sent_bytes"] > 100 for r in results)
+    assert results[0].timings["network_round_trip_ms"] > 0
+
+
+def test_a_remote_target_writes_the_text_that_it_writes_there(verify_host: HostProcess, expected: list[Any]) -> None:
+    with remote("verify", verify_host) as d:
+        results = [d.generate(PROMPT, **o) for o in TEXTS]
+        with pytest.raises(DuoError, match="on another machine"):
+            _ = d.target
+    for r, e in zip(results, expected, strict=True):
+        assert (r.text, r.tokens, r.finish_reason, r.warning) == (e.text, e.tokens, e.finish_reason, "")
+    assert sum(r.timings["draft_n_accepted"] for r in results) > 20
+    assert any(any(r.from_draft) for r in results)
+
+
+def test_log_probabilities_cross_the_network(verify_host: HostProcess) -> None:
+    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
+        here = d.generate(PROMPT, temperature=0, max_tokens=12, logprobs=3)
+    with remote("verify", verify_host) as d:
+        there = d.generate(PROMPT, temperature=0, max_tokens=12, logprobs=3)
+    assert there.logprobs == here.logprobs
+
+
+def test_the_next_text_finds_its_beginning_cached(verify_host: HostProcess) -> None:
+    with remote("verify", verify_host) as d:
+        d.generate(PROMPT + " a tin soldier and a", temperature=0, max_tokens=4)
+        again = d.generate(PROMPT + " a tin soldier and a princess", temperature=0, max_tokens=4)
+    assert again.timings["cache_n"] >= 5
+
+
+@pytest.mark.parametrize("role", ["draft", "verify"])
+def test_an_abandoned_text_frees_its_place(role: str, request: pytest.FixtureRequest) -> None:
+    h = request.getfixturevalue(f"{role}_host")
+    with remote(role, h) as d:
+        for _ in range(4):
+            with d.stream(PROMPT, ignore_eos=True, max_tokens=-1) as s:
+                for _, _chunk in zip(range(5), s, strict=False):
+                    pass
+            assert s.finish_reason == "cancelled"
+        assert d.generate(PROMPT, temperature=0, max_tokens=8).finish_reason == "length"
+
+
+@pytest.mark.parametrize("role", ["draft", "verify"])
+def test_two_clients_at_once_do_not_hear_of_each_other(
+    role: str, request: pytest.FixtureRequest, expected: list[Any]
+) -> None:
+    h = request.getfixturevalue(f"{role}_host")
+    with remote(role, h) as one, remote(role, h) as two, ThreadPoolExecutor(2) as pool:
+        both = list(pool.map(lambda d: [d.generate(PROMPT, **o) for o in TEXTS[:2]], (one, two)))
+    for results in both:
+        assert [r.text for r in results] == [e.text for e in expected[:2]]
+        assert all(r.timings["draft_n_accepted"] > 0 for r in results)
+
+
+def test_a_client_beyond_the_last_seat_is_told_that_the_host_is_busy() -> None:
+    with (
+        host("draft", "-td", "1") as h,
+        remote("draft", h) as one,
+        remote("draft", h) as two,
+        one.stream(PROMPT, ignore_eos=True, max_tokens=-1) as s,
+    ):
+        next(s)
+        for _ in range(50):  # until the seat of the first is taken for sure
+            next(s)
+        while not two.generate(PROMPT, temperature=0, max_tokens=300).warning:
+            next(s)
+        r = two.generate(PROMPT, temperature=0, max_tokens=300)
+    assert r.finish_reason == "length"
+    assert "cannot take another text (the host is busy with 1 text" in r.warning
+
+
+def test_a_unix_socket_and_a_stale_one(tmp_path: Path) -> None:
+    where = f"unix:{tmp_path}/s"
+    with host("draft", listen=where) as h:
+        assert oct(os.stat(tmp_path / "s").st_mode & 0o777) == "0o600"
+        with remote("draft", h) as d:
+            assert d.generate(PROMPT, temperature=0, max_tokens=20).timings["draft_n_accepted"] > 0
+        h.kill()
+        assert (tmp_path / "s").exists()
+        h.start()
+        with remote("draft", h) as d:
+            assert d.generate(PROMPT, temperature=0, max_tokens=20).timings["draft_n_accepted"] > 0
+    assert not (tmp_path / "s").exists()
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
+def test_a_host_ends_when_it_is_told_to_even_in_a_text(how: signal.Signals) -> None:
+    with (
+        host("draft") as h,
+        remote("draft", h, n_ctx=4096) as d,
+        d.stream(PROMPT, ignore_eos=True, temperature=0, max_tokens=400) as s,
+    ):
+        next(s)
+        h.send(how)
+        _, err = h.process.communicate(timeout=HANG_S)
+        assert (h.process.returncode, err) == (0, b"")
+        for _ in s:
+            pass
+        assert s.finish_reason == "length"
+
+
+def test_the_program_with_a_draft_host(draft_host: HostProcess, tmp_path: Path) -> None:
+    trace = tmp_path / "t.json"
+    p = start_duo("--draft-host", draft_host.address, "-p", PROMPT, "-n", 100, "--temp", 0, "--json", "--trace", trace)
+    out, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 0, err
+    first, *_ = err.decode().splitlines()
+    assert f"+ draft {demo_pair()[1].name} on {draft_host.address}; async" in first
+    assert "network: round trip " in err.decode()
+    figures = json.loads(out.decode().splitlines()[-1])
+    assert figures["timings"]["network_received_bytes"] > 0
+    assert figures["warning"] is None
+    curves = [r for r in json.loads(trace.read_text()) if r["name"] == "network"]
+    assert curves and curves[-1]["ph"] == "C" and curves[-1]["args"]["sent_bytes"] > 0
+
+
+def test_the_program_with_a_verify_host(verify_host: HostProcess) -> None:
+    p = start_duo("--verify-host", verify_host.address, "-p", PROMPT, "-n", 20, "--temp", 0)
+    out, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 0, err
+    assert out.decode().startswith(PROMPT)
+    assert err.decode().startswith(f"duo: {demo_pair()[0].name} on {verify_host.address} + draft ")
+
+
+def test_nothing_is_left_when_a_duo_is_closed(draft_host: HostProcess) -> None:
+    def threads() -> int:
+        return len(os.listdir("/proc/self/task"))
+
+    def sockets() -> int:
+        links = (Path("/proc/self/fd") / n for n in os.listdir("/proc/self/fd"))
+        return sum(1 for p in links if p.is_symlink() and os.readlink(p).startswith("socket:"))
+
+    def one() -> None:
+        with remote("draft", draft_host) as d:
+            d.generate(PROMPT, max_tokens=10)
+
+    for _ in range(3):
+        one()
+    before = (threads(), sockets())
+    for _ in range(12):
+        one()
+    assert not [t for t in threading.enumerate() if t.name.startswith("duo-")]
+    assert threads() < before[0] + 12  # gRPC's own pool comes and goes; one for each Duo would be twelve
+    assert sockets() <= before[1] + 1
+
+
+def test_two_hosts_on_one_port_are_one_sentence(draft_host: HostProcess) -> None:
+    p = start_duo("draft-host", "--listen", draft_host.address)
+    out, err = p.communicate(timeout=HANG_S)
+    assert (p.returncode, out) == (1, b"")
+    assert (
+        err.decode() == f"duo: the host cannot listen on {draft_host.address}; it is in use, or not of this machine\n"
+    )
+
+
+def test_a_duo_that_is_not_closed_does_not_keep_the_program(draft_host: HostProcess) -> None:
+    code = (
+        "import duo, sys\n"
+        "d = duo.Duo(draft_host=sys.argv[1])\n"
+        "s = d.stream('Once', ignore_eos=True, max_tokens=-1)\n"
+        "next(s)\n"
+        "print('here')\n"
+    )
+    from conftest import run_python
+
+    r = run_python(code, draft_host.address)
+    assert (r.returncode, r.stdout) == (0, "here\n"), r.stderr
+
+
+@pytest.mark.parametrize("wrong", ["", "x", "host", "host:", "host:99999", ":1", "a b:1", "unix:relative"])
+def test_an_address_that_is_none(wrong: str) -> None:
+    with pytest.raises(DuoError, match=r"write it as host:port|is written unix:/path"):
+        Duo(draft_host=wrong)
+
+
+def test_options_that_exclude_each_other() -> None:
+    with pytest.raises(DuoError, match="choose one"):
+        Duo(draft_host="localhost:1", verify_host="localhost:1")
+    with pytest.raises(DuoError, match="leave out one of the two"):
+        Duo(demo_pair()[0], demo_pair()[1], draft_host="localhost:1")
+    with pytest.raises(DuoError, match="leave out one of the two"):
+        Duo(demo_pair()[0], verify_host="localhost:1")
+    with pytest.raises(DuoError, match="belong together"):
+        Duo(draft_host="localhost:1", host_cert="x")

@@ -1,0 +1,221 @@
+"""Hosts that are not there, die, freeze, come back: the text is the same, or ends with one sentence."""
+
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from conftest import EXACT, HANG_S, start_duo
+from hosts import PROMPT, host
+from test_remote import KERNELS, remote
+
+from duo import Duo, DuoError, Result
+from duo.demo import demo_pair
+
+pytest.importorskip("grpc")
+
+LONG: dict[str, Any] = {"max_tokens": 400, "ignore_eos": True}
+GREEDY = {**LONG, "temperature": 0}
+SEEDED = {**LONG, "temperature": 0.9, "seed": 11}
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, str]:
+    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
+        return {name: d.generate(PROMPT, **o).text for name, o in (("greedy", GREEDY), ("seeded", SEEDED))}
+
+
+def write(d: Duo, options: dict[str, Any], at: dict[int, Callable[[], None]]) -> Result:
+    """Generates, and does something when so many tokens have come."""
+    with d.stream(PROMPT, **options) as s:
+        for i, _ in enumerate(s):
+            if i in at:
+                at[i]()
+        return s.result
+
+
+@contextmanager
+def deaf() -> Iterator[str]:
+    """An address where connections are taken and nothing is ever said."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen(8)
+        yield f"127.0.0.1:{s.getsockname()[1]}"
+
+
+@contextmanager
+def nobody() -> Iterator[str]:
+    """An address where connections are refused."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{s.getsockname()[1]}"
+
+
+# ---- the draft
+
+
+@pytest.mark.parametrize("where", [nobody, deaf])
+def test_a_draft_host_that_is_not_there_costs_a_line(where: Any, expected: dict[str, str]) -> None:
+    with where() as address, Duo(draft_host=address, n_ctx=1024, **EXACT) as d:
+        r = d.generate(PROMPT, **GREEDY)
+        assert r.text == expected["greedy"]
+        assert address in r.warning
+        assert "cannot be reached" in r.warning or "does not answer" in r.warning
+
+
+def test_the_program_says_so_and_writes_at_once() -> None:
+    with nobody() as address:
+        p = start_duo("--draft-host", address, "-p", PROMPT, "-n", 20, "--temp", 0)
+        out, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 0
+    assert out.decode().startswith(PROMPT)
+    said = [line for line in err.decode().splitlines() if "cannot be reached" in line]
+    assert said == [f"duo: the draft host {address} cannot be reached (connection refused); the text begins without it"]
+
+
+def test_a_draft_that_is_required_is_an_error() -> None:
+    with nobody() as address:
+        p = start_duo("--draft-host", address, "--require-draft", "-p", PROMPT)
+        out, err = p.communicate(timeout=HANG_S)
+    assert (p.returncode, out) == (1, b"")
+    assert err.decode() == (
+        f"duo: the draft host {address} cannot be reached (connection refused); start it, or give another address\n"
+    )
+
+
+def test_a_draft_host_that_appears_later_joins() -> None:
+    with nobody() as address:
+        pass
+    d = Duo(draft_host=address, n_ctx=1024, _always=True, **EXACT)
+    with d, host("draft", "-td", "1", listen=address):
+        until = threading.Event()
+        for _ in range(200):
+            r = d.generate(PROMPT, **GREEDY)
+            if r.timings["draft_n_accepted"]:
+                break
+            until.wait(0.05)
+        assert r.timings["draft_n_accepted"] > 0
+
+
+def test_a_draft_host_that_is_killed_and_started_again(expected: dict[str, str]) -> None:
+    kind, options = "greedy", GREEDY
+    with host("draft", "-td", "1") as h, remote("draft", h) as d:
+        r = write(d, options, {100: h.kill})
+        assert r.text == expected[kind]
+        assert r.finish_reason == "length"
+        assert f"the draft host {h.address}" in r.warning
+        assert r.timings["network_lost_n"] == 1
+        h.start()
+        for _ in range(100):
+            r = d.generate(PROMPT, **options)
+            assert r.text == expected[kind]
+            if r.timings["draft_n_accepted"]:
+                break
+            threading.Event().wait(0.1)
+        assert r.timings["draft_n_accepted"] > 0
+
+
+def test_a_draft_host_that_freezes_for_a_while(expected: dict[str, str]) -> None:
+    kind, options = "seeded", SEEDED
+    with host("draft", "-td", "1") as h, remote("draft", h) as d:
+        r = write(d, options, {100: lambda: h.send(signal.SIGSTOP), 300: lambda: h.send(signal.SIGCONT)})
+        assert r.text == expected[kind]
+        assert r.finish_reason == "length"
+        # Frozen before a text begins: it is missed after some seconds, and found again when it wakes up.
+        h.send(signal.SIGSTOP)
+        assert d.generate(PROMPT, **options).text == expected[kind]
+        h.send(signal.SIGCONT)
+        for _ in range(100):
+            r = d.generate(PROMPT, **options)
+            assert r.text == expected[kind]
+            if r.timings["draft_n_accepted"]:
+                break
+            threading.Event().wait(0.1)
+        assert r.timings["draft_n_accepted"] > 0
+
+
+# ---- the target
+
+
+def test_a_verify_host_that_is_killed_and_comes_back(expected: dict[str, str]) -> None:
+    kind, options = "seeded", SEEDED
+    with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h) as d:
+
+        def restart() -> None:
+            h.kill()
+            threading.Thread(target=h.start).start()
+
+        r = write(d, options, {50: restart})
+        assert r.text == expected[kind]
+        assert (r.finish_reason, len(r.tokens)) == ("length", LONG["max_tokens"])
+        assert r.timings["network_lost_n"] >= 1
+        assert f"the verify host {h.address}" in r.warning
+
+
+def test_a_verify_host_that_freezes_and_wakes_up(expected: dict[str, str]) -> None:
+    with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h) as d:
+
+        def freeze() -> None:
+            h.send(signal.SIGSTOP)
+            threading.Timer(5.0, h.send, (signal.SIGCONT,)).start()
+
+        assert write(d, GREEDY, {50: freeze}).text == expected["greedy"]
+
+
+def test_a_verify_host_that_stays_away_leaves_what_was_written(expected: dict[str, str]) -> None:
+    with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h, host_patience=1.0) as d:
+        with pytest.raises(DuoError) as e:
+            write(d, GREEDY, {50: h.kill})
+        assert e.value.result is not None
+        r = e.value.result
+        assert r.finish_reason == "error"
+        assert len(r.tokens) > 50
+        assert expected["greedy"].startswith(r.text)
+        assert str(e.value) == (
+            f"the verify host {h.address} cannot be reached (connection refused), and has not come back for 1 s; "
+            "what was written until then is kept"
+        )
+        h.start()
+        assert d.generate(PROMPT, **GREEDY).text == expected["greedy"]
+
+
+def test_a_text_that_waits_for_its_host_can_be_stopped() -> None:
+    with host("verify", "-t", "1") as h, remote("verify", h) as d, d.stream(PROMPT, **GREEDY) as s:
+        for _ in range(20):
+            next(s)
+        h.kill()
+        s.close()
+        assert s.finish_reason == "cancelled"
+
+
+@pytest.mark.parametrize("where", [nobody, deaf])
+def test_a_verify_host_that_is_not_there_is_an_error(where: Any) -> None:
+    with where() as address, pytest.raises(DuoError, match=r"cannot be reached|does not answer") as e:
+        Duo(verify_host=address)
+    assert address in str(e.value)
+
+
+def test_a_prompt_that_is_too_long_for_the_host() -> None:
+    with host("verify", "-t", "1", "-c", "64") as h, remote("verify", h) as d:
+        with pytest.raises(DuoError, match="context"):
+            d.generate(PROMPT * 20)
+        assert d.generate(PROMPT, max_tokens=5).text
+    with host("draft", "-cd", "64") as h, remote("draft", h) as d:
+        r = d.generate(PROMPT * 20, max_tokens=20)
+        assert r.finish_reason in ("length", "stop")
+        assert "the host's context" in r.warning
+
+
+def test_close_in_the_middle_of_it_all() -> None:
+    with host("draft") as h:
+        for i in range(4):
+            d = remote("draft", h)
+            s = d.stream(PROMPT, **LONG)
+            for _ in range(1 + 10 * i):
+                next(s)
+            d.close()
+            with pytest.raises(DuoError, match="closed"):
+                next(s)

@@ -1,0 +1,247 @@
+"""Who is turned away, and told why: other models, versions, tokens, certificates; hosts that would be open to all."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import HANG_S, start_duo
+from gguf_files import header_of, rewrite, tokens_of
+from hosts import PROMPT, HostProcess, host, make_certificate, write_token
+
+from duo import Duo, DuoError
+from duo.demo import demo_pair
+
+pytest.importorskip("grpc")
+
+from duo.remote.address import Address
+from duo.remote.identity import Identity, mismatch
+from duo.remote.security import ServerSecurity, read_token, same_token
+
+
+@pytest.fixture(scope="module")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Path]]:
+    folder = tmp_path_factory.mktemp("pki")
+    ours, theirs = (make_certificate(folder, name) for name in ("ours", "theirs"))
+    return {
+        "ours": ours,
+        "theirs": theirs,
+        "host": make_certificate(folder, "host", ours),
+        "client": make_certificate(folder, "client", ours),
+        "stranger": make_certificate(folder, "stranger", theirs),
+    }
+
+
+@pytest.fixture(scope="module")
+def guarded(pki: dict[str, tuple[Path, Path]], tmp_path_factory: pytest.TempPathFactory) -> Iterator[HostProcess]:
+    """A draft host that wants everything: TLS, a client's certificate, a token."""
+    token = write_token(tmp_path_factory.mktemp("token") / "token")
+    cert, key = pki["host"]
+    args = ("--tls-cert", cert, "--tls-key", key, "--tls-ca", pki["ours"][0], "--token-file", token)
+    with host("draft", *args) as h:
+        h.token = token  # type: ignore[attr-defined]
+        yield h
+
+
+def keys(pki: dict[str, tuple[Path, Path]], who: str, h: Any) -> dict[str, Any]:
+    cert, key = pki[who]
+    return {
+        "host_ca": str(pki["ours"][0]), "host_cert": str(cert), "host_key": str(key), "token_file": str(h.token),
+        "draft_host": h.address, "n_ctx": 256,
+    }  # fmt: skip
+
+
+def test_who_has_everything_comes_in(pki: Any, guarded: HostProcess) -> None:
+    with Duo(**keys(pki, "client", guarded), _always=True) as d:
+        r = d.generate(PROMPT, max_tokens=30, temperature=0)
+        assert r.warning == ""
+        assert r.timings["draft_n_accepted"] > 0
+
+
+def test_a_wrong_token_and_none(pki: Any, guarded: HostProcess, tmp_path: Path) -> None:
+    options = keys(pki, "client", guarded)
+    with pytest.raises(DuoError, match=r"refused \(the token is not the host's"):
+        Duo(**options | {"token_file": str(write_token(tmp_path / "t", "wrong-horse-battery-staple"))})
+    with pytest.raises(DuoError, match=r"refused \(the host wants a token"):
+        Duo(**options | {"token_file": None})
+
+
+def test_certificates_of_somebody_else(pki: Any, guarded: HostProcess) -> None:
+    options = keys(pki, "client", guarded)
+    with pytest.raises(DuoError, match="its certificate is not trusted"):
+        Duo(**options | {"host_ca": str(pki["theirs"][0])})
+    with pytest.raises(DuoError, match="refused the certificate of this machine"):
+        Duo(**keys(pki, "stranger", guarded))
+    with pytest.raises(DuoError, match="refused the certificate of this machine, or wants one"):
+        Duo(**options | {"host_cert": None, "host_key": None})
+
+
+def test_tls_at_one_end_only(pki: Any, guarded: HostProcess) -> None:
+    with pytest.raises(DuoError, match="it speaks TLS; give the certificate"):
+        Duo(draft_host=guarded.address)
+    with host("draft") as h, pytest.raises(DuoError, match="it does not speak TLS"):
+        Duo(draft_host=h.address, host_ca=str(pki["ours"][0]))
+
+
+def test_a_certificate_for_another_name(pki: Any, guarded: HostProcess) -> None:
+    port = guarded.address.rpartition(":")[2]
+    options = keys(pki, "client", guarded) | {"draft_host": f"127.0.0.2:{port}", "require_draft": True}
+    with pytest.raises(DuoError, match=r"not trusted|connection refused"):
+        Duo(**options)
+
+
+def test_the_other_kind_of_host_and_no_host_at_all() -> None:
+    with host("draft") as h, pytest.raises(DuoError, match="is a draft host; a verify host is wanted"):
+        Duo(verify_host=h.address)
+    with host("verify") as h, pytest.raises(DuoError, match="is a verify host; a draft host is wanted"):
+        Duo(draft_host=h.address)
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo draft with one other token."""
+    tokens = list(tokens_of(demo_pair()[1]))
+    tokens[700] = "somethingelse"
+    kind = header_of(demo_pair()[1])["tokenizer.ggml.tokens"][0]
+    to = tmp_path_factory.mktemp("model") / "changed.gguf"
+    return rewrite(demo_pair()[1], to, put={"tokenizer.ggml.tokens": (kind, tokens)})
+
+
+@pytest.mark.parametrize("role", ["draft", "verify"])
+def test_another_vocabulary_is_named_by_its_first_other_token(role: str, changed: Path) -> None:
+    right = tokens_of(demo_pair()[1])[700]
+    why = rf"the draft does not fit the target: token 700 is 'somethingelse' in the draft and '.*{right[1:]}' in the t"
+    if role == "draft":
+        with host("draft", "-md", changed) as h, pytest.raises(DuoError, match=why):
+            Duo(draft_host=h.address)
+    else:
+        with host("verify") as h, pytest.raises(DuoError, match=why):
+            Duo(None, changed, verify_host=h.address)
+
+
+@pytest.mark.parametrize("role", ["draft", "verify"])
+def test_another_version_is_refused_by_both_ends(role: str) -> None:
+    code = (
+        "import sys, duo.remote.hello as hello\n"
+        "hello.PROTOCOL = 77\n"
+        "hello.version = lambda: '9.9'\n"
+        "from duo.cli.main import main\n"
+        "sys.exit(main())\n"
+    )
+    import subprocess
+
+    command = [sys.executable, "-c", code, f"{role}-host", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as p:
+        try:
+            assert p.stdout is not None
+            address = p.stdout.readline().decode().split(" on ")[1].split(" ")[0]
+            with pytest.raises(DuoError, match=r"speaks version 77 of the protocol \(duo 9\.9\).*install the same duo"):
+                Duo(**{f"{role}_host": address})
+        finally:
+            p.terminate()
+            p.wait(HANG_S)
+    from duo.remote import hello
+    from duo.remote import wire_pb2 as wire
+
+    asked = wire.HelloRequest(protocol=77, version="9.9", role=role)
+    assert "install the same duo" in hello.refusal(asked, role, identity([b"a"] * 10))
+
+
+# ---- what is decided without a network
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "some.host:0"])
+def test_a_host_is_not_open_to_strangers_by_accident(listen: str, pki: Any, tmp_path: Path) -> None:
+    token = str(write_token(tmp_path / "token"))
+    cert, key = pki["host"]
+    tls = ("--tls-cert", cert, "--tls-key", key)
+    for args in ((), ("--token-file", token), tls):
+        p = start_duo("draft-host", "--listen", listen, *args)
+        out, err = p.communicate(timeout=HANG_S)
+        assert (p.returncode, out) == (1, b"")
+        assert "can be reached from other machines; give --tls-cert" in err.decode()
+    address = Address.of(listen, option="--listen", any_port=True)
+    ServerSecurity(cert=str(cert), key=str(key), token=read_token(token)).check(address, insecure=False)
+    ServerSecurity().check(address, insecure=True)
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "localhost:0", "[::1]:0", "127.5.5.5:0", "unix:/tmp/x"])
+def test_addresses_of_this_machine_need_no_secrets(listen: str) -> None:
+    ServerSecurity().check(Address.of(listen, option="--listen", any_port=True), insecure=False)
+
+
+@pytest.mark.parametrize("content", ["", "short", "two words that are long", "x" * 5000, "ümlaut-ümlaut-ümlaut"])
+def test_a_token_that_is_none(content: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(content)
+    with pytest.raises(DuoError, match="must hold one word"):
+        read_token(tmp_path / "t")
+
+
+def test_tokens_are_compared_whole() -> None:
+    assert same_token(b"0123456789abcdef", "0123456789abcdef")
+    for other in ("", "0123456789abcde", "0123456789abcdef0", "0123456789abcdeg", "ü", b"\xff"):
+        assert not same_token(b"0123456789abcdef", other)
+
+
+@pytest.mark.parametrize("what", ["missing", "no PEM", "other key"])
+def test_certificate_files_that_are_of_no_use(what: str, pki: Any, tmp_path: Path) -> None:
+    cert, key = pki["host"]
+    (tmp_path / "x").write_text("hello")
+    files = {
+        "missing": (tmp_path / "none", key),
+        "no PEM": (tmp_path / "x", key),
+        "other key": (cert, pki["client"][1]),
+    }[what]
+    p = start_duo("draft-host", "--listen", "127.0.0.1:0", "--tls-cert", files[0], "--tls-key", files[1])
+    out, err = p.communicate(timeout=HANG_S)
+    assert (p.returncode, out) == (1, b"")
+    assert err.decode().count("\n") == 1
+    assert "Traceback" not in err.decode()
+
+
+class Words:
+    """A vocabulary that is given as a list."""
+
+    def __init__(self, words: list[bytes], **special: Any) -> None:
+        self.words = words
+        self.n_tokens = len(words)
+        self.type, self.bos, self.eos = special.get("type", 1), special.get("bos", 1), special.get("eos", 2)
+        self.add_bos, self.add_eos = special.get("add_bos", True), special.get("add_eos", False)
+
+    def text(self, token: int) -> bytes:
+        return self.words[token]
+
+    def hash(self, first: int, n: int) -> int:
+        return hash(tuple(self.words[first : first + n])) & (2**64 - 1)
+
+
+def identity(words: list[bytes], **special: Any) -> Identity:
+    return Identity.of("m", Words(words, **special))
+
+
+def why(target: Words, draft: Words) -> str:
+    def texts(v: Words) -> Any:
+        return lambda first, n: v.words[first : first + min(n, 100)]  # a host need not send all at once
+
+    return mismatch(Identity.of("t", target), Identity.of("d", draft), texts(target), texts(draft))
+
+
+def test_the_rules_are_those_of_a_pair_on_one_machine() -> None:
+    words = [b"w%d" % i for i in range(1000)]
+    assert why(Words(words), Words(words)) == ""
+    assert why(Words(words), Words([b"x"] * 5 + words[5:])) == ""  # the first five may differ
+    assert "token 5 is 'x' in the draft and 'w5' in the target" in why(Words(words), Words([b"x"] * 6 + words[6:]))
+    assert why(Words(words), Words(words + [b"pad"] * 128)) == ""
+    assert "its vocabulary has 1129 tokens and the target's 1000" in why(Words(words), Words(words + [b"pad"] * 129))
+    # Whatever the block, and also where one list ends within it.
+    for i in (255, 256, 511, 990, 999):
+        other = [*words[:i], b"\x00\xff", *words[i + 1 :]]
+        for target, draft in ((words, other), (words, [*other, b"more"]), ([*words, b"more"], other)):
+            assert f"token {i} is '\\x00\ufffd' in the draft and 'w{i}' in the target" in why(
+                Words(target), Words(draft)
+            )
+    assert "different types (2 and 1)" in why(Words(words), Words(words, type=2))
+    assert "its BOS token is 7 and the target's is 1" in why(Words(words), Words(words, bos=7))
+    assert why(Words(words, add_bos=False), Words(words, add_bos=False, bos=7)) == ""
+    assert "its EOS token is 2 and the target's is 2" in why(Words(words), Words(words, add_eos=True))

@@ -1,0 +1,166 @@
+"""A draft, or a target, on a real `duo rpc-server`: the text is the target's, whatever happens to the server."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from conftest import EXACT, HANG_S
+from rpc_servers import Server, free_port, needs_rpc, not_a_server, run_duo, serving
+
+from duo import Duo, DuoError
+from duo.demo import demo_pair
+from duo.remote.child import Child
+
+pytestmark = needs_rpc
+
+PROMPT = "Once upon a time there was a little tin soldier who"
+N = 160
+TEXTS: list[dict[str, Any]] = [{"temperature": 0}, {"temperature": 0.8, "seed": 5}]
+
+
+@pytest.fixture(scope="module")
+def undisturbed() -> Iterator[list[str]]:
+    """The texts of the target alone, in the order of TEXTS."""
+    with Duo(n_ctx=512, **EXACT) as d:
+        yield [d.generate(PROMPT, max_tokens=N, mode="plain", **o).text for o in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with serving("-t", "1") as s:
+        yield s
+
+
+def duo_with(endpoint: str, **options: Any) -> Duo:
+    return Duo(n_ctx=512, rpc=endpoint, _always=True, **EXACT, **options)
+
+
+def child_of(d: Duo) -> Child:
+    assert d._child is not None
+    return d._child
+
+
+def drafts(d: Duo) -> bool:
+    return bool(d.generate(PROMPT, max_tokens=32, temperature=0).timings["draft_n_accepted"])
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    limit = time.monotonic() + HANG_S
+    while not what():
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+
+
+def text_with(d: Duo, after: int, event: Callable[[], None], **options: Any) -> Any:
+    """Generates; `event` happens after so many chunks."""
+    stream = d.stream(PROMPT, max_tokens=N, **options)
+    for i, _ in enumerate(stream):
+        if i == after:
+            event()
+    return stream.result
+
+
+def test_the_text_is_the_targets_and_the_draft_on_rpc_helps(server: Server, undisturbed: list[str]) -> None:
+    with duo_with(server.endpoint) as d:
+        pid = child_of(d).pid
+        for options, text in zip(TEXTS, undisturbed, strict=True):
+            r = d.generate(PROMPT, max_tokens=N, **options)
+            assert r.text == text
+            assert r.timings["draft_n_accepted"] > 0 and r.warning == ""
+    assert pid is not None and child_of(d).pid is None
+
+
+def test_a_server_killed_in_mid_text_is_a_warning_and_its_draft_comes_back(undisturbed: list[str]) -> None:
+    with serving("-t", "1") as s, duo_with(s.endpoint) as d:
+        wait_for(lambda: drafts(d))
+        r = text_with(d, 20, s.kill, **TEXTS[1])
+        assert r.text == undisturbed[1] and r.finish_reason == "length"
+        assert d.generate(PROMPT, max_tokens=N, **TEXTS[0]).text == undisturbed[0]
+        wait_for(lambda: child_of(d).last_reason)
+        assert f"the RPC server {s.endpoint}" in child_of(d).last_reason
+        with serving("-t", "1", port=s.port):
+            wait_for(lambda: drafts(d))
+
+
+def test_a_frozen_server_does_not_stop_the_text_and_helps_again_when_it_thaws(undisturbed: list[str]) -> None:
+    with serving("-t", "1") as s, duo_with(s.endpoint) as d:
+        wait_for(lambda: drafts(d))
+        r = text_with(d, 20, lambda: s.signal(signal.SIGSTOP), temperature=0)
+        assert r.text == undisturbed[0]
+        assert d.generate(PROMPT, max_tokens=N, temperature=0).text == undisturbed[0]
+        s.signal(signal.SIGCONT)
+        wait_for(lambda: drafts(d))
+        assert child_of(d).n_started == 1
+
+
+def test_a_server_that_is_not_there_is_a_warning_and_joins_when_it_comes(undisturbed: list[str]) -> None:
+    port = free_port()
+    with duo_with(f"127.0.0.1:{port}") as d:
+        r = d.generate(PROMPT, max_tokens=N, temperature=0)
+        assert r.text == undisturbed[0]
+        assert f"the RPC server 127.0.0.1:{port} cannot be reached (connection refused)" in r.warning
+        with serving("-t", "1", port=port):
+            wait_for(lambda: drafts(d))
+
+
+@pytest.mark.parametrize("answer", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10])
+def test_what_is_no_server_is_a_warning_too(answer: bytes | None, undisturbed: list[str]) -> None:
+    with not_a_server(answer) as endpoint, duo_with(endpoint) as d:
+        r = d.generate(PROMPT, max_tokens=N, temperature=0)
+        assert r.text == undisturbed[0] and f"the RPC server {endpoint}" in r.warning
+
+
+def test_a_draft_that_is_required_is_an_error_without_its_server() -> None:
+    with pytest.raises(DuoError, match="cannot be reached"):
+        duo_with(f"127.0.0.1:{free_port()}", require_draft=True)
+
+
+def test_what_no_server_can_mend_is_an_error_at_the_start(server: Server) -> None:
+    with pytest.raises(DuoError, match="there is no device RPC7"):
+        duo_with(server.endpoint, device_draft="RPC7")
+    with pytest.raises(DuoError, match=r"nosuch\.gguf"):
+        Duo(demo_pair()[0], "nosuch.gguf", rpc=server.endpoint)
+
+
+def test_a_target_on_rpc_writes_with_the_draft_here_and_goes_on_after_a_loss(undisturbed: list[str]) -> None:
+    options = {"cpu_kernels": "stock", "strict": True}
+    with Duo(n_ctx=512, **options) as d:
+        text = d.generate(PROMPT, max_tokens=N, temperature=0, mode="plain").text
+    how = {"device": "RPC0", "host_patience": float(HANG_S), "_always": True, **options}
+    with serving("-t", "1") as s, Duo(n_ctx=512, rpc=s.endpoint, **how) as d:
+        assert d.generate(PROMPT, max_tokens=N, temperature=0).text == text
+        again: list[Server] = []
+
+        def restart() -> None:
+            s.kill()
+            again.append(Server("-t", "1", port=s.port))
+
+        try:
+            r = text_with(d, 20, restart, temperature=0)
+            assert r.text == text and r.finish_reason == "length"
+        finally:
+            again[0].close()
+
+
+def test_a_target_on_rpc_that_stays_away_ends_the_text_with_what_was_written() -> None:
+    with serving("-t", "1") as s, duo_with(s.endpoint, device="RPC0", host_patience=0.5) as d:
+        whole = d.generate(PROMPT, max_tokens=N, temperature=0).text
+        with pytest.raises(DuoError, match=rf"the RPC server {s.endpoint}") as caught:
+            text_with(d, 20, s.kill, temperature=0)
+        assert caught.value.result is not None
+        assert caught.value.result.text and whole.startswith(caught.value.result.text)
+        assert caught.value.result.finish_reason == "error"
+
+
+def test_several_texts_at_once_are_refused_on_rpc(server: Server) -> None:
+    done = run_duo("draft-host", "--rpc", server.endpoint, "--parallel", "2", "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert b"--parallel is above 1 with --rpc" in done.stderr and done.stderr.count(b"\n") == 1
+
+
+def test_the_program_says_where_the_draft_is(server: Server) -> None:
+    done = run_duo("--rpc", server.endpoint, "-p", PROMPT, "-n", "20", "-c", "512")
+    assert done.returncode == 0
+    assert f"on the RPC server {server.endpoint}".encode() in done.stderr
