@@ -8,6 +8,7 @@
 #include "bindings.h"
 #include "engine.h"
 #include "error.h"
+#include "llama/chat_template.h"
 #include "llama/device.h"
 #include "llama/log.h"
 
@@ -140,9 +141,14 @@ void register_model(py::module_ & m) {
         .def_property_readonly("same_bits", &v::of<&t::same_bits>)
         .def_property_readonly("n_duo_products", &v::of<&t::n_duo_products>)
         .def_property_readonly("n_cpu_products", &v::of<&t::n_cpu_products>)
+        .def_property_readonly("token_bos", &v::of<&t::token_bos>)
+        .def_property_readonly("token_eos", &v::of<&t::token_eos>)
         .def_property_readonly("warning", [](const v & x) { return text_of(x.get()->warning()); })
         .def(
             "is_end", [](const v & x, duo::token_id id) { return x.get()->is_end(id); }, "token"_a)
+        .def(
+            "reads_grammar",
+            [](const v & x, const std::string & gbnf) { return duo::grammar::reads(x.get()->vocab(), gbnf); }, "gbnf"_a)
         .def(
             "meta", [](const v & x, const std::string & key) { return text_of(x.get()->meta(key)); }, "key"_a)
         .def(
@@ -260,6 +266,14 @@ PYBIND11_MODULE(_core, m) {
     m.def("log_to", &duo::log_to, "to_stderr"_a, "path"_a);
     m.def("noise", &duo::gumbel_noise, "seed"_a, "pos"_a, "token"_a);
     duo::register_probe(m);
+    m.def("reads_grammar", [](const std::string & gbnf) { return duo::grammar::reads(nullptr, gbnf); }, "gbnf"_a);
+    m.def("chat_templates", &duo::chat_template_names);
+    m.def(
+        "apply_chat_template",
+        [](const std::string & name, const std::vector<duo::chat_message> & messages, bool add_assistant) {
+            return text_of(duo::apply_chat_template(name, messages, add_assistant));
+        },
+        "name"_a, "messages"_a, "add_assistant"_a);
     m.def("devices", [] {
         py::list all;
         for (const duo::device_info & d : duo::list_devices()) {

@@ -1,5 +1,7 @@
 #include "pipeline.h"
 
+#include <algorithm>
+
 #include "../error.h"
 
 namespace duo {
@@ -53,6 +55,9 @@ request & pipeline::begin(std::unique_ptr<request> req) {
                         std::to_string(target_.n_vocab() - 1) + ")");
         }
     }
+    // A text that is taken up again brings some of what it generated with its prompt, and says so.
+    const auto n_prompt    = int32_t(req->prompt.size());
+    req->sampling.n_prompt = req->sampling.n_prompt < 0 ? n_prompt : std::min(req->sampling.n_prompt, n_prompt);
     std::erase_if(requests_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
     req->id = request_node(++n_requests_);
     requests_.push_back(std::move(req));
