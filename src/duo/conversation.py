@@ -20,6 +20,9 @@ class Conversation:
     def __init__(self, duo: Duo, template: ChatTemplate, system: str | None = None) -> None:
         self._duo, self._template, self._system = duo, template, system
         self.messages: list[dict[str, Any]] = []
+        self._text = ""  # what the models have read and written
+        self._tokens: list[int] = []
+        self.last: Result | None = None  # the last answer
         self.reset()
 
     def reset(self) -> None:
@@ -43,6 +46,7 @@ class Conversation:
     def answered(self, r: Result) -> None:
         """The answer, whole or as far as it came."""
         self.messages.append({"role": "assistant", "content": r.text})
+        self.last = r
         tokens = list(r.tokens)
         if tokens and self._duo.target.is_end(tokens[-1]):
             tokens.pop()

@@ -72,7 +72,9 @@ def _why_not(gbnf: str, model: _core.Model | None) -> str:
         return ""
     match = re.search(r"error parsing grammar: (.*)", said)
     if match is None:
-        return "it has no rule named root" if not re.search(r"(?m)^\s*root\s*::=", gbnf) else "a rule begins with itself"
+        return (
+            "it has no rule named root" if not re.search(r"(?m)^\s*root\s*::=", gbnf) else "a rule begins with itself"
+        )
     if model is None and match[1].startswith("no vocab"):
         return ""  # it names tokens: said when there is a model
     return match[1][:120].strip()

@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
-from duo.chat_template import template_of
+from duo.chat_template import ChatTemplate, template_of
 from duo.check import generate_options
 from duo.cli import show
 from duo.cli.chat_commands import HELP_TEXT, Commands, Leave
 from duo.cli.chat_input import Reader
-from duo.cli.options import ModelCommand, given, model_options, unescape
+from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
 from duo.cli.run import command as run_command
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.conversation import Conversation
@@ -40,22 +40,11 @@ Examples:
 """
 
 
-def _text_of(path: Path | None, what: str) -> str | None:
-    if path is None:
-        return None
-    try:
-        return path.read_bytes().decode("utf-8-sig")
-    except OSError as e:
-        raise DuoError(f"the {what} {path} cannot be read ({e.strerror}); check the path") from None
-    except UnicodeDecodeError as e:
-        raise DuoError(f"the {what} {path} is not UTF-8 (byte {e.start}); convert it") from None
-
-
 def _either(params: dict[str, Any], text: str, file: str, flags: str) -> str | None:
     if params[text] is not None and params[file] is not None:
         raise DuoError(f"both {flags} were given; choose one")
     found: str | None = params[text]
-    return found if params[file] is None else _text_of(params[file], f"file of {flags.split(' and ')[1]}")
+    return found if params[file] is None else text_of(params[file], f"file of {flags.split(' and ')[1]}")
 
 
 def answer(talk: Conversation, question: str, options: dict[str, Any], *, color: bool) -> None:
@@ -78,8 +67,8 @@ def answer(talk: Conversation, question: str, options: dict[str, Any], *, color:
         show.warn(f"the draft stopped: {stream.warning}; the text went on without it")
 
 
-def _talk(d: Duo, talk: Conversation, options: dict[str, Any], color: bool) -> None:
-    commands = Commands(d, talk, options)
+def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
+    commands = Commands(talk, options)
     reader = Reader()
     with reader:
         for turn in reader:
@@ -102,7 +91,9 @@ def chat(params: dict[str, Any]) -> None:
         system = unescape(system)
     chosen = _either(params, "chat_template", "chat_template_file", "--chat-template and --chat-template-file")
     options = given(params, GENERATE_OPTIONS)
-    check_early("?", options)  # a mistake is told before minutes of loading
+    if chosen is not None and "{" in chosen:
+        ChatTemplate(chosen)
+    show.warn_of_schema(check_early("?", options))  # a mistake is told before minutes of loading
     interactive = sys.stdin is not None and sys.stdin.isatty()
     with show.loading(quiet=params["verbose"]) as progress:
         d = Duo(
@@ -123,7 +114,7 @@ def chat(params: dict[str, Any]) -> None:
         for m in (d.target, d.draft):
             if m is not None and m.warning:
                 show.warn(m.warning)
-        _talk(d, talk, options, show.wants_color(params["color"], sys.stdout))
+        _talk(talk, options, show.wants_color(params["color"], sys.stdout))
 
 
 def _command() -> click.Command:

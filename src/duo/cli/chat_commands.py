@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 from duo.cli import show
 from duo.conversation import Conversation
-from duo.engine import Duo
 from duo.errors import DuoError
 from duo.option import Mode
 
@@ -28,8 +28,8 @@ class Leave(Exception):  # noqa: N818 - no error
 class Commands:
     """Called with a line; prints to standard error, where nothing of an answer is. Raises DuoError and Leave."""
 
-    def __init__(self, duo: Duo, talk: Conversation, options: dict[str, Any]) -> None:
-        self._duo, self._talk, self._options = duo, talk, options
+    def __init__(self, talk: Conversation, options: dict[str, Any]) -> None:
+        self._talk, self._options = talk, options
 
     def __call__(self, line: str) -> None:
         name, _, rest = line[1:].partition(" ")
@@ -65,11 +65,9 @@ class Commands:
         return Path(rest).expanduser()
 
     def _stats(self, _rest: str) -> None:
-        if not self._duo.timings:
+        if self._talk.last is None:
             raise DuoError("there are no figures before the first answer")
-        t = self._duo.timings
-        show.warn(f"{t['prompt_n']} new tokens of the conversation were read, {t['cache_n']} were cached")
-        show.show_timings(t)
+        show.show_figures(self._talk.last, sys.stderr)
 
     def _mode(self, rest: str) -> None:
         if rest and rest not in get_args(Mode):
@@ -79,7 +77,7 @@ class Commands:
         show.warn(f"mode {self._options.get('mode', 'async')}")
 
     def _help(self, _rest: str) -> None:
-        show.say(HELP_TEXT)
+        print(HELP_TEXT, file=sys.stderr)
 
     def _exit(self, _rest: str) -> None:
         raise Leave

@@ -42,6 +42,7 @@ class Reader:
         if self._readline is not None:
             with suppress(OSError):  # a history is not worth a failure
                 history_file().parent.mkdir(parents=True, exist_ok=True)
+                history_file().touch(mode=0o600)  # nobody else's business
                 self._readline.set_history_length(N_HISTORY)
                 self._readline.write_history_file(history_file())
 

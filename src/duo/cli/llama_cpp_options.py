@@ -1,12 +1,17 @@
 """Options that llama.cpp's programs have at the pinned commit and duo has not: refused by name, never ignored."""
 
+# Options of `duo chat` that a user of llama.cpp looks for in a run.
+IN_CHAT = frozenset(
+    ("-sys", "-sysf", "--system-prompt", "--system-prompt-file", "--chat-template", "--chat-template-file")
+)
+
 NOT_IN_DUO = frozenset(
     """
     --adaptive-decay --adaptive-target --agent --alias --api-key --api-key-file --api-prefix --attention --audio
     --backend-sampling --binary-file --cache-idle-slots --cache-list --cache-prompt --cache-ram --cache-reuse
-    --chat-template --chat-template-file --chat-template-kwargs --check --check-tensors --checkpoint-min-step --chunk
-    --chunk-separator --chunk-size --chunks --cls-separator --completion-bash --cont-batching --context-file
-    --context-shift --control-vector --control-vector-layer-range --control-vector-scaled --conversation
+    --chat-template-kwargs --check --check-tensors --checkpoint-min-step --chunk
+    --chunk-separator --chunk-size --chunks --cls-separator --cont-batching --context-file
+    --context-shift --control-vector --control-vector-layer-range --control-vector-scaled
     --cors-credentials --cors-headers --cors-methods --cors-origins --cpu-mask-batch --cpu-mask-batch-draft --cpu-moe
     --cpu-moe-draft --cpu-range-batch --cpu-range-batch-draft --cpu-strict --cpu-strict-batch --cpu-strict-batch-draft
     --cpu-strict-draft --ctx-checkpoints --defrag-thold --dflash --diffusion-add-gumbel-noise --diffusion-alg-temp
@@ -15,10 +20,10 @@ NOT_IN_DUO = frozenset(
     --dry-penalty-last-n --dry-sequence-breaker --dynatemp-exp --dynatemp-range --eagle3 --embd-gemma-default
     --embd-normalize --embd-output-format --embd-separator --embedding --embeddings --epochs --fim-qwen-14b-spec
     --fim-qwen-30b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec --fit --fit-ctx --fit-print
-    --fit-target --from-chunk --gpt-oss-120b-default --gpt-oss-20b-default --grammar --grammar-file --grp-attn-n
+    --fit-target --from-chunk --gpt-oss-120b-default --gpt-oss-20b-default --grp-attn-n
     --grp-attn-w --hellaswag --hellaswag-tasks --hf-file --hf-repo --hf-repo-draft --hf-token --host --ids --image
     --image-max-tokens --image-min-tokens --in-file --in-prefix --in-prefix-bos --in-suffix --interactive
-    --interactive-first --jinja --json-schema --json-schema-file --junk --keep --kl-divergence --kl-divergence-base
+    --interactive-first --jinja --junk --keep --kl-divergence --kl-divergence-base
     --kv-offload --kv-unified --kv-unified-per-slot --lazy-mode --learning-rate --learning-rate-decay-epochs
     --learning-rate-min --log-colors --log-disable --log-jsonl --log-prefix --log-prompts-dir --log-timestamps
     --log-verbose --log-verbosity --logits-output-dir --lookup-cache-dynamic --lookup-cache-static --lora
@@ -47,15 +52,15 @@ NOT_IN_DUO = frozenset(
     --spec-ngram-min-hits --spec-ngram-mod-n-match --spec-ngram-mod-n-max --spec-ngram-mod-n-min --spec-ngram-size-m
     --spec-ngram-size-n --spec-synth-len --spec-synth-rates --special --split-mode --spm-infill --sse-ping-interval
     --ssl-cert-file --ssl-key-file --stdin --swa-checkpoints
-    --swa-full --system-prompt --system-prompt-file --tags --tensor-filter --tensor-split --threads-http --timeout
+    --swa-full --tags --tensor-filter --tensor-split --threads-http --timeout
     --tools --tools-runtime --top-n-sigma --top-nsigma --tts-lang --tts-speaker-file --typical --typical-p --ui
     --ui-config --ui-config-file --ui-mcp-proxy --val-split --verbose-prompt --verbosity --video --video-ffmpeg-dir
     --video-fps --video-timestamp-interval --vision-gemma-12b-default --vision-gemma-4b-default --warmup --webui
     --webui-config --webui-config-file --webui-mcp-proxy --weight-decay --winogrande --winogrande-tasks
     --xtc-probability --xtc-threshold --yarn-attn-factor --yarn-beta-fast --yarn-beta-slow --yarn-ext-factor
-    --yarn-orig-ctx -Cb -Cbd -Crb -Crbd -a -ag -bf -bs -cb -cl -cmoe -cmoed -cms -cnv -cram -ctxcp -decay-epochs -dr -dt
-    -epochs -fit -fitc -fitp -fitt -gan -gaw -hf -hfd -hff -hfr -hfrd -hft -i -if -j -jf -kvo -kvu -lcd -lcs -lr -lr-min
+    --yarn-orig-ctx -Cb -Cbd -Crb -Crbd -a -ag -bf -bs -cb -cl -cmoe -cmoed -cms -cram -ctxcp -decay-epochs -dr -dt
+    -epochs -fit -fitc -fitp -fitt -gan -gaw -hf -hfd -hff -hfr -hfrd -hft -i -if -kvo -kvu -lcd -lcs -lr -lr-min
     -lv -lzm -mg -mli -mm -mmu -mu -ncffn -ncmoe -ncmoed -nkvo -no-ag -no-cnv -no-kvu -nocb -np -npl -npp -nr -ns -ntg
-    -o -ofreq -opt -pps -ptc -rea -sm -sp -sps -st -sys -sysf -tgs -to -ts -val-split -wd
+    -o -ofreq -opt -pps -ptc -rea -sm -sp -sps -st -tgs -to -ts -val-split -wd
     """.split()  # noqa: SIM905 (446 lines otherwise)
 )

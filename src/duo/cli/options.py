@@ -5,16 +5,18 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
-from duo.cli.llama_cpp_options import NOT_IN_DUO
+from duo.cli.llama_cpp_options import IN_CHAT, NOT_IN_DUO
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
 from duo.errors import DuoError
 from duo.option import Opt
 
+FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
 REPEATABLE = ("stop", "logit_bias", "override_tensor", "override_tensor_draft")
 # Old scripts give these without a value; llama.cpp then takes them as on.
 VALUE_OPTIONAL = ("flash_attn",)
@@ -54,6 +56,10 @@ def model_options() -> Iterator[click.Option]:
         for name, o in found.items():
             if o.flags:
                 yield _option(name, hints[name], o)
+            if name in FROM_FILE:
+                yield click.Option(
+                    [f"{name}_file", *FROM_FILE[name]], metavar="FILE", help=f"A file that holds the {name[-7:]}."
+                )
 
 
 def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
@@ -77,7 +83,23 @@ def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
         out["stop"] = [unescape(s) for s in out["stop"]]
     if "logit_bias" in out:
         out["logit_bias"] = logit_bias(out["logit_bias"])
+    for name in FROM_FILE.keys() & table.keys():
+        if params.get(f"{name}_file") is not None:
+            if name in out:
+                both = " and ".join((table[name].flags[-1], FROM_FILE[name][-1]))
+                raise DuoError(f"both {both} were given; choose one")
+            out[name] = text_of(Path(params[f"{name}_file"]), f"file of {FROM_FILE[name][-1]}")
     return out
+
+
+def text_of(path: Path, what: str) -> str:
+    """A file's text. Raises DuoError."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as e:
+        raise DuoError(f"the {what} {path} cannot be read ({e.strerror}); check the path") from None
+    except UnicodeDecodeError as e:
+        raise DuoError(f"the {what} {path} is not UTF-8 (byte {e.start}); convert it") from None
 
 
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"'": b"'", b'"': b'"', b"\\": b"\\"}
@@ -126,6 +148,8 @@ class ModelCommand(click.Command):
 
 
 def unknown_option(name: str, known: Any) -> str:
+    if name in IN_CHAT:
+        return f"{name} belongs to conversations; write: duo chat {name}"
     if name in NOT_IN_DUO:
         return f"llama.cpp's {name} is not in duo yet; leave it out"
     close = difflib.get_close_matches(name, known, 1)

@@ -30,7 +30,8 @@ Examples:
   cat letter.txt | duo -m 70B.gguf -md 8B.gguf --temp 0
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
 
-Other commands: duo bench, duo devices, duo doctor, duo trace, duo tune, duo widen (duo COMMAND --help).
+Other commands: duo chat, duo bench, duo completion, duo devices, duo doctor, duo trace, duo tune, duo widen
+(duo COMMAND --help).
 """
 
 
@@ -72,6 +73,7 @@ def run(params: dict[str, Any]) -> None:
     prompt = read_prompt(params["prompt"], params["file"], params["escape"])
     text_options = given(params, GENERATE_OPTIONS)
     wanted = check_early(prompt, text_options)  # a mistake is told before minutes of loading
+    show.warn_of_schema(wanted)
     with show.loading(quiet=params["verbose"]) as progress:
         d = Duo(
             params["model"],

@@ -20,6 +20,7 @@ from duo import _core
 from duo.config import GenerateOptions
 from duo.job import ngram_of
 from duo.result import Chunk, Result
+from duo.schema import not_enforced
 
 GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
 
@@ -179,6 +180,13 @@ def as_json(r: Result) -> str:
             "timings": r.timings,
         }
     )
+
+
+def warn_of_schema(o: GenerateOptions) -> None:
+    """Says what of a JSON schema the text is not held to."""
+    if passed_over := not_enforced(o["json_schema"]):
+        are = "is" if len(passed_over) == 1 else "are"
+        warn(f"{', '.join(passed_over)} in the JSON schema {are} not enforced; check the answer for it")
 
 
 def warn(message: str) -> None:
