@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 from jinja2 import TemplateError, TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError
@@ -31,7 +31,7 @@ class Refused(Exception):  # noqa: N818 - the template's own word, not a failure
 class Generation(Extension):
     """{% generation %} marks answers for training; here it has no meaning."""
 
-    tags: ClassVar[set[str]] = {"generation"}
+    tags = {"generation"}  # noqa: RUF012 (an instance variable of the parent)
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)

@@ -40,7 +40,7 @@ def _converter_module() -> Any:
 def _converter() -> type:
     theirs = _converter_module()
 
-    class Converter(theirs.SchemaConverter):  # type: ignore[name-defined]
+    class Converter(theirs.SchemaConverter):  # type: ignore[name-defined,misc]
         """The names and shapes are the parent's."""
 
         def __init__(self) -> None:
@@ -105,7 +105,7 @@ def _plain_pattern(pattern: str) -> str:
             return {r"\d": "[0-9]", r"\w": "[A-Za-z0-9_]"}[unit]
         if len(unit) < 2 or unit[1].isalnum() or unit[1] in BARE:
             raise ValueError(f"{unit} in the pattern {pattern} cannot be written as a grammar")
-        return unit if unit[1] in "[]()|{}*+?" else f"\\x{ord(unit[1]):02X}"
+        return unit if unit[1] in "[]()|{}*+?" else f"[\\x{ord(unit[1]):02X}]"
 
     return re.sub(r'\\.|\[(?:\\.|[^\]\\])*\]|["\n\r\t\\]', plain, pattern)
 
