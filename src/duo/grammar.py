@@ -70,14 +70,15 @@ def _why_not(gbnf: str, model: _core.Model | None) -> str:
     ok, said = _said(lambda: _core.reads_grammar(gbnf) if model is None else model.reads_grammar(gbnf))
     if ok:
         return ""
-    match = re.search(r"error parsing grammar: (.*)", said)
+    match = re.search(r"error parsing grammar: (.*?)\n\n", said, re.DOTALL)
     if match is None:
         return (
             "it has no rule named root" if not re.search(r"(?m)^\s*root\s*::=", gbnf) else "a rule begins with itself"
         )
     if model is None and match[1].startswith("no vocab"):
         return ""  # it names tokens: said when there is a model
-    return match[1][:120].strip()
+    why = " ".join(match[1].split())[:120]
+    return f"{why} its end" if why.endswith(" at") else why
 
 
 def check_grammar(gbnf: str, model: _core.Model | None = None) -> None:
@@ -92,6 +93,6 @@ def check_grammar(gbnf: str, model: _core.Model | None = None) -> None:
         if not why and model is not None:
             why = _why_not(gbnf, model)
         if why:
-            raise DuoError(f"the grammar cannot be read: {why}; correct it")
+            raise DuoError(f"the grammar (--grammar) cannot be read: {why}; correct it")
         return
     raise DuoError("the grammar (--grammar) is not valid Unicode; decode it as UTF-8")

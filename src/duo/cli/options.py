@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,10 +97,11 @@ def text_of(path: Path, what: str) -> str:
     """A file's text. Raises DuoError."""
     try:
         return path.read_bytes().decode("utf-8-sig")
-    except OSError as e:
-        raise DuoError(f"the {what} {path} cannot be read ({e.strerror}); check the path") from None
-    except UnicodeDecodeError as e:
-        raise DuoError(f"the {what} {path} is not UTF-8 (byte {e.start}); convert it") from None
+    except (OSError, ValueError) as e:
+        name = os.fsencode(path).decode("utf-8", "replace")
+        if isinstance(e, UnicodeDecodeError):
+            raise DuoError(f"the {what} {name} is not UTF-8 (byte {e.start}); convert it") from None
+        raise DuoError(f"the {what} {name} cannot be read ({getattr(e, 'strerror', e)}); check the path") from None
 
 
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"'": b"'", b'"': b'"', b"\\": b"\\"}
