@@ -4,9 +4,10 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jsonschema
+import pydantic
 import pytest
 from random_schemas import schema
 
@@ -174,6 +175,15 @@ def test_references_also_to_the_schema_itself(duo_pair: Duo) -> None:
         hot = {"temperature": 1e3, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
         r = duo_pair.generate("Once", json_schema=json.dumps(tree), max_tokens=400, seed=seed, **hot)
         jsonschema.validate(json.loads(r.text), tree)
+
+
+def test_a_pydantic_model_is_a_schema(duo_pair: Duo) -> None:
+    class Frog(pydantic.BaseModel):
+        legs: int
+        colour: Literal["green", "brown"] | None
+
+    r = duo_pair.generate("Once", json_schema=Frog, max_tokens=100, temperature=0)
+    assert Frog.model_validate_json(r.text).legs >= 0 or "-" in r.text
 
 
 def test_keywords_that_are_not_enforced_are_known() -> None:

@@ -48,7 +48,10 @@ def _said(read: Callable[[], bool]) -> tuple[bool, str]:
             os.dup2(kept, 2)
             os.close(kept)
         said.seek(0)
-        return ok, said.read().decode("utf-8", "replace")
+        text = said.read()
+        if ok and text:
+            os.write(2, text)  # another thread's
+        return ok, text.decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=64)

@@ -111,7 +111,9 @@ def _plain_pattern(pattern: str) -> str:
 
 
 def read_schema(schema: Any) -> Any:
-    """A schema given as JSON text or as Python's dict. Raises DuoError."""
+    """A schema given as JSON text, as Python's dict or as a pydantic model. Raises DuoError."""
+    if hasattr(schema, "model_json_schema"):
+        return schema.model_json_schema()
     if not isinstance(schema, str):
         return schema
     try:
@@ -121,7 +123,7 @@ def read_schema(schema: Any) -> Any:
 
 
 def schema_to_gbnf(schema: Any) -> str:
-    """A grammar for the JSON texts that `schema` (a dict, or JSON text) allows. Raises DuoError."""
+    """A grammar for the JSON texts that `schema` (see read_schema) allows. Raises DuoError."""
     try:
         return _converted(json.dumps(read_schema(schema)))
     except (TypeError, ValueError, RecursionError) as e:

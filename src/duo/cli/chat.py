@@ -77,8 +77,13 @@ def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
                     commands(turn)
                 else:
                     answer(talk, turn, options, color=color)
+                    if not reader.interactive and talk.last is not None and talk.last.finish_reason == "cancelled":
+                        raise KeyboardInterrupt
             except Leave:
                 return
+            except KeyboardInterrupt:
+                if not reader.interactive:
+                    raise
             except DuoError as e:
                 if not reader.interactive:
                     raise
