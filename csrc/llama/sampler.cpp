@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "../core/clock.h"
 #include "../error.h"
 
 namespace duo {
@@ -27,6 +28,10 @@ constexpr size_t n_states_draft = 32;   // texts of a tree whose states are kept
 constexpr size_t n_asked        = 8;    // candidates that go through it first
 constexpr size_t n_wider        = 8;    // then so many times more
 constexpr size_t n_widest_draft = 4096; // tokens that a draft looks through for one that is allowed
+// A draft is not held to a grammar that takes it longer than this on average, after so many rows (a thousand
+// alternatives make a state large): its guesses are rejected then.
+constexpr int64_t most_us_draft = 2000;
+constexpr int64_t n_held_least  = 3;
 
 // Tokens that the penalties see; the user's -1 means all of the text.
 int32_t look_back(const sampling_params & sampling) {
@@ -45,7 +50,8 @@ void sampler::prepare(const sampling_params & sampling) {
     }
     if (sampling.grammar != params_.grammar) {
         grammar_.reset();
-        ready_ = false; // should the next line throw
+        n_held_ = held_us_ = 0;
+        ready_             = false; // should the next line throw
         if (!sampling.grammar.empty()) {
             grammar_.emplace(vocab_, sampling.grammar, with_logp_ ? n_states_draft : 1);
         }
@@ -159,11 +165,21 @@ int32_t sampler::rank(const sampling_params & sampling, std::span<candidate> out
     return int32_t(n);
 }
 
+bool sampler::too_dear() {
+    if (with_logp_ && n_held_ >= n_held_least && held_us_ > n_held_ * most_us_draft) {
+        grammar_.reset();
+    }
+    return !grammar_;
+}
+
 // The race goes on until a candidate that the grammar allows comes in. If all that the filters left are refused, k is
 // raised, and the filters see only what is allowed.
 int32_t sampler::held(const sampling_params & sampling, std::span<const token_id> text, size_t k,
                       std::span<candidate> out) {
+    const int64_t t0 = now_us();
     grammar_->stand_behind(text.subspan(std::min(text.size(), size_t(std::max(0, sampling.n_prompt)))));
+    held_us_ += now_us() - t0;
+    ++n_held_;
     for (size_t n = n_asked; !data_.empty(); n *= n_wider) {
         n = std::min(n, data_.size());
         sort(n);
@@ -202,7 +218,7 @@ int32_t sampler::candidates(const float * logits, const sampling_params & sampli
                                               : out.size();
     look(k);
     score(sampling, text);
-    if (grammar_) {
+    if (grammar_ && !too_dear()) {
         return held(sampling, text, k, out);
     }
     sort(out.size());

@@ -44,6 +44,7 @@ class sampler {
     void    score(const sampling_params & sampling, std::span<const token_id> text);
     void    sort(size_t n);
     int32_t rank(const sampling_params & sampling, std::span<candidate> out);
+    bool    too_dear();
     int32_t held(const sampling_params & sampling, std::span<const token_id> text, size_t k, std::span<candidate> out);
 
     const llama_vocab * vocab_;
@@ -51,10 +52,12 @@ class sampler {
     const bool          with_logp_;
 
     bool                                    ready_ = false;
-    sampling_params                         params_; // what the members below were made for
-    std::vector<std::pair<token_id, float>> bias_;   // logit bias, and -inf for what must not come
-    chain_ptr                               filter_; // top-p, min-p, temperature
-    std::optional<grammar>                  grammar_;
+    sampling_params                         params_;      // what the members below were made for
+    std::vector<std::pair<token_id, float>> bias_;        // logit bias, and -inf for what must not come
+    chain_ptr                               filter_;      // top-p, min-p, temperature
+    std::optional<grammar>                  grammar_;     // a draft's may be given up: too_dear()
+    int64_t                                 n_held_  = 0; // times that it was asked
+    int64_t                                 held_us_ = 0; // that this took, its states being cloned
 
     logit_row                     row_;
     std::vector<float>            logits_; // scratch: the row with bias and penalties

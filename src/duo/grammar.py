@@ -80,7 +80,7 @@ def _why_not(gbnf: str, model: _core.Model | None) -> str:
         )
     if model is None and match[1].startswith("no vocab"):
         return ""  # it names tokens: said when there is a model
-    why = " ".join(match[1].split())[:120]
+    why = " ".join(match[1].split())[:200]
     return f"{why} its end" if why.endswith(" at") else why
 
 
