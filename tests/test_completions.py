@@ -184,6 +184,22 @@ def test_the_constructor_knows_llama_cpps_names() -> None:
         Duo(model_path=TARGET, n_gpu_layer=1)
 
 
+def test_values_of_the_wrong_kind_are_one_sentence(both: tuple[Any, Duo]) -> None:
+    _, d = both
+    for options, why in (
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"temperature": -1}, "temperature"),
+        ({"stop": [""]}, "stop string"),
+        ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"grammar": 3}, "grammar"),
+    ):
+        with pytest.raises(DuoError, match=why):
+            d(PROMPT, **options)
+    with pytest.raises(DuoError, match="outside the vocabulary"):
+        d([0, 99_999])
+    assert d("", max_tokens=2)["usage"]["prompt_tokens"] == 1  # type: ignore[index]  # BOS alone
+
+
 def test_a_stream_that_is_dropped_frees_its_place(both: tuple[Any, Duo]) -> None:
     _, d = both
     parts: Any = d(PROMPT, max_tokens=400, stream=True)

@@ -46,7 +46,8 @@ def _options(duo: Duo, function: str, given: dict[str, Any], defaults: dict[str,
         if name not in GENERATE_OPTIONS:
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
         if name == "max_tokens":
-            options[name] = -1 if value is None or value <= 0 else value
+            unlimited = value is None or (isinstance(value, int) and value <= 0)
+            options[name] = -1 if unlimited else value
         elif value is not None:
             options[name] = value
     return options

@@ -24,7 +24,7 @@ from duo.job import check_early
 HELP = f"""Talk with a model, turn by turn.
 
 The model's own chat template is used. What was said stays in both models' caches, so that a turn costs what is new in
-it. A line is a turn; one that ends in \\\\ goes on in the next, and \"\"\" begins a text of several lines up to the
+it. A line is a turn; one that ends in \\ goes on in the next, and \"\"\" begins a text of several lines up to the
 next \"\"\". Ctrl-C stops an answer, Ctrl-D or /exit ends the conversation. Without a terminal each line of standard
 input is a turn.
 
@@ -36,7 +36,7 @@ Commands:
 Examples:
   duo chat
   duo chat -m 70B.gguf -md 8B.gguf -ngl 11 -ngld 99 -sys "Answer in one sentence."
-  printf 'Hello!\\\\nAnd in French?\\\\n' | duo chat -m 70B.gguf -md 8B.gguf --temp 0
+  printf 'Hello!\\nAnd in French?\\n' | duo chat -m 70B.gguf -md 8B.gguf --temp 0
 """
 
 
