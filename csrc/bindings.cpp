@@ -6,11 +6,14 @@
 #include <llama.h>
 
 #include "bindings.h"
+#include "bindings_remote.h"
+#include "core/grammar_limits.h"
 #include "engine.h"
 #include "error.h"
 #include "llama/chat_template.h"
 #include "llama/device.h"
 #include "llama/log.h"
+#include "load_watch.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -19,43 +22,10 @@ namespace {
 
 using duo::engine;
 
-// Names, metadata and error messages come from files: what is not UTF-8 in them must not become another error.
-py::str text_of(const std::string & s) {
-    return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"));
-}
-
-// Ctrl-C while a large file is read, and a look at how far it is. Each look takes the GIL, so not for each tensor.
-struct load_watch {
-    py::object  progress; // (path, share) -> None, or None
-    std::string path;
-    int64_t     t_next_us = 0;
-
-    bool operator()(float share) {
-        if (duo::now_us() < t_next_us && share < 1.0f) {
-            return true;
-        }
-        t_next_us = duo::now_us() + 100'000;
-        const py::gil_scoped_acquire held;
-        if (PyErr_CheckSignals() != 0) {
-            return false;
-        }
-        if (progress.is_none()) {
-            return true;
-        }
-        try {
-            progress(py::reinterpret_steal<py::str>(PyUnicode_DecodeFSDefault(path.c_str())), share);
-        } catch (py::error_already_set & e) {
-            e.restore(); // load() raises it
-            return false;
-        }
-        return true;
-    }
-};
-
 std::unique_ptr<engine> load(duo::engine_options opt, const py::object & progress) {
     // Shared: a copy of the callback must not count references without the GIL.
     for (duo::model_options * o : {&opt.target, &opt.draft}) {
-        o->keep_loading = [watch = std::make_shared<load_watch>(progress, o->path)](float share) {
+        o->keep_loading = [watch = std::make_shared<duo::load_watch>(progress, o->path)](float share) {
             return (*watch)(share);
         };
     }
@@ -73,21 +43,6 @@ std::unique_ptr<engine> load(duo::engine_options opt, const py::object & progres
             throw py::error_already_set();
         }
         throw;
-    }
-}
-
-const char * name_of(duo::finish_reason f) {
-    switch (f) {
-        case duo::finish_reason::none:
-            return "";
-        case duo::finish_reason::stop:
-            return "stop";
-        case duo::finish_reason::length:
-            return "length";
-        case duo::finish_reason::cancelled:
-            return "cancelled";
-        default:
-            return "error";
     }
 }
 
@@ -121,6 +76,10 @@ class model_view {
     std::weak_ptr<const duo::llama_token_model> model_;
 };
 
+std::optional<model_view> view_of(const std::shared_ptr<const duo::llama_token_model> & model) {
+    return model ? std::optional<model_view>(model) : std::nullopt;
+}
+
 void register_model(py::module_ & m) {
     using t = duo::llama_token_model;
     using v = model_view;
@@ -130,7 +89,7 @@ void register_model(py::module_ & m) {
                                    return py::reinterpret_steal<py::str>(
                                        PyUnicode_DecodeFSDefault(x.get()->options().path.c_str()));
                                })
-        .def_property_readonly("description", [](const v & x) { return text_of(x.get()->description()); })
+        .def_property_readonly("description", [](const v & x) { return duo::text_of(x.get()->description()); })
         .def_property_readonly("devices", &v::of<&t::device_names>)
         .def_property_readonly("n_bytes", &v::of<&t::n_bytes>)
         .def_property_readonly("n_ctx", &v::of<&t::n_ctx>)
@@ -143,14 +102,15 @@ void register_model(py::module_ & m) {
         .def_property_readonly("n_cpu_products", &v::of<&t::n_cpu_products>)
         .def_property_readonly("token_bos", &v::of<&t::token_bos>)
         .def_property_readonly("token_eos", &v::of<&t::token_eos>)
-        .def_property_readonly("warning", [](const v & x) { return text_of(x.get()->warning()); })
+        .def_property_readonly("warning", [](const v & x) { return duo::text_of(x.get()->warning()); })
+        .def_property_readonly("vocabulary", [](const v & x) { return duo::vocabulary(x.get()); })
         .def(
             "is_end", [](const v & x, duo::token_id id) { return x.get()->is_end(id); }, "token"_a)
         .def(
             "reads_grammar",
             [](const v & x, const std::string & gbnf) { return duo::grammar::reads(x.get()->vocab(), gbnf); }, "gbnf"_a)
         .def(
-            "meta", [](const v & x, const std::string & key) { return text_of(x.get()->meta(key)); }, "key"_a)
+            "meta", [](const v & x, const std::string & key) { return duo::text_of(x.get()->meta(key)); }, "key"_a)
         .def(
             "piece", [](const v & x, duo::token_id id, bool special) { return py::bytes(x.get()->piece(id, special)); },
             "token"_a, "special"_a = false)
@@ -168,7 +128,7 @@ void register_engine(py::module_ & m) {
         .def_readonly("text", &c::text)
         .def_readonly("token", &c::token)
         .def_readonly("from_draft", &c::from_draft)
-        .def_property_readonly("finish", [](const c & x) { return name_of(x.finish); })
+        .def_property_readonly("finish", [](const c & x) { return duo::name_of(x.finish); })
         .def_readonly("logprob", &c::logp)
         .def_property_readonly("top",
                                [](const c & x) {
@@ -183,12 +143,10 @@ void register_engine(py::module_ & m) {
     py::class_<engine>(m, "Engine")
         .def(py::init(&load), "options"_a, "progress"_a = py::none())
         .def(py::init<const duo::synthetic_options &>(), "options"_a, py::call_guard<py::gil_scoped_release>())
-        .def_property_readonly("target", [](const engine & e) { return model_view(e.target()); })
-        .def_property_readonly("draft",
-                               [](const engine & e) {
-                                   const auto draft = e.draft();
-                                   return draft ? std::optional<model_view>(draft) : std::nullopt;
-                               })
+        .def_property_readonly("target", [](const engine & e) { return view_of(e.target()); })
+        .def_property_readonly("draft", [](const engine & e) { return view_of(e.draft()); })
+        .def_property_readonly("draft_link", &engine::link_to_draft)
+        .def_property_readonly("target_link", &engine::link_to_target)
         .def_property_readonly("running", &engine::running)
         .def(
             "begin",
@@ -248,7 +206,7 @@ PYBIND11_MODULE(_core, m) {
                 std::rethrow_exception(p);
             }
         } catch (const duo::error & e) {
-            PyErr_SetObject(duo_error, text_of(e.what()).ptr());
+            PyErr_SetObject(duo_error, duo::text_of(e.what()).ptr());
         }
     });
 
@@ -267,11 +225,12 @@ PYBIND11_MODULE(_core, m) {
     m.def("noise", &duo::gumbel_noise, "seed"_a, "pos"_a, "token"_a);
     duo::register_probe(m);
     m.def("reads_grammar", [](const std::string & gbnf) { return duo::grammar::reads(nullptr, gbnf); }, "gbnf"_a);
+    m.def("grammar_too_large", &duo::grammar_too_large, "gbnf"_a);
     m.def("chat_templates", &duo::chat_template_names);
     m.def(
         "apply_chat_template",
         [](const std::string & name, const std::vector<duo::chat_message> & messages, bool add_assistant) {
-            return text_of(duo::apply_chat_template(name, messages, add_assistant));
+            return duo::text_of(duo::apply_chat_template(name, messages, add_assistant));
         },
         "name"_a, "messages"_a, "add_assistant"_a);
     m.def("devices", [] {
@@ -282,6 +241,7 @@ PYBIND11_MODULE(_core, m) {
         return all;
     });
     duo::register_options(m);
+    duo::register_remote(m);
     register_model(m);
     register_engine(m);
 }

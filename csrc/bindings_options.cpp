@@ -116,6 +116,8 @@ void register_options(py::module_ & m) {
         .def(py::init<>())
         .def_readwrite("target", &e::target)
         .def_readwrite("draft", &e::draft)
+        .def_readwrite("remote_draft", &e::remote_draft)
+        .def_readwrite("n_ctx_remote", &e::n_ctx_remote)
         .def_readwrite("tracing", &e::tracing)
         .def_readwrite("delay_us", &e::delay_us)
         .def_readwrite("delay_seed", &e::delay_seed);

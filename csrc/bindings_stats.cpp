@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include "bindings.h"
+#include "error.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -9,11 +10,6 @@ using namespace pybind11::literals;
 namespace duo {
 
 namespace {
-
-// What is not UTF-8 in a message must not become another error.
-py::str text_of(const std::string & s) {
-    return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"));
-}
 
 // Widths that were measured -> microseconds.
 template <typename Measured, typename Time> py::dict times(int32_t n_most, Measured measured, Time time) {
@@ -27,6 +23,10 @@ template <typename Measured, typename Time> py::dict times(int32_t n_most, Measu
 }
 
 } // namespace
+
+py::str text_of(const std::string & s) {
+    return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"));
+}
 
 const char * name_of(stance s) {
     constexpr const char * names[] = {"ahead", "by turn", "rest"};
@@ -59,6 +59,75 @@ py::dict stats_of(const request & r, const pair_profile & profile) {
     }
     d["acceptance"] = levels;
     return d;
+}
+
+namespace {
+
+// What one part of a text, written on a host, adds to the figures of the whole: names as above.
+template <typename Stats, typename Number, typename List>
+void each_part(Stats & s, const Number & one, const List & list) {
+    one("n_prompt_cached", s.n_prompt_cached);
+    one("n_passes", s.n_passes);
+    one("n_verifications", s.n_verifications);
+    one("n_drafted", s.n_drafted);
+    one("n_accepted", s.n_accepted);
+    one("n_hits", s.n_hits);
+    one("n_after_hit", s.n_after_hit);
+    one("n_tokens_after_hit", s.n_tokens_after_hit);
+    one("n_tokens_after_miss", s.n_tokens_after_miss);
+    one("n_path", s.n_path);
+    one("n_path_accepted", s.n_path_accepted);
+    one("n_side", s.n_side);
+    one("n_ngram", s.n_ngram);
+    one("n_ngram_accepted", s.n_ngram_accepted);
+    one("prompt_us", s.prompt_us);
+    one("busy_us", s.busy_us);
+    one("wait_us", s.wait_us);
+    one("overhead_us", s.overhead_us);
+    list("n_tested_at", s.n_tested_at);
+    list("n_accepted_at", s.n_accepted_at);
+    list("n_passes_in", s.n_passes_in);
+}
+
+// A figure from another process.
+template <typename T> void read_figure(const py::handle & from, T & to) {
+    to = py::cast<T>(from);
+    if (to < 0) {
+        throw error("the other side sent a negative figure");
+    }
+}
+
+} // namespace
+
+py::dict part_stats(const verify_stats & s) {
+    py::dict   d;
+    const auto put = [&](const char * name, const auto & value) { d[name] = value; };
+    each_part(s, put, put);
+    return d;
+}
+
+verify_stats part_of(const py::dict & d) {
+    verify_stats s;
+    try {
+        each_part(
+            s,
+            [&](const char * name, auto & value) {
+                if (d.contains(name)) {
+                    read_figure(d[name], value);
+                }
+            },
+            [&](const char * name, auto & values) {
+                size_t i = 0;
+                for (const auto & x : d.contains(name) ? py::cast<py::list>(d[name]) : py::list()) {
+                    if (i < values.size()) {
+                        read_figure(x, values[i++]);
+                    }
+                }
+            });
+    } catch (const py::cast_error &) {
+        throw error("the other side sent an impossible figure");
+    }
+    return s;
 }
 
 } // namespace duo

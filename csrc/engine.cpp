@@ -14,8 +14,6 @@
 
 namespace duo {
 
-namespace {
-
 // Threads that OpenMP or ggml start from this one inherit the mask, so it binds the whole team.
 void pin_this_thread(const std::vector<int32_t> & cpus) {
 #if defined(__linux__)
@@ -51,28 +49,38 @@ void check_cpus(const std::vector<int32_t> & cpus) {
 #endif
 }
 
+namespace {
+
+void check_rollback(const llama_token_model * m) {
+    if (m != nullptr && !m->can_rollback()) {
+        throw error(m->options().path +
+                    " keeps a recurrent state that cannot be rolled back after a wrong guess; run it without a draft");
+    }
+}
+
 } // namespace
 
 engine::engine(const engine_options & opt) {
     check_cpus(opt.target.cpus);
     check_cpus(opt.draft.cpus);
     prepare_stock_kernels(opt.target);
-    target_ = std::make_shared<llama_token_model>(opt.target, false);
+    if (!opt.target.path.empty()) {
+        target_ = std::make_shared<llama_token_model>(opt.target, false);
+    }
     if (!opt.draft.path.empty()) {
         model_options d = opt.draft;
-        d.n_ctx_most    = target_->n_ctx();
+        d.n_ctx_most    = target_ ? target_->n_ctx() : opt.n_ctx_remote;
         draft_          = std::make_shared<llama_token_model>(d, true);
+    }
+    if (target_ && draft_) {
         if (const std::string why = pair_mismatch(target_->vocab(), draft_->vocab()); !why.empty()) {
             throw error(why);
         }
-        for (const auto * m : {target_.get(), draft_.get()}) {
-            if (!m->can_rollback()) {
-                throw error(
-                    m->options().path +
-                    " keeps a recurrent state that cannot be rolled back after a wrong guess; run it without a draft");
-            }
-        }
         draft_->limit_vocab(target_->n_vocab());
+    }
+    if (draft_ || opt.remote_draft) {
+        check_rollback(target_.get());
+        check_rollback(draft_.get());
     }
 
     target_view_    = target_;
@@ -80,17 +88,27 @@ engine::engine(const engine_options & opt) {
     token_model * t = target_.get();
     token_model * d = draft_.get();
     if (opt.delay_us > 0) {
-        late_target_ = std::make_unique<delayed_model>(*t, opt.delay_us, opt.delay_seed);
-        t            = late_target_.get();
+        if (t != nullptr) {
+            late_target_ = std::make_unique<delayed_model>(*t, opt.delay_us, opt.delay_seed);
+            t            = late_target_.get();
+        }
         if (d != nullptr) {
             late_draft_ = std::make_unique<delayed_model>(*d, opt.delay_us, opt.delay_seed + 1);
             d           = late_draft_.get();
         }
     }
-    start(*t, d,
+    start(t, d,
           {.tracing          = opt.tracing,
+           .remote_draft     = opt.remote_draft,
+           .n_ctx_remote     = opt.n_ctx_remote,
            .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
            .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
+    if (opt.remote_draft) {
+        draft_link_ = std::make_shared<draft_link>(pipeline_->ends(), target_->n_vocab());
+    }
+    if (!target_) {
+        target_link_ = std::make_shared<target_link>(pipeline_->ends(), draft_->n_vocab(), opt.n_ctx_remote);
+    }
 }
 
 engine::engine(const synthetic_options & opt) {
@@ -98,10 +116,10 @@ engine::engine(const synthetic_options & opt) {
     if (opt.has_draft) {
         synthetic_draft_ = std::make_unique<synthetic_model>(opt, true);
     }
-    start(*synthetic_target_, synthetic_draft_.get(), {.tracing = opt.tracing});
+    start(synthetic_target_.get(), synthetic_draft_.get(), {.tracing = opt.tracing});
 }
 
-void engine::start(token_model & target, token_model * draft, const pipeline::options & opt) {
+void engine::start(token_model * target, token_model * draft, const pipeline::options & opt) {
     try {
         pipeline_ = std::make_unique<pipeline>(target, draft, opt);
     } catch (const std::system_error & e) {

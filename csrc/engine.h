@@ -7,18 +7,27 @@
 #include <vector>
 
 #include "core/delayed_model.h"
+#include "core/draft_link.h"
 #include "core/pipeline.h"
 #include "core/synthetic_model.h"
+#include "core/target_link.h"
 #include "llama/model.h"
 
 namespace duo {
 
+// Must be called from the thread that is to run on these CPUs; empty: anywhere. Threads that it starts inherit it.
+void pin_this_thread(const std::vector<int32_t> & cpus);
+// Throws duo::error for a CPU that this process may not use.
+void check_cpus(const std::vector<int32_t> & cpus);
+
 struct engine_options {
     model_options target;
-    model_options draft; // path empty: no draft
-    bool          tracing    = false;
-    int32_t       delay_us   = 0; // tests: each decode is late by up to this
-    uint64_t      delay_seed = 0;
+    model_options draft;                // path empty: no draft
+    bool          remote_draft = false; // the draft is elsewhere: see draft_link()
+    int32_t       n_ctx_remote = 0;     // > 0: the target is elsewhere, with so large a context: see target_link()
+    bool          tracing      = false;
+    int32_t       delay_us     = 0; // tests: each decode is late by up to this
+    uint64_t      delay_seed   = 0;
 };
 
 // One thread at a time.
@@ -39,16 +48,20 @@ class engine {
     // What was measured of the pair; while no text is being written. Throws duo::error when closed.
     [[nodiscard]] pair_profile & profile() const;
 
+    // What stands for a model that is elsewhere; it may outlive the engine. Null: both are here.
+    [[nodiscard]] std::shared_ptr<draft_link>  link_to_draft() const { return draft_link_; }
+    [[nodiscard]] std::shared_ptr<target_link> link_to_target() const { return target_link_; }
+
     [[nodiscard]] bool            running() const { return pipeline_ && pipeline_->running(); }
     [[nodiscard]] const request * current() const { return pipeline_ ? pipeline_->current() : nullptr; }
 
-    // Null when closed; the draft's also when there is none.
+    // Null when closed, and for a model that is elsewhere or that there is not.
     [[nodiscard]] std::shared_ptr<const llama_token_model> target() const { return target_view_.lock(); }
     [[nodiscard]] std::shared_ptr<const llama_token_model> draft() const { return draft_view_.lock(); }
 
   private:
     void check_open() const;
-    void start(token_model & target, token_model * draft, const pipeline::options & opt);
+    void start(token_model * target, token_model * draft, const pipeline::options & opt);
 
     // Set by the constructor alone: one thread may ask for token ids while another closes.
     std::weak_ptr<const llama_token_model> target_view_;
@@ -61,6 +74,8 @@ class engine {
     std::unique_ptr<delayed_model>     late_target_;
     std::unique_ptr<delayed_model>     late_draft_;
     std::unique_ptr<pipeline>          pipeline_;
+    std::shared_ptr<draft_link>        draft_link_;
+    std::shared_ptr<target_link>       target_link_;
 };
 
 } // namespace duo

@@ -37,7 +37,13 @@ def test_the_shell_examples_run(tmp_path: Path) -> None:
     for block in blocks("sh"):
         script = "set -e\n" + block
         done = subprocess.run(
-            ["sh", "-c", script], env=env, capture_output=True, text=True, timeout=HANG_S, check=False
+            ["sh", "-c", script],
+            env=env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=HANG_S,
+            check=False,
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip()

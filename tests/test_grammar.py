@@ -115,7 +115,7 @@ def test_control_tokens_and_broken_characters_are_no_text(duo_pair: Duo) -> None
     ('rot ::= "a"', "no rule named root"),
     ('root ::= root "a"', "a rule begins with itself"),
     ("root ::= " + "(" * 100_000 + '"a"' + ")" * 100_000, "nested 100000 deep"),
-    ("root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(100_000)), "100001 rules"),
+    ("root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(20_000)), "20001 rules"),
     ("root ::= <no-such-token>", "no-such-token"),
     (" ", "at least a rule named root"),
     ('root ::= "\0"', "NUL"),

@@ -40,6 +40,11 @@ void draft_worker::take_verdicts() {
                 begin(*v.req);
                 take_orders(v);
                 break;
+            case verdict_msg::kind::orders:
+                if (req_ != nullptr && v.slot == req_->slot) {
+                    take_orders(v);
+                }
+                break;
             case verdict_msg::kind::verdict:
                 if (req_ != nullptr && v.slot == req_->slot) {
                     apply(v);

@@ -30,6 +30,8 @@ struct node_msg {
         node,   // `token` may follow `parent`
         pause,  // nothing will grow below root `parent` until the next verdict
         failed, // the draft is gone for this request (`id` = request); the text goes on without it
+        ready,  // a draft that is elsewhere can be reached: it may be told to begin
+        lost,   // it cannot
     };
 
     kind     what    = kind::node;
@@ -48,6 +50,7 @@ struct node_msg {
 struct verdict_msg {
     enum class kind : uint8_t {
         begin,   // evaluate `req`'s prompt; its last token is the root
+        orders,  // only what is said from `n_ahead` on
         verdict, // re-root: first at `accepted`, then at its child `token`
         end,     // forget the slot
     };

@@ -12,6 +12,9 @@ void mirror_tree::begin(node_id id, std::span<const token_id> text) {
 
 mirror_tree::news mirror_tree::insert(const node_msg & msg, std::span<const token_id> text) {
     if (named()) {
+        if (tree_.size() >= n_most) {
+            return news::stale;
+        }
         return tree_.insert(msg.id, msg.parent, msg.token, msg.logp) < 0 ? news::stale : news::grown;
     }
     if (msg.parent != named_id_) {

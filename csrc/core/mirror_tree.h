@@ -16,6 +16,8 @@ namespace duo {
 
 class mirror_tree {
   public:
+    static constexpr int32_t n_most = 4096; // nodes; a draft keeps to fewer, a host that does not must do no harm
+
     enum class news : uint8_t {
         grown,       // a node more in the tree
         named_right, // names a token that was committed without it: the draft had it, or has it now

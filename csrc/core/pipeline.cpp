@@ -6,15 +6,23 @@
 
 namespace duo {
 
-pipeline::pipeline(token_model & target, token_model * draft, const options & opt)
-    : target_(target), verify_worker_(target, wires_, draft != nullptr), text_(target, wires_) {
+pipeline::pipeline(token_model * target, token_model * draft, const options & opt)
+    : text_model_(target != nullptr ? *target : *draft), n_ctx_(target != nullptr ? target->n_ctx() : opt.n_ctx_remote),
+      shared_wires_(std::make_shared<wires>(opt.one_outside)), wires_(*shared_wires_), text_(text_model_, wires_) {
+    using place    = verify_worker::draft_place;
     wires_.tracing = opt.tracing;
-    verify_thread_ = std::thread([this, f = opt.on_target_thread] {
-        if (f) {
-            f();
-        }
-        verify_worker_.run();
-    });
+    if (target != nullptr) {
+        verify_worker_.emplace(*target, wires_,
+                               draft != nullptr   ? place::here
+                               : opt.remote_draft ? place::elsewhere
+                                                  : place::none);
+        verify_thread_ = std::thread([this, f = opt.on_target_thread] {
+            if (f) {
+                f();
+            }
+            verify_worker_->run();
+        });
+    }
     if (draft != nullptr) {
         draft_worker_.emplace(*draft, wires_);
         try {
@@ -45,21 +53,21 @@ request & pipeline::begin(std::unique_ptr<request> req) {
     if (req->prompt.empty()) {
         throw error("the prompt is empty; give at least one token");
     }
-    if (int32_t(req->prompt.size()) >= target_.n_ctx()) {
+    if (int32_t(req->prompt.size()) >= n_ctx_) {
         throw error("the prompt has " + std::to_string(req->prompt.size()) + " tokens and the context holds " +
-                    std::to_string(target_.n_ctx()) + " with the answer; shorten it or raise -c/--ctx-size");
+                    std::to_string(n_ctx_) + " with the answer; shorten it or raise -c/--ctx-size");
     }
     for (const token_id t : req->prompt) {
-        if (t < 0 || t >= target_.n_vocab()) {
+        if (t < 0 || t >= text_model_.n_vocab()) {
             throw error("token id " + std::to_string(t) + " is outside the vocabulary (0 to " +
-                        std::to_string(target_.n_vocab() - 1) + ")");
+                        std::to_string(text_model_.n_vocab() - 1) + ")");
         }
     }
-    // A text that is taken up again brings some of what it generated with its prompt, and says so.
-    const auto n_prompt    = int32_t(req->prompt.size());
-    req->sampling.n_prompt = req->sampling.n_prompt < 0 ? n_prompt : std::min(req->sampling.n_prompt, n_prompt);
+    req->settle();
     std::erase_if(requests_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
-    req->id = request_node(++n_requests_);
+    if (req->id == no_node) { // a host has its client's
+        req->id = request_node(++n_requests_);
+    }
     requests_.push_back(std::move(req));
     request & r = *requests_.back();
     text_.begin(r.n_logprobs);
@@ -73,6 +81,14 @@ bool pipeline::next(text_chunk & out, int64_t deadline_us) {
         return false;
     }
     running_ = out.finish == finish_reason::none;
+    return true;
+}
+
+bool pipeline::next_chunk(chunk_msg & out) {
+    if (!running_ || !wires_.chunks.try_pop(out)) {
+        return false;
+    }
+    running_ = out.what != chunk_msg::kind::end;
     return true;
 }
 
@@ -109,6 +125,9 @@ void pipeline::close() noexcept {
     wires_.requests.close();
     if (verify_thread_.joinable()) {
         verify_thread_.join(); // closes the verdicts on its way out
+    } else {
+        wires_.verdicts.close();
+        wires_.chunks.close();
     }
     for (const auto & r : requests_) {
         r->cancelled.store(true, std::memory_order_relaxed); // a draft in a long prompt stops at the next chance
@@ -117,6 +136,8 @@ void pipeline::close() noexcept {
     if (draft_thread_.joinable()) {
         draft_thread_.join();
     }
+    const std::lock_guard locked(wires_.link_mutex);
+    wires_.gone = true;
 }
 
 } // namespace duo

@@ -17,13 +17,17 @@ namespace duo {
 class pipeline {
   public:
     struct options {
-        bool                  tracing = false;
-        std::function<void()> on_target_thread{}; // first thing in the thread: CPU affinity
+        bool                  tracing      = false;
+        bool                  remote_draft = false; // a draft_link stands for it
+        int32_t               n_ctx_remote = 0;     // > 0: the target is elsewhere, with so large a context
+        bool                  one_outside  = false; // see wires
+        std::function<void()> on_target_thread{};   // first thing in the thread: CPU affinity
         std::function<void()> on_draft_thread{};
     };
 
-    // draft null: plain decoding only.
-    pipeline(token_model & target, token_model * draft, const options & opt);
+    // draft null: plain decoding only, or the draft is elsewhere. With n_ctx_remote, `target` is null and a target_link
+    // stands for it; the draft's vocabulary is the text's.
+    pipeline(token_model * target, token_model * draft, const options & opt);
     ~pipeline();
 
     pipeline(const pipeline &)             = delete;
@@ -36,14 +40,20 @@ class pipeline {
     // has finish set, the request's statistics are complete and running() is false.
     bool next(text_chunk & out, int64_t deadline_us);
 
+    // The same as it comes from the target, for a reader elsewhere.
+    bool next_chunk(chunk_msg & out);
+
     // Ends the request soon; what is under way is dropped. Returns when its slot is free.
     void cancel() noexcept;
 
     // Takes trace events that have come since; the reader's thread.
     void take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
 
+    // For the link that stands for the other half; it may outlive the pipeline, and finds its rings closed then.
+    [[nodiscard]] std::shared_ptr<wires> ends() const { return shared_wires_; }
+
     // Of the pair; while nothing runs (the last chunk of a text releases it to the reader).
-    [[nodiscard]] pair_profile & profile() { return verify_worker_.profile(); }
+    [[nodiscard]] pair_profile & profile() { return verify_worker_ ? verify_worker_->profile() : no_profile_; }
 
     [[nodiscard]] bool            running() const { return running_; }
     [[nodiscard]] const request * current() const { return requests_.empty() ? nullptr : requests_.back().get(); }
@@ -52,12 +62,15 @@ class pipeline {
     void close() noexcept;
 
   private:
-    token_model & target_;
-    wires         wires_;
-    verify_worker verify_worker_;
-    text_stream   text_;
+    token_model &                text_model_; // whose vocabulary the text has
+    const int32_t                n_ctx_;
+    const std::shared_ptr<wires> shared_wires_;
+    wires &                      wires_;
+    text_stream                  text_;
+    pair_profile                 no_profile_; // of a target that is elsewhere nothing is measured here
 
-    std::optional<draft_worker> draft_worker_;
+    std::optional<verify_worker> verify_worker_;
+    std::optional<draft_worker>  draft_worker_;
 
     std::vector<std::unique_ptr<request>> requests_; // the last one, and older ones that a slow draft still holds
     uint64_t                              n_requests_ = 0;

@@ -132,7 +132,8 @@ bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<
     for (int32_t d = 1; n_path + d <= n_most; ++d) {
         here *= n_path + d == 1 && fresh_ ? profile_.acceptance_fresh() : profile_.acceptance(n_path + d - 1);
         sum += here;
-        if (n_path + d >= params_.n_min && sum - cost_[size_t(n_path + d)] - r * d * step > value + least_gain) {
+        const double us = d * step + (fresh_ ? away_us_ : 0.0);
+        if (n_path + d >= params_.n_min && sum - cost_[size_t(n_path + d)] - r * us > value + least_gain) {
             return true;
         }
     }
@@ -215,7 +216,7 @@ plan planner::take(pass_tree & tree, const std::vector<int32_t> & order, int32_t
 }
 
 plan planner::with_wait(plan p, int32_t n_steps) const {
-    const auto expected = int64_t(n_steps * profile_.step_us());
+    const auto expected = int64_t(n_steps * profile_.step_us() + (n_steps > 0 ? away_us_ : 0.0));
     const bool turns    = params_.mode == run_mode::sync || my_->how == stance::by_turn;
     p.wait_us           = n_steps == 0 ? 0 : std::max(turns ? wait_sync_us : wait_least_us, wait_factor * expected);
     return p;

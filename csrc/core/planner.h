@@ -35,6 +35,9 @@ class planner {
     // rows of the pass besides drafted ones.
     [[nodiscard]] plan next(pass_tree & tree, int32_t n_room, bool growing, bool fresh = false, int32_t n_base = 1);
 
+    // The draft is so far away: a verdict and the first node that it brings forth take so much longer. 0: here.
+    void set_away_us(int64_t us) { away_us_ = double(us); }
+
     // The pass that was planned last is done: what came of it, and how long it took with its wait.
     void on_verdict(int32_t n_tokens, double expected, int64_t us);
 
@@ -92,8 +95,9 @@ class planner {
     int32_t      n_max_      = 0;
     int32_t      n_branches_ = 1;
 
-    bool                                fresh_  = false; // of the root
-    int32_t                             n_base_ = 1;
+    bool                                fresh_   = false; // of the root
+    double                              away_us_ = 0.0;
+    int32_t                             n_base_  = 1;
     std::array<double, n_draft_cap + 2> cost_{};
     bool measuring_ = false; // the next pass is made without the draft beside it: the yardstick
 

@@ -1,6 +1,7 @@
 // One text to be generated: what was asked, and what is known of it while and after it runs.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -79,16 +80,27 @@ struct draft_stats {
     std::atomic<int64_t> hidden_us{0}; // of busy_us, while the target was busy too
 };
 
-struct request {
-    // The engine writes these before the request enters a ring; nobody writes them afterwards.
-    node_id                  id   = no_node; // request_node(n): parent of the root
-    int32_t                  slot = 0;
+// What is asked for. This is all that another process has to know of a text.
+struct text_params {
+    node_id                  id = no_node; // request_node(n): parent of the root
     std::vector<token_id>    prompt;
-    int32_t                  n_predict  = -1; // -1: until the model ends or the context is full
-    int32_t                  n_logprobs = -1; // alternatives wanted for each token; -1: no log-probabilities at all
+    int32_t                  n_generated = 0;  // the last so many of them were generated, before a link was lost
+    int32_t                  n_predict   = -1; // -1: until the model ends or the context is full
+    int32_t                  n_logprobs  = -1; // alternatives wanted for each token; -1: no log-probabilities at all
     std::vector<std::string> stop;
     sampling_params          sampling;
     plan_params              plan;
+
+    // Says where the generated text begins, if nobody has. A text that is taken up again brings some of it.
+    void settle() {
+        const auto n_all  = int32_t(prompt.size());
+        sampling.n_prompt = sampling.n_prompt < 0 ? n_all - n_generated : std::min(sampling.n_prompt, n_all);
+    }
+};
+
+// The engine writes text_params and the slot before the request enters a ring; nobody writes them afterwards.
+struct request : text_params {
+    int32_t slot = 0;
 
     // Caller -> both workers. Relaxed: it only asks them to stop soon.
     std::atomic<bool> cancelled{false};

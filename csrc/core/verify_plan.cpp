@@ -13,13 +13,17 @@ plan verify_worker::make_plan() {
     for (int32_t i = 0;; ++i) {
         const uint32_t heard = wires_.verify_bell.listen();
         take_nodes();
+        if (back_) {
+            begin_draft_again();
+        }
         grow_tree();
         // With prompt rows still to be evaluated there is better to do than to wait; turn-taking waits even so when all
         // of the prompt was cached.
         const int32_t n_new   = n_text() - int32_t(cached_.size());
         const bool    begun   = req_->stats.n_passes > 0 || (req_->plan.mode == run_mode::sync && n_new == 1);
         const bool    growing = draft_may_grow() && begun && !cancelled() && i < n_waits_most;
-        p                     = planner_.next(tree_, n_room(), growing, !was_hit_, n_new);
+        planner_.set_away_us(wires_.rtt_us.load(std::memory_order_relaxed));
+        p = planner_.next(tree_, n_room(), growing, !was_hit_, n_new);
         if (p.wait_us <= 0) {
             break;
         }

@@ -52,7 +52,9 @@ int32_t verify_worker::n_room() const {
 }
 
 void verify_worker::begin(request & req) {
+    take_nodes(); // of no text any more; but is a draft elsewhere to be reached?
     req_       = &req;
+    back_      = false;
     text_      = req.prompt;
     finish_    = req.n_predict == 0 ? finish_reason::length : finish_reason::none;
     t_verdict_ = 0;
@@ -60,25 +62,48 @@ void verify_worker::begin(request & req) {
     mirror_.begin(req.id, text_);
     ngrams_.begin(req.plan.ngram, text_);
     stops_.begin(req.stop);
+    for (size_t i = text_.size() - size_t(req.n_generated); i < text_.size(); ++i) {
+        stops_.add(model_.piece(text_[i])); // a stop string may have begun before the link was lost
+    }
 
     req.stats            = {};
     req.stats.t_begin_us = now_us();
     req.stats.n_prompt   = n_text();
 
-    drafting_         = false;
-    draft_late_       = false;
-    const bool wanted = has_draft_ && req.plan.has_model && req.plan.mode != run_mode::plain && req.plan.n_max != 0 &&
-                        req.n_predict != 0;
+    drafting_          = false;
+    draft_late_        = false;
     plan_params params = req.plan;
-    params.has_model   = wanted;
+    params.has_model   = draft_wanted(req);
     planner_.begin(params, model_.n_branch());
-    if (wanted) {
+    std::erase_if(again_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
+    if (params.has_model && reachable_) {
         begin_draft(req);
     }
 }
 
+bool verify_worker::draft_wanted(const request & req) const {
+    return draft_ != draft_place::none && req.plan.has_model && req.plan.mode != run_mode::plain &&
+           req.plan.n_max != 0 && req.n_predict != 0;
+}
+
+// A draft that is elsewhere can be reached again: it begins with the text as it is now.
+void verify_worker::begin_draft_again() {
+    back_                          = false;
+    constexpr uint64_t n_most      = uint64_t(1) << 22; // such ids lie above those of the engine's requests
+    auto               r           = std::make_unique<request>();
+    static_cast<text_params &>(*r) = *req_;
+    r->prompt                      = text_;
+    r->slot                        = req_->slot;
+    r->id                          = request_node((++n_again_ % n_most + 1) << 40 | (req_->id & 0xffffffffff));
+    mirror_.begin(r->id, text_);
+    again_.push_back(std::move(r));
+    draft_late_ = false;
+    begin_draft(*again_.back());
+}
+
 // The draft starts on its prompt while the target evaluates its own.
-void verify_worker::begin_draft(request & req) {
+void verify_worker::begin_draft(const request & req) {
+    told_ = &req;
     if (end_owed_) {
         end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
     }
@@ -157,6 +182,10 @@ void verify_worker::prompt() {
 void verify_worker::take_nodes() {
     node_msg msg;
     while (wires_.nodes.try_pop(msg)) {
+        if (msg.what == node_msg::kind::ready || msg.what == node_msg::kind::lost) {
+            on_link(msg.what == node_msg::kind::ready);
+            continue;
+        }
         if (req_ == nullptr || !drafting_ || msg.slot != req_->slot) {
             continue;
         }
@@ -179,13 +208,27 @@ void verify_worker::take_nodes() {
                 mirror_.pause(msg.parent);
                 break;
             case node_msg::kind::failed:
-                if (msg.id == req_->id) {
+                if (msg.id == told_->id) {
                     drafting_     = false;
-                    req_->warning = req_->draft_error;
+                    req_->warning = told_->draft_error.empty() ? "the draft failed; the text went on without it"
+                                                               : told_->draft_error;
                 }
                 break;
+            case node_msg::kind::ready:
+            case node_msg::kind::lost:
+                break; // above
         }
     }
+}
+
+// The way to a draft that is elsewhere opened or broke. Whatever comes from now on belongs to a new beginning.
+void verify_worker::on_link(bool up) {
+    reachable_ = up;
+    if (req_ != nullptr && !up && drafting_) {
+        drafting_     = false;
+        req_->warning = "the draft's host was lost; the text went on without it until it came back";
+    }
+    back_ = up && req_ != nullptr && !drafting_ && draft_wanted(*req_);
 }
 
 void verify_worker::tell_draft(verdict_msg v) {
@@ -206,7 +249,7 @@ void verify_worker::tell_draft(verdict_msg v) {
 
 void verify_worker::end(finish_reason why) {
     request & req = *req_;
-    if (!req.draft_done.load(std::memory_order_acquire)) {
+    if (told_ != nullptr && !told_->draft_done.load(std::memory_order_acquire)) {
         end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
     }
     if (why == finish_reason::error) {
@@ -227,6 +270,7 @@ void verify_worker::end(finish_reason why) {
         {.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .n_drop = n_drop_, .t_us = req.stats.t_end_us});
     n_drop_ = 0;
     req_    = nullptr;
+    told_   = nullptr;
 }
 
 } // namespace duo

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,10 @@ constexpr size_t n_ngram_paths = 4; // continuations from the text itself
 // All members belong to the thread that calls run(). One request at a time; its slot number travels along.
 class verify_worker {
   public:
-    verify_worker(token_model & model, wires & w, bool has_draft) : model_(model), wires_(w), has_draft_(has_draft) {}
+    enum class draft_place : uint8_t { none, here, elsewhere };
+
+    verify_worker(token_model & model, wires & w, draft_place draft)
+        : model_(model), wires_(w), draft_(draft), reachable_(draft == draft_place::here) {}
 
     // What was measured of the pair; while no request runs.
     [[nodiscard]] pair_profile & profile() { return planner_.profile(); }
@@ -30,32 +34,35 @@ class verify_worker {
     void run() noexcept;
 
   private:
-    void          serve(request & req);
-    void          begin(request & req);
-    void          begin_draft(request & req);
-    void          prompt();
-    decode_status timed_decode(int64_t & t0, int64_t & t1);
-    void          take_nodes();
-    plan          make_plan();
-    void          grow_tree();
-    void          verify(const plan & p);
-    void          walk(int32_t i_first_row, const plan & p);
-    void          learn_from(int32_t i_node, int32_t level, token_id chosen);
-    void          commit(const plan & p);
-    void          trim_cache(size_t n_before);
-    bool          emit(token_id token, bool from_draft, int32_t i_row);
-    void          tell_draft(verdict_msg v);
-    void          end(finish_reason why);
+    void               serve(request & req);
+    void               begin(request & req);
+    void               begin_draft(const request & req);
+    void               begin_draft_again();
+    [[nodiscard]] bool draft_wanted(const request & req) const;
+    void               prompt();
+    decode_status      timed_decode(int64_t & t0, int64_t & t1);
+    void               take_nodes();
+    void               on_link(bool up);
+    plan               make_plan();
+    void               grow_tree();
+    void               verify(const plan & p);
+    void               walk(int32_t i_first_row, const plan & p);
+    void               learn_from(int32_t i_node, int32_t level, token_id chosen);
+    void               commit(const plan & p);
+    void               trim_cache(size_t n_before);
+    bool               emit(token_id token, bool from_draft, int32_t i_row);
+    void               tell_draft(verdict_msg v);
+    void               end(finish_reason why);
 
     [[nodiscard]] bool    cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
     [[nodiscard]] int32_t n_room() const;
     [[nodiscard]] int32_t n_text() const { return int32_t(text_.size()); }
     [[nodiscard]] bool    draft_may_grow() const { return drafting_ && !draft_late_ && !mirror_.paused(); }
 
-    token_model & model_;
-    wires &       wires_;
-    const bool    has_draft_;
-    planner       planner_;
+    token_model &     model_;
+    wires &           wires_;
+    const draft_place draft_;
+    planner           planner_;
 
     request *             req_ = nullptr;
     std::vector<token_id> text_;   // prompt + committed tokens; back() is the root
@@ -64,15 +71,22 @@ class verify_worker {
     ngram_index           ngrams_;
     pass_tree             tree_; // what the next pass may verify, and what was chosen of it
     stop_matcher          stops_;
-    bool                  drafting_    = false; // the draft works on this request
-    bool                  draft_late_  = false; // it let a wait run out and has sent nothing since
-    bool                  end_owed_    = false; // the draft has not yet been told that the last request ended
+    const request *       told_        = nullptr; // what the draft was told to begin last
+    bool                  reachable_   = false;   // a draft that is elsewhere: messages reach it
+    bool                  back_        = false;   // it came back in mid-text and has not been told to begin
+    bool                  drafting_    = false;   // the draft works on this request
+    bool                  draft_late_  = false;   // it let a wait run out and has sent nothing since
+    bool                  end_owed_    = false;   // the draft has not yet been told that the last request ended
     finish_reason         finish_      = finish_reason::none;
     int32_t               n_drop_      = 0; // bytes of the text that belong to the stop string
     int64_t               t_verdict_   = 0; // when the last one was given; 0: none yet
     int64_t               t_elsewhere_ = 0; // since then in the model, and waiting
     bool                  was_hit_     = false;
     uint32_t              n_quiet_     = 0; // verdicts for which the draft was not woken
+
+    // Begins of a draft that was lost and came back in mid-text; kept until it lets go of them.
+    std::vector<std::unique_ptr<request>> again_;
+    uint64_t                              n_again_ = 0;
 
     std::vector<row>                          rows_;      // scratch
     std::vector<int32_t>                      accepted_;  // scratch: rows of tree_ on the accepted path

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "../core/grammar_limits.h"
 #include "../core/text_stream.h"
 #include "../error.h"
 
@@ -14,6 +15,10 @@ namespace duo {
 namespace {
 
 constexpr const char * root = "root";
+
+llama_sampler * read(const llama_vocab * vocab, const std::string & gbnf) {
+    return grammar_too_large(gbnf).empty() ? llama_sampler_init_grammar(vocab, gbnf.c_str(), root) : nullptr;
+}
 
 size_t n_common(std::span<const token_id> a, std::span<const token_id> b) {
     return size_t(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
@@ -34,7 +39,7 @@ void add_piece(const llama_vocab * vocab, token_id token, std::string & bytes) {
 } // namespace
 
 grammar::grammar(const llama_vocab * vocab, const std::string & gbnf, size_t n_states)
-    : vocab_(vocab), n_states_(n_states), start_(llama_sampler_init_grammar(vocab, gbnf.c_str(), root)) {
+    : vocab_(vocab), n_states_(n_states), start_(read(vocab, gbnf)) {
     if (!start_) {
         throw error("llama.cpp cannot read the grammar; see its log (-v)");
     }
@@ -45,7 +50,7 @@ grammar::grammar(const llama_vocab * vocab, const std::string & gbnf, size_t n_s
 }
 
 bool grammar::reads(const llama_vocab * vocab, const std::string & gbnf) {
-    return sampler_ptr(llama_sampler_init_grammar(vocab, gbnf.c_str(), root)) != nullptr;
+    return sampler_ptr(read(vocab, gbnf)) != nullptr;
 }
 
 // The state behind the longest beginning of the text: advanced in place if it is the one to be given up, else cloned.

@@ -39,8 +39,11 @@ struct model_options {
 // Not copyable; used by one thread at a time, but for the vocabulary.
 class llama_token_model : public token_model {
   public:
-    // Loads. is_draft: candidates() carries log-probabilities. Throws duo::error.
-    llama_token_model(const model_options & opt, bool is_draft);
+    // Loads. is_draft: candidates() carries log-probabilities. with_context false: weights and vocabulary alone, for
+    // others to share. Throws duo::error.
+    llama_token_model(const model_options & opt, bool is_draft, bool with_context = true);
+    // The same weights with a context of its own. Throws duo::error.
+    explicit llama_token_model(const llama_token_model & weights);
 
     int32_t n_ctx() const override { return n_ctx_; }
     int32_t n_batch() const override { return n_batch_; }
@@ -95,13 +98,15 @@ class llama_token_model : public token_model {
     // Throws duo::error for an id outside the vocabulary. special: control tokens as text, not as nothing.
     [[nodiscard]] std::string piece(token_id token, bool special) const;
 
+    // A hash of the raw texts of ids from `first` on, at most n of them: equal vocabularies have equal ones.
+    [[nodiscard]] uint64_t vocab_hash(int32_t first, int32_t n) const;
+    // As the file has it. Throws duo::error for an id outside the vocabulary.
+    [[nodiscard]] std::string token_text(token_id token) const;
+
     // UTF-8 text to ids. parse_special: "<|im_end|>" in the text is that token.
     [[nodiscard]] std::vector<token_id> tokenize(const std::string & text, bool add_special, bool parse_special) const;
 
   private:
-    struct model_free {
-        void operator()(llama_model * m) const { llama_model_free(m); }
-    };
     struct context_free {
         void operator()(llama_context * c) const { llama_free(c); }
     };
@@ -117,7 +122,7 @@ class llama_token_model : public token_model {
     model_options            opt_;
     std::vector<std::string> device_names_;
 
-    std::unique_ptr<llama_model, model_free>     model_;
+    std::shared_ptr<llama_model>                 model_;
     std::unique_ptr<llama_context, context_free> context_;
     std::unique_ptr<sampler>                     sampler_;
 

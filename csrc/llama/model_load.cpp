@@ -54,8 +54,20 @@ bool wants_memory(const std::string & what) {
 
 } // namespace
 
-llama_token_model::llama_token_model(const model_options & opt, bool is_draft) : opt_(opt), is_draft_(is_draft) {
+llama_token_model::llama_token_model(const model_options & opt, bool is_draft, bool with_context)
+    : opt_(opt), is_draft_(is_draft) {
     load();
+    if (with_context) {
+        make_context();
+        probe_rollback();
+        limit_vocab(n_vocab_);
+    }
+}
+
+llama_token_model::llama_token_model(const llama_token_model & weights)
+    : opt_(weights.opt_), device_names_(weights.device_names_), model_(weights.model_), n_vocab_(weights.n_vocab_),
+      is_draft_(weights.is_draft_), same_bits_(weights.same_bits_), n_duo_products_(weights.n_duo_products_),
+      n_cpu_products_(weights.n_cpu_products_), warning_(weights.warning_) {
     make_context();
     probe_rollback();
     limit_vocab(n_vocab_);
@@ -119,7 +131,11 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     log_clear_errors();
     const cpu::lock_weights locked(opt_.load_mode == "mlock");
     try {
-        model_.reset(llama_model_load_from_file(opt_.path.c_str(), params));
+        model_.reset(llama_model_load_from_file(opt_.path.c_str(), params), [](llama_model * m) {
+            if (m != nullptr) {
+                llama_model_free(m);
+            }
+        });
     } catch (const std::exception & e) {
         throw error(opt_.path + " could not be loaded: " + e.what());
     }

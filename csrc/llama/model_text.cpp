@@ -60,6 +60,26 @@ std::vector<token_id> llama_token_model::tokenize(const std::string & text, bool
     return ids;
 }
 
+std::string llama_token_model::token_text(token_id token) const {
+    if (token < 0 || token >= n_vocab_) {
+        throw error("token id " + std::to_string(token) + " is outside the vocabulary (0 to " +
+                    std::to_string(n_vocab_ - 1) + ")");
+    }
+    return llama_vocab_get_text(vocab(), token);
+}
+
+// FNV-1a over the texts and their ends (Fowler, Noll, Vo; 64 bits).
+uint64_t llama_token_model::vocab_hash(int32_t first, int32_t n) const {
+    uint64_t h = 0xcbf29ce484222325ull;
+    for (int32_t i = std::max(0, first); i < n_vocab_ && i - first < n; ++i) {
+        const char * c = llama_vocab_get_text(vocab(), i);
+        do {
+            h = (h ^ uint8_t(*c)) * 0x100000001b3ull;
+        } while (*c++ != '\0');
+    }
+    return h;
+}
+
 std::string llama_token_model::description() const {
     std::string   text(128, '\0');
     const int32_t n = llama_model_desc(model_.get(), text.data(), text.size());

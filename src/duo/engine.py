@@ -178,8 +178,10 @@ class Duo(Completions):
 
     @property
     def target(self) -> _core.Model:
-        """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes."""
-        return self.engine.target
+        """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes; the draft if that is elsewhere."""
+        model = self.engine.target or self.engine.draft
+        assert model is not None
+        return model
 
     @property
     def draft(self) -> _core.Model | None:

@@ -18,10 +18,6 @@ from duo.schema import schema_to_gbnf
 if TYPE_CHECKING:
     from duo.config import GenerateOptions
 
-# llama.cpp reads grammars by recursion: beyond this it would run out of stack.
-N_DEEP_MOST = 2500  # parentheses in each other
-N_RULES_MOST = 8000
-
 _stderr = threading.Lock()
 
 
@@ -57,16 +53,7 @@ def _said(read: Callable[[], bool]) -> tuple[bool, str]:
 @lru_cache(maxsize=64)
 def _complaint(gbnf: str) -> str:
     """What is wrong with a grammar, as far as that can be said without a vocabulary; empty: nothing."""
-    bare = re.sub(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|#[^\n]*', "", gbnf)
-    deep = deepest = 0
-    for c in bare:
-        deep += (c == "(") - (c == ")")
-        deepest = max(deepest, deep)
-    if deepest > N_DEEP_MOST:
-        return f"its parentheses are nested {deepest} deep, {N_DEEP_MOST} at most can be read"
-    if (n_rules := bare.count("::=")) > N_RULES_MOST:
-        return f"it has {n_rules} rules, {N_RULES_MOST} at most can be read"
-    return _why_not(gbnf, None)
+    return _core.grammar_too_large(gbnf) or _why_not(gbnf, None)
 
 
 def _why_not(gbnf: str, model: _core.Model | None) -> str:

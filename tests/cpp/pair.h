@@ -196,7 +196,7 @@ inline void check_same(const answer & got, const answer & want, const std::strin
 struct pair {
     explicit pair(const behaviour & t, const std::optional<behaviour> & d = {}, bool tracing = false)
         : lang(t.lang), n_ctx(t.n_ctx), target(t), draft(d ? *d : t),
-          line(target, d ? &draft : nullptr, {.tracing = tracing}) {}
+          line(&target, d ? &draft : nullptr, {.tracing = tracing}) {}
 
     // Asks, reads all, and compares with the reference.
     answer run(const ask & q, const std::string & note = {}) {

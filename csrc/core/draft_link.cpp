@@ -1,0 +1,101 @@
+#include "draft_link.h"
+
+#include "message_check.h"
+
+namespace duo {
+
+draft_link::~draft_link() {
+    const std::lock_guard locked(wires_->link_mutex);
+    let_go();
+}
+
+void draft_link::let_go() {
+    if (held_ != nullptr && !wires_->gone) {
+        held_->draft_done.store(true, std::memory_order_release);
+    }
+    held_ = nullptr;
+}
+
+bool draft_link::pop(verdict_msg & v) {
+    if (next_.has_value()) {
+        v = *next_;
+        next_.reset();
+        return true;
+    }
+    return !wires_->gone && wires_->verdicts.try_pop(v);
+}
+
+std::optional<text_params> draft_link::wait_begin(int64_t deadline_us) {
+    for (;;) {
+        const uint32_t heard = wires_->draft_bell.listen();
+        const bool     last  = closed();
+        {
+            const std::lock_guard locked(wires_->link_mutex);
+            for (verdict_msg v; pop(v);) {
+                if (v.what == verdict_msg::kind::end) {
+                    let_go();
+                }
+                if (v.what == verdict_msg::kind::begin) {
+                    let_go();
+                    held_  = v.req;
+                    v.what = verdict_msg::kind::orders;
+                    v.req  = nullptr;
+                    next_  = v;
+                    return *held_;
+                }
+            }
+        }
+        if (last || !wires_->draft_bell.wait(heard, deadline_us)) {
+            return std::nullopt;
+        }
+    }
+}
+
+bool draft_link::take(std::vector<verdict_msg> & out, int64_t deadline_us) {
+    for (;;) {
+        const uint32_t heard = wires_->draft_bell.listen();
+        const bool     last  = closed();
+        const size_t   n     = out.size();
+        {
+            const std::lock_guard locked(wires_->link_mutex);
+            for (verdict_msg v; pop(v);) {
+                if (v.what == verdict_msg::kind::begin) {
+                    next_  = v; // the end of the text before it went with its stream
+                    v.what = verdict_msg::kind::end;
+                    v.req  = nullptr;
+                }
+                out.push_back(v);
+                if (v.what == verdict_msg::kind::end) {
+                    let_go();
+                    return true;
+                }
+            }
+        }
+        if (out.size() > n) {
+            return true;
+        }
+        if (last || !wires_->draft_bell.wait(heard, deadline_us)) {
+            return false;
+        }
+    }
+}
+
+void draft_link::ready() {
+    wires_->nodes.push({.what = node_msg::kind::ready});
+}
+
+void draft_link::lost() {
+    wires_->nodes.push({.what = node_msg::kind::lost});
+}
+
+void draft_link::give(std::span<const node_msg> nodes) {
+    for (const node_msg & n : nodes) {
+        check_node(n, n_vocab_);
+    }
+    for (const node_msg & n : nodes) {
+        wires_->nodes.push_quiet(n);
+    }
+    wires_->nodes.wake();
+}
+
+} // namespace duo

@@ -1,0 +1,243 @@
+#include "target_link.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "../error.h"
+#include "message_check.h"
+
+namespace duo {
+
+namespace {
+
+constexpr int16_t n_ahead_first  = 8; // orders until the target gives its own
+constexpr int16_t n_branch_first = 4;
+
+void refuse(const char * what) {
+    throw error(std::string("the verify host sent ") + what);
+}
+
+// The counters of one part of a text; times and lengths of the whole are known here.
+void add(verify_stats & sum, const verify_stats & part) {
+    using s                        = verify_stats;
+    constexpr int32_t s::*counts[] = {&s::n_passes,
+                                      &s::n_verifications,
+                                      &s::n_drafted,
+                                      &s::n_accepted,
+                                      &s::n_hits,
+                                      &s::n_after_hit,
+                                      &s::n_tokens_after_hit,
+                                      &s::n_tokens_after_miss,
+                                      &s::n_path,
+                                      &s::n_path_accepted,
+                                      &s::n_side,
+                                      &s::n_ngram,
+                                      &s::n_ngram_accepted};
+    constexpr int64_t s::*times[]  = {&s::busy_us, &s::wait_us, &s::overhead_us};
+    if (sum.n_passes == 0) {
+        sum.n_prompt_cached = part.n_prompt_cached;
+        sum.prompt_us       = part.prompt_us;
+    }
+    const auto more = [](auto & x, auto y) {
+        using number = std::remove_reference_t<decltype(x)>;
+        x            = y > std::numeric_limits<number>::max() - x ? std::numeric_limits<number>::max() : x + y;
+    };
+    for (const auto c : counts) {
+        more(sum.*c, part.*c);
+    }
+    for (const auto t : times) {
+        more(sum.*t, part.*t);
+    }
+    for (size_t i = 0; i < part.n_tested_at.size(); ++i) {
+        more(sum.n_tested_at[i], part.n_tested_at[i]);
+        more(sum.n_accepted_at[i], part.n_accepted_at[i]);
+    }
+    for (size_t i = 0; i < part.n_passes_in.size(); ++i) {
+        more(sum.n_passes_in[i], part.n_passes_in[i]);
+    }
+}
+
+} // namespace
+
+std::optional<text_params> target_link::wait_begin(int64_t deadline_us) {
+    for (;;) {
+        const uint32_t heard = wires_->verify_bell.listen();
+        const bool     last  = closed();
+        {
+            const std::lock_guard locked(wires_->link_mutex);
+            request *             req = nullptr;
+            node_msg              stale;
+            while (wires_->nodes.try_pop(stale)) {
+                // of a text that has ended
+            }
+            if (!wires_->gone && !running() && wires_->requests.try_pop(req)) {
+                req_                = req;
+                now_                = *req;
+                n_predicted_        = 0;
+                n_alternatives_     = now_.n_logprobs;
+                req->stats          = {};
+                req->stats.n_prompt = int32_t(req->prompt.size());
+
+                req->stats.t_begin_us = now_us();
+                begin_draft();
+                running_.store(true, std::memory_order_release);
+                return now_;
+            }
+        }
+        if (last || !wires_->verify_bell.wait(heard, deadline_us)) {
+            return std::nullopt;
+        }
+    }
+}
+
+// Under the mutex.
+void target_link::begin_draft() {
+    auto & begins = wires_->begins;
+    std::erase_if(begins, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
+    drafting_ = now_.plan.has_model && now_.plan.mode != run_mode::plain && now_.plan.n_max != 0;
+    if (!drafting_) {
+        return;
+    }
+    begins.push_back(std::make_unique<request>());
+    request & r                   = *begins.back();
+    static_cast<text_params &>(r) = now_;
+    r.draft_done.store(false, std::memory_order_relaxed);
+    drafting_ = wires_->verdicts.try_push(
+        {.what = verdict_msg::kind::begin, .n_ahead = n_ahead_first, .n_branch = n_branch_first, .req = &r});
+    if (!drafting_) {
+        r.draft_done.store(true, std::memory_order_relaxed);
+    }
+}
+
+bool target_link::cancelled() const {
+    const std::lock_guard locked(wires_->link_mutex);
+    return closed() || (running() && !wires_->gone && req_->cancelled.load(std::memory_order_relaxed));
+}
+
+bool target_link::take(std::vector<node_msg> & out, int64_t deadline_us) {
+    for (;;) {
+        const uint32_t heard = wires_->verify_bell.listen();
+        const size_t   n     = out.size();
+        node_msg       msg;
+        while (wires_->nodes.try_pop(msg)) {
+            out.push_back(msg);
+        }
+        if (out.size() > n) {
+            return true;
+        }
+        if (cancelled() || !running() || !wires_->verify_bell.wait(heard, deadline_us)) {
+            return false;
+        }
+    }
+}
+
+// Counts as it goes: what is refused ends the link anyway.
+void target_link::check(const chunk_msg & c) {
+    if (c.what == chunk_msg::kind::logprob) {
+        if (++n_alternatives_ > now_.n_logprobs || c.token < 0 || std::isnan(c.logp)) {
+            refuse("log-probabilities that nobody asked for");
+        }
+        return;
+    }
+    if (n_alternatives_ < now_.n_logprobs) {
+        refuse("a token without its log-probabilities");
+    }
+    constexpr int32_t n_bytes_most = 1 << 20;
+    if (c.n_hold < 0 || c.n_hold > n_bytes_most || c.n_drop < 0 || c.n_drop > n_bytes_most) {
+        refuse("impossible lengths");
+    }
+    if (c.what == chunk_msg::kind::token) {
+        if (c.token < 0 || now_.n_predict == 0 || int32_t(now_.prompt.size()) > n_ctx_ || std::isnan(c.logp)) {
+            refuse("more text than was asked for, or no text");
+        }
+    } else if (c.finish == finish_reason::none) {
+        refuse("an end without a reason");
+    }
+}
+
+void target_link::give(std::span<const verdict_msg> verdicts, std::span<const chunk_msg> chunks) {
+    if (!running()) {
+        return;
+    }
+    for (const verdict_msg & v : verdicts) {
+        check_verdict(v);
+    }
+    for (const verdict_msg & v : verdicts) {
+        // A draft that is thousands of verdicts behind is of no use to this text.
+        drafting_ = drafting_ && (v.what == verdict_msg::kind::end || wires_->verdicts.try_push(v));
+    }
+    for (chunk_msg c : chunks) {
+        check(c);
+        switch (c.what) {
+            case chunk_msg::kind::token:
+                now_.prompt.push_back(c.token);
+                ++now_.n_generated;
+                now_.n_predict -= now_.n_predict > 0 ? 1 : 0;
+                n_alternatives_ = now_.n_logprobs < 0 ? now_.n_logprobs : 0;
+                c.t_us          = now_us();
+                c.hidden        = c.hidden || c.token >= n_vocab_; // a special token that the draft does not have
+                if (++n_predicted_ == 1) {
+                    req_->stats.t_first_us = c.t_us;
+                }
+                wires_->chunks.push_quiet(c);
+                break;
+            case chunk_msg::kind::logprob:
+                wires_->chunks.push_quiet(c);
+                break;
+            case chunk_msg::kind::end:
+                end(c.finish, c.finish == finish_reason::error ? "the target failed on the verify host" : "", c.n_drop);
+                return;
+        }
+    }
+    if (n_alternatives_ < now_.n_logprobs) {
+        refuse("a token without its log-probabilities");
+    }
+    wires_->chunks.wake();
+}
+
+text_params target_link::restart() {
+    const std::lock_guard locked(wires_->link_mutex);
+    if (!running() || wires_->gone) {
+        return now_;
+    }
+    now_.id = request_node((++n_restarts_ & 0x3fffff) << 40 | (req_->id & 0xffffffffff));
+    begin_draft();
+    return now_;
+}
+
+void target_link::add_stats(const verify_stats & part) {
+    if (running()) {
+        add(req_->stats, part);
+    }
+}
+
+void target_link::fail(const std::string & why) {
+    end(finish_reason::error, why, 0);
+}
+
+void target_link::stopped() {
+    end(finish_reason::cancelled, "", 0);
+}
+
+void target_link::end(finish_reason why, const std::string & error, int32_t n_drop) {
+    {
+        const std::lock_guard locked(wires_->link_mutex);
+        if (!running()) {
+            return;
+        }
+        wires_->verdicts.try_push({.what = verdict_msg::kind::end});
+        if (!wires_->gone) {
+            req_->error             = error;
+            req_->stats.n_predicted = n_predicted_;
+            req_->stats.t_end_us    = now_us();
+        }
+        req_ = nullptr;
+        running_.store(false, std::memory_order_release);
+    }
+    wires_->chunks.push({.what = chunk_msg::kind::end, .finish = why, .n_drop = n_drop, .t_us = now_us()});
+    wires_->verify_bell.ring(); // the sender need not wait for more nodes
+}
+
+} // namespace duo

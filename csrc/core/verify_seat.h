@@ -1,0 +1,50 @@
+// A target on the host: one model, one thread, one text at a time, for a draft and a reader in another process.
+//
+// Its methods are called by the host's threads, one at a time but for take() beside give() and rtt().
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "draft_link.h"
+#include "pipeline.h"
+#include "same.h"
+
+namespace duo {
+
+class verify_seat {
+  public:
+    // The model must outlive it. on_thread: first thing in the worker's thread.
+    explicit verify_seat(token_model & model, std::function<void()> on_thread = {});
+
+    // Leading tokens of `prompt` that are cached from the text before.
+    [[nodiscard]] int32_t n_cached(std::span<const token_id> prompt) const { return n_same(prompt, last_); }
+
+    // Throws duo::error for a text that cannot be written, and for what no client would send, here and in give().
+    void begin(text_params text);
+    void give(std::span<const node_msg> nodes) { link_.give(nodes); }
+
+    // Appends verdicts, and whole tokens with their alternatives. False: nothing came until then.
+    bool take(std::vector<verdict_msg> & verdicts, std::vector<chunk_msg> & chunks, int64_t deadline_us);
+
+    // Returns when the text has ended.
+    void cancel() noexcept { pipeline_.cancel(); }
+    void close() noexcept { pipeline_.close(); }
+
+    void                          rtt(int64_t us) { link_.rtt(us); }
+    [[nodiscard]] bool            running() const { return pipeline_.running(); }
+    [[nodiscard]] const request * current() const { return pipeline_.current(); } // null: none yet
+
+  private:
+    token_model &          model_;
+    pipeline               pipeline_;
+    draft_link             link_;
+    std::vector<token_id>  last_;  // the last text
+    std::vector<chunk_msg> group_; // a token whose alternatives have not all come
+    int32_t                n_logprobs_ = 0;
+    bool                   begun_      = false; // the target has asked for the draft
+};
+
+} // namespace duo
