@@ -7,8 +7,10 @@
 
 #include "bindings.h"
 #include "bindings_remote.h"
+#include "core/grammar_limits.h"
 #include "engine.h"
 #include "error.h"
+#include "llama/chat_template.h"
 #include "llama/device.h"
 #include "llama/log.h"
 #include "load_watch.h"
@@ -98,10 +100,15 @@ void register_model(py::module_ & m) {
         .def_property_readonly("same_bits", &v::of<&t::same_bits>)
         .def_property_readonly("n_duo_products", &v::of<&t::n_duo_products>)
         .def_property_readonly("n_cpu_products", &v::of<&t::n_cpu_products>)
+        .def_property_readonly("token_bos", &v::of<&t::token_bos>)
+        .def_property_readonly("token_eos", &v::of<&t::token_eos>)
         .def_property_readonly("warning", [](const v & x) { return duo::text_of(x.get()->warning()); })
         .def_property_readonly("vocabulary", [](const v & x) { return duo::vocabulary(x.get()); })
         .def(
             "is_end", [](const v & x, duo::token_id id) { return x.get()->is_end(id); }, "token"_a)
+        .def(
+            "reads_grammar",
+            [](const v & x, const std::string & gbnf) { return duo::grammar::reads(x.get()->vocab(), gbnf); }, "gbnf"_a)
         .def(
             "meta", [](const v & x, const std::string & key) { return duo::text_of(x.get()->meta(key)); }, "key"_a)
         .def(
@@ -219,6 +226,15 @@ PYBIND11_MODULE(_core, m) {
     duo::register_probe(m);
     duo::register_files(m);
     duo::register_rpc(m);
+    m.def("reads_grammar", [](const std::string & gbnf) { return duo::grammar::reads(nullptr, gbnf); }, "gbnf"_a);
+    m.def("grammar_too_large", &duo::grammar_too_large, "gbnf"_a);
+    m.def("chat_templates", &duo::chat_template_names);
+    m.def(
+        "apply_chat_template",
+        [](const std::string & name, const std::vector<duo::chat_message> & messages, bool add_assistant) {
+            return duo::text_of(duo::apply_chat_template(name, messages, add_assistant));
+        },
+        "name"_a, "messages"_a, "add_assistant"_a);
     m.def("devices", [] {
         py::list all;
         for (const duo::device_info & d : duo::list_devices()) {

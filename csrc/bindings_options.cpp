@@ -138,7 +138,9 @@ void register_options(py::module_ & m) {
         .def_readwrite("repeat_last_n", &s::repeat_last_n)
         .def_readwrite("seed", &s::seed)
         .def_readwrite("ignore_eos", &s::ignore_eos)
-        .def_readwrite("logit_bias", &s::logit_bias);
+        .def_readwrite("logit_bias", &s::logit_bias)
+        .def_readwrite("grammar", &s::grammar)
+        .def_readwrite("n_prompt", &s::n_prompt);
 
     register_plan(m);
     register_synthetic(m);

@@ -1,13 +1,14 @@
 """Shared by the tests of what a user does: one loaded demo pair, and how a child process runs the program."""
 
 import atexit
+import io
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,20 @@ def strict_pair() -> Iterator[Duo]:
 def target_alone() -> Iterator[Duo]:
     with Duo(demo_pair()[0], n_ctx=512, strict=True) as d:
         yield d
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    """The program in this process: exit code, standard output, standard error."""
+    from duo.cli.main import main
+
+    def call(*args: Any, stdin: bytes = b"") -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        code = main([str(a) for a in args])
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
 
 
 def start_duo(*args: str | Path, **options: Any) -> "subprocess.Popen[bytes]":

@@ -24,6 +24,7 @@ TEXTS: list[dict[str, Any]] = [
     {"temperature": 0.8, "seed": 5, "max_tokens": 60},
     {"temperature": 1.0, "seed": 6, "repeat_penalty": 1.2, "logit_bias": {265: -1.0}, "max_tokens": 40},
     {"temperature": 0, "max_tokens": 60, "stop": [" young"]},
+    {"temperature": 0.8, "seed": 2, "max_tokens": 60, "grammar": 'root ::= "[" [a-z ]{4,20} ("," [a-z ]{4,20})* "]"'},
 ]
 KERNELS = [str(x) for pair in zip(["--cpu-kernels"], [EXACT["cpu_kernels"]], strict=True) for x in pair]
 KERNELS += ["--strict"] if EXACT.get("strict") else []

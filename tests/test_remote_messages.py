@@ -104,7 +104,7 @@ def test_what_is_to_be_written_comes_out_as_it_went_in() -> None:
         for part, names in (
             (lambda b: b, "id prompt n_generated n_predict n_logprobs stop"),
             (lambda b: b.sampling, "temp top_k top_p min_p repeat_penalty presence_penalty frequency_penalty"),
-            (lambda b: b.sampling, "repeat_last_n seed ignore_eos logit_bias"),
+            (lambda b: b.sampling, "repeat_last_n seed ignore_eos logit_bias grammar n_prompt"),
             (lambda b: b.plan, "mode n_draft n_draft_min p_min n_branch has_model always use tree"),
             (lambda b: b.plan, "ngram ngram_size_n ngram_size_m ngram_min_hits"),
         ):

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../error.h"
+#include "grammar_limits.h"
 #include "tree_shape.h"
 
 namespace duo {
@@ -30,6 +31,9 @@ void check_sampling(const sampling_params & s) {
         !within(s.repeat_penalty, 0.0f, largest) || !within(s.presence_penalty, -largest, largest) ||
         !within(s.frequency_penalty, -largest, largest) || s.logit_bias.size() > n_bias_most) {
         refuse("impossible sampling options");
+    }
+    if (s.grammar.find('\0') != std::string::npos || !grammar_too_large(s.grammar).empty() || s.n_prompt < -1) {
+        refuse("an impossible grammar");
     }
     for (const auto & [token, bias] : s.logit_bias) {
         if (token < 0 || std::isnan(bias) || bias > 1e30f) {

@@ -1,5 +1,7 @@
 #include "pipeline.h"
 
+#include <algorithm>
+
 #include "../error.h"
 
 namespace duo {
@@ -61,6 +63,7 @@ request & pipeline::begin(std::unique_ptr<request> req) {
                         std::to_string(text_model_.n_vocab() - 1) + ")");
         }
     }
+    req->settle();
     std::erase_if(requests_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
     if (req->id == no_node) { // a host has its client's
         req->id = request_node(++n_requests_);

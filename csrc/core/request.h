@@ -1,6 +1,7 @@
 // One text to be generated: what was asked, and what is known of it while and after it runs.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -89,6 +90,12 @@ struct text_params {
     std::vector<std::string> stop;
     sampling_params          sampling;
     plan_params              plan;
+
+    // Says where the generated text begins, if nobody has. A text that is taken up again brings some of it.
+    void settle() {
+        const auto n_all  = int32_t(prompt.size());
+        sampling.n_prompt = sampling.n_prompt < 0 ? n_all - n_generated : std::min(sampling.n_prompt, n_all);
+    }
 };
 
 // The engine writes text_params and the slot before the request enters a ring; nobody writes them afterwards.

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct sampling_params {
     bool     ignore_eos        = false; // never choose an end-of-generation token
 
     std::vector<std::pair<token_id, float>> logit_bias{}; // added to the logit
+
+    std::string grammar{};     // GBNF that the generated text follows; empty: none
+    int32_t     n_prompt = -1; // tokens of the text that the grammar is not about; -1: the request's prompt
 
     bool operator==(const sampling_params &) const = default;
 

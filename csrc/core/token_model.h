@@ -47,6 +47,8 @@ class token_model {
 
     // Candidates to follow row `i_row` of the last decode, best first by log-probability + noise, at most out.size().
     // `text` is all tokens up to and including that row's (penalties read its end; its size is the noise's position).
+    // 0: none; with a grammar, the text is then complete. Throws duo::error where a grammar wants more and no token
+    // fits.
     virtual int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                std::span<candidate> out) = 0;
 

@@ -112,7 +112,11 @@ void verify_worker::walk(int32_t i_first_row, const plan & p) {
         candidate     chosen;
         const int32_t i_logits = i_first_row + 1 + i_row;
         if (model_.candidates(i_logits, req_->sampling, text_, std::span(&chosen, 1)) != 1) {
-            throw std::runtime_error("the filters left no candidate token");
+            if (req_->sampling.grammar.empty()) {
+                throw std::runtime_error("the filters left no candidate token");
+            }
+            finish_ = finish_reason::stop; // the grammar is complete, and no token for the end may be chosen
+            return;
         }
         learn_from(i_row < 0 ? 0 : tree_.at_row(i_row).i_node, level, chosen.token);
         if (ngram_right && n_proposals_ > 0 && size_t(level) < proposals_[0].tokens.size()) {

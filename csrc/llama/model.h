@@ -94,6 +94,10 @@ class llama_token_model : public token_model {
     [[nodiscard]] int32_t                  n_ctx_train() const { return llama_model_n_ctx_train(model_.get()); }
     [[nodiscard]] std::string              meta(const std::string & key) const; // empty: absent
 
+    // Ids of the tokens that begin and end a text; no_token: there is none.
+    [[nodiscard]] token_id token_bos() const { return llama_vocab_bos(vocab()); }
+    [[nodiscard]] token_id token_eos() const { return llama_vocab_eos(vocab()); }
+
     // Throws duo::error for an id outside the vocabulary. special: control tokens as text, not as nothing.
     [[nodiscard]] std::string piece(token_id token, bool special) const;
 

@@ -5,6 +5,9 @@
 #include <limits>
 #include <utility>
 
+#include "../core/clock.h"
+#include "../error.h"
+
 namespace duo {
 
 namespace {
@@ -20,6 +23,16 @@ constexpr double race_softness = 1.0;
 constexpr double greedy_softness = 0.5;
 constexpr size_t n_rivals        = 8; // candidates that share all of the chance
 
+// Under a grammar.
+constexpr size_t n_states_draft = 32;   // texts of a tree whose states are kept
+constexpr size_t n_asked        = 8;    // candidates that go through it first
+constexpr size_t n_wider        = 8;    // then so many times more
+constexpr size_t n_widest_draft = 4096; // tokens that a draft looks through for one that is allowed
+// A draft is not held to a grammar that takes it longer than this on average, after so many rows (a thousand
+// alternatives make a state large): its guesses are rejected then.
+constexpr int64_t most_us_draft = 2000;
+constexpr int64_t n_held_least  = 3;
+
 // Tokens that the penalties see; the user's -1 means all of the text.
 int32_t look_back(const sampling_params & sampling) {
     return sampling.repeat_last_n < 0 ? 1 << 20 : sampling.repeat_last_n;
@@ -34,6 +47,14 @@ sampler::sampler(const llama_vocab * vocab, int32_t n_vocab, bool with_logp)
 void sampler::prepare(const sampling_params & sampling) {
     if (ready_ && params_ == sampling) {
         return;
+    }
+    if (sampling.grammar != params_.grammar) {
+        grammar_.reset();
+        n_held_ = held_us_ = 0;
+        ready_             = false; // should the next line throw
+        if (!sampling.grammar.empty()) {
+            grammar_.emplace(vocab_, sampling.grammar, with_logp_ ? n_states_draft : 1);
+        }
     }
     params_ = sampling;
     bias_.clear();
@@ -96,64 +117,112 @@ void sampler::penalise(const sampling_params & sampling, std::span<const token_i
     }
 }
 
-int32_t sampler::best(std::span<candidate> out) {
-    row_.top_k(with_logp_ ? std::max(out.size(), n_rivals) : out.size(), top_);
-    if (top_.empty() || top_[0].logit == minus_infinity) {
-        return 0;
+// The k best into data_; what must not come is not among them.
+void sampler::look(size_t k) {
+    row_.top_k(k, top_);
+    data_.clear();
+    for (const top_logit & t : top_) {
+        if (t.logit != minus_infinity) {
+            data_.push_back({t.token, t.logit, t.logit});
+        }
     }
-    // The chance that the target's largest logit is the same one: a softmax of the draft's, sharper than its own.
-    const auto behind = [this](size_t i) { return double(top_[i].logit - top_[0].logit) / greedy_softness; };
-    double     sum    = 0.0;
-    for (size_t i = 0; with_logp_ && i < top_.size(); ++i) {
-        sum += std::exp(behind(i));
+}
+
+// Filters data_, and makes p what its candidates race by: log p + noise. Its constant does not matter, but a large one
+// swallows the noise.
+void sampler::score(const sampling_params & sampling, std::span<const token_id> text) {
+    if (sampling.greedy() || data_.empty()) {
+        return;
     }
-    const size_t n = std::min(out.size(), top_.size());
+    llama_token_data_array kept{data_.data(), data_.size(), -1, true};
+    llama_sampler_apply(filter_.get(), &kept);
+    data_.resize(kept.size);
+    const float best = data_[0].logit;
+    for (llama_token_data & d : data_) {
+        d.p = d.logit - best + gumbel_noise(sampling.seed, text.size(), d.id);
+    }
+}
+
+// The first n of data_ in the order of the race.
+void sampler::sort(size_t n) {
+    std::partial_sort(data_.begin(), data_.begin() + ptrdiff_t(std::min(n, data_.size())), data_.end(),
+                      [](const auto & a, const auto & b) { return a.p > b.p || (a.p == b.p && a.id < b.id); });
+}
+
+// Writes the first of data_, which are sorted. The target runs the same race with somewhat other scores: a candidate
+// far behind is hardly ever its first, however probable it was before the noise.
+int32_t sampler::rank(const sampling_params & sampling, std::span<candidate> out) {
+    const double softness = sampling.greedy() ? greedy_softness : race_softness;
+    const auto   ahead    = [this, softness](size_t i) { return double(data_[i].p - data_[0].p) / softness; };
+    double       sum      = 0.0;
+    for (size_t i = 0; with_logp_ && i < data_.size(); ++i) {
+        sum += std::exp(ahead(i));
+    }
+    const size_t n = std::min(out.size(), data_.size());
     for (size_t i = 0; i < n; ++i) {
-        out[i] = {.token = top_[i].token, .logp = with_logp_ ? float(behind(i) - std::log(sum)) : top_[i].logit};
+        out[i] = {.token = data_[i].id, .logp = with_logp_ ? float(ahead(i) - std::log(sum)) : data_[i].logit};
     }
     return int32_t(n);
+}
+
+bool sampler::too_dear() {
+    if (with_logp_ && n_held_ >= n_held_least && held_us_ > n_held_ * most_us_draft) {
+        grammar_.reset();
+    }
+    return !grammar_;
+}
+
+// The race goes on until a candidate that the grammar allows comes in. If all that the filters left are refused, k is
+// raised, and the filters see only what is allowed.
+int32_t sampler::held(const sampling_params & sampling, std::span<const token_id> text, size_t k,
+                      std::span<candidate> out) {
+    const int64_t t0 = now_us();
+    grammar_->stand_behind(text.subspan(std::min(text.size(), size_t(std::max(0, sampling.n_prompt)))));
+    held_us_ += now_us() - t0;
+    ++n_held_;
+    for (size_t n = n_asked; !data_.empty(); n *= n_wider) {
+        n = std::min(n, data_.size());
+        sort(n);
+        first_.assign(data_.begin(), data_.begin() + ptrdiff_t(n));
+        grammar_->keep_allowed(first_);
+        if (!first_.empty()) {
+            data_.erase(data_.begin(), data_.begin() + ptrdiff_t(n));
+            data_.insert(data_.begin(), first_.begin(), first_.end());
+            return rank(sampling, out.first(std::min(out.size(), first_.size())));
+        }
+        if (n == data_.size()) {
+            break;
+        }
+    }
+    const size_t n_widest = with_logp_ ? std::min(n_widest_draft, size_t(n_vocab_)) : size_t(n_vocab_);
+    do {
+        k = std::min(k * n_wider, n_widest);
+        look(k);
+        grammar_->keep_allowed(data_);
+    } while (data_.empty() && k < n_widest);
+    if (data_.empty() && !with_logp_ && !grammar_->complete()) {
+        throw error("the grammar wants more and no token that may be chosen fits it; change the grammar or the biases");
+    }
+    score(sampling, text);
+    sort(out.size());
+    return rank(sampling, out);
 }
 
 int32_t sampler::candidates(const float * logits, const sampling_params & sampling, std::span<const token_id> text,
                             std::span<candidate> out) {
     prepare(sampling);
     read(logits, sampling, text);
-    if (sampling.greedy()) {
-        return best(out);
+    const bool   limited = sampling.top_k > 0 && sampling.top_k < n_vocab_;
+    const size_t k       = !sampling.greedy() ? size_t(limited ? sampling.top_k : n_vocab_)
+                           : with_logp_       ? std::max(out.size(), n_rivals)
+                                              : out.size();
+    look(k);
+    score(sampling, text);
+    if (grammar_ && !too_dear()) {
+        return held(sampling, text, k, out);
     }
-
-    const bool limited = sampling.top_k > 0 && sampling.top_k < n_vocab_;
-    row_.top_k(limited ? size_t(sampling.top_k) : size_t(n_vocab_), top_);
-    if (top_.empty() || top_[0].logit == minus_infinity) {
-        return 0;
-    }
-    data_.resize(top_.size());
-    std::transform(top_.begin(), top_.end(), data_.begin(),
-                   [](const top_logit & t) { return llama_token_data{t.token, t.logit, 0.0f}; });
-    llama_token_data_array kept{data_.data(), data_.size(), -1, true};
-    llama_sampler_apply(filter_.get(), &kept);
-
-    // kept.data[].p becomes the race of log p + noise; its constant does not matter, but a large one swallows the
-    // noise.
-    const float best = kept.data[0].logit;
-    for (size_t i = 0; i < kept.size; ++i) {
-        llama_token_data & d = kept.data[i];
-        d.p                  = d.logit - best + gumbel_noise(sampling.seed, text.size(), d.id);
-    }
-    const size_t n = std::min(out.size(), kept.size);
-    std::partial_sort(kept.data, kept.data + n, kept.data + kept.size,
-                      [](const auto & a, const auto & b) { return a.p > b.p || (a.p == b.p && a.id < b.id); });
-    // The target runs the same race with somewhat other scores: a candidate far behind is hardly ever its first,
-    // however probable it was before the noise.
-    const auto ahead = [&kept](size_t i) { return double(kept.data[i].p - kept.data[0].p) / race_softness; };
-    double     sum   = 0.0;
-    for (size_t i = 0; with_logp_ && n > 0 && i < kept.size; ++i) {
-        sum += std::exp(ahead(i));
-    }
-    for (size_t i = 0; i < n; ++i) {
-        out[i] = {.token = kept.data[i].id, .logp = with_logp_ ? float(ahead(i) - std::log(sum)) : kept.data[i].logit};
-    }
-    return int32_t(n);
+    sort(out.size());
+    return rank(sampling, out);
 }
 
 float sampler::logprobs(const float * logits, token_id token, std::span<candidate> out) {

@@ -7,7 +7,7 @@ new, are aliases of one option.
 
 from __future__ import annotations
 
-from typing import Annotated, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from pydantic import Field
 from typing_extensions import TypedDict
@@ -19,6 +19,7 @@ from duo.option import (
     AutoInt,
     Bias,
     DraftTree,
+    Gbnf,
     Int,
     Mode,
     Opt,
@@ -89,6 +90,25 @@ class GenerateOptions(TypedDict, total=False):
     stop: Annotated[
         str | list[str],
         opt([], "Stop before this string; may be repeated.", "-r", "--stop", "--reverse-prompt", metavar="TEXT"),
+    ]
+    grammar: Annotated[
+        Gbnf | None,
+        opt(
+            None,
+            "The text follows this grammar (GBNF, llama.cpp's), and ends when it is complete.",
+            "--grammar",
+            metavar="GBNF",
+        ),
+    ]
+    json_schema: Annotated[
+        Any,
+        opt(
+            None,
+            "The text is JSON that this schema allows; {}: any JSON object.",
+            "-j",
+            "--json-schema",
+            metavar="SCHEMA",
+        ),
     ]
     mode: Annotated[
         Mode,

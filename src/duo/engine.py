@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self, Unpack
 
-from duo import _core, profiles
+from duo import _core, llama_cpp_names, profiles
 from duo.check import check_keywords, engine_options, generate_options
+from duo.completion import Completions
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
 from duo.errors import DuoError
 from duo.files import PathLike, pair, path
@@ -47,14 +48,15 @@ def _close_all() -> None:
             d.close()
 
 
-class Duo(Loading):
+class Duo(Completions, Loading):
     """A target model and, if given, a draft model, loaded and ready.
 
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
     package; without `draft` plain decoding. One of the two may be on another machine (`draft_host`, `verify_host`).
     Keywords: `duo.config.EngineOptions` (llama_cpp's names, `_draft` twins),
     and as defaults for every text `duo.config.GenerateOptions`. `trace`: a file for the Chrome trace of all that runs.
-    `progress`: called while a model loads, with its path and the share that is read.
+    `progress`: called while a model loads, with its path and the share that is read. `chat_template`: jinja2 or a name
+    (chatml, llama3, ...) in place of the target's own. llama_cpp.Llama's arguments are understood (`model_path`, ...).
 
     One text at a time: calls from several threads queue up. Close it, or use `with`: then both models' memory and
     threads are gone.
@@ -75,6 +77,8 @@ class Duo(Loading):
         _always: bool = False,  # tests: speculate whether it pays or not
         **options: Any,
     ) -> None:
+        model, options = llama_cpp_names.translated(model, options)
+        self._chat_template = options.pop("chat_template", None)
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self._defaults = {k: v for k, v in options.items() if k in GENERATE_OPTIONS}

@@ -12,6 +12,7 @@ from duo import _core
 from duo.check import generate_options
 from duo.config import GenerateOptions
 from duo.errors import DuoError
+from duo.grammar import check_grammar, grammar_of
 
 if TYPE_CHECKING:
     from duo.engine import Duo, Prompt
@@ -73,6 +74,7 @@ def sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
     s.presence_penalty, s.frequency_penalty = o["presence_penalty"], o["frequency_penalty"]
     s.ignore_eos, s.seed = o["ignore_eos"], seed
     s.logit_bias = list(o["logit_bias"].items())
+    s.grammar = grammar_of(o)
     return s
 
 
@@ -119,6 +121,7 @@ def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate
         if not s:
             raise DuoError("a stop string (-r) is empty; leave it out")
         check_text(s, f"the stop string {s!r} (-r)")
+    check_grammar(grammar_of(o))
     return o
 
 
@@ -126,5 +129,6 @@ def prepare(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str = "ge
     """Checks everything that can be checked before any work. Raises DuoError and TypeError."""
     o = check_early(prompt, given, function)
     _check_ids(o, duo.here.n_vocab)
+    check_grammar(grammar_of(o), duo.here)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
     return Job(o, prompt_tokens(duo, prompt), _stops(o), seed)

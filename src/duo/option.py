@@ -130,6 +130,17 @@ def _endpoints(value: Any) -> Any:
 
 
 Endpoints = Annotated[list[str], BeforeValidator(_endpoints)]
+
+
+def _gbnf(value: Any) -> Any:
+    """Text, or llama_cpp's LlamaGrammar, which holds it."""
+    value = getattr(value, "_grammar", value)
+    if isinstance(value, str) and not value.strip():
+        raise ValueError("a grammar has at least a rule named root")
+    return value
+
+
+Gbnf = Annotated[str, BeforeValidator(_gbnf)]
 DraftTree = Annotated[Any, BeforeValidator(_tree)]
 SpecTypes = Annotated[list[str], BeforeValidator(_spec_types)]
 Bias = Annotated[float, AfterValidator(_finite_bias)]

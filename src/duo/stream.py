@@ -30,7 +30,7 @@ class Stream(Iterator[Chunk]):
         self._open = True
         self._stopping = False
         self._lost = False  # its Duo was closed before it ended
-        self._with_logprobs = with_logprobs
+        self.with_logprobs = with_logprobs
         self._with_draft = with_draft
         self._text: list[str] = []
         self._tokens: list[int] = []
@@ -83,7 +83,7 @@ class Stream(Iterator[Chunk]):
             if c.finish == "error":
                 raise DuoError(why, self.result)
             return Chunk(c.text, finish_reason=c.finish, t_us=c.t_us)
-        logprobs = TokenLogprobs(c.token, c.logprob, tuple(c.top)) if self._with_logprobs else None
+        logprobs = TokenLogprobs(c.token, c.logprob, tuple(c.top)) if self.with_logprobs else None
         if logprobs is not None:
             self._logprobs.append(logprobs)
         self._tokens.append(c.token)

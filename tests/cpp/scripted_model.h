@@ -187,6 +187,10 @@ class scripted_model : public duo::token_model {
         if (n_chosen_++ == b_.throw_choice) {
             throw duo::error("choice fails");
         }
+        // A grammar is a number here: so many tokens after the prompt, the text is complete.
+        if (!s.grammar.empty() && n >= size_t(s.n_prompt) + std::stoul(s.grammar)) {
+            return 0;
+        }
         auto all = b_.lang.after(own, n < b_.dull_until ? 0.0 : b_.agree, b_.accent, b_.second);
         language::choose(all, s, text);
         const size_t n_out = std::min(out.size(), all.size());

@@ -174,3 +174,31 @@ TEST(bad_requests_are_refused_before_any_work) {
     p.line.close();
     CHECK(refused({1}), "closed");
 }
+
+TEST(a_complete_grammar_ends_the_text) {
+    for (uint64_t seed = 0; seed < 20; ++seed) {
+        const language lang{.seed = seed};
+        pair           p(behaviour{.lang = lang}, behaviour{.lang = lang, .agree = 0.8});
+        const ask      free{.n_predict = 30};
+        const answer   whole = p.run(free.as(run_mode::plain));
+        for (const run_mode mode : modes) {
+            for (const size_t n : {0, 1, 7, 20}) {
+                ask q              = free.as(mode, 5);
+                q.sampling.grammar = std::to_string(n);
+                p.line.begin(q.make());
+                const answer a = read_all(p.line);
+                CHECK_EQ(a.error, std::string());
+                CHECK(a.finish == finish_reason::stop);
+                CHECK_EQ(a.tokens, std::vector<token_id>(whole.tokens.begin(), whole.tokens.begin() + long(n)));
+
+                // Taken up again behind half of it, which is then a part of the prompt.
+                q.sampling.n_prompt = int32_t(q.prompt.size());
+                q.prompt.insert(q.prompt.end(), a.tokens.begin(), a.tokens.begin() + long(n / 2));
+                p.line.begin(q.make());
+                CHECK_EQ(read_all(p.line).tokens,
+                         std::vector<token_id>(a.tokens.begin() + long(n / 2), a.tokens.end()));
+            }
+        }
+        p.run(free.as(run_mode::async), "after it");
+    }
+}

@@ -6,6 +6,7 @@ python -m duo.cli.docs --check docs/cli.md    exit code 1 if the file is not wha
 
 from __future__ import annotations
 
+import re
 import sys
 from inspect import cleandoc
 from pathlib import Path
@@ -52,6 +53,7 @@ def page() -> str:
         )
         text = cleandoc(command.help or "").replace("\b\n", "").replace("\\b\n", "")
         about, _, examples = text.partition("Examples:\n")
+        about = re.sub(r"(?m)^Commands:\n((?:  .+\n)+)", r"Commands:\n\n```\n\1```\n", about)
         parts.append(f"## `{usage}`\n\n{about.strip()}\n")
         if examples:
             code, _, after = examples.partition("\n\n")

@@ -9,11 +9,14 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 import click
+from click.shell_completion import CompletionItem
 
 
 def _commands() -> dict[str, click.Command]:
     from duo.cli.bench import command as bench
+    from duo.cli.chat import command as chat
     from duo.cli.check import command as check
+    from duo.cli.completion import completion
     from duo.cli.devices import devices
     from duo.cli.doctor import doctor
     from duo.cli.host import draft_host, verify_host
@@ -26,8 +29,10 @@ def _commands() -> dict[str, click.Command]:
 
     return {
         "run": run,
+        "chat": chat,
         "bench": bench,
         "check": check,
+        "completion": completion,
         "devices": devices,
         "doctor": doctor,
         "draft-host": draft_host,
@@ -54,11 +59,15 @@ class Program(click.Group):
             raise ReaderGone from None
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if (not args and sys.stdin is not None and not sys.stdin.isatty()) or (
+        if (not args and not ctx.resilient_parsing and sys.stdin is not None and not sys.stdin.isatty()) or (
             args and args[0].startswith("-") and args[0] != "--version"
         ):
             args = ["run", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = super().shell_complete(ctx, incomplete)
+        return found + _commands()["run"].shell_complete(ctx, incomplete) if incomplete.startswith("-") else found
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_commands())
@@ -86,7 +95,11 @@ def program() -> None:
 
     \b
       duo -p "Once upon a time"     the demo pair writes
-      duo -h                        all options of a run
+      duo chat                      talk with it
+      duo -m 70B.gguf -md 8B.gguf   your own pair, and the prompt on standard input
+      duo run -h                    all options of a run
+
+    Exit codes: 0; 1: a mistake or a failure, said in one line; 130: Ctrl-C.
     """
 
 

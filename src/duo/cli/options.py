@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
-from duo.cli.llama_cpp_options import NOT_IN_DUO
+from duo.cli.llama_cpp_options import IN_CHAT, NOT_IN_DUO
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
 from duo.errors import DuoError
 from duo.option import Opt
 
+FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
 REPEATABLE = ("stop", "logit_bias", "override_tensor", "override_tensor_draft")
 # Old scripts give these without a value; llama.cpp then takes them as on.
 VALUE_OPTIONAL = ("flash_attn",)
@@ -53,6 +56,10 @@ def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
     for name, o in found.items():
         if o.flags:
             yield _option(name, hints[name], o)
+        if name in FROM_FILE:
+            yield click.Option(
+                [f"{name}_file", *FROM_FILE[name]], metavar="FILE", help=f"A file that holds the {name[-7:]}."
+            )
 
 
 def model_options() -> Iterator[click.Option]:
@@ -82,7 +89,24 @@ def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
         out["stop"] = [unescape(s) for s in out["stop"]]
     if "logit_bias" in out:
         out["logit_bias"] = logit_bias(out["logit_bias"])
+    for name in FROM_FILE.keys() & table.keys():
+        if params.get(f"{name}_file") is not None:
+            if name in out:
+                both = " and ".join((table[name].flags[-1], FROM_FILE[name][-1]))
+                raise DuoError(f"both {both} were given; choose one")
+            out[name] = text_of(Path(params[f"{name}_file"]), f"file of {FROM_FILE[name][-1]}")
     return out
+
+
+def text_of(path: Path, what: str) -> str:
+    """A file's text. Raises DuoError."""
+    try:
+        return path.read_bytes().decode("utf-8-sig")
+    except (OSError, ValueError) as e:
+        name = os.fsencode(path).decode("utf-8", "replace")
+        if isinstance(e, UnicodeDecodeError):
+            raise DuoError(f"the {what} {name} is not UTF-8 (byte {e.start}); convert it") from None
+        raise DuoError(f"the {what} {name} cannot be read ({getattr(e, 'strerror', e)}); check the path") from None
 
 
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"'": b"'", b'"': b'"', b"\\": b"\\"}
@@ -131,6 +155,8 @@ class ModelCommand(click.Command):
 
 
 def unknown_option(name: str, known: Any) -> str:
+    if name in IN_CHAT:
+        return f"{name} belongs to conversations; write: duo chat {name}"
     if name in NOT_IN_DUO:
         return f"llama.cpp's {name} is not in duo yet; leave it out"
     close = difflib.get_close_matches(name, known, 1)

@@ -32,8 +32,8 @@ Examples:
   cat letter.txt | duo -m 70B.gguf -md 8B.gguf --temp 0
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
 
-Other commands: duo bench, duo check, duo devices, duo doctor, duo draft-host, duo pairs, duo rpc-server, duo trace,
-duo tune, duo verify-host, duo widen (duo COMMAND --help).
+Other commands: duo chat, duo bench, duo check, duo completion, duo devices, duo doctor, duo draft-host, duo pairs,
+duo rpc-server, duo trace, duo tune, duo verify-host, duo widen (duo COMMAND --help).
 """
 
 
@@ -75,6 +75,7 @@ def run(params: dict[str, Any]) -> None:
     prompt = read_prompt(params["prompt"], params["file"], params["escape"])
     text_options = given(params, GENERATE_OPTIONS)
     wanted = check_early(prompt, text_options)  # a mistake is told before minutes of loading
+    show.warn_of_schema(wanted)
     models = chosen_models(params)
     with show.loading(quiet=params["verbose"]) as progress:
         d = Duo(

@@ -21,6 +21,7 @@ from duo.config import GenerateOptions
 from duo.fit import Plan
 from duo.job import ngram_of
 from duo.result import Chunk, Result
+from duo.schema import not_enforced
 
 if TYPE_CHECKING:
     from duo.engine import Duo
@@ -211,6 +212,13 @@ def note_plan(plan: Plan | None) -> None:
     """What -ngl auto has chosen; for a person, so not into a pipe."""
     if plan is not None and plan.auto and sys.stderr.isatty():
         warn(plan.line())
+
+
+def warn_of_schema(o: GenerateOptions) -> None:
+    """Says what of a JSON schema the text is not held to."""
+    if passed_over := not_enforced(o["json_schema"]):
+        are = "is" if len(passed_over) == 1 else "are"
+        warn(f"{', '.join(passed_over)} in the JSON schema {are} not enforced; check the answer for it")
 
 
 def warn(message: str) -> None:

@@ -14,6 +14,7 @@ from duo.remote.codec import ProtocolError, count, finite, in_range
 N_STOPS_MAX = 64
 N_STOP_CHARACTERS_MAX = 1024
 N_BIAS_MAX = 4096
+N_GRAMMAR_MAX = 65536  # characters
 N_KEY = 16  # bytes of an instance and of a session
 
 # Least and greatest value of each field; the bounds of the options that they come from (duo.config).
@@ -28,6 +29,7 @@ _SAMPLING: dict[str, tuple[float, float]] = {
     "repeat_last_n": (-1, 2**20),
     "seed": (0, 2**64 - 1),
     "ignore_eos": (0, 1),
+    "n_prompt": (-1, 2**31 - 1),
 }
 _PLAN: dict[str, tuple[float, float]] = {
     "n_draft": (-1, _core.N_DRAFT_MAX),
@@ -49,7 +51,7 @@ _NAMES = {
 
 def n_message_most(n_ctx: int) -> int:
     """Bytes of the longest message that a host with this context accepts: a full prompt and everything beside it."""
-    return 5 * n_ctx + 128 * 1024
+    return 5 * n_ctx + 128 * 1024 + 4 * N_GRAMMAR_MAX
 
 
 def put_begin(begin: _core.Begin, *, instance: bytes, session: bytes) -> wire.Begin:
@@ -60,7 +62,9 @@ def put_begin(begin: _core.Begin, *, instance: bytes, session: bytes) -> wire.Be
         )
     if len(begin.sampling.logit_bias) > N_BIAS_MAX:
         raise DuoError(f"a host takes {N_BIAS_MAX} biases (-l) at most; give fewer")
-    sampling = wire.Sampling(**{name: getattr(begin.sampling, name) for name in _SAMPLING})
+    if len(begin.sampling.grammar) > N_GRAMMAR_MAX:
+        raise DuoError(f"a host takes a grammar of {N_GRAMMAR_MAX} characters at most; give a smaller one")
+    sampling = wire.Sampling(**{name: getattr(begin.sampling, name) for name in (*_SAMPLING, "grammar")})
     for token, bias in begin.sampling.logit_bias:
         sampling.logit_bias.add(token=token, bias=bias)
     plan = wire.Plan(**{name: getattr(begin.plan, name) for name in (*_PLAN, *_NAMES)})
@@ -92,6 +96,8 @@ def _sampling(message: wire.Sampling, n_vocab: int) -> _core.Sampling:
         if not (abs(b.bias) <= 1.1e9 or b.bias == -math.inf):
             raise ProtocolError(f"a bias is {b.bias}, which is no sensible number")
     out.logit_bias = [(b.token, b.bias) for b in message.logit_bias]
+    count(len(message.grammar), N_GRAMMAR_MAX, "characters of a grammar")
+    out.grammar = message.grammar
     return out
 
 

@@ -96,7 +96,7 @@ class Bias(_message.Message):
     def __init__(self, token: _Optional[int] = ..., bias: _Optional[float] = ...) -> None: ...
 
 class Sampling(_message.Message):
-    __slots__ = ("temp", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "seed", "ignore_eos", "logit_bias")
+    __slots__ = ("temp", "top_k", "top_p", "min_p", "repeat_penalty", "presence_penalty", "frequency_penalty", "repeat_last_n", "seed", "ignore_eos", "logit_bias", "grammar", "n_prompt")
     TEMP_FIELD_NUMBER: _ClassVar[int]
     TOP_K_FIELD_NUMBER: _ClassVar[int]
     TOP_P_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +108,8 @@ class Sampling(_message.Message):
     SEED_FIELD_NUMBER: _ClassVar[int]
     IGNORE_EOS_FIELD_NUMBER: _ClassVar[int]
     LOGIT_BIAS_FIELD_NUMBER: _ClassVar[int]
+    GRAMMAR_FIELD_NUMBER: _ClassVar[int]
+    N_PROMPT_FIELD_NUMBER: _ClassVar[int]
     temp: float
     top_k: int
     top_p: float
@@ -119,7 +121,9 @@ class Sampling(_message.Message):
     seed: int
     ignore_eos: bool
     logit_bias: _containers.RepeatedCompositeFieldContainer[Bias]
-    def __init__(self, temp: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., repeat_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., repeat_last_n: _Optional[int] = ..., seed: _Optional[int] = ..., ignore_eos: _Optional[bool] = ..., logit_bias: _Optional[_Iterable[_Union[Bias, _Mapping]]] = ...) -> None: ...
+    grammar: str
+    n_prompt: int
+    def __init__(self, temp: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., repeat_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., repeat_last_n: _Optional[int] = ..., seed: _Optional[int] = ..., ignore_eos: _Optional[bool] = ..., logit_bias: _Optional[_Iterable[_Union[Bias, _Mapping]]] = ..., grammar: _Optional[str] = ..., n_prompt: _Optional[int] = ...) -> None: ...
 
 class Path(_message.Message):
     __slots__ = ("ranks",)

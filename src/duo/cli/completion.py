@@ -1,0 +1,27 @@
+"""`duo completion`: what makes a shell complete duo's commands and options."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+from duo.errors import DuoError
+
+
+@click.command("completion")
+@click.argument("shell", metavar="bash|zsh|fish")
+def completion(shell: str) -> None:
+    """Print what makes a shell complete duo's commands and options.
+
+    \b
+    Examples:
+      eval "$(duo completion bash)"        in ~/.bashrc
+      eval "$(duo completion zsh)"         in ~/.zshrc
+      duo completion fish > ~/.config/fish/completions/duo.fish
+    """
+    from duo.cli.main import program
+
+    found = get_completion_class(shell) if shell in ("bash", "zsh", "fish") else None
+    if found is None:
+        raise DuoError(f"there is no completion for {shell}; choose bash, zsh or fish")
+    click.echo(found(program, {}, "duo", "_DUO_COMPLETE").source())

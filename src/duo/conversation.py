@@ -1,0 +1,88 @@
+"""A conversation: its messages, and the tokens of them that the models have read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duo.chat_template import ChatTemplate, check_messages
+from duo.errors import DuoError
+from duo.result import Result
+
+if TYPE_CHECKING:
+    from duo.engine import Duo, Stream
+
+
+class Conversation:
+    """Turns of a user and a model. What an answer was read and written as stays in both KV caches for the next turn."""
+
+    def __init__(self, duo: Duo, template: ChatTemplate, system: str | None = None) -> None:
+        self._duo, self._template, self._system = duo, template, system
+        self.messages: list[dict[str, Any]] = []
+        self._text = ""  # what the models have read and written
+        self._tokens: list[int] = []
+        self.last: Result | None = None  # the last answer
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all but the system prompt."""
+        self.messages = [] if self._system is None else [{"role": "system", "content": self._system}]
+        self._text, self._tokens = "", []
+
+    def ask(self, question: str, **options: Any) -> Stream:
+        """Starts the answer; hand its result to `answered`. Raises DuoError, and the question is forgotten then."""
+        self.messages.append({"role": "user", "content": question})
+        try:
+            text = self._template.render(self.messages)
+            tokens = self.tokens_of(text)
+            stream = self._duo.stream(tokens, **options)
+        except BaseException:
+            self.messages.pop()
+            raise
+        self._text, self._tokens = text, tokens
+        return stream
+
+    def answered(self, r: Result) -> None:
+        """The answer, whole or as far as it came."""
+        self.messages.append({"role": "assistant", "content": r.text})
+        self.last = r
+        tokens = list(r.tokens)
+        if tokens and self._duo.here.is_end(tokens[-1]):
+            tokens.pop()
+        if self._duo.detokenize(tokens) == r.text:
+            self._text, self._tokens = self._text + r.text, self._tokens + tokens
+        else:  # a stop string was cut off
+            self._text, self._tokens = "", []
+
+    def tokens_of(self, text: str) -> list[int]:
+        """Ids of a rendered conversation. An answer keeps the tokens it was written as, which its text need not give:
+        it is cached as those."""
+        duo = self._duo
+        if self._text and text.startswith(self._text):
+            rest = duo.tokenize(text[len(self._text) :], add_special=False)
+            # Only a control token surely begins a token of its own.
+            if rest and not duo.here.piece(rest[0]) and duo.here.piece(rest[0], True):
+                return self._tokens + rest
+        return duo.tokenize(text, add_special=self._template.add_special)
+
+    def save(self, path: Path) -> None:
+        """Writes the messages as JSON. Raises DuoError."""
+        try:
+            path.write_text(json.dumps(self.messages, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        except OSError as e:
+            raise DuoError(f"{path} cannot be written ({e.strerror}); choose another file") from None
+
+    def load(self, path: Path) -> None:
+        """Takes a file's messages in place of these. Raises DuoError, and nothing is changed then."""
+        try:
+            found = json.loads(path.read_bytes().decode("utf-8-sig"))
+        except OSError as e:
+            raise DuoError(f"{path} cannot be read ({e.strerror}); check the path") from None
+        except (ValueError, RecursionError) as e:
+            raise DuoError(f"{path} is not a conversation in JSON ({e}); /save writes such files") from None
+        try:
+            messages = check_messages(found.get("messages") if isinstance(found, dict) else found)
+        except DuoError as e:
+            raise DuoError(f"{path}: {e}") from None
+        self.messages, self._text, self._tokens = messages, "", []

@@ -1,0 +1,164 @@
+"""JSON schemas as grammars: llama-cpp-python's converter, and what it gets wrong put right."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+from importlib.util import module_from_spec, spec_from_file_location
+from typing import Any
+
+from duo._libs import library_dir
+from duo.errors import DuoError
+
+# What a JSON string cannot hold as it stands; RFC 8259, section 7.
+BARE = set('"\\') | {chr(c) for c in range(0x20)}
+ANY = r'[^"\\\x7F\x00-\x1F]'
+
+# Keywords that the converter passes over: what it writes may break them.
+NOT_ENFORCED = frozenset(
+    """
+    minimum maximum exclusiveMinimum exclusiveMaximum multipleOf uniqueItems minProperties maxProperties
+    patternProperties propertyNames not if then else contains minContains maxContains dependentRequired
+    dependentSchemas unevaluatedProperties unevaluatedItems
+    """.split()  # noqa: SIM905 (21 lines otherwise)
+)
+
+
+def _converter_module() -> Any:
+    # By its file: the package's __init__ would take llama.cpp's log away, and half a second.
+    spec = spec_from_file_location("duo._llama_grammar", library_dir().parent / "llama_grammar.py")
+    if spec is None or spec.loader is None:
+        raise DuoError("llama-cpp-python has no converter of JSON schemas; install llama-cpp-python==0.3.36")
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@lru_cache(maxsize=1)
+def _converter() -> type:
+    theirs = _converter_module()
+
+    class Converter(theirs.SchemaConverter):  # type: ignore[name-defined,misc]
+        """The names and shapes are the parent's."""
+
+        def __init__(self) -> None:
+            super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
+            self._rule_of_ref: dict[str, str] = {}
+
+        def _format_literal(self, literal: str) -> str:
+            readable = json.dumps(json.loads(literal), ensure_ascii=False)
+            if all(not 0xD800 <= ord(c) < 0xE000 for c in readable):
+                literal = readable
+            text: str = super()._format_literal(literal.replace("\\", "\\\\"))
+            return text
+
+        def _add_rule(self, name: str, rule: str) -> str:
+            if rule == theirs.PRIMITIVE_RULES["char"].content:
+                rule = ANY + rule[rule.index(" |") :]
+            elif rule == theirs.DOT:
+                rule = ANY
+            added: str = super()._add_rule(name, rule)
+            return added
+
+        def _resolve_ref(self, ref: str) -> str:
+            if ref not in self._rule_of_ref:
+                # A name of its own: the last part of two references may be the same, or no name for a rule.
+                self._rule_of_ref[ref] = name = f"ref-{len(self._rule_of_ref)}-"
+                self._rule_of_ref[ref] = self.visit(self._refs[ref], name)
+            return self._rule_of_ref[ref]
+
+        def visit(self, schema: Any, name: str) -> str:
+            if schema is True:
+                schema = {"type": ["object", "array", "string", "number", "boolean", "null"]}
+            if not isinstance(schema, dict):
+                raise ValueError(f"{json.dumps(schema)} is no schema")
+            if "enum" in schema or "const" in schema:
+                schema = {k: v for k, v in schema.items() if k != "type"}
+            elif isinstance(schema.get("type"), list) and not {"$ref", "oneOf", "anyOf"} & schema.keys():
+                schema = {"anyOf": [{**schema, "type": t} for t in schema["type"]]}
+            rule: str = super().visit(schema, name)
+            return rule
+
+        def _visit_pattern(self, pattern: str, name: str) -> str:
+            rule: str = super()._visit_pattern(_plain_pattern(pattern), name)
+            return rule
+
+    return Converter
+
+
+def _plain_pattern(pattern: str) -> str:
+    r"""The pattern without what the converter does not know (\d, \w, \.); ValueError if it matches what a JSON string
+    cannot hold."""
+
+    def plain(match: re.Match[str]) -> str:
+        unit = match[0]
+        if unit.startswith("["):
+            unit = unit.replace(r"\d", "0-9").replace(r"\w", "A-Za-z0-9_")
+            if unit.startswith("[^"):
+                unit = ANY[:-1] + unit[2:]
+            if any(re.match(unit, c) for c in BARE):
+                raise ValueError(f"the class {match[0]} of the pattern {pattern} holds quotes, backslashes or controls")
+            return unit
+        if unit in (r"\d", r"\w"):
+            return {r"\d": "[0-9]", r"\w": "[A-Za-z0-9_]"}[unit]
+        if len(unit) < 2 or unit[1].isalnum() or unit[1] in BARE:
+            raise ValueError(f"{unit} in the pattern {pattern} cannot be written as a grammar")
+        return unit if unit[1] in "[]()|{}*+?" else f"[\\x{ord(unit[1]):02X}]"
+
+    return re.sub(r'\\.|\[(?:\\.|[^\]\\])*\]|["\n\r\t\\]', plain, pattern)
+
+
+def read_schema(schema: Any) -> Any:
+    """A schema given as JSON text, as Python's dict or as a pydantic model. Raises DuoError."""
+    if hasattr(schema, "model_json_schema"):
+        return schema.model_json_schema()
+    if not isinstance(schema, str):
+        return schema
+    try:
+        return json.loads(schema)
+    except (ValueError, RecursionError) as e:
+        raise DuoError(f"the JSON schema (-j) is not JSON ({e}); check it") from None
+
+
+def schema_to_gbnf(schema: Any) -> str:
+    """A grammar for the JSON texts that `schema` (see read_schema) allows. Raises DuoError."""
+    try:
+        return _converted(json.dumps(read_schema(schema)))
+    except (TypeError, ValueError, RecursionError) as e:
+        raise DuoError(f"the JSON schema (-j) is not JSON ({e}); check it") from None
+
+
+@lru_cache(maxsize=64)
+def _converted(text: str) -> str:
+    converter = _converter()()
+    try:
+        converter.visit(converter.resolve_refs(json.loads(text), "stdin"), "")
+    except KeyError as e:
+        raise DuoError(f"the JSON schema (-j) names {e}, which is not in it; correct it") from None
+    except RecursionError:
+        raise DuoError("the JSON schema (-j) is nested too deep for a grammar; simplify it") from None
+    except Exception as e:  # the converter asserts, and takes shapes for granted
+        why = " ".join(str(e).split())[:200] or "it has a shape that no schema has"
+        raise DuoError(f"the JSON schema (-j) cannot be made a grammar: {why}; simplify it") from None
+    grammar: str = converter.format_grammar()
+    return grammar
+
+
+def not_enforced(schema: Any) -> list[str]:
+    """Keywords of the schema that its grammar does not hold the text to, in alphabetical order."""
+
+    def keywords(s: Any) -> Iterator[str]:
+        if isinstance(s, list):
+            for x in s:
+                yield from keywords(x)
+        for key, value in s.items() if isinstance(s, dict) else ():
+            if key in NOT_ENFORCED:
+                yield key
+            if key in ("properties", "$defs", "definitions") and isinstance(value, dict):
+                yield from keywords(list(value.values()))
+            elif key not in ("const", "enum", "default", "examples"):
+                yield from keywords(value)
+
+    return sorted(set(keywords(read_schema(schema))))

@@ -1,0 +1,248 @@
+"""`duo chat`, as a user with a terminal and as a script with a pipe."""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from conftest import HANG_S, start_duo
+from gguf_files import rewrite
+
+from duo import Duo, DuoError, Result
+from duo.cli import chat_commands, show
+from duo.cli.chat import answer
+from duo.conversation import Conversation
+from duo.demo import demo_pair
+
+Run = Callable[..., tuple[int, str, str]]
+FAST = ("-n", 20, "--temp", 0, "-c", 512)
+
+
+def written(d: Duo, talk: Conversation, question: str, **options: object) -> Result:
+    stream = talk.ask(question, temperature=0, **options)
+    for _ in stream:
+        pass
+    talk.answered(stream.result)
+    return stream.result
+
+
+def test_the_second_turn_reads_only_what_is_new(duo_pair: Duo) -> None:
+    talk = Conversation(duo_pair, duo_pair.chat_template, "You tell tales.")
+    first = written(duo_pair, talk, "Tell me the tale of the frog.", max_tokens=60)
+    second = written(duo_pair, talk, "And then?", max_tokens=20)
+    whole = first.prompt_tokens + len(first.tokens)
+    assert second.prompt_tokens > whole
+    assert second.timings["cache_n"] >= whole - 2  # the last token of an answer was never read
+    assert second.timings["prompt_n"] <= second.prompt_tokens - whole + 2
+    text = duo_pair.chat_template.render(talk.messages[:-1])
+    assert duo_pair.detokenize(talk.tokens_of(text), special=True) == text
+    talk.reset()
+    assert [m["role"] for m in talk.messages] == ["system"]
+
+
+def test_a_stop_string_in_an_answer_does_not_come_back(duo_pair: Duo) -> None:
+    talk = Conversation(duo_pair, duo_pair.chat_template)
+    r = written(duo_pair, talk, "Tell me the tale of the frog.", stop=["turtle", "import"], max_tokens=60)
+    text = duo_pair.chat_template.render(talk.messages)
+    assert duo_pair.detokenize(talk.tokens_of(text), special=True) == text
+    assert talk.messages[-1]["content"] == r.text
+
+
+def test_ctrl_c_stops_the_answer_and_keeps_it(
+    duo_pair: Duo, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    talk = Conversation(duo_pair, duo_pair.chat_template)
+    n, call = [0], show.TokenPrinter.__call__
+
+    def interrupted(self: show.TokenPrinter, chunk: object) -> None:
+        call(self, chunk)  # type: ignore[arg-type]
+        n[0] += 1
+        if n[0] == 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(show.TokenPrinter, "__call__", interrupted)
+    answer(talk, "Tell me the tale of the frog.", {"ignore_eos": True}, color=False)
+    assert talk.last is not None
+    assert talk.last.finish_reason == "cancelled"
+    assert talk.messages[-1]["content"] == talk.last.text != ""
+    assert capsys.readouterr().out == talk.last.text + "\n"
+    monkeypatch.undo()
+    assert written(duo_pair, talk, "And then?", max_tokens=5).timings["cache_n"] > 10
+
+
+def test_a_question_that_cannot_be_asked_is_forgotten(duo_pair: Duo) -> None:
+    talk = Conversation(duo_pair, duo_pair.chat_template)
+    with pytest.raises(DuoError, match="the context holds"):
+        talk.ask("frog " * 600)
+    assert talk.messages == []
+
+
+def test_lines_of_a_pipe_are_turns(run: Run, tmp_path: Path) -> None:
+    saved = tmp_path / "talk.json"
+    lines = f'Tell me a tale.\n\nOne\\\nturn\n"""\nthree\nlines\n"""\n/save {saved}\n/mode plain\n/stats\nlast'
+    code, out, err = run("chat", *FAST, stdin=lines.encode())
+    assert code == 0
+    messages = json.loads(saved.read_text(encoding="utf-8"))
+    assert [m["content"] for m in messages[::2]] == ["Tell me a tale.", "One\nturn", "three\nlines"]
+    assert [m["role"] for m in messages] == ["user", "assistant"] * 3
+    for m in messages[1::2]:
+        assert m["content"] in out
+    assert "\x1b" not in out
+    assert err.splitlines()[:2] == [f"duo: 6 messages written to {saved}", "duo: mode plain"]
+    assert "cached)" in err
+
+
+def test_a_saved_conversation_goes_on(run: Run, tmp_path: Path) -> None:
+    whole = run("chat", *FAST, stdin=b"Tell me a tale.\nMore\n")[1]
+    saved = tmp_path / "talk.json"
+    first = run("chat", *FAST, stdin=b"Tell me a tale.\n/save %s\n/reset\n/exit\nnever read" % os.fsencode(saved))[1]
+    then = run("chat", *FAST, stdin=b"/load %s\nMore\n" % os.fsencode(saved))[1]
+    assert first + then == whole
+
+
+def test_the_system_prompt_and_the_template(run: Run, tmp_path: Path) -> None:
+    file, saved = tmp_path / "sys.txt", tmp_path / "talk.json"
+    file.write_text("Be\nbrief.")
+    ask = b"/save %s\nHi\n" % os.fsencode(saved)
+    run("chat", *FAST, "-sys", r"Be\nbrief.", stdin=ask)
+    assert json.loads(saved.read_text()) == [{"role": "system", "content": "Be\nbrief."}]
+    of_text = run("chat", *FAST, "-sysf", file, stdin=b"Hi\n")[1]
+    template = tmp_path / "t.jinja"
+    template.write_text(demo_template())
+    assert run("chat", *FAST, "-sysf", file, "--chat-template-file", template, stdin=b"Hi\n")[1] == of_text
+    assert run("chat", *FAST, "-sysf", file, "--chat-template", "llama3", stdin=b"Hi\n")[1] != of_text
+
+
+def demo_template() -> str:
+    with Duo(demo_pair()[0], n_ctx=64) as d:
+        return d.target.meta("tokenizer.chat_template")
+
+
+@pytest.mark.parametrize("args,stdin,why", [
+    (["--chat-template", "{{ x"], b"Hi", "line 1 of the chat template is no jinja2"),
+    (["--chat-template", "{{ raise_exception('only users') }}"], b"Hi", "refuses this conversation: only users"),
+    (["--chat-template", "widget"], b"Hi", "there is no chat template 'widget'"),
+    (["--chat-template", "chatml", "--chat-template-file", "x"], b"Hi", "choose one"),
+    (["--chat-template-file", "no/such"], b"Hi", "no/such cannot be read"),
+    (["-sys", "a", "-sysf", "b"], b"Hi", "both -sys and -sysf were given"),
+    ([], b"/widget", "there is no command /widget"),
+    ([], b"/load no/such.json", "no/such.json cannot be read"),
+    ([], b"/load", "/load needs a file"),
+    ([], b"/mode fast", "there is no mode fast"),
+    ([], b"/stats", "no figures before the first answer"),
+    ([], b"H\xff", "standard input is not UTF-8"),
+    (["-n", "0"], b"Hi", "max_tokens"),
+])  # fmt: skip
+def test_mistakes_are_one_sentence(run: Run, args: list[str], stdin: bytes, why: str) -> None:
+    code, out, err = run("chat", "-c", 256, *args, stdin=stdin)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert why in err
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 1}', '[{"role": "user"}]', '["x"]'])
+def test_a_file_that_is_no_conversation_changes_nothing(duo_pair: Duo, tmp_path: Path, content: str) -> None:
+    talk = Conversation(duo_pair, duo_pair.chat_template, "s")
+    file = tmp_path / "talk.json"
+    file.write_text(content)
+    with pytest.raises(DuoError, match=re.escape(str(file))):
+        talk.load(file)
+    assert len(talk.messages) == 1
+    with pytest.raises(DuoError, match="cannot be written"):
+        talk.save(tmp_path)
+
+
+def test_a_base_model_says_that_it_has_no_template(run: Run, tmp_path: Path) -> None:
+    base = rewrite(demo_pair()[0], tmp_path / "base.gguf", drop=["tokenizer.chat_template"])
+    code, _, err = run("chat", "-m", base, stdin=b"Hi")
+    assert code == 1
+    assert err == (
+        "duo: base.gguf has no chat template, as base models have none; give one with --chat-template (chatml, "
+        "llama3, ...) or --chat-template-file\n"
+    )
+    assert run("chat", *FAST, "-m", base, "--chat-template", "chatml", stdin=b"Hi")[0] == 0
+
+
+def test_the_help_names_every_command(run: Run) -> None:
+    out = run("chat", "--help")[1]
+    for name in ("/reset", "/save FILE", "/load FILE", "/stats", "/mode MODE", "/help", "/exit"):
+        assert name in out
+        assert name in chat_commands.HELP_TEXT
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[tuple[Callable[[str], None], Callable[[str], str], Callable[[], int]]]:
+    """duo chat on a pseudo-terminal: type, wait for what it shows, wait for its end."""
+    pty = pytest.importorskip("pty")
+    here, there = pty.openpty()
+    env = os.environ | {"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path), "TERM": "xterm", "NO_COLOR": ""}
+    child = start_duo("chat", "--temp", 0, "-c", 512, "--ignore-eos", stdin=there, stdout=there, stderr=there, env=env,
+                      start_new_session=True, preexec_fn=lambda: pty_is_mine(there))  # fmt: skip
+    os.close(there)
+    seen = [""]
+
+    def wait_for(pattern: str) -> str:
+        end = time.monotonic() + HANG_S
+        while not (match := re.search(pattern, seen[0], re.DOTALL)) and time.monotonic() < end:
+            seen[0] += os.read(here, 65536).decode("utf-8", "replace")
+        assert match, seen[0]
+        found, seen[0] = seen[0][: match.end()], seen[0][match.end() :]
+        return found
+
+    try:
+        yield lambda text: os.write(here, text.encode()) and None, wait_for, lambda: child.wait(HANG_S)
+    finally:
+        child.kill()
+        child.wait()
+        os.close(here)
+
+
+def pty_is_mine(fd: int) -> None:
+    import fcntl
+    import termios
+
+    fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals here")
+def test_on_a_terminal_ctrl_c_stops_the_answer_and_not_the_program(terminal: tuple, tmp_path: Path) -> None:
+    type_, wait_for, end = terminal
+    wait_for(r"/help lists the commands.*> ")
+    type_("Tell me the tale of the frog.\n")
+    wait_for("\x1b\\[32m")  # the answer has begun, and what the draft guessed is green
+    type_("\x03")
+    wait_for("> ")
+    type_("half a line\x03")
+    wait_for("> ")
+    type_("/mode plain\n")
+    wait_for("mode plain")
+    type_("/widget\n")
+    wait_for("there is no command /widget")  # a mistake ends nothing here
+    wait_for("> ")
+    type_("/exit\n")
+    assert end() == 0
+    history = tmp_path / "duo" / "chat_history"
+    assert "Tell me the tale of the frog." in history.read_text()
+    assert history.stat().st_mode & 0o077 == 0
+
+
+def test_shells_complete_commands_and_options(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for shell in ("bash", "zsh", "fish"):
+        assert "_DUO_COMPLETE" in run("completion", shell)[1]
+    code, _, err = run("completion", "tcsh")
+    assert (code, err) == (1, "duo: there is no completion for tcsh; choose bash, zsh or fish\n")
+    monkeypatch.setenv("_DUO_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_CWORD", "1")
+    for typed, found in (("duo ch", "plain,chat"), ("duo --json-s", "plain,--json-schema plain,--json-schema-file")):
+        monkeypatch.setenv("COMP_WORDS", typed)
+        with pytest.raises(SystemExit) as e:
+            run()
+        assert e.value.code == 0
+        assert capsys.readouterr().out.split() == found.split()

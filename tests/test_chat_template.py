@@ -1,0 +1,85 @@
+"""Chat templates: rendered as transformers does it, and nothing that a template does is a traceback."""
+
+import json
+from datetime import datetime
+
+import jinja2
+import pytest
+
+from duo import Duo, DuoError
+from duo.chat_template import ChatTemplate, check_messages, template_of
+
+MESSAGES = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}, {"role": "user", "content": "?"}]
+
+
+def test_the_models_own_template_is_used(duo_pair: Duo) -> None:
+    text = duo_pair.chat_template.render(MESSAGES)
+    assert text == (
+        "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHo<|im_end|>\n"
+        "<|im_start|>user\n?<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert duo_pair.chat_template.render(MESSAGES, add_generation_prompt=False) == text.removesuffix(
+        "<|im_start|>assistant\n"
+    )
+
+
+def test_what_templates_expect_of_transformers_is_there() -> None:
+    t = ChatTemplate(
+        "{{ bos_token }}{% for m in messages %}\n"
+        "    {% if loop.index > 2 %}{% break %}{% endif %}\n"
+        "{% generation %}{{ m.content | trim }}|{% endgeneration %}\n"
+        "{% endfor %}\n"
+        "{{ {'b': '<é>', 'a': [1]} | tojson }} {{ tools | tojson(indent=1) }} {{ strftime_now('%Y') }}{{ eos_token }}",
+        bos="<s>",
+        eos="</s>",
+    )
+    year = datetime.now().year
+    tools = json.dumps([{"name": "f"}], indent=1)
+    assert t.render(MESSAGES, tools=[{"name": "f"}]) == f'<s>Hi|Ho|{{"b": "<é>", "a": [1]}} {tools} {year}</s>'
+
+
+def test_names_that_llama_cpp_knows(duo_pair: Duo) -> None:
+    for name in ("llama3", "llama-3"):
+        t = template_of(duo_pair.target, name)
+        assert t.add_special  # BOS is left to the tokenizer
+        assert t.render(MESSAGES).startswith("<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>")
+    assert ChatTemplate("chatml").render(MESSAGES) == duo_pair.chat_template.render(MESSAGES)
+
+
+def test_content_in_parts_is_joined() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    assert check_messages([{"role": "user", "content": parts}])[0]["content"] == "ab"
+
+
+@pytest.mark.parametrize("messages,why", [
+    ([], "at least one"),
+    ("Hi", "list of messages"),
+    ([{"content": "x"}], "message 0 has no role"),
+    ([{"role": "user"}], "message 0 has no content"),
+    ([{"role": "user", "content": 3}], "content of message 0 is int"),
+    ([{"role": "user", "content": [{"type": "image_url"}]}], "reads text only"),
+])  # fmt: skip
+def test_bad_messages_are_one_sentence(duo_pair: Duo, messages: object, why: str) -> None:
+    with pytest.raises(DuoError, match=why):
+        duo_pair.chat_template.render(messages)
+
+
+@pytest.mark.parametrize("source,why", [
+    ("{{ foo", "line 1 of the chat template is no jinja2"),
+    ("{% for %}", "no jinja2"),
+    ("nonsense", "no chat template 'nonsense'"),
+    ("", "no chat template ''"),
+    ("{{ raise_exception('roles must\nalternate') }}", "refuses this conversation: roles must alternate"),
+    ("{{ ''.__class__.__mro__ }}", "what a template must not"),
+    ("{{ messages.append(1) }}", "must not"),
+    ("{{ messages[0].content.format_map(1, 2) }}", "fails at this conversation"),
+    ("{{ messages[7].content + 1 }}", "fails at this conversation"),
+    ("{% for i in range(10**9) %}{% endfor %}", "fails at this conversation"),
+    ("{% include 'x' %}", "fails at this conversation"),
+])  # fmt: skip
+def test_a_template_error_is_one_sentence(source: str, why: str) -> None:
+    with pytest.raises(DuoError) as e:
+        ChatTemplate(source).render(MESSAGES)
+    assert why in str(e.value)
+    assert "\n" not in str(e.value)
+    assert not isinstance(e.value, jinja2.TemplateError)

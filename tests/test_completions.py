@@ -1,0 +1,210 @@
+"""Code written for llama_cpp.Llama, run with both."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import llama_cpp
+import pytest
+
+from duo import Duo, DuoError
+from duo.demo import demo_pair
+
+TARGET, DRAFT = demo_pair()
+LOAD: dict[str, Any] = {"model_path": str(TARGET), "n_ctx": 512, "logits_all": True, "verbose": False, "seed": 7}
+PROMPT = "Once upon a time"
+MESSAGES = [
+    {"role": "system", "content": "You tell tales."},
+    {"role": "user", "content": "Tell me the tale of the frog."},
+]
+INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[Any, Duo]]:
+    llama = llama_cpp.Llama(**LOAD)
+    with Duo(draft=DRAFT, **LOAD) as d:
+        yield llama, d
+    llama.close()
+
+
+def shape(x: Any) -> Any:
+    """The keys, in order, and the kinds of their values; numbers are numbers."""
+    if isinstance(x, dict):
+        return [(k, shape(v)) for k, v in x.items()]
+    if isinstance(x, list):
+        return [shape(v) for v in x]
+    return float if isinstance(x, float | int) or hasattr(x, "dtype") else type(x)
+
+
+def without_names(x: Any) -> Any:
+    return {k: v for k, v in x.items() if k not in ("id", "created")}
+
+
+@pytest.mark.parametrize("options", [
+    {},
+    {"max_tokens": 30},
+    {"max_tokens": 0, "stop": "girl"},
+    {"max_tokens": 20, "echo": True, "model": "tale"},
+    {"max_tokens": 40, "stop": ["the", "girl"]},
+    {"max_tokens": 10, "logit_bias": {"11": -100.0, "16": 5}, "top_k": 5, "top_p": 0.9, "min_p": 0.1, "seed": 3},
+    {"max_tokens": 30, "grammar": llama_cpp.LlamaGrammar.from_string('root ::= [a-z ]{5,20} "."', verbose=False)},
+    {"max_tokens": None, "stop": ["the"], "grammar": None, "seed": None, "logit_bias": None},
+], ids=str)  # fmt: skip
+def test_completions_are_equal(both: tuple[Any, Duo], options: dict[str, Any]) -> None:
+    theirs, ours = (llm.create_completion(PROMPT, temperature=0, **options) for llm in both)
+    assert list(ours) == list(theirs)
+    assert without_names(ours) == without_names(theirs)
+    assert ours["id"].startswith("cmpl-")
+    theirs, ours = (llm(PROMPT, temperature=0, **options) for llm in both)
+    assert without_names(ours) == without_names(theirs)
+
+
+def test_a_prompt_of_ids(both: tuple[Any, Duo]) -> None:
+    ids = both[1].tokenize(PROMPT)
+    theirs, ours = (llm(ids, temperature=0.0, max_tokens=8) for llm in both)
+    assert without_names(ours) == without_names(theirs)
+
+
+def test_penalties_on_what_was_generated(both: tuple[Any, Duo]) -> None:
+    """llama_cpp does not penalise the prompt's tokens, duo does, as llama.cpp's programs do."""
+    options = {"max_tokens": 20, "repeat_penalty": 1.5, "frequency_penalty": 0.5, "presence_penalty": 0.5}
+    theirs, ours = (llm([llm.tokenize("")[0] if isinstance(llm, Duo) else 0], temperature=0, **options) for llm in both)
+    assert ours["choices"] == theirs["choices"]
+
+
+def texts(parts: list[Any], of: Callable[[Any], str | None]) -> str:
+    return "".join(of(p["choices"][0]) or "" for p in parts)
+
+
+@pytest.mark.parametrize("options", [{"max_tokens": 12}, {"max_tokens": 40, "stop": ["girl"]}])
+def test_streams_of_completions_are_equal(both: tuple[Any, Duo], options: dict[str, Any]) -> None:
+    theirs, ours = (list(llm(PROMPT, temperature=0, stream=True, **options)) for llm in both)
+    assert texts(ours, lambda c: c["text"]) == texts(theirs, lambda c: c["text"])
+    assert {str(shape(p)) for p in ours} == {str(shape(p)) for p in theirs}
+    assert without_names(ours[-1]) == without_names(theirs[-1])
+    assert len({p["id"] for p in ours}) == 1
+
+
+@pytest.mark.parametrize("options", [
+    {"max_tokens": 20},
+    {"max_tokens": 60, "stop": ["module"]},
+    {"max_tokens": 60, "response_format": {"type": "json_object", "schema": INTEGER}},
+    {"max_tokens": 20, "response_format": {"type": "text"}, "tools": None, "tool_choice": None},
+], ids=str)  # fmt: skip
+def test_chat_completions_are_equal(both: tuple[Any, Duo], options: dict[str, Any]) -> None:
+    theirs, ours = (llm.create_chat_completion(messages=MESSAGES, temperature=0, **options) for llm in both)
+    assert without_names(ours) == without_names(theirs)
+    assert list(ours) == list(theirs)
+    theirs, ours = (list(llm.create_chat_completion(MESSAGES, temperature=0, stream=True, **options)) for llm in both)
+    assert texts(ours, lambda c: c["delta"].get("content")) == texts(theirs, lambda c: c["delta"].get("content"))
+    assert [list(p) for p in ours[:2]] == [list(p) for p in theirs[:2]]
+    assert [p["choices"] for p in (ours[0], ours[-1])] == [p["choices"] for p in (theirs[0], theirs[-1])]
+
+
+def test_log_probabilities_have_the_same_shape_and_nearly_the_same_values(both: tuple[Any, Duo]) -> None:
+    theirs, ours = (llm(PROMPT, temperature=0, max_tokens=5, logprobs=3)["choices"][0]["logprobs"] for llm in both)
+    for name in ("tokens", "text_offset"):
+        assert ours[name] == theirs[name]
+    assert ours["token_logprobs"] == pytest.approx([float(p) for p in theirs["token_logprobs"]], abs=0.1)
+    assert [len(t) for t in ours["top_logprobs"]] == [len(t) for t in theirs["top_logprobs"]]
+    asked = {"temperature": 0, "max_tokens": 5, "logprobs": True, "top_logprobs": 2}
+    theirs, ours = (llm.create_chat_completion(MESSAGES, **asked)["choices"][0]["logprobs"] for llm in both)
+    assert [shape(t) for t in ours["content"]] == [shape(t) for t in theirs["content"]]
+    assert [t["token"] for t in ours["content"]] == [t["token"] for t in theirs["content"]]
+    parts = [list(llm(PROMPT, temperature=0, max_tokens=4, logprobs=1, stream=True)) for llm in both]
+    theirs, ours = ([p["choices"][0]["logprobs"] for p in of] for of in parts)
+    assert [x and x["tokens"] for x in ours] == [x and x["tokens"] for x in theirs]
+    assert [x and x["text_offset"] for x in ours] == [x and x["text_offset"] for x in theirs]
+
+
+def test_openais_form_of_a_schema_and_any_object(both: tuple[Any, Duo]) -> None:
+    _, d = both
+    wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": INTEGER}}
+    ask: Callable[..., Any] = d.create_chat_completion
+    assert '"n"' in ask(MESSAGES, response_format=wanted, max_tokens=60)["choices"][0]["message"]["content"]
+    any_object = ask(MESSAGES, response_format={"type": "json_object"}, max_tokens=10)
+    assert any_object["choices"][0]["message"]["content"].startswith("{")
+    for bad in ({"type": "xml"}, {"type": "json_schema"}, "json"):
+        with pytest.raises(DuoError, match="response_format"):
+            ask(MESSAGES, response_format=bad)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"suffix": "x"},
+        {"mirostat_mode": 2},
+        {"typical_p": 0.5},
+        {"logprobs": 1, "echo": True},
+        {"logits_processor": [1]},
+    ],
+    ids=str,
+)
+def test_what_duo_has_not_is_refused_by_name(both: tuple[Any, Duo], options: dict[str, Any]) -> None:
+    with pytest.raises(DuoError, match=next(iter(options))):
+        both[1].create_completion(PROMPT, **options)
+
+
+def test_what_changes_nothing_is_taken_and_what_nobody_knows_is_not(both: tuple[Any, Duo]) -> None:
+    _, d = both
+    d(PROMPT, max_tokens=1, suffix=None, typical_p=1.0, mirostat_mode=0, mirostat_tau=4.0, tfs_z=1.0, mode="plain")
+    for call in (d, d.create_completion):
+        with pytest.raises(TypeError, match="top_q"):
+            call(PROMPT, top_q=1)
+    with pytest.raises(TypeError, match="functions"):
+        d(PROMPT, functions=None)
+    for options, why in (({"functions": [{}]}, "functions"), ({"tool_choice": {"type": "function"}}, "tool_choice")):
+        with pytest.raises(DuoError, match=why):
+            d.create_chat_completion(MESSAGES, **options)  # type: ignore[arg-type]
+
+
+def test_the_constructor_knows_llama_cpps_names() -> None:
+    sizes = {"n_ctx": 256, "n_batch": 64, "n_threads": 1, "n_gpu_layers": -1, "last_n_tokens_size": 16}
+    more = {
+        "flash_attn": False,
+        "use_mmap": False,
+        "type_k": 8,
+        "seed": 2**32 - 1,
+        "rope_freq_base": 0.0,
+        "numa": False,
+    }
+    with Duo(model_path=TARGET, chat_format="llama-3", **sizes, **more) as d:
+        assert (d.options["load_mode"], d.options["type_k"], d.options["flash_attn"]) == ("none", "q8_0", "auto")
+        assert "<|start_header_id|>" in d.chat_template.render(MESSAGES)
+    for options, why in (
+        ({"lora_path": "x"}, "lora_path"),
+        ({"rope_freq_base": 1e6}, "rope"),
+        ({"draft_model": len}, "draft="),
+    ):
+        with pytest.raises(DuoError, match=why):
+            Duo(model_path=TARGET, **options)
+    with pytest.raises(TypeError, match="both model and model_path"):
+        Duo(TARGET, model_path=TARGET)
+    with pytest.raises(TypeError, match="n_gpu_layer"):
+        Duo(model_path=TARGET, n_gpu_layer=1)
+
+
+def test_values_of_the_wrong_kind_are_one_sentence(both: tuple[Any, Duo]) -> None:
+    _, d = both
+    for options, why in (
+        ({"max_tokens": "many"}, "max_tokens"),
+        ({"temperature": -1}, "temperature"),
+        ({"stop": [""]}, "stop string"),
+        ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"grammar": 3}, "grammar"),
+    ):
+        with pytest.raises(DuoError, match=why):
+            d(PROMPT, **options)
+    with pytest.raises(DuoError, match="outside the vocabulary"):
+        d([0, 99_999])
+    assert d("", max_tokens=2)["usage"]["prompt_tokens"] == 1  # type: ignore[index]  # BOS alone
+
+
+def test_a_stream_that_is_dropped_frees_its_place(both: tuple[Any, Duo]) -> None:
+    _, d = both
+    parts: Any = d(PROMPT, max_tokens=400, stream=True)
+    next(parts)
+    del parts
+    never: Any = d(PROMPT, max_tokens=400, stream=True)
+    del never
+    assert d(PROMPT, max_tokens=2)["usage"]["completion_tokens"] == 2  # type: ignore[index]

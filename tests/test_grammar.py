@@ -1,0 +1,222 @@
+"""Grammars and JSON schemas: the text follows them, whoever guesses along."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import jsonschema
+import pydantic
+import pytest
+from random_schemas import schema
+
+from duo import Duo, DuoError
+from duo.demo import demo_pair
+from duo.job import plan, prepare, sampling
+from duo.schema import not_enforced, schema_to_gbnf
+
+PERSON = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 20},
+        "age": {"type": "integer"},
+        "tags": {"type": "array", "items": {"enum": ["old", "young", 'quo"te']}, "maxItems": 4},
+    },
+    "required": ["name", "age", "tags"],
+}
+SENTENCES = 'root ::= ([A-Z] [a-z]+ (" " [a-z]+){2,6} ". "){1,4}'
+
+
+def test_two_hundred_random_schemas_are_kept_to(duo_pair: Duo) -> None:
+    for i in range(200):
+        r = random.Random(i)
+        wanted = schema(r)
+        options = {"temperature": r.choice([0, 0.8, 1.5]), "top_k": r.choice([0, 40]), "seed": i}
+        text = duo_pair.generate("Once", json_schema=wanted, max_tokens=480, **options)
+        assert text.finish_reason == "stop", (i, wanted)
+        jsonschema.validate(json.loads(text.text), wanted)
+
+
+@pytest.mark.parametrize("options", [{"temperature": 0}, {"seed": 1}, {"seed": 2, "top_k": 0, "temperature": 1.3},
+                                     {"seed": 3, "repeat_penalty": 1.3}])  # fmt: skip
+@pytest.mark.parametrize("shape", [{"json_schema": PERSON}, {"grammar": SENTENCES}])
+def test_every_mode_writes_the_same_text(strict_pair: Duo, shape: Any, options: Any) -> None:
+    def written(**how: Any) -> tuple[str, tuple[int, ...]]:
+        r = strict_pair.generate("Once upon a time", max_tokens=120, **shape, **options, **how)
+        return r.text, r.tokens
+
+    plain = written(mode="plain")
+    assert written(mode="sync", n_draft=3) == plain
+    assert written(mode="async") == plain
+    assert written(mode="async", draft_tree="dynamic", n_draft=12) == plain
+    assert written(mode="async", draft_tree=[[0], [1], [0, 0], [0, 1]]) == plain
+    assert written(spec_type="draft-simple,ngram-map-k", ngram_size_n=2) == plain
+
+
+def test_the_draft_is_held_to_the_grammar_too() -> None:
+    with Duo(n_ctx=512, _always=True) as d:
+        t = d.generate("Once", json_schema=PERSON, temperature=0, mode="sync", n_draft=3, max_tokens=100).timings
+    assert t["draft_n"] > 5
+    assert t["draft_acceptance"] > 0.4  # the models' own guesses have hardly a token of JSON among them
+
+
+def test_a_text_that_is_taken_up_again_goes_on_in_its_grammar(strict_pair: Duo) -> None:
+    """As after a lost connection: the prompt then brings tokens that were generated."""
+    d = strict_pair
+    options = {"json_schema": PERSON, "seed": 5, "max_tokens": 120}
+    whole = d.generate("Once", **options)
+    job = prepare(d, "Once", options)
+    for n in (1, len(whole.tokens) // 2, len(whole.tokens) - 2):
+        s = sampling(job.options, 5)
+        s.n_prompt = len(job.tokens)
+        d.engine.begin(prompt=[*job.tokens, *whole.tokens[:n]], n_predict=120 - n, sampling=s, plan=plan(job.options),
+                       stop=[], n_logprobs=-1)  # fmt: skip
+        tokens = []
+        while not (chunk := d.engine.next(1_000_000)) or not chunk.finish:
+            tokens += [chunk.token] if chunk else []
+        assert (*whole.tokens[:n], *tokens) == whole.tokens
+
+
+def test_the_text_ends_when_the_grammar_is_complete(duo_pair: Duo) -> None:
+    for options in ({}, {"ignore_eos": True}):
+        r = duo_pair.generate("Once", grammar='root ::= "yes" | "no"', max_tokens=50, **options)
+        assert r.text in ("yes", "no")
+        assert r.finish_reason == "stop"
+    assert duo_pair.generate("Once", grammar='root ::= ""', max_tokens=5).text == ""
+
+
+def test_where_no_token_fits_what_was_written_is_not_lost(duo_pair: Duo) -> None:
+    comma = duo_pair.tokenize("b", add_special=False)
+    bias = {t: float("-inf") for t in range(duo_pair.target.n_vocab) if b"b" in duo_pair.target.piece(t)}
+    assert comma[0] in bias
+    with pytest.raises(DuoError, match="the grammar wants more") as e:
+        duo_pair.generate("Once", grammar='root ::= "aab"', logit_bias=bias)
+    assert e.value.result is not None
+    assert e.value.result.text == "aa"
+    assert duo_pair.generate("Once", grammar='root ::= "aab"').text == "aab"
+
+
+def test_control_tokens_and_broken_characters_are_no_text(duo_pair: Duo) -> None:
+    r = duo_pair.generate("Once", grammar='root ::= "<|im_start|>x"')
+    assert r.text == "<|im_start|>x"
+    assert duo_pair.tokenize("<|im_start|>")[-1] not in r.tokens
+    for seed in range(8):
+        r = duo_pair.generate(
+            "Once", grammar="root ::= [^ -~]{6}", temperature=1e5, top_k=0, top_p=1, min_p=0, seed=seed
+        )
+        assert len(r.text) == 6
+        assert "\ufffd" not in r.text
+
+
+@pytest.mark.parametrize("grammar,why", [
+    ('root ::= "a', "unexpected end of input"),
+    ("root ::= foo", "Undefined rule identifier 'foo'"),
+    ('rot ::= "a"', "no rule named root"),
+    ('root ::= root "a"', "a rule begins with itself"),
+    ("root ::= " + "(" * 100_000 + '"a"' + ")" * 100_000, "nested 100000 deep"),
+    ("root ::= r0\n" + "".join(f"r{i} ::= r{i + 1}\n" for i in range(20_000)), "20001 rules"),
+    ("root ::= <no-such-token>", "no-such-token"),
+    (" ", "at least a rule named root"),
+    ('root ::= "\0"', "NUL"),
+])  # fmt: skip
+def test_a_bad_grammar_is_one_sentence(
+    duo_pair: Duo, capfd: pytest.CaptureFixture[str], grammar: str, why: str
+) -> None:
+    with pytest.raises(DuoError) as e:
+        duo_pair.stream("Once", grammar=grammar)
+    assert why in str(e.value)
+    assert "\n" not in str(e.value)
+    assert capfd.readouterr().err == ""  # llama.cpp prints what it does not understand
+
+
+@pytest.mark.parametrize("wanted,why", [
+    ("{", "is not JSON"),
+    ("[1]", "is no schema"),
+    ({"type": "widget"}, "widget"),
+    ({"$ref": "#/$defs/gone"}, "gone"),
+    ({"$ref": "https://example.org/schema.json"}, "remote"),
+    ({"type": "string", "pattern": "a+"}, "Pattern must start"),
+    ({"type": "string", "pattern": "^[ -~]+$"}, "holds quotes"),
+    ({"type": "string", "pattern": r"^\s$"}, "cannot be written"),
+    ({"type": "string", "maxLength": 100_000}, "deep"),
+    ({"x": {1, 2}}, "is not JSON"),
+])  # fmt: skip
+def test_a_bad_schema_is_one_sentence(duo_pair: Duo, wanted: Any, why: str) -> None:
+    with pytest.raises(DuoError) as e:
+        duo_pair.stream("Once", json_schema=wanted)
+    assert why in str(e.value)
+    assert "\n" not in str(e.value)
+
+
+def test_a_grammar_and_a_schema_at_once_are_refused(duo_pair: Duo) -> None:
+    with pytest.raises(DuoError, match="choose one"):
+        duo_pair.stream("Once", grammar='root ::= "a"', json_schema={})
+
+
+def test_references_also_to_the_schema_itself(duo_pair: Duo) -> None:
+    tree = {
+        "$defs": {
+            "my.node_1": {
+                "type": "object",
+                "properties": {
+                    "v": {"enum": [1, 2]},
+                    "next": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/my.node_1"}]},
+                },
+                "required": ["v", "next"],
+            },
+            "string": {"const": "s"},
+        },
+        "type": "array",
+        "prefixItems": [{"$ref": "#/$defs/my.node_1"}, {"type": "string", "maxLength": 3}, {"$ref": "#/$defs/string"}],
+    }
+    for seed in range(5):
+        # So hot that the list soon ends.
+        hot = {"temperature": 1e3, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        r = duo_pair.generate("Once", json_schema=json.dumps(tree), max_tokens=400, seed=seed, **hot)
+        jsonschema.validate(json.loads(r.text), tree)
+
+
+def test_a_pydantic_model_is_a_schema(duo_pair: Duo) -> None:
+    class Frog(pydantic.BaseModel):
+        legs: int
+        colour: Literal["green", "brown"] | None
+
+    r = duo_pair.generate("Once", json_schema=Frog, max_tokens=100, temperature=0)
+    assert Frog.model_validate_json(r.text).legs >= 0 or "-" in r.text
+
+
+def test_keywords_that_are_not_enforced_are_known() -> None:
+    wanted = {"properties": {"minimum": {"type": "integer", "maximum": 3}}, "not": {}, "default": {"multipleOf": 2}}
+    assert not_enforced(wanted) == ["maximum", "not"]
+    assert not_enforced(PERSON) == []
+
+
+def test_llama_cpp_reads_the_schemas_grammar_as_an_object_of_its_own(duo_pair: Duo) -> None:
+    from llama_cpp import LlamaGrammar
+
+    made = LlamaGrammar.from_string(schema_to_gbnf({"enum": ["one", "two"]}))
+    assert duo_pair.generate("Once", grammar=made).text.strip() in ('"one"', '"two"')
+
+
+def test_the_command_line_takes_texts_and_files(tmp_path: Path, run: Callable[..., tuple[int, str, str]]) -> None:
+    gbnf, wanted = tmp_path / "g.gbnf", tmp_path / "s.json"
+    gbnf.write_text('root ::= "yes" | "no"\n')
+    wanted.write_text(json.dumps(PERSON | {"minProperties": 2}))
+    quiet = ("-p", "Once", "--no-display-prompt", "-n", 200, "-m", demo_pair()[0])
+    assert run(*quiet, "--grammar-file", gbnf)[1].strip() in ("yes", "no")
+    assert run(*quiet, "--grammar", gbnf.read_text())[1].strip() in ("yes", "no")
+    code, out, err = run(*quiet, "-jf", wanted)
+    assert code == 0
+    jsonschema.validate(json.loads(out), PERSON)
+    assert err.startswith("duo: minProperties in the JSON schema is not enforced")
+    json.loads(run(*quiet, "-j", json.dumps(PERSON))[1])
+    for args, why in (
+        (("-jf", tmp_path / "gone"), "cannot be read"),
+        (("-j", "{}", "-jf", wanted), "both --json-schema and --json-schema-file"),
+        (("--grammar", "root"), "cannot be read"),
+        (("--grammar-file", demo_pair()[0]), "is not UTF-8"),
+    ):
+        code, out, err = run(*quiet, *args)
+        assert (code, out, err.count("\n")) == (1, "", 1)
+        assert why in err
