@@ -240,7 +240,7 @@ def test_shells_complete_commands_and_options(
     assert (code, err) == (1, "duo: there is no completion for tcsh; choose bash, zsh or fish\n")
     monkeypatch.setenv("_DUO_COMPLETE", "bash_complete")
     monkeypatch.setenv("COMP_CWORD", "1")
-    for typed, found in (("duo ch", "plain,chat"), ("duo --json-s", "plain,--json-schema plain,--json-schema-file")):
+    for typed, found in (("duo cha", "plain,chat"), ("duo --json-s", "plain,--json-schema plain,--json-schema-file")):
         monkeypatch.setenv("COMP_WORDS", typed)
         with pytest.raises(SystemExit) as e:
             run()
