@@ -8,6 +8,7 @@ from duo import rpc
 from duo.config import EngineOptions
 from duo.demo import demo_pair
 from duo.errors import DuoError
+from duo.header import read_header
 from duo.remote.child import Child
 from duo.remote.child_options import host_command, remote_side
 
@@ -28,13 +29,20 @@ def in_child(model: Path, draft: Path, o: EngineOptions) -> tuple[Path, Path, En
     if side == "draft":
         if model is None or draft is None:
             raise DuoError("a draft was given without a target; give the target too (-m)")
-        path = os.fsdecode(draft)
+        path = _checked(draft)
         child = Child(lambda address: host_command("draft", path, o, address), servers=servers, name=name)
         here["draft_host"] = child.address
         return model, None, here, child
     if model is None or draft is None:
         raise DuoError("a target on RPC devices needs a draft on this machine; give one (-md)")
-    path = os.fsdecode(model)
+    path = _checked(model)
     child = Child(lambda address: host_command("target", path, o, address), servers=servers, name=name)
     here |= {"device": None, "device_draft": o["device_draft"], "verify_host": child.address}
     return None, draft, here, child
+
+
+def _checked(model: str | os.PathLike[str]) -> str:
+    """The path of a file that can be read: a mistake is told whether the servers are there or not."""
+    path = os.fsdecode(model)
+    read_header(path)
+    return path
