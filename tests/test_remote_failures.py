@@ -100,9 +100,8 @@ def test_a_draft_host_that_appears_later_joins() -> None:
         assert r.timings["draft_n_accepted"] > 0
 
 
-@pytest.mark.parametrize("kind", ["greedy", "seeded"])
-def test_a_draft_host_that_is_killed_and_started_again(kind: str, expected: dict[str, str]) -> None:
-    options = GREEDY if kind == "greedy" else SEEDED
+def test_a_draft_host_that_is_killed_and_started_again(expected: dict[str, str]) -> None:
+    kind, options = "greedy", GREEDY
     with host("draft", "-td", "1") as h, remote("draft", h) as d:
         r = write(d, options, {100: h.kill})
         assert r.text == expected[kind]
@@ -119,9 +118,8 @@ def test_a_draft_host_that_is_killed_and_started_again(kind: str, expected: dict
         assert r.timings["draft_n_accepted"] > 0
 
 
-@pytest.mark.parametrize("kind", ["greedy", "seeded"])
-def test_a_draft_host_that_freezes_for_a_while(kind: str, expected: dict[str, str]) -> None:
-    options = GREEDY if kind == "greedy" else SEEDED
+def test_a_draft_host_that_freezes_for_a_while(expected: dict[str, str]) -> None:
+    kind, options = "seeded", SEEDED
     with host("draft", "-td", "1") as h, remote("draft", h) as d:
         r = write(d, options, {100: lambda: h.send(signal.SIGSTOP), 300: lambda: h.send(signal.SIGCONT)})
         assert r.text == expected[kind]
@@ -142,9 +140,8 @@ def test_a_draft_host_that_freezes_for_a_while(kind: str, expected: dict[str, st
 # ---- the target
 
 
-@pytest.mark.parametrize("kind", ["greedy", "seeded"])
-def test_a_verify_host_that_is_killed_and_comes_back(kind: str, expected: dict[str, str]) -> None:
-    options = GREEDY if kind == "greedy" else SEEDED
+def test_a_verify_host_that_is_killed_and_comes_back(expected: dict[str, str]) -> None:
+    kind, options = "seeded", SEEDED
     with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h) as d:
 
         def restart() -> None:

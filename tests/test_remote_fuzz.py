@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
+import grpc
 import hostile
 import pytest
 from conftest import EXACT
@@ -22,17 +23,16 @@ from duo import Duo, DuoError, _core
 from duo.check import generate_options
 from duo.demo import demo_pair
 from duo.job import plan, sampling
-
-grpc = pytest.importorskip("grpc")
-
 from duo.remote import client, hello
 from duo.remote import wire_pb2 as wire
 from duo.remote.codec_begin import put_begin
 
-N_MESSAGES = int(os.environ.get("DUO_FUZZ_MESSAGES", "3000"))  # at each end, and for each kind of host
+N_MESSAGES = int(os.environ.get("DUO_FUZZ_MESSAGES", "1000"))  # at each end, and for each kind of host
 N_GROWTH_MB = 60  # of a process, over all of it: arenas and caches; a leak of one message in ten would be more
 TEXT: dict[str, Any] = {"temperature": 0, "max_tokens": 60}
 PATH = "/duo.v1.Host/"
+# Without UNAVAILABLE: then a client looks for seconds into why it lost its host.
+CODES = [c for c in grpc.StatusCode if c not in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)]
 
 
 @pytest.fixture(scope="module")
@@ -208,7 +208,7 @@ class HostileHost:
                 data = hostile.message(self.rng, make, parts)
             yield data
         if self.rng.random() < 0.3:
-            context.abort(self.rng.choice(list(grpc.StatusCode)[1:]), "n\0\x1b[31m" * 5)
+            context.abort(self.rng.choice(CODES), "n\0\x1b[31m" * 5)
 
     @staticmethod
     def token(rng: random.Random) -> wire.Chunk:
@@ -222,7 +222,7 @@ def test_a_hostile_host_harms_no_client(role: str, expected: str, monkeypatch: p
     monkeypatch.setattr(client, "BACK_OFF_MOST_S", 0.01)
     evil = HostileHost(role, 7)
     try:
-        options = {"n_ctx": 1024, "_always": True} | (EXACT if role == "draft" else {"host_patience": 0.2})
+        options = {"n_ctx": 1024, "_always": True} | (EXACT if role == "draft" else {"host_patience": 0.02})
         make = partial(Duo, **{f"{role}_host": evil.address}, **options)
         before = 0.0
         d = make()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,9 @@ def host(role: str, params: dict[str, Any]) -> None:
         options = place_alone(placing, path, draft=role == "draft")
         settings = HostSettings(address, security, o["parallel"])
         serve(role, options, settings, ready=ready, progress=progress)
+    # All is closed. gRPC's polling thread is not, and would abort the process if it woke up while the interpreter goes.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 def _command(role: str) -> click.Command:

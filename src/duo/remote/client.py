@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 
 from duo.errors import DuoError
 from duo.remote.figures import NetworkFigures
-from duo.remote.session import ClientSettings, HostError, Own, Session, new_key
+from duo.remote.session import Calls, ClientSettings, HostError, Own, Session, new_key
 
 BACK_OFF_FIRST_S, BACK_OFF_MOST_S = 0.2, 5.0
 HOPELESS_S = 30.0  # somebody may start another host there
@@ -24,6 +24,7 @@ class Client(ABC):
         self._key = new_key()
         self._session: Session | None = None
         self._stop = threading.Event()
+        self._calls = Calls()
         self._first = threading.Event()  # the first attempt has ended, well or not
         self._lock = threading.Lock()
         self._trouble: HostError | None = None  # why there is no session
@@ -71,6 +72,7 @@ class Client(ABC):
     def close(self) -> None:
         """Ends the thread and the connection. The engine may be closed before or afterwards."""
         self._stop.set()
+        self._calls.close()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -97,7 +99,7 @@ class Client(ABC):
         if self._session is not None:
             return self._session
         try:
-            self._session = Session(self.settings, self._own, self._key)
+            self._session = Session(self.settings, self._own, self._key, self._calls)
         except HostError as e:
             self._warn(e)
             return None

@@ -109,7 +109,7 @@ class HostService:
             await context.abort(Code.UNIMPLEMENTED, f"this is a {self._role} host")
         code, why = Code.INTERNAL, "the host failed"
         try:
-            # First of all: grpc.aio forgets that it was sent if the first write is called off, and then no status goes out.
+            # Now, as grpc.aio forgets that it sent it if the first write is called off: no status would go out then.
             await context.send_initial_metadata(())
             # A task of its own: what it began it also ends, even where the client, or the server, calls the stream off.
             await self._whole(self._later(self._text(context)))
@@ -194,6 +194,8 @@ class HostService:
     async def _free(self, session: bytes, text: DraftText | VerifyText) -> None:
         try:
             await asyncio.wait({text.beginning})  # a thread cannot be called back
+            if text.pump is not None:
+                await text.pump.stop()
             await asyncio.to_thread(text.end)
         except DuoError:
             text.failed = True

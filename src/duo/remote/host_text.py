@@ -58,6 +58,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
         self.evicted = asyncio.Event()  # the same client has come back on another connection
         self.done = asyncio.Event()
         self.beginning: asyncio.Future[None]
+        self.pump: Pump[Made] | None = None
 
     @abstractmethod
     def _take(self) -> Made | None: ...
@@ -77,7 +78,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
 
     async def run(self) -> None:
         """Carries messages until the text has ended at either side. Raises ProtocolError, DuoError, Idle."""
-        pump = Pump(self._take, "duo-seat")
+        pump = self.pump = Pump(self._take, "duo-seat")
         tasks = {asyncio.ensure_future(t) for t in (self._read(), self._write(pump), self.evicted.wait())}
         try:
             while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +57,33 @@ class ClientSettings:
         return f"the {self.role} host {self.address}"
 
 
+class Calls:
+    """The call that a session waits for, so that nobody who closes it has to wait too."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._call: Any = None
+        self.closed = False
+
+    def wait_for(self, call: Any) -> bytes:
+        """Its result. Raises grpc.RpcError."""
+        with self._lock:
+            self._call = call
+            if self.closed:
+                call.cancel()
+        try:
+            data: bytes = call.result()
+            return data
+        except grpc.FutureCancelledError:
+            raise HostError("it was called off") from None
+
+    def close(self) -> None:
+        with self._lock:
+            self.closed = True
+            if self._call is not None:
+                self._call.cancel()
+
+
 class Own:
     """The model at this end."""
 
@@ -70,8 +98,8 @@ class Session:
     own: the model at this end, its name and vocabulary; None: only a look at the host's limits.
     """
 
-    def __init__(self, settings: ClientSettings, own: Own | None, key: bytes) -> None:
-        self._settings, self.key = settings, key
+    def __init__(self, settings: ClientSettings, own: Own | None, key: bytes, calls: Calls | None = None) -> None:
+        self._settings, self.key, self._calls = settings, key, calls or Calls()
         target, credentials = settings.address.target, settings.security.credentials()
         self.channel: Any = (
             grpc.insecure_channel(target, OPTIONS)
@@ -99,7 +127,8 @@ class Session:
 
     def _ask(self, name: str, request: Any, kind: type[M]) -> M:
         try:
-            data = method_of(self.channel, name)(request, timeout=HELLO_S, metadata=self.metadata)
+            call = method_of(self.channel, name).future(request, timeout=HELLO_S, metadata=self.metadata)
+            data = self._calls.wait_for(call)
         except grpc.RpcError as e:
             raise self.error(e) from None
         return parse(kind, data)
@@ -108,7 +137,7 @@ class Session:
         """What gRPC says, in words."""
         s, code = self._settings, e.code()
         details = printable(e.details() or "")
-        if code == grpc.StatusCode.UNAVAILABLE:
+        if code == grpc.StatusCode.UNAVAILABLE and not self._calls.closed:
             why, hopeless = why_unreachable(s.address, s.security)
             return HostError(f"{s.name} cannot be reached ({why})", hopeless=hopeless)
         if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
