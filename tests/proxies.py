@@ -12,7 +12,7 @@ RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close is a reset
 
 
 class Proxy:
-    """`up` carries everything, `silent` carries nothing and ends nothing, `down` ends all connections and takes none."""
+    """`up`: all is carried; `silent`: nothing is, and nothing ends; `down`: all connections end and none begins."""
 
     def __init__(self, target: str) -> None:
         self._target = target

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from conftest import EXACT
 from hosts import PROMPT, HostProcess, host
-from proxies import Proxy, proxy
+from proxies import proxy
 from storms import Storm, held, left
 
 from duo import Duo, Result
