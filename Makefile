@@ -13,7 +13,7 @@ PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check
 LLAMA      := llama-cpp-python==0.3.36
 SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cmake' -o -name '*.py' -o -name '*.pyi' \
-                -o -name '*.gguf') CMakeLists.txt pyproject.toml
+                -o -name '*.gguf') CMakeLists.txt pyproject.toml models.yaml
 
 export CMAKE_ARGS
 # One process compiles with so many jobs, whatever CMake chooses.

@@ -217,6 +217,7 @@ PYBIND11_MODULE(_core, m) {
     m.def("log_to", &duo::log_to, "to_stderr"_a, "path"_a);
     m.def("noise", &duo::gumbel_noise, "seed"_a, "pos"_a, "token"_a);
     duo::register_probe(m);
+    duo::register_files(m);
     m.def("devices", [] {
         py::list all;
         for (const duo::device_info & d : duo::list_devices()) {

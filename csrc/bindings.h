@@ -31,6 +31,9 @@ class vocabulary {
 // Names, metadata and error messages come from files: what is not UTF-8 in them must not become another error.
 pybind11::str text_of(const std::string & s);
 
+// Headers and vocabularies of files that are not loaded.
+void register_files(pybind11::module_ & m);
+
 // A request's statistics and what the planner knows, as Python reads them (duo.result.timings).
 pybind11::dict stats_of(const request & r, const pair_profile & profile);
 const char *   name_of(stance s);

@@ -69,6 +69,28 @@ print(json.dumps(found))
 """
 )
 
+PLANNED = (
+    CLIENT.split("found = []")[0]
+    + """
+import duo.placement
+from duo import Duo, DuoError
+
+real = duo.placement.devices
+found = []
+for mb in (100, 34, 1):
+    small = lambda: [d._replace(free=mb * 10**6, total=mb * 10**6) if d.type == "rpc" else d for d in real()]
+    duo.placement.devices = small
+    with Duo(n_ctx=512, device="RPC0", device_draft="RPC0", n_gpu_layers="auto", n_gpu_layers_draft="auto") as d:
+        text = d.generate("Once upon a time", max_tokens=8, temperature=0).text
+        found.append([d.plan.draft.n_gpu_layers, d.plan.target.n_gpu_layers, d.target.n_cpu_products, text])
+try:
+    Duo(n_ctx=512, device="RPC0", device_draft="none")
+except DuoError as e:
+    found.append(str(e))
+print(json.dumps(found))
+"""
+)
+
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
@@ -106,3 +128,15 @@ def test_only_the_cpus_layers_go_to_duos_kernels(endpoint: str) -> None:
     for x in (none, output, last):
         assert 0 < x[4] < 0.02
     assert every[4] == 0
+
+
+def test_auto_places_what_fits_the_device(endpoint: str) -> None:
+    child = run_python(PLANNED, endpoint)
+    assert child.returncode == 0, child.stderr
+    *placed, refused = json.loads(child.stdout.splitlines()[-1])
+    assert [x[:2] for x in placed] == [[3, 5], [3, placed[1][1]], [0, 0]]
+    assert 0 < placed[1][1] < 5
+    # What the engine has done: seven products a layer and the output matrix are not the CPU's.
+    assert [x[2] for x in placed] == [0, 29 - 1 - 7 * (placed[1][1] - 1), 29]
+    assert len({x[3] for x in placed}) == 1
+    assert refused.startswith("the target needs 11 MB on RPC0 and 1 MB are free; -ngl 0 is the most that fits, of 5")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cable import Cable
 from conftest import EXACT, HANG_S, start_duo
 from hosts import PROMPT, HostProcess, host
 
@@ -46,7 +47,7 @@ def expected() -> list[Any]:
         return [d.generate(PROMPT, **o) for o in TEXTS]
 
 
-def remote(role: str, h: HostProcess, **options: Any) -> Duo:
+def remote(role: str, h: HostProcess | Cable, **options: Any) -> Duo:
     options = {"n_ctx": 1024, "_always": True} | (EXACT if role == "draft" else {}) | options
     return Duo(**{f"{role}_host": h.address}, **options)
 

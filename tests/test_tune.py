@@ -13,6 +13,7 @@ from duo import Duo, DuoError, profiles
 from duo.advice import advise
 from duo.cli.main import main
 from duo.demo import demo_pair
+from duo.placement import core_cpus
 from duo.sharing import Sharing, separate
 from duo.tune import BOUND, LENGTHS, Tuning, tune
 
@@ -60,7 +61,7 @@ def test_a_saved_profile_is_found_by_the_same_pair(measured: list[float]) -> Non
         {"type_k": "q8_0"},
         {"type_v_draft": "q8_0"},
         {"strict": True},
-        {"cpu_range": "0-0"},
+        {"cpu_range": f"{core_cpus()[0]}-{core_cpus()[0]}"},
         {"n_gpu_layers_draft": 0},
         {"device": "none"},
     ],

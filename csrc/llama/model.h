@@ -15,12 +15,15 @@ namespace duo {
 
 struct model_options {
     std::string              path;
-    std::vector<std::string> devices;                // see resolve_devices
-    int32_t                  n_gpu_layers    = -1;   // < 0: all
-    int32_t                  n_ctx           = 0;    // tokens; 0: the model's own, but at most n_ctx_most
-    int32_t                  n_ctx_most      = 0;    // 0: no limit
-    int32_t                  n_batch         = 2048; // rows in a decode
-    int32_t                  n_ubatch        = 512;  // rows on the device at once
+    std::vector<std::string> devices;                   // see resolve_devices
+    int32_t                  n_gpu_layers = -1;         // < 0: all
+    std::vector<float>       tensor_split;              // share of each device; empty: by their free memory
+    std::string              split_mode      = "layer"; // none, layer, row
+    int32_t                  main_gpu        = 0;       // of the devices, with split_mode none
+    int32_t                  n_ctx           = 0;       // tokens; 0: the model's own, but at most n_ctx_most
+    int32_t                  n_ctx_most      = 0;       // 0: no limit
+    int32_t                  n_batch         = 2048;    // rows in a decode
+    int32_t                  n_ubatch        = 512;     // rows on the device at once
     int32_t                  n_threads       = 1;
     int32_t                  n_threads_batch = 1;
     int32_t                  n_threads_alone = 0;      // while the other model of the pair rests; 0: n_threads

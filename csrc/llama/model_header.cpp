@@ -123,6 +123,10 @@ void check_tokens(const std::string & path, const gguf_context * g) {
 } // namespace
 
 void check_model_header(const std::string & path, const gguf_context * g) {
+    if (const int64_t no = integer(g, "split.no", 0); no > 0) {
+        throw error(path + " is part " + std::to_string(no + 1) + " of " +
+                    std::to_string(integer(g, "split.count", 0)) + " of a model; give its first part");
+    }
     const std::string arch = text(g, "general.architecture");
     if (arch.empty()) {
         throw error(

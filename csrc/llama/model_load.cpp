@@ -45,6 +45,18 @@ llama_flash_attn_type flash_attn_type(const std::string & name) {
                            : LLAMA_FLASH_ATTN_TYPE_AUTO;
 }
 
+llama_split_mode split_mode(const std::string & name) {
+    return name == "none" ? LLAMA_SPLIT_MODE_NONE : name == "row" ? LLAMA_SPLIT_MODE_ROW : LLAMA_SPLIT_MODE_LAYER;
+}
+
+// libllama reads one number a device, whatever was given.
+std::vector<float> padded(std::vector<float> shares, size_t n_devices) {
+    if (!shares.empty()) {
+        shares.resize(std::max(n_devices, llama_max_devices()), 0.0f);
+    }
+    return shares;
+}
+
 // Loading failed for want of memory for packed weights.
 bool wants_memory(const std::string & what) {
     return what.find("packed weights cannot be allocated") != std::string::npos ||
@@ -110,11 +122,15 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     const bool all_ours = n_gpu_layers == 0 && n_duo_products_ > 0 && placement.n_stock() == 0;
     same_bits_          = opt_.strict || (all_ours && !is_draft_ && opt_.flash_attn != "off");
 
-    llama_model_params params    = llama_model_default_params();
-    params.devices               = devices.data();
-    params.n_gpu_layers          = n_gpu_layers;
-    params.tensor_buft_overrides = placement.entries();
-    params.use_extra_bufts       = !same_bits_; // repacked weights change kernels with the width
+    llama_model_params params       = llama_model_default_params();
+    params.devices                  = devices.data();
+    params.n_gpu_layers             = n_gpu_layers;
+    params.tensor_buft_overrides    = placement.entries();
+    const std::vector<float> shares = padded(opt_.tensor_split, device_names_.size());
+    params.tensor_split             = shares.empty() ? nullptr : shares.data();
+    params.split_mode               = split_mode(opt_.split_mode);
+    params.main_gpu                 = opt_.main_gpu;
+    params.use_extra_bufts          = !same_bits_; // repacked weights change kernels with the width
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
         // Weights that are packed anyway are read, not mapped: a mapping would stay resident beside them.
         params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP

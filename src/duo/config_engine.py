@@ -15,6 +15,8 @@ from duo.option import (
     LayerCount,
     LoadMode,
     OnOffAuto,
+    Shares,
+    SplitMode,
     Threads,
     opt,
 )
@@ -26,14 +28,19 @@ class EngineOptions(TypedDict, total=False):
     n_gpu_layers: Annotated[
         LayerCount,
         opt(
-            "all", "Layers of the target on its devices.", "-ngl", "--gpu-layers", "--n-gpu-layers", env="N_GPU_LAYERS"
+            "all",
+            "Layers of the target on its devices; auto: as many as fit, after the draft.",
+            "-ngl",
+            "--gpu-layers",
+            "--n-gpu-layers",
+            env="N_GPU_LAYERS",
         ),
     ]
     n_gpu_layers_draft: Annotated[
         LayerCount,
         opt(
             "all",
-            "Layers of the draft on its devices.",
+            "Layers of the draft on its devices; auto: as many as fit, before the target.",
             "-ngld",
             "--gpu-layers-draft",
             "--n-gpu-layers-draft",
@@ -62,6 +69,25 @@ class EngineOptions(TypedDict, total=False):
             "--spec-draft-device",
             metavar="DEV,DEV",
         ),
+    ]
+    tensor_split: Annotated[
+        Shares | None,
+        opt(
+            None,
+            "Share of each of the target's devices, as 3,1. Default: by their free memory.",
+            "-ts",
+            "--tensor-split",
+            env="TENSOR_SPLIT",
+            metavar="N,N",
+        ),
+    ]
+    split_mode: Annotated[
+        SplitMode,
+        opt("layer", "How the target is split over several devices.", "-sm", "--split-mode", env="SPLIT_MODE"),
+    ]
+    main_gpu: Annotated[
+        Annotated[Int, Field(ge=0, le=127)],
+        opt(0, "With -sm none, which of its devices holds the target.", "-mg", "--main-gpu", env="MAIN_GPU"),
     ]
     n_ctx: Annotated[
         Annotated[Int, Field(ge=0, le=2**31 - 2)] | None,

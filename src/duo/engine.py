@@ -20,6 +20,7 @@ from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, Generate
 from duo.errors import DuoError
 from duo.files import PathLike, pair, path
 from duo.job import check_text
+from duo.loading import Loading
 from duo.placement import place
 from duo.remote import attach, host_of, n_ctx_remote
 from duo.result import Chunk, Result
@@ -46,7 +47,7 @@ def _close_all() -> None:
             d.close()
 
 
-class Duo:
+class Duo(Loading):
     """A target model and, if given, a draft model, loaded and ready.
 
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
@@ -81,7 +82,7 @@ class Duo:
         self._host: ClientSettings | None = host_of(self.options)  # None: both models are here
         self._client: Client | None = None
         model, draft = pair(model, draft, self.options)
-        placed = place(
+        placed, self.plan = place(
             self.options,
             None if model is None else path(model, "target"),
             None if draft is None else path(draft, "draft"),

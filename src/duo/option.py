@@ -20,6 +20,7 @@ SpecType = Literal["none", "draft-simple", "ngram-simple", "ngram-map-k", "ngram
 # llama.cpp's other kinds of speculation at the pinned commit.
 NOT_IN_DUO = ("draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")
 CpuKernels = Literal["auto", "duo", "stock"]
+SplitMode = Literal["none", "layer", "row"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "dio"]
 KvType = Literal["f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1"]
 
@@ -32,7 +33,7 @@ def _whole(value: Any) -> Any:
 
 Int = Annotated[int, BeforeValidator(_whole)]
 AutoInt = Int | Literal["auto"]
-LayerCount = Annotated[Int, Field(ge=-1, le=2**31 - 1)] | Literal["all"]
+LayerCount = Annotated[Int, Field(ge=-1, le=2**31 - 1)] | Literal["all", "auto"]
 
 Count = Annotated[Int, Field(ge=1, le=2**31 - 1)]
 Threads = Annotated[Int, Field(ge=1, le=512)]  # ggml asserts on more
@@ -96,6 +97,19 @@ def _spec_types(value: Any) -> Any:
     return names
 
 
+def _shares(value: Any) -> Any:
+    """A list of numbers, or llama.cpp's "3,1" (or "3/1")."""
+    given = re.split("[,/]", value) if isinstance(value, str) else value
+    try:
+        found = [float(x) for x in given]
+    except (TypeError, ValueError):
+        found = []
+    if not found or not all(0 <= x < 1e9 for x in found) or not any(found):
+        raise ValueError("input should be a share for each device, such as 3,1")
+    return found
+
+
+Shares = Annotated[list[float], BeforeValidator(_shares)]
 DraftTree = Annotated[Any, BeforeValidator(_tree)]
 SpecTypes = Annotated[list[str], BeforeValidator(_spec_types)]
 Bias = Annotated[float, AfterValidator(_finite_bias)]

@@ -11,6 +11,8 @@ from typing import NamedTuple
 from duo import _core, kernels
 from duo.config import EngineOptions
 from duo.errors import DuoError
+from duo.fit import Plan
+from duo.planned import settled
 
 
 class Device(NamedTuple):
@@ -117,6 +119,7 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
         m.cpus = cpu_list(o["cpu_mask"], o["cpu_range"], draft=False)
         m.n_ctx, m.n_ctx_most = n_ctx or 0, 4096 if n_ctx is None else 0
         m.override_tensors = tensor_overrides(o["override_tensor"], draft=False)
+        m.tensor_split, m.split_mode, m.main_gpu = o["tensor_split"] or [], o["split_mode"], o["main_gpu"]
     m.n_threads_batch = batch or n_threads
     m.n_gpu_layers = -1 if layers == "all" else int(layers)
     # Under --strict no race: duo's kernels keep bits at a smaller price than stock ones, and a race would compute with
@@ -142,11 +145,22 @@ def place_alone(o: EngineOptions, path: str, *, draft: bool) -> _core.ModelOptio
     return m
 
 
-def place(o: EngineOptions, target: str | None, draft: str | None, *, n_ctx_remote: int = 0) -> _core.EngineOptions:
-    """Engine options for the two files. Threads default so that both models together do not outnumber the cores.
+def place(
+    o: EngineOptions, target: str | None, draft: str | None, *, n_ctx_remote: int = 0
+) -> tuple[_core.EngineOptions, Plan | None]:
+    """Engine options for the two files, and the plan of what lies where; None where no device takes part. Threads
+    default so that both models together do not outnumber the cores.
 
     target None: it is elsewhere, with a context of n_ctx_remote tokens.
+    Raises DuoError: what was asked for does not fit a device, or is none.
     """
+    if target is None:
+        assert draft is not None
+        out = _core.EngineOptions()
+        out.n_ctx_remote = min(n_ctx_remote, o["n_ctx"] or n_ctx_remote)
+        out.draft = place_alone(o, draft, draft=True)
+        return out, None
+    o, plan = settled(o, target, draft, devices())
     cores = physical_cores()
     # A context counts its threads even where its work is on a GPU; they only launch kernels then.
     draft_on_gpu = _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
@@ -156,11 +170,6 @@ def place(o: EngineOptions, target: str | None, draft: str | None, *, n_ctx_remo
     n_target = o["n_threads"] or len(target_cpus) or max(1, cores - (n_draft if draft else 0))
     out = _core.EngineOptions()
     out.remote_draft = o["draft_host"] is not None
-    if target is None:
-        assert draft is not None
-        out.n_ctx_remote = min(n_ctx_remote, o["n_ctx"] or n_ctx_remote)
-        out.draft = place_alone(o, draft, draft=True)
-        return out
     out.target = _model(o, target, n_target, draft=False)
     if draft is not None:
         out.draft = _model(o, draft, n_draft, draft=True)
@@ -168,7 +177,7 @@ def place(o: EngineOptions, target: str | None, draft: str | None, *, n_ctx_remo
             # While one of the two rests, the other need not spare its cores.
             for m, path in ((out.target, target), (out.draft, draft)):
                 m.n_threads_alone = cores if _heavy(path) else 0
-    return out
+    return out, plan
 
 
 def _heavy(path: str) -> bool:

@@ -15,6 +15,9 @@ N_PAIRS = 64
 FIELDS = (
     "devices",
     "n_gpu_layers",
+    "tensor_split",
+    "split_mode",
+    "main_gpu",
     "n_threads",
     "n_threads_alone",
     "cpus",

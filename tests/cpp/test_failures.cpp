@@ -31,11 +31,12 @@ TEST(draft_throws_at_its_nth_call) {
                 } else {
                     CHECK(a.warning.find("fails") != std::string::npos, a.warning);
                 }
-                CHECK(n > 5 || !a.warning.empty(), note);
+                const bool may_miss = n_untouched > 0 || mode == run_mode::async; // async may be done before the draft
+                CHECK(n > 5 || may_miss || !a.warning.empty(), note);
                 // The next text has its draft again.
                 const answer b = p.run(q.as(mode, 4), note);
                 CHECK(n_untouched > 0 || b.warning.empty(), b.warning);
-                CHECK(n_untouched > 0 || b.stats.n_drafted > 0, note);
+                CHECK(may_miss || b.stats.n_drafted > 0, note);
             }
             CHECK_EQ(n_untouched, 3);
         }

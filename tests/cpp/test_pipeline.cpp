@@ -169,8 +169,9 @@ TEST(shapes_are_verified_whole) {
         ask q          = ask{.n_predict = 300}.as(mode);
         q.plan.tree    = {{0, 0, 0}, {1, 0}, {2}, {0, 1}};
         const answer a = p.run(q, name(mode));
-        CHECK(a.stats.n_side > 20, std::to_string(a.stats.n_side));
-        if (mode == run_mode::sync) { // but for the passes at either end
+        if (mode == run_mode::sync) { // async waits for no draft that the machine lets sleep
+            CHECK(a.stats.n_side > 20, std::to_string(a.stats.n_side));
+            // But for the passes at either end.
             CHECK(a.stats.n_drafted > 7 * (a.stats.n_passes - 6), std::to_string(a.stats.n_drafted));
         }
         for (size_t i = 3; i < a.stats.n_tested_at.size(); ++i) {

@@ -23,8 +23,8 @@ std::string shares(const world::result & r) {
 } // namespace
 
 TEST(stance_by_turn_under_contention) {
-    for (const double c : {0.05, 0.1, 0.2, 0.3}) {
-        for (const double a : {0.7, 0.8, 0.9}) {
+    for (const double c : check::cases({0.05, 0.1, 0.2, 0.3})) {
+        for (const double a : check::cases({0.7, 0.8, 0.9})) {
             const facts  f{.v = sloped, .step_us = c * 10000.0, .a = a, .contention = 2.0};
             const double best = best_of_turns(f);
             planner      pl;
@@ -42,8 +42,8 @@ TEST(stance_by_turn_under_contention) {
 
 TEST(stance_ahead_again_without_contention) {
     // Steps of a tenth and more, where running ahead is worth 10% and more.
-    for (const double c : {0.1, 0.2, 0.3}) {
-        for (const double a : {0.8, 0.9}) {
+    for (const double c : check::cases({0.1, 0.2, 0.3})) {
+        for (const double a : check::cases({0.8, 0.9})) {
             const facts  f{.v = sloped, .step_us = c * 10000.0, .a = a, .contention = 2.0};
             const double best = best_of_turns(f);
             planner      pl;
@@ -68,7 +68,7 @@ TEST(stance_late_passes_change_nothing) {
         double with    = 0.0;
         double without = 0.0;
         int    n_moved = 0;
-        for (uint64_t seed = 0; seed < 8; ++seed) {
+        for (uint64_t seed = 0; seed < (check::sanitized ? 2 : 8); ++seed) {
             for (const double late : {0.0, 0.05}) {
                 planner pl;
                 pl.begin(params(run_mode::async), n_branches);

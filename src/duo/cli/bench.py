@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli import show
+from duo.cli.models import NAMES, chosen_models, names_draft, names_target
 from duo.cli.options import ModelCommand, given, model_options
 from duo.cli.run import command as run_command
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, GenerateOptions
@@ -120,7 +121,7 @@ def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:
 
 def _modes_without_draft(params: dict[str, Any], modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
     """Without a draft there is plain decoding only; asked for by name, the other modes are a mistake."""
-    drafted = params["model"] is None or params["model_draft"] is not None
+    drafted = not names_target(params) or names_draft(params)
     if drafted or modes == ("plain",) or "ngram-" in (params.get("spec_type") or ""):
         return modes
     source = click.get_current_context().get_parameter_source("modes")
@@ -139,7 +140,7 @@ def _synthetic(
     params: dict[str, Any],
 ) -> None:
     source = click.get_current_context().get_parameter_source
-    for name in ("model", "model_draft", "questions_file", "questions", "category", "warm_up", "chart", "raw"):
+    for name in (*NAMES, "questions_file", "questions", "category", "warm_up", "chart", "raw"):
         if source(name) is click.core.ParameterSource.COMMANDLINE:
             flag = next(p.opts[-1] for p in command.params if p.name == name)
             raise DuoError(f"{flag} has no meaning with --synthetic, whose models and questions are made up")
@@ -162,16 +163,18 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
     from duo.bench.writer import DuoWriter
     from duo.engine import Duo
 
+    models = chosen_models(params)
     with show.loading(quiet=params["verbose"]) as progress:
         d = Duo(
-            params["model"],
-            params["model_draft"],
+            models.target,
+            models.draft,
             verbose=params["verbose"],
             log_file=params["log_file"],
             progress=progress,
             **given(params, ENGINE_OPTIONS),
         )
     with d:
+        show.note_plan(d.plan)
         for m in (d.target, d.draft):
             if m is not None and m.warning:
                 show.warn(m.warning)
@@ -182,8 +185,8 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
             **{k: v for k, v in text.items() if k not in (*NOT_HERE, "logprobs")},
             **{k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default},
         }
-        models = [m for m in (d.target, d.draft) if m is not None]
-        head = head_of(models, click.get_current_context().meta["duo.bench"], settings)
+        loaded = [m for m in (d.target, d.draft) if m is not None]
+        head = head_of(loaded, click.get_current_context().meta["duo.bench"], settings)
         writer, bar = DuoWriter(d, text), Bar()
         with bar.shown():
             records = interleaved(writer, chosen, arms, params["repetitions"], params["warm_up"], bar)
@@ -253,7 +256,7 @@ def _command() -> click.Command:
     ]  # fmt: skip
     return BenchCommand(
         "bench",
-        params=[*_of_run("model", "model_draft"), *first, *_model_options(), *_of_run("verbose", "log_file")],
+        params=[*_of_run(*NAMES), *first, *_model_options(), *_of_run("verbose", "log_file")],
         callback=lambda **params: bench(params),
         help=HELP,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},

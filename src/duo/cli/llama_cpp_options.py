@@ -16,13 +16,13 @@ NOT_IN_DUO = frozenset(
     --embd-normalize --embd-output-format --embd-separator --embedding --embeddings --epochs --fim-qwen-14b-spec
     --fim-qwen-30b-default --fim-qwen-3b-default --fim-qwen-7b-default --fim-qwen-7b-spec --fit --fit-ctx --fit-print
     --fit-target --from-chunk --gpt-oss-120b-default --gpt-oss-20b-default --grammar --grammar-file --grp-attn-n
-    --grp-attn-w --hellaswag --hellaswag-tasks --hf-file --hf-repo --hf-repo-draft --hf-token --host --ids --image
+    --grp-attn-w --hellaswag --hellaswag-tasks --host --ids --image
     --image-max-tokens --image-min-tokens --in-file --in-prefix --in-prefix-bos --in-suffix --interactive
     --interactive-first --jinja --json-schema --json-schema-file --junk --keep --kl-divergence --kl-divergence-base
     --kv-offload --kv-unified --kv-unified-per-slot --lazy-mode --learning-rate --learning-rate-decay-epochs
     --learning-rate-min --log-colors --log-disable --log-jsonl --log-prefix --log-prompts-dir --log-timestamps
     --log-verbose --log-verbosity --logits-output-dir --lookup-cache-dynamic --lookup-cache-static --lora
-    --lora-init-without-apply --lora-scaled --main-gpu --mcp-servers-config --mcp-servers-json --media-path --method
+    --lora-init-without-apply --lora-scaled --mcp-servers-config --mcp-servers-json --media-path --method
     --metrics --mirostat --mirostat-ent --mirostat-lr --mmproj --mmproj-auto --mmproj-offload --mmproj-url --model-url
     --models-autoload --models-dir --models-max --models-preset --mtmd-batch-max-tokens --mtp --multiline-input
     --multiple-choice --multiple-choice-tasks --n-cpu-ffn --n-cpu-moe --n-cpu-moe-draft --negative-file --no-agent
@@ -31,7 +31,7 @@ NOT_IN_DUO = frozenset(
     --no-log-timestamps --no-mmproj --no-mmproj-auto --no-mmproj-offload --no-models-autoload --no-op-offload
     --no-parse-special --no-perf --no-ppl --no-prefill-assistant --no-reasoning-preserve --no-repack --no-show-timings
     --no-skip-chat-parsing --no-slots --no-spec-draft-backend-sampling --no-ui --no-ui-mcp-proxy --no-warmup --no-webui
-    --no-webui-mcp-proxy --numa --offline --op-offload --optimizer --output --output-file --output-format
+    --no-webui-mcp-proxy --numa --op-offload --optimizer --output --output-file --output-format
     --output-frequency --override-kv --parallel --parse-special --path
     --pca-batch --pca-iter --perf --poll --poll-batch --poll-batch-draft --poll-draft --pooling --port --pos
     --positive-file --ppl --ppl-output-type --ppl-stride --prefill-assistant --print-token-count --prio --prio-batch
@@ -42,20 +42,20 @@ NOT_IN_DUO = frozenset(
     --show-count --show-statistics --show-timings --simple-io --single-turn --skip-chat-parsing --sleep-idle-seconds
     --slot-prompt-similarity --slot-save-path --slots --spec-default --spec-draft-backend-sampling
     --spec-draft-cpu-mask-batch --spec-draft-cpu-moe --spec-draft-cpu-range-batch --spec-draft-cpu-strict
-    --spec-draft-cpu-strict-batch --spec-draft-hf --spec-draft-n-cpu-moe --spec-draft-ncmoe
+    --spec-draft-cpu-strict-batch --spec-draft-n-cpu-moe --spec-draft-ncmoe
     --spec-draft-p-split --spec-draft-poll --spec-draft-poll-batch --spec-draft-prio --spec-draft-prio-batch
     --spec-ngram-min-hits --spec-ngram-mod-n-match --spec-ngram-mod-n-max --spec-ngram-mod-n-min --spec-ngram-size-m
-    --spec-ngram-size-n --spec-synth-len --spec-synth-rates --special --split-mode --spm-infill --sse-ping-interval
+    --spec-ngram-size-n --spec-synth-len --spec-synth-rates --special --spm-infill --sse-ping-interval
     --ssl-cert-file --ssl-key-file --stdin --swa-checkpoints
-    --swa-full --system-prompt --system-prompt-file --tags --tensor-filter --tensor-split --threads-http --timeout
+    --swa-full --system-prompt --system-prompt-file --tags --tensor-filter --threads-http --timeout
     --tools --tools-runtime --top-n-sigma --top-nsigma --tts-lang --tts-speaker-file --typical --typical-p --ui
     --ui-config --ui-config-file --ui-mcp-proxy --val-split --verbose-prompt --verbosity --video --video-ffmpeg-dir
     --video-fps --video-timestamp-interval --vision-gemma-12b-default --vision-gemma-4b-default --warmup --webui
     --webui-config --webui-config-file --webui-mcp-proxy --weight-decay --winogrande --winogrande-tasks
     --xtc-probability --xtc-threshold --yarn-attn-factor --yarn-beta-fast --yarn-beta-slow --yarn-ext-factor
     --yarn-orig-ctx -Cb -Cbd -Crb -Crbd -a -ag -bf -bs -cb -cl -cmoe -cmoed -cms -cnv -cram -ctxcp -decay-epochs -dr -dt
-    -epochs -fit -fitc -fitp -fitt -gan -gaw -hf -hfd -hff -hfr -hfrd -hft -i -if -j -jf -kvo -kvu -lcd -lcs -lr -lr-min
-    -lv -lzm -mg -mli -mm -mmu -mu -ncffn -ncmoe -ncmoed -nkvo -no-ag -no-cnv -no-kvu -nocb -np -npl -npp -nr -ns -ntg
-    -o -ofreq -opt -pps -ptc -rea -sm -sp -sps -st -sys -sysf -tgs -to -ts -val-split -wd
+    -epochs -fit -fitc -fitp -fitt -gan -gaw -i -if -j -jf -kvo -kvu -lcd -lcs -lr -lr-min
+    -lv -lzm -mli -mm -mmu -mu -ncffn -ncmoe -ncmoed -nkvo -no-ag -no-cnv -no-kvu -nocb -np -npl -npp -nr -ns -ntg
+    -o -ofreq -opt -pps -ptc -rea -sp -sps -st -sys -sysf -tgs -to -val-split -wd
     """.split()  # noqa: SIM905 (446 lines otherwise)
 )

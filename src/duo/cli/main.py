@@ -13,9 +13,11 @@ import click
 
 def _commands() -> dict[str, click.Command]:
     from duo.cli.bench import command as bench
+    from duo.cli.check import command as check
     from duo.cli.devices import devices
     from duo.cli.doctor import doctor
     from duo.cli.host import draft_host, verify_host
+    from duo.cli.pairs import pairs
     from duo.cli.run import command as run
     from duo.cli.trace import trace
     from duo.cli.tune import command as tune
@@ -24,9 +26,11 @@ def _commands() -> dict[str, click.Command]:
     return {
         "run": run,
         "bench": bench,
+        "check": check,
         "devices": devices,
         "doctor": doctor,
         "draft-host": draft_host,
+        "pairs": pairs,
         "trace": trace,
         "tune": tune,
         "verify-host": verify_host,

@@ -11,6 +11,7 @@ import click
 from duo import _core
 from duo._libs import REBUILD
 from duo.cli import show
+from duo.cli.models import chosen_models, model_sources
 from duo.cli.options import ModelCommand, given, model_options, unescape
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.engine import Duo
@@ -27,11 +28,12 @@ target decodes alone.
 Examples:
   duo -p "Once upon a time" -n 200
   duo -m 70B.gguf -md 8B.gguf --draft 4 -ngl 11 -ngld 99 -p "Why is the sky blue?" -n 512
+  duo --pair llama-3.3-70b -ngl auto -ngld auto -p "Why is the sky blue?" -n 512
   cat letter.txt | duo -m 70B.gguf -md 8B.gguf --temp 0
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
 
-Other commands: duo bench, duo devices, duo doctor, duo draft-host, duo trace, duo tune, duo verify-host, duo widen
-(duo COMMAND --help).
+Other commands: duo bench, duo check, duo devices, duo doctor, duo draft-host, duo pairs, duo trace, duo tune,
+duo verify-host, duo widen (duo COMMAND --help).
 """
 
 
@@ -73,10 +75,11 @@ def run(params: dict[str, Any]) -> None:
     prompt = read_prompt(params["prompt"], params["file"], params["escape"])
     text_options = given(params, GENERATE_OPTIONS)
     wanted = check_early(prompt, text_options)  # a mistake is told before minutes of loading
+    models = chosen_models(params)
     with show.loading(quiet=params["verbose"]) as progress:
         d = Duo(
-            params["model"],
-            params["model_draft"],
+            models.target,
+            models.draft,
             trace=params["trace"],
             verbose=params["verbose"],
             log_file=params["log_file"],
@@ -87,6 +90,7 @@ def run(params: dict[str, Any]) -> None:
         stream = d.stream(prompt, **text_options)  # a prompt that is too long is the only line then
         here, elsewhere = (d.engine.target, d.draft), show.elsewhere(d)
         show.warn(show.first_line(*here, wanted, d.options["strict"], elsewhere).removeprefix("duo: "))
+        show.note_plan(d.plan)
         early = "" if d.network is None else d.network.take_warning()
         if early:
             show.warn(f"{early}; the text begins without it")
@@ -118,10 +122,7 @@ def run(params: dict[str, Any]) -> None:
 def _command() -> click.Command:
     path = click.Path(path_type=Path)
     first = [
-        click.Option(["model", "-m", "--model"], type=str, metavar="FILE", envvar="LLAMA_ARG_MODEL",
-                     help="The target: a GGUF file. Default: the demo pair."),
-        click.Option(["model_draft", "-md", "--model-draft", "--draft-model", "--spec-draft-model"], type=str,
-                     metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", help="The draft: a GGUF file."),
+        *model_sources(),
         click.Option(["prompt", "-p", "--prompt"], metavar="TEXT", help="The prompt. Default: standard input."),
         click.Option(["file", "-f", "--file"], type=path, metavar="FILE", help="A file that holds the prompt."),
         click.Option(["escape", "-e/", "--escape/--no-escape"], default=True,

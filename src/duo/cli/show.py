@@ -18,6 +18,7 @@ from rich.table import Table
 
 from duo import _core
 from duo.config import GenerateOptions
+from duo.fit import Plan
 from duo.job import ngram_of
 from duo.result import Chunk, Result
 
@@ -204,6 +205,12 @@ def as_json(r: Result) -> str:
             "timings": r.timings,
         }
     )
+
+
+def note_plan(plan: Plan | None) -> None:
+    """What -ngl auto has chosen; for a person, so not into a pipe."""
+    if plan is not None and plan.auto and sys.stderr.isatty():
+        warn(plan.line())
 
 
 def warn(message: str) -> None:

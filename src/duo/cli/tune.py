@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from duo.cli import show
+from duo.cli.models import DRAFT, NAMES, TARGET, chosen_models, names_draft, names_target
 from duo.cli.options import ModelCommand, given, model_options
 from duo.cli.run import command as run_command
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
@@ -75,10 +76,12 @@ def prompts_of(path: Path | None) -> list[str]:
 def recommended(t: Tuning, params: dict[str, Any], target: str) -> str:
     """The command line for runs: the models and options as they were given here, and what was found best."""
     words = ["duo"]
-    if params["model"] is not None or not t.advice.with_draft:
+    if not t.advice.with_draft:
         words += ["-m", params["model"] or target]
-    if params["model_draft"] is not None and t.advice.with_draft:
-        words += ["-md", params["model_draft"]]
+    else:
+        given = {"pair": "--pair", **TARGET, **DRAFT, "hf_file": "--hf-file", "hf_file_draft": "--hf-file-draft"}
+        for name, flag in given.items():
+            words += [flag, params[name]] if params.get(name) is not None else []
     for p in model_options():
         value = params.get(p.name or "")
         of_draft = (p.name or "").endswith("_draft")
@@ -114,13 +117,14 @@ def run(params: dict[str, Any]) -> None:
     from duo.cli import tune_report
 
     check_writable(params["json"], "JSON")
-    if params["model"] is not None and params["model_draft"] is None:
+    if names_target(params) and not names_draft(params):
         raise DuoError("duo tune measures a pair and no draft was given; give it with -md")
     prompts = prompts_of(params["file"])
+    chosen = chosen_models(params)
     with show.loading(quiet=params["verbose"]) as progress:
         d = Duo(
-            params["model"],
-            params["model_draft"],
+            chosen.target,
+            chosen.draft,
             verbose=params["verbose"],
             log_file=params["log_file"],
             progress=progress,
@@ -128,6 +132,7 @@ def run(params: dict[str, Any]) -> None:
             **given(params, GENERATE_OPTIONS),
         )
     with d:
+        show.note_plan(d.plan)
         models = [m for m in (d.target, d.draft) if m is not None]
         for m in models:
             if m.warning:
@@ -161,7 +166,7 @@ def _command() -> click.Command:
     ]  # fmt: skip
     return ModelCommand(
         "tune",
-        params=[of_run["model"], of_run["model_draft"], *own, *_options(), of_run["verbose"], of_run["log_file"]],
+        params=[*(of_run[name] for name in NAMES), *own, *_options(), of_run["verbose"], of_run["log_file"]],
         callback=lambda **params: run(params),
         help=HELP,
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import stat
@@ -107,6 +108,10 @@ async def _until_told(
 ) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # What clients do wrong is told to them. A log of it would let them fill a disk, or a pipe that nobody reads.
+    loop.set_exception_handler(lambda _loop, _context: None)
+    for name in ("asyncio", "grpc"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
     for s in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(s, told.set)
     host = Host(settings, service, n_ctx)

@@ -183,8 +183,13 @@ class HostService:
     def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Future[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # known to whoever waits; if the client is gone, to nobody
 
     def _keep(self, taken: asyncio.Future[Any]) -> None:
         """A seat that came for a client that was gone."""

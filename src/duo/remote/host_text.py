@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -187,8 +188,12 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
     """Nodes in, verdicts and text out."""
 
     incoming = wire.ToVerify
-    _cancelled = False
-    _seen = _told = 0  # nodes
+
+    def __init__(self, context: Any, seat: _core.VerifySeat, n_vocab: int, idle_s: float) -> None:
+        super().__init__(context, seat, n_vocab, idle_s)
+        self._giver = ThreadPoolExecutor(1, "duo-give")
+        self._cancelled = False
+        self._seen = self._told = 0  # nodes
 
     def _told_seen(self, message: wire.FromVerify) -> wire.FromVerify:
         if self._seen != self._told:
@@ -203,7 +208,8 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
         nodes = get_nodes(message, self._n_vocab)
         self._seen += len(message.nodes)
         if nodes:
-            self.seat.give(nodes)
+            # It waits where the target has no room for more; then this client waits too, and nobody else.
+            await self._loop.run_in_executor(self._giver, self.seat.give, nodes)
         if self._seen - self._told > N_WINDOW // 4:
             await self._send(self._told_seen(wire.FromVerify()))
         if message.rtt_us:
@@ -233,6 +239,7 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
 
     async def _finish(self) -> None:
         if self._cancelled:
+            await asyncio.to_thread(self._giver.shutdown)
             await asyncio.to_thread(self.seat.cancel)
             message = wire.FromVerify()
             put_figures(message, self.seat.stats())
@@ -240,5 +247,6 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
 
     def end(self) -> None:
         """As DraftText.end."""
+        self._giver.shutdown()  # the seat's methods are not called side by side
         if self.seat.running:
             self.seat.cancel()

@@ -1,0 +1,80 @@
+// What is known of model files without loading them (duo.header, duo.pair_check).
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include "bindings.h"
+#include "llama/file_header.h"
+#include "llama/memory.h"
+#include "llama/pair_check.h"
+#include "llama/vocab_file.h"
+
+namespace py = pybind11;
+using namespace pybind11::literals;
+
+namespace duo {
+
+namespace {
+
+// What is not UTF-8 in a file must not become another error.
+py::str text_of(const std::string & s) {
+    return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"));
+}
+
+py::object value_of(const header_value & v) {
+    if (const auto * s = std::get_if<std::string>(&v)) {
+        return text_of(*s);
+    }
+    return std::visit([](const auto & x) { return py::cast(x); }, v);
+}
+
+py::dict header_of(const std::string & path) {
+    const file_header h = [&] {
+        const py::gil_scoped_release released;
+        return read_file_header(path);
+    }();
+    py::dict values;
+    for (const auto & [key, v] : h.values) {
+        if (!std::holds_alternative<std::monostate>(v)) {
+            values[text_of(key)] = value_of(v);
+        }
+    }
+    py::list tensors;
+    for (const header_tensor & t : h.tensors) {
+        tensors.append(py::make_tuple(text_of(t.name), t.type, t.n_bytes, t.shape));
+    }
+    py::list parts;
+    for (const std::string & p : h.parts) {
+        parts.append(py::bytes(p));
+    }
+    return py::dict("parts"_a = parts, "n_file_bytes"_a = h.n_file_bytes, "values"_a = values, "tensors"_a = tensors);
+}
+
+py::dict vocab_of(const vocab_file & f) {
+    const llama_vocab * v   = f.get();
+    const llama_token   bos = llama_vocab_bos(v);
+    const llama_token   eos = llama_vocab_eos(v);
+    return py::dict("type"_a = f.type(), "n_tokens"_a = llama_vocab_n_tokens(v), "bos"_a = bos,
+                    "bos_text"_a = text_of(f.text(bos)), "add_bos"_a = llama_vocab_get_add_bos(v), "eos"_a = eos,
+                    "eos_text"_a = text_of(f.text(eos)), "add_eos"_a = llama_vocab_get_add_eos(v),
+                    "keeps_state"_a = f.keeps_state());
+}
+
+// The two vocabularies, and what pair_mismatch says of them.
+py::dict vocab_check(const std::string & target, const std::string & draft) {
+    const auto [t, d] = [&] {
+        const py::gil_scoped_release released;
+        return std::pair(vocab_file(target), vocab_file(draft));
+    }();
+    const std::string why = pair_mismatch(t.get(), d.get());
+    return py::dict("target"_a = vocab_of(t), "draft"_a = vocab_of(d), "mismatch"_a = text_of(why));
+}
+
+} // namespace
+
+void register_files(py::module_ & m) {
+    m.def("read_header", &header_of, "path"_a);
+    m.def("vocab_check", &vocab_check, "target"_a, "draft"_a);
+    m.def("memory_available", &memory_available);
+}
+
+} // namespace duo

@@ -1,0 +1,32 @@
+// What the headers of a GGUF model say, all parts of a split model together. No weight is read.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace duo {
+
+// monostate: an array of text, or one too long to be a property of the model (the vocabulary).
+using header_value = std::variant<std::monostate, int64_t, double, bool, std::string, std::vector<int64_t>>;
+
+struct header_tensor {
+    std::string          name;
+    std::string          type; // ggml's name
+    uint64_t             n_bytes = 0;
+    std::vector<int64_t> shape; // columns first
+};
+
+struct file_header {
+    std::vector<std::string>                          parts; // paths, in order; one for a model that is not split
+    uint64_t                                          n_file_bytes = 0;
+    std::vector<std::pair<std::string, header_value>> values; // of the first part
+    std::vector<header_tensor>                        tensors;
+};
+
+// Throws duo::error: see check_model_file; a part that is missing, or a path that is not the first part's.
+file_header read_file_header(const std::string & path);
+
+} // namespace duo

@@ -1,0 +1,45 @@
+#include "vocab_file.h"
+
+#include <array>
+
+#include "../error.h"
+#include "log.h"
+#include "model_file.h"
+
+namespace duo {
+
+vocab_file::vocab_file(const std::string & path) {
+    check_model_file(path);
+    std::array<ggml_backend_dev_t, 1> no_device{nullptr};
+    llama_model_params                params = llama_model_default_params();
+    params.devices                           = no_device.data();
+    params.vocab_only                        = true;
+    log_clear_errors();
+    try {
+        model_.reset(llama_model_load_from_file(path.c_str(), params));
+    } catch (const std::exception & e) {
+        throw error("the vocabulary of " + path + " could not be read: " + e.what());
+    }
+    if (!model_) {
+        throw error("the vocabulary of " + path + " could not be read" + log_reason() + "; check the file");
+    }
+    if (llama_vocab_type(get()) == LLAMA_VOCAB_TYPE_NONE) {
+        throw error(path + " has no tokenizer; it cannot read a prompt");
+    }
+}
+
+std::string vocab_file::text(llama_token token) const {
+    return token < 0 || token >= llama_vocab_n_tokens(get()) ? "" : llama_vocab_get_text(get(), token);
+}
+
+std::string vocab_file::type() const {
+    constexpr std::array names = {"none", "spm", "bpe", "wpm", "ugm", "rwkv", "plamo2"};
+    const auto           i     = size_t(llama_vocab_type(get()));
+    return i < names.size() ? names[i] : std::to_string(i);
+}
+
+bool vocab_file::keeps_state() const {
+    return llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
+}
+
+} // namespace duo

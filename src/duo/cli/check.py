@@ -1,0 +1,148 @@
+"""`duo check`: may this draft serve this target, and where would the two fit?"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from duo.cli import show
+from duo.cli.options import ModelCommand, given, model_options
+from duo.config import ENGINE_OPTIONS
+from duo.errors import DuoError
+from duo.fit import gigabytes
+from duo.header import Header
+from duo.pair_check import PairCheck, Vocabulary, check_pair
+from duo.placement import devices
+
+HELP = """Say whether a draft fits a target, what the two need, and where they would go.
+
+TARGET and DRAFT are GGUF files (of a split model the first part) or repositories of the hub (user/repo[:quant]); one
+argument that is no file is the name of a pair. Only headers are read, and of the hub's models only they are downloaded.
+The rules are those that duo itself applies when it loads: the same kind of tokenizer, the same text for each token,
+sizes within 128 of each other (padding at the end does not matter), the same beginning and end of prompts. Exit code 1
+if the draft does not fit the target.
+
+\b
+Examples:
+  duo check 70B.gguf 8B.gguf
+  duo check 70B.gguf 8B.gguf -c 16384 -ctk q8_0 -ctv q8_0 --json
+  duo check demo
+"""
+
+OPTIONS = (
+    "n_ctx",
+    "n_ctx_draft",
+    "type_k",
+    "type_v",
+    "type_k_draft",
+    "type_v_draft",
+    "device",
+    "device_draft",
+    "override_tensor",
+)
+
+
+def _paths(models: tuple[str, ...], folder: Path, *, offline: bool) -> tuple[str, str]:
+    """Target and draft. folder: for what stands in for models that are not here."""
+    if len(models) == 1 and os.path.exists(models[0]):
+        raise DuoError(f"{models[0]} is a file, and a pair is two; give the draft too")
+    if len(models) not in (1, 2):
+        raise DuoError(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
+    if len(models) == 2 and all(map(_is_file, models)):
+        return models[0], models[1]
+    from duo import pairs
+    from duo.hub import Hub, Source, parse
+
+    hub = Hub(note=show.warn)
+    hub = replace(hub, offline=hub.offline or offline)
+
+    def heads(source: Source) -> Path:
+        return hub.heads(source, Path(tempfile.mkdtemp(dir=folder)))
+
+    if len(models) == 1:
+        target, draft = pairs.paths(models[0], heads)
+    else:
+        target, draft = (Path(m) if _is_file(m) else heads(parse(m)) for m in models)
+    return str(target), str(draft)
+
+
+def _is_file(model: str) -> bool:
+    """Rather than a repository."""
+    return os.path.exists(model) or model.lower().endswith(".gguf") or model.count("/") != 1
+
+
+def _token(text: str, number: int, added: bool) -> str:
+    if number < 0:
+        return "none"
+    return f"{number} {text!r}, {'added' if added else 'not added'}"
+
+
+def _print(c: PairCheck) -> None:
+    out = Console(highlight=False, soft_wrap=True)
+    table = Table("", "target", "draft", box=None, padding=(0, 2, 0, 0))
+    both = ((c.target, c.target_vocabulary, c.target_need), (c.draft, c.draft_vocabulary, c.draft_need))
+    files = [os.path.basename(h.path) + (f" (and {h.n_parts - 1} more)" if h.n_parts > 1 else "") for h, _, _ in both]
+    table.add_row("file", *files)
+    table.add_row("model", *(f"{h.architecture}, {_count(h.n_parameters)}, {h.weight_type}" for h, _, _ in both))
+    table.add_row("tokenizer", *(f"{v.type}, {v.n_tokens} tokens" for _, v, _ in both))
+    table.add_row("begin", *(_token(v.bos_text, v.bos, v.add_bos) for _, v, _ in both))
+    table.add_row("end", *(_token(v.eos_text, v.eos, v.add_eos) for _, v, _ in both))
+    table.add_row("context", *(f"{n} tokens" for n in (c.n_ctx, c.n_ctx_draft)))
+    table.add_row("weights", *(gigabytes(n.total_weights) for _, _, n in both))
+    table.add_row("cache", *(gigabytes(n.total_cache) for _, _, n in both))
+    table.add_row("work", *(f"about {gigabytes(max(n.work, n.logits))}" for _, _, n in both))
+    table.add_row("together", *(gigabytes(n.total) for _, _, n in both))
+    out.print(table)
+    out.print(c.plan.line() + ("" if c.fits else f"; too much for the CPU ({gigabytes(c.host_free)} free)"))
+    out.print(
+        "the draft fits the target" + _padding(c.target_vocabulary, c.draft_vocabulary) if c.compatible else c.why_not
+    )
+
+
+def _padding(target: Vocabulary, draft: Vocabulary) -> str:
+    n = abs(target.n_tokens - draft.n_tokens)
+    return f" (the vocabularies differ by {n} tokens at the end, which does not matter)" if n else ""
+
+
+def _count(n: int) -> str:
+    return f"{n / 1e9:.1f}B" if n >= 1e9 else f"{n / 1e6:.1f}M"
+
+
+def _named(h: Header, folder: str) -> Header:
+    """A stand-in is gone afterwards: its own name is all that is left."""
+    return replace(h, path=os.path.basename(h.path)) if h.path.startswith(folder) else h
+
+
+def run(params: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory(prefix="duo-check-") as folder:
+        target, draft = _paths(params["models"], Path(folder), offline=params["offline"])
+        c = check_pair(target, draft, devices(), **given(params, ENGINE_OPTIONS))
+        c = replace(c, target=_named(c.target, folder), draft=_named(c.draft, folder))
+    if params["json"]:
+        click.echo(json.dumps(c.as_dict(), indent=2))
+    else:
+        _print(c)
+    if not c.compatible:
+        raise click.exceptions.Exit(1)
+
+
+command = ModelCommand(
+    "check",
+    params=[
+        click.Argument(["models"], nargs=-1, metavar="TARGET DRAFT"),
+        *(o for o in model_options() if o.name in OPTIONS),
+        click.Option(["offline", "--offline"], is_flag=True, help="No network: models from the hub's cache only."),
+        click.Option(["json", "--json"], is_flag=True, help="Print everything as JSON, sizes in bytes."),
+    ],
+    callback=lambda **params: run(params),
+    help=HELP,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)

@@ -1,0 +1,118 @@
+"""What a GGUF model's header says of its shape and of the size of its parts; no weight is read."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from duo import _core
+
+_ATTENTION = re.compile(r"\.attn_(k|qkv|kv)")
+_LAYER = re.compile(r"blk\.([0-9]{1,5})\.")
+
+
+@dataclass(frozen=True)
+class Tensor:
+    name: str
+    type: str  # ggml's name
+    n_bytes: int
+    shape: tuple[int, ...]  # columns first
+
+    @property
+    def layer(self) -> int | None:
+        match = _LAYER.match(self.name)
+        return int(match[1]) if match else None
+
+
+@dataclass(frozen=True)
+class Header:
+    """Sizes in bytes; of a split model all parts together."""
+
+    path: str
+    architecture: str
+    name: str  # as the model calls itself; may be empty
+    n_parts: int
+    n_file_bytes: int
+    n_layer: int
+    n_ctx_train: int
+    n_embd: int
+    n_ff: int
+    n_vocab: int
+    n_head: int
+    n_head_kv: tuple[int, ...]  # by layer; 0: it has no cache
+    key_length: int
+    value_length: int  # 0: values are not cached (multi-head latent attention)
+    tensors: tuple[Tensor, ...]
+
+    @property
+    def n_parameters(self) -> int:
+        count = 0
+        for t in self.tensors:
+            n = 1
+            for dimension in t.shape:
+                n *= dimension
+            count += n
+        return count
+
+    @property
+    def weight_type(self) -> str:
+        """The type of most of its weights."""
+        by_type: dict[str, int] = {}
+        for t in self.tensors:
+            by_type[t.type] = by_type.get(t.type, 0) + t.n_bytes
+        return max(by_type, key=lambda t: by_type[t], default="")
+
+
+def _number(values: dict[str, Any], key: str, otherwise: int) -> int:
+    value = values.get(key, otherwise)
+    if isinstance(value, list):
+        value = max(value, default=otherwise)
+    return value if isinstance(value, int) else otherwise
+
+
+def _by_layer(values: dict[str, Any], key: str, n_layer: int, otherwise: int) -> tuple[int, ...]:
+    value = values.get(key, otherwise)
+    if isinstance(value, list):
+        return tuple([*value, *[otherwise] * n_layer][:n_layer])
+    return (value if isinstance(value, int) else otherwise,) * n_layer
+
+
+def read_header(path: str | os.PathLike[str]) -> Header:
+    """Raises DuoError: no such file, no GGUF, truncated, a part is missing."""
+    raw = _core.read_header(os.fsencode(path))
+    v: dict[str, Any] = raw["values"]
+    arch = str(v.get("general.architecture", ""))
+    tensors = tuple(Tensor(name, kind, n, tuple(shape)) for name, kind, n, shape in raw["tensors"])
+    n_layer, n_embd = _number(v, f"{arch}.block_count", 1), _number(v, f"{arch}.embedding_length", 1)
+    n_head = max(1, _number(v, f"{arch}.attention.head_count", 1))
+    attends = {t.layer for t in tensors if _ATTENTION.search(t.name)}  # the others are recurrent
+    latent = f"{arch}.attention.key_length_mla" in v
+    key_length = _number(v, f"{arch}.attention.key_length", n_embd // n_head)
+    return Header(
+        path=os.fsdecode(path),
+        architecture=arch,
+        name=str(v.get("general.name", "")),
+        n_parts=len(raw["parts"]),
+        n_file_bytes=raw["n_file_bytes"],
+        n_layer=n_layer,
+        n_ctx_train=_number(v, f"{arch}.context_length", 1),
+        n_embd=n_embd,
+        n_ff=_number(v, f"{arch}.feed_forward_length", 4 * n_embd),
+        n_vocab=_vocabulary(tensors, v, arch),
+        n_head=n_head,
+        n_head_kv=tuple(
+            n if i in attends else 0
+            for i, n in enumerate(_by_layer(v, f"{arch}.attention.head_count_kv", n_layer, n_head))
+        ),
+        key_length=key_length,
+        value_length=0 if latent else _number(v, f"{arch}.attention.value_length", key_length),
+        tensors=tensors,
+    )
+
+
+def _vocabulary(tensors: Sequence[Tensor], values: dict[str, Any], arch: str) -> int:
+    rows = [t.shape[-1] for t in tensors if t.name in ("token_embd.weight", "output.weight") and len(t.shape) == 2]
+    return max(rows, default=_number(values, f"{arch}.vocab_size", 0))

@@ -1,0 +1,179 @@
+"""Models from the Hugging Face Hub: "user/repo[:quant]" -> a path in its normal cache."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from duo import hub_files
+from duo.errors import DuoError
+
+PUBLIC = "https://huggingface.co"
+
+
+class Source(NamedTuple):
+    """A model in a repository: a quantisation, or a file, or neither (llama.cpp's default)."""
+
+    repo: str  # user/repo
+    quant: str | None = None
+    file: str | None = None  # a name, or a pattern that fits one
+
+    def __str__(self) -> str:
+        return self.repo + (f" {self.file}" if self.file else f":{self.quant}" if self.quant else "")
+
+
+def parse(text: str, file: str | None = None, flag: str = "") -> Source:
+    """ "user/repo" or "user/repo:quant". flag: where it was given. Raises DuoError."""
+    match = re.fullmatch(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?", text, re.ASCII)
+    if match is None:
+        where = f" ({flag})" if flag else ""
+        raise DuoError(f"{text!r}{where} is no repository; write it as user/repo or user/repo:quant")
+    return Source(match[1], match[2], file)
+
+
+def _cache() -> Path:
+    """As huggingface_hub finds it, but when it is needed and not when that is imported."""
+    home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
+    return Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")).expanduser()
+
+
+def _token() -> str | None:
+    from huggingface_hub import get_token
+
+    return get_token()  # HF_TOKEN, or what `hf auth login` has stored
+
+
+def _offline() -> bool:
+    return os.environ.get("HF_HUB_OFFLINE", "").upper() in ("1", "ON", "YES", "TRUE")
+
+
+@dataclass(frozen=True)
+class Hub:
+    """Where models come from and where they are kept; by default what the environment says (HF_ENDPOINT, HF_TOKEN,
+    HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE)."""
+
+    endpoint: str = field(default_factory=lambda: (os.environ.get("HF_ENDPOINT") or PUBLIC).rstrip("/"))
+    token: str | None = field(default_factory=_token, repr=False)
+    cache: Path = field(default_factory=_cache)
+    offline: bool = field(default_factory=_offline)
+    note: Callable[[str], None] = field(default=lambda _: None, repr=False)  # what the user may want to know
+
+    def __post_init__(self) -> None:
+        if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
+            raise DuoError("the token (HF_TOKEN) has characters that no token has; copy it again")
+        if not re.fullmatch(r"https?://[!-~]+", self.endpoint):
+            raise DuoError(f"HF_ENDPOINT is {self.endpoint!r}, which is no address; write it as {PUBLIC}")
+
+    def fetch(self, source: Source) -> Path:
+        """The model's file, or the first of its parts, all of them being there; downloads what is not.
+
+        Without a network, what the cache has is taken. Raises DuoError.
+        """
+        from duo.hub_download import download
+
+        there, wanted = self._look(source)
+        return there or download(self, source.repo, *wanted)
+
+    def heads(self, source: Source, folder: Path) -> Path:
+        """For a look at the header: the model itself if the cache has it, else a stand-in without weights in `folder`.
+
+        Raises DuoError.
+        """
+        from duo.hub_download import heads
+
+        there, wanted = self._look(source)
+        cached = self._snapshot(source.repo)
+        if there is None and cached is not None and all((cached / name).exists() for name in wanted[0]):
+            there = cached / next(iter(wanted[0]))
+        return there or heads(self, source.repo, *wanted, folder)
+
+    def _look(self, source: Source) -> tuple[Path | None, tuple[dict[str, int], str]]:
+        """The model in the cache where there is no network, else its files with their sizes and the commit."""
+        from duo.hub_download import Unreachable, listing
+
+        if self.offline:
+            return self._cached(source, "--offline"), ({}, "")
+        try:
+            sizes, commit = listing(self, source.repo)
+        except Unreachable as e:
+            try:
+                path = self._cached(source, "")
+            except DuoError:
+                raise DuoError(f"{e}, and the cache {self._has(source.repo)}; check the network") from None
+            self.note(f"{self.endpoint} cannot be reached; {source} comes from the cache")
+            return path, ({}, "")
+        names = self._chosen(list(sizes), source, f"{self.endpoint}/{source.repo}")
+        return None, ({n: sizes[n] for n in names}, commit)
+
+    def _chosen(self, names: list[str], source: Source, where: str) -> list[str]:
+        if source.file is not None:
+            chosen = hub_files.match(names, source.file)
+            there = [n for n in names if n.lower().endswith(".gguf")]
+            missing = f"there is no file {source.file} in {where}"
+        else:
+            chosen = hub_files.choose(names, source.quant)
+            there = hub_files.quants(names)
+            missing = f"there is no {source.quant} in {where}" if source.quant else f"{where} has no GGUF model"
+        if chosen is None:
+            advice = f"choose from {hub_files.shown(there)}" if there else "choose a repository with GGUF files"
+            raise DuoError(f"{missing}; {advice}")
+        return hub_files.parts_of(names, chosen)
+
+    # ---- what is there already
+
+    def _cached(self, source: Source, why: str) -> Path:
+        folder = self._snapshot(source.repo)
+        names = [] if folder is None else _files_in(folder)
+        if folder is None or not any(hub_files.is_model(n) for n in names):
+            raise DuoError(f"the cache {self._has(source.repo)}; leave out {why or '--offline'} once to download it")
+        return folder / self._chosen(names, source, f"the cache ({self.cache})")[0]
+
+    def _snapshot(self, repo: str) -> Path | None:
+        """The newest state of a repository that the cache has."""
+        root = self.cache / ("models--" + repo.replace("/", "--"))
+        try:
+            named = root / "snapshots" / (root / "refs" / "main").read_text().strip()
+        except OSError:
+            named = root / "no ref"
+        if named.is_dir():
+            return named
+        found = [p for p in (root / "snapshots").glob("*") if p.is_dir()]
+        return max(found, key=lambda p: p.stat().st_mtime, default=None)
+
+    def _has(self, repo: str) -> str:
+        """ "has no X; it has Y and Z": for the end of a sentence."""
+        others = sorted(self.repositories())
+        return f"({self.cache}) has no {repo}" + (
+            f", but {hub_files.shown(others)}" if others else " and no other model"
+        )
+
+    def repositories(self) -> Iterator[str]:
+        """Repositories of which the cache has a model."""
+        for root in self.cache.glob("models--*--*"):
+            repo = root.name.removeprefix("models--").replace("--", "/", 1)
+            folder = self._snapshot(repo)
+            if folder is not None and any(hub_files.is_model(n) for n in _files_in(folder)):
+                yield repo
+
+
+def from_hub(
+    repo: str,
+    file: str | None = None,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    offline: bool | None = None,
+) -> Path:
+    """Path of a model of the hub, downloaded if need be; what is not given is as the environment says."""
+    given = {"cache": None if cache_dir is None else Path(cache_dir), "token": token, "offline": offline}
+    hub = replace(Hub(), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+    return hub.fetch(parse(repo, file))
+
+
+def _files_in(folder: Path) -> list[str]:
+    # Links to data that was deleted are no files.
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())

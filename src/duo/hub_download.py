@@ -1,0 +1,158 @@
+"""The transfer itself: huggingface_hub's requests, cache layout and progress bar; interrupted downloads go on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_download, hf_hub_url
+from huggingface_hub.file_download import http_get
+from huggingface_hub.utils import WeakFileLock, build_hf_headers, logging  # type: ignore[attr-defined]
+
+from duo.errors import DuoError
+from duo.fit import gigabytes
+from duo.hub_errors import FAILURES, NO_NETWORK, hub_error, unreachable
+
+if TYPE_CHECKING:
+    from duo.hub import Hub
+
+TIMEOUT_S = 10.0  # for an answer, not for a download
+# A vocabulary of 256k tokens with its merges takes about 15 MB; later parts of a split model have none.
+HEAD_FIRST, HEAD_OTHER = 32 << 20, 4 << 20
+MOST_BY_HTTP = 50_000_000_000  # the hub sends larger files by its own protocol only
+
+logging.set_verbosity_error()  # type: ignore[no-untyped-call] # it warns of each retry
+
+
+class Unreachable(DuoError):  # noqa: N818 - a state of the network
+    """No network, or no hub at the other end. Half a sentence: the other half is what the cache has."""
+
+
+def listing(hub: Hub, repo: str) -> tuple[dict[str, int], str]:
+    """Files of a repository with their sizes in bytes, and the commit that this is true of.
+
+    Raises Unreachable, or DuoError (unknown, private, too many requests).
+    """
+    try:
+        info = HfApi(endpoint=hub.endpoint, token=hub.token or False, library_name="duo").model_info(
+            repo, files_metadata=True, timeout=TIMEOUT_S
+        )
+    except NO_NETWORK as e:
+        raise Unreachable(unreachable(e, hub.endpoint)) from None
+    except FAILURES as e:
+        raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
+    return {f.rfilename: f.size or 0 for f in info.siblings or []}, info.sha or "main"
+
+
+def download(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str) -> Path:
+    """Path of the first of these files, all of them being in the cache. Raises DuoError."""
+    paths = []
+    try:
+        _check_disk(hub, repo, sizes, commit)
+        for name in sizes:
+            paths.append(_file(hub, repo, name, commit))
+        ref = _folder(hub, repo) / "refs" / "main"  # what llama.cpp and others look up without a network
+        ref.parent.mkdir(parents=True, exist_ok=True)
+        ref.write_text(commit)
+    except FAILURES as e:
+        raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
+    return paths[0]
+
+
+def heads(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str, folder: Path) -> Path:
+    """Stand-ins for these files in `folder`: their beginnings, where the headers are, and holes for the weights.
+
+    Returns the path of the first. Raises DuoError.
+    """
+    made: list[Path] = []
+    try:
+        for name, size in sizes.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            n = min(size, HEAD_FIRST if not made else HEAD_OTHER)
+            headers = build_hf_headers(token=hub.token or False, library_name="duo") | {
+                "accept-encoding": "identity",
+                "Range": f"bytes=0-{n - 1}",
+            }
+            url = hf_hub_url(repo, name, revision=commit, endpoint=hub.endpoint)
+            with path.open("wb") as f:
+                http_get(url, f, headers=headers, expected_size=n, displayed_filename=f"header of {name}")
+                f.truncate(size)
+            made.append(path)
+    except FAILURES as e:
+        raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
+    return made[0]
+
+
+def _folder(hub: Hub, repo: str) -> Path:
+    return hub.cache / ("models--" + repo.replace("/", "--"))
+
+
+def _check_disk(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str) -> None:
+    folder = _folder(hub, repo)
+    begun = sum(p.stat().st_size for p in folder.glob("blobs/*.part"))
+    needed = sum(size for name, size in sizes.items() if not (folder / "snapshots" / commit / name).exists()) - begun
+    there = next(p for p in (hub.cache, *hub.cache.parents) if p.exists())
+    free = shutil.disk_usage(there).free
+    if needed > free:
+        raise DuoError(
+            f"{repo} needs {gigabytes(needed)} more on the disk of {hub.cache} and {gigabytes(free)} are free; "
+            "free some, or set HF_HOME to a larger disk"
+        )
+
+
+def _file(hub: Hub, repo: str, name: str, commit: str) -> Path:
+    """One file. Its data is received here, so that a later call goes on where this one is interrupted; names, links
+    and everything else in the cache are huggingface_hub's."""
+    pointer = _folder(hub, repo) / "snapshots" / commit / name
+    token = hub.token or False
+    if not pointer.exists():
+        url = hf_hub_url(repo, name, revision=commit, endpoint=hub.endpoint)
+        meta = get_hf_file_metadata(url, token=token, timeout=TIMEOUT_S, endpoint=hub.endpoint, library_name="duo")
+        if meta.etag and meta.size is not None and meta.size <= MOST_BY_HTTP:
+            _receive(hub, repo, name, url, meta.etag, meta.size)
+    return Path(
+        hf_hub_download(
+            repo, name, revision=commit, cache_dir=hub.cache, token=token, endpoint=hub.endpoint, library_name="duo",
+        )
+    )  # fmt: skip
+
+
+def _receive(hub: Hub, repo: str, name: str, url: str, etag: str, size: int) -> None:
+    """The blob that huggingface_hub will look for. url: the hub's, not that of the storage it redirects to, because
+    storage is signed for an hour and a large file may break off later; a token does not follow the redirection."""
+    blob = _folder(hub, repo) / "blobs" / etag
+    part = blob.with_name(f"{etag}.part")
+    lock = hub.cache / ".locks" / _folder(hub, repo).name / f"{etag}.lock"
+    blob.parent.mkdir(parents=True, exist_ok=True)
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    headers = build_hf_headers(token=hub.token or False, library_name="duo")
+    headers["accept-encoding"] = "identity"  # a range of compressed data would be of another file
+    with WeakFileLock(lock):
+        if blob.exists():
+            return
+        had = part.stat().st_size if part.exists() else 0
+        if had > size:
+            part.unlink()
+            had = 0
+        with part.open("ab") as f:
+            try:
+                http_get(
+                    url, f, resume_size=had, headers=headers, expected_size=size,
+                    displayed_filename=name,
+                )  # fmt: skip
+            except OSError as e:
+                if e.errno is None and "Consistency check" in str(e):
+                    f.truncate(0)  # nothing to go on with
+                    raise DuoError(
+                        f"{name} of {repo} came with another size than the {size} bytes that the hub announced; "
+                        "try again"
+                    ) from None
+                raise
+        os.replace(part, blob)
+        with suppress(OSError):
+            blob.chmod(0o644)

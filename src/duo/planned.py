@@ -1,0 +1,119 @@
+"""-ngl auto and -ngld auto, and a look at the memory before anything is loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from duo.config import EngineOptions
+from duo.errors import DuoError
+from duo.fit import Plan, Room, Wish, plan
+from duo.header import Header, read_header
+from duo.memory import Need, context, need_of
+
+if TYPE_CHECKING:
+    from duo.placement import Device
+
+
+def rooms_of(devices: Sequence[Device]) -> dict[str, Room]:
+    """Devices that layers may go to, by name."""
+    host = next((d for d in devices if d.type == "cpu"), None)
+    found = {}
+    for d in devices:
+        if d.type in ("cpu", "accel"):
+            continue
+        # Some share the machine's memory and report none.
+        free, total = (d.free, d.total) if d.total or host is None else (host.free, host.total)
+        found[d.name] = Room(d.name, free, total)
+    return found
+
+
+def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, ...]:
+    """As the engine understands -dev: no names are every local GPU."""
+    if list(names) == ["none"]:
+        return ()
+    return tuple(names) or tuple(d.name for d in devices if d.type == "gpu")
+
+
+def needs(o: EngineOptions, target: Header, draft: Header | None) -> tuple[Need, Need | None]:
+    """What the two need with these options."""
+    from duo.placement import tensor_overrides
+
+    n_ubatch, flash = min(o["n_ubatch"], o["n_batch"]), o["flash_attn"] != "off"
+    n_ctx = context(o["n_ctx"], target.n_ctx_train)
+    of_target = need_of(
+        target, n_ctx, type_k=o["type_k"], type_v=o["type_v"], n_ubatch=n_ubatch, flash_attn=flash,
+        overrides=tensor_overrides(o["override_tensor"], draft=False),
+    )  # fmt: skip
+    if draft is None:
+        return of_target, None
+    n_ctx_draft = context(o["n_ctx_draft"] or None, draft.n_ctx_train, n_ctx)
+    return of_target, need_of(
+        draft, n_ctx_draft, draft=True, type_k=o["type_k_draft"], type_v=o["type_v_draft"], n_ubatch=n_ubatch,
+        flash_attn=flash, overrides=tensor_overrides(o["override_tensor_draft"], draft=True),
+    )  # fmt: skip
+
+
+def _layers(value: int | str, need: Need) -> int | None:
+    return None if value == "auto" else need.n_all if value == "all" or int(value) < 0 else int(value)
+
+
+def plan_of(o: EngineOptions, target: Header, draft: Header | None, devices: Sequence[Device]) -> Plan:
+    """Raises DuoError: what was asked for does not fit a device."""
+    from duo.placement import device_names
+
+    rooms = rooms_of(devices)
+    need, need_draft = needs(o, target, draft)
+
+    mine, theirs = (devices_for(device_names(o[n]), devices) for n in ("device", "device_draft"))
+    for name in (*mine, *theirs):
+        if name not in rooms:
+            raise DuoError(f"there is no device {name} to place layers on; choose from {', '.join(['none', *rooms])}")
+    shares = tuple(o["tensor_split"] or ())
+    if o["split_mode"] == "none" and len(mine) > 1:
+        mine, shares = mine[o["main_gpu"] : o["main_gpu"] + 1] or mine[:1], ()
+    if shares:
+        shares = (shares + (0.0,) * len(mine))[: len(mine)]
+    wish = Wish("target", need, mine, _layers(o["n_gpu_layers"], need), "-ngl", shares, bool(o["device"]))
+    if need_draft is None:
+        return plan(wish, None, list(rooms.values()))
+    layers = _layers(o["n_gpu_layers_draft"], need_draft)
+    wish_draft = Wish("draft", need_draft, theirs, layers, "-ngld", (), bool(o["device_draft"]))
+    return plan(wish, wish_draft, list(rooms.values()))
+
+
+def settled(
+    o: EngineOptions, target: str, draft: str | None, devices: Sequence[Device]
+) -> tuple[EngineOptions, Plan | None]:
+    """The options with numbers for auto, and the plan behind them; none where no device takes part.
+
+    Raises DuoError: a file that cannot be read, or that does not fit.
+    """
+    from duo.placement import device_names
+
+    autos = [name for name in ("n_gpu_layers", "n_gpu_layers_draft") if o[name] == "auto"]
+    used: set[str] = set()
+    for layers, names in (("n_gpu_layers", "device"), ("n_gpu_layers_draft", "device_draft"))[
+        : 1 if draft is None else 2
+    ]:
+        if o[layers] != 0:  # type: ignore[literal-required]
+            used |= set(devices_for(device_names(o[names]), devices))  # type: ignore[literal-required]
+    if not used or not used <= set(rooms_of(devices)) or not _readable(target, draft):
+        zeros = dict.fromkeys(autos, 0)
+        return cast(EngineOptions, {**o, **zeros}), None
+    p = plan_of(o, read_header(target), None if draft is None else read_header(draft), devices)
+    out = cast(EngineOptions, dict(o))
+    if p.target.auto:
+        out["n_gpu_layers"] = p.target.n_gpu_layers
+        if o["tensor_split"] is None and len(p.target.devices) > 1 and o["split_mode"] != "none":
+            out["tensor_split"] = [s / 2**30 for s in p.target.shares]
+    if p.draft is not None and p.draft.auto:
+        out["n_gpu_layers_draft"] = p.draft.n_gpu_layers
+        out["device_draft"] = list(p.draft.devices) or ["none"]
+    return out, p
+
+
+def _readable(*paths: str | None) -> bool:
+    """If not, loading says what is wrong; as it does of devices that there are not."""
+    return all(p is None or os.path.isfile(p) for p in paths)

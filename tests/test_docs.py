@@ -1,0 +1,87 @@
+"""Every example in README.md and docs/ is run, with the demo pair under the names that the text uses.
+
+A block that cannot run here says why in a comment above it: <!-- not run: it needs two machines -->
+"""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from conftest import HANG_S
+
+from duo.demo import demo_pair
+
+ROOT = Path(__file__).parent.parent
+FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GENERATED = "cli.md"
+DRAFTS = re.compile(r"8B|1B|0\.5B|draft|small|q4_0", re.IGNORECASE)
+BLOCK = re.compile(r"(<!-- not run: (?P<why>.+?) -->\n+)?^```(?P<language>sh|python)\n(?P<code>.*?)^```", re.M | re.S)
+
+
+class Block(NamedTuple):
+    where: str
+    language: str
+    code: str
+    why_not: str
+
+
+def blocks() -> Iterator[Block]:
+    for path in FILES:
+        text = "" if path.name == GENERATED else path.read_text(encoding="utf-8")
+        for m in BLOCK.finditer(text):
+            line = text.count("\n", 0, m.start("code")) + 1
+            yield Block(f"{path.name}:{line}", m["language"], m["code"], m["why"] or "")
+
+
+ALL = list(blocks())
+PYTHON = [b for b in ALL if b.language == "python" and not b.why_not]
+SHELL = [b for b in ALL if b.language == "sh" and not b.why_not and "duo " in b.code]
+
+
+def commands(code: str) -> list[list[str]]:
+    """The lines that call duo, without their comments; a line may go on after a backslash."""
+    lines = code.replace("\\\n", " ").splitlines()
+    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("duo ")]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A folder with the files that the examples name."""
+    target, draft = demo_pair()
+    for name in {n for b in ALL for n in re.findall(r"[\w.-]+\.gguf", b.code)}:
+        (tmp_path / name).symlink_to(draft if DRAFTS.search(name) else target)
+    (tmp_path / "code.txt").write_text("def f(x):\n    return x\n\ndef g(x):\n", encoding="utf-8")
+    (tmp_path / "prompt.txt").write_text("Once upon a time", encoding="utf-8")
+    return tmp_path
+
+
+def run(args: list[str], place: Path) -> None:
+    environment = {**os.environ, "LLAMA_ARG_N_PREDICT": "24", "DUO_PROFILES": "off"}
+    done = subprocess.run(
+        args, cwd=place, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=HANG_S
+    )
+    assert done.returncode == 0, f"{shlex.join(args)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+@pytest.mark.parametrize("block", PYTHON, ids=lambda b: b.where)
+def test_python_examples_run(block: Block, place: Path) -> None:
+    code = block.code if "import duo" in block.code else "import duo\n" + block.code
+    run([sys.executable, "-c", code], place)
+
+
+@pytest.mark.parametrize("block", SHELL, ids=lambda b: b.where)
+def test_commands_run(block: Block, place: Path) -> None:
+    assert commands(block.code), "no line of it calls duo"
+    for args in commands(block.code):
+        run([sys.executable, "-m", "duo", *args], place)
+
+
+def test_there_are_examples() -> None:
+    assert len(PYTHON) >= 3 and len(SHELL) >= 3
+    assert all(b.why_not == b.why_not.strip() for b in ALL)

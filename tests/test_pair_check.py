@@ -1,0 +1,183 @@
+"""`duo check`: the engine's own answer, without loading anything."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from gguf_files import BOOL, I32, STR, U32, Value, rewrite, tiny_mamba, tokens_of
+from loads import load
+
+from duo import DuoError
+from duo.cli.main import main
+from duo.demo import demo_pair
+from duo.pair_check import check_pair
+from duo.placement import Device
+
+TARGET, DRAFT = demo_pair()
+TOKENS = tokens_of(TARGET)
+GB = 10**9
+GPU, CPU = Device("GPU", "", "gpu", GB, GB), Device("CPU", "", "cpu", GB, GB)
+
+
+def with_words(**changes: str) -> dict[str, Value]:
+    words = list(TOKENS)
+    for i, word in changes.items():
+        words[int(i.removeprefix("t"))] = word
+    return {"tokenizer.ggml.tokens": (STR, words)}
+
+
+def with_size(n: int) -> dict[str, Any]:
+    """A draft of so many tokens."""
+
+    def weights(name: str, data: Any) -> Any:
+        if name not in ("token_embd.weight", "output.weight"):
+            return data
+        return np.concatenate([data, data[: n - 4096]]) if n > 4096 else data[:n]
+
+    words = (TOKENS + [f"more{i}" for i in range(n)])[:n]
+    kinds = [3] * 5 + [1] * (n - 5)
+    put = {"tokenizer.ggml.tokens": (STR, words), "tokenizer.ggml.token_type": (I32, kinds),
+           "llama.vocab_size": (U32, n)}  # fmt: skip
+    return {"put": put, "weights": weights}
+
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "another token": ({"put": with_words(t300="other\n")}, "token 300 is 'other\\x0a' in the draft and '"),
+    "the first token": ({"put": with_words(t0="<a>", t4="<b>")}, ""),
+    "another beginning": ({"put": {"tokenizer.ggml.bos_token_id": (U32, 2)}}, "BOS token is 2 and the target's is 0"),
+    "no beginning": ({"put": {"tokenizer.ggml.add_bos_token": (BOOL, False)}}, "BOS"),
+    "an end": ({"put": {"tokenizer.ggml.add_eos_token": (BOOL, True)}}, "EOS"),
+    "padding": (with_size(4096 + 128), ""),
+    "less padding": (with_size(4096 - 128), ""),
+    "other sizes": (with_size(4096 + 129), "its vocabulary has 4225 tokens and the target's 4096"),
+    "another kind": ({"put": {"tokenizer.ggml.model": (STR, "rwkv")}}, "tokenizers are of different types"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_check_says_what_the_engine_says(name: str, tmp_path: Path) -> None:
+    changes, expected = CASES[name]
+    draft = rewrite(DRAFT, tmp_path / "draft.gguf", **changes)
+    c = check_pair(TARGET, draft, [CPU])
+    assert expected in c.why_not and c.compatible == (not expected)
+    outcome = load(TARGET, draft)
+    assert (outcome.text if outcome.what == "refused" else "") == c.why_not
+
+
+def test_recurrent_models_are_no_part_of_a_pair(tmp_path: Path) -> None:
+    mamba = tiny_mamba(DRAFT, tmp_path / "mamba.gguf")
+    c = check_pair(TARGET, mamba, [CPU])
+    assert c.why_not == load(TARGET, mamba).text
+    assert c.draft_need.total_cache == 0
+
+
+def test_facts_of_both_models_are_told() -> None:
+    c = check_pair(TARGET, DRAFT, [GPU, CPU], n_ctx=300, host_free=GB)
+    assert c.compatible and c.fits
+    assert (c.target.n_layer, c.target.n_vocab, c.n_ctx, c.n_ctx_draft) == (4, 4096, 300, 300)
+    v = c.target_vocabulary
+    assert (v.type, v.n_tokens, v.bos, v.bos_text, v.add_bos) == ("bpe", 4096, 0, TOKENS[0], True)
+    assert c.target_need.total > c.draft_need.total > 0
+    assert c.plan.target.devices == ("GPU",) and c.plan.target.n_gpu_layers == 5
+    assert c.as_dict()["placement"]["draft"]["devices"]["GPU"] == c.plan.draft.bytes.devices[0]  # type: ignore[union-attr]
+
+
+def test_a_longer_context_needs_more_and_a_smaller_cache_type_less() -> None:
+    short, long = (check_pair(TARGET, DRAFT, [CPU], n_ctx=n).target_need.total_cache for n in (512, 4096))
+    assert long > 5 * short
+    small = check_pair(TARGET, DRAFT, [CPU], n_ctx=4096, type_k="q8_0", type_v="q8_0").target_need.total_cache
+    assert small * 32 == long * 17
+
+
+def test_too_little_memory_is_told() -> None:
+    assert not check_pair(TARGET, DRAFT, [CPU], host_free=1000).fits
+
+
+# ---- split models
+
+
+def split(source: Path, folder: Path, n_parts: int) -> Path:
+    """The model in so many files, as llama.cpp's gguf-split makes them."""
+    from gguf import GGUFReader
+
+    names = [t.name for t in GGUFReader(source).tensors]
+    for i in range(n_parts):
+        mine = set(names[i::n_parts])
+        rewrite(
+            source,
+            folder / f"m-{i + 1:05}-of-{n_parts:05}.gguf",
+            put=_split_keys(i, n_parts, len(names)),
+            drop=() if i == 0 else [k for k in _keys(source) if not k.startswith("split.")],
+            weights=lambda name, data, mine=mine: data if name in mine else None,  # type: ignore[misc]
+        )
+    return folder / f"m-00001-of-{n_parts:05}.gguf"
+
+
+def _split_keys(i: int, n_parts: int, n_tensors: int) -> dict[str, Value]:
+    from gguf import GGUFValueType
+
+    u16 = GGUFValueType.UINT16
+    return {"split.no": (u16, i), "split.count": (u16, n_parts), "split.tensors.count": (I32, n_tensors)}
+
+
+def _keys(source: Path) -> list[str]:
+    from gguf_files import header_of
+
+    return list(header_of(source))
+
+
+def test_split_models_are_looked_at_whole(tmp_path: Path) -> None:
+    first = split(TARGET, tmp_path, 3)
+    c, whole = check_pair(first, DRAFT, [CPU]), check_pair(TARGET, DRAFT, [CPU])
+    assert c.compatible and c.target.n_parts == 3
+    assert c.target_need == whole.target_need
+    assert load(first, DRAFT).what != "refused"
+
+
+def test_a_missing_part_and_a_wrong_first_one_are_named(tmp_path: Path) -> None:
+    first = split(TARGET, tmp_path, 3)
+    second = tmp_path / "m-00002-of-00003.gguf"
+    with pytest.raises(DuoError, match=r"is part 2 of 3 of a model; give its first part"):
+        check_pair(second, DRAFT, [CPU])
+    second.unlink()
+    with pytest.raises(DuoError, match=r"part 2 of 3 is missing: there is no file .*m-00002-of-00003\.gguf; download"):
+        check_pair(first, DRAFT, [CPU])
+
+
+# ---- the command
+
+
+def test_the_command_prints_and_answers_with_its_exit_code(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(TARGET), str(DRAFT), "-c", "1024"]) == 0
+    out = capfd.readouterr().out
+    assert "the draft fits the target" in out and "1024 tokens" in out
+    other = rewrite(DRAFT, tmp_path / "other.gguf", put=with_words(t999="x-y-z"))
+    assert main(["check", str(TARGET), str(other)]) == 1
+    captured = capfd.readouterr()
+    assert "token 999 is 'x-y-z' in the draft" in captured.out and captured.err == ""
+    assert main(["check", str(TARGET), str(other), "--json"]) == 1
+    facts = json.loads(capfd.readouterr().out)
+    assert facts["compatible"] is False and "token 999" in facts["why_not"]
+    assert facts["target"]["memory"]["total"] == sum(facts["target"]["memory"][k] for k in ("weights", "cache", "work"))
+    assert main(["check", "demo"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["nowhere.gguf", "b.gguf"], "there is no file nowhere.gguf; check the path"),
+        (["nothing"], "there is no pair nothing; see duo pairs"),
+        ([], "0 models were given; give a target and a draft, or the name of a pair"),
+        ([str(TARGET)], "is a file, and a pair is two; give the draft too"),
+        ([str(TARGET), __file__], "is not a GGUF file"),
+        ([str(TARGET), str(DRAFT), "-dev", "CUDA9"], "there is no device CUDA9 to place layers on; choose from none"),
+        ([str(TARGET), str(DRAFT), "-c", "x"], "n_ctx (-c) is 'x'"),
+        ([str(TARGET), str(DRAFT), "--jsn"], "there is no option --jsn; did you mean --json?"),
+    ],
+)
+def test_mistakes_are_one_sentence(args: list[str], message: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", *args]) == 1
+    err = capfd.readouterr().err
+    assert message in err and err.count("\n") == 1

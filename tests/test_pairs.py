@@ -1,0 +1,254 @@
+"""Pairs by name: the list that comes with duo, the user's own, and what is wrong with either."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from duo import Duo, DuoError, pairs
+from duo.cli.main import main, program
+from duo.cli.run import command as run_command
+from duo.demo import demo_pair
+from duo.hub import Hub
+
+GOOD = """\
+# mine
+pairs:
+  - name: small  # for the train
+    target: {repo: me/Big-GGUF, quant: Q8_0}
+    draft: {file: little.gguf}
+"""
+
+
+@pytest.fixture(autouse=True)
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's file, which is not there yet."""
+    monkeypatch.setattr("duo.pairs.user_config_path", lambda name: tmp_path / name)
+    (tmp_path / "duo").mkdir()
+    return tmp_path / "duo" / "models.yaml"
+
+
+def written(own: Path, text: str) -> None:
+    own.write_text(text, encoding="utf-8")
+
+
+def error() -> str:
+    with pytest.raises(DuoError) as e:
+        pairs.entries()
+    assert "\n" not in str(e.value)
+    return str(e.value)
+
+
+# ---- the list that comes with duo
+
+
+def test_the_list_has_a_dozen_real_pairs_and_the_demo() -> None:
+    known = pairs.entries()
+    assert "demo" in known
+    real = [e.pair for e in known.values() if e.pair.target.repo is not None]
+    assert len(real) >= 12
+    for p in real:
+        assert p.draft.repo is not None and p.licence, p.name
+        assert p.placement, p.name
+        assert p.target.memory_gb is not None and p.draft.memory_gb is not None, p.name
+        assert p.target.memory_gb > p.draft.memory_gb, p.name
+        assert p.target != p.draft, p.name
+
+
+def test_the_pair_of_llama_duos_readme_has_its_files() -> None:
+    p = pairs.find("llama-3-70b").pair
+    assert str(p.target.repo) == "QuantFactory/Meta-Llama-3-70B-Instruct-GGUF-v2"
+    assert p.target.file == "Meta-Llama-3-70B-Instruct-v2.Q8_0-00001-of-00003.gguf"
+    assert p.draft.file == "Meta-Llama-3-8B-Instruct-v2.Q8_0.gguf"
+
+
+def test_every_suggested_placement_is_made_of_duos_options() -> None:
+    flags = {o for p in run_command.params for o in p.opts}
+    for name, e in pairs.entries().items():
+        for box, options in e.pair.placement.items():
+            words = shlex.split(options)
+            assert words, (name, box)
+            assert all(w in flags for w in words[::2]), (name, box)
+
+
+def test_the_demo_pair_is_the_packages_own() -> None:
+    assert pairs.paths("demo", Hub(endpoint="http://127.0.0.1:9").fetch) == demo_pair()
+    with Duo.from_pair("demo", n_ctx=256) as d:
+        assert d.generate("Once", max_tokens=2).text
+
+
+def test_a_wrong_name_gets_the_nearest_ones() -> None:
+    with pytest.raises(DuoError) as e:
+        pairs.find("qwen-3-32b")
+    assert str(e.value).startswith("there is no pair qwen-3-32b; did you mean qwen3-32b")
+    with pytest.raises(DuoError, match="there is no pair zzz; see duo pairs"):
+        pairs.find("zzz")
+
+
+# ---- the user's own
+
+
+def test_the_users_own_list_adds_and_wins(own: Path) -> None:
+    written(own, GOOD + "  - {name: demo, target: {file: a.gguf}, draft: {file: /b.gguf}}\n")
+    known = pairs.entries()
+    assert known["small"].own and known["demo"].own and not known["qwen3-32b"].own
+    assert pairs.paths("demo", Hub(endpoint="http://127.0.0.1:9").fetch) == (own.parent / "a.gguf", Path("/b.gguf"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("me/Big-GGUF", "Big-GGUF", "line 4: pairs[0].target.repo is 'Big-GGUF', but string should match pattern"),
+        ("quant: Q8_0", "quant: 8", "line 4: pairs[0].target.quant is 8, but input should be a valid string"),
+        ("{file: little.gguf}", "{}", "line 5: pairs[0].draft: give repo (user/repo), or file with a path"),
+        ("{file: little.gguf}", "{file: a, quant: Q8_0}", "line 5: pairs[0].draft: quant goes with repo, and without"),
+        ("    draft:", "    darft:", "line 3: pairs[0].draft: field required"),
+        ("{file: little.gguf}", "{file: a}\n    colour: red", "line 6: pairs[0].colour is 'red', but extra inputs are"),
+        ("name: small", "name: -ngl", "line 3: pairs[0].name is '-ngl', but string should match pattern"),
+        ("pairs:", "couples:", "line 2: pairs: field required"),
+        ("{file: little.gguf}", "{file: a}\n    memory_gb: [", "this is not YAML"),
+        ("name: small", "name: *small", "line 3: this is not YAML"),
+        ("{file: little.gguf}", "{file: a, memory_gb: -1}", "line 5: pairs[0].draft.memory_gb is -1, but input should"),
+    ],
+)
+def test_a_mistake_is_told_with_line_and_field(own: Path, old: str, new: str, message: str) -> None:
+    assert old in GOOD
+    written(own, GOOD.replace(old, new))
+    text = error()
+    assert text.startswith(f"{own}, line ")
+    assert message in text
+
+
+def test_two_pairs_of_one_name_are_refused(own: Path) -> None:
+    written(own, GOOD + GOOD.split("pairs:\n")[1])
+    assert error() == f"{own}, line 6: pairs[1].name is 'small', which another pair has; choose another name"
+
+
+@pytest.mark.parametrize("text", ["- a\n", "7\n", "pairs: {a: b}\n", "pairs:\n  - 3\n", "\x00", "{" * 2000])
+def test_what_is_no_list_is_refused(own: Path, text: str) -> None:
+    written(own, text)
+    assert str(own) in error()
+
+
+def test_a_file_that_is_not_utf8_is_refused(own: Path) -> None:
+    own.write_bytes(b"pairs: [\xff]")
+    assert "is not UTF-8 (byte 8); convert it" in error()
+
+
+def test_an_empty_list_is_none(own: Path) -> None:
+    for text in ("", "# nothing yet\n", "pairs: []\n"):
+        written(own, text)
+        assert not any(e.own for e in pairs.entries().values())
+
+
+# ---- the commands
+
+
+def test_add_writes_a_pair_that_runs(own: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    target, draft = map(str, demo_pair())
+    assert main(["pairs", "add", "tales", "-m", target, "-md", draft, "--notes", "for tests"]) == 0
+    assert capfd.readouterr().out == f"added tales to {own}\n"
+    assert main(["--pair", "tales", "-p", "Once", "-n", "2", "-c", "256"]) == 0
+    assert "duo-demo-target" in capfd.readouterr().err
+
+
+def test_add_keeps_what_is_there_and_its_comments(own: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    written(own, GOOD)
+    more = ["-hf", "a/B-GGUF:Q6_K", "-hfd", "a/C-GGUF", "--hf-file-draft", "c.gguf", "--options", "-ngl 11"]
+    assert main(["pairs", "add", "two", *more]) == 0
+    assert own.read_text().startswith(GOOD)
+    two = pairs.find("two").pair
+    assert (two.target.quant, two.draft.file, two.placement) == ("Q6_K", "c.gguf", {"this machine": "-ngl 11"})
+    assert main(["pairs", "add", "two", *more]) == 1
+    assert "has a pair two already; use --replace, or another name" in capfd.readouterr().err
+    assert main(["pairs", "add", "two", "-hf", "x/y", "-hfd", "x/z", "--replace"]) == 0
+    assert pairs.find("two").pair.target.repo == "x/y"
+    assert [e.pair.name for e in pairs.entries().values() if e.own] == ["small", "two"]
+
+
+@pytest.mark.parametrize("text", ["pairs: []\n", "", "pairs: [{name: a, target: {file: x}, draft: {file: y}}]\n"])
+def test_add_takes_lists_of_any_shape(own: Path, text: str) -> None:
+    written(own, text)
+    assert main(["pairs", "add", "b", "-m", "t.gguf", "-md", "d.gguf"]) == 0
+    assert pairs.find("b").pair.target.file == str(Path("t.gguf").resolve())
+    assert ("a" in pairs.entries()) == ("name: a" in text)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["x", "-m", "a"], "a pair needs one draft; give it with -md or -hfd"),
+        (["x", "-m", "a", "-hf", "b/c", "-md", "d"], "a pair needs one target; give it with -m or -hf"),
+        (["-x-", "-m", "a", "-md", "b"], ""),
+        (["1x", "-m", "a", "-md", "b"], "name is '1x', but string should match pattern"),
+        (["x", "-hf", "nonsense", "-md", "b"], "'nonsense' (-hf) is no repository; write it as user/repo"),
+    ],
+)
+def test_add_refuses_what_is_no_pair(
+    own: Path, args: list[str], message: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["pairs", "add", *args]) == 1
+    err = capfd.readouterr().err
+    assert message in err and err.count("\n") == 1
+    assert not own.exists()
+
+
+def test_pairs_are_listed_and_shown(own: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    written(own, GOOD)
+    assert main(["pairs"]) == 0
+    out = capfd.readouterr().out
+    assert all(name in out for name in pairs.entries())
+    assert next(line for line in out.splitlines() if line.startswith("small")).rstrip().endswith("yours")
+    assert main(["pairs", "--json"]) == 0
+    listed = json.loads(capfd.readouterr().out)
+    assert {p["name"]: p["own"] for p in listed} == {n: e.own for n, e in pairs.entries().items()}
+    assert main(["pairs", "show", "llama-3-70b"]) == 0
+    shown = capfd.readouterr().out
+    assert "duo --pair llama-3-70b -ngl 11 -ngld 99 --draft 4" in shown
+    assert "licence: Llama 3 Community License" in shown
+    assert main(["pairs", "show", "lama-3-70b"]) == 1
+    assert "did you mean llama-3-70b" in capfd.readouterr().err
+
+
+def test_pairs_can_be_named_wherever_models_can() -> None:
+    for name in ("run", "bench", "tune"):
+        command = program.get_command(None, name)  # type: ignore[arg-type]
+        assert command is not None
+        options = {o for p in command.params for o in p.opts}
+        assert {"--pair", "-m", "-md", "-hf", "-hfd", "--hf-file", "--hf-file-draft", "--offline"} <= options, name
+
+
+# ---- docs/models.md
+
+PAGE = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")
+COMMANDS = [
+    line.split("   #")[0].strip() for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()
+]
+
+
+@pytest.mark.parametrize("line", COMMANDS)
+def test_command_lines_in_the_documents_are_understood(line: str) -> None:
+    words = shlex.split(line)[1:]
+    name = "run" if words[0].startswith("-") else words.pop(0)
+    command = program.get_command(None, name)  # type: ignore[arg-type]
+    while isinstance(command, click.Group) and words and words[0] in command.commands:
+        command = command.commands[words.pop(0)]
+    assert command is not None
+    with command.make_context(name, words):
+        pass
+
+
+def test_what_the_documents_say_of_the_demo_pair_runs(capfd: pytest.CaptureFixture[str]) -> None:
+    ran = [shlex.split(line)[1:] for line in COMMANDS if " demo" in line or line.endswith("duo pairs")]
+    assert len(ran) >= 3
+    for args in ran:
+        assert main(args) == 0, args
+
+
+def test_the_list_in_the_documents_is_one(own: Path) -> None:
+    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
+    written(own, block)
+    assert pairs.find("local").own

@@ -1,0 +1,72 @@
+"""A cable that is pulled or long: packets that get lost without a word, and a round trip of 60 ms."""
+
+import threading
+from typing import Any
+
+import pytest
+from cable import Cable
+from conftest import EXACT
+from hosts import PROMPT, host
+from test_remote import KERNELS, remote
+from test_remote_failures import GREEDY, SEEDED, write
+
+from duo import Duo
+from duo.demo import demo_pair
+
+pytest.importorskip("grpc")
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, str]:
+    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
+        return {name: d.generate(PROMPT, **o).text for name, o in (("greedy", GREEDY), ("seeded", SEEDED))}
+
+
+def until_it_helps(d: Duo, options: dict[str, Any], text: str) -> Any:
+    for _ in range(100):
+        r = d.generate(PROMPT, **options)
+        assert r.text == text
+        if r.timings["draft_n_accepted"]:
+            return r
+        threading.Event().wait(0.1)
+    raise AssertionError("the draft did not come back")
+
+
+def test_a_cable_that_is_pulled_from_the_draft_host(expected: dict[str, str]) -> None:
+    # One seat: when the client comes back, the host still believes in the old connection and gives its seat up.
+    with (
+        host("draft", "-td", "1", "-np", "1") as h,
+        Cable(h.address) as cable,
+        remote("draft", cable, _delay=(25_000, 1)) as d,
+    ):
+        r = write(d, SEEDED, {50: cable.pull})
+        assert r.text == expected["seeded"]
+        assert r.timings["draft_n_accepted"] > 0
+        assert "it does not answer" in r.warning
+        assert r.timings["network_lost_n"] == 1
+        cable.mend()
+        assert until_it_helps(d, SEEDED, expected["seeded"]).timings["network_lost_n"] == 0
+
+
+def test_a_cable_that_is_pulled_from_the_verify_host(expected: dict[str, str]) -> None:
+    with host("verify", "-t", "1", "-c", "1024", "-np", "1", *KERNELS) as h, Cable(h.address) as cable:
+
+        def pull() -> None:
+            cable.pull()
+            threading.Timer(2.0, cable.mend).start()
+
+        with remote("verify", cable) as d:
+            r = write(d, GREEDY, {50: pull})
+            assert r.text == expected["greedy"]
+            assert len(r.tokens) == GREEDY["max_tokens"]
+            assert r.timings["network_lost_n"] >= 1
+
+
+@pytest.mark.parametrize("role", ["draft", "verify"])
+def test_a_long_way(role: str, expected: dict[str, str]) -> None:
+    args = ("-td", "1") if role == "draft" else ("-t", "1", "-c", "1024", *KERNELS)
+    with host(role, *args) as h, Cable(h.address, delay_s=0.03) as cable, remote(role, cable) as d:
+        r = d.generate(PROMPT, **SEEDED | {"max_tokens": 120})
+        assert expected["seeded"].startswith(r.text)
+        assert r.warning == ""
+        assert r.timings["network_round_trip_ms"] > 59

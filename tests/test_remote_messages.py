@@ -1,0 +1,158 @@
+"""What crosses the network: it comes out as it went in, it is small, nonsense is refused, its code is current."""
+
+import math
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import hostile
+import pytest
+from conftest import run_python
+
+from duo import DuoError, _core
+from duo.check import generate_options
+from duo.job import plan, sampling
+from duo.remote import wire_pb2 as wire
+from duo.remote.codec import (
+    ChunkTuple,
+    NodeTuple,
+    ProtocolError,
+    VerdictTuple,
+    get_chunks,
+    get_figures,
+    get_nodes,
+    get_verdicts,
+    put_chunks,
+    put_figures,
+    put_nodes,
+    put_verdicts,
+)
+from duo.remote.codec_begin import get_begin, n_message_most, put_begin
+from duo.remote.methods import parse
+
+N_VOCAB = 128_256
+NODES: list[NodeTuple] = [
+    ("node", True, 70_000, 69_990, 128_000, -0.5, 3, 4, 0.0),
+    ("node", False, 2**63 - 1, 2**63 + 5, 0, 0.0, 0, 1, 812.5),
+    ("pause", True, 0, 69_990, -1, 0.0, 0, 0, 0.0),
+    ("failed", True, 2**63 + 5, 0, -1, 0.0, 0, 0, 0.0),
+]
+VERDICTS: list[VerdictTuple] = [
+    ("orders", 0, -1, 3, 2, False, 0, 1000),
+    ("verdict", 70_000, 128_000, 8, 4, True, 5, 120),
+    ("end", 0, -1, 0, 1, False, 0, 1000),
+]
+CHUNKS: list[ChunkTuple] = [
+    ("token", True, False, "", 5, -0.25, 3, 0),
+    ("logprob", False, False, "", 7, -math.inf, 0, 0),
+    ("end", False, False, "stop", -1, 0.0, 0, 4),
+]
+
+
+def test_messages_come_out_as_they_went_in() -> None:
+    to_draft, from_draft, from_verify = wire.ToDraft(), wire.FromDraft(), wire.FromVerify()
+    put_nodes(from_draft, NODES)
+    put_verdicts(to_draft, VERDICTS)
+    put_verdicts(from_verify, VERDICTS)
+    put_chunks(from_verify, CHUNKS)
+    put_figures(from_verify, {"n_passes": 5, "n_tested_at": [3, 2, 1], "busy_us": 2**40, "n_passes_in": []})
+    assert get_nodes(parse(wire.FromDraft, from_draft.SerializeToString()), N_VOCAB) == NODES
+    assert get_verdicts(parse(wire.ToDraft, to_draft.SerializeToString()), N_VOCAB) == VERDICTS
+    there = parse(wire.FromVerify, from_verify.SerializeToString())
+    assert get_verdicts(there, N_VOCAB) == VERDICTS
+    assert get_chunks(there, N_VOCAB) == CHUNKS
+    assert get_figures(there) == {"n_passes": 5, "n_tested_at": [3, 2, 1], "busy_us": 2**40, "n_passes_in": []}
+
+
+def test_a_guess_takes_some_twenty_bytes() -> None:
+    message = wire.FromDraft()
+    put_nodes(message, [("node", True, 60_000 + i, 59_990 + i, 100_000 + i, -0.7, 1, 4, 0.0) for i in range(100)])
+    assert message.ByteSize() / 100 <= 24
+
+
+def test_guesses_that_the_target_has_no_token_for_are_left_out() -> None:
+    message = wire.FromDraft()
+    put_nodes(message, [("node", True, i, 1, 990 + 5 * i, -0.7, 0, 1, 0.0) for i in range(1, 5)])
+    assert [n[4] for n in get_nodes(message, 1000)] == [995]
+    put_nodes(message, [("node", True, 9, 1, 1128, -0.7, 0, 1, 0.0)])
+    with pytest.raises(ProtocolError, match="the token of a node is 1128"):
+        get_nodes(message, 1000)
+
+
+def begin_of(**options: Any) -> _core.Begin:
+    b = _core.Begin()
+    o = generate_options(options)
+    b.id, b.prompt, b.n_generated = 2**63 + 9, [1, 5, 700, 1535], 1
+    b.n_predict, b.n_logprobs, b.stop = 77, 3, ["é", "stop"]
+    b.sampling, b.plan = sampling(o, 2**64 - 1), plan(o)
+    return b
+
+
+def test_what_is_to_be_written_comes_out_as_it_went_in() -> None:
+    for options in (
+        {},
+        {"temperature": 0, "top_k": 0, "top_p": 1.0, "min_p": 0, "repeat_last_n": -1, "ignore_eos": True},
+        {"logit_bias": {5: -math.inf, 9: 1e9}, "presence_penalty": -1e4, "repeat_penalty": 1e-3, "temperature": 1e6},
+        {"mode": "sync", "n_draft": 4, "draft_tree": [[0], [1], [0, 0]], "spec_type": ["draft-simple", "ngram-map-k"]},
+        {"mode": "plain", "draft_tree": "dynamic", "draft_p_min": 1.0, "n_draft_branches": 2},
+    ):
+        here = begin_of(**options)
+        data = put_begin(here, instance=bytes(16), session=bytes(16)).SerializeToString()
+        there = get_begin(parse(wire.Begin, data), n_vocab=1536, n_ctx=512)
+        for part, names in (
+            (lambda b: b, "id prompt n_generated n_predict n_logprobs stop"),
+            (lambda b: b.sampling, "temp top_k top_p min_p repeat_penalty presence_penalty frequency_penalty"),
+            (lambda b: b.sampling, "repeat_last_n seed ignore_eos logit_bias"),
+            (lambda b: b.plan, "mode n_draft n_draft_min p_min n_branch has_model always use tree"),
+            (lambda b: b.plan, "ngram ngram_size_n ngram_size_m ngram_min_hits"),
+        ):
+            for name in names.split():
+                assert getattr(part(there), name) == getattr(part(here), name), name
+
+
+def test_a_full_context_fits_into_a_message() -> None:
+    b = begin_of(logit_bias=dict.fromkeys(range(4096), -1.5))
+    b.prompt = [128_000] * 4096
+    assert put_begin(b, instance=bytes(16), session=bytes(16)).ByteSize() < n_message_most(4096)
+
+
+def test_nonsense_is_a_sentence_and_nothing_else() -> None:
+    rng = random.Random(3)
+    good = put_begin(begin_of(), instance=bytes(16), session=bytes(16))
+    n_refused = 0
+    for _ in range(3000):
+        try:
+            get_begin(parse(wire.Begin, hostile.begin(rng, good).SerializeToString()), n_vocab=1536, n_ctx=512)
+            data = hostile.message(rng, wire.FromVerify, [("verdicts", hostile.verdict), ("chunks", hostile.chunk)])
+            message = parse(wire.FromVerify, data)
+            get_verdicts(message, 1536), get_chunks(message, 1536), get_figures(message)
+            nodes = parse(wire.FromDraft, hostile.message(rng, wire.FromDraft, [("nodes", hostile.node)]))
+            get_nodes(nodes, 1536)
+        except DuoError as e:
+            n_refused += 1
+            assert "\n" not in str(e)
+    assert n_refused > 1500
+
+
+def test_the_code_of_the_protocol_is_what_the_protocol_says() -> None:
+    pytest.importorskip("grpc_tools", reason="grpcio-tools is not installed")
+    tool = Path(__file__).parent.parent / "tools" / "protocol.py"
+    r = subprocess.run([sys.executable, tool, "--check"], capture_output=True, text=True, check=False)
+    assert (r.returncode, r.stderr) == (0, "")
+
+
+def test_without_grpc_duo_works_and_says_what_is_missing() -> None:
+    code = (
+        "import sys\n"
+        "sys.modules['grpc'] = None\n"
+        "import duo\n"
+        "from duo.cli.main import main\n"
+        "assert duo.generate('Once', max_tokens=2).tokens\n"
+        "sys.exit(main(['--draft-host', 'localhost:1', '-p', 'x']))\n"
+    )
+    r = run_python(code)
+    assert r.returncode == 1
+    assert r.stderr.count("\n") == 1
+    assert "pip install 'duo[remote]'" in r.stderr
