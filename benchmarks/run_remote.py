@@ -3,8 +3,9 @@
     python benchmarks/run_remote.py --target big.gguf --draft small.gguf --cores 0 --core-draft 1 --rtt 0,50
 
 Round trips above 0 need root: the host is in a network namespace behind a cable that keeps packets back
-(tests/cables.py). Every prompt is written by every arm before the next one, in an order that rotates. Reported: medians
-over prompts and rounds, and medians of the ratios to plain and to the draft in process for the same prompt and round.
+(tests/far_machine.py). Every prompt is written by every arm before the next one, in an order that rotates. Reported:
+medians over prompts and rounds, and medians of the ratios to plain and to the draft in process for the same prompt
+and round.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from cables import cable, why_not
+from far_machine import far_machine, why_not
 
 import duo
 from duo.bench.head import head_of
@@ -91,7 +92,7 @@ def arms_of(stack: ExitStack, args: argparse.Namespace) -> list[Arm]:
             continue
         if why_not():
             raise SystemExit(f"a round trip of {rtt} ms cannot be made: {why_not()}")
-        c = stack.enter_context(cable(delay_ms=float(rtt) / 2, loss=args.loss, rate_kbit=args.rate))
+        c = stack.enter_context(far_machine(delay_ms=float(rtt) / 2, loss=args.loss, rate_kbit=args.rate))
         address = start_host(stack, c.command(), f"{c.there}:0", args)
         d = stack.enter_context(duo.Duo(args.target, draft_host=address, require_draft=True, **place))
         name = f"draft host, {rtt} ms" + (f", {args.loss:.0%} lost" if args.loss else "")

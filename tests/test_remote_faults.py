@@ -127,26 +127,6 @@ def test_no_fault_of_a_verify_host_costs_or_repeats_a_token(verify_host: HostPro
     assert n_lost >= N_FAULTS // 20
 
 
-@pytest.mark.parametrize("fault", ["silent", "down"])
-@pytest.mark.usefixtures("nothing_left")
-def test_a_text_outlives_its_network(fault: str, draft_host: HostProcess, expected: list[Result]) -> None:
-    with proxy(draft_host.address) as way, with_draft_at(way.address) as d:
-        assert resumed(d)
-        with d.stream(PROMPT, **TEXTS[0]) as s:
-            for _, _chunk in zip(range(50), s, strict=False):
-                pass
-            way.set(fault)
-            for _ in s:
-                pass
-        assert same(s.result, expected[0])
-        # The next one knows: the draft has been gone for long enough.
-        r = d.generate(PROMPT, **TEXTS[1])
-        assert same(r, expected[1])
-        assert any(w.startswith(f"the draft host {way.address} ") for w in (s.warning, r.warning))
-        way.set("up")
-        assert resumed(d)
-
-
 @pytest.mark.parametrize("role", ["draft", "verify"])
 @pytest.mark.usefixtures("nothing_left")
 def test_a_duo_is_closed_at_once_while_its_host_is_silent(role: str, request: pytest.FixtureRequest) -> None:

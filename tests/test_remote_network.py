@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cables import Cable, cable, why_not
+from far_machine import FarMachine, far_machine, why_not
 from hosts import PROMPT, HostProcess
 from storms import held, left
 from test_remote_faults import KERNELS, TEXTS, expected, resumed, same, with_draft_at, with_target_at
@@ -29,7 +29,7 @@ N_SLOW = 150
 class FarHost(HostProcess):
     """A host at the other end of a cable."""
 
-    def __init__(self, c: Cable, role: str, *args: str | Path) -> None:
+    def __init__(self, c: FarMachine, role: str, *args: str | Path) -> None:
         self._cable = c
         super().__init__(role, "--insecure", *args, listen=f"{c.there}:0")
 
@@ -40,9 +40,9 @@ class FarHost(HostProcess):
 
 
 @pytest.fixture(scope="module")
-def far() -> Iterator[Cable]:
+def far() -> Iterator[FarMachine]:
     before = held()
-    with cable() as c:
+    with far_machine() as c:
         yield c
     assert not left(before).keys() & {"sockets", "processes"}
     r = subprocess.run(["ip", "netns", "list"], capture_output=True, text=True, check=True)
@@ -50,7 +50,7 @@ def far() -> Iterator[Cable]:
 
 
 @contextmanager
-def far_host(c: Cable, role: str, *args: str) -> Iterator[FarHost]:
+def far_host(c: FarMachine, role: str, *args: str) -> Iterator[FarHost]:
     h = FarHost(c, role, *args)
     try:
         yield h
@@ -59,13 +59,13 @@ def far_host(c: Cable, role: str, *args: str) -> Iterator[FarHost]:
 
 
 @pytest.fixture(scope="module")
-def draft_host(far: Cable) -> Iterator[FarHost]:
+def draft_host(far: FarMachine) -> Iterator[FarHost]:
     with far_host(far, "draft", "-td", "1") as h:
         yield h
 
 
 @pytest.fixture(scope="module")
-def verify_host(far: Cable) -> Iterator[FarHost]:
+def verify_host(far: FarMachine) -> Iterator[FarHost]:
     with far_host(far, "verify", "-t", "1", "-c", "512", *KERNELS) as h:
         yield h
 
@@ -83,7 +83,9 @@ def write(d: Duo, options: dict[str, Any], at: int, do: Any) -> Result:
 
 
 @pytest.mark.parametrize("i", [0, 1], ids=["greedy", "seeded"])
-def test_a_slow_and_lossy_link_changes_no_text(i: int, far: Cable, draft_host: FarHost, expected: list[Result]) -> None:
+def test_a_slow_and_lossy_link_changes_no_text(
+    i: int, far: FarMachine, draft_host: FarHost, expected: list[Result]
+) -> None:
     far.set(**SLOW)
     with with_draft_at(draft_host.address) as d:
         assert resumed(d)
@@ -93,7 +95,9 @@ def test_a_slow_and_lossy_link_changes_no_text(i: int, far: Cable, draft_host: F
     assert r.timings["draft_n_accepted"] > 0
 
 
-def test_a_verify_host_behind_a_slow_and_lossy_link(far: Cable, verify_host: FarHost, expected: list[Result]) -> None:
+def test_a_verify_host_behind_a_slow_and_lossy_link(
+    far: FarMachine, verify_host: FarHost, expected: list[Result]
+) -> None:
     far.set(**SLOW)
     with with_target_at(verify_host.address) as d:
         r = d.generate(PROMPT, **{**TEXTS[1], "max_tokens": N_SLOW})
@@ -103,7 +107,7 @@ def test_a_verify_host_behind_a_slow_and_lossy_link(far: Cable, verify_host: Far
 
 @pytest.mark.parametrize("how", ["the link is down", "packets are lost"])
 def test_a_cable_that_is_pulled_costs_the_draft_only(
-    how: str, far: Cable, draft_host: FarHost, expected: list[Result]
+    how: str, far: FarMachine, draft_host: FarHost, expected: list[Result]
 ) -> None:
     far.set(delay_ms=1)
     with with_draft_at(draft_host.address) as d:
@@ -119,7 +123,7 @@ def test_a_cable_that_is_pulled_costs_the_draft_only(
 
 
 def test_a_text_waits_for_the_target_behind_a_cable_that_is_pulled(
-    far: Cable, verify_host: FarHost, expected: list[Result]
+    far: FarMachine, verify_host: FarHost, expected: list[Result]
 ) -> None:
     far.set(delay_ms=1)
     with with_target_at(verify_host.address, host_patience=60) as d:

@@ -1,9 +1,9 @@
-"""A cable to a machine of its own (a network namespace), as slow and lossy as it is told to be; needs root, iproute2.
+"""A machine of its own (a network namespace) behind a cable as slow and lossy as it is told to be. Root, iproute2.
 
-with cable(delay_ms=25, loss=0.01, rate_kbit=1000) as c:
+with far_machine(delay_ms=25, loss=0.01, rate_kbit=1000) as c:
     subprocess.Popen(c.command("duo", "draft-host", "--listen", f"{c.there}:50060", "--insecure"))
 
-Where the kernel has netem it is a veth pair with `tc netem` at both ends, elsewhere two TUN devices and cable_relay.py.
+With netem in the kernel it is a veth pair and `tc netem` at both ends, without it two TUN devices and packet_relay.py.
 """
 
 import os
@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-RELAY = Path(__file__).with_name("cable_relay.py")
+RELAY = Path(__file__).with_name("packet_relay.py")
 STEP_S = 20
 
 
@@ -63,7 +63,7 @@ def why_not() -> str:
     return ""
 
 
-class Cable:
+class FarMachine:
     """`here` and `there`: addresses of both ends. `namespace` is the other machine."""
 
     def __init__(self) -> None:
@@ -138,8 +138,8 @@ class Cable:
 
 
 @contextmanager
-def cable(delay_ms: float = 0.0, loss: float = 0.0, rate_kbit: float = 0.0) -> Iterator[Cable]:
-    c = Cable()
+def far_machine(delay_ms: float = 0.0, loss: float = 0.0, rate_kbit: float = 0.0) -> Iterator[FarMachine]:
+    c = FarMachine()
     try:
         c.set(delay_ms, loss, rate_kbit)
         yield c

@@ -1,6 +1,6 @@
 """What `tc netem` does, for kernels that have none: carries packets between two TUN devices, late, lossy and slow.
 
-cable_relay.py HERE THERE        lines on standard input: DELAY_MS LOSS RATE_KBIT (0: as fast as it goes)
+packet_relay.py HERE THERE        lines on standard input: DELAY_MS LOSS RATE_KBIT (0: as fast as it goes)
 """
 
 import fcntl
