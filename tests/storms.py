@@ -98,7 +98,8 @@ def left(before: dict[str, int], patience_s: float = 15.0) -> dict[str, int]:
     """How much more it holds than before; what is being let go of gets some time."""
     until = time.monotonic() + patience_s
     while True:
-        more = {what: n - before[what] for what, n in held().items() if n > before[what]}
+        now = held()
+        more = {what: now[what] - n for what, n in before.items() if now[what] > n}
         if not more or time.monotonic() > until:
             return more
         time.sleep(0.1)
