@@ -137,8 +137,15 @@ def place_alone(o: EngineOptions, path: str, *, draft: bool) -> _core.ModelOptio
         threads, mask, span = ("n_threads", "cpu_mask", "cpu_range")
     cpus = cpu_list(o[mask], o[span], draft=draft)  # type: ignore[literal-required]
     n = o[threads] or len(cpus)  # type: ignore[literal-required]
+    wanted = o["device_draft"] if draft else o["device"]
     layers = o["n_gpu_layers_draft"] if draft else o["n_gpu_layers"]
-    on_gpu = _on_gpu(device_names(o["device_draft"] if draft else o["device"]), layers)
+    if layers == "auto":
+        # As if it were a target: the devices have nothing else to hold.
+        n_ctx = o["n_ctx_draft"] if draft else o["n_ctx"]
+        alone: EngineOptions = {**o, "n_gpu_layers": "auto", "device": wanted, "n_ctx": n_ctx}
+        layers = settled(alone, path, None, devices())[0]["n_gpu_layers"]
+        o = {**o, "n_gpu_layers_draft": layers} if draft else {**o, "n_gpu_layers": layers}
+    on_gpu = _on_gpu(device_names(wanted), layers)
     m = _model(o, path, n or (1 if draft and on_gpu else physical_cores()), draft=draft)
     if draft and o["n_ctx_draft"] is None:
         m.n_ctx_most = 4096
