@@ -19,7 +19,7 @@ from duo.demo import demo_pair
 pytest.importorskip("grpc")
 
 # DUO_TEST_FAULTS=200 for the long run (some minutes).
-N_FAULTS = int(os.environ.get("DUO_TEST_FAULTS", "20"))
+N_FAULTS = int(os.environ.get("DUO_TEST_FAULTS", "16"))
 SEED = int(os.environ.get("DUO_TEST_FAULTS_SEED", "1"))
 LATE_US = 20_000  # each pass is late by up to this, so that a text lasts
 
@@ -100,7 +100,7 @@ def test_no_fault_of_a_draft_host_changes_or_stops_a_text(draft_host: HostProces
         assert resumed(d)
     print(f"{dict(storm.done)}: {n_texts} texts, {n_lost} times without the host, longest wait {longest:.3f} s")
     assert sum(storm.done.values()) == N_FAULTS
-    assert n_lost >= N_FAULTS // 10
+    assert n_lost >= max(1, N_FAULTS // 10)
     # The client gives a silent host up after 3.5 s: a text that had waited for it would show that.
     assert longest < 3
 
@@ -111,7 +111,7 @@ def test_no_fault_of_a_verify_host_costs_or_repeats_a_token(verify_host: HostPro
     with (
         proxy(verify_host.address) as way,
         with_target_at(way.address, host_patience=60) as d,
-        Storm(verify_host, way, N_FAULTS // 2, SEED + 1) as storm,
+        Storm(verify_host, way, N_FAULTS // 4, SEED + 1) as storm,
     ):
         while not storm.over:
             i = n_texts % len(TEXTS)
@@ -123,8 +123,8 @@ def test_no_fault_of_a_verify_host_costs_or_repeats_a_token(verify_host: HostPro
         assert same(r, expected[0])
         assert r.timings["draft_n_accepted"] > 0
     print(f"{dict(storm.done)}: {n_texts} texts, {n_lost} times without the host")
-    assert sum(storm.done.values()) == N_FAULTS // 2
-    assert n_lost >= N_FAULTS // 20
+    assert sum(storm.done.values()) == N_FAULTS // 4
+    assert n_lost >= N_FAULTS // 40
 
 
 @pytest.mark.parametrize("role", ["draft", "verify"])
