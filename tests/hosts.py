@@ -28,13 +28,16 @@ class HostProcess:
     def start(self, listen: str = "") -> None:
         """Again: on the same address."""
         where = listen or self.address
-        self.process = start_duo(f"{self.role}-host", "--listen", where, *self.args)
+        self.process = self.launch(f"{self.role}-host", "--listen", where, *self.args)
         assert self.process.stdout is not None
         line = self.process.stdout.readline().decode()
         if not line:
             _, err = self.process.communicate(timeout=HANG_S)
             raise AssertionError(err.decode())
         self.address = line.split(" on ")[1].split(" ")[0]
+
+    def launch(self, *args: str | Path) -> "subprocess.Popen[bytes]":
+        return start_duo(*args)
 
     def send(self, what: signal.Signals) -> None:
         self.process.send_signal(what)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
+from statistics import median_low
 from typing import Any
 
 # Beside a message's own bytes: gRPC's prefix and the head of an HTTP/2 frame. TCP and TLS add theirs.
@@ -15,7 +17,8 @@ class NetworkFigures:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(("sent_bytes", "received_bytes", "sent_n", "received_n", "lost_n"), 0)
-        self._round_trip_us = 0.0  # running average; 0: not measured
+        self._round_trips_us: deque[float] = deque(maxlen=5)
+        self._round_trip_us = 0.0  # 0: not measured
         self._before = dict(self._counts)
 
     def sent(self, n_bytes: int) -> None:
@@ -33,9 +36,10 @@ class NetworkFigures:
             self._counts["lost_n"] += 1
 
     def round_trip(self, us: float) -> None:
+        # The median: a host that was frozen for a second is not a second away.
         with self._lock:
-            old = self._round_trip_us
-            self._round_trip_us = us if old == 0.0 else old + 0.25 * (us - old)
+            self._round_trips_us.append(us)
+            self._round_trip_us = median_low(self._round_trips_us)
 
     @property
     def round_trip_ms(self) -> float:

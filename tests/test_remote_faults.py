@@ -1,0 +1,157 @@
+"""A host that is killed, frozen or cut off: texts go on, and are the texts that nothing has disturbed."""
+
+import itertools
+import os
+import random
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from conftest import EXACT
+from hosts import PROMPT, HostProcess, host
+from proxies import proxy
+from storms import Storm, held, left
+
+from duo import Duo, Result
+from duo.demo import demo_pair
+
+pytest.importorskip("grpc")
+
+# DUO_TEST_FAULTS=200 for the long run (some minutes).
+N_FAULTS = int(os.environ.get("DUO_TEST_FAULTS", "16"))
+SEED = int(os.environ.get("DUO_TEST_FAULTS_SEED", "1"))
+LATE_US = 20_000  # each pass is late by up to this, so that a text lasts
+
+TEXTS: list[dict[str, Any]] = [
+    {"temperature": 0, "max_tokens": 400, "ignore_eos": True},
+    {"temperature": 0.8, "seed": 3, "max_tokens": 400, "ignore_eos": True},
+]
+KERNELS = ["--cpu-kernels", EXACT["cpu_kernels"], *(["--strict"] if EXACT.get("strict") else [])]
+
+
+@pytest.fixture(scope="module")
+def expected() -> list[Result]:
+    with Duo(demo_pair()[0], n_ctx=512, **EXACT) as d:
+        return [d.generate(PROMPT, **o) for o in TEXTS]
+
+
+@pytest.fixture(scope="module")
+def draft_host() -> Iterator[HostProcess]:
+    with host("draft", "-td", "1", "-np", "2") as h:
+        yield h
+
+
+@pytest.fixture(scope="module")
+def verify_host() -> Iterator[HostProcess]:
+    with host("verify", "-t", "1", "-c", "512", "-np", "2", *KERNELS) as h:
+        yield h
+
+
+@pytest.fixture
+def nothing_left() -> Iterator[None]:
+    """After the test: no thread, socket or process more than before."""
+    before = held()
+    yield
+    assert left(before) == {}
+
+
+def with_draft_at(address: str, **options: Any) -> Duo:
+    return Duo(draft_host=address, **{"n_ctx": 512, "_always": True, "_delay": (LATE_US, 7)} | EXACT | options)
+
+
+def with_target_at(address: str, **options: Any) -> Duo:
+    return Duo(verify_host=address, **{"_always": True, "_delay": (LATE_US, 7)} | options)
+
+
+def same(r: Result, e: Result) -> bool:
+    return (r.text, r.tokens, r.finish_reason) == (e.text, e.tokens, e.finish_reason)
+
+
+def resumed(d: Duo) -> bool:
+    """Whether the draft is soon of use again, in texts that follow."""
+    until = time.monotonic() + 30
+    while time.monotonic() < until:
+        if d.generate(PROMPT, temperature=0, max_tokens=40).timings["draft_n_accepted"] > 0:
+            return True
+    return False
+
+
+def longest_gap_s(t_us: list[int]) -> float:
+    return max(b - a for a, b in itertools.pairwise(t_us)) / 1e6
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_no_fault_of_a_draft_host_changes_or_stops_a_text(draft_host: HostProcess, expected: list[Result]) -> None:
+    longest, n_lost, n_texts = 0.0, 0, 0
+    with (
+        proxy(draft_host.address) as way,
+        with_draft_at(way.address) as d,
+        Storm(draft_host, way, N_FAULTS, SEED) as storm,
+    ):
+        while not storm.over:
+            i = n_texts % len(TEXTS)
+            with d.stream(PROMPT, **TEXTS[i]) as s:
+                times = [c.t_us for c in s if c.token is not None]
+            assert same(s.result, expected[i])
+            longest = max(longest, longest_gap_s(times))
+            n_lost += s.timings["network_lost_n"]
+            n_texts += 1
+        assert resumed(d)
+    print(f"{dict(storm.done)}: {n_texts} texts, {n_lost} times without the host, longest wait {longest:.3f} s")
+    assert sum(storm.done.values()) == N_FAULTS
+    assert n_lost >= max(1, N_FAULTS // 10)
+    # The client gives a silent host up after 3.5 s: a text that had waited for it would show that.
+    assert longest < 3
+
+
+@pytest.mark.usefixtures("nothing_left")
+def test_no_fault_of_a_verify_host_costs_or_repeats_a_token(verify_host: HostProcess, expected: list[Result]) -> None:
+    n_lost = n_texts = 0
+    with (
+        proxy(verify_host.address) as way,
+        with_target_at(way.address, host_patience=60) as d,
+        Storm(verify_host, way, N_FAULTS // 4, SEED + 1) as storm,
+    ):
+        while not storm.over:
+            i = n_texts % len(TEXTS)
+            r = d.generate(PROMPT, **TEXTS[i])
+            assert same(r, expected[i])
+            n_lost += r.timings["network_lost_n"]
+            n_texts += 1
+        r = d.generate(PROMPT, **TEXTS[0])
+        assert same(r, expected[0])
+        assert r.timings["draft_n_accepted"] > 0
+    print(f"{dict(storm.done)}: {n_texts} texts, {n_lost} times without the host")
+    assert sum(storm.done.values()) == N_FAULTS // 4
+    assert n_lost >= N_FAULTS // 40
+
+
+@pytest.mark.parametrize("role", ["draft", "verify"])
+@pytest.mark.usefixtures("nothing_left")
+def test_a_duo_is_closed_at_once_while_its_host_is_silent(role: str, request: pytest.FixtureRequest) -> None:
+    h: HostProcess = request.getfixturevalue(f"{role}_host")
+    make = with_draft_at if role == "draft" else with_target_at
+    for _ in range(3):
+        with proxy(h.address) as way:
+            d = make(way.address)
+            s = d.stream(PROMPT, ignore_eos=True, max_tokens=-1, temperature=0)
+            for _, _chunk in zip(range(random.Random(SEED).randrange(40)), s, strict=False):
+                pass
+            way.set("silent")
+            s.close()
+            d.close()
+            assert s.finish_reason == "cancelled"
+    with make(h.address) as d:  # its seat is free
+        assert d.generate(PROMPT, temperature=0, max_tokens=20).finish_reason == "length"
+
+
+def test_the_counted_bytes_are_those_on_the_wire(draft_host: HostProcess, expected: list[Result]) -> None:
+    with proxy(draft_host.address) as way, with_draft_at(way.address, _delay=(0, 1)) as d:
+        assert resumed(d)
+        before = way.n_bytes
+        r = d.generate(PROMPT, **TEXTS[0])
+        there = way.n_bytes - before
+        counted = r.timings["network_sent_bytes"] + r.timings["network_received_bytes"]
+    # HTTP/2's own: heads of streams, windows, pings of the transport.
+    assert counted <= there <= 1.25 * counted + 4096
