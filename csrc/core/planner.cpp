@@ -216,9 +216,11 @@ plan planner::take(pass_tree & tree, const std::vector<int32_t> & order, int32_t
 }
 
 plan planner::with_wait(plan p, int32_t n_steps) const {
-    const auto expected = int64_t(n_steps * profile_.step_us() + (n_steps > 0 ? away_us_ : 0.0));
+    const auto expected = int64_t(n_steps * profile_.step_us());
     const bool turns    = params_.mode == run_mode::sync || my_->how == stance::by_turn;
-    p.wait_us           = n_steps == 0 ? 0 : std::max(turns ? wait_sync_us : wait_least_us, wait_factor * expected);
+    // The round trip is a median, and a cable may have been pulled: not several times that.
+    const auto away = int64_t(1.5 * away_us_);
+    p.wait_us       = n_steps == 0 ? 0 : std::max(turns ? wait_sync_us : wait_least_us, wait_factor * expected) + away;
     return p;
 }
 
