@@ -17,12 +17,16 @@ void draft_link::let_go() {
 }
 
 bool draft_link::pop(verdict_msg & v) {
+    if (wires_->gone) { // with the request that a begin points to
+        next_.reset();
+        return false;
+    }
     if (next_.has_value()) {
         v = *next_;
         next_.reset();
         return true;
     }
-    return !wires_->gone && wires_->verdicts.try_pop(v);
+    return wires_->verdicts.try_pop(v);
 }
 
 std::optional<text_params> draft_link::wait_begin(int64_t deadline_us) {

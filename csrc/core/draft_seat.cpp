@@ -35,6 +35,7 @@ void draft_seat::begin(text_params text) {
     while (wires_.nodes.try_pop(stale)) {
         // of a text that has ended
     }
+    n_verdicts_                        = 0;
     last_                              = text.prompt;
     text_                              = std::make_unique<request>();
     static_cast<text_params &>(*text_) = std::move(text);
@@ -53,6 +54,11 @@ void draft_seat::give(std::span<const verdict_msg> verdicts) {
     }
     for (const verdict_msg & v : verdicts) {
         check_verdict(v);
+    }
+    // The tokens of accepted nodes are the draft's own, no more than it computes.
+    n_verdicts_ += verdicts.size();
+    if (text_->prompt.size() + n_verdicts_ > n_text_most) {
+        throw error("the other side sent a text that never ends; give it a limit (-n)");
     }
     for (const verdict_msg & v : verdicts) {
         if (v.what != verdict_msg::kind::end && !wires_.verdicts.try_push(v)) {

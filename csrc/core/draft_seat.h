@@ -44,8 +44,9 @@ class draft_seat {
   private:
     wires                    wires_;
     draft_worker             worker_;
-    std::unique_ptr<request> text_; // that the worker has
-    std::vector<token_id>    last_; // prompt of the last text
+    std::unique_ptr<request> text_;           // that the worker has
+    std::vector<token_id>    last_;           // prompt of the last text
+    size_t                   n_verdicts_ = 0; // of this one
     std::thread              thread_;
 };
 

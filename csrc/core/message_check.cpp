@@ -13,6 +13,7 @@ namespace {
 
 constexpr float   longest_step_us = 1e9f;
 constexpr float   largest         = 1e4f; // of penalties; the command line takes no more
+constexpr float   hottest         = 1e6f; // temperature
 constexpr size_t  n_stops_most    = 256;
 constexpr size_t  n_stop_bytes    = 4096;
 constexpr size_t  n_bias_most     = 65536;
@@ -27,7 +28,7 @@ template <typename T> bool within(T x, T least, T most) {
 }
 
 void check_sampling(const sampling_params & s) {
-    if (!within(s.temp, 0.0f, largest) || !within(s.top_p, 0.0f, 1.0f) || !within(s.min_p, 0.0f, 1.0f) ||
+    if (!within(s.temp, 0.0f, hottest) || !within(s.top_p, 0.0f, 1.0f) || !within(s.min_p, 0.0f, 1.0f) ||
         !within(s.repeat_penalty, 0.0f, largest) || !within(s.presence_penalty, -largest, largest) ||
         !within(s.frequency_penalty, -largest, largest) || s.logit_bias.size() > n_bias_most) {
         refuse("impossible sampling options");

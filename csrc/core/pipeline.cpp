@@ -53,7 +53,8 @@ request & pipeline::begin(std::unique_ptr<request> req) {
     if (req->prompt.empty()) {
         throw error("the prompt is empty; give at least one token");
     }
-    if (int32_t(req->prompt.size()) >= n_ctx_) {
+    // A text that is taken up again may be complete but for its end.
+    if (int32_t(req->prompt.size()) >= n_ctx_ + (req->n_generated > 0 ? 1 : 0)) {
         throw error("the prompt has " + std::to_string(req->prompt.size()) + " tokens and the context holds " +
                     std::to_string(n_ctx_) + " with the answer; shorten it or raise -c/--ctx-size");
     }
@@ -131,6 +132,12 @@ void pipeline::close() noexcept {
     }
     for (const auto & r : requests_) {
         r->cancelled.store(true, std::memory_order_relaxed); // a draft in a long prompt stops at the next chance
+    }
+    {
+        const std::lock_guard locked(wires_.link_mutex);
+        for (const auto & r : wires_.begins) {
+            r->cancelled.store(true, std::memory_order_relaxed);
+        }
     }
     wires_.nodes.close();
     if (draft_thread_.joinable()) {

@@ -32,7 +32,9 @@ void verify_worker::serve(request & req) {
     finish_reason why = finish_reason::error;
     try {
         begin(req);
-        prompt();
+        if (finish_ == finish_reason::none || req.n_predict == 0) {
+            prompt();
+        }
         while (finish_ == finish_reason::none && !cancelled()) {
             verify(make_plan());
         }
@@ -62,9 +64,7 @@ void verify_worker::begin(request & req) {
     mirror_.begin(req.id, text_);
     ngrams_.begin(req.plan.ngram, text_);
     stops_.begin(req.stop);
-    for (size_t i = text_.size() - size_t(req.n_generated); i < text_.size(); ++i) {
-        stops_.add(model_.piece(text_[i])); // a stop string may have begun before the link was lost
-    }
+    resume(req);
 
     req.stats            = {};
     req.stats.t_begin_us = now_us();
@@ -78,6 +78,24 @@ void verify_worker::begin(request & req) {
     std::erase_if(again_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
     if (params.has_model && reachable_) {
         begin_draft(req);
+    }
+}
+
+// What was generated before a link was lost: a stop string may have begun in it, and only the end may be missing.
+void verify_worker::resume(const request & req) {
+    for (size_t i = text_.size() - size_t(req.n_generated); i < text_.size(); ++i) {
+        if (model_.is_end(text_[i])) {
+            finish_ = finish_reason::stop;
+            return;
+        }
+        if (const auto r = stops_.add(model_.piece(text_[i])); r.stopped) {
+            finish_ = finish_reason::stop;
+            n_drop_ = int32_t(r.n_drop);
+            return;
+        }
+    }
+    if (req.n_generated > 0 && n_text() >= model_.n_ctx()) {
+        finish_ = finish_reason::length;
     }
 }
 
@@ -96,6 +114,7 @@ void verify_worker::begin_draft_again() {
     r->slot                        = req_->slot;
     r->id                          = request_node((++n_again_ % n_most + 1) << 40 | (req_->id & 0xffffffffff));
     mirror_.begin(r->id, text_);
+    std::erase_if(again_, [](const auto & a) { return a->draft_done.load(std::memory_order_acquire); });
     again_.push_back(std::move(r));
     draft_late_ = false;
     begin_draft(*again_.back());

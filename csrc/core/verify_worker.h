@@ -36,6 +36,7 @@ class verify_worker {
   private:
     void               serve(request & req);
     void               begin(request & req);
+    void               resume(const request & req);
     void               begin_draft(const request & req);
     void               begin_draft_again();
     [[nodiscard]] bool draft_wanted(const request & req) const;

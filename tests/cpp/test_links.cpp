@@ -247,3 +247,25 @@ TEST(the_end_of_a_link_that_fails_is_told) {
     CHECK_EQ(a.error, std::string("the host is gone"));
     CHECK_EQ(a.tokens, (std::vector<token_id>{5, 7}));
 }
+
+TEST(a_text_that_lacks_only_its_end_gets_it) {
+    const behaviour b{.lang = {.seed = 5, .p_end = 0.05}};
+    const ask       q{.n_predict = 300, .stop = {"ab", "ca"}};
+    const answer    want = reference(b.lang, b.n_ctx, q);
+    REQUIRE_EQ(want.finish, finish_reason::stop, "it ends by itself");
+    scripted_model target(b);
+    verify_seat    seat(target);
+    text_params    text = *q.make();
+    text.id             = request_node(1);
+    text.prompt.insert(text.prompt.end(), want.tokens.begin(), want.tokens.end());
+    text.n_generated = int32_t(want.tokens.size());
+    text.n_predict -= text.n_generated;
+    seat.begin(text);
+    std::vector<verdict_msg> verdicts;
+    std::vector<chunk_msg>   chunks;
+    while (seat.running()) {
+        seat.take(verdicts, chunks, now_us() + 10000);
+    }
+    REQUIRE_EQ(chunks.size(), size_t(1), "no token more");
+    CHECK_EQ(chunks[0].finish, finish_reason::stop);
+}
