@@ -7,7 +7,7 @@ namespace {
 
 double best_of_turns(facts f) {
     double best = 0.0;
-    for (int32_t n = 1; n <= 16; ++n) {
+    for (const int32_t n : {1, 2, 3, 4, 6, 8, 11, 16}) {
         planner pl;
         pl.begin(params(run_mode::sync, n), n_branches);
         best = std::max(best, world(f).run(pl, 3000).speed());
