@@ -1,10 +1,21 @@
-"""What a hostile peer may send: random bytes, damaged messages, well-formed nonsense. All of it from a seed."""
+"""What a hostile peer may send: random bytes, damaged messages, well-formed nonsense; and a client that does."""
 
 import random
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import grpc
+from hosts import HostProcess
+
+from duo import _core
+from duo.check import generate_options
+from duo.job import plan, sampling
+from duo.remote import hello
 from duo.remote import wire_pb2 as wire
+from duo.remote.codec_begin import put_begin
+
+PATH = "/duo.v1.Host/"
 
 IDS = (0, 1, 2, 3, 7, 100, 2**31, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1)
 INTS = (0, 0, 1, 1, 2, 3, 8, 265, 700, 1535, 1536, 32767, 32768, 2**31 - 1, -1, -2, -(2**31))
@@ -113,3 +124,90 @@ def message(
         setattr(m, "ping" if hasattr(m, "ping") else "pong", rng.choice((0, 1, 2**64 - 1)))
     data: bytes = m.SerializeToString()
     return damaged(rng, data) if how == 2 else data
+
+
+def as_it_is(data: Any) -> Any:
+    return data
+
+
+def good_begin(instance: bytes, session: bytes) -> wire.Begin:
+    b = _core.Begin()
+    o = generate_options({"max_tokens": 30, "ignore_eos": True})
+    b.id, b.prompt, b.n_predict = 2**63 + 1, [1, 300, 400, 500], 30
+    b.sampling, b.plan, b.stop = sampling(o, 1), plan(o), []
+    return put_begin(b, instance=instance, session=session)
+
+
+class Attacker:
+    """A client that speaks gRPC and nothing else that it should. One stream after the other."""
+
+    def __init__(self, h: HostProcess, seed: int) -> None:
+        self.rng, self.role = random.Random(seed), h.role
+        self.channel = grpc.insecure_channel(h.address, [("grpc.use_local_subchannel_pool", 1)])
+        say = self.channel.unary_unary(PATH + "Hello", as_it_is, wire.HelloReply.FromString)
+        request = wire.HelloRequest(protocol=hello.PROTOCOL, role=h.role)
+        self.instance = say(request.SerializeToString(), timeout=30).instance
+        self.method = "Draft" if h.role == "draft" else "Verify"
+        self.make: Any = wire.ToDraft if h.role == "draft" else wire.ToVerify
+        whole, likely = (verdict, plausible_verdict) if h.role == "draft" else (node, plausible_node)
+        field = "verdicts" if h.role == "draft" else "nodes"
+        self.parts, self.likely = [(field, whole)], [(field, likely)]
+        self.n = 0
+
+    def first(self) -> bytes:
+        good = good_begin(self.instance, self.rng.randbytes(16))
+        how = self.rng.randrange(6)
+        if how == 0:
+            return message(self.rng, self.make, self.parts)
+        if how == 1:
+            return damaged(self.rng, self.make(begin=good).SerializeToString())
+        if how == 2:
+            return self.make(begin=begin(self.rng, good)).SerializeToString()
+        return self.make(begin=good).SerializeToString()
+
+    def messages(self, n: int) -> Iterator[bytes]:
+        self.n += 1
+        yield self.first()
+        for _ in range(n):
+            self.n += 1
+            if self.rng.random() < 0.02:  # once more
+                yield self.make(begin=good_begin(self.instance, bytes(16))).SerializeToString()
+            yield message(self.rng, self.make, self.likely if self.rng.random() < 0.7 else self.parts)
+
+    def stream(self) -> None:
+        call = self.channel.stream_stream(PATH + self.method, as_it_is, as_it_is)(
+            self.messages(self.rng.choice((0, 3, 10, 40))), timeout=20
+        )
+        how = self.rng.randrange(4)
+        try:
+            if how == 0:  # gone in the middle
+                time.sleep(self.rng.random() * 0.01)
+                call.cancel()
+            for _ in call:
+                pass
+        except grpc.RpcError as e:
+            assert e.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED), e.details()
+            assert "Traceback" not in (e.details() or "")
+
+    def ask(self) -> None:
+        """Unary calls with nonsense in them."""
+        self.n += 1
+        name = self.rng.choice(("Hello", "Tokens", "Draft", "Verify", "Nothing"))
+        data = damaged(self.rng, wire.TokensRequest(first=5, n=7).SerializeToString() + self.rng.randbytes(20))
+        try:
+            self.channel.unary_unary(PATH + name, as_it_is, as_it_is)(data, timeout=20)
+        except grpc.RpcError as e:
+            assert e.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED), e.details()
+
+    def run(self, n: int) -> None:
+        while self.n < n:
+            (self.ask if self.rng.random() < 0.1 else self.stream)()
+        self.channel.close()
+
+
+def raw(h: HostProcess, method: str) -> tuple[grpc.Channel, bytes, Any]:
+    """A connection of its own, the host's instance, and what opens a stream."""
+    channel = grpc.insecure_channel(h.address, [("grpc.use_local_subchannel_pool", 1)])
+    say = channel.unary_unary(PATH + "Hello", as_it_is, wire.HelloReply.FromString)
+    instance = say(wire.HelloRequest(protocol=hello.PROTOCOL, role=h.role).SerializeToString(), timeout=30).instance
+    return channel, instance, channel.stream_stream(PATH + method, as_it_is, as_it_is)

@@ -3,6 +3,7 @@
 DUO_FUZZ_MESSAGES=100000 python -m pytest tests/test_remote_fuzz.py    the long run
 """
 
+import asyncio
 import os
 import random
 import threading
@@ -11,26 +12,28 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
+from unittest.mock import AsyncMock
 
 import grpc
 import hostile
 import pytest
-from conftest import EXACT
-from hosts import PROMPT, HostProcess, host, rss_mb
+from conftest import EXACT, HANG_S
+from hostile import PATH, Attacker, as_it_is, good_begin, raw
+from hosts import PROMPT, host, rss_mb
 from test_remote import KERNELS, remote
 
 from duo import Duo, DuoError, _core
-from duo.check import generate_options
 from duo.demo import demo_pair
-from duo.job import plan, sampling
 from duo.remote import client, hello
 from duo.remote import wire_pb2 as wire
-from duo.remote.codec_begin import put_begin
+from duo.remote.codec_begin import get_begin
+from duo.remote.host_service import N_UNBEGUN_MAX
+from duo.remote.host_text import VerifyText
 
 N_MESSAGES = int(os.environ.get("DUO_FUZZ_MESSAGES", "1000"))  # at each end, and for each kind of host
 N_GROWTH_MB = 60  # of a process, over all of it: arenas and caches; a leak of one message in ten would be more
+N_VOCAB = 4096  # of the demo pair
 TEXT: dict[str, Any] = {"temperature": 0, "max_tokens": 60}
-PATH = "/duo.v1.Host/"
 # Without UNAVAILABLE: then a client looks for seconds into why it lost its host.
 CODES = [c for c in grpc.StatusCode if c not in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)]
 
@@ -39,89 +42,6 @@ CODES = [c for c in grpc.StatusCode if c not in (grpc.StatusCode.OK, grpc.Status
 def expected() -> str:
     with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
         return d.generate(PROMPT, **TEXT).text
-
-
-def as_it_is(data: Any) -> Any:
-    return data
-
-
-def good_begin(instance: bytes, session: bytes) -> wire.Begin:
-    b = _core.Begin()
-    o = generate_options({"max_tokens": 30, "ignore_eos": True})
-    b.id, b.prompt, b.n_predict = 2**63 + 1, [1, 300, 400, 500], 30
-    b.sampling, b.plan, b.stop = sampling(o, 1), plan(o), []
-    return put_begin(b, instance=instance, session=session)
-
-
-class Attacker:
-    """A client that speaks gRPC and nothing else that it should. One stream after the other."""
-
-    def __init__(self, h: HostProcess, seed: int) -> None:
-        self.rng, self.role = random.Random(seed), h.role
-        self.channel = grpc.insecure_channel(h.address, [("grpc.use_local_subchannel_pool", 1)])
-        say = self.channel.unary_unary(PATH + "Hello", as_it_is, wire.HelloReply.FromString)
-        request = wire.HelloRequest(protocol=hello.PROTOCOL, role=h.role)
-        self.instance = say(request.SerializeToString(), timeout=30).instance
-        self.method = "Draft" if h.role == "draft" else "Verify"
-        self.make: Any = wire.ToDraft if h.role == "draft" else wire.ToVerify
-        whole, likely = (
-            (hostile.verdict, hostile.plausible_verdict)
-            if h.role == "draft"
-            else (hostile.node, hostile.plausible_node)
-        )
-        field = "verdicts" if h.role == "draft" else "nodes"
-        self.parts, self.likely = [(field, whole)], [(field, likely)]
-        self.n = 0
-
-    def first(self) -> bytes:
-        good = good_begin(self.instance, self.rng.randbytes(16))
-        how = self.rng.randrange(6)
-        if how == 0:
-            return hostile.message(self.rng, self.make, self.parts)
-        if how == 1:
-            return hostile.damaged(self.rng, self.make(begin=good).SerializeToString())
-        if how == 2:
-            return self.make(begin=hostile.begin(self.rng, good)).SerializeToString()
-        return self.make(begin=good).SerializeToString()
-
-    def messages(self, n: int) -> Iterator[bytes]:
-        self.n += 1
-        yield self.first()
-        for _ in range(n):
-            self.n += 1
-            if self.rng.random() < 0.02:  # once more
-                yield self.make(begin=good_begin(self.instance, bytes(16))).SerializeToString()
-            yield hostile.message(self.rng, self.make, self.likely if self.rng.random() < 0.7 else self.parts)
-
-    def stream(self) -> None:
-        call = self.channel.stream_stream(PATH + self.method, as_it_is, as_it_is)(
-            self.messages(self.rng.choice((0, 3, 10, 40))), timeout=20
-        )
-        how = self.rng.randrange(4)
-        try:
-            if how == 0:  # gone in the middle
-                time.sleep(self.rng.random() * 0.01)
-                call.cancel()
-            for _ in call:
-                pass
-        except grpc.RpcError as e:
-            assert e.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED), e.details()
-            assert "Traceback" not in (e.details() or "")
-
-    def ask(self) -> None:
-        """Unary calls with nonsense in them."""
-        self.n += 1
-        name = self.rng.choice(("Hello", "Tokens", "Draft", "Verify", "Nothing"))
-        data = hostile.damaged(self.rng, wire.TokensRequest(first=5, n=7).SerializeToString() + self.rng.randbytes(20))
-        try:
-            self.channel.unary_unary(PATH + name, as_it_is, as_it_is)(data, timeout=20)
-        except grpc.RpcError as e:
-            assert e.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED), e.details()
-
-    def run(self, n: int) -> None:
-        while self.n < n:
-            (self.ask if self.rng.random() < 0.1 else self.stream)()
-        self.channel.close()
 
 
 @pytest.mark.parametrize("role", ["draft", "verify"])
@@ -163,6 +83,111 @@ def test_a_hostile_client_harms_neither_the_host_nor_its_neighbour(role: str, ex
             time.sleep(0.1)
         assert r.timings["draft_n_accepted"] > 0
         assert h.stop() == 0
+
+
+@pytest.mark.parametrize("how", ["goes", "cancels", "stays"])
+def test_a_client_that_does_not_read_keeps_no_seat_and_stops_no_host(how: str) -> None:
+    with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h:
+        channel, instance, open_stream = raw(h, "Verify")
+        begin = good_begin(instance, bytes(16))
+        begin.n_predict, begin.n_logprobs = 1000, 100
+        stop, sent = threading.Event(), threading.Event()
+        pauses = wire.ToVerify(nodes=[wire.Node(kind=1, id=1, parent=1, token=-1)] * 1024).SerializeToString()
+
+        def messages() -> Iterator[bytes]:
+            yield wire.ToVerify(begin=begin).SerializeToString()
+            time.sleep(1)  # until the target waits for somebody who takes its text
+            for _ in range(8):
+                yield pauses
+            sent.set()
+            if how == "cancels":
+                yield wire.ToVerify(cancel=True).SerializeToString()
+            stop.wait()
+
+        call = open_stream(messages())
+        assert sent.wait(60)
+        time.sleep(0.5)
+        if how == "goes":
+            call.cancel()
+        if how != "stays":
+            with remote("verify", h) as good:
+                assert good.generate(PROMPT, **TEXT).finish_reason == "length"
+        assert h.stop() == 0
+        stop.set()
+        channel.close()
+
+
+def test_a_text_ends_while_the_target_waits_for_its_reader_and_the_giver_for_the_target() -> None:
+    o = _core.ModelOptions()
+    o.path, o.n_ctx, o.n_threads = str(demo_pair()[0]), 1024, 1
+    seat = _core.VerifySeat(_core.SharedModel(o, False, None))
+    begin = get_begin(good_begin(bytes(16), bytes(16)), n_vocab=N_VOCAB, n_ctx=1024)
+    begin.n_predict, begin.n_logprobs = 1000, 100
+    pauses = wire.ToVerify(nodes=[wire.Node(kind=1, id=1, parent=1, token=-1)] * 1000)
+
+    async def run() -> None:
+        text = VerifyText(AsyncMock(), seat, N_VOCAB, 15.0)
+        seat.begin(begin)
+        while True:  # nobody takes chunks, so the target stops, and then takes no more nodes
+            giving = asyncio.ensure_future(text._give(pauses))
+            if not (await asyncio.wait({giving}, timeout=1.0))[0]:
+                break
+        threading.Thread(target=text.end, daemon=True).start()
+        await asyncio.wait_for(giving, HANG_S)
+
+    asyncio.run(run())
+    seat.close()
+
+
+def test_a_draft_goes_on_beside_a_target_with_a_few_tokens_more() -> None:
+    with host("draft") as h:
+        channel, instance, open_stream = raw(h, "Draft")
+        begin = good_begin(instance, bytes(16))
+        begin.prompt.append(N_VOCAB)
+        orders = {"n_ahead": 4, "n_branch": 2, "n_want": 4, "branch_price": 1000}
+        heard = threading.Semaphore(0)
+
+        def messages() -> Iterator[bytes]:
+            yield wire.ToDraft(begin=begin).SerializeToString()
+            heard.acquire()
+            yield wire.ToDraft(verdicts=[wire.Verdict(token=N_VOCAB + 60, **orders)]).SerializeToString()
+            heard.acquire()
+            yield wire.ToDraft(verdicts=[wire.Verdict(kind=1, token=-1, **orders)]).SerializeToString()
+
+        n_named = 0  # such tokens, of the prompt and of the target
+        for data in open_stream(messages(), timeout=20):
+            for node in wire.FromDraft.FromString(data).nodes:
+                if node.kind == wire.Node.NODE:
+                    assert node.named and node.token in (N_VOCAB, N_VOCAB + 60)
+                    n_named += 1
+                    heard.release()
+        assert n_named == 2
+        begin.prompt.append(N_VOCAB + 128)
+        with pytest.raises(grpc.RpcError, match=f"a token of the prompt is {N_VOCAB + 128}"):
+            list(open_stream(iter([wire.ToDraft(begin=begin).SerializeToString()]), timeout=20))
+        channel.close()
+
+
+def test_streams_that_begin_nothing_do_not_pile_up() -> None:
+    with host("draft") as h:
+        channel, _, open_stream = raw(h, "Draft")
+        stop = threading.Event()
+
+        def silent() -> Iterator[bytes]:
+            stop.wait()
+            yield from ()
+
+        calls = [open_stream(silent(), timeout=20) for _ in range(N_UNBEGUN_MAX)]
+        for call in calls:
+            call.initial_metadata()
+        with pytest.raises(grpc.RpcError, match="of this address have begun no text"):
+            list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=20))
+        stop.set()
+        for call in calls:
+            assert call.code() == grpc.StatusCode.INVALID_ARGUMENT
+        with pytest.raises(grpc.RpcError, match="the first message begins no text"):
+            list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=20))
+        channel.close()
 
 
 class HostileHost:

@@ -16,6 +16,7 @@ from duo.check import generate_options
 from duo.job import plan, sampling
 from duo.remote import wire_pb2 as wire
 from duo.remote.codec import (
+    N_BATCH_MAX,
     ChunkTuple,
     NodeTuple,
     ProtocolError,
@@ -30,6 +31,7 @@ from duo.remote.codec import (
     put_verdicts,
 )
 from duo.remote.codec_begin import get_begin, n_message_most, put_begin
+from duo.remote.host_text import batches
 from duo.remote.methods import parse
 
 N_VOCAB = 128_256
@@ -79,6 +81,21 @@ def test_guesses_that_the_target_has_no_token_for_are_left_out() -> None:
     put_nodes(message, [("node", True, 9, 1, 1128, -0.7, 0, 1, 0.0)])
     with pytest.raises(ProtocolError, match="the token of a node is 1128"):
         get_nodes(message, 1000)
+
+
+@pytest.mark.parametrize("n_logprobs", [-1, 0, 1, 5, 100])
+@pytest.mark.parametrize("n_tokens", [0, 1, 10, 11, 1023, 1024, 3000])
+def test_no_message_ends_between_a_token_and_its_log_probabilities(n_tokens: int, n_logprobs: int) -> None:
+    chunks: list[ChunkTuple] = []
+    for i in range(n_tokens):
+        chunks.append(("token", True, False, "", i, -0.25, 0, 0))
+        chunks += [("logprob", False, False, "", j, -1.0, 0, 0) for j in range(n_logprobs)]
+    for whole in (chunks, [*chunks, CHUNKS[-1]]):
+        parts = batches(whole)
+        assert [c for part in parts for c in part] == whole
+        assert all(len(part) <= N_BATCH_MAX for part in parts)
+        assert all(part[0][0] != "logprob" for part in parts if part)
+        assert len(parts) <= 1 + len(whole) // (N_BATCH_MAX - 100)
 
 
 def begin_of(**options: Any) -> _core.Begin:

@@ -148,6 +148,17 @@ def test_another_version_is_refused_by_both_ends(role: str) -> None:
     assert "install the same duo" in hello.refusal(asked, role, identity([b"a"] * 10))
 
 
+def test_a_token_in_the_clear_is_told(tmp_path: Path) -> None:
+    token = write_token(tmp_path / "token")
+    said = "the token goes to 192.0.2.1:9 without TLS, where others can read it; give --host-ca"
+    with host("draft", "--token-file", token) as h:
+        for address, count in (("192.0.2.1:9", 1), (h.address, 0)):
+            p = start_duo("--draft-host", address, "--token-file", token, "-p", PROMPT, "-n", "3")
+            _, err = p.communicate(timeout=HANG_S)
+            assert p.returncode == 0
+            assert err.decode().splitlines().count(f"duo: {said}") == count
+
+
 # ---- what is decided without a network
 
 

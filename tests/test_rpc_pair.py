@@ -11,6 +11,7 @@ from rpc_servers import Server, free_port, needs_rpc, not_a_server, run_duo, ser
 
 from duo import Duo, DuoError
 from duo.demo import demo_pair
+from duo.remote import child
 from duo.remote.child import Child
 
 pytestmark = needs_rpc
@@ -152,6 +153,17 @@ def test_a_target_on_rpc_that_stays_away_ends_the_text_with_what_was_written() -
         assert caught.value.result is not None
         assert caught.value.result.text and whole.startswith(caught.value.result.text)
         assert caught.value.result.finish_reason == "error"
+
+
+def test_a_draft_that_takes_long_to_load_is_waited_for_no_longer_than_some_seconds(
+    server: Server, undisturbed: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(child, "START_OPTIONAL_S", 0.01)
+    with duo_with(server.endpoint) as d:
+        r = d.generate(PROMPT, max_tokens=N, temperature=0)
+        assert r.text == undisturbed[0]
+        assert r.warning == f"the RPC server {server.endpoint} is not ready after 0.01 s"
+        wait_for(lambda: drafts(d))
 
 
 def test_several_texts_at_once_are_refused_on_rpc(server: Server) -> None:

@@ -101,7 +101,11 @@ def test_a_server_that_is_written_wrongly_is_refused(value: object, why: str) ->
     [
         (("-d", "CUDA77"), b"there is no device CUDA77 to serve; choose from "),
         (("-H", "nosuch.invalid"), b"'nosuch.invalid' (-H) has no IPv4 address"),
-        (("-H", "192.0.2.1"), b"192.0.2.1:0 cannot be listened at"),
+        (("-H", "192.0.2.1", "--insecure"), b"192.0.2.1:0 cannot be listened at"),
+        (
+            ("-H", "0.0.0.0"),
+            b"no authentication and 0.0.0.0 (-H) can be reached from other machines; listen at 127.0.0.1",
+        ),
         (("-t", "0"), b"-t"),
         (("-p", "70000"), b"-p"),
     ],
@@ -136,7 +140,7 @@ def test_a_port_can_be_served_again_at_once_after_its_server_was_killed() -> Non
 def test_listening_beyond_loopback_is_warned_of_and_weights_can_be_cached(tmp_path: Path) -> None:
     import os
 
-    with serving("-H", "0.0.0.0", "-c", env={**os.environ, "LLAMA_CACHE": str(tmp_path)}) as s:
+    with serving("-H", "0.0.0.0", "--insecure", "-c", env={**os.environ, "LLAMA_CACHE": str(tmp_path)}) as s:
         assert str(tmp_path / "rpc").encode() in s.said and (tmp_path / "rpc").is_dir()
         s.signal(signal.SIGTERM)
         assert s.process.stderr is not None

@@ -282,7 +282,9 @@ class Duo(Completions, Loading):
 
     def __del__(self) -> None:
         if getattr(self, "_engine", None) is not None:
-            self.close()
+            # Other threads may be the client's own, which `close` waits for.
+            here = self._client is None or threading.current_thread() is threading.main_thread()
+            self.close() if here else threading.Thread(target=self.close, name="duo-close").start()
         elif (child := getattr(self, "_child", None)) is not None:
             child.close()  # __init__ failed
 

@@ -44,8 +44,9 @@ def reach(endpoint: str, timeout_s: float = TIMEOUT_S) -> None:
     try:
         # As libggml does: the first IPv4 address.
         address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4]
-    except OSError as e:
-        raise DuoError(f"the host of the RPC server {endpoint} is unknown ({e.strerror}); check its name") from None
+    except (OSError, UnicodeError) as e:
+        why = e.strerror if isinstance(e, OSError) else "it is no host name"
+        raise DuoError(f"the host of the RPC server {endpoint} is unknown ({why}); check its name") from None
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
         s.settimeout(timeout_s)
         try:

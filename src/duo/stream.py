@@ -40,7 +40,7 @@ class Stream(Iterator[Chunk]):
         self.seed = seed  # the one in use, also where -1 asked for any
         self.finish_reason = ""
         self.warning = ""  # why the text went on without the draft, or without the trace, if it did
-        self._trace_warning = self._network_warning = ""
+        self.trace_warning = self.network_warning = ""  # what of it is of the trace, of the connection to a host
         self.timings: dict[str, Any] = {}
         self.on_close: Callable[[], None] | None = None
 
@@ -97,7 +97,7 @@ class Stream(Iterator[Chunk]):
         try:
             self._duo.write_trace()
         except DuoError as e:
-            self._trace_warning = str(e)
+            self.trace_warning = str(e)
 
     @property
     def result(self) -> Result:
@@ -145,10 +145,10 @@ class Stream(Iterator[Chunk]):
                 self.timings = timings(stats, with_draft=self._with_draft)
                 if duo.network is not None:
                     self.timings |= duo.network.figures.of_text()
-                    self._network_warning = duo.network.take_warning()
+                    self.network_warning = duo.network.take_warning()
                 duo.timings = self.timings
                 self._write_trace()
-                self.warning = self._network_warning or stats["warning"] or self._trace_warning
+                self.warning = self.network_warning or stats["warning"] or self.trace_warning
                 why = stats["error"]
         finally:
             duo._owner = None
@@ -162,8 +162,16 @@ class Stream(Iterator[Chunk]):
         self.close()
 
     def __del__(self) -> None:
-        if getattr(self, "_open", False):
+        if not getattr(self, "_open", False):
+            return
+        owner = self._duo._owner
+        if self._duo.network is None or (owner is not None and owner[0] == threading.get_ident()):
             self.close()
+            return
+        self._stopping = True
+        self._duo._owner = None  # nobody pulls it any more: the next text waits for its turn
+        # The garbage collector may run in the very thread that the end of the text waits for.
+        threading.Thread(target=self.close, name="duo-close").start()
 
 
 def start(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:

@@ -116,16 +116,23 @@ def serve(endpoint: str, cache: bytes, n_threads: int, devices: list[str]) -> in
     help="CPU threads, for the CPU as a device. Default: the cores.",
 )
 @click.option("-c", "--cache", is_flag=True, help="Keep weights on disk here: a client then sends them once.")
-def rpc_server(host: str, port: int, devices: str | None, threads: int | None, cache: bool) -> None:
+@click.option("--insecure", is_flag=True, help="Listen beyond this machine: the network is trusted.")
+def rpc_server(host: str, port: int, devices: str | None, threads: int | None, cache: bool, insecure: bool) -> None:
     require_rpc()
     names = [d for d in re.split("[,/]", devices or "") if d]
     address = ipv4(host)
+    local = ipaddress.ip_address(address).is_loopback
+    if not local and not insecure:
+        raise DuoError(
+            f"GGML RPC has no authentication and {address} (-H) can be reached from other machines; listen at "
+            "127.0.0.1 and tunnel it (ssh -L), or give --insecure if the network is trusted"
+        )
     weights = os.fsencode(cache_dir()) if cache else b""
     held = claim(address, port)
     endpoint = f"{address}:{held.getsockname()[1]}"
     if sys.platform != "linux":  # there libggml could not bind beside it
         held.close()
-    if not ipaddress.ip_address(address).is_loopback:
+    if not local:
         show.warn(
             f"GGML RPC has no authentication and no encryption: whoever reaches {endpoint} controls this process; "
             "listen at 127.0.0.1 and tunnel it (ssh -L), or use duo draft-host"

@@ -18,6 +18,7 @@ from duo.engine import Duo
 from duo.errors import DuoError
 from duo.job import check_early
 from duo.placement import devices
+from duo.stream import Stream
 
 HELP = """Write text with a target model and a draft model that run at the same time.
 
@@ -68,6 +69,18 @@ def list_devices() -> None:
         show.warn(f"this llama-cpp-python was built without RPC; to have it: {REBUILD}")
 
 
+def warn_of_draft(d: Duo, stream: Stream) -> None:
+    """Says what went wrong while the text went on."""
+    if not stream.warning:
+        return
+    if stream.network_warning and d.network is not None and d.network.settings.role == "verify":
+        show.warn(f"{stream.warning}; the text went on when it was back")
+    elif stream.warning == stream.trace_warning or "the text went on" in stream.warning:
+        show.warn(stream.warning)
+    else:
+        show.warn(f"the draft stopped: {stream.warning}; the text went on without it")
+
+
 def run(params: dict[str, Any]) -> None:
     if params["list_devices"]:
         list_devices()
@@ -98,24 +111,32 @@ def run(params: dict[str, Any]) -> None:
         for m in here:
             if m is not None and m.warning:
                 show.warn(m.warning)
+        if d.network is not None and d.network.notice:
+            show.warn(d.network.notice)
         printer = show.TokenPrinter(sys.stdout, show.wants_color(params["color"], sys.stdout))
         if params["display_prompt"]:
             sys.stdout.write(prompt)
+        failure: DuoError | None = None
         try:
             for chunk in stream:
                 printer(chunk)
         except KeyboardInterrupt:
             stream.close()
+        except DuoError as e:
+            if e.result is None:
+                raise
+            failure = e
+            printer.rest(e.result.text)
         finally:
             printer.close()
         result = stream.result
-        if result.warning and result.warning != early:
-            verifies = d.network is not None and d.network.settings.role == "verify"
-            more = "the text went on when it was back" if verifies else "the text went on without it"
-            show.warn(f"{'' if verifies else 'the draft stopped: '}{result.warning}; {more}")
+        if failure is None and result.warning != early:
+            warn_of_draft(d, stream)
         show.show_figures(result, sys.stderr)
         if params["json"]:
             print(show.as_json(result))
+        if failure is not None:
+            raise failure  # the last line
         if result.finish_reason == "cancelled":
             raise click.exceptions.Exit(130)
 

@@ -114,6 +114,7 @@ class TokenPrinter:
 
     def __init__(self, out: TextIO, color: bool) -> None:
         self._out, self._color, self._green = out, color, False
+        self._n = 0  # characters of the text
 
     def _set(self, green: bool) -> str:
         if not self._color or green == self._green:
@@ -126,6 +127,11 @@ class TokenPrinter:
             # A terminal's line editing ends colours at line ends, and so do pagers.
             self._out.write(self._set(chunk.from_draft) + chunk.text)
             self._out.flush()
+            self._n += len(chunk.text)
+
+    def rest(self, text: str) -> None:
+        """What of the whole text has not come as a chunk: a failure ends the chunks, not the text."""
+        self(Chunk(text[self._n :]))
 
     def close(self) -> None:
         self._out.write(self._set(False) + "\n")

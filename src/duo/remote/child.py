@@ -17,6 +17,7 @@ from duo.errors import DuoError
 from duo.rpc import child_env, reach, reason_of
 
 START_S = 600.0  # for a model that goes over a slow network
+START_OPTIONAL_S = 20.0  # that a model waits for one that it can do without; it may join later
 _STABLE_S = 10.0  # alive so long: the next death is a new story
 _PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 _REACH_S = 3.0
@@ -100,8 +101,13 @@ class Child:
         return self.reason if self._known.wait(timeout_s) else None
 
     def wait_started(self, *, required: bool) -> None:
-        """Until the first start has gone well or not. Raises DuoError: not, and it is required or will never."""
-        why = self.wait_known()
+        """Until the first start has gone well or not; where it is not required, for some time.
+
+        Raises DuoError: not, and it is required or will never.
+        """
+        why = self.wait_known(None if required else START_OPTIONAL_S)
+        if why is None:
+            self.last_reason = self.last_reason or f"{self.name} is not ready after {START_OPTIONAL_S:g} s"
         if why and (required or self.hopeless):
             self.close()
             raise DuoError(why)

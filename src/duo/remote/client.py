@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from abc import ABC, abstractmethod
+from contextlib import suppress
 
 from duo.errors import DuoError
 from duo.remote.figures import NetworkFigures
-from duo.remote.session import Calls, ClientSettings, HostError, Own, Session, new_key
+from duo.remote.session import CalledOff, Calls, ClientSettings, HostError, Own, Session, new_key
 
 BACK_OFF_FIRST_S, BACK_OFF_MOST_S = 0.2, 5.0
 HOPELESS_S = 30.0  # somebody may start another host there
@@ -24,7 +25,7 @@ class Client(ABC):
         self._key = new_key()
         self._session: Session | None = None
         self._stop = threading.Event()
-        self._calls = Calls()
+        self._calls = Calls(lambda: self._stop.is_set() or not self._may_wait())
         self._first = threading.Event()  # the first attempt has ended, well or not
         self._lock = threading.Lock()
         self._trouble: HostError | None = None  # why there is no session
@@ -56,6 +57,14 @@ class Client(ABC):
         session = self._session
         return session.model if session is not None else ""
 
+    @property
+    def notice(self) -> str:
+        """What a person should know of this connection, well as it may work; mostly nothing."""
+        s = self.settings
+        if s.security.token is None or s.security.ca is not None or s.address.is_local:
+            return ""
+        return f"the token goes to {s.address} without TLS, where others can read it; give --host-ca"
+
     def begin_text(self) -> None:
         """What follows belongs to a new text."""
         self.figures.begin_text()
@@ -86,16 +95,36 @@ class Client(ABC):
     def _run(self) -> None:
         try:
             while not self._stop.is_set():
-                self._step()
-        except DuoError:
-            pass  # the engine is closed
+                try:
+                    self._step()
+                except Exception as e:
+                    if self._stop.is_set() or self._closed():
+                        return
+                    # Not foreseen: nobody shall wait for a thread that is gone.
+                    why = HostError(f"the connection to {self.settings.name} failed ({e or type(e).__name__})")
+                    self._warn(why)
+                    self._give_up(str(why))
+                    self._drop()
+                    self._first.set()
+                    self._pause()
         finally:
             self._first.set()
             self._drop()
+            with suppress(DuoError):
+                if not self._closed():
+                    self._give_up(f"the connection to {self.settings.name} was closed")
 
     @abstractmethod
     def _step(self) -> None:
         """One thing after the other, each bounded in time."""
+
+    @abstractmethod
+    def _closed(self) -> bool:
+        """The engine is closed, or closing."""
+
+    @abstractmethod
+    def _give_up(self, why: str) -> None:
+        """The text that runs, if one does, need not wait for the host."""
 
     def _connect(self) -> Session | None:
         """The session, or a new one; None: not now."""
@@ -103,6 +132,8 @@ class Client(ABC):
             return self._session
         try:
             self._session = Session(self.settings, self._own, self._key, self._calls)
+        except CalledOff:
+            return None
         except HostError as e:
             self._warn(e)
             return None
@@ -113,7 +144,6 @@ class Client(ABC):
             self._first.set()
         with self._lock:
             self._trouble = None
-        self._back_off_s = BACK_OFF_FIRST_S
         return self._session
 
     def _drop(self) -> None:
@@ -129,10 +159,15 @@ class Client(ABC):
         self._back_off_s = min(BACK_OFF_MOST_S, 2 * self._back_off_s)
         child = self.settings.child
         n_ready = 0 if child is None else child.n_ready  # a child that is there again is known at once
-        while not self._stop.is_set() and time.monotonic() < until and self._may_pause():
+        while not self._stop.is_set() and time.monotonic() < until and self._may_wait():
             if child is not None and child.n_ready != n_ready:
                 return
             self._stop.wait(0.05)
 
-    def _may_pause(self) -> bool:
+    def _was_useful(self) -> None:
+        """The host: should it be lost, it is asked again soon."""
+        self._back_off_s = BACK_OFF_FIRST_S
+
+    def _may_wait(self) -> bool:
+        """Nobody waits for this thread to let go of a text."""
         return True

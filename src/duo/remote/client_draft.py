@@ -27,6 +27,11 @@ class _Nodes:
         self._left: list[Any] = []
         self._seen = self._told = 0  # nodes
 
+    @property
+    def any(self) -> bool:
+        """Some have come."""
+        return self._seen > 0
+
     def take(self) -> wire.ToDraft | None:
         verdicts = self._left or self._link.take(SLICE_US)
         seen = self._seen
@@ -80,6 +85,14 @@ class DraftClient(Client):
         if begin is not None:
             self._text(session, begin)
 
+    def _closed(self) -> bool:
+        return self._link.closed
+
+    def _give_up(self, why: str) -> None:
+        with self._link_lock:
+            self._link.lost()
+        self._ready = False
+
     def _text(self, session: Session, begin: _core.Begin) -> None:
         nodes = _Nodes(self._link, self._own.vocabulary.n_tokens, self._link_lock)
         exchange = Exchange(session, session.method("Draft"), wire.FromDraft, nodes, self.figures)
@@ -91,6 +104,8 @@ class DraftClient(Client):
             self._without(begin, HostError(str(e)))
             return
         exchange.run(first, lambda: not (self._stop.is_set() or self._link.closed))
+        if nodes.any:
+            self._was_useful()
         if self._stop.is_set() or self._link.closed:
             return
         error, code = exchange.error, code_of(exchange.error)
@@ -100,7 +115,7 @@ class DraftClient(Client):
             assert error is not None
             self._without(begin, in_words(error, session))
             return
-        self._lost(HostError("it ended the text") if error is None else error, session, again=code)
+        self._lost(HostError("it ended the text") if error is None else error, session, code, useful=nodes.any)
 
     def _without(self, begin: _core.Begin, why: HostError) -> None:
         """The host cannot help with this text, but perhaps with the next one."""
@@ -108,16 +123,15 @@ class DraftClient(Client):
         with self._link_lock:
             self._link.give([("failed", False, begin.id, 0, -1, 0.0, 0, 0, 0.0)])
 
-    def _lost(self, error: DuoError, session: Session, again: grpc.StatusCode | None) -> None:
+    def _lost(self, error: DuoError, session: Session, code: grpc.StatusCode | None, *, useful: bool) -> None:
         # First of all the text: it must not wait for a host that is gone.
-        with self._link_lock:
-            self._link.lost()
-        self._ready = False
+        self._give_up("")
         self.figures.lost()
-        if again != grpc.StatusCode.ABORTED:  # else it is there, but started anew
-            why = in_words(error, session)
+        why = in_words(error, session)
+        if code != grpc.StatusCode.ABORTED:  # else it is there, but started anew
             named = str(why) if self.settings.name in str(why) else f"{self.settings.name} was lost ({why})"
             self._warn(HostError(named, hopeless=why.hopeless))
         self._drop()
-        if again == grpc.StatusCode.RESOURCE_EXHAUSTED or getattr(error, "hopeless", False):
+        # A host that says hello and then nothing of use would be asked again and again.
+        if code == grpc.StatusCode.RESOURCE_EXHAUSTED or why.hopeless or not useful:
             self._pause()

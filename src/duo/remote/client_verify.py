@@ -64,14 +64,14 @@ class _Text:
         if not (verdicts or chunks):
             return
         self.n_tokens += len(chunks)
-        if any(c[0] == "end" for c in chunks):
-            self.ended = True
-            if chunks[-1][3] == "error":
-                # Said with the host's own sentence.
-                self._link.give(verdicts, chunks[:-1])
-                self._link.fail(f"the verify host failed: {message.error[:500] or 'it does not say why'}")
-                return
-        self._link.give(verdicts, chunks)
+        end = next((i for i, c in enumerate(chunks) if c[0] == "end"), None)
+        if end is not None and chunks[end][3] == "error":
+            # Said with the host's own sentence.
+            self._link.give(verdicts, chunks[:end])
+            self._link.fail(f"the verify host failed: {message.error[:500] or 'it does not say why'}")
+        else:
+            self._link.give(verdicts, chunks)
+        self.ended = end is not None  # not before: an end that the core has refused is none
 
     def is_last(self, message: wire.ToVerify) -> bool:
         return message.cancel
@@ -99,24 +99,40 @@ class VerifyClient(Client):
         if begin is not None:
             self._write(begin)
 
-    def _may_pause(self) -> bool:
+    def _may_wait(self) -> bool:
         return not (self._link.closed or self._link.cancelled)
+
+    def _closed(self) -> bool:
+        return self._link.closed
+
+    def _give_up(self, why: str) -> None:
+        self._link.fail(why)
 
     def _write(self, begin: _core.Begin) -> None:
         """One text, over as many connections as it takes."""
         since: float | None = None  # when it was last known to write
         stale = False  # a stream has begun with what `begin` says
+        model = ""  # of the host, when the text began
         while not (self._stop.is_set() or self._link.closed):
             if self._link.cancelled:
                 self._link.stopped()
                 return
             session = self._connect()
             if session is not None:
+                if stale and session.model != model:
+                    self._link.fail(
+                        f"{self.settings.name} came back with another model ({session.model}, not {model}); what was "
+                        "written until then is kept"
+                    )
+                    return
+                model = session.model
                 begin = self._link.restart() if stale else begin
                 ended, wrote, why = self._stream(session, begin)
                 if ended:
                     return
                 stale, since = True, None if wrote else since
+                if wrote:
+                    self._was_useful()
             else:
                 with self._lock:
                     why = self._trouble or HostError(f"{self.settings.name} cannot be reached")

@@ -46,22 +46,28 @@ def _after_handshake(s: ssl.SSLSocket) -> tuple[str, bool]:
     return "it does not answer as a duo host", False
 
 
+def _in_words(e: OSError | ValueError) -> tuple[str, bool]:
+    if isinstance(e, OSError):
+        return (e.strerror or str(e)).lower(), False
+    return "its name is no host name", True
+
+
 def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float = 1.0) -> tuple[str, bool]:
     """(the reason, whether trying again is useless until somebody changes something). Takes a few time-outs at most."""
     try:
         raw = _connect(address, timeout_s)
     except TimeoutError:
         return "it does not answer", False
-    except OSError as e:
-        return (e.strerror or str(e)).lower(), False
+    except (OSError, UnicodeError) as e:
+        return _in_words(e)
     with raw:
         if security.ca is None:
             if _speaks_tls(address, timeout_s):
                 return "it speaks TLS; give the certificate to know it by (--host-ca)", True
             return "it does not answer as a duo host", False
-        context = security.ssl_context()
-        context.set_alpn_protocols(["h2"])
         try:
+            context = security.ssl_context()
+            context.set_alpn_protocols(["h2"])
             with context.wrap_socket(raw, server_hostname=address.host or "localhost") as s:
                 return _after_handshake(s)
         except ssl.SSLCertVerificationError as e:
@@ -73,5 +79,5 @@ def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float
             return f"TLS failed: {reason}", "certificate" in reason
         except TimeoutError:
             return "it does not answer", False
-        except OSError as e:
-            return (e.strerror or str(e)).lower(), False
+        except (OSError, ValueError) as e:
+            return _in_words(e)

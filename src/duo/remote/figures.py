@@ -15,7 +15,7 @@ class NetworkFigures:
     """Counters that any thread may read and change. Bytes are those of messages and their HTTP/2 frames."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may end a text, and ask, while it is held
         self._counts = dict.fromkeys(("sent_bytes", "received_bytes", "sent_n", "received_n", "lost_n"), 0)
         self._round_trips_us: deque[float] = deque(maxlen=5)
         self._round_trip_us = 0.0  # 0: not measured

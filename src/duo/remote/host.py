@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import stat
+import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ from duo.remote.methods import add_to_server
 from duo.remote.security import ServerSecurity
 
 GRACE_S = 1.0
+END_S = 20.0  # from the signal; then the process ends, whatever hangs
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,8 @@ class Host:
         address, credentials = self._settings.address, self._settings.security.credentials()
         if address.path:
             _remove_stale_socket(address.path)
+        # Nobody else may connect, not even between binding and a chmod.
+        mask = os.umask(0o177) if address.path else None
         try:
             if credentials is None:
                 port = self._server.add_insecure_port(address.target)
@@ -76,8 +80,9 @@ class Host:
                 port = self._server.add_secure_port(address.target, credentials)
         except RuntimeError:
             raise DuoError(f"the host cannot listen on {address}; it is in use, or not of this machine") from None
-        if address.path:
-            os.chmod(address.path, stat.S_IRUSR | stat.S_IWUSR)
+        finally:
+            if mask is not None:
+                os.umask(mask)
         await self._server.start()
         return address if address.path else Address(host=address.host, port=port)
 
@@ -99,12 +104,12 @@ def _remove_stale_socket(path: str) -> None:
                 s.settimeout(1)
                 try:
                     s.connect(path)
-                except OSError:
+                except ConnectionRefusedError:
                     os.unlink(path)  # nobody listens: its host was killed
 
 
 async def _until_told(
-    settings: HostSettings, service: HostService, n_ctx: int, ready: Callable[[Address], None]
+    settings: HostSettings, service: HostService, n_ctx: int, ready: Callable[[Address], None], last: threading.Timer
 ) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -112,8 +117,14 @@ async def _until_told(
     loop.set_exception_handler(lambda _loop, _context: None)
     for name in ("asyncio", "grpc"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+    def tell() -> None:
+        if not told.is_set():
+            told.set()
+            last.start()
+
     for s in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(s, told.set)
+        loop.add_signal_handler(s, tell)
     host = Host(settings, service, n_ctx)
     try:
         await service.seats.prepare()
@@ -148,8 +159,11 @@ def serve(
         idle_s=settings.idle_s,
         handshake_s=settings.handshake_s,
     )
+    last = threading.Timer(END_S, os._exit, (1,))
+    last.daemon = True
     try:
-        asyncio.run(_until_told(settings, service, first.n_ctx, lambda address: ready(address, model)))
+        asyncio.run(_until_told(settings, service, first.n_ctx, lambda address: ready(address, model), last))
     finally:
         for seat in spare:
             seat.close()
+        last.cancel()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any, NoReturn
 
@@ -12,9 +13,9 @@ import grpc
 from duo.errors import DuoError
 from duo.remote import hello
 from duo.remote import wire_pb2 as wire
-from duo.remote.codec import ProtocolError
+from duo.remote.codec import N_SIZE_SLACK, ProtocolError
 from duo.remote.codec_begin import N_KEY, check_keys, get_begin, n_message_most
-from duo.remote.host_text import DraftText, Idle, VerifyText
+from duo.remote.host_text import DraftText, Idle, VerifyText, write_in_time
 from duo.remote.identity import Identity, Vocabulary
 from duo.remote.methods import parse
 from duo.remote.seats import Seats
@@ -23,6 +24,8 @@ from duo.remote.security import TOKEN_KEY, same_token
 HANDSHAKE_S = 10.0  # from a stream's beginning to its first message
 IDLE_S = 15.0  # clients say something every second
 BUSY_WAIT_S = 1.0  # for a seat whose text is just ending
+CLOSE_S = 10.0  # for texts that end when the host does
+N_UNBEGUN_MAX = 8  # streams of one address that have not said their first message
 N_TEXTS_BYTES = 128 * 1024
 Code = grpc.StatusCode
 
@@ -46,10 +49,13 @@ class HostService:
         self._role, self._identity, self._vocabulary = role, identity, vocabulary
         self.seats: Seats[Any] = Seats(make_seat, n_seats)
         self._n_ctx, self._token = n_ctx, token
+        # A draft goes on beside a target with a few tokens more: it reads no further where one of those comes.
+        self._n_vocab = vocabulary.n_tokens + (N_SIZE_SLACK if role == "draft" else 0)
         self._idle_s, self._handshake_s = idle_s, handshake_s
         self._instance = secrets.token_bytes(N_KEY)
         self._tasks: set[asyncio.Future[None]] = set()
         self._texts: dict[bytes, DraftText | VerifyText] = {}  # by session
+        self._unbegun: Counter[str] = Counter()  # streams, by address
 
     async def _admit(self, context: Any) -> None:
         if self._token is None:
@@ -135,18 +141,31 @@ class HostService:
             raise
 
     async def close(self) -> None:
-        """After the server has stopped: ends what still runs and frees all seats."""
-        while self._tasks:
+        """After the server has stopped: ends what still runs, if it lets itself be ended, and frees all free seats."""
+        end = asyncio.get_running_loop().time() + CLOSE_S
+        while self._tasks and asyncio.get_running_loop().time() < end:
             for text in self._texts.values():
                 text.evicted.set()
             await asyncio.wait(set(self._tasks), timeout=1.0)
         await self.seats.close()
 
-    async def _text(self, context: Any) -> None:
+    async def _first(self, context: Any) -> Any:
+        """The first message, or EOF."""
+        peer: str = context.peer().rpartition(":")[0]  # without the port
+        if self._unbegun[peer] >= N_UNBEGUN_MAX:
+            _refuse(Code.RESOURCE_EXHAUSTED, f"{N_UNBEGUN_MAX} streams of this address have begun no text; try again")
+        self._unbegun[peer] += 1
         try:
-            data = await asyncio.wait_for(context.read(), self._handshake_s)
+            return await asyncio.wait_for(context.read(), self._handshake_s)
         except asyncio.TimeoutError:
             raise Idle from None
+        finally:
+            self._unbegun[peer] -= 1
+            if not self._unbegun[peer]:
+                del self._unbegun[peer]
+
+    async def _text(self, context: Any) -> None:
+        data = await self._first(context)
         kind: type[DraftText] | type[VerifyText] = DraftText if self._role == "draft" else VerifyText
         first: Any = None if data is grpc.aio.EOF else parse(kind.incoming, data)
         if first is None or not first.HasField("begin"):
@@ -154,12 +173,18 @@ class HostService:
         check_keys(first.begin)
         if first.begin.instance != self._instance:
             _refuse(Code.ABORTED, "the host is another one than before; say hello again")
-        begin = get_begin(first.begin, n_vocab=self._vocabulary.n_tokens, n_ctx=self._n_ctx)
+        begin = get_begin(first.begin, n_vocab=self._n_vocab, n_ctx=self._n_ctx)
         session = first.begin.session
         if (old := self._texts.get(session)) is not None:
             # The client lost that connection before this end did. It gets its seat, and its cache, back.
             old.evicted.set()
-            await asyncio.wait_for(old.done.wait(), self._handshake_s)
+            ending = asyncio.ensure_future(asyncio.wait_for(old.done.wait(), self._handshake_s))
+            try:
+                await _patiently(context, kind.nothing(), ending)
+            except asyncio.TimeoutError:
+                self._busy()
+            finally:
+                ending.cancel()
         taking = asyncio.ensure_future(self.seats.take(begin.prompt, BUSY_WAIT_S))
         try:
             seat = await _patiently(context, kind.nothing(), taking)
@@ -168,9 +193,8 @@ class HostService:
             taking.add_done_callback(self._keep)
             raise
         if seat is None:
-            n = self.seats.n_most
-            _refuse(Code.RESOURCE_EXHAUSTED, f"the host is busy with {n} text{'s' * (n > 1)}, as many as it takes")
-        text = kind(context, seat, self._vocabulary.n_tokens, self._idle_s)
+            self._busy()
+        text = kind(context, seat, self._n_vocab, self._idle_s)
         self._texts[session] = text
         try:
             text.beginning = asyncio.ensure_future(asyncio.to_thread(seat.begin, begin))
@@ -179,6 +203,10 @@ class HostService:
         finally:
             # In a task of its own: a client that goes away cancels this one.
             await asyncio.shield(self._later(self._free(session, text)))
+
+    def _busy(self) -> NoReturn:
+        n = self.seats.n_most
+        _refuse(Code.RESOURCE_EXHAUSTED, f"the host is busy with {n} text{'s' * (n > 1)}, as many as it takes")
 
     def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         task = asyncio.ensure_future(work)
@@ -212,9 +240,9 @@ class HostService:
 
 
 async def _patiently(context: Any, nothing: Any, work: asyncio.Future[Any]) -> Any:
-    """The result of `work`; meanwhile the client hears now and then that the host is alive."""
+    """The result of `work`; meanwhile the client hears now and then that the host is alive. Raises Idle."""
     while not (await asyncio.wait({work}, timeout=1.0))[0]:
-        await context.write(nothing)
+        await write_in_time(context, nothing)
     return work.result()
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -30,7 +33,7 @@ from duo.remote.methods import parse
 from duo.remote.pump import Pump
 from duo.remote.window import N_WINDOW, Window
 
-WRITE_S = 1.0  # for a message that is being sent when its text ends
+WRITE_S = 1.0  # for a message that is being sent before its text has begun or when it ends
 TAKE_US = 20_000
 END_US = 1_000_000
 RATE = 4000  # messages a second that one text may send on average; a fast model needs a tenth of it
@@ -42,6 +45,26 @@ Made = TypeVar("Made")
 
 class Idle(Exception):  # noqa: N818 - no error
     """The client has gone quiet, or does not read."""
+
+
+async def write_in_time(context: Any, message: Any) -> None:
+    """Sends it. Raises Idle if the client does not read."""
+    writing = asyncio.ensure_future(context.write(message))
+    if not (await asyncio.wait({writing}, timeout=WRITE_S))[0]:
+        writing.cancel()
+        raise Idle
+    writing.result()
+
+
+def batches(chunks: Sequence[ChunkTuple]) -> list[Sequence[ChunkTuple]]:
+    """Parts of N_BATCH_MAX chunks at most; none ends between a token and its log-probabilities."""
+    ends = [i for i, chunk in enumerate(chunks) if chunk[0] != "logprob" and i > 0] + [len(chunks)]
+    out, first = [], 0
+    for whole, end in pairwise(ends):
+        if end - first > N_BATCH_MAX:
+            out.append(chunks[first:whole])
+            first = whole
+    return [*out, chunks[first:]]
 
 
 class HostText(ABC, Generic[SeatT, Made, Out]):
@@ -83,6 +106,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
         """Carries messages until the text has ended at either side. Raises ProtocolError, DuoError, Idle."""
         pump = self.pump = Pump(self._take, "duo-seat")
         tasks = {asyncio.ensure_future(t) for t in (self._read(), self._write(pump), self.evicted.wait())}
+        reads = True
         try:
             while True:
                 done, _ = await asyncio.wait(tasks, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
@@ -98,12 +122,15 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             if self._under_way is not None and not (await asyncio.wait({self._under_way}, timeout=WRITE_S))[0]:
-                self._under_way.cancel()  # a client that does not read
+                self._under_way.cancel()
+                reads = False
             await pump.stop()
+        if not reads:
+            raise Idle
         await self._finish()
 
     async def _finish(self) -> None:
-        """What is still to be sent; nobody else uses the seat any more."""
+        """What is still to be sent; nobody else writes any more. Raises Idle."""
 
     async def _read(self) -> None:
         while True:
@@ -198,6 +225,7 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
     def __init__(self, context: Any, seat: _core.VerifySeat, n_vocab: int, idle_s: float) -> None:
         super().__init__(context, seat, n_vocab, idle_s)
         self._giver = ThreadPoolExecutor(1, "duo-give")
+        self._stopping = threading.Lock()  # a client that goes away breaks _finish off, but not its thread
         self._cancelled = False
         self._seen = self._told = 0  # nodes
 
@@ -225,11 +253,12 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
 
     def _messages(self, made: tuple[list[VerdictTuple], list[ChunkTuple]]) -> list[wire.FromVerify]:
         verdicts, chunks = made
+        parts = batches(chunks)
         out = []
-        for i in range(0, max(len(verdicts), len(chunks)), N_BATCH_MAX):
+        for i in range(max(-(-len(verdicts) // N_BATCH_MAX), len(parts))):
             out.append(wire.FromVerify())
-            put_verdicts(out[-1], verdicts[i : i + N_BATCH_MAX])
-            put_chunks(out[-1], chunks[i : i + N_BATCH_MAX])
+            put_verdicts(out[-1], verdicts[i * N_BATCH_MAX : (i + 1) * N_BATCH_MAX])
+            put_chunks(out[-1], parts[i] if i < len(parts) else ())
         self._told_seen(out[-1])
         if self._is_last(made):
             put_figures(out[-1], self.seat.stats())
@@ -245,14 +274,15 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
 
     async def _finish(self) -> None:
         if self._cancelled:
-            await asyncio.to_thread(self._giver.shutdown)
-            await asyncio.to_thread(self.seat.cancel)
+            await asyncio.to_thread(self.end)
             message = wire.FromVerify()
             put_figures(message, self.seat.stats())
-            await self._send(message)
+            await write_in_time(self._context, message)
 
     def end(self) -> None:
         """As DraftText.end."""
-        self._giver.shutdown()  # the seat's methods are not called side by side
-        if self.seat.running:
-            self.seat.cancel()
+        with self._stopping:
+            # First: it makes the target take chunks and nodes, and give() may be waiting for room for its nodes.
+            if self.seat.running:
+                self.seat.cancel()
+            self._giver.shutdown()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +25,7 @@ from duo.remote.security import ClientSecurity
 
 N_MESSAGE_MAX = 256 * 1024  # bytes that a host may send at once
 HELLO_S = 5.0
+SLICE_S = 0.05
 
 OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", N_MESSAGE_MAX),
@@ -64,29 +67,40 @@ class ClientSettings:
         return str(self.address) if self.child is None else self.child.name
 
 
-class Calls:
-    """The call that a session waits for, so that nobody who closes it has to wait too."""
+class CalledOff(HostError):  # noqa: N818 - no failure
+    """Nobody waits for the answer any more."""
 
-    def __init__(self) -> None:
+
+class Calls:
+    """The call that a session waits for, so that nobody who closes it has to wait too. off: true, nobody waits."""
+
+    def __init__(self, off: Callable[[], bool] = lambda: False) -> None:
         self._lock = threading.Lock()
         self._call: Any = None
-        self.closed = False
+        self._off = off
+        self._closed = False
+
+    @property
+    def off(self) -> bool:
+        return self._closed or self._off()
 
     def wait_for(self, call: Any) -> bytes:
         """Its result. Raises grpc.RpcError."""
         with self._lock:
             self._call = call
-            if self.closed:
-                call.cancel()
         try:
-            data: bytes = call.result()
-            return data
+            while not self.off:
+                with suppress(grpc.FutureTimeoutError):
+                    data: bytes = call.result(SLICE_S)
+                    return data
+            call.cancel()
         except grpc.FutureCancelledError:
-            raise HostError("it was called off") from None
+            pass
+        raise CalledOff("it was called off")
 
     def close(self) -> None:
         with self._lock:
-            self.closed = True
+            self._closed = True
             if self._call is not None:
                 self._call.cancel()
 
@@ -144,8 +158,8 @@ class Session:
         """What gRPC says, in words."""
         s, code = self._settings, e.code()
         details = printable(e.details() or "")
-        if code == grpc.StatusCode.UNAVAILABLE and not self._calls.closed:
-            why, hopeless = why_unreachable(s.address, s.security)
+        if code == grpc.StatusCode.UNAVAILABLE and not self._calls.off:
+            why, hopeless = self._diagnosis()
             return HostError(f"{s.name} cannot be reached ({why})", hopeless=hopeless)
         if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
             return HostError(f"{s.name} does not answer")
@@ -155,6 +169,16 @@ class Session:
             return HostError(f"{s.name} is no duo host of this kind ({details})", hopeless=True)
         hopeless = code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT)
         return HostError(f"{s.name} refused ({details})", hopeless=hopeless)
+
+    def _diagnosis(self) -> tuple[str, bool]:
+        """As why_unreachable, which takes seconds, in a thread of its own: until nobody wants to know."""
+        found: list[tuple[str, bool]] = []
+        s = self._settings
+        asking = threading.Thread(target=lambda: found.append(why_unreachable(s.address, s.security)), daemon=True)
+        asking.start()
+        while asking.is_alive() and not self._calls.off:
+            asking.join(SLICE_S)
+        return found[0] if found else ("it does not answer", False)
 
     def _check(self, reply: wire.HelloReply, own: Own | None) -> None:
         s = self._settings

@@ -1,0 +1,197 @@
+"""Hosts that are there and of no use, come back as others, or are not waited for; what the program then writes."""
+
+import gc
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import EXACT, HANG_S, start_duo
+from hosts import PROMPT, host
+from test_remote import KERNELS, remote
+from test_remote_failures import GREEDY, LONG, deaf, write
+from test_remote_fuzz import HostileHost
+
+from duo import Duo, DuoError
+from duo.demo import demo_pair
+
+pytest.importorskip("grpc")
+
+from duo.remote import client
+from duo.remote import wire_pb2 as wire
+from duo.remote.address import Address
+from duo.remote.session import CalledOff, Calls, ClientSettings, Session, new_key
+
+
+@pytest.fixture(scope="module")
+def expected() -> dict[str, str]:
+    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
+        return {"greedy": d.generate(PROMPT, **GREEDY).text}
+
+
+class PoorHost(HostileHost):
+    """Says hello as it should, and `answers` to each text."""
+
+    def __init__(self, role: str, *answers: Any) -> None:
+        self.answers, self.n_texts = answers, 0
+        super().__init__(role, 1)
+
+    def text(self, requests: Any, context: Any) -> Iterator[bytes]:
+        self.n_texts += 1
+        next(requests)
+        for a in self.answers:
+            yield a.SerializeToString()
+
+
+@contextmanager
+def poor_host(role: str, *answers: Any) -> Iterator[PoorHost]:
+    h = PoorHost(role, *answers)
+    h.n = 0  # its hello is never damaged
+    try:
+        yield h
+    finally:
+        h.server.stop(0).wait()
+
+
+def test_an_end_that_is_refused_ends_the_text_all_the_same() -> None:
+    impossible = wire.Verdict(token=300, n_ahead=1, n_branch=1, branch_price=0)
+    nonsense = wire.FromVerify(verdicts=[impossible], chunks=[wire.Chunk(kind=2, finish="stop", token=-1)])
+    with poor_host("verify", nonsense) as h, Duo(verify_host=h.address, n_ctx=512) as d:
+        for _ in range(2):
+            with pytest.raises(DuoError, match="sends what no duo host sends") as e:
+                d.generate(PROMPT, max_tokens=5)
+            assert e.value.result is not None
+
+
+def test_a_draft_host_that_says_hello_and_nothing_else_is_not_asked_again_at_once(
+    monkeypatch: pytest.MonkeyPatch, expected: dict[str, str]
+) -> None:
+    monkeypatch.setattr(client, "BACK_OFF_FIRST_S", 1000.0)
+    monkeypatch.setattr(client, "BACK_OFF_MOST_S", 1000.0)
+    with poor_host("draft") as h, Duo(draft_host=h.address, n_ctx=1024, _always=True, **EXACT) as d:
+        for _ in range(3):
+            assert expected["greedy"].startswith(d.generate(PROMPT, **GREEDY | {"max_tokens": 60}).text)
+        assert h.n_texts == 1
+
+
+def test_a_host_that_comes_back_with_another_model_does_not_go_on(tmp_path: Path) -> None:
+    other = tmp_path / "other.gguf"
+    shutil.copy(demo_pair()[0], other)
+    with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h) as d:
+
+        def exchange() -> None:
+            h.kill()
+            h.args = (*h.args, "-m", other)
+            h.start()
+
+        with pytest.raises(DuoError, match=r"came back with another model \(other\.gguf, not ") as e:
+            write(d, GREEDY, {50: exchange})
+        assert e.value.result is not None and e.value.result.tokens
+        assert len(d.generate(PROMPT, **GREEDY).tokens) == LONG["max_tokens"]  # a new text may
+
+
+def test_nobody_waits_for_an_answer_that_is_not_wanted_any_more() -> None:
+    with deaf() as address:
+        settings = ClientSettings(Address.of(address, option="--verify-host"), role="verify")
+        asked = []
+
+        def off() -> bool:
+            asked.append(1)
+            return len(asked) > 2
+
+        with pytest.raises(CalledOff):
+            Session(settings, None, new_key(), Calls(off))
+
+
+def test_what_is_not_foreseen_ends_the_text_and_not_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: Any) -> Any:
+        raise RuntimeError("the cat is on the cable")
+
+    with host("verify", "-t", "1", "-c", "1024") as h, remote("verify", h) as d:
+        assert d.network is not None
+        with monkeypatch.context() as m:
+            m.setattr(d.network, "_stream", broken)
+            with pytest.raises(DuoError, match=rf"to the verify host {h.address} failed \(the cat is on the cable\)"):
+                d.generate(PROMPT, **GREEDY)
+        assert d.generate(PROMPT, **GREEDY).text
+
+
+def test_a_text_that_is_collected_in_a_thread_of_its_own_connection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    with host("verify", "-t", "1", "-c", "1024") as h, remote("verify", h) as d:
+        assert d.network is not None
+        received, collected = d.network.figures.received, threading.Event()
+
+        def collect(n_bytes: int) -> None:
+            received(n_bytes)
+            if abandoned.is_set():
+                gc.collect()
+                collected.set()
+
+        abandoned = threading.Event()
+        monkeypatch.setattr(d.network.figures, "received", collect)
+        gc.disable()
+        try:
+            s = d.stream(PROMPT, **GREEDY)
+            next(s)
+            s.on_close = s.close  # a cycle
+            del s
+            abandoned.set()
+            assert collected.wait(HANG_S)
+        finally:
+            gc.enable()
+        assert d.generate(PROMPT, max_tokens=5).text
+
+
+# ---- the program
+
+
+@pytest.mark.parametrize("option", ["--draft-host", "--verify-host", "--rpc"])
+def test_a_name_that_is_none_is_one_sentence(option: str) -> None:
+    p = start_duo(option, "a..b:1", "--require-draft", "-p", PROMPT)
+    out, err = p.communicate(timeout=HANG_S)
+    assert (p.returncode, out) == (1, b"")
+    assert err.count(b"\n") == 1
+    assert err.startswith(b"duo: ")
+
+
+def test_the_program_writes_all_that_came_before_its_host_was_lost(expected: dict[str, str]) -> None:
+    # Most of the text may be the beginning of this stop string, so that it is held back.
+    stop = expected["greedy"][40:800] + "@"
+    with host("verify", "-t", "1", "-c", "4096", *KERNELS) as h:
+        p = start_duo("--verify-host", h.address, "--host-patience", 0.5, "-p", PROMPT, "-n", 4000, "--temp", 0,
+                      "--ignore-eos", "--json", "-r", stop, bufsize=0)  # fmt: skip
+        assert p.stdout is not None
+        head = b""
+        while len(head) < len(PROMPT) + 20:
+            head += (more := p.stdout.read(100))
+            assert more
+        h.kill()
+        rest, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 1
+    lines = err.decode().splitlines()
+    assert lines[-1].endswith("has not come back for 0.5 s; what was written until then is kept")
+    assert sum("has not come back" in line for line in lines) == 1
+    assert any(line.startswith("tokens: ") and line.endswith("(error)") for line in lines)
+    *text, figures = (head + rest).decode().removesuffix("\n").split("\n")
+    found = json.loads(figures)
+    assert found["finish_reason"] == "error"
+    with Duo(demo_pair()[0], n_ctx=4096, **EXACT) as d:
+        whole = d.generate(PROMPT, temperature=0, ignore_eos=True, max_tokens=found["completion_tokens"])
+    assert "\n".join(text) == PROMPT + whole.text
+
+
+def test_the_warning_of_a_lost_draft_says_once_that_the_text_went_on() -> None:
+    with host("draft", "-td", "1") as h:
+        p = start_duo("--draft-host", h.address, "-p", PROMPT, "-n", 400, "-c", 1024, "--ignore-eos", "--temp", 0)
+        assert p.stdout is not None
+        p.stdout.read(len(PROMPT) + 20)
+        h.kill()
+        _, err = p.communicate(timeout=HANG_S)
+    assert p.returncode == 0
+    said = [line for line in err.decode().splitlines() if "the text went on" in line]
+    assert len(said) == 1
+    assert said[0].count("the text went on") == 1
