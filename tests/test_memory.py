@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from duo import Duo, DuoError
+from duo import Duo, DuoError, _core
 from duo.config import ENGINE_OPTIONS
 from duo.demo import demo_pair
 from duo.fit import MARGIN, Room, Wish, plan
@@ -235,3 +235,13 @@ def test_auto_runs_here() -> None:
         assert d.generate("Once", max_tokens=2).text
     with pytest.raises(DuoError, match="tensor_split \\(-ts\\) is 'x', but input should be a share for each device"):
         Duo(tensor_split="x")
+
+
+def test_models_that_the_machine_cannot_hold_are_refused_before_loading(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_core, "memory_available", lambda: 1_000_000)
+    with pytest.raises(DuoError, match=r"need \d+ MB of the machine's memory and 1 MB are free; choose smaller files"):
+        Duo(n_ctx=256)
+    with Duo(n_ctx=256, load_mode="mmap") as d:
+        assert d.generate("Once", max_tokens=2).tokens

@@ -6,9 +6,10 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from duo import _core
 from duo.config import EngineOptions
 from duo.errors import DuoError
-from duo.fit import Plan, Room, Wish, plan
+from duo.fit import Plan, Room, Wish, gigabytes, plan
 from duo.header import Header, read_header
 from duo.memory import Need, context, need_of
 
@@ -101,8 +102,12 @@ def settled(
             used |= set(devices_for(device_names(o[names]), devices))  # type: ignore[literal-required]
     if not used or not used <= set(rooms_of(devices)) or not _readable(target, draft):
         zeros = dict.fromkeys(autos, 0)
+        if not used and _readable(target, draft):
+            # Whoever has no device has all of both files in memory.
+            _check_host(o, sum(os.path.getsize(p) for p in (target, draft) if p is not None), "")
         return cast(EngineOptions, {**o, **zeros}), None
     p = plan_of(o, read_header(target), None if draft is None else read_header(draft), devices)
+    _check_host(o, sum(x.bytes.host for x in (p.target, p.draft) if x is not None), "raise -ngl, ")
     out = cast(EngineOptions, dict(o))
     if p.target.auto:
         out["n_gpu_layers"] = p.target.n_gpu_layers
@@ -112,6 +117,16 @@ def settled(
         out["n_gpu_layers_draft"] = p.draft.n_gpu_layers
         out["device_draft"] = list(p.draft.devices) or ["none"]
     return out, p
+
+
+def _check_host(o: EngineOptions, n_bytes: int, advice: str) -> None:
+    """Raises DuoError: the machine would run out of memory while it loads. A file that is mapped may be larger."""
+    free = _core.memory_available()
+    if n_bytes > free and o["load_mode"] != "mmap":
+        raise DuoError(
+            f"the models need {gigabytes(n_bytes)} of the machine's memory and {gigabytes(free)} are free; {advice}"
+            "choose smaller files, or let them be read from the disk again and again (--load-mode mmap)"
+        )
 
 
 def _readable(*paths: str | None) -> bool:
