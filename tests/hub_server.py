@@ -36,6 +36,9 @@ class FakeHub:
     retry_after: str = "7"
     chunk_s: float = 0.0  # pause after each 16 KiB
     storage: bool = False  # files are elsewhere, as the real hub's: under another name of this server
+    answer: bytes | None = None  # instead of a list of files
+    etag: str = ""  # instead of a file's sha256
+    no_ranges: bool = False  # a whole file is sent, whatever was asked for
     url: str = ""
     requests: Counter[str] = field(default_factory=Counter)  # by kind: list, head, get
     ranges: list[str] = field(default_factory=list)  # of downloads, "" for a whole file
@@ -107,6 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
             files = [{"rfilename": n, "size": len(d), "lfs": {"size": len(d), "sha256": hashlib.sha256(d).hexdigest(),
                       "pointerSize": 100}} for n, d in sorted(self.hub.repos[repo].items())]  # fmt: skip
             body = json.dumps({"id": repo, "modelId": repo, "sha": COMMIT, "siblings": files}).encode()
+            body = body if self.hub.answer is None else self.hub.answer
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -136,11 +140,11 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", "0")
             self.end_headers()
             return
-        asked = self.headers.get("Range", "")
+        asked = "" if self.hub.no_ranges else self.headers.get("Range", "")
         begin, _, end = asked.removeprefix("bytes=").partition("-")
         first, last = int(begin or 0), int(end or len(data) - 1)
         self.send_response(206 if asked else 200)
-        self.send_header("ETag", f'"{hashlib.sha256(data).hexdigest()}"')
+        self.send_header("ETag", f'"{self.hub.etag or hashlib.sha256(data).hexdigest()}"')
         self.send_header("X-Repo-Commit", COMMIT)
         self.send_header("Accept-Ranges", "bytes")
         if asked:

@@ -133,6 +133,9 @@ def demo_template() -> str:
     ([], b"/widget", "there is no command /widget"),
     ([], b"/load no/such.json", "no/such.json cannot be read"),
     ([], b"/load", "/load needs a file"),
+    ([], b"/save ~no-such-user/x", "whole path"),
+    ([], b"/save a\0b", "NUL character"),
+    ([], b"frog " * 600, "/reset begins anew"),
     ([], b"/mode fast", "there is no mode fast"),
     ([], b"/stats", "no figures before the first answer"),
     ([], b"H\xff", "standard input is not UTF-8"),
@@ -154,6 +157,29 @@ def test_a_file_that_is_no_conversation_changes_nothing(duo_pair: Duo, tmp_path:
     assert len(talk.messages) == 1
     with pytest.raises(DuoError, match="cannot be written"):
         talk.save(tmp_path)
+
+
+def test_what_cannot_be_saved_leaves_the_file_as_it_was(duo_pair: Duo, tmp_path: Path) -> None:
+    talk = Conversation(duo_pair, duo_pair.chat_template, "a\ud800")
+    file = tmp_path / "talk.json"
+    file.write_text("old")
+    with pytest.raises(DuoError, match="not valid Unicode"):
+        talk.save(file)
+    assert file.read_text() == "old"
+    Conversation(duo_pair, duo_pair.chat_template, "s").save(file)
+    assert json.loads(file.read_text()) == [{"role": "system", "content": "s"}]
+    assert list(tmp_path.iterdir()) == [file]
+    file.write_text(json.dumps([{"role": "user", "content": "a\ud800"}]))
+    with pytest.raises(DuoError, match="message 0 is not valid Unicode"):
+        talk.load(file)
+
+
+def test_only_a_line_of_its_own_is_a_command(run: Run, tmp_path: Path) -> None:
+    saved = tmp_path / "talk.json"
+    code = run("chat", *FAST, stdin=b'"""\n/exit\n"""\n"""/exit"""\n/exit\\\nnow\n/save %s\n' % os.fsencode(saved))[0]
+    assert code == 0
+    messages = json.loads(saved.read_text())
+    assert [m["content"] for m in messages[::2]] == ["/exit", "/exit", "/exit\nnow"]
 
 
 def test_a_base_model_says_that_it_has_no_template(run: Run, tmp_path: Path) -> None:

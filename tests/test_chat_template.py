@@ -56,6 +56,7 @@ def test_content_in_parts_is_joined() -> None:
     ("Hi", "list of messages"),
     ([{"content": "x"}], "message 0 has no role"),
     ([{"role": "user"}], "message 0 has no content"),
+    ([{"role": "user", "content": "a\ud800"}], "message 0 is not valid Unicode"),
     ([{"role": "user", "content": 3}], "content of message 0 is int"),
     ([{"role": "user", "content": [{"type": "image_url"}]}], "reads text only"),
 ])  # fmt: skip
@@ -67,6 +68,8 @@ def test_bad_messages_are_one_sentence(duo_pair: Duo, messages: object, why: str
 @pytest.mark.parametrize("source,why", [
     ("{{ foo", "line 1 of the chat template is no jinja2"),
     ("{% for %}", "no jinja2"),
+    ("{% for a in b %}" * 25 + "{% endfor %}" * 25, "cannot be compiled"),
+    ("{{ " + "9" * 5000 + " }}", "cannot be compiled"),
     ("nonsense", "no chat template 'nonsense'"),
     ("", "no chat template ''"),
     ("{{ raise_exception('roles must\nalternate') }}", "refuses this conversation: roles must alternate"),

@@ -197,6 +197,9 @@ def test_values_of_the_wrong_kind_are_one_sentence(both: tuple[Any, Duo]) -> Non
             d(PROMPT, **options)
     with pytest.raises(DuoError, match="outside the vocabulary"):
         d([0, 99_999])
+    for echo in (False, True):
+        with pytest.raises(DuoError, match=r"token 0 of the prompt is 1\.5"):
+            d([1.5, "a"], echo=echo)
     assert d("", max_tokens=2)["usage"]["prompt_tokens"] == 1  # type: ignore[index]  # BOS alone
 
 

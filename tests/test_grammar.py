@@ -25,6 +25,13 @@ PERSON = {
     },
     "required": ["name", "age", "tags"],
 }
+
+
+class Tree(pydantic.BaseModel):
+    value: bool
+    left: "Tree | None" = None
+
+
 SENTENCES = 'root ::= ([A-Z] [a-z]+ (" " [a-z]+){2,6} ". "){1,4}'
 
 
@@ -139,7 +146,8 @@ def test_a_bad_grammar_is_one_sentence(
     ({"type": "string", "pattern": "a+"}, "Pattern must start"),
     ({"type": "string", "pattern": "^[ -~]+$"}, "holds quotes"),
     ({"type": "string", "pattern": r"^\s$"}, "cannot be written"),
-    ({"type": "string", "maxLength": 100_000}, "deep"),
+    ({"type": "string", "maxLength": 100_000}, "the JSON schema (-j) makes a grammar that is too large; lower"),
+    ({"const": float("nan")}, "is not JSON"),
     ({"x": {1, 2}}, "is not JSON"),
 ])  # fmt: skip
 def test_a_bad_schema_is_one_sentence(duo_pair: Duo, wanted: Any, why: str) -> None:
@@ -184,6 +192,35 @@ def test_a_pydantic_model_is_a_schema(duo_pair: Duo) -> None:
 
     r = duo_pair.generate("Once", json_schema=Frog, max_tokens=100, temperature=0)
     assert Frog.model_validate_json(r.text).legs >= 0 or "-" in r.text
+
+
+def test_a_recursive_pydantic_model_is_a_schema(duo_pair: Duo) -> None:
+    wanted = Tree.model_json_schema()
+    assert {"$ref", "$defs"} <= wanted.keys()
+    for seed in range(3):
+        hot = {"temperature": 1e3, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
+        r = duo_pair.generate("Once", json_schema=Tree, max_tokens=400, seed=seed, **hot)
+        if r.finish_reason == "stop":
+            Tree.model_validate_json(r.text)
+        assert r.text.startswith("{")
+
+
+def test_what_says_nothing_allows_every_value(duo_pair: Duo) -> None:
+    for wanted in ({"type": "array", "items": {}}, {"type": "array", "items": {"title": "X"}}):
+        rules = schema_to_gbnf(wanted)
+        for kind in ("string", "number", "boolean", "null"):
+            assert f"{kind} ::=" in rules
+        duo_pair.stream("Once", json_schema=wanted).close()
+    assert "boolean ::=" in schema_to_gbnf({"type": "object", "properties": {"a": {"title": "X"}}, "required": ["a"]})
+
+
+@pytest.mark.parametrize("wanted", [
+    {"type": "object", "properties": {"": {"type": "null"}}, "required": [""]},
+    {"type": "object", "properties": {"": {"type": "null"}, "empty": {"enum": [1]}}, "required": ["", "empty"]},
+])  # fmt: skip
+def test_a_property_without_a_name(duo_pair: Duo, wanted: dict[str, Any]) -> None:
+    text = duo_pair.generate("Once", json_schema=wanted, max_tokens=60, temperature=0).text
+    jsonschema.validate(json.loads(text), wanted)
 
 
 def test_keywords_that_are_not_enforced_are_known() -> None:

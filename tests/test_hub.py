@@ -1,5 +1,6 @@
 """Downloads, against a hub on this machine that can be told to misbehave."""
 
+import hashlib
 import subprocess
 import sys
 import time
@@ -158,6 +159,27 @@ def test_a_full_disk_is_told_before_anything_is_downloaded(
     monkeypatch.setattr(hub_download.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
     assert f"{REPO} needs 8 MB more on the disk of {hub.cache} and 0 MB are free" in error_of(hub, REPO)
     assert fake.n_sent == 0
+
+
+def test_a_begun_download_of_another_file_makes_no_room(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    blobs = hub.cache / "models--someone--Tales-GGUF" / "blobs"
+    blobs.mkdir(parents=True)
+    monkeypatch.setattr(hub_download.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
+    (blobs / f"{'0' * 64}.part").write_bytes(TARGET)
+    assert "needs 8 MB more" in error_of(hub, REPO)
+    (blobs / f"{hashlib.sha256(TARGET).hexdigest()}.part").write_bytes(TARGET[:-500])
+    assert fetched(hub, REPO).read_bytes() == TARGET
+
+
+def test_headers_are_all_that_is_read_of_a_hub_that_sends_whole_files(
+    hub: Hub, fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hub_download, "HEAD_FIRST", 250_000)
+    fake.no_ranges, fake.chunk_s = True, 0.001
+    path = hub.heads(parse(REPO), tmp_path / "heads")
+    assert path.stat().st_size == len(TARGET)
+    assert path.read_bytes()[:250_001] == TARGET[:250_000] + b"\0"
+    assert fake.n_sent < len(TARGET) / 2
 
 
 # ---- what may not be had

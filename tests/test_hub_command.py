@@ -1,5 +1,6 @@
-"""Models from a hub as users ask for them: from_pretrained, -hf and -hfd."""
+"""Models from a hub as users ask for them: from_pretrained, -hf and -hfd; and what a hub may not answer."""
 
+import json
 import os
 import subprocess
 import sys
@@ -9,10 +10,11 @@ from typing import Any
 
 import pytest
 from conftest import HANG_S
-from hub_server import ENVIRONMENT, REPO, FakeHub, serving, tales
+from hub_server import COMMIT, ENVIRONMENT, REPO, FakeHub, serving, tales
 
 from duo import Duo, DuoError
 from duo.cli.main import main
+from duo.hub import Hub, parse
 
 
 @pytest.fixture
@@ -63,6 +65,12 @@ def test_the_program_downloads_and_runs_both_models(fake: FakeHub, tmp_path: Pat
     assert fake.requests.total() == n_requests
 
 
+def test_an_endpoint_that_huggingface_hub_cannot_bear_is_one_sentence(fake: FakeHub, tmp_path: Path) -> None:
+    r = run_duo(fake, tmp_path, "-hf", REPO, "-p", "Once", HF_ENDPOINT="http://[::1")
+    assert (r.returncode, r.stderr.count("\n")) == (1, 1)
+    assert "HF_ENDPOINT is 'http://[::1', which is no address" in r.stderr
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -101,3 +109,71 @@ def test_check_downloads_headers_only(fake: FakeHub, tmp_path: Path, monkeypatch
     assert main(["check", f"{REPO}:Q4_K_M", f"{REPO}:Q2_K"]) == 0
     assert fake.n_sent == n_sent + 400_000  # the draft is there
     assert main(["check", f"{REPO}:Q2_K", f"{REPO}:Q2_K", "--offline"]) == 0
+
+
+# ---- what a hub may not do
+
+
+@pytest.fixture
+def hub(fake: FakeHub, tmp_path: Path) -> Hub:
+    return Hub(endpoint=fake.url, token=None, cache=tmp_path / "cache", offline=False)
+
+
+def error_of(hub: Hub) -> str:
+    with pytest.raises(DuoError) as e:
+        hub.fetch(parse(REPO))
+    assert "\n" not in str(e.value)
+    return str(e.value)
+
+
+def listed(*names: object, size: object = 10, sha: str = COMMIT) -> bytes:
+    return json.dumps({"id": REPO, "sha": sha, "siblings": [{"rfilename": n, "size": size} for n in names]}).encode()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../x.gguf", "/tmp/x.gguf", "a/../../x.gguf", "a\\..\\x.gguf", "C:x.gguf", "a//x.gguf", "./x.gguf", "x\0.gguf"],
+)
+def test_a_file_outside_of_its_folder_is_none(hub: Hub, fake: FakeHub, tmp_path: Path, name: str) -> None:
+    fake.answer = listed(name)
+    assert error_of(hub).endswith("has no GGUF model; choose a repository with GGUF files")
+    with pytest.raises(DuoError, match="has no GGUF model"):
+        hub.heads(parse(REPO), tmp_path / "a" / "b")
+    assert list(tmp_path.rglob("*.gguf")) == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"<html>Log in</html>", b"[]", b"{}", b"null", b"3", b"\xff", b"[" * 100_000, listed(None), listed(["a"]),
+        listed("x.gguf", size="big"), listed("x.gguf", size=-1), listed("x.gguf", sha="../../x"),
+        b'{"id": "a/b", "siblings": 3}', b'{"id": "a/b", "siblings": [3]}',
+    ],
+)  # fmt: skip
+def test_what_is_no_list_of_files_counts_as_no_network(hub: Hub, fake: FakeHub, answer: bytes) -> None:
+    fake.answer = answer
+    message = error_of(hub)
+    assert message.startswith(f"{fake.url} answered what is no list of files (a login page?), and the cache")
+    assert message.endswith("; check the network")
+    fake.answer = None
+    path = hub.fetch(parse(REPO))
+    fake.answer = answer
+    assert hub.fetch(parse(REPO)) == path
+
+
+def test_data_cannot_be_named_as_a_path(hub: Hub, fake: FakeHub) -> None:
+    fake.etag = "../../x"
+    assert "a name that no file may have; use another hub" in error_of(hub)
+    assert fake.n_sent == 0
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["http://[::1", "http://x:99999999", "http://x:y", "http://..", "http://:80", "http://[zz]", "http://x?y", "x"],
+)
+def test_what_is_no_address_is_refused(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    with pytest.raises(DuoError, match=r"which is no address; write it as https://huggingface.co"):
+        Hub(endpoint=endpoint)
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    with pytest.raises(DuoError, match=r"HF_ENDPOINT is .* which is no address"):
+        Hub()

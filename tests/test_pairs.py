@@ -127,15 +127,44 @@ def test_two_pairs_of_one_name_are_refused(own: Path) -> None:
     assert error() == f"{own}, line 6: pairs[1].name is 'small', which another pair has; choose another name"
 
 
-@pytest.mark.parametrize("text", ["- a\n", "7\n", "pairs: {a: b}\n", "pairs:\n  - 3\n", "\x00", "{" * 2000])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- a\n",
+        "7\n",
+        "pairs: {a: b}\n",
+        "pairs:\n  - 3\n",
+        "\x00",
+        "{" * 2000,
+        "!!bool foo",
+        '!!int ""',
+        "!!timestamp x",
+    ],
+)
 def test_what_is_no_list_is_refused(own: Path, text: str) -> None:
     written(own, text)
     assert str(own) in error()
 
 
-def test_a_file_that_is_not_utf8_is_refused(own: Path) -> None:
+def test_a_file_that_is_not_utf8_is_refused(own: Path, capfd: pytest.CaptureFixture[str]) -> None:
     own.write_bytes(b"pairs: [\xff]")
     assert "is not UTF-8 (byte 8); convert it" in error()
+    assert main(["pairs", "add", "x", "-m", "a", "-md", "b"]) == 1
+    assert "is not UTF-8 (byte 8); convert it" in capfd.readouterr().err
+    assert own.read_bytes() == b"pairs: [\xff]"
+
+
+def test_a_folder_in_the_lists_place_is_named(own: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    own.mkdir()
+    assert error() == f"the list of pairs {own} is a folder; move that away"
+    assert main(["pairs", "add", "x", "-m", "a", "-md", "b"]) == 1
+    assert "is a folder; move that away" in capfd.readouterr().err
+
+
+def test_an_unknown_home_folder_is_named(own: Path) -> None:
+    written(own, "pairs: [{name: small, target: {file: b}, draft: {file: ~no-such-user/a.gguf}}]")
+    with pytest.raises(DuoError, match=r"~no-such-user/a\.gguf begins with a home folder that is not known"):
+        pairs.paths("small", lambda _: own)
 
 
 def test_an_empty_list_is_none(own: Path) -> None:
@@ -169,6 +198,20 @@ def test_add_keeps_what_is_there_and_its_comments(own: Path, capfd: pytest.Captu
     assert [e.pair.name for e in pairs.entries().values() if e.own] == ["small", "two"]
 
 
+def test_a_list_that_is_rewritten_is_kept_beside_it_and_a_link_stays_one(own: Path) -> None:
+    real = own.parents[1] / "mine.yaml"
+    real.write_text(GOOD)
+    own.symlink_to(real)
+    models = ["-m", "t.gguf", "-md", "d.gguf"]
+    assert main(["pairs", "add", "two", *models]) == 0
+    longer, copy = real.read_text(), real.with_name("mine.yaml.bak")
+    assert longer.startswith(GOOD) and own.is_symlink() and not copy.exists()
+    for _ in range(2):
+        assert main(["pairs", "add", "two", *models, "--replace"]) == 0
+        assert copy.read_text() == longer
+    assert own.is_symlink() and [p.name for p in pairs.read(real)] == ["small", "two"]
+
+
 @pytest.mark.parametrize("text", ["pairs: []\n", "", "pairs: [{name: a, target: {file: x}, draft: {file: y}}]\n"])
 def test_add_takes_lists_of_any_shape(own: Path, text: str) -> None:
     written(own, text)
@@ -184,6 +227,8 @@ def test_add_takes_lists_of_any_shape(own: Path, text: str) -> None:
         (["x", "-m", "a", "-hf", "b/c", "-md", "d"], "a pair needs one target; give it with -m or -hf"),
         (["-x-", "-m", "a", "-md", "b"], ""),
         (["1x", "-m", "a", "-md", "b"], "name is '1x', but string should match pattern"),
+        (["x", "-m", "~no-such-user/a", "-md", "b"], "~no-such-user/a begins with a home folder that is not known"),
+        (["x", "-m", "a", "-md", "b", "--options", "'-ngl"], "(No closing quotation); mend its quotes"),
         (["x", "-hf", "nonsense", "-md", "b"], "'nonsense' (-hf) is no repository; write it as user/repo"),
     ],
 )

@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
-from jinja2 import TemplateError, TemplateSyntaxError, nodes
+from jinja2 import TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
@@ -88,6 +88,10 @@ def _message(i: int, m: object) -> dict[str, Any]:
         raise DuoError(f"message {i} has no content; give it some text")
     if content is not None and not isinstance(content, str):
         raise DuoError(f"the content of message {i} is {type(content).__name__}; give text")
+    try:
+        f"{m['role']}{content or ''}".encode()
+    except UnicodeEncodeError:
+        raise DuoError(f"message {i} is not valid Unicode; decode it as UTF-8") from None
     return {**m, "content": content}
 
 
@@ -108,8 +112,8 @@ class ChatTemplate:
             self._template = _environment().from_string(source)
         except TemplateSyntaxError as e:
             raise DuoError(f"line {e.lineno} of the chat template is no jinja2 ({_one_line(e)}); correct it") from None
-        except (TemplateError, RecursionError) as e:
-            raise DuoError(f"the chat template is no jinja2 ({_one_line(e)}); correct it") from None
+        except Exception as e:  # jinja2 makes Python of it, which has limits of its own
+            raise DuoError(f"the chat template cannot be compiled ({_one_line(e)}); simplify it") from None
 
     def render(self, messages: object, *, add_generation_prompt: bool = True, **more: Any) -> str:
         """The prompt. `more`: other variables of the template (tools, enable_thinking, ...). Raises DuoError."""

@@ -215,8 +215,11 @@ class Completions:
         bos = duo.here.token_bos
         empty = isinstance(prompt, str) and not prompt and bos >= 0
         tokens = [bos] if empty else duo.tokenize(prompt) if isinstance(prompt, str) else prompt
-        text = prompt if isinstance(prompt, str) else duo.detokenize([int(t) for t in prompt])
-        answer = _Answer(duo, duo.stream(tokens, **wanted), text, len(tokens), model)
+        begun = duo.stream(tokens, **wanted)  # checks the prompt
+        text = prompt if isinstance(prompt, str) else ""
+        if not isinstance(prompt, str) and (echo or begun.with_logprobs):  # offsets count from the prompt's begin
+            text = duo.detokenize([int(t) for t in prompt])
+        answer = _Answer(duo, begun, text, len(tokens), model)
         return answer.parts() if stream else answer.whole(echo=echo)
 
     def __call__(self, prompt: Prompt, **options: Any) -> Completion | Iterator[Completion]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ class Conversation:
     """Turns of a user and a model. What an answer was read and written as stays in both KV caches for the next turn."""
 
     def __init__(self, duo: Duo, template: ChatTemplate, system: str | None = None) -> None:
-        self._duo, self._template, self._system = duo, template, system
+        self.duo, self._template, self._system = duo, template, system
         self.messages: list[dict[str, Any]] = []
         self._text = ""  # what the models have read and written
         self._tokens: list[int] = []
@@ -36,7 +38,7 @@ class Conversation:
         try:
             text = self._template.render(self.messages)
             tokens = self.tokens_of(text)
-            stream = self._duo.stream(tokens, **options)
+            stream = self.duo.stream(tokens, **options)
         except BaseException:
             self.messages.pop()
             raise
@@ -48,9 +50,9 @@ class Conversation:
         self.messages.append({"role": "assistant", "content": r.text})
         self.last = r
         tokens = list(r.tokens)
-        if tokens and self._duo.here.is_end(tokens[-1]):
+        if tokens and self.duo.here.is_end(tokens[-1]):
             tokens.pop()
-        if self._duo.detokenize(tokens) == r.text:
+        if self.duo.detokenize(tokens) == r.text:
             self._text, self._tokens = self._text + r.text, self._tokens + tokens
         else:  # a stop string was cut off
             self._text, self._tokens = "", []
@@ -58,7 +60,7 @@ class Conversation:
     def tokens_of(self, text: str) -> list[int]:
         """Ids of a rendered conversation. An answer keeps the tokens it was written as, which its text need not give:
         it is cached as those."""
-        duo = self._duo
+        duo = self.duo
         if self._text and text.startswith(self._text):
             rest = duo.tokenize(text[len(self._text) :], add_special=False)
             # Only a control token surely begins a token of its own.
@@ -69,7 +71,11 @@ class Conversation:
     def save(self, path: Path) -> None:
         """Writes the messages as JSON. Raises DuoError."""
         try:
-            path.write_text(json.dumps(self.messages, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            data = (json.dumps(self.messages, ensure_ascii=False, indent=1) + "\n").encode("utf-8")
+        except UnicodeEncodeError:
+            raise DuoError("a message is not valid Unicode and cannot be written; begin anew without it") from None
+        try:
+            _replace(path, data)
         except OSError as e:
             raise DuoError(f"{path} cannot be written ({e.strerror}); choose another file") from None
 
@@ -86,3 +92,19 @@ class Conversation:
         except DuoError as e:
             raise DuoError(f"{path}: {e}") from None
         self.messages, self._text, self._tokens = messages, "", []
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Writes the file whole, or leaves the old one as it is. Raises OSError."""
+    path = Path(os.path.realpath(path))  # a link stays one
+    if path.exists() and not path.is_file():  # a pipe or a terminal cannot be replaced
+        path.write_bytes(data)
+        return
+    fresh = path.parent / f".duo-{os.getpid()}.tmp"
+    try:
+        fresh.write_bytes(data)
+        if path.exists():
+            shutil.copymode(path, fresh)
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)

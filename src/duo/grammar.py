@@ -26,7 +26,9 @@ def grammar_of(o: GenerateOptions) -> str:
     if o["grammar"] is not None and o["json_schema"] is not None:
         raise DuoError("both a grammar (--grammar) and a JSON schema (-j) were given; choose one")
     if o["json_schema"] is not None:
-        return schema_to_gbnf(o["json_schema"])
+        made = schema_to_gbnf(o["json_schema"])
+        _check_made(made)
+        return made
     return o["grammar"] or ""
 
 
@@ -69,6 +71,14 @@ def _why_not(gbnf: str, model: _core.Model | None) -> str:
         return ""  # it names tokens: said when there is a model
     why = " ".join(match[1].split())[:200]
     return f"{why} its end" if why.endswith(" at") else why
+
+
+def _check_made(gbnf: str) -> None:
+    """A schema's grammar: the user has never seen it."""
+    if _core.grammar_too_large(gbnf):
+        raise DuoError("the JSON schema (-j) makes a grammar that is too large; lower minLength, maxLength or maxItems")
+    if why := _complaint(gbnf):
+        raise DuoError(f"the JSON schema (-j) cannot be turned into a grammar: {why}; simplify it")
 
 
 def check_grammar(gbnf: str, model: _core.Model | None = None) -> None:

@@ -6,8 +6,10 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 from duo import hub_files
 from duo.errors import DuoError
@@ -41,7 +43,29 @@ def _cache() -> Path:
     return Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")).expanduser()
 
 
+def _is_address(endpoint: str) -> bool:
+    if not re.fullmatch(r"https?://[!-~]+", endpoint):
+        return False
+    try:
+        url = urlsplit(endpoint)
+        host, _ = url.hostname or "", url.port
+        host.encode("idna")
+        if "[" in url.netloc:
+            IPv6Address(host)
+    except ValueError:
+        return False
+    return bool(host) and not url.query and not url.fragment
+
+
+def _endpoint() -> str:
+    endpoint = (os.environ.get("HF_ENDPOINT") or PUBLIC).rstrip("/")
+    if not _is_address(endpoint):
+        raise DuoError(f"HF_ENDPOINT is {endpoint!r}, which is no address; write it as {PUBLIC}")
+    return endpoint
+
+
 def _token() -> str | None:
+    _endpoint()  # huggingface_hub reads it, and cannot be imported with some that are none
     from huggingface_hub import get_token
 
     return get_token()  # HF_TOKEN, or what `hf auth login` has stored
@@ -56,7 +80,7 @@ class Hub:
     """Where models come from and where they are kept; by default what the environment says (HF_ENDPOINT, HF_TOKEN,
     HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE)."""
 
-    endpoint: str = field(default_factory=lambda: (os.environ.get("HF_ENDPOINT") or PUBLIC).rstrip("/"))
+    endpoint: str = field(default_factory=_endpoint)
     token: str | None = field(default_factory=_token, repr=False)
     cache: Path = field(default_factory=_cache)
     offline: bool = field(default_factory=_offline)
@@ -65,8 +89,8 @@ class Hub:
     def __post_init__(self) -> None:
         if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
             raise DuoError("the token (HF_TOKEN) has characters that no token has; copy it again")
-        if not re.fullmatch(r"https?://[!-~]+", self.endpoint):
-            raise DuoError(f"HF_ENDPOINT is {self.endpoint!r}, which is no address; write it as {PUBLIC}")
+        if not _is_address(self.endpoint):
+            raise DuoError(f"the hub's endpoint is {self.endpoint!r}, which is no address; write it as {PUBLIC}")
 
     def fetch(self, source: Source) -> Path:
         """The model's file, or the first of its parts, all of them being there; downloads what is not.
@@ -91,14 +115,14 @@ class Hub:
             there = cached / next(iter(wanted[0]))
         return there or heads(self, source.repo, *wanted, folder)
 
-    def _look(self, source: Source) -> tuple[Path | None, tuple[dict[str, int], str]]:
+    def _look(self, source: Source) -> tuple[Path | None, tuple[dict[str, hub_files.Listed], str]]:
         """The model in the cache where there is no network, else its files with their sizes and the commit."""
         from duo.hub_download import Unreachable, listing
 
         if self.offline:
             return self._cached(source, "--offline"), ({}, "")
         try:
-            sizes, commit = listing(self, source.repo)
+            files, commit = listing(self, source.repo)
         except Unreachable as e:
             try:
                 path = self._cached(source, "")
@@ -106,8 +130,8 @@ class Hub:
                 raise DuoError(f"{e}, and the cache {self._has(source.repo)}; check the network") from None
             self.note(f"{self.endpoint} cannot be reached; {source} comes from the cache")
             return path, ({}, "")
-        names = self._chosen(list(sizes), source, f"{self.endpoint}/{source.repo}")
-        return None, ({n: sizes[n] for n in names}, commit)
+        names = self._chosen(list(files), source, f"{self.endpoint}/{source.repo}")
+        return None, ({n: files[n] for n in names}, commit)
 
     def _chosen(self, names: list[str], source: Source, where: str) -> list[str]:
         if source.file is not None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_download, hf_hub_url
 from huggingface_hub.file_download import http_get
@@ -15,7 +17,8 @@ from huggingface_hub.utils import WeakFileLock, build_hf_headers, logging  # typ
 
 from duo.errors import DuoError
 from duo.fit import gigabytes
-from duo.hub_errors import FAILURES, NO_NETWORK, hub_error, unreachable
+from duo.hub_errors import FAILURES, NO_NETWORK, hub_error, no_listing, unreachable
+from duo.hub_files import Listed, is_blob, is_safe
 
 if TYPE_CHECKING:
     from duo.hub import Hub
@@ -28,12 +31,15 @@ MOST_BY_HTTP = 50_000_000_000  # the hub sends larger files by its own protocol 
 logging.set_verbosity_error()  # type: ignore[no-untyped-call] # it warns of each retry
 
 
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
 class Unreachable(DuoError):  # noqa: N818 - a state of the network
     """No network, or no hub at the other end. Half a sentence: the other half is what the cache has."""
 
 
-def listing(hub: Hub, repo: str) -> tuple[dict[str, int], str]:
-    """Files of a repository with their sizes in bytes, and the commit that this is true of.
+def listing(hub: Hub, repo: str) -> tuple[dict[str, Listed], str]:
+    """Files of a repository, less those whose names lead out of a folder, and the commit that this is true of.
 
     Raises Unreachable, or DuoError (unknown, private, too many requests).
     """
@@ -45,15 +51,28 @@ def listing(hub: Hub, repo: str) -> tuple[dict[str, int], str]:
         raise Unreachable(unreachable(e, hub.endpoint)) from None
     except FAILURES as e:
         raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
-    return {f.rfilename: f.size or 0 for f in info.siblings or []}, info.sha or "main"
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError):  # of JSON, or of what is made of it
+        raise Unreachable(no_listing(hub.endpoint)) from None
+    if info.siblings is None or not isinstance(info.sha, str) or not _COMMIT.fullmatch(info.sha):
+        raise Unreachable(no_listing(hub.endpoint))
+    files: dict[str, Listed] = {}
+    for f in info.siblings:
+        name: object = f.rfilename  # whatever the server says
+        size: object = 0 if f.size is None else f.size
+        blob: object = f.blob_id if f.lfs is None else f.lfs.sha256
+        if not isinstance(name, str) or type(size) is not int or size < 0:
+            raise Unreachable(no_listing(hub.endpoint))
+        if is_safe(name):
+            files[name] = Listed(size, blob if isinstance(blob, str) and is_blob(blob) else "")
+    return files, info.sha
 
 
-def download(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str) -> Path:
+def download(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str) -> Path:
     """Path of the first of these files, all of them being in the cache. Raises DuoError."""
     paths = []
     try:
-        _check_disk(hub, repo, sizes, commit)
-        for name in sizes:
+        _check_disk(hub, repo, files, commit)
+        for name in files:
             paths.append(_file(hub, repo, name, commit))
         ref = _folder(hub, repo) / "refs" / "main"  # what llama.cpp and others look up without a network
         ref.parent.mkdir(parents=True, exist_ok=True)
@@ -63,14 +82,33 @@ def download(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str) -> Path
     return paths[0]
 
 
-def heads(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str, folder: Path) -> Path:
+class _EnoughError(Exception):
+    """All that was asked for is there, and more is coming."""
+
+
+class _Head(io.FileIO):
+    """A new file that takes `most` bytes."""
+
+    def __init__(self, path: Path, most: int) -> None:
+        super().__init__(path, "w")
+        self.most = most
+
+    def write(self, data: Any, /) -> int:
+        room = self.most - self.tell()
+        n = super().write(data[:room])
+        if len(data) > room:
+            raise _EnoughError
+        return n
+
+
+def heads(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str, folder: Path) -> Path:
     """Stand-ins for these files in `folder`: their beginnings, where the headers are, and holes for the weights.
 
     Returns the path of the first. Raises DuoError.
     """
     made: list[Path] = []
     try:
-        for name, size in sizes.items():
+        for name, (size, _) in files.items():
             path = folder / name
             path.parent.mkdir(parents=True, exist_ok=True)
             n = min(size, HEAD_FIRST if not made else HEAD_OTHER)
@@ -79,8 +117,9 @@ def heads(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str, folder: Pa
                 "Range": f"bytes=0-{n - 1}",
             }
             url = hf_hub_url(repo, name, revision=commit, endpoint=hub.endpoint)
-            with path.open("wb") as f:
-                http_get(url, f, headers=headers, expected_size=n, displayed_filename=f"header of {name}")
+            with _Head(path, n) as f:
+                with suppress(_EnoughError):  # some mirrors send the whole file
+                    http_get(url, f, headers=headers, expected_size=n, displayed_filename=f"header of {name}")
                 f.truncate(size)
             made.append(path)
     except FAILURES as e:
@@ -92,10 +131,10 @@ def _folder(hub: Hub, repo: str) -> Path:
     return hub.cache / ("models--" + repo.replace("/", "--"))
 
 
-def _check_disk(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str) -> None:
+def _check_disk(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str) -> None:
     folder = _folder(hub, repo)
-    begun = sum(p.stat().st_size for p in folder.glob("blobs/*.part"))
-    needed = sum(size for name, size in sizes.items() if not (folder / "snapshots" / commit / name).exists()) - begun
+    missing = [f for name, f in files.items() if not (folder / "snapshots" / commit / name).exists()]
+    needed = sum(f.size - min(f.size, _begun(folder, f.blob)) for f in missing)
     there = next(p for p in (hub.cache, *hub.cache.parents) if p.exists())
     free = shutil.disk_usage(there).free
     if needed > free:
@@ -103,6 +142,12 @@ def _check_disk(hub: Hub, repo: str, sizes: Mapping[str, int], commit: str) -> N
             f"{repo} needs {gigabytes(needed)} more on the disk of {hub.cache} and {gigabytes(free)} are free; "
             "free some, or set HF_HOME to a larger disk"
         )
+
+
+def _begun(folder: Path, blob: str) -> int:
+    """Bytes of a file that are there."""
+    found = (folder / "blobs" / f"{blob}{end}" for end in ("", ".part")) if blob else ()
+    return sum(p.stat().st_size for p in found if p.exists())
 
 
 def _file(hub: Hub, repo: str, name: str, commit: str) -> Path:
@@ -113,6 +158,9 @@ def _file(hub: Hub, repo: str, name: str, commit: str) -> Path:
     if not pointer.exists():
         url = hf_hub_url(repo, name, revision=commit, endpoint=hub.endpoint)
         meta = get_hf_file_metadata(url, token=token, timeout=TIMEOUT_S, endpoint=hub.endpoint, library_name="duo")
+        # Both become parts of paths, here and in huggingface_hub.
+        if not is_blob(meta.etag or "-") or not _COMMIT.fullmatch(meta.commit_hash or commit):
+            raise DuoError(f"{hub.endpoint} gives {name} of {repo} a name that no file may have; use another hub")
         if meta.etag and meta.size is not None and meta.size <= MOST_BY_HTTP:
             _receive(hub, repo, name, url, meta.etag, meta.size)
     return Path(

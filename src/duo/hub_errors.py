@@ -41,6 +41,11 @@ def unreachable(e: Exception, endpoint: str) -> str:
     return f"{endpoint} cannot be reached ({str(e) or type(e).__name__})"
 
 
+def no_listing(endpoint: str) -> str:
+    """Half a sentence."""
+    return f"{endpoint} answered what is no list of files (a login page?)"
+
+
 def sentence(e: Exception, repo: str, endpoint: str, *, has_token: bool) -> str:
     """For everything that huggingface_hub raises while it lists or downloads."""
     page = f"{endpoint}/{repo}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from duo.errors import DuoError
 
@@ -13,6 +14,24 @@ DEFAULT_QUANTS = ("Q4_K_M", "Q8_0")  # in this order, then the first model file 
 _COMPANIONS = ("mmproj", "imatrix", "mtp-", "eagle3-", "dflash-", "dspark-")
 _PART = re.compile(r"(?P<prefix>.+)-(?P<part>[0-9]{5})-of-(?P<parts>[0-9]{5})\.gguf", re.IGNORECASE)
 _QUANT = re.compile(r"[-.]([A-Z0-9_]+)$", re.IGNORECASE)
+
+
+class Listed(NamedTuple):
+    """A file as the hub lists it."""
+
+    size: int
+    blob: str  # its data's name in the cache, empty if the hub does not say
+
+
+def is_safe(name: str) -> bool:
+    """Whether this path, which a server may have made up, stays below the folder that it is put into."""
+    # On every system: a colon and a backslash are no part of a name on Windows.
+    return name.isprintable() and not set(name) & set("\\:") and not set(name.split("/")) & {"", ".", ".."}
+
+
+def is_blob(etag: str) -> bool:
+    """Whether a file of this name may be made; a sha256 of what is large, a sha1 of what is small."""
+    return re.fullmatch(r"[A-Za-z0-9_-]{1,128}", etag) is not None
 
 
 def is_model(name: str) -> bool:

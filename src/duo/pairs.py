@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shutil
 from collections.abc import Callable, Iterable
 from functools import cache
 from pathlib import Path
@@ -114,6 +115,8 @@ def parse(text: str, file: Path) -> list[Pair]:
         raise DuoError(f"{file}, line {line}: this is not YAML ({e.problem or e.context}); mend it") from None
     except (yaml.YAMLError, RecursionError, ValueError) as e:
         raise DuoError(f"{file} is not YAML ({' '.join(str(e).split())}); mend it") from None
+    except (LookupError, TypeError, AttributeError):  # PyYAML's own, of values such as !!int ""
+        raise DuoError(f"{file} is not YAML (a value is not of the type that its !! says); mend it") from None
     try:
         found = _List.model_validate({"pairs": []} if data is None else data).pairs
     except ValidationError as e:
@@ -134,14 +137,19 @@ def parse(text: str, file: Path) -> list[Pair]:
     return found
 
 
-def read(file: Path) -> list[Pair]:
+def _text(file: Path) -> str:
     try:
-        text = file.read_text(encoding="utf-8")
+        return file.read_text(encoding="utf-8")
     except OSError as e:
+        if file.is_dir():
+            raise DuoError(f"the list of pairs {file} is a folder; move that away") from None
         raise DuoError(f"the list of pairs {file} cannot be read ({e.strerror}); check its permissions") from None
     except UnicodeDecodeError as e:
         raise DuoError(f"the list of pairs {file} is not UTF-8 (byte {e.start}); convert it") from None
-    return parse(text, file)
+
+
+def read(file: Path) -> list[Pair]:
+    return parse(_text(file), file)
 
 
 @cache
@@ -174,10 +182,18 @@ def find(name: str, flag: str = "") -> Entry:
     return known[name]
 
 
+def expanded(path: str) -> Path:
+    """With the home folder for ~. Raises DuoError (a user that there is not)."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise DuoError(f"{path} begins with a home folder that is not known; write the whole path") from None
+
+
 def path_of(model: ModelRef, folder: Path, fetch: Callable[[Source], Path]) -> Path:
     """The model's file. fetch: what to do if it is the hub's. Raises DuoError."""
     if model.repo is None:
-        return folder / Path(str(model.file)).expanduser()
+        return folder / expanded(str(model.file))
     return fetch(Source(model.repo, model.quant, model.file))
 
 
@@ -191,8 +207,8 @@ def paths(name: str, fetch: Callable[[Source], Path] | None = None) -> tuple[Pat
 def add(pair: Pair, *, replace: bool = False) -> Path:
     """Writes a pair into the user's file and returns that. Raises DuoError (the name is taken there)."""
     file = user_file()
-    text = file.read_text(encoding="utf-8") if file.exists() else ""
-    known = parse(text, file)
+    old = _text(file) if file.exists() else ""
+    known = parse(old, file)
     entry = pair.model_dump(exclude_none=True, exclude_defaults=True)
     if any(p.name == pair.name for p in known):
         if not replace:
@@ -200,12 +216,18 @@ def add(pair: Pair, *, replace: bool = False) -> Path:
         kept = [p.model_dump(exclude_none=True, exclude_defaults=True) for p in known if p.name != pair.name]
         text = _dump({"pairs": [*kept, entry]})
     else:
-        text = _appended(text, entry, file)
+        text = _appended(old, entry, file)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        new = file.with_suffix(".new")
+        real = file.resolve()  # a link stays one
+        real.parent.mkdir(parents=True, exist_ok=True)
+        # What is as duo writes it has no comments, and an earlier copy may have.
+        if old.strip() and not text.startswith(old.rstrip("\n")) and old != _dump(yaml.safe_load(old)):
+            shutil.copy2(real, real.with_name(f"{real.name}.bak"))
+        new = real.with_name(f"{real.name}.new")
         new.write_text(text, encoding="utf-8")
-        new.replace(file)
+        new.replace(real)
+    except RuntimeError:  # a link to itself, before Python 3.13
+        raise DuoError(f"{file} is a link that leads nowhere; remove it") from None
     except OSError as e:
         raise DuoError(f"{file} cannot be written ({e.strerror}); check its permissions") from None
     return file

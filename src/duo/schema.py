@@ -14,6 +14,8 @@ from duo.errors import DuoError
 
 # What a JSON string cannot hold as it stands; RFC 8259, section 7.
 BARE = set('"\\') | {chr(c) for c in range(0x20)}
+# What says nothing about the values.
+ANNOTATIONS = frozenset("title description default examples deprecated readOnly writeOnly $comment".split())  # noqa: SIM905
 ANY = r'[^"\\\x7F\x00-\x1F]'
 
 # Keywords that the converter passes over: what it writes may break them.
@@ -46,6 +48,7 @@ def _converter() -> type:
         def __init__(self) -> None:
             super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
             self._rule_of_ref: dict[str, str] = {}
+            self._nested = False
 
         def _format_literal(self, literal: str) -> str:
             readable = json.dumps(json.loads(literal), ensure_ascii=False)
@@ -70,10 +73,15 @@ def _converter() -> type:
             return self._rule_of_ref[ref]
 
         def visit(self, schema: Any, name: str) -> str:
-            if schema is True:
+            nested, self._nested = self._nested, True
+            if nested:
+                name = name or "empty"  # only the whole is without a name: the parent calls that root
+            if schema is True or (nested and isinstance(schema, dict) and schema.keys() <= ANNOTATIONS):
                 schema = {"type": ["object", "array", "string", "number", "boolean", "null"]}
             if not isinstance(schema, dict):
                 raise ValueError(f"{json.dumps(schema)} is no schema")
+            if schema.get("items") == {} and "prefixItems" not in schema:
+                schema = {**schema, "items": True}
             if "enum" in schema or "const" in schema:
                 schema = {k: v for k, v in schema.items() if k != "type"}
             elif isinstance(schema.get("type"), list) and not {"$ref", "oneOf", "anyOf"} & schema.keys():
@@ -125,16 +133,23 @@ def read_schema(schema: Any) -> Any:
 def schema_to_gbnf(schema: Any) -> str:
     """A grammar for the JSON texts that `schema` (see read_schema) allows. Raises DuoError."""
     try:
-        return _converted(json.dumps(read_schema(schema)))
+        return _converted(json.dumps(read_schema(schema), allow_nan=False))
     except (TypeError, ValueError, RecursionError) as e:
         raise DuoError(f"the JSON schema (-j) is not JSON ({e}); check it") from None
+
+
+def _without_root_ref(schema: Any) -> Any:
+    """The converter does not look beside a "$ref", where a recursive model has its "$defs"."""
+    if not isinstance(schema, dict) or "$ref" not in schema or {"anyOf", "oneOf"} & schema.keys():
+        return schema
+    return {k: v for k, v in schema.items() if k != "$ref"} | {"anyOf": [{"$ref": schema["$ref"]}]}
 
 
 @lru_cache(maxsize=64)
 def _converted(text: str) -> str:
     converter = _converter()()
     try:
-        converter.visit(converter.resolve_refs(json.loads(text), "stdin"), "")
+        converter.visit(converter.resolve_refs(_without_root_ref(json.loads(text)), "stdin"), "")
     except KeyError as e:
         raise DuoError(f"the JSON schema (-j) names {e}, which is not in it; correct it") from None
     except RecursionError:

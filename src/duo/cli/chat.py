@@ -16,6 +16,7 @@ from duo.cli.chat_input import Reader
 from duo.cli.models import chosen_models, model_sources
 from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
 from duo.cli.run import command as run_command
+from duo.cli.run import warn_of_draft
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.conversation import Conversation
 from duo.engine import Duo
@@ -41,6 +42,9 @@ Examples:
 """
 
 
+FULL = "the context holds"  # of the core's sentence for a prompt that is too long
+
+
 def _either(params: dict[str, Any], text: str, file: str, flags: str) -> str | None:
     if params[text] is not None and params[file] is not None:
         raise DuoError(f"both {flags} were given; choose one")
@@ -64,8 +68,7 @@ def answer(talk: Conversation, question: str, options: dict[str, Any], *, color:
         raise
     printer.close()
     talk.answered(stream.result)
-    if stream.warning:
-        show.warn(f"the draft stopped: {stream.warning}; the text went on without it")
+    warn_of_draft(talk.duo, stream)
 
 
 def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
@@ -74,7 +77,7 @@ def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
     with reader:
         for turn in reader:
             try:
-                if turn.startswith("/"):
+                if reader.one_line and turn.startswith("/"):
                     commands(turn)
                 else:
                     answer(talk, turn, options, color=color)
@@ -86,9 +89,12 @@ def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
                 if not reader.interactive:
                     raise
             except DuoError as e:
+                why = " ".join(str(e).split())
+                if FULL in why:
+                    why += ", and /reset begins anew"
                 if not reader.interactive:
-                    raise
-                show.warn(" ".join(str(e).split()))
+                    raise DuoError(why, e.result) from None
+                show.warn(why)
 
 
 def chat(params: dict[str, Any]) -> None:
@@ -124,6 +130,8 @@ def chat(params: dict[str, Any]) -> None:
         for m in here:
             if m is not None and m.warning:
                 show.warn(m.warning)
+        if d.network is not None and d.network.notice:
+            show.warn(d.network.notice)
         _talk(talk, options, show.wants_color(params["color"], sys.stdout))
 
 

@@ -62,7 +62,12 @@ class Commands:
     def _file(rest: str, command: str) -> Path:
         if not rest:
             raise DuoError(f"{command} needs a file: {command} talk.json")
-        return Path(rest).expanduser()
+        if "\0" in rest:
+            raise DuoError(f"the file of {command} has a NUL character in its name; remove it")
+        try:
+            return Path(rest).expanduser()
+        except RuntimeError:
+            raise DuoError(f"{rest} names the home of a user who is not known; write the whole path") from None
 
     def _stats(self, _rest: str) -> None:
         if self._talk.last is None:

@@ -26,6 +26,7 @@ class Reader:
 
     def __init__(self) -> None:
         self.interactive = sys.stdin is not None and sys.stdin.isatty()
+        self.one_line = True  # the last turn, and not between fences
         self._readline: ModuleType | None = None
 
     def __enter__(self) -> Self:
@@ -80,11 +81,13 @@ class Reader:
         if line is None:
             return None
         if line.lstrip().startswith(FENCE):
+            self.one_line = False
             return self._fenced(line.lstrip().removeprefix(FENCE))
         lines = [line]
         while lines[-1].endswith("\\") and (more := self._line(". ")) is not None:
             lines[-1] = lines[-1].removesuffix("\\")
             lines.append(more)
+        self.one_line = len(lines) == 1
         return "\n".join(lines)
 
     def _fenced(self, line: str) -> str:

@@ -102,11 +102,16 @@ def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) 
     if repo is None:
         if hub_file is not None:
             raise DuoError(f"--hf-file goes with {hub_flag}; leave it out beside {flag}")
-        from pathlib import Path
-
-        return {"file": str(Path(str(file)).expanduser().resolve())}
+        return {"file": str(known.expanded(str(file)).resolve())}
     source = parse(repo, hub_file, hub_flag)
     return {"repo": source.repo} | ({"file": hub_file} if hub_file else {"quant": source.quant} if source.quant else {})
+
+
+def _words(options: str) -> str:
+    try:
+        return shlex.join(shlex.split(options))
+    except ValueError as e:
+        raise DuoError(f"--options is {options!r}, which the shell would not take ({e}); mend its quotes") from None
 
 
 @pairs.command("add", context_settings=SETTINGS)
@@ -141,7 +146,7 @@ def add(
         "draft": _model("draft", model_draft, hf_repo_draft, hf_file_draft),
         "licence": licence,
         "notes": notes,
-        "placement": {"this machine": shlex.join(shlex.split(options))} if options else {},
+        "placement": {"this machine": _words(options)} if options else {},
     }
     try:
         pair = known.Pair.model_validate(data)
