@@ -54,7 +54,7 @@ def test_text_is_the_targets(draft: str, plain: list[tuple[int, ...]], useless_d
             for mode, length in cases if i % 8 == 0 else (cases[i % 8], cases[(i + 4) % 8]):
                 text = greedy(d, prompt, mode=mode, n_draft=length)
                 assert text == plain[i], f"prompt {i}, {mode}, draft length {length}"
-                if length != "auto":
+                if length != "auto" and mode == "sync":  # async may verify second guesses too
                     n_drafted += d.timings["draft_n"]
                     n_accepted += d.timings["draft_n_accepted"]
     assert n_drafted > 1000, "nothing was speculated, so nothing was tested"

@@ -122,7 +122,13 @@ class EngineOptions(TypedDict, total=False):
     ]
     n_threads: Annotated[
         Threads | None,
-        opt(None, "CPU threads of the target. Default: the cores, less the draft's.", "-t", "--threads", env="THREADS"),
+        opt(
+            None,
+            "CPU threads of the target. Default: the cores, less the draft's.",
+            "-t",
+            "--threads",
+            env="THREADS",
+        ),
     ]
     n_threads_draft: Annotated[
         Threads | None,

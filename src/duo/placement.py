@@ -167,8 +167,9 @@ def place(
     draft_on_gpu = _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
     draft_cpus = cpu_list(o["cpu_mask_draft"], o["cpu_range_draft"], draft=True)
     target_cpus = cpu_list(o["cpu_mask"], o["cpu_range"], draft=False)
-    n_draft = o["n_threads_draft"] or len(draft_cpus) or (1 if draft_on_gpu else max(1, cores // 4))
-    n_target = o["n_threads"] or len(target_cpus) or max(1, cores - (n_draft if draft else 0))
+    small = draft_on_gpu or (draft is not None and _tiny(draft))
+    n_draft = o["n_threads_draft"] or len(draft_cpus) or (1 if small else max(1, cores // 4))
+    n_target = o["n_threads"] or len(target_cpus) or (1 if _tiny(target) else max(1, cores - (n_draft if draft else 0)))
     out = _core.EngineOptions()
     out.remote_draft = o["draft_host"] is not None
     out.target = _model(o, target, n_target, draft=False)
@@ -179,6 +180,11 @@ def place(
             for m, path in ((out.target, target), (out.draft, draft)):
                 m.n_threads_alone = cores if _heavy(path) else 0
     return out, plan
+
+
+def _tiny(path: str) -> bool:
+    """A pass takes a millisecond: a team of threads would wait for its slowest member most of the time."""
+    return os.path.isfile(path) and os.path.getsize(path) < 64_000_000
 
 
 def _heavy(path: str) -> bool:
