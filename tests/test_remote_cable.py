@@ -42,7 +42,7 @@ def test_a_cable_that_is_pulled_from_the_draft_host(expected: dict[str, str]) ->
         r = write(d, SEEDED, {50: cable.pull})
         assert r.text == expected["seeded"]
         assert r.timings["draft_n_accepted"] > 0
-        assert "it does not answer" in r.warning
+        assert "does not answer" in r.warning
         assert r.timings["network_lost_n"] == 1
         cable.mend()
         assert until_it_helps(d, SEEDED, expected["seeded"]).timings["network_lost_n"] == 0

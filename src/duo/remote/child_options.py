@@ -8,7 +8,7 @@ from typing import Any, Literal
 from duo.config import ENGINE_OPTIONS, EngineOptions
 from duo.config_host import of_host
 from duo.errors import DuoError
-from duo.placement import device_names
+from duo.placement import device_names, devices
 from duo.remote.child import WITH_PARENT
 
 Side = Literal["draft", "target"]
@@ -24,7 +24,8 @@ def remote_side(o: EngineOptions, *, has_draft: bool) -> Side | None:
     target, draft = names_rpc(o["device"]), names_rpc(o["device_draft"])
     if not o["rpc"]:
         for name, flag, there in (("device", "-dev", target), ("device_draft", "-devd", draft)):
-            if there:
+            # What the program has registered itself is its own business.
+            if there and not set(device_names(o[name])) <= {d.name for d in devices()}:  # type: ignore[literal-required]
                 value = ",".join(device_names(o[name]))  # type: ignore[literal-required]
                 raise DuoError(f"{flag} {value} names a device of an RPC server; say which servers there are (--rpc)")
         return None
