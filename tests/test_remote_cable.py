@@ -37,7 +37,7 @@ def test_a_cable_that_is_pulled_from_the_draft_host(expected: dict[str, str]) ->
     with (
         host("draft", "-td", "1", "-np", "1") as h,
         Cable(h.address) as cable,
-        remote("draft", cable, _delay=(25_000, 1)) as d,
+        remote("draft", cable, _delay=(70_000, 1)) as d,
     ):
         r = write(d, SEEDED, {50: cable.pull})
         assert r.text == expected["seeded"]
