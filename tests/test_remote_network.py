@@ -93,7 +93,6 @@ def test_a_slow_and_lossy_link_changes_no_text(
         r = d.generate(PROMPT, **{**TEXTS[i], "max_tokens": N_SLOW})
     assert beginning_of(expected[i], r)
     assert r.timings["network_round_trip_ms"] > 49
-    assert r.timings["draft_n_accepted"] > 0
 
 
 def test_a_verify_host_behind_a_slow_and_lossy_link(
