@@ -5,15 +5,19 @@ import ipaddress
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from conftest import HANG_S, start_duo
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+
+from duo import Duo, Result
 
 PROMPT = "Once upon a time there was"
 
@@ -66,6 +70,17 @@ def host(role: str, *args: str | Path, listen: str = "127.0.0.1:0") -> Iterator[
         yield h
     finally:
         h.stop()
+
+
+def until_it_helps(d: Duo, **options: Any) -> Result:
+    """The first text in which guesses were right. By turns: whether a guess comes in time is no matter of luck."""
+    until = time.monotonic() + HANG_S / 2
+    while True:
+        r = d.generate(PROMPT, **{"temperature": 0, "max_tokens": 40, "mode": "sync"} | options)
+        if r.timings["draft_n_accepted"] and not r.warning:
+            return r
+        assert time.monotonic() < until, f"the draft is of no use: {r.warning}"
+        time.sleep(0.02)
 
 
 def write_token(path: Path, token: str = "correct-horse-battery-staple") -> Path:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from cable import Cable
 from conftest import EXACT, HANG_S, start_duo
-from hosts import PROMPT, HostProcess, host
+from hosts import PROMPT, HostProcess, host, until_it_helps
 
 from duo import Duo, DuoError
 from duo.demo import demo_pair
@@ -57,9 +57,9 @@ def test_a_remote_draft_changes_nothing_but_the_time(draft_host: HostProcess, ex
     with remote("draft", draft_host) as d:
         results = [d.generate(PROMPT, **o) for o in TEXTS]
         assert d.draft is None
+        until_it_helps(d)
     for r, e in zip(results, expected, strict=True):
         assert (r.text, r.tokens, r.finish_reason, r.warning) == (e.text, e.tokens, e.finish_reason, "")
-    assert sum(r.timings["draft_n_accepted"] for r in results) > 20
     assert all(r.timings["network_sent_bytes"] > 100 for r in results)
     assert results[0].timings["network_round_trip_ms"] > 0
 
@@ -69,10 +69,9 @@ def test_a_remote_target_writes_the_text_that_it_writes_there(verify_host: HostP
         results = [d.generate(PROMPT, **o) for o in TEXTS]
         with pytest.raises(DuoError, match="on another machine"):
             _ = d.target
+        assert any(until_it_helps(d).from_draft)
     for r, e in zip(results, expected, strict=True):
         assert (r.text, r.tokens, r.finish_reason, r.warning) == (e.text, e.tokens, e.finish_reason, "")
-    assert sum(r.timings["draft_n_accepted"] for r in results) > 20
-    assert any(any(r.from_draft) for r in results)
 
 
 def test_log_probabilities_cross_the_network(verify_host: HostProcess) -> None:
@@ -109,26 +108,26 @@ def test_two_clients_at_once_do_not_hear_of_each_other(
     h = request.getfixturevalue(f"{role}_host")
     with remote(role, h) as one, remote(role, h) as two, ThreadPoolExecutor(2) as pool:
         both = list(pool.map(lambda d: [d.generate(PROMPT, **o) for o in TEXTS[:2]], (one, two)))
+        both += pool.map(lambda d: [until_it_helps(d, **o) for o in TEXTS[:2]], (one, two))
     for results in both:
         assert [r.text for r in results] == [e.text for e in expected[:2]]
-        assert all(r.timings["draft_n_accepted"] > 0 for r in results)
 
 
 def test_a_client_beyond_the_last_seat_is_told_that_the_host_is_busy() -> None:
     with (
         host("draft", "-td", "1") as h,
-        remote("draft", h) as one,
+        remote("draft", h, _delay=(500_000, 1)) as one,  # its text lasts
         remote("draft", h) as two,
         one.stream(PROMPT, ignore_eos=True, max_tokens=-1) as s,
     ):
-        next(s)
-        for _ in range(50):  # until the seat of the first is taken for sure
+        for _ in range(20):  # the other may be the first to take the only seat
             next(s)
-        while not two.generate(PROMPT, temperature=0, max_tokens=300).warning:
-            next(s)
-        r = two.generate(PROMPT, temperature=0, max_tokens=300)
-    assert r.finish_reason == "length"
-    assert "cannot take another text (the host is busy with 1 text" in r.warning
+            r = two.generate(PROMPT, temperature=0, max_tokens=300)
+            assert r.finish_reason == "length"
+            if "cannot take another text (the host is busy with 1 text" in r.warning:
+                break
+        else:
+            raise AssertionError(r.warning)
 
 
 def test_a_unix_socket_and_a_stale_one(tmp_path: Path) -> None:
@@ -136,12 +135,12 @@ def test_a_unix_socket_and_a_stale_one(tmp_path: Path) -> None:
     with host("draft", listen=where) as h:
         assert oct(os.stat(tmp_path / "s").st_mode & 0o777) == "0o600"
         with remote("draft", h) as d:
-            assert d.generate(PROMPT, temperature=0, max_tokens=20).timings["draft_n_accepted"] > 0
+            until_it_helps(d)
         h.kill()
         assert (tmp_path / "s").exists()
         h.start()
         with remote("draft", h) as d:
-            assert d.generate(PROMPT, temperature=0, max_tokens=20).timings["draft_n_accepted"] > 0
+            until_it_helps(d)
     assert not (tmp_path / "s").exists()
 
 

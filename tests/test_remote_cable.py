@@ -1,12 +1,11 @@
 """A cable that is pulled or long: packets that get lost without a word, and a round trip of 60 ms."""
 
 import threading
-from typing import Any
 
 import pytest
 from cable import Cable
 from conftest import EXACT
-from hosts import PROMPT, host
+from hosts import PROMPT, host, until_it_helps
 from test_remote import KERNELS, remote
 from test_remote_failures import GREEDY, SEEDED, write
 
@@ -22,16 +21,6 @@ def expected() -> dict[str, str]:
         return {name: d.generate(PROMPT, **o).text for name, o in (("greedy", GREEDY), ("seeded", SEEDED))}
 
 
-def until_it_helps(d: Duo, options: dict[str, Any], text: str) -> Any:
-    for _ in range(100):
-        r = d.generate(PROMPT, **options)
-        assert r.text == text
-        if r.timings["draft_n_accepted"]:
-            return r
-        threading.Event().wait(0.1)
-    raise AssertionError("the draft did not come back")
-
-
 def test_a_cable_that_is_pulled_from_the_draft_host(expected: dict[str, str]) -> None:
     # One seat: when the client comes back, the host still believes in the old connection and gives its seat up.
     with (
@@ -45,7 +34,8 @@ def test_a_cable_that_is_pulled_from_the_draft_host(expected: dict[str, str]) ->
         assert "does not answer" in r.warning
         assert r.timings["network_lost_n"] == 1
         cable.mend()
-        assert until_it_helps(d, SEEDED, expected["seeded"]).timings["network_lost_n"] == 0
+        r = until_it_helps(d, **SEEDED)
+        assert (r.text, r.timings["network_lost_n"]) == (expected["seeded"], 0)
 
 
 def test_a_cable_that_is_pulled_from_the_verify_host(expected: dict[str, str]) -> None:

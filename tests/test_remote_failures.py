@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from conftest import EXACT, HANG_S, start_duo
-from hosts import PROMPT, host
+from hosts import PROMPT, host, until_it_helps
 from test_remote import KERNELS, remote
 
 from duo import Duo, DuoError, Result
@@ -91,13 +91,7 @@ def test_a_draft_host_that_appears_later_joins() -> None:
         pass
     d = Duo(draft_host=address, n_ctx=1024, _always=True, **EXACT)
     with d, host("draft", "-td", "1", listen=address):
-        until = threading.Event()
-        for _ in range(200):
-            r = d.generate(PROMPT, **GREEDY)
-            if r.timings["draft_n_accepted"]:
-                break
-            until.wait(0.05)
-        assert r.timings["draft_n_accepted"] > 0
+        until_it_helps(d)
 
 
 def test_a_draft_host_that_is_killed_and_started_again(expected: dict[str, str]) -> None:
@@ -109,13 +103,7 @@ def test_a_draft_host_that_is_killed_and_started_again(expected: dict[str, str])
         assert f"the draft host {h.address}" in r.warning
         assert r.timings["network_lost_n"] == 1
         h.start()
-        for _ in range(100):
-            r = d.generate(PROMPT, **options)
-            assert r.text == expected[kind]
-            if r.timings["draft_n_accepted"]:
-                break
-            threading.Event().wait(0.1)
-        assert r.timings["draft_n_accepted"] > 0
+        assert until_it_helps(d, **options).text == expected[kind]
 
 
 def test_a_draft_host_that_freezes_for_a_while(expected: dict[str, str]) -> None:
@@ -128,13 +116,7 @@ def test_a_draft_host_that_freezes_for_a_while(expected: dict[str, str]) -> None
         h.send(signal.SIGSTOP)
         assert d.generate(PROMPT, **options).text == expected[kind]
         h.send(signal.SIGCONT)
-        for _ in range(100):
-            r = d.generate(PROMPT, **options)
-            assert r.text == expected[kind]
-            if r.timings["draft_n_accepted"]:
-                break
-            threading.Event().wait(0.1)
-        assert r.timings["draft_n_accepted"] > 0
+        assert until_it_helps(d, **options).text == expected[kind]
 
 
 # ---- the target

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from far_machine import FarMachine, far_machine, why_not
-from hosts import PROMPT, HostProcess
+from hosts import PROMPT, HostProcess, until_it_helps
 from storms import held, left
-from test_remote_faults import KERNELS, TEXTS, expected, resumed, same, with_draft_at, with_target_at
+from test_remote_faults import KERNELS, TEXTS, expected, same, with_draft_at, with_target_at
 
 from duo import Duo, Result
 
@@ -89,7 +89,7 @@ def test_a_slow_and_lossy_link_changes_no_text(
 ) -> None:
     far.set(**SLOW)
     with with_draft_at(draft_host.address) as d:
-        assert resumed(d)
+        until_it_helps(d)
         r = d.generate(PROMPT, **{**TEXTS[i], "max_tokens": N_SLOW})
     assert beginning_of(expected[i], r)
     assert r.timings["network_round_trip_ms"] > 49
@@ -111,7 +111,7 @@ def test_a_cable_that_is_pulled_costs_the_draft_only(
 ) -> None:
     far.set(delay_ms=1)
     with with_draft_at(draft_host.address) as d:
-        assert resumed(d)
+        until_it_helps(d)
         r = write(d, TEXTS[0], 40, far.pull if how == "the link is down" else lambda: far.set(loss=1))
         assert same(r, expected[0])
         after = d.generate(PROMPT, **TEXTS[1])
@@ -119,7 +119,7 @@ def test_a_cable_that_is_pulled_costs_the_draft_only(
         assert any(x.warning.startswith(f"the draft host {draft_host.address} ") for x in (r, after))
         far.plug()
         far.set(delay_ms=1)
-        assert resumed(d)
+        until_it_helps(d)
 
 
 def test_a_text_waits_for_the_target_behind_a_cable_that_is_pulled(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from conftest import HANG_S, start_duo
 from gguf_files import header_of, rewrite, tokens_of
-from hosts import PROMPT, HostProcess, host, make_certificate, write_token
+from hosts import PROMPT, HostProcess, host, make_certificate, until_it_helps, write_token
 
 from duo import Duo, DuoError
 from duo.demo import demo_pair
@@ -56,7 +56,7 @@ def test_who_has_everything_comes_in(pki: Any, guarded: HostProcess) -> None:
     with Duo(**keys(pki, "client", guarded), _always=True) as d:
         r = d.generate(PROMPT, max_tokens=30, temperature=0)
         assert r.warning == ""
-        assert r.timings["draft_n_accepted"] > 0
+        until_it_helps(d)
 
 
 def test_a_wrong_token_and_none(pki: Any, guarded: HostProcess, tmp_path: Path) -> None:

@@ -130,17 +130,20 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
     return m
 
 
+def _n_threads(o: EngineOptions, path: str, share: int, *, draft: bool) -> int:
+    """As many as were asked for, or as CPUs were named; else `share` of the cores, and one where a team would not pay.
+    A context counts its threads even where its work is on a GPU; they only launch kernels then."""
+    twin = "_draft" if draft else ""
+    named = cpu_list(o[f"cpu_mask{twin}"], o[f"cpu_range{twin}"], draft=draft)  # type: ignore[literal-required]
+    on_gpu = draft and _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
+    n = o[f"n_threads{twin}"] or len(named)  # type: ignore[literal-required]
+    return n or (1 if on_gpu or _tiny(path) else max(1, share))
+
+
 def place_alone(o: EngineOptions, path: str, *, draft: bool) -> _core.ModelOptions:
     """Options of the one model of a host: its `_draft` twins for a draft. All cores are its own."""
-    threads, mask, span = ("n_threads_draft", "cpu_mask_draft", "cpu_range_draft")
-    if not draft:
-        threads, mask, span = ("n_threads", "cpu_mask", "cpu_range")
-    cpus = cpu_list(o[mask], o[span], draft=draft)  # type: ignore[literal-required]
-    n = o[threads] or len(cpus)  # type: ignore[literal-required]
     o = settled_alone(o, path, devices(), draft=draft)
-    layers = o["n_gpu_layers_draft"] if draft else o["n_gpu_layers"]
-    on_gpu = _on_gpu(device_names(o["device_draft"] if draft else o["device"]), layers)
-    m = _model(o, path, n or (1 if draft and on_gpu else physical_cores()), draft=draft)
+    m = _model(o, path, _n_threads(o, path, physical_cores(), draft=draft), draft=draft)
     if draft and o["n_ctx_draft"] is None:
         m.n_ctx_most = 4096
     return m
@@ -163,19 +166,15 @@ def place(
         return out, None
     o, plan = settled(o, target, draft, devices())
     cores = physical_cores()
-    # A context counts its threads even where its work is on a GPU; they only launch kernels then.
-    draft_on_gpu = _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
-    draft_cpus = cpu_list(o["cpu_mask_draft"], o["cpu_range_draft"], draft=True)
-    target_cpus = cpu_list(o["cpu_mask"], o["cpu_range"], draft=False)
-    small = draft_on_gpu or (draft is not None and _tiny(draft))
-    n_draft = o["n_threads_draft"] or len(draft_cpus) or (1 if small else max(1, cores // 4))
-    n_target = o["n_threads"] or len(target_cpus) or (1 if _tiny(target) else max(1, cores - (n_draft if draft else 0)))
+    n_draft = 0 if draft is None else _n_threads(o, draft, cores // 4, draft=True)
+    n_target = _n_threads(o, target, cores - n_draft, draft=False)
     out = _core.EngineOptions()
     out.remote_draft = o["draft_host"] is not None
     out.target = _model(o, target, n_target, draft=False)
     if draft is not None:
         out.draft = _model(o, draft, n_draft, draft=True)
-        if not draft_on_gpu and not chosen(o):
+        on_gpu = _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
+        if not on_gpu and not chosen(o):
             # While one of the two rests, the other need not spare its cores.
             for m, path in ((out.target, target), (out.draft, draft)):
                 m.n_threads_alone = cores if _heavy(path) else 0
