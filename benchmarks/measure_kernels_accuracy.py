@@ -25,8 +25,9 @@ import numpy.typing as npt
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import models
-from benchmarks.run_pair import cores, machine
+from benchmarks.run_pair import cores
 
+from duo.bench.head import command_of, machine
 from duo.demo import demo_pair
 from duo.doctor import log_softmax
 
@@ -142,7 +143,7 @@ def main() -> None:
     references = {name: text.perplexity(rows) for name, rows in originals.items()}
     print(table(found))
     if args.out:
-        head = {"machine": machine(), **models.versions(), "command": " ".join(sys.argv), "cores": args.cores}
+        head = {"machine": machine(), **models.versions(), "command": command_of(sys.argv), "cores": args.cores}
         settings = {"positions": len(text.tokens), "window": WINDOW, "width": args.width}
         content = json.dumps({**head, **settings, "perplexity in F32": references, "models": found}, indent=1)
         args.out.write_text(content + "\n")

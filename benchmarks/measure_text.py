@@ -15,6 +15,7 @@ import sys
 from pathlib import Path
 
 import duo
+from duo.bench.head import command_of
 from duo.demo import demo_pair
 
 
@@ -58,7 +59,7 @@ def main() -> None:
     for name, value in found.items():
         print(f"{name}: {value}")
     if args.out:
-        args.out.write_text(json.dumps({"command": " ".join(sys.argv), **found}, indent=1) + "\n")
+        args.out.write_text(json.dumps({"command": command_of(sys.argv), **found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -27,9 +27,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from benchmarks import models
-from benchmarks.run_pair import cores, machine
+from benchmarks.run_pair import cores
 
 from duo import _core
+from duo.bench.head import command_of, machine
 from duo.demo import demo_pair
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
@@ -127,7 +128,7 @@ def measure(type: str, args: argparse.Namespace, on: list[int]) -> dict[str, Any
         del row["stock_to_duo"]["best"]
         widths[str(width)] = row
     return {
-        "command": " ".join(sys.argv),
+        "command": command_of(sys.argv),
         "rounds": args.rounds,
         "pass_bytes": n_bytes,
         **probes.about,

@@ -19,7 +19,7 @@ import gguf
 import numpy as np
 
 import duo
-from duo.bench.head import head_of
+from duo.bench.head import command_of, head_of, settings_of
 from duo.demo import demo_pair
 
 PER_TOKEN = ("tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.token_type")
@@ -96,7 +96,7 @@ def main() -> None:
                 flush=True,
             )
     if args.out:
-        head = head_of([], " ".join(sys.argv), {k: str(v) for k, v in vars(args).items()})
+        head = head_of([], command_of(sys.argv), settings_of(vars(args)))
         args.out.write_text(json.dumps({"head": head, "rows": rows}, indent=1, default=str) + "\n")
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import platform
 import statistics
 import sys
 from collections.abc import Callable
@@ -24,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks.llama_cpp.llama_cpp import Loop, Plain, Speculative
 
 import duo
-from duo.kernels import processor
+from duo.bench.head import command_of, machine, settings_of
 
 
 @dataclass
@@ -38,10 +37,6 @@ class Arm:
 def cores(text: str) -> list[int]:
     low, _, high = text.partition("-")
     return list(range(int(low), int(high or low) + 1))
-
-
-def machine() -> str:
-    return f"{processor()}, {platform.system()} {platform.machine()}"
 
 
 def duo_arm(name: str, d: duo.Duo, args: argparse.Namespace, **options: object) -> Arm:
@@ -153,8 +148,7 @@ def main() -> None:
             f"| {row['ratio']:.3f} | {a} |"
         )
     if args.out:
-        options = {k: str(v) for k, v in vars(args).items()}
-        head = {"machine": machine(), "command": " ".join(sys.argv), "options": options}
+        head = {"machine": machine(), "command": command_of(sys.argv), "options": settings_of(vars(args))}
         args.out.write_text(json.dumps({**head, "rows": rows}, indent=1) + "\n")
 
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from far_machine import far_machine, why_not
 
 import duo
-from duo.bench.head import head_of
+from duo.bench.head import command_of, head_of, settings_of
 
 os.environ["DUO_PROFILES"] = "off"  # each run measures for itself
 
@@ -153,8 +153,8 @@ def main() -> None:
                 print(f"round {r + 1}, prompt {i + 1}/{len(prompts)}", file=sys.stderr)
         here = arms[0].duo
         assert here.draft is not None
-        settings = {k: str(v) for k, v in vars(args).items() if k not in ("target", "draft", "prompts", "out")}
-        head = head_of([here.target, here.draft], " ".join(["python", *sys.argv]), settings)
+        settings = settings_of({k: v for k, v in vars(args).items() if k not in ("target", "draft", "out")})
+        head = head_of([here.target, here.draft], command_of(["python", *sys.argv]), settings)
     rows = [row_of(arm, arms[0], arms[1]) for arm in arms]
     print("| arm | tokens/s | (low to high) | to plain | to in process | tokens/pass | ms/pass | hit |"
           " bytes/accepted token | round trip, ms |\n" + "|---" * 10 + "|")  # fmt: skip

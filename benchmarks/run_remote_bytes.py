@@ -26,7 +26,7 @@ from typing import Any
 from run_overhead import with_vocabulary
 
 import duo
-from duo.bench.head import head_of
+from duo.bench.head import command_of, head_of
 from duo.demo import demo_pair
 
 PROMPT = "Once upon a time there was a little tin soldier who"
@@ -168,7 +168,7 @@ def main() -> None:
                 time.sleep(1)
         print(json.dumps(proxy.counts()))
         return
-    result = {"head": head_of([], " ".join(sys.argv), {"n": args.n}), "ways": compare(args.work, args.n)}
+    result = {"head": head_of([], command_of(sys.argv), {"n": args.n}), "ways": compare(args.work, args.n)}
     text = json.dumps(result, indent=1) + "\n"
     if args.out is None:
         print(text)

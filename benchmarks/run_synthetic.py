@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from duo.bench.arms import Length, arms_of
-from duo.bench.head import head_of
+from duo.bench.head import command_of, head_of, settings_of
 from duo.bench.measures import best_sync, summarise
 from duo.bench.questions import Question
 from duo.bench.run import interleaved
@@ -108,7 +108,7 @@ def main() -> None:
         ratios = [r["async_to_sync"] for r in cells[grid]]
         print(f"async / best sync: mean {statistics.mean(ratios):.3f}, least {min(ratios):.3f}")
     if args.out:
-        head = head_of([], " ".join(sys.argv), {k: str(v) for k, v in vars(args).items()})
+        head = head_of([], command_of(sys.argv), settings_of(vars(args)))
         args.out.write_text(json.dumps({"head": head, "cells": cells}, indent=1, default=str) + "\n")
 
 

@@ -23,27 +23,7 @@ namespace {
 using duo::engine;
 
 std::unique_ptr<engine> load(duo::engine_options opt, const py::object & progress) {
-    // Shared: a copy of the callback must not count references without the GIL.
-    for (duo::model_options * o : {&opt.target, &opt.draft}) {
-        o->keep_loading = [watch = std::make_shared<duo::load_watch>(progress, o->path)](float share) {
-            return (*watch)(share);
-        };
-    }
-    const auto forget = [&] { opt.target.keep_loading = opt.draft.keep_loading = nullptr; };
-    try {
-        std::unique_ptr<engine> e;
-        {
-            const py::gil_scoped_release released;
-            e = std::make_unique<engine>(opt);
-        }
-        forget();
-        return e;
-    } catch (const duo::error &) {
-        if (PyErr_Occurred() != nullptr) {
-            throw py::error_already_set();
-        }
-        throw;
-    }
+    return duo::load_watched({&opt.target, &opt.draft}, progress, [&] { return std::make_unique<engine>(opt); });
 }
 
 const char * name_of(duo::trace_event::kind k) {
@@ -84,11 +64,7 @@ void register_model(py::module_ & m) {
     using t = duo::llama_token_model;
     using v = model_view;
     py::class_<v>(m, "Model")
-        .def_property_readonly("path",
-                               [](const v & x) {
-                                   return py::reinterpret_steal<py::str>(
-                                       PyUnicode_DecodeFSDefault(x.get()->options().path.c_str()));
-                               })
+        .def_property_readonly("path", [](const v & x) { return duo::path_text(x.get()->options().path); })
         .def_property_readonly("description", [](const v & x) { return duo::text_of(x.get()->description()); })
         .def_property_readonly("devices", &v::of<&t::device_names>)
         .def_property_readonly("n_bytes", &v::of<&t::n_bytes>)

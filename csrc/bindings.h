@@ -33,6 +33,8 @@ class vocabulary {
 
 // Names, metadata and error messages come from files: what is not UTF-8 in them must not become another error.
 pybind11::str text_of(const std::string & s);
+// And what is not UTF-8 in a path comes back as os.fsencode took it.
+pybind11::str path_text(const std::string & path);
 
 // Headers and vocabularies of files that are not loaded.
 void register_files(pybind11::module_ & m);

@@ -13,12 +13,15 @@ using namespace pybind11::literals;
 
 namespace duo {
 
-namespace {
-
-// What is not UTF-8 in a file must not become another error.
 py::str text_of(const std::string & s) {
     return py::reinterpret_steal<py::str>(PyUnicode_DecodeUTF8(s.data(), Py_ssize_t(s.size()), "replace"));
 }
+
+py::str path_text(const std::string & path) {
+    return py::reinterpret_steal<py::str>(PyUnicode_DecodeFSDefault(path.c_str()));
+}
+
+namespace {
 
 py::object value_of(const header_value & v) {
     if (const auto * s = std::get_if<std::string>(&v)) {

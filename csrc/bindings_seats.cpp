@@ -21,45 +21,32 @@ namespace {
 using model_ptr = std::shared_ptr<const llama_token_model>;
 
 model_ptr load_weights(model_options opt, bool is_draft, const py::object & progress) {
-    opt.keep_loading = [watch = std::make_shared<load_watch>(progress, opt.path)](float share) {
-        return (*watch)(share);
-    };
-    try {
-        std::shared_ptr<llama_token_model> model;
-        {
-            const py::gil_scoped_release released;
-            check_cpus(opt.cpus);
-            if (!is_draft) {
-                prepare_stock_kernels(opt);
-            }
-            model = std::make_shared<llama_token_model>(opt, is_draft, false);
+    return load_watched({&opt}, progress, [&]() -> model_ptr {
+        check_cpus(opt.cpus);
+        if (!is_draft) {
+            prepare_stock_kernels(opt);
         }
-        opt.keep_loading = nullptr;
-        return model;
-    } catch (const error &) {
-        opt.keep_loading = nullptr;
-        if (PyErr_Occurred() != nullptr) {
-            throw py::error_already_set();
-        }
-        throw;
-    }
+        return std::make_shared<llama_token_model>(opt, is_draft, false);
+    });
 }
+
+// Python's class of the weights; const inside, as all seats read them.
+struct shared_model {
+    model_ptr model;
+};
 
 // A seat with the context that it works on.
 template <typename Seat> struct seated {
     explicit seated(const model_ptr & weights)
         : model(*weights), seat(model, [cpus = weights->options().cpus] { pin_this_thread(cpus); }) {
-        if (!model.can_rollback()) {
-            throw error(weights->options().path +
-                        " keeps a recurrent state that cannot be rolled back after a wrong guess; it cannot be served");
-        }
+        model.require_rollback("it cannot be served");
     }
 
     llama_token_model model;
     Seat              seat;
 };
 
-void register_weights(py::module_ & m) {
+void register_vocabulary(py::module_ & m) {
     py::class_<vocabulary>(m, "Vocabulary")
         .def_property_readonly("n_tokens", [](const vocabulary & v) { return v.get().n_vocab(); })
         .def_property_readonly("type", [](const vocabulary & v) { return int(llama_vocab_type(v.get().vocab())); })
@@ -71,39 +58,43 @@ void register_weights(py::module_ & m) {
             "hash", [](const vocabulary & v, int32_t first, int32_t n) { return v.get().vocab_hash(first, n); },
             "first"_a, "n"_a)
         .def("text", [](const vocabulary & v, token_id t) { return py::bytes(v.get().token_text(t)); }, "token"_a);
+}
 
-    // Python's class of the weights; const inside, as all seats read them.
-    struct shared {
-        model_ptr model;
-    };
-    py::class_<shared>(m, "SharedModel")
+void register_weights(py::module_ & m) {
+    py::class_<shared_model>(m, "SharedModel")
         .def(py::init([](const model_options & opt, bool is_draft, const py::object & progress) {
-                 return shared{load_weights(opt, is_draft, progress)};
+                 return shared_model{load_weights(opt, is_draft, progress)};
              }),
              "options"_a, "is_draft"_a, "progress"_a = py::none())
-        .def_property_readonly("path",
-                               [](const shared & s) {
-                                   return py::reinterpret_steal<py::str>(
-                                       PyUnicode_DecodeFSDefault(s.model->options().path.c_str()));
-                               })
-        .def_property_readonly("description", [](const shared & s) { return text_of(s.model->description()); })
-        .def_property_readonly("devices", [](const shared & s) { return s.model->device_names(); })
-        .def_property_readonly("n_bytes", [](const shared & s) { return s.model->n_bytes(); })
-        .def_property_readonly("n_ctx_train", [](const shared & s) { return s.model->n_ctx_train(); })
-        .def_property_readonly("n_vocab", [](const shared & s) { return s.model->n_vocab(); })
-        .def_property_readonly("warning", [](const shared & s) { return text_of(s.model->warning()); })
-        .def_property_readonly("vocabulary", [](const shared & s) { return vocabulary(s.model); });
+        .def_property_readonly("path", [](const shared_model & s) { return path_text(s.model->options().path); })
+        .def_property_readonly("description", [](const shared_model & s) { return text_of(s.model->description()); })
+        .def_property_readonly("devices", [](const shared_model & s) { return s.model->device_names(); })
+        .def_property_readonly("n_bytes", [](const shared_model & s) { return s.model->n_bytes(); })
+        .def_property_readonly("n_ctx_train", [](const shared_model & s) { return s.model->n_ctx_train(); })
+        .def_property_readonly("n_vocab", [](const shared_model & s) { return s.model->n_vocab(); })
+        .def_property_readonly("warning", [](const shared_model & s) { return text_of(s.model->warning()); })
+        .def_property_readonly("vocabulary", [](const shared_model & s) { return vocabulary(s.model); });
+}
 
-    const auto released = py::call_guard<py::gil_scoped_release>();
-    using d             = seated<draft_seat>;
-    py::class_<d>(m, "DraftSeat")
-        .def(py::init([](const shared & s) { return std::make_unique<d>(s.model); }), "model"_a, released)
-        .def_property_readonly("n_ctx", [](const d & x) { return x.model.n_ctx(); })
+const auto released = py::call_guard<py::gil_scoped_release>();
+
+// What both kinds of seats have.
+template <typename Seat> py::class_<seated<Seat>> register_seat(py::module_ & m, const char * name) {
+    using s = seated<Seat>;
+    return py::class_<s>(m, name)
+        .def(py::init([](const shared_model & w) { return std::make_unique<s>(w.model); }), "model"_a, released)
+        .def_property_readonly("n_ctx", [](const s & x) { return x.model.n_ctx(); })
         .def(
-            "n_cached", [](const d & x, const std::vector<token_id> & prompt) { return x.seat.n_cached(prompt); },
+            "n_cached", [](const s & x, const std::vector<token_id> & prompt) { return x.seat.n_cached(prompt); },
             "prompt"_a)
         .def(
-            "begin", [](d & x, const text_params & text) { x.seat.begin(text); }, "text"_a, released)
+            "begin", [](s & x, const text_params & text) { x.seat.begin(text); }, "text"_a, released)
+        .def("close", [](s & x) { x.seat.close(); }, released);
+}
+
+void register_draft_seat(py::module_ & m) {
+    using d = seated<draft_seat>;
+    register_seat<draft_seat>(m, "DraftSeat")
         .def(
             "give",
             [](d & x, const py::list & tuples) {
@@ -126,18 +117,12 @@ void register_weights(py::module_ & m) {
         .def(
             "end", [](d & x, int64_t us) { return x.seat.end(now_us() + us); }, "timeout_us"_a, released)
         .def_property_readonly("taken", [](const d & x) { return x.seat.taken(); })
-        .def_property_readonly("closed", [](const d & x) { return x.seat.closed(); })
-        .def("close", [](d & x) { x.seat.close(); }, released);
+        .def_property_readonly("closed", [](const d & x) { return x.seat.closed(); });
+}
 
+void register_verify_seat(py::module_ & m) {
     using v = seated<verify_seat>;
-    py::class_<v>(m, "VerifySeat")
-        .def(py::init([](const shared & s) { return std::make_unique<v>(s.model); }), "model"_a, released)
-        .def_property_readonly("n_ctx", [](const v & x) { return x.model.n_ctx(); })
-        .def(
-            "n_cached", [](const v & x, const std::vector<token_id> & prompt) { return x.seat.n_cached(prompt); },
-            "prompt"_a)
-        .def(
-            "begin", [](v & x, const text_params & text) { x.seat.begin(text); }, "text"_a, released)
+    register_seat<verify_seat>(m, "VerifySeat")
         .def(
             "give",
             [](v & x, const py::list & tuples) {
@@ -166,14 +151,16 @@ void register_weights(py::module_ & m) {
         .def_property_readonly(
             "error", [](const v & x) { return text_of(x.seat.current() == nullptr ? "" : x.seat.current()->error); })
         .def("stats",
-             [](v & x) { return x.seat.current() == nullptr ? py::dict() : part_stats(x.seat.current()->stats); })
-        .def("close", [](v & x) { x.seat.close(); }, released);
+             [](v & x) { return x.seat.current() == nullptr ? py::dict() : part_stats(x.seat.current()->stats); });
 }
 
 } // namespace
 
 void register_seats(py::module_ & m) {
+    register_vocabulary(m);
     register_weights(m);
+    register_draft_seat(m);
+    register_verify_seat(m);
 }
 
 } // namespace duo

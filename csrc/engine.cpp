@@ -49,17 +49,6 @@ void check_cpus(const std::vector<int32_t> & cpus) {
 #endif
 }
 
-namespace {
-
-void check_rollback(const llama_token_model * m) {
-    if (m != nullptr && !m->can_rollback()) {
-        throw error(m->options().path +
-                    " keeps a recurrent state that cannot be rolled back after a wrong guess; run it without a draft");
-    }
-}
-
-} // namespace
-
 engine::engine(const engine_options & opt) {
     check_cpus(opt.target.cpus);
     check_cpus(opt.draft.cpus);
@@ -79,8 +68,11 @@ engine::engine(const engine_options & opt) {
         draft_->limit_vocab(target_->n_vocab());
     }
     if (draft_ || opt.remote_draft) {
-        check_rollback(target_.get());
-        check_rollback(draft_.get());
+        for (const auto & m : {target_, draft_}) {
+            if (m) {
+                m->require_rollback("run it without a draft");
+            }
+        }
     }
 
     target_view_    = target_;

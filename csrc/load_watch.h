@@ -1,11 +1,16 @@
-// What happens in Python while a model is loaded.
+// What happens in Python while models are loaded.
 #pragma once
 
+#include <initializer_list>
+#include <memory>
 #include <string>
 
 #include <pybind11/pybind11.h>
 
+#include "bindings.h"
 #include "core/clock.h"
+#include "error.h"
+#include "llama/model.h"
 
 namespace duo {
 
@@ -28,7 +33,7 @@ struct load_watch {
             return true;
         }
         try {
-            progress(pybind11::reinterpret_steal<pybind11::str>(PyUnicode_DecodeFSDefault(path.c_str())), share);
+            progress(path_text(path), share);
         } catch (pybind11::error_already_set & e) {
             e.restore(); // load() raises it
             return false;
@@ -36,5 +41,32 @@ struct load_watch {
         return true;
     }
 };
+
+// What load() returns; it runs without the GIL and is watched for each of these models. Throws duo::error, or what was
+// raised in Python meanwhile.
+template <typename Load>
+auto load_watched(std::initializer_list<model_options *> models, const pybind11::object & progress, const Load & load) {
+    for (model_options * m : models) {
+        // Shared: a copy of the callback must not count references without the GIL.
+        m->keep_loading = [watch = std::make_shared<load_watch>(progress, m->path)](float share) {
+            return (*watch)(share);
+        };
+    }
+    try {
+        auto loaded = [&] {
+            const pybind11::gil_scoped_release released;
+            return load();
+        }();
+        for (model_options * m : models) {
+            m->keep_loading = nullptr;
+        }
+        return loaded;
+    } catch (const error &) {
+        if (PyErr_Occurred() != nullptr) {
+            throw pybind11::error_already_set();
+        }
+        throw;
+    }
+}
 
 } // namespace duo

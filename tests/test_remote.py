@@ -57,7 +57,9 @@ def test_a_remote_draft_changes_nothing_but_the_time(draft_host: HostProcess, ex
     with remote("draft", draft_host) as d:
         results = [d.generate(PROMPT, **o) for o in TEXTS]
         assert d.draft is None
-        until_it_helps(d)
+        t = until_it_helps(d).timings
+    assert 0 < t["draft_steps_n"] <= t["draft_nodes_n"] and t["draft_busy_share"] > 0
+    assert t["draft_hidden_share"] is None
     for r, e in zip(results, expected, strict=True):
         assert (r.text, r.tokens, r.finish_reason, r.warning) == (e.text, e.tokens, e.finish_reason, "")
     assert all(r.timings["network_sent_bytes"] > 100 for r in results)
@@ -69,7 +71,9 @@ def test_a_remote_target_writes_the_text_that_it_writes_there(verify_host: HostP
         results = [d.generate(PROMPT, **o) for o in TEXTS]
         with pytest.raises(DuoError, match="on another machine"):
             _ = d.target
-        assert any(until_it_helps(d).from_draft)
+        r = until_it_helps(d)
+    assert any(r.from_draft)
+    assert r.timings["draft_n_accepted"] <= r.timings["draft_nodes_n"] and r.timings["draft_busy_share"] > 0
     for r, e in zip(results, expected, strict=True):
         assert (r.text, r.tokens, r.finish_reason, r.warning) == (e.text, e.tokens, e.finish_reason, "")
 

@@ -55,7 +55,8 @@ def test_a_cable_that_is_pulled_from_the_verify_host(expected: dict[str, str]) -
 @pytest.mark.parametrize("role", ["draft", "verify"])
 def test_a_long_way(role: str, expected: dict[str, str]) -> None:
     args = ("-td", "1") if role == "draft" else ("-t", "1", "-c", "1024", *KERNELS)
-    with host(role, *args) as h, Cable(h.address, delay_s=0.03) as cable, remote(role, cable) as d:
+    lasts = {"_delay": (20_000, 1)}  # beyond the first answer to a ping
+    with host(role, *args) as h, Cable(h.address, delay_s=0.03) as cable, remote(role, cable, **lasts) as d:
         r = d.generate(PROMPT, **SEEDED | {"max_tokens": 120})
         assert expected["seeded"].startswith(r.text)
         assert r.warning == ""

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "same.h"
+
 namespace duo {
 
 void draft_cache::cut(int32_t branch, int32_t pos) {
@@ -17,9 +19,7 @@ void draft_cache::cut(int32_t branch, int32_t pos) {
 void draft_cache::begin(std::span<const token_id> old_text, std::span<const token_id> text) {
     const size_t n_old = std::min(old_text.size(), size_t(n_text_));
     // The last token is evaluated even if it is cached: its candidates are wanted.
-    n_text_ = int32_t(
-        std::mismatch(text.begin(), text.end() - 1, old_text.begin(), old_text.begin() + std::ptrdiff_t(n_old)).first -
-        text.begin());
+    n_text_ = n_same(text.first(text.size() - 1), old_text.first(n_old));
     for (int32_t b = 0; b < int32_t(length_.size()); ++b) {
         cut(b, b == trunk_ ? n_text_ : 0);
     }

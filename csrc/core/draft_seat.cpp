@@ -31,10 +31,7 @@ void draft_seat::begin(text_params text) {
     if (text_ != nullptr || closed()) {
         throw error("this draft works on another text; end it first");
     }
-    node_msg stale;
-    while (wires_.nodes.try_pop(stale)) {
-        // of a text that has ended
-    }
+    wires_.nodes.drop_all(); // of a text that has ended
     n_verdicts_                        = 0;
     last_                              = text.prompt;
     text_                              = std::make_unique<request>();
@@ -71,12 +68,7 @@ bool draft_seat::take(std::vector<node_msg> & out, int64_t deadline_us) {
     for (;;) {
         const uint32_t heard = wires_.verify_bell.listen();
         const bool     last  = closed();
-        const size_t   n     = out.size();
-        node_msg       msg;
-        while (wires_.nodes.try_pop(msg)) {
-            out.push_back(msg);
-        }
-        if (out.size() > n) {
+        if (wires_.nodes.take_all(out)) {
             return true;
         }
         if (last || !wires_.verify_bell.wait(heard, deadline_us)) {
@@ -91,11 +83,8 @@ bool draft_seat::end(int64_t deadline_us) {
     }
     text_->cancelled.store(true, std::memory_order_relaxed); // a long prompt stops at the next chance
     wires_.verdicts.try_push({.what = verdict_msg::kind::end});
-    node_msg dropped;
     while (!text_->draft_done.load(std::memory_order_acquire)) {
-        while (wires_.nodes.try_pop(dropped)) {
-            // the worker must not wait for room
-        }
+        wires_.nodes.drop_all(); // the worker must not wait for room
         if (now_us() > deadline_us) {
             return false;
         }

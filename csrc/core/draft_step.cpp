@@ -236,13 +236,7 @@ void draft_worker::report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_m
                                      .t0_us     = t0,
                                      .t1_us     = t1});
     }
-    const auto add = [](std::atomic<int64_t> & x, int64_t d) {
-        x.store(x.load(std::memory_order_relaxed) + d, std::memory_order_relaxed);
-    };
-    add(req_->draft.n_steps, 1);
-    add(req_->draft.n_nodes, n_made);
-    add(req_->draft.busy_us, t1 - t0);
-    add(req_->draft.hidden_us, hidden_us);
+    req_->draft.count(1, n_made, t1 - t0, hidden_us);
 }
 
 } // namespace duo

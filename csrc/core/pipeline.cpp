@@ -108,13 +108,8 @@ void pipeline::cancel() noexcept {
 }
 
 void pipeline::take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft) {
-    trace_event e;
-    while (wires_.verify_trace.try_pop(e)) {
-        target.push_back(e);
-    }
-    while (wires_.draft_trace.try_pop(e)) {
-        draft.push_back(e);
-    }
+    wires_.verify_trace.take_all(target);
+    wires_.draft_trace.take_all(draft);
 }
 
 void pipeline::close() noexcept {

@@ -72,12 +72,23 @@ struct verify_stats {
     std::array<int32_t, 3>           n_passes_in{}; // by stance
 };
 
-// Written by the draft worker after each step; anybody may read. Relaxed: counters that guard nothing.
+// Written by the draft worker after each step, for a draft that is elsewhere by who reads its nodes; anybody may read.
+// Relaxed: counters that guard nothing.
 struct draft_stats {
     std::atomic<int64_t> n_steps{0};
     std::atomic<int64_t> n_nodes{0};
     std::atomic<int64_t> busy_us{0};
-    std::atomic<int64_t> hidden_us{0}; // of busy_us, while the target was busy too
+    std::atomic<int64_t> hidden_us{0}; // of busy_us, while the target was busy too; unknown where one is elsewhere
+
+    void count(int64_t steps, int64_t nodes, int64_t busy, int64_t hidden) {
+        const auto more = [](std::atomic<int64_t> & x, int64_t d) {
+            x.store(x.load(std::memory_order_relaxed) + d, std::memory_order_relaxed);
+        };
+        more(n_steps, steps);
+        more(n_nodes, nodes);
+        more(busy_us, busy);
+        more(hidden_us, hidden);
+    }
 };
 
 // What is asked for. This is all that another process has to know of a text.
@@ -91,10 +102,12 @@ struct text_params {
     sampling_params          sampling;
     plan_params              plan;
 
-    // Says where the generated text begins, if nobody has. A text that is taken up again brings some of it.
+    // Says where the text begins that a grammar is about, if nobody has. One that is taken up again brings some of it.
     void settle() {
-        const auto n_all  = int32_t(prompt.size());
-        sampling.n_prompt = sampling.n_prompt < 0 ? n_all - n_generated : std::min(sampling.n_prompt, n_all);
+        const auto n_all = int32_t(prompt.size());
+        if (!sampling.grammar.empty()) { // else each text would have sampling options of its own
+            sampling.n_prompt = sampling.n_prompt < 0 ? n_all - n_generated : std::min(sampling.n_prompt, n_all);
+        }
     }
 };
 

@@ -16,6 +16,8 @@
 #include <cstdint>
 #include <memory>
 #include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "bell.h"
 
@@ -139,6 +141,19 @@ template <typename T> class channel {
             writer_.ring();
         }
         return true;
+    }
+
+    // Appends whatever there is. False: nothing.
+    bool take_all(std::vector<T> & out) {
+        const size_t n = out.size();
+        for (T value; try_pop(value);) {
+            out.push_back(std::move(value));
+        }
+        return out.size() > n;
+    }
+
+    void drop_all() noexcept {
+        for (T value; try_pop(value);) {}
     }
 
     void close() noexcept {

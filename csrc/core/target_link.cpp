@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <type_traits>
 
 #include "../error.h"
 #include "message_check.h"
+#include "part_stats.h"
 
 namespace duo {
 
@@ -19,46 +18,6 @@ void refuse(const char * what) {
     throw error(std::string("the verify host sent ") + what);
 }
 
-// The counters of one part of a text; times and lengths of the whole are known here.
-void add(verify_stats & sum, const verify_stats & part) {
-    using s                        = verify_stats;
-    constexpr int32_t s::*counts[] = {&s::n_passes,
-                                      &s::n_verifications,
-                                      &s::n_drafted,
-                                      &s::n_accepted,
-                                      &s::n_hits,
-                                      &s::n_after_hit,
-                                      &s::n_tokens_after_hit,
-                                      &s::n_tokens_after_miss,
-                                      &s::n_path,
-                                      &s::n_path_accepted,
-                                      &s::n_side,
-                                      &s::n_ngram,
-                                      &s::n_ngram_accepted};
-    constexpr int64_t s::*times[]  = {&s::busy_us, &s::wait_us, &s::overhead_us};
-    if (sum.n_passes == 0) {
-        sum.n_prompt_cached = part.n_prompt_cached;
-        sum.prompt_us       = part.prompt_us;
-    }
-    const auto more = [](auto & x, auto y) {
-        using number = std::remove_reference_t<decltype(x)>;
-        x            = y > std::numeric_limits<number>::max() - x ? std::numeric_limits<number>::max() : x + y;
-    };
-    for (const auto c : counts) {
-        more(sum.*c, part.*c);
-    }
-    for (const auto t : times) {
-        more(sum.*t, part.*t);
-    }
-    for (size_t i = 0; i < part.n_tested_at.size(); ++i) {
-        more(sum.n_tested_at[i], part.n_tested_at[i]);
-        more(sum.n_accepted_at[i], part.n_accepted_at[i]);
-    }
-    for (size_t i = 0; i < part.n_passes_in.size(); ++i) {
-        more(sum.n_passes_in[i], part.n_passes_in[i]);
-    }
-}
-
 } // namespace
 
 std::optional<text_params> target_link::wait_begin(int64_t deadline_us) {
@@ -68,10 +27,7 @@ std::optional<text_params> target_link::wait_begin(int64_t deadline_us) {
         {
             const std::lock_guard locked(wires_->link_mutex);
             request *             req = nullptr;
-            node_msg              stale;
-            while (wires_->nodes.try_pop(stale)) {
-                // of a text that has ended
-            }
+            wires_->nodes.drop_all(); // of a text that has ended
             if (!wires_->gone && !running() && wires_->requests.try_pop(req)) {
                 req_                = req;
                 now_                = *req;
@@ -92,8 +48,18 @@ std::optional<text_params> target_link::wait_begin(int64_t deadline_us) {
     }
 }
 
+// Under the mutex. What the draft here has counted of the text up to now.
+void target_link::count_draft() {
+    if (told_ != nullptr) {
+        const draft_stats & d = told_->draft;
+        req_->draft.count(d.n_steps, d.n_nodes, d.busy_us, 0);
+        told_ = nullptr;
+    }
+}
+
 // Under the mutex.
 void target_link::begin_draft() {
+    count_draft();
     auto & begins = wires_->begins;
     std::erase_if(begins, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
     drafting_ = now_.plan.has_model && now_.plan.mode != run_mode::plain && now_.plan.n_max != 0;
@@ -108,7 +74,9 @@ void target_link::begin_draft() {
         {.what = verdict_msg::kind::begin, .n_ahead = n_ahead_first, .n_branch = n_branch_first, .req = &r});
     if (!drafting_) {
         r.draft_done.store(true, std::memory_order_relaxed);
+        return;
     }
+    told_ = &r;
 }
 
 bool target_link::cancelled() const {
@@ -119,12 +87,7 @@ bool target_link::cancelled() const {
 bool target_link::take(std::vector<node_msg> & out, int64_t deadline_us) {
     for (;;) {
         const uint32_t heard = wires_->verify_bell.listen();
-        const size_t   n     = out.size();
-        node_msg       msg;
-        while (wires_->nodes.try_pop(msg)) {
-            out.push_back(msg);
-        }
-        if (out.size() > n) {
+        if (wires_->nodes.take_all(out)) {
             return true;
         }
         if (cancelled() || !running() || !wires_->verify_bell.wait(heard, deadline_us)) {
@@ -209,7 +172,7 @@ text_params target_link::restart() {
 
 void target_link::add_stats(const verify_stats & part) {
     if (running()) {
-        add(req_->stats, part);
+        add_part(req_->stats, part);
     }
 }
 
@@ -232,8 +195,10 @@ void target_link::end(finish_reason why, const std::string & error, int32_t n_dr
             req_->error             = error;
             req_->stats.n_predicted = n_predicted_;
             req_->stats.t_end_us    = now_us();
+            count_draft();
         }
-        req_ = nullptr;
+        told_ = nullptr;
+        req_  = nullptr;
         running_.store(false, std::memory_order_release);
     }
     wires_->chunks.push({.what = chunk_msg::kind::end, .finish = why, .n_drop = n_drop, .t_us = now_us()});

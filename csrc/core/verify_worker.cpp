@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "same.h"
+
 namespace duo {
 
 namespace {
@@ -160,15 +162,13 @@ decode_status verify_worker::timed_decode(int64_t & t0, int64_t & t1) {
 // Evaluates the prompt but for the rows that fit into the first verification.
 void verify_worker::prompt() {
     model_.in_company(drafting_); // the draft reads its own at the same time
-    const size_t n_same = std::min(
-        size_t(std::mismatch(cached_.begin(), cached_.end(), text_.begin(), text_.end()).first - cached_.begin()),
-        text_.size() - 1);
-    if (n_same < cached_.size()) {
-        const bool kept = model_.rollback(0, int32_t(n_same));
+    const size_t n_kept = std::min(size_t(n_same(cached_, text_)), text_.size() - 1);
+    if (n_kept < cached_.size()) {
+        const bool kept = model_.rollback(0, int32_t(n_kept));
         if (!kept && !model_.rollback(0, 0)) {
             throw std::runtime_error("the target's cache could not be cleared");
         }
-        cached_.resize(kept ? n_same : 0);
+        cached_.resize(kept ? n_kept : 0);
     }
     req_->stats.n_prompt_cached = int32_t(cached_.size());
 
@@ -201,41 +201,46 @@ void verify_worker::prompt() {
 void verify_worker::take_nodes() {
     node_msg msg;
     while (wires_.nodes.try_pop(msg)) {
-        if (msg.what == node_msg::kind::ready || msg.what == node_msg::kind::lost) {
-            on_link(msg.what == node_msg::kind::ready);
-            continue;
-        }
-        if (req_ == nullptr || !drafting_ || msg.slot != req_->slot) {
-            continue;
-        }
-        draft_late_ = false;
+        const bool ours = req_ != nullptr && drafting_ && msg.slot == req_->slot;
+        draft_late_     = draft_late_ && !ours;
         switch (msg.what) {
-            case node_msg::kind::node: {
-                planner_.profile().on_step(msg.n_rows, msg.step_us);
-                const auto what  = mirror_.insert(msg, text_);
-                const bool right = what == mirror_tree::news::named_right;
-                // A guess that came too late to be verified is known to be right or wrong all the same.
-                if (msg.guess && (right || what == mirror_tree::news::guess_wrong)) {
-                    planner_.profile().on_child(msg.logp, right);
-                    if (msg.rank == 0) {
-                        planner_.profile().on_guess(0, right, true);
-                    }
+            case node_msg::kind::ready:
+            case node_msg::kind::lost:
+                on_link(msg.what == node_msg::kind::ready);
+                break;
+            case node_msg::kind::node:
+                if (ours) {
+                    on_node(msg);
                 }
                 break;
-            }
             case node_msg::kind::pause:
-                mirror_.pause(msg.parent);
+                if (ours) {
+                    mirror_.pause(msg.parent);
+                }
                 break;
             case node_msg::kind::failed:
-                if (msg.id == told_->id) {
+                if (ours && msg.id == told_->id) {
                     drafting_     = false;
                     req_->warning = told_->draft_error.empty() ? "the draft failed; the text went on without it"
                                                                : told_->draft_error;
                 }
                 break;
-            case node_msg::kind::ready:
-            case node_msg::kind::lost:
-                break; // above
+        }
+    }
+}
+
+void verify_worker::on_node(const node_msg & msg) {
+    planner_.profile().on_step(msg.n_rows, msg.step_us);
+    if (draft_ == draft_place::elsewhere) {
+        req_->draft.count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
+    }
+    const auto what  = mirror_.insert(msg, text_);
+    const bool right = what == mirror_tree::news::named_right;
+    // A guess that came too late to be verified is known to be right or wrong all the same.
+    if (msg.guess && (right || what == mirror_tree::news::guess_wrong)) {
+        planner_.profile().on_child(msg.logp, right);
+        if (msg.rank == 0) {
+            planner_.profile().on_guess(0, right, true);
         }
     }
 }

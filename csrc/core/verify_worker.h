@@ -43,6 +43,7 @@ class verify_worker {
     void               prompt();
     decode_status      timed_decode(int64_t & t0, int64_t & t1);
     void               take_nodes();
+    void               on_node(const node_msg & msg);
     void               on_link(bool up);
     plan               make_plan();
     void               grow_tree();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "../core/grammar_limits.h"
+#include "../core/same.h"
 #include "../core/text_stream.h"
 #include "../error.h"
 
@@ -18,10 +19,6 @@ constexpr const char * root = "root";
 
 llama_sampler * read(const llama_vocab * vocab, const std::string & gbnf) {
     return grammar_too_large(gbnf).empty() ? llama_sampler_init_grammar(vocab, gbnf.c_str(), root) : nullptr;
-}
-
-size_t n_common(std::span<const token_id> a, std::span<const token_id> b) {
-    return size_t(std::mismatch(a.begin(), a.end(), b.begin(), b.end()).first - a.begin());
 }
 
 // The token's text after `bytes`, control tokens spelled out as grammars see them.
@@ -57,7 +54,8 @@ bool grammar::reads(const llama_vocab * vocab, const std::string & gbnf) {
 grammar::state & grammar::nearest(std::span<const token_id> generated) {
     state * best = nullptr;
     for (state & s : states_) {
-        if (n_common(s.text, generated) == s.text.size() && (best == nullptr || s.text.size() > best->text.size())) {
+        if (size_t(n_same(s.text, generated)) == s.text.size() &&
+            (best == nullptr || s.text.size() > best->text.size())) {
             best = &s;
         }
     }

@@ -77,6 +77,8 @@ class llama_token_model : public token_model {
 
     // False: recurrent or hybrid memory; what was decoded cannot be taken back one token at a time.
     [[nodiscard]] bool can_rollback() const { return can_rollback_; }
+    // Throws duo::error, with what is to be done, if it cannot.
+    void require_rollback(const char * advice) const;
 
     // Logits do not depend on the width of the pass: the user asked for it, or duo's kernels have all products.
     [[nodiscard]] bool same_bits() const { return same_bits_; }

@@ -238,4 +238,10 @@ void llama_token_model::probe_rollback() {
     llama_memory_clear(llama_get_memory(context_.get()), false);
 }
 
+void llama_token_model::require_rollback(const char * advice) const {
+    if (!can_rollback_) {
+        throw error(opt_.path + " keeps a recurrent state that cannot be rolled back after a wrong guess; " + advice);
+    }
+}
+
 } // namespace duo

@@ -134,7 +134,7 @@ def _measure_both(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Pro
     t.step_ms = {int(n): ms for n, ms in timings["step_ms"].items()}
     t.acceptance, t.slowdown = timings["acceptance_by_level"], timings["slowdown"]
     busy = [r.timings["draft_busy_share"] * r.timings["total_ms"] for r in records]
-    hidden = sum(b * r.timings["draft_hidden_share"] for b, r in zip(busy, records, strict=True))
+    hidden = sum(b * (r.timings["draft_hidden_share"] or 0.0) for b, r in zip(busy, records, strict=True))
     t.hidden_share = hidden / sum(busy) if sum(busy) else 0.0
     return records
 

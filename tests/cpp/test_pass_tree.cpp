@@ -81,10 +81,9 @@ void check_rows(const pass_tree & t, const std::vector<int32_t> & order, size_t 
         const bool leaf = !t.has_child_row(i);
         // Depth first: the next row is the child of this one, or this one is a leaf.
         CHECK(leaf || rows[size_t(i) + 1].parent == i);
-        n_leaves += leaf ? 1 : 0;
         if (leaf) {
             CHECK_EQ(r.n_branches, 1);
-            CHECK_EQ(r.branch, n_leaves - 1);
+            CHECK_EQ(r.branch, n_leaves++);
         }
         // Leaves below a row, by brute force.
         std::vector<int32_t> below;

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,21 @@ from duo.kernels import processor
 
 # On the screen; a file has all.
 SHOWN = ("questions", "repetitions", "warm_up", "max_tokens", "temperature", "seed")
+
+
+def machine() -> str:
+    """The processor and the system."""
+    return f"{processor()}, {platform.system()} {platform.machine()}"
+
+
+def command_of(argv: Sequence[str]) -> str:
+    """What was typed, without the folders of this machine."""
+    return " ".join(Path(a).name if Path(a).is_absolute() else a for a in argv)
+
+
+def settings_of(args: Mapping[str, Any]) -> dict[str, str]:
+    """Options of a script, likewise."""
+    return {name: Path(v).name if isinstance(v, Path) else str(v) for name, v in args.items()}
 
 
 def model_of(m: _core.Model) -> dict[str, Any]:
@@ -34,7 +49,7 @@ def head_of(models: Sequence[_core.Model], command: str, settings: dict[str, Any
     """models: the target, and the draft if there is one; none for a made-up pair. settings: as they were used."""
     names = ("target", "draft")
     return {
-        "machine": f"{processor()}, {platform.system()} {platform.machine()}",
+        "machine": machine(),
         "llama_cpp_commit": _core.ggml_commit(),
         "date": datetime.now().astimezone().isoformat(timespec="seconds"),
         "command": command,

@@ -151,7 +151,7 @@ def figures(r: Result) -> list[tuple[str, str]]:
         ("time to first token", f"{t['ttft_ms']:.0f} ms ({t['prompt_n']} prompt tokens, {t['cache_n']} cached)"),
     ]
     if "draft_n" in t:
-        n_passes = t["target_passes_n"]
+        n_passes, hidden = t["target_passes_n"], t["draft_hidden_share"]
         by_position = " ".join(f"{100 * a:.0f}" for a in t["draft_acceptance_by_position"])
         lines += [
             ("acceptance", f"{100 * t['draft_acceptance']:.0f}% ({t['draft_n_accepted']} of {t['draft_n']} drafted)"),
@@ -161,7 +161,7 @@ def figures(r: Result) -> list[tuple[str, str]]:
                 "busy",
                 f"target {100 * t['target_busy_share']:.0f}%, draft {100 * t['draft_busy_share']:.0f}% of the time",
             ),
-            ("draft time hidden", f"{100 * t['draft_hidden_share']:.0f}%"),
+            ("draft time hidden", "-" if hidden is None else f"{100 * hidden:.0f}%"),
             ("hits", f"after {_share(t['draft_hit_n'], n_passes)} of the passes the next tokens were already there"),
             ("rolled back", f"{100 * t['draft_rollback_share']:.0f}% of the best path's tokens"),
         ]

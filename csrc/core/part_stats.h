@@ -1,0 +1,57 @@
+// The figures of one part of a text that add to those of the whole; a text may be written in parts, by several hosts.
+#pragma once
+
+#include <limits>
+#include <type_traits>
+
+#include "request.h"
+
+namespace duo {
+
+// Calls f(name, pointer to member) for each of them. What belongs to the first part only: prompt_us, n_prompt_cached.
+template <typename F> void each_part_figure(const F & f) {
+    using s = verify_stats;
+    f("n_passes", &s::n_passes);
+    f("n_verifications", &s::n_verifications);
+    f("n_drafted", &s::n_drafted);
+    f("n_accepted", &s::n_accepted);
+    f("n_hits", &s::n_hits);
+    f("n_after_hit", &s::n_after_hit);
+    f("n_tokens_after_hit", &s::n_tokens_after_hit);
+    f("n_tokens_after_miss", &s::n_tokens_after_miss);
+    f("n_side", &s::n_side);
+    f("n_path", &s::n_path);
+    f("n_path_accepted", &s::n_path_accepted);
+    f("n_ngram", &s::n_ngram);
+    f("n_ngram_accepted", &s::n_ngram_accepted);
+    f("n_prompt_cached", &s::n_prompt_cached);
+    f("prompt_us", &s::prompt_us);
+    f("busy_us", &s::busy_us);
+    f("wait_us", &s::wait_us);
+    f("overhead_us", &s::overhead_us);
+    f("n_tested_at", &s::n_tested_at);
+    f("n_accepted_at", &s::n_accepted_at);
+    f("n_passes_in", &s::n_passes_in);
+}
+
+// Never beyond the largest number: a part may come from another process.
+template <typename T> void add_figure(T & sum, const T & more) {
+    if constexpr (std::is_integral_v<T>) {
+        sum = more > std::numeric_limits<T>::max() - sum ? std::numeric_limits<T>::max() : sum + more;
+    } else {
+        for (size_t i = 0; i < sum.size(); ++i) {
+            add_figure(sum[i], more[i]);
+        }
+    }
+}
+
+inline void add_part(verify_stats & sum, const verify_stats & part) {
+    const verify_stats before = sum;
+    each_part_figure([&](const char *, auto member) { add_figure(sum.*member, part.*member); });
+    if (before.n_passes > 0) {
+        sum.n_prompt_cached = before.n_prompt_cached;
+        sum.prompt_us       = before.prompt_us;
+    }
+}
+
+} // namespace duo
