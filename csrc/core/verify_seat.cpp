@@ -1,8 +1,14 @@
 #include "verify_seat.h"
 
+#include <algorithm>
+
 #include "message_check.h"
 
 namespace duo {
+
+namespace {
+constexpr size_t n_early_most = 1024;
+} // namespace
 
 verify_seat::verify_seat(token_model & model, std::function<void()> on_thread)
     : model_(model),
@@ -13,13 +19,43 @@ verify_seat::verify_seat(token_model & model, std::function<void()> on_thread)
 
 void verify_seat::begin(text_params text) {
     check_text(text);
+    {
+        const std::lock_guard locked(early_mutex_);
+        begun_ = false;
+        early_.clear();
+    }
     auto r                         = std::make_unique<request>();
     static_cast<text_params &>(*r) = std::move(text);
     pipeline_.begin(std::move(r));
     last_       = pipeline_.current()->prompt;
     n_logprobs_ = std::max(0, pipeline_.current()->n_logprobs);
-    begun_      = false;
     group_.clear();
+}
+
+void verify_seat::give(std::span<const node_msg> nodes) {
+    {
+        const std::lock_guard locked(early_mutex_);
+        if (!begun_) {
+            for (const node_msg & n : nodes) {
+                check_node(n, model_.n_vocab());
+            }
+            // Beyond this the worker stands still; guesses are then of no use.
+            const size_t n = std::min(nodes.size(), n_early_most - std::min(n_early_most, early_.size()));
+            early_.insert(early_.end(), nodes.begin(), nodes.begin() + std::ptrdiff_t(n));
+            return;
+        }
+    }
+    link_.give(nodes);
+}
+
+bool verify_seat::begun() {
+    const std::lock_guard locked(early_mutex_);
+    if (!begun_ && link_.wait_begin(0).has_value()) {
+        begun_ = true;
+        link_.give(early_);
+        early_.clear();
+    }
+    return begun_;
 }
 
 bool verify_seat::take(std::vector<verdict_msg> & verdicts, std::vector<chunk_msg> & chunks, int64_t deadline_us) {
@@ -27,8 +63,7 @@ bool verify_seat::take(std::vector<verdict_msg> & verdicts, std::vector<chunk_ms
     for (;;) {
         const uint32_t heard = b.listen();
         const size_t   n     = verdicts.size() + chunks.size();
-        begun_               = begun_ || link_.wait_begin(0).has_value();
-        if (begun_) {
+        if (begun()) {
             link_.take(verdicts, 0);
         }
         chunk_msg c;

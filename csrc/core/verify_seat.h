@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -24,7 +25,7 @@ class verify_seat {
 
     // Throws duo::error for a text that cannot be written, and for what no client would send, here and in give().
     void begin(text_params text);
-    void give(std::span<const node_msg> nodes) { link_.give(nodes); }
+    void give(std::span<const node_msg> nodes);
 
     // Appends verdicts, and whole tokens with their alternatives. False: nothing came until then.
     bool take(std::vector<verdict_msg> & verdicts, std::vector<chunk_msg> & chunks, int64_t deadline_us);
@@ -38,13 +39,20 @@ class verify_seat {
     [[nodiscard]] const request * current() const { return pipeline_.current(); } // null: none yet
 
   private:
+    [[nodiscard]] bool begun();
+
     token_model &          model_;
     pipeline               pipeline_;
     draft_link             link_;
     std::vector<token_id>  last_;  // the last text
     std::vector<chunk_msg> group_; // a token whose alternatives have not all come
     int32_t                n_logprobs_ = 0;
-    bool                   begun_      = false; // the target has asked for the draft
+
+    // A draft that is elsewhere begins with its text, perhaps before the target's worker does, which knows no text then
+    // and would drop what the whole tree hangs from. Both members under the mutex.
+    std::mutex            early_mutex_;
+    bool                  begun_ = false; // the target has asked for the draft
+    std::vector<node_msg> early_;         // until then
 };
 
 } // namespace duo
