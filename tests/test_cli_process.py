@@ -25,6 +25,22 @@ def test_python_dash_m_and_the_exit_code() -> None:
     assert err == b"duo: max_tokens (-n) is 0; give at least 1, or -1 for no limit\n"
 
 
+@pytest.mark.parametrize("how", ["KeyboardInterrupt", "ImportError('_core') from KeyboardInterrupt()"])
+def test_ctrl_c_before_anything_is_loaded(how: str) -> None:
+    code = f"""
+import sys
+class Key:
+    def find_spec(self, name, *_):
+        if name == "duo.engine":
+            raise {how}
+sys.meta_path.insert(0, Key())
+sys.argv = ["/usr/bin/duo"]
+import duo
+"""
+    p = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=HANG_S, check=False)
+    assert (p.returncode, p.stdout, p.stderr) == (130, b"", b"")
+
+
 def test_a_reader_that_goes_away_is_no_failure() -> None:
     p = start_duo("-p", PROMPT, "-n", -1, "-c", 5000, "--ignore-eos")
     assert p.stdout is not None

@@ -47,13 +47,15 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "another token": ({"put": with_words(t300="other\n")}, "token 300 is 'other\\x0a' in the draft and '"),
     "the first token": ({"put": with_words(t0="<a>", t4="<b>")}, ""),
     "another beginning": ({"put": {"tokenizer.ggml.bos_token_id": (U32, 2)}}, "BOS token is 2 and the target's is 0"),
-    "no beginning": ({"put": {"tokenizer.ggml.add_bos_token": (BOOL, False)}}, "BOS"),
-    "an end": ({"put": {"tokenizer.ggml.add_eos_token": (BOOL, True)}}, "EOS"),
+    "no beginning": ({"put": {"tokenizer.ggml.add_bos_token": (BOOL, False)}},
+                     "it begins a text without its BOS token and the target with;"),
+    "an end": ({"put": {"tokenizer.ggml.add_eos_token": (BOOL, True)}},
+               "it ends a text with its EOS token and the target without;"),
     "padding": (with_size(4096 + 128), ""),
     "less padding": (with_size(4096 - 128), ""),
     "other sizes": (with_size(4096 + 129), "its vocabulary has 4225 tokens and the target's 4096"),
     "another kind": ({"put": {"tokenizer.ggml.model": (STR, "rwkv")}}, "tokenizers are of different types"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -122,6 +122,8 @@ def test_a_text_ends_while_the_target_waits_for_its_reader_and_the_giver_for_the
     async def run() -> None:
         text = VerifyText(AsyncMock(), seat, N_VOCAB, 15.0)
         seat.begin(begin)
+        while seat.take(20_000) == ([], []):
+            pass
         while True:  # nobody takes chunks, so the target stops, and then takes no more nodes
             giving = asyncio.ensure_future(text._give(pauses))
             if not (await asyncio.wait({giving}, timeout=1.0))[0]:

@@ -255,4 +255,4 @@ def test_the_rules_are_those_of_a_pair_on_one_machine() -> None:
     assert "different types (2 and 1)" in why(Words(words), Words(words, type=2))
     assert "its BOS token is 7 and the target's is 1" in why(Words(words), Words(words, bos=7))
     assert why(Words(words, add_bos=False), Words(words, add_bos=False, bos=7)) == ""
-    assert "its EOS token is 2 and the target's is 2" in why(Words(words), Words(words, add_eos=True))
+    assert "it ends a text with its EOS token and the target without;" in why(Words(words), Words(words, add_eos=True))

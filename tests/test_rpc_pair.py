@@ -165,6 +165,14 @@ def test_a_draft_that_takes_long_to_load_is_waited_for_no_longer_than_some_secon
         until_it_helps(d)
 
 
+def test_a_target_that_its_devices_cannot_hold_is_one_sentence(server: Server) -> None:
+    args = ("-m", demo_pair()[0], "-md", demo_pair()[1], "--rpc", server.endpoint, "-dev", "RPC0", "-ngl", "all")
+    for _ in range(3):  # the child must not be aborted by its own threads when it ends
+        done = run_duo(*map(str, args), "-c", "2000000000", "-p", PROMPT)
+        assert (done.returncode, done.stderr.count(b"\n")) == (1, 1)
+        assert b"the target needs " in done.stderr and b" GB are free" in done.stderr, done.stderr
+
+
 def test_several_texts_at_once_are_refused_on_rpc(server: Server) -> None:
     done = run_duo("draft-host", "--rpc", server.endpoint, "--parallel", "2", "--listen", "127.0.0.1:0")
     assert done.returncode == 1

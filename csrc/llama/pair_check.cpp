@@ -22,9 +22,23 @@ std::string quoted(const char * text) {
     return out + "'";
 }
 
-std::string special(const char * what, llama_token target, llama_token draft) {
-    return "the draft does not fit the target: its " + std::string(what) + " token is " + std::to_string(draft) +
-           " and the target's is " + std::to_string(target) + "; choose a draft of the same model family";
+// A special token, and whether the tokenizer adds it to a text.
+struct special {
+    bool        added;
+    llama_token id;
+};
+
+// Why the draft's is not the target's; empty: it is, or neither is of any use.
+std::string difference(const std::string & name, const char * begins, const special & target, const special & draft) {
+    if (target.added != draft.added) {
+        return "it " + std::string(begins) + " a text with" + (draft.added ? "" : "out") + " its " + name +
+               " token and the target with" + (target.added ? "" : "out");
+    }
+    if (target.added && target.id != draft.id) {
+        return "its " + name + " token is " + std::to_string(draft.id) + " and the target's is " +
+               std::to_string(target.id);
+    }
+    return {};
 }
 
 } // namespace
@@ -50,15 +64,11 @@ std::string pair_mismatch(const llama_vocab * target, const llama_vocab * draft)
         return "the draft does not fit the target: its vocabulary has " + std::to_string(n_draft) +
                " tokens and the target's " + std::to_string(n_target) + advice;
     }
-    if (llama_vocab_get_add_bos(target) != llama_vocab_get_add_bos(draft) ||
-        (llama_vocab_get_add_bos(target) && llama_vocab_bos(target) != llama_vocab_bos(draft))) {
-        return special("BOS", llama_vocab_bos(target), llama_vocab_bos(draft));
-    }
-    if (llama_vocab_get_add_eos(target) != llama_vocab_get_add_eos(draft) ||
-        (llama_vocab_get_add_eos(target) && llama_vocab_eos(target) != llama_vocab_eos(draft))) {
-        return special("EOS", llama_vocab_eos(target), llama_vocab_eos(draft));
-    }
-    return {};
+    const auto  bos = [](const llama_vocab * v) { return special{llama_vocab_get_add_bos(v), llama_vocab_bos(v)}; };
+    const auto  eos = [](const llama_vocab * v) { return special{llama_vocab_get_add_eos(v), llama_vocab_eos(v)}; };
+    std::string why = difference("BOS", "begins", bos(target), bos(draft));
+    why             = why.empty() ? difference("EOS", "ends", eos(target), eos(draft)) : why;
+    return why.empty() ? "" : "the draft does not fit the target: " + why + advice;
 }
 
 } // namespace duo

@@ -5,17 +5,21 @@ from pathlib import Path
 
 from duo._libs import load_libraries
 
+# The program says everything in one sentence, and ends on Ctrl-C without one.
+_program = Path(*sys.argv[:1]).stem == "duo" or sys.orig_argv[1:3] == ["-m", "duo"]
+
 try:
     load_libraries()  # before anything that needs duo._core
-except ImportError as e:
-    if Path(*sys.argv[:1]).stem == "duo":  # the program says it in one sentence, as it says everything
-        raise SystemExit(f"duo: {e}") from None
-    raise
-
-from duo.engine import Duo, Stream
-from duo.errors import DuoError
-from duo.once import generate, stream
-from duo.result import Chunk, Result
+    from duo.engine import Duo, Stream
+    from duo.errors import DuoError
+    from duo.once import generate, stream
+    from duo.result import Chunk, Result
+except (ImportError, KeyboardInterrupt) as e:
+    if not _program:
+        raise
+    # An extension module whose loading is interrupted makes an ImportError of it.
+    interrupted = isinstance(e, KeyboardInterrupt) or isinstance(e.__cause__ or e.__context__, KeyboardInterrupt)
+    raise SystemExit(130 if interrupted else f"duo: {e}") from None
 
 __version__ = "0.1.0"
 __all__ = ["Chunk", "Duo", "DuoError", "Result", "Stream", "__version__", "generate", "stream"]

@@ -1,7 +1,5 @@
 """python -m duo"""
 
-import sys
+from duo.cli.main import leave
 
-from duo.cli.main import main
-
-sys.exit(main())
+leave()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import io
 import os
 import sys
+import threading
 from contextlib import suppress
-from typing import Any, TextIO
+from typing import Any, NoReturn, TextIO
 
 import click
 from click.shell_completion import CompletionItem
@@ -103,8 +104,19 @@ def program() -> None:
     """
 
 
+def leave() -> NoReturn:
+    """Entry point of the program."""
+    code = main()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    if any(t.daemon for t in threading.enumerate()):
+        os._exit(code)  # a thread that comes out of a library while the interpreter goes would abort the process
+    sys.exit(code)
+
+
 def main(args: list[str] | None = None) -> int:
-    """Entry point. Returns the exit code: 0, 1 (the user's mistake or a failed model), 130 (Ctrl-C)."""
+    """Runs a command. Returns the exit code: 0, 1 (the user's mistake or a failed model), 130 (Ctrl-C)."""
     from duo.errors import DuoError
 
     _open_streams()
@@ -147,4 +159,4 @@ def _to_nowhere(stream: TextIO) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave()

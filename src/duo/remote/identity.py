@@ -120,8 +120,14 @@ def _first_difference(target: Identity, draft: Identity, target_texts: Texts | N
     return ""
 
 
-def _special(what: str, target: int, draft: int) -> str:
-    return f"its {what} token is {draft} and the target's is {target}"
+def _special(name: str, begins: str, target: tuple[bool, int], draft: tuple[bool, int]) -> str:
+    """What differs of a special token, given as (it is added to a text, id); empty: nothing that matters."""
+    if target[0] != draft[0]:
+        ours, theirs = ("with" if adds else "without" for adds, _ in (draft, target))
+        return f"it {begins} a text {ours} its {name} token and the target {theirs}"
+    if target[0] and target[1] != draft[1]:
+        return f"its {name} token is {draft[1]} and the target's is {target[1]}"
+    return ""
 
 
 def mismatch(
@@ -137,8 +143,6 @@ def mismatch(
     why = why or _first_difference(target, draft, target_texts, draft_texts)
     if not why and abs(target.n_vocab - draft.n_vocab) > N_SIZE_SLACK:
         why = f"its vocabulary has {draft.n_vocab} tokens and the target's {target.n_vocab}"
-    for what, adds, id in (("BOS", "add_bos", "bos"), ("EOS", "add_eos", "eos")):
-        t, d = (getattr(m, adds) for m in (target, draft))
-        if not why and (t != d or (t and getattr(target, id) != getattr(draft, id))):
-            why = _special(what, getattr(target, id), getattr(draft, id))
+    why = why or _special("BOS", "begins", (target.add_bos, target.bos), (draft.add_bos, draft.bos))
+    why = why or _special("EOS", "ends", (target.add_eos, target.eos), (draft.add_eos, draft.eos))
     return f"the draft does not fit the target: {why}{ADVICE}" if why else ""
