@@ -1,5 +1,6 @@
 """Code written for llama_cpp.Llama, run with both."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from duo import Duo, DuoError
 from duo.demo import demo_pair
+from duo.llama_cpp_members import PLACES_OF_CHAT, PLACES_OF_COMPLETION
 
 TARGET, DRAFT = demo_pair()
 LOAD: dict[str, Any] = {"model_path": str(TARGET), "n_ctx": 512, "logits_all": True, "verbose": False, "seed": 7}
@@ -57,6 +59,35 @@ def test_completions_are_equal(both: tuple[Any, Duo], options: dict[str, Any]) -
     assert ours["id"].startswith("cmpl-")
     theirs, ours = (llm(PROMPT, temperature=0, **options) for llm in both)
     assert without_names(ours) == without_names(theirs)
+
+
+def test_arguments_by_place_are_llama_cpps(both: tuple[Any, Duo]) -> None:
+    for order, method in (
+        (PLACES_OF_COMPLETION, llama_cpp.Llama.create_completion),
+        (PLACES_OF_CHAT, llama_cpp.Llama.create_chat_completion),
+    ):
+        assert list(order) == list(inspect.signature(method).parameters)[2:]
+    theirs, ours = (llm.create_completion(PROMPT, None, 6, 0.0) for llm in both)
+    assert without_names(ours) == without_names(theirs)
+    theirs, ours = (llm(PROMPT, None, 6, 0.0, echo=True) for llm in both)
+    assert without_names(ours) == without_names(theirs)
+    with pytest.raises(TypeError, match="two values for 'max_tokens'"):
+        both[1](PROMPT, None, 6, max_tokens=6)
+    with pytest.raises(TypeError, match="25 arguments at most"):
+        both[1](PROMPT, *([None] * 25))
+
+
+def test_what_the_model_is_has_llama_cpps_names(both: tuple[Any, Duo]) -> None:
+    llama, d = both
+    assert (d.n_ctx(), d.n_vocab()) == (llama.n_ctx(), llama.n_vocab())
+    assert (d.token_bos(), d.token_eos(), d.model_path) == (llama.token_bos(), llama.token_eos(), llama.model_path)
+    names = {"general.architecture", "llama.block_count", "tokenizer.ggml.model"}
+    assert names <= d.metadata.keys()
+    assert {name: d.metadata[name] for name in names} == {name: llama.metadata[name] for name in names}
+    d.reset()
+    assert d.tokenize(PROMPT.encode()) == llama.tokenize(PROMPT.encode()) == d.tokenize(PROMPT)
+    with pytest.raises(DuoError, match=r"not UTF-8 \(byte 1\)"):
+        d.tokenize(b"a\xff")
 
 
 def test_a_prompt_of_ids(both: tuple[Any, Duo]) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from duo.chat_template import ChatTemplate, template_of
 from duo.config import GENERATE_OPTIONS
 from duo.errors import DuoError
+from duo.llama_cpp_members import PLACES_OF_CHAT, PLACES_OF_COMPLETION, LlamaMembers, by_name
 from duo.result import TokenLogprobs
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ NEUTRAL: dict[str, Any] = {
 }
 WITHOUT_EFFECT = ("tfs_z", "mirostat_tau", "mirostat_eta")  # llama.cpp has no such samplers, or they are off
 OF_CHAT = ("functions", "function_call")
+OF_ANSWER = ("response_format", "logprobs", "top_logprobs")
 DEFAULTS: dict[str, Any] = {"max_tokens": 16}
 CHAT_DEFAULTS: dict[str, Any] = {"temperature": 0.2}
 
@@ -187,7 +189,7 @@ def schema_of(response_format: object) -> Any:
     raise DuoError(f"response_format is {response_format!r}; its type is text, json_object or json_schema")
 
 
-class Completions:
+class Completions(LlamaMembers):
     """llama_cpp.Llama's way to ask. Part of `Duo`."""
 
     _chat_template: str | None  # jinja2, or a known name; None: the model's own
@@ -200,15 +202,15 @@ class Completions:
             self._template = template_of(cast("Duo", self).here, self._chat_template)
         return self._template
 
-    def create_completion(
-        self, prompt: Prompt, *, stream: bool = False, echo: bool = False, model: str | None = None, **options: Any
-    ) -> Completion | Iterator[Completion]:
+    def create_completion(self, prompt: Prompt, *places: Any, **options: Any) -> Completion | Iterator[Completion]:
         """llama_cpp.Llama.create_completion: a dict, or with `stream` an iterator of dicts.
 
         `options`: its arguments and those of `generate`; 16 tokens unless `max_tokens` says otherwise. `model`: the
         name that the dicts carry. Raises TypeError (unknown keyword) and DuoError.
         """
         duo = cast("Duo", self)
+        options = by_name("create_completion", PLACES_OF_COMPLETION, places, options)
+        stream, echo, model = (options.pop(name, None) for name in ("stream", "echo", "model"))
         wanted = _options(duo, "create_completion", options, DEFAULTS)
         if echo and wanted.get("logprobs") is not None:
             raise DuoError("duo has no log-probabilities of the prompt; leave out echo or logprobs")
@@ -220,23 +222,16 @@ class Completions:
         if not isinstance(prompt, str) and (echo or begun.with_logprobs):  # offsets count from the prompt's begin
             text = duo.detokenize([int(t) for t in prompt])
         answer = _Answer(duo, begun, text, len(tokens), model)
-        return answer.parts() if stream else answer.whole(echo=echo)
+        return answer.parts() if stream else answer.whole(echo=bool(echo))
 
-    def __call__(self, prompt: Prompt, **options: Any) -> Completion | Iterator[Completion]:
+    def __call__(self, prompt: Prompt, *places: Any, **options: Any) -> Completion | Iterator[Completion]:
         """`create_completion`."""
-        return self.create_completion(prompt, **options)
+        return self.create_completion(prompt, *places, **options)
 
     def create_chat_completion(
         self,
         messages: Sequence[Mapping[str, Any]],
-        *,
-        stream: bool = False,
-        model: str | None = None,
-        response_format: Mapping[str, Any] | None = None,
-        logprobs: bool | None = None,
-        top_logprobs: int | None = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        tool_choice: str | None = None,
+        *places: Any,
         **options: Any,
     ) -> Completion | Iterator[Completion]:
         """llama_cpp.Llama.create_chat_completion: a dict, or with `stream` an iterator of dicts.
@@ -245,6 +240,9 @@ class Completions:
         otherwise. Raises TypeError (unknown keyword) and DuoError.
         """
         duo = cast("Duo", self)
+        options = by_name("create_chat_completion", PLACES_OF_CHAT, places, options)
+        stream, model, tools, tool_choice = (options.pop(n, None) for n in ("stream", "model", "tools", "tool_choice"))
+        response_format, logprobs, top_logprobs = (options.pop(n, None) for n in OF_ANSWER)
         wanted = _options(duo, "create_chat_completion", options, CHAT_DEFAULTS)
         if tool_choice not in (None, "auto", "none"):
             raise DuoError(

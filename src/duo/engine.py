@@ -20,7 +20,7 @@ from duo.completion import Completions
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
 from duo.errors import DuoError
 from duo.files import PathLike, pair, path
-from duo.job import check_text
+from duo.llama_cpp_members import text_of
 from duo.loading import Loading
 from duo.placement import place
 from duo.remote import attach, host_of, in_child, n_ctx_remote
@@ -169,10 +169,9 @@ class Duo(Completions, Loading):
 
     # ---- tokens
 
-    def tokenize(self, text: str, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
+    def tokenize(self, text: str | bytes, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
         """Token ids of the target's vocabulary; add_special: with the BOS token where the model wants one."""
-        check_text(text, "the text")
-        return self.here.tokenize(text, add_special, parse_special)
+        return self.here.tokenize(text_of(text), add_special, parse_special)
 
     def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
         """Text of token ids; bytes that are no whole character become U+FFFD. Raises DuoError for an unknown id."""
