@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli import show
-from duo.cli.models import NAMES, chosen_models, names_draft, names_target
+from duo.cli.models import NAMES, names_draft, names_target
+from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options
 from duo.cli.run import command as run_command
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, GenerateOptions
@@ -161,23 +162,10 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
     from duo.bench.head import head_of
     from duo.bench.run import interleaved
     from duo.bench.writer import DuoWriter
-    from duo.engine import Duo
 
-    models = chosen_models(params)
-    with show.loading(quiet=params["verbose"]) as progress:
-        d = Duo(
-            models.target,
-            models.draft,
-            verbose=params["verbose"],
-            log_file=params["log_file"],
-            progress=progress,
-            **given(params, ENGINE_OPTIONS),
-        )
-    with d:
+    with open_duo(params) as d:
         show.note_plan(d.plan)
-        for m in (d.target, d.draft):
-            if m is not None and m.warning:
-                show.warn(m.warning)
+        warn_of_models(d)
         settings = {
             "questions": len(chosen),
             "repetitions": params["repetitions"],

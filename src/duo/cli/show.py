@@ -106,7 +106,7 @@ def first_line(
     models = elsewhere if target is None else _place(target)
     guesser = _place(draft) if draft is not None else elsewhere if target is not None else ""
     models += f" + draft {guesser}" if guesser else ""
-    return f"duo: {models}; {how}{'; strict' if strict else ''}"
+    return f"{models}; {how}{'; strict' if strict else ''}"
 
 
 class TokenPrinter:

@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from duo.cli import show
-from duo.cli.models import DRAFT, NAMES, TARGET, chosen_models, names_draft, names_target
-from duo.cli.options import ModelCommand, given, model_options
+from duo.cli.models import DRAFT, NAMES, TARGET, names_draft, names_target
+from duo.cli.opening import open_duo, warn_of_models
+from duo.cli.options import ModelCommand, given, model_options, text_of
 from duo.cli.run import command as run_command
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
-from duo.engine import Duo
 from duo.errors import DuoError
 from duo.job import check_text
 from duo.tune import Tuning, tune
@@ -59,13 +59,7 @@ def prompts_of(path: Path | None) -> list[str]:
         from duo.bench.questions import read
 
         return [q.turns[0] for q in read()]
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as e:
-        raise DuoError(f"the prompt file {path} cannot be read ({e.strerror}); check the path") from None
-    except UnicodeDecodeError as e:
-        raise DuoError(f"the prompt file {path} is not UTF-8 (byte {e.start}); convert it") from None
-    found = [line.strip() for line in text.split("\n") if line.strip()]
+    found = [line.strip() for line in text_of(path, "prompt file").split("\n") if line.strip()]
     if not found:
         raise DuoError(f"the prompt file {path} holds no prompt; write one a line")
     for n, line in enumerate(found, 1):
@@ -120,23 +114,10 @@ def run(params: dict[str, Any]) -> None:
     if names_target(params) and not names_draft(params):
         raise DuoError("duo tune measures a pair and no draft was given; give it with -md")
     prompts = prompts_of(params["file"])
-    chosen = chosen_models(params)
-    with show.loading(quiet=params["verbose"]) as progress:
-        d = Duo(
-            chosen.target,
-            chosen.draft,
-            verbose=params["verbose"],
-            log_file=params["log_file"],
-            progress=progress,
-            **given(params, ENGINE_OPTIONS),
-            **given(params, GENERATE_OPTIONS),
-        )
-    with d:
+    with open_duo(params, **given(params, GENERATE_OPTIONS)) as d:
         show.note_plan(d.plan)
+        warn_of_models(d)
         models = [m for m in (d.target, d.draft) if m is not None]
-        for m in models:
-            if m.warning:
-                show.warn(m.warning)
         with measuring() as told:
             t = tune(d, prompts, told)
         command = recommended(t, params, d.target.path)
