@@ -16,7 +16,10 @@ from test_remote import KERNELS, remote
 from test_remote_failures import GREEDY, LONG, deaf, write
 from test_remote_fuzz import HostileHost
 
-from duo import Duo, DuoError
+from duo import Chunk, Duo, DuoError
+from duo.cli import show
+from duo.cli.chat import answer
+from duo.conversation import Conversation
 from duo.demo import demo_pair
 
 pytest.importorskip("grpc")
@@ -182,6 +185,32 @@ def test_the_program_writes_all_that_came_before_its_host_was_lost(expected: dic
     with Duo(demo_pair()[0], n_ctx=4096, **EXACT) as d:
         whole = d.generate(PROMPT, temperature=0, ignore_eos=True, max_tokens=found["completion_tokens"])
     assert "\n".join(text) == PROMPT + whole.text
+
+
+def test_a_conversation_shows_and_keeps_what_came_before_its_host_was_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"temperature": 0, "ignore_eos": True, "max_tokens": 400}
+    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d, Conversation(d, d.chat_template).ask("Go on.", **options) as s:
+        whole = "".join(chunk.text for chunk in s)
+    n, call = [0], show.TokenPrinter.__call__
+    with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h, host_patience=0.2) as d:
+
+        def lost(self: show.TokenPrinter, chunk: Chunk) -> None:
+            call(self, chunk)
+            n[0] += 1
+            if n[0] == 60:
+                h.kill()
+
+        monkeypatch.setattr(show.TokenPrinter, "__call__", lost)
+        talk = Conversation(d, d.chat_template)
+        # Most of the text may be the beginning of this stop string, so that it is held back.
+        with pytest.raises(DuoError, match="what was written until then is kept"):
+            answer(talk, "Go on.", options | {"stop": whole[20:800] + "@"}, color=False)
+    assert talk.last is not None and len(talk.last.tokens) >= 60
+    assert talk.messages[-1]["content"] == talk.last.text
+    assert whole.startswith(talk.last.text)
+    assert capsys.readouterr().out == talk.last.text + "\n"
 
 
 def test_the_warning_of_a_lost_draft_says_once_that_the_text_went_on() -> None:

@@ -60,9 +60,10 @@ def answer(talk: Conversation, question: str, options: dict[str, Any], *, color:
     except KeyboardInterrupt:
         stream.close()
     except DuoError as e:
-        printer.close()
         if e.result is not None:
+            printer.rest(e.result.text)
             talk.answered(e.result)
+        printer.close()
         raise
     printer.close()
     talk.answered(stream.result)
