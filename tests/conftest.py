@@ -10,12 +10,15 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from duo import Duo, kernels
 from duo.demo import demo_pair
+
+if TYPE_CHECKING:
+    from hub_server import FakeHub
 
 # A child that aborts must not call for a debugger, and one that hangs must not hang the tests.
 os.environ["GGML_NO_BACKTRACE"] = "1"
@@ -72,6 +75,17 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         return code, out, err
 
     return call
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> "Iterator[FakeHub]":
+    """A hub of models on this machine, and nothing in the environment that speaks of another."""
+    from hub_server import ENVIRONMENT, serving, tales
+
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    with serving(tales()) as hub:
+        yield hub
 
 
 def start_duo(*args: str | Path, **options: Any) -> "subprocess.Popen[bytes]":
