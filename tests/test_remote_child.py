@@ -206,10 +206,13 @@ def test_the_childs_command_line_says_what_the_user_said_of_its_model() -> None:
     for part in ("-ngld 99", "-devd RPC0,RPC1", "--rpc 10.0.0.2:50052,10.0.0.3:50052", "-cd 512", "--listen unix:/s"):
         assert part in words
     assert "-ngl 11" not in words and "-dev none" not in words
-    o = engine_options({"rpc": "a:1", "device": "RPC0", "n_gpu_layers_draft": 99, "strict": True})
+    o = engine_options(
+        {"rpc": "a:1", "device": "rpc0", "tensor_split": [3, 1], "n_gpu_layers_draft": 99, "strict": True}
+    )
     assert remote_side(o, has_draft=True) == "target"
     words = " ".join(host_command("target", "t.gguf", o, "unix:/s")[3:])
-    assert words.startswith("verify-host -m t.gguf ") and "--strict" in words and "-dev RPC0" in words
+    assert words.startswith("verify-host -m t.gguf ") and "--strict" in words and "-dev rpc0" in words
+    assert "-ts 3.0,1.0" in words
     assert "-ngld" not in words
 
 
