@@ -18,6 +18,7 @@ from duo import Duo, kernels
 from duo.demo import demo_pair
 
 if TYPE_CHECKING:
+    from hosts import HostProcess
     from hub_server import FakeHub
 
 # A child that aborts must not call for a debugger, and one that hangs must not hang the tests.
@@ -75,6 +76,31 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         return code, out, err
 
     return call
+
+
+@pytest.fixture(scope="module")
+def draft_host() -> "Iterator[HostProcess]":
+    from hosts import host
+
+    with host("draft", "-td", "1", "-np", "2") as h:
+        yield h
+
+
+@pytest.fixture(scope="module")
+def verify_host() -> "Iterator[HostProcess]":
+    from hosts import KERNELS, host
+
+    with host("verify", "-t", "1", "-c", "1024", "-np", "2", *KERNELS) as h:
+        yield h
+
+
+@pytest.fixture(scope="session")
+def long_texts() -> dict[str, str]:
+    """GREEDY and SEEDED of hosts.py, undisturbed."""
+    from hosts import GREEDY, PROMPT, SEEDED
+
+    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
+        return {name: d.generate(PROMPT, **o).text for name, o in (("greedy", GREEDY), ("seeded", SEEDED))}
 
 
 @pytest.fixture
