@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli import show
-from duo.cli.models import NAMES, names_draft, names_target
+from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options
-from duo.cli.run import command as run_command
+from duo.cli.run import of_run
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, GenerateOptions
 from duo.errors import DuoError
 from duo.option import Mode
@@ -197,11 +197,6 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
         raise click.exceptions.Exit(130)
 
 
-def _of_run(*names: str) -> list[click.Parameter]:
-    """Options that `duo run` has besides the tables', unchanged."""
-    return [p for p in run_command.params if p.name in names]
-
-
 def _model_options() -> Iterator[click.Option]:
     for o in model_options():
         if o.name in NOT_HERE:
@@ -244,10 +239,9 @@ def _command() -> click.Command:
     ]  # fmt: skip
     return BenchCommand(
         "bench",
-        params=[*_of_run(*NAMES), *first, *_model_options(), *_of_run("verbose", "log_file")],
+        params=[*model_sources(), *first, *_model_options(), *of_run("verbose", "log_file")],
         callback=lambda **params: bench(params),
         help=HELP,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
 
 

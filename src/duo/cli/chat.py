@@ -15,7 +15,7 @@ from duo.cli.chat_input import Reader
 from duo.cli.models import model_sources
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
-from duo.cli.run import command as run_command
+from duo.cli.run import of_run
 from duo.config import GENERATE_OPTIONS
 from duo.conversation import Conversation
 from duo.errors import DuoError
@@ -118,7 +118,6 @@ def chat(params: dict[str, Any]) -> None:
 
 def _command() -> click.Command:
     path = click.Path(path_type=Path)
-    of_run = {p.name: p for p in run_command.params}
     own = [
         click.Option(["system_prompt", "-sys", "--system-prompt"], metavar="TEXT", help="The system prompt."),
         click.Option(["system_prompt_file", "-sysf", "--system-prompt-file"], type=path, metavar="FILE",
@@ -129,13 +128,11 @@ def _command() -> click.Command:
         click.Option(["chat_template_file", "--chat-template-file"], type=path, metavar="FILE",
                      envvar="LLAMA_ARG_CHAT_TEMPLATE_FILE", help="A file that holds a jinja2 template."),
     ]  # fmt: skip
-    last = [of_run[name] for name in ("escape", "color", "verbose", "log_file")]
     return ModelCommand(
         "chat",
-        params=[*model_sources(), *own, *model_options(), *last],
+        params=[*model_sources(), *own, *model_options(), *of_run("escape", "color", "verbose", "log_file")],
         callback=lambda **params: chat(params),
         help=HELP,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
 
 

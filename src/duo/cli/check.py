@@ -170,5 +170,4 @@ command = ModelCommand(
     ],
     callback=lambda **params: run(params),
     help=HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )

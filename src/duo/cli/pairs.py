@@ -27,8 +27,6 @@ Examples:
   duo --pair mine -p "Why is the sky blue?"
 """
 
-SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
-
 
 def _memory(m: known.ModelRef) -> str:
     return "" if m.memory_gb is None else f"{m.memory_gb:g} GB" if m.memory_gb >= 0.1 else f"{1e3 * m.memory_gb:g} MB"
@@ -38,7 +36,7 @@ def _as_dict(e: known.Entry) -> dict[str, Any]:
     return {**e.pair.model_dump(exclude_none=True), "own": e.own}
 
 
-@click.group("pairs", invoke_without_command=True, help=HELP, context_settings=SETTINGS)
+@click.group("pairs", invoke_without_command=True, help=HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.pass_context
 def pairs(ctx: click.Context, as_json: bool) -> None:
@@ -71,7 +69,7 @@ def _short(m: known.ModelRef) -> str:
     return f"{name} {m.quant or ''}".strip()
 
 
-@pairs.command("show", context_settings=SETTINGS)
+@pairs.command("show")
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def show(name: str, as_json: bool) -> None:
@@ -114,7 +112,7 @@ def _words(options: str) -> str:
         raise DuoError(f"--options is {options!r}, which the shell would not take ({e}); mend its quotes") from None
 
 
-@pairs.command("add", context_settings=SETTINGS)
+@pairs.command("add")
 @click.argument("name")
 @click.option("-m", "--model", metavar="FILE", help="The target: a GGUF file.")
 @click.option("-md", "--model-draft", metavar="FILE", help="The draft: a GGUF file.")

@@ -135,8 +135,12 @@ def _command() -> click.Command:
         params=[*first, *model_options(), *last],
         callback=lambda **params: run(params),
         help=HELP,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
 
 
 command = _command()
+
+
+def of_run(*names: str) -> list[click.Parameter]:
+    """Options that other commands have too, in the order of `duo run`."""
+    return [p for p in command.params if p.name in names]

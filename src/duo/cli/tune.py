@@ -15,10 +15,10 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from duo.cli import show
-from duo.cli.models import DRAFT, NAMES, TARGET, names_draft, names_target
+from duo.cli.models import DRAFT, TARGET, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options, text_of
-from duo.cli.run import command as run_command
+from duo.cli.run import of_run
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.errors import DuoError
 from duo.job import check_text
@@ -138,7 +138,6 @@ def _options() -> Iterator[click.Option]:
 
 def _command() -> click.Command:
     path = click.Path(path_type=Path)
-    of_run = {p.name: p for p in run_command.params}
     own = [
         click.Option(["file", "-f", "--file"], type=path, metavar="FILE",
                      help="A file with prompts, one a line; three of them are used. Default: openings that come with "
@@ -147,10 +146,9 @@ def _command() -> click.Command:
     ]  # fmt: skip
     return ModelCommand(
         "tune",
-        params=[*(of_run[name] for name in NAMES), *own, *_options(), of_run["verbose"], of_run["log_file"]],
+        params=[*model_sources(), *own, *_options(), *of_run("verbose", "log_file")],
         callback=lambda **params: run(params),
         help=HELP,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
 
 
