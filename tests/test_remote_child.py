@@ -13,7 +13,7 @@ import pytest
 from conftest import HANG_S, run_python
 from rpc_servers import free_port, needs_rpc, serving
 
-from duo import DuoError
+from duo import Duo, DuoError
 from duo.check import engine_options
 from duo.remote.child import Child
 from duo.remote.child_options import host_command, remote_side
@@ -233,3 +233,10 @@ def test_devices_that_do_not_go_with_the_servers_are_refused(options: dict[str, 
 def test_servers_without_a_model_for_them_are_refused() -> None:
     with pytest.raises(DuoError, match=r"for the draft, and none was given"):
         remote_side(engine_options({"rpc": "a:1"}), has_draft=False)
+
+
+@needs_rpc
+@pytest.mark.parametrize("device", ["device", "device_draft"])
+def test_a_draft_alone_is_no_pair_wherever_the_servers_devices_go(device: str) -> None:
+    with pytest.raises(DuoError, match=r"a draft was given without a target; give the target too \(-m\)"):
+        Duo(draft="d.gguf", rpc="127.0.0.1:9", **{device: "RPC0"})

@@ -94,12 +94,13 @@ def show(name: str, as_json: bool) -> None:
 
 
 def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) -> dict[str, Any]:
-    flag, hub_flag = ("-m", "-hf") if what == "target" else ("-md", "-hfd")
+    flags = ("-m", "-hf", "--hf-file") if what == "target" else ("-md", "-hfd", "--hf-file-draft")
+    flag, hub_flag, file_flag = flags
     if (file is None) == (repo is None):
         raise DuoError(f"a pair needs one {what}; give it with {flag} or {hub_flag}")
     if repo is None:
         if hub_file is not None:
-            raise DuoError(f"--hf-file goes with {hub_flag}; leave it out beside {flag}")
+            raise DuoError(f"{file_flag} goes with {hub_flag}; leave it out beside {flag}")
         return {"file": str(known.expanded(str(file)).resolve())}
     source = parse(repo, hub_file, hub_flag)
     return {"repo": source.repo} | ({"file": hub_file} if hub_file else {"quant": source.quant} if source.quant else {})
