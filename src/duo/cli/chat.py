@@ -53,20 +53,10 @@ def _either(params: dict[str, Any], text: str, file: str, flags: str) -> str | N
 def answer(talk: Conversation, question: str, options: dict[str, Any], *, color: bool) -> None:
     """One turn, printed as it comes. Ctrl-C ends the answer, which is kept as far as it came."""
     stream = talk.ask(question, **options)
-    printer = show.TokenPrinter(sys.stdout, color)
-    try:
-        for chunk in stream:
-            printer(chunk)
-    except KeyboardInterrupt:
-        stream.close()
-    except DuoError as e:
-        if e.result is not None:
-            printer.rest(e.result.text)
-            talk.answered(e.result)
-        printer.close()
-        raise
-    printer.close()
+    failure = show.TokenPrinter(sys.stdout, color).write(stream)
     talk.answered(stream.result)
+    if failure is not None:
+        raise failure
     warn_of_draft(talk.duo, stream)
 
 

@@ -83,19 +83,7 @@ def run(params: dict[str, Any]) -> None:
         printer = show.TokenPrinter(sys.stdout, show.wants_color(params["color"], sys.stdout))
         if params["display_prompt"]:
             sys.stdout.write(prompt)
-        failure: DuoError | None = None
-        try:
-            for chunk in stream:
-                printer(chunk)
-        except KeyboardInterrupt:
-            stream.close()
-        except DuoError as e:
-            if e.result is None:
-                raise
-            failure = e
-            printer.rest(e.result.text)
-        finally:
-            printer.close()
+        failure = printer.write(stream)
         result = stream.result
         if failure is None and result.warning != early:
             warn_of_draft(d, stream)
