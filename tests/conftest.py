@@ -10,12 +10,16 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from duo import Duo, kernels
 from duo.demo import demo_pair
+
+if TYPE_CHECKING:
+    from hosts import HostProcess
+    from hub_server import FakeHub
 
 # A child that aborts must not call for a debugger, and one that hangs must not hang the tests.
 os.environ["GGML_NO_BACKTRACE"] = "1"
@@ -72,6 +76,42 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> 
         return code, out, err
 
     return call
+
+
+@pytest.fixture(scope="module")
+def draft_host() -> "Iterator[HostProcess]":
+    from hosts import host
+
+    with host("draft", "-td", "1", "-np", "2") as h:
+        yield h
+
+
+@pytest.fixture(scope="module")
+def verify_host() -> "Iterator[HostProcess]":
+    from hosts import KERNELS, host
+
+    with host("verify", "-t", "1", "-c", "1024", "-np", "2", *KERNELS) as h:
+        yield h
+
+
+@pytest.fixture(scope="session")
+def long_texts() -> dict[str, str]:
+    """GREEDY and SEEDED of hosts.py, undisturbed."""
+    from hosts import GREEDY, PROMPT, SEEDED
+
+    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
+        return {name: d.generate(PROMPT, **o).text for name, o in (("greedy", GREEDY), ("seeded", SEEDED))}
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> "Iterator[FakeHub]":
+    """A hub of models on this machine, and nothing in the environment that speaks of another."""
+    from hub_server import ENVIRONMENT, serving, tales
+
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    with serving(tales()) as hub:
+        yield hub
 
 
 def start_duo(*args: str | Path, **options: Any) -> "subprocess.Popen[bytes]":

@@ -1,8 +1,10 @@
-"""What a hostile peer may send: random bytes, damaged messages, well-formed nonsense; and a client that does."""
+"""What a hostile peer may send: random bytes, damaged messages, well-formed nonsense; and both ends that do."""
 
 import random
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -16,6 +18,8 @@ from duo.remote import wire_pb2 as wire
 from duo.remote.codec_begin import put_begin
 
 PATH = "/duo.v1.Host/"
+# Without UNAVAILABLE: then a client looks for seconds into why it lost its host.
+CODES = [c for c in grpc.StatusCode if c not in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)]
 
 IDS = (0, 1, 2, 3, 7, 100, 2**31, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1)
 INTS = (0, 0, 1, 1, 2, 3, 8, 265, 700, 1535, 1536, 32767, 32768, 2**31 - 1, -1, -2, -(2**31))
@@ -211,3 +215,53 @@ def raw(h: HostProcess, method: str) -> tuple[grpc.Channel, bytes, Any]:
     say = channel.unary_unary(PATH + "Hello", as_it_is, wire.HelloReply.FromString)
     instance = say(wire.HelloRequest(protocol=hello.PROTOCOL, role=h.role).SerializeToString(), timeout=30).instance
     return channel, instance, channel.stream_stream(PATH + method, as_it_is, as_it_is)
+
+
+class HostileHost:
+    """Says hello as it should, and then whatever it likes."""
+
+    def __init__(self, role: str, seed: int) -> None:
+        self.rng, self.role, self.n, self.lock = random.Random(seed), role, 0, threading.Lock()
+        with ThreadPoolExecutor(1):
+            pass
+        self.server = grpc.server(ThreadPoolExecutor(8))
+        handlers = {
+            "Hello": grpc.unary_unary_rpc_method_handler(self.hello, wire.HelloRequest.FromString, as_it_is),
+            "Tokens": grpc.unary_unary_rpc_method_handler(lambda r, c: b"", as_it_is, as_it_is),
+            role.capitalize(): grpc.stream_stream_rpc_method_handler(self.text, as_it_is, as_it_is),
+        }
+        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("duo.v1.Host", handlers),))
+        self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
+        self.server.start()
+
+    def hello(self, request: wire.HelloRequest, context: Any) -> bytes:
+        reply = wire.HelloReply(protocol=hello.PROTOCOL, version="0", role=self.role, instance=bytes(16))
+        if request.HasField("identity"):
+            reply.identity.CopyFrom(request.identity)
+        else:
+            reply.identity.vocabulary.n_vocab = 1
+            reply.identity.vocabulary.blocks.append(0)
+        reply.limits.n_ctx, reply.limits.n_seats, reply.limits.n_message = 1024, 1, 1 << 20
+        data = reply.SerializeToString()
+        with self.lock:
+            return damaged(self.rng, data) if self.rng.random() < 0.1 and self.n else data
+
+    def text(self, requests: Any, context: Any) -> Iterator[bytes]:
+        make: Any = wire.FromDraft if self.role == "draft" else wire.FromVerify
+        nodes = ("nodes", plausible_node), ("nodes", node)
+        texts = ("verdicts", plausible_verdict), ("verdicts", verdict)
+        for _ in range(self.rng.choice((0, 1, 10, 50))):
+            with self.lock:
+                self.n += 1
+                wild = self.rng.random() < 0.1
+                parts = [nodes[wild]] if self.role == "draft" else [texts[wild]]
+                if self.role == "verify" and self.rng.random() < 0.5:
+                    parts.append(("chunks", chunk if wild else self.token))
+                data = message(self.rng, make, parts)
+            yield data
+        if self.rng.random() < 0.3:
+            context.abort(self.rng.choice(CODES), "n\0\x1b[31m" * 5)
+
+    @staticmethod
+    def token(rng: random.Random) -> wire.Chunk:
+        return wire.Chunk(token=rng.randrange(1536))

@@ -4,14 +4,15 @@ import datetime
 import ipaddress
 import os
 import signal
+import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from conftest import HANG_S, start_duo
+from conftest import EXACT, HANG_S, start_duo
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -20,6 +21,12 @@ from cryptography.x509.oid import NameOID
 from duo import Duo, Result
 
 PROMPT = "Once upon a time there was"
+# A verify host's, so that its texts are those that EXACT writes here.
+KERNELS = ["--cpu-kernels", EXACT["cpu_kernels"], *(["--strict"] if EXACT.get("strict") else [])]
+
+LONG: dict[str, Any] = {"max_tokens": 400, "ignore_eos": True}
+GREEDY = {**LONG, "temperature": 0}
+SEEDED = {**LONG, "temperature": 0.9, "seed": 11}
 
 
 class HostProcess:
@@ -70,6 +77,30 @@ def host(role: str, *args: str | Path, listen: str = "127.0.0.1:0") -> Iterator[
         yield h
     finally:
         h.stop()
+
+
+def remote(role: str, end: Any, **options: Any) -> Duo:
+    """A Duo with the demo pair, of which the model of this role is at `end.address`."""
+    options = {"n_ctx": 1024, "_always": True} | (EXACT if role == "draft" else {}) | options
+    return Duo(**{f"{role}_host": end.address}, **options)
+
+
+def write(d: Duo, options: dict[str, Any], at: dict[int, Callable[[], None]]) -> Result:
+    """Generates, and does something when so many tokens have come."""
+    with d.stream(PROMPT, **options) as s:
+        for i, _ in enumerate(s):
+            if i in at:
+                at[i]()
+        return s.result
+
+
+@contextmanager
+def deaf() -> Iterator[str]:
+    """An address where connections are taken and nothing is ever said."""
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        s.listen(8)
+        yield f"127.0.0.1:{s.getsockname()[1]}"
 
 
 def until_it_helps(d: Duo, **options: Any) -> Result:

@@ -1,11 +1,9 @@
 """The program as one types it: where the prompt comes from, what is printed where, files that it writes, exit codes."""
 
-import io
 import json
 import os
 import pty
 import re
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,19 +24,6 @@ GREEDY = ["--temp", "0", "-n", "12", "--strict"]
 GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """The program in this process: exit code, standard output, standard error."""
-
-    def call(*args: Any, stdin: bytes = b"") -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
-        code = main([str(a) for a in args])
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return call
 
 
 @pytest.fixture(scope="module")

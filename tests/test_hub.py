@@ -4,27 +4,18 @@ import hashlib
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from conftest import HANG_S
-from hub_server import COMMIT, DRAFT, ENVIRONMENT, PARTS, REPO, SPLIT, TARGET, FakeHub, serving, tales
+from hub_server import COMMIT, DRAFT, PARTS, REPO, SPLIT, TARGET, FakeHub
 
 from duo import DuoError, hub_download
 from duo.hub import Hub, Source, parse
 
 CHUNK = 100_000
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    for name in ENVIRONMENT:
-        monkeypatch.delenv(name, raising=False)
-    with serving(tales()) as fake:
-        yield fake
 
 
 @pytest.fixture

@@ -4,25 +4,19 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import HANG_S
-from hub_server import COMMIT, ENVIRONMENT, REPO, FakeHub, serving, tales
+from gguf_files import tiny_mamba
+from hub_server import COMMIT, REPO, FakeHub
 
 from duo import Duo, DuoError
 from duo.cli.main import main
+from duo.demo import demo_pair
 from duo.hub import Hub, parse
-
-
-@pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeHub]:
-    for name in ENVIRONMENT:
-        monkeypatch.delenv(name, raising=False)
-    with serving(tales()) as fake:
-        yield fake
 
 
 def test_from_pretrained_is_spelled_as_in_llama_cpp(
@@ -109,6 +103,42 @@ def test_check_downloads_headers_only(fake: FakeHub, tmp_path: Path, monkeypatch
     assert main(["check", f"{REPO}:Q4_K_M", f"{REPO}:Q2_K"]) == 0
     assert fake.n_sent == n_sent + 400_000  # the draft is there
     assert main(["check", f"{REPO}:Q2_K", f"{REPO}:Q2_K", "--offline"]) == 0
+
+
+def test_check_names_what_the_user_named_and_takes_a_token(
+    fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", fake.url)
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    mamba = tiny_mamba(demo_pair()[1], tmp_path / "mamba.gguf").read_bytes()
+    fake.repos |= {
+        "a/broken-GGUF": {"b-Q4_K_M.gguf": b"GGUF"},
+        "a/state-GGUF": {"s-Q4_K_M.gguf": mamba},
+        "a/long-GGUF": {"x" * 260 + "-Q4_K_M.gguf": b"GGUF"},
+        "a/gated-GGUF": fake.repos[REPO],
+    }
+    fake.gated.add("a/gated-GGUF")
+    for repo, found in (
+        ("a/broken-GGUF", "duo: a/broken-GGUF/b-Q4_K_M.gguf has a truncated or corrupt header"),
+        ("a/state-GGUF", "\na/state-GGUF/s-Q4_K_M.gguf keeps a recurrent state"),
+        ("a/long-GGUF", f"duo: a/long-GGUF could not be written into {tempfile.gettempdir()} (file name too long); "),
+    ):
+        assert main(["check", REPO, repo]) == 1
+        said = "".join(capfd.readouterr())
+        assert found in said and "duo-check-" not in said
+    assert main(["check", "a/gated-GGUF", f"{REPO}:Q2_K"]) == 1
+    assert "is gated" in capfd.readouterr().err
+    assert main(["check", "a/gated-GGUF", f"{REPO}:Q2_K", "--hf-token", fake.token, "-otd", "ffn_up=CPU"]) == 0
+
+
+def test_a_cache_that_cannot_be_written_is_named(fake: FakeHub, tmp_path: Path) -> None:
+    (tmp_path / "cache").write_text("a file")
+    r = run_duo(fake, tmp_path / "cache", "-hf", REPO, "-p", "Once")
+    assert (r.returncode, r.stderr) == (
+        1,
+        f"duo: {REPO} could not be written into {tmp_path / 'cache'} (not a directory); see to that folder, or choose "
+        "another\n",
+    )
 
 
 # ---- what a hub may not do

@@ -13,7 +13,7 @@ from duo.fit import MARGIN, Room, Wish, plan
 from duo.header import read_header
 from duo.memory import Need, bytes_of, cells, context, most_layers, need_of, places
 from duo.placement import Device
-from duo.planned import needs, settled
+from duo.planned import needs, settled, settled_alone
 
 GB = 10**9
 TARGET, DRAFT = map(str, demo_pair())
@@ -227,6 +227,25 @@ def test_integrated_and_remote_devices_take_part_when_they_are_named() -> None:
     assert p is not None and p.draft is not None
     assert (p.target.devices, p.draft.devices) == (("iGPU",), ("RPC0",))
     assert p.target.n_gpu_layers == 5  # it reports no memory: the machine's is its own
+
+
+@pytest.mark.parametrize("layers", ["auto", "all", 0, 3])
+def test_a_device_that_there_is_not_is_the_same_mistake_whatever_shall_be_on_it(layers: object) -> None:
+    devices = [CPU, Device("A", "", "gpu", GB, GB)]
+    why = re.escape("there is no device X to place layers on; choose from none, A, as duo --list-devices shows them")
+    for given in ({"device": "X", "n_gpu_layers": layers}, {"device_draft": "A,X", "n_gpu_layers_draft": layers}):
+        with pytest.raises(DuoError, match=why):
+            settled(options(**given), TARGET, DRAFT, devices)
+    with pytest.raises(DuoError, match=why):
+        settled_alone(options(device_draft="X", n_gpu_layers_draft=layers), DRAFT, devices, draft=True)
+    with pytest.raises(DuoError, match=r"there is no device X to place layers on; .*duo --list-devices"):
+        Duo(device="X", n_gpu_layers=layers)
+
+
+def test_a_device_may_be_written_small() -> None:
+    o, p = settled(options(device="a", device_draft="a"), TARGET, DRAFT, [CPU, Device("A", "", "gpu", GB, GB)])
+    assert p is not None and p.target.devices == ("A",)
+    assert (o["n_gpu_layers"], o["n_gpu_layers_draft"]) == (5, 3)
 
 
 def test_auto_runs_here() -> None:

@@ -4,15 +4,14 @@ import json
 import os
 import signal
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cable import Cable
 from conftest import EXACT, HANG_S, start_duo
-from hosts import PROMPT, HostProcess, host, until_it_helps
+from hosts import PROMPT, HostProcess, host, remote, until_it_helps
+from storms import sockets, threads
 
 from duo import Duo, DuoError
 from duo.demo import demo_pair
@@ -26,31 +25,12 @@ TEXTS: list[dict[str, Any]] = [
     {"temperature": 0, "max_tokens": 60, "stop": [" young"]},
     {"temperature": 0.8, "seed": 2, "max_tokens": 60, "grammar": 'root ::= "[" [a-z ]{4,20} ("," [a-z ]{4,20})* "]"'},
 ]
-KERNELS = [str(x) for pair in zip(["--cpu-kernels"], [EXACT["cpu_kernels"]], strict=True) for x in pair]
-KERNELS += ["--strict"] if EXACT.get("strict") else []
-
-
-@pytest.fixture(scope="module")
-def draft_host() -> Iterator[HostProcess]:
-    with host("draft", "-td", "1", "-np", "2") as h:
-        yield h
-
-
-@pytest.fixture(scope="module")
-def verify_host() -> Iterator[HostProcess]:
-    with host("verify", "-t", "1", "-c", "1024", "-np", "2", *KERNELS) as h:
-        yield h
 
 
 @pytest.fixture(scope="module")
 def expected() -> list[Any]:
     with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
         return [d.generate(PROMPT, **o) for o in TEXTS]
-
-
-def remote(role: str, h: HostProcess | Cable, **options: Any) -> Duo:
-    options = {"n_ctx": 1024, "_always": True} | (EXACT if role == "draft" else {}) | options
-    return Duo(**{f"{role}_host": h.address}, **options)
 
 
 def test_a_remote_draft_changes_nothing_but_the_time(draft_host: HostProcess, expected: list[Any]) -> None:
@@ -188,13 +168,6 @@ def test_the_program_with_a_verify_host(verify_host: HostProcess) -> None:
 
 
 def test_nothing_is_left_when_a_duo_is_closed(draft_host: HostProcess) -> None:
-    def threads() -> int:
-        return len(os.listdir("/proc/self/task"))
-
-    def sockets() -> int:
-        links = (Path("/proc/self/fd") / n for n in os.listdir("/proc/self/fd"))
-        return sum(1 for p in links if p.is_symlink() and os.readlink(p).startswith("socket:"))
-
     def one() -> None:
         with remote("draft", draft_host) as d:
             d.generate(PROMPT, max_tokens=10)

@@ -4,24 +4,12 @@ import threading
 
 import pytest
 from cable import Cable
-from conftest import EXACT
-from hosts import PROMPT, host, until_it_helps
-from test_remote import KERNELS, remote
-from test_remote_failures import GREEDY, SEEDED, write
-
-from duo import Duo
-from duo.demo import demo_pair
+from hosts import GREEDY, KERNELS, PROMPT, SEEDED, host, remote, until_it_helps, write
 
 pytest.importorskip("grpc")
 
 
-@pytest.fixture(scope="module")
-def expected() -> dict[str, str]:
-    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
-        return {name: d.generate(PROMPT, **o).text for name, o in (("greedy", GREEDY), ("seeded", SEEDED))}
-
-
-def test_a_cable_that_is_pulled_from_the_draft_host(expected: dict[str, str]) -> None:
+def test_a_cable_that_is_pulled_from_the_draft_host(long_texts: dict[str, str]) -> None:
     # One seat: when the client comes back, the host still believes in the old connection and gives its seat up.
     with (
         host("draft", "-td", "1", "-np", "1") as h,
@@ -29,16 +17,16 @@ def test_a_cable_that_is_pulled_from_the_draft_host(expected: dict[str, str]) ->
         remote("draft", cable, _delay=(70_000, 1)) as d,
     ):
         r = write(d, SEEDED, {50: cable.pull})
-        assert r.text == expected["seeded"]
+        assert r.text == long_texts["seeded"]
         assert r.timings["draft_n_accepted"] > 0
         assert "does not answer" in r.warning
         assert r.timings["network_lost_n"] == 1
         cable.mend()
         r = until_it_helps(d, **SEEDED)
-        assert (r.text, r.timings["network_lost_n"]) == (expected["seeded"], 0)
+        assert (r.text, r.timings["network_lost_n"]) == (long_texts["seeded"], 0)
 
 
-def test_a_cable_that_is_pulled_from_the_verify_host(expected: dict[str, str]) -> None:
+def test_a_cable_that_is_pulled_from_the_verify_host(long_texts: dict[str, str]) -> None:
     with host("verify", "-t", "1", "-c", "1024", "-np", "1", *KERNELS) as h, Cable(h.address) as cable:
 
         def pull() -> None:
@@ -47,17 +35,17 @@ def test_a_cable_that_is_pulled_from_the_verify_host(expected: dict[str, str]) -
 
         with remote("verify", cable) as d:
             r = write(d, GREEDY, {50: pull})
-            assert r.text == expected["greedy"]
+            assert r.text == long_texts["greedy"]
             assert len(r.tokens) == GREEDY["max_tokens"]
             assert r.timings["network_lost_n"] >= 1
 
 
 @pytest.mark.parametrize("role", ["draft", "verify"])
-def test_a_long_way(role: str, expected: dict[str, str]) -> None:
+def test_a_long_way(role: str, long_texts: dict[str, str]) -> None:
     args = ("-td", "1") if role == "draft" else ("-t", "1", "-c", "1024", *KERNELS)
     lasts = {"_delay": (20_000, 1)}  # beyond the first answer to a ping
     with host(role, *args) as h, Cable(h.address, delay_s=0.03) as cable, remote(role, cable, **lasts) as d:
         r = d.generate(PROMPT, **SEEDED | {"max_tokens": 120})
-        assert expected["seeded"].startswith(r.text)
+        assert long_texts["seeded"].startswith(r.text)
         assert r.warning == ""
         assert r.timings["network_round_trip_ms"] > 59

@@ -13,7 +13,7 @@ import pytest
 from conftest import HANG_S, run_python
 from rpc_servers import free_port, needs_rpc, serving
 
-from duo import DuoError
+from duo import Duo, DuoError
 from duo.check import engine_options
 from duo.remote.child import Child
 from duo.remote.child_options import host_command, remote_side
@@ -206,10 +206,13 @@ def test_the_childs_command_line_says_what_the_user_said_of_its_model() -> None:
     for part in ("-ngld 99", "-devd RPC0,RPC1", "--rpc 10.0.0.2:50052,10.0.0.3:50052", "-cd 512", "--listen unix:/s"):
         assert part in words
     assert "-ngl 11" not in words and "-dev none" not in words
-    o = engine_options({"rpc": "a:1", "device": "RPC0", "n_gpu_layers_draft": 99, "strict": True})
+    o = engine_options(
+        {"rpc": "a:1", "device": "rpc0", "tensor_split": [3, 1], "n_gpu_layers_draft": 99, "strict": True}
+    )
     assert remote_side(o, has_draft=True) == "target"
     words = " ".join(host_command("target", "t.gguf", o, "unix:/s")[3:])
-    assert words.startswith("verify-host -m t.gguf ") and "--strict" in words and "-dev RPC0" in words
+    assert words.startswith("verify-host -m t.gguf ") and "--strict" in words and "-dev rpc0" in words
+    assert "-ts 3.0,1.0" in words
     assert "-ngld" not in words
 
 
@@ -230,3 +233,10 @@ def test_devices_that_do_not_go_with_the_servers_are_refused(options: dict[str, 
 def test_servers_without_a_model_for_them_are_refused() -> None:
     with pytest.raises(DuoError, match=r"for the draft, and none was given"):
         remote_side(engine_options({"rpc": "a:1"}), has_draft=False)
+
+
+@needs_rpc
+@pytest.mark.parametrize("device", ["device", "device_draft"])
+def test_a_draft_alone_is_no_pair_wherever_the_servers_devices_go(device: str) -> None:
+    with pytest.raises(DuoError, match=r"a draft was given without a target; give the target too \(-m\)"):
+        Duo(draft="d.gguf", rpc="127.0.0.1:9", **{device: "RPC0"})

@@ -3,47 +3,17 @@
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from conftest import EXACT, HANG_S, start_duo
-from hosts import PROMPT, host, until_it_helps
-from test_remote import KERNELS, remote
+from hosts import GREEDY, KERNELS, LONG, PROMPT, SEEDED, deaf, host, remote, until_it_helps, write
 
-from duo import Duo, DuoError, Result
-from duo.demo import demo_pair
+from duo import Duo, DuoError
 
 pytest.importorskip("grpc")
-
-LONG: dict[str, Any] = {"max_tokens": 400, "ignore_eos": True}
-GREEDY = {**LONG, "temperature": 0}
-SEEDED = {**LONG, "temperature": 0.9, "seed": 11}
-
-
-@pytest.fixture(scope="module")
-def expected() -> dict[str, str]:
-    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
-        return {name: d.generate(PROMPT, **o).text for name, o in (("greedy", GREEDY), ("seeded", SEEDED))}
-
-
-def write(d: Duo, options: dict[str, Any], at: dict[int, Callable[[], None]]) -> Result:
-    """Generates, and does something when so many tokens have come."""
-    with d.stream(PROMPT, **options) as s:
-        for i, _ in enumerate(s):
-            if i in at:
-                at[i]()
-        return s.result
-
-
-@contextmanager
-def deaf() -> Iterator[str]:
-    """An address where connections are taken and nothing is ever said."""
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        s.listen(8)
-        yield f"127.0.0.1:{s.getsockname()[1]}"
 
 
 @contextmanager
@@ -58,10 +28,10 @@ def nobody() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("where", [nobody, deaf])
-def test_a_draft_host_that_is_not_there_costs_a_line(where: Any, expected: dict[str, str]) -> None:
+def test_a_draft_host_that_is_not_there_costs_a_line(where: Any, long_texts: dict[str, str]) -> None:
     with where() as address, Duo(draft_host=address, n_ctx=1024, **EXACT) as d:
         r = d.generate(PROMPT, **GREEDY)
-        assert r.text == expected["greedy"]
+        assert r.text == long_texts["greedy"]
         assert address in r.warning
         assert "cannot be reached" in r.warning or "does not answer" in r.warning
 
@@ -94,35 +64,35 @@ def test_a_draft_host_that_appears_later_joins() -> None:
         until_it_helps(d)
 
 
-def test_a_draft_host_that_is_killed_and_started_again(expected: dict[str, str]) -> None:
+def test_a_draft_host_that_is_killed_and_started_again(long_texts: dict[str, str]) -> None:
     kind, options = "greedy", GREEDY
     with host("draft", "-td", "1") as h, remote("draft", h) as d:
         r = write(d, options, {100: h.kill})
-        assert r.text == expected[kind]
+        assert r.text == long_texts[kind]
         assert r.finish_reason == "length"
         assert f"the draft host {h.address}" in r.warning
         assert r.timings["network_lost_n"] == 1
         h.start()
-        assert until_it_helps(d, **options).text == expected[kind]
+        assert until_it_helps(d, **options).text == long_texts[kind]
 
 
-def test_a_draft_host_that_freezes_for_a_while(expected: dict[str, str]) -> None:
+def test_a_draft_host_that_freezes_for_a_while(long_texts: dict[str, str]) -> None:
     kind, options = "seeded", SEEDED
     with host("draft", "-td", "1") as h, remote("draft", h) as d:
         r = write(d, options, {100: lambda: h.send(signal.SIGSTOP), 300: lambda: h.send(signal.SIGCONT)})
-        assert r.text == expected[kind]
+        assert r.text == long_texts[kind]
         assert r.finish_reason == "length"
         # Frozen before a text begins: it is missed after some seconds, and found again when it wakes up.
         h.send(signal.SIGSTOP)
-        assert d.generate(PROMPT, **options).text == expected[kind]
+        assert d.generate(PROMPT, **options).text == long_texts[kind]
         h.send(signal.SIGCONT)
-        assert until_it_helps(d, **options).text == expected[kind]
+        assert until_it_helps(d, **options).text == long_texts[kind]
 
 
 # ---- the target
 
 
-def test_a_verify_host_that_is_killed_and_comes_back(expected: dict[str, str]) -> None:
+def test_a_verify_host_that_is_killed_and_comes_back(long_texts: dict[str, str]) -> None:
     kind, options = "seeded", SEEDED
     with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h) as d:
 
@@ -131,23 +101,23 @@ def test_a_verify_host_that_is_killed_and_comes_back(expected: dict[str, str]) -
             threading.Thread(target=h.start).start()
 
         r = write(d, options, {50: restart})
-        assert r.text == expected[kind]
+        assert r.text == long_texts[kind]
         assert (r.finish_reason, len(r.tokens)) == ("length", LONG["max_tokens"])
         assert r.timings["network_lost_n"] >= 1
         assert f"the verify host {h.address}" in r.warning
 
 
-def test_a_verify_host_that_freezes_and_wakes_up(expected: dict[str, str]) -> None:
+def test_a_verify_host_that_freezes_and_wakes_up(long_texts: dict[str, str]) -> None:
     with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h) as d:
 
         def freeze() -> None:
             h.send(signal.SIGSTOP)
             threading.Timer(5.0, h.send, (signal.SIGCONT,)).start()
 
-        assert write(d, GREEDY, {50: freeze}).text == expected["greedy"]
+        assert write(d, GREEDY, {50: freeze}).text == long_texts["greedy"]
 
 
-def test_a_verify_host_that_stays_away_leaves_what_was_written(expected: dict[str, str]) -> None:
+def test_a_verify_host_that_stays_away_leaves_what_was_written(long_texts: dict[str, str]) -> None:
     with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h, host_patience=1.0) as d:
         with pytest.raises(DuoError) as e:
             write(d, GREEDY, {50: h.kill})
@@ -155,13 +125,13 @@ def test_a_verify_host_that_stays_away_leaves_what_was_written(expected: dict[st
         r = e.value.result
         assert r.finish_reason == "error"
         assert len(r.tokens) > 50
-        assert expected["greedy"].startswith(r.text)
+        assert long_texts["greedy"].startswith(r.text)
         assert str(e.value) == (
             f"the verify host {h.address} cannot be reached (connection refused), and has not come back for 1 s; "
             "what was written until then is kept"
         )
         h.start()
-        assert d.generate(PROMPT, **GREEDY).text == expected["greedy"]
+        assert d.generate(PROMPT, **GREEDY).text == long_texts["greedy"]
 
 
 def test_a_text_that_waits_for_its_host_can_be_stopped() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from conftest import EXACT
-from hosts import PROMPT, HostProcess, host, until_it_helps
+from hosts import PROMPT, HostProcess, until_it_helps
 from proxies import proxy
 from storms import Storm, held, left
 
@@ -26,25 +26,12 @@ TEXTS: list[dict[str, Any]] = [
     {"temperature": 0, "max_tokens": 400, "ignore_eos": True},
     {"temperature": 0.8, "seed": 3, "max_tokens": 400, "ignore_eos": True},
 ]
-KERNELS = ["--cpu-kernels", EXACT["cpu_kernels"], *(["--strict"] if EXACT.get("strict") else [])]
 
 
 @pytest.fixture(scope="module")
 def expected() -> list[Result]:
     with Duo(demo_pair()[0], n_ctx=512, **EXACT) as d:
         return [d.generate(PROMPT, **o) for o in TEXTS]
-
-
-@pytest.fixture(scope="module")
-def draft_host() -> Iterator[HostProcess]:
-    with host("draft", "-td", "1", "-np", "2") as h:
-        yield h
-
-
-@pytest.fixture(scope="module")
-def verify_host() -> Iterator[HostProcess]:
-    with host("verify", "-t", "1", "-c", "512", "-np", "2", *KERNELS) as h:
-        yield h
 
 
 @pytest.fixture

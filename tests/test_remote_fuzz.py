@@ -5,7 +5,6 @@ DUO_FUZZ_MESSAGES=100000 python -m pytest tests/test_remote_fuzz.py    the long 
 
 import asyncio
 import os
-import random
 import threading
 import time
 from collections.abc import Iterator
@@ -15,16 +14,14 @@ from typing import Any
 from unittest.mock import AsyncMock
 
 import grpc
-import hostile
 import pytest
 from conftest import EXACT, HANG_S
-from hostile import PATH, Attacker, as_it_is, good_begin, raw
-from hosts import PROMPT, host, rss_mb, until_it_helps
-from test_remote import KERNELS, remote
+from hostile import PATH, Attacker, HostileHost, as_it_is, good_begin, raw
+from hosts import KERNELS, PROMPT, host, remote, rss_mb, until_it_helps
 
 from duo import Duo, DuoError, _core
 from duo.demo import demo_pair
-from duo.remote import client, hello
+from duo.remote import client
 from duo.remote import wire_pb2 as wire
 from duo.remote.codec_begin import get_begin
 from duo.remote.host_service import N_UNBEGUN_MAX
@@ -34,8 +31,6 @@ N_MESSAGES = int(os.environ.get("DUO_FUZZ_MESSAGES", "1000"))  # at each end, an
 N_GROWTH_MB = 60  # of a process, over all of it: arenas and caches; a leak of one message in ten would be more
 N_VOCAB = 4096  # of the demo pair
 TEXT: dict[str, Any] = {"temperature": 0, "max_tokens": 60}
-# Without UNAVAILABLE: then a client looks for seconds into why it lost its host.
-CODES = [c for c in grpc.StatusCode if c not in (grpc.StatusCode.OK, grpc.StatusCode.UNAVAILABLE)]
 
 
 @pytest.fixture(scope="module")
@@ -184,56 +179,6 @@ def test_streams_that_begin_nothing_do_not_pile_up() -> None:
         with pytest.raises(grpc.RpcError, match="the first message begins no text"):
             list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=20))
         channel.close()
-
-
-class HostileHost:
-    """Says hello as it should, and then whatever it likes."""
-
-    def __init__(self, role: str, seed: int) -> None:
-        self.rng, self.role, self.n, self.lock = random.Random(seed), role, 0, threading.Lock()
-        with ThreadPoolExecutor(1):
-            pass
-        self.server = grpc.server(ThreadPoolExecutor(8))
-        handlers = {
-            "Hello": grpc.unary_unary_rpc_method_handler(self.hello, wire.HelloRequest.FromString, as_it_is),
-            "Tokens": grpc.unary_unary_rpc_method_handler(lambda r, c: b"", as_it_is, as_it_is),
-            role.capitalize(): grpc.stream_stream_rpc_method_handler(self.text, as_it_is, as_it_is),
-        }
-        self.server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("duo.v1.Host", handlers),))
-        self.address = f"127.0.0.1:{self.server.add_insecure_port('127.0.0.1:0')}"
-        self.server.start()
-
-    def hello(self, request: wire.HelloRequest, context: Any) -> bytes:
-        reply = wire.HelloReply(protocol=hello.PROTOCOL, version="0", role=self.role, instance=bytes(16))
-        if request.HasField("identity"):
-            reply.identity.CopyFrom(request.identity)
-        else:
-            reply.identity.vocabulary.n_vocab = 1
-            reply.identity.vocabulary.blocks.append(0)
-        reply.limits.n_ctx, reply.limits.n_seats, reply.limits.n_message = 1024, 1, 1 << 20
-        data = reply.SerializeToString()
-        with self.lock:
-            return hostile.damaged(self.rng, data) if self.rng.random() < 0.1 and self.n else data
-
-    def text(self, requests: Any, context: Any) -> Iterator[bytes]:
-        make: Any = wire.FromDraft if self.role == "draft" else wire.FromVerify
-        nodes = ("nodes", hostile.plausible_node), ("nodes", hostile.node)
-        texts = ("verdicts", hostile.plausible_verdict), ("verdicts", hostile.verdict)
-        for _ in range(self.rng.choice((0, 1, 10, 50))):
-            with self.lock:
-                self.n += 1
-                wild = self.rng.random() < 0.1
-                parts = [nodes[wild]] if self.role == "draft" else [texts[wild]]
-                if self.role == "verify" and self.rng.random() < 0.5:
-                    parts.append(("chunks", hostile.chunk if wild else self.token))
-                data = hostile.message(self.rng, make, parts)
-            yield data
-        if self.rng.random() < 0.3:
-            context.abort(self.rng.choice(CODES), "n\0\x1b[31m" * 5)
-
-    @staticmethod
-    def token(rng: random.Random) -> wire.Chunk:
-        return wire.Chunk(token=rng.randrange(1536))
 
 
 @pytest.mark.parametrize("role", ["draft", "verify"])

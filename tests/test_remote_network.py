@@ -5,15 +5,14 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from far_machine import FarMachine, far_machine, why_not
-from hosts import PROMPT, HostProcess, until_it_helps
+from hosts import KERNELS, PROMPT, HostProcess, until_it_helps, write
 from storms import held, left
-from test_remote_faults import KERNELS, TEXTS, expected, same, with_draft_at, with_target_at
+from test_remote_faults import TEXTS, expected, same, with_draft_at, with_target_at
 
-from duo import Duo, Result
+from duo import Result
 
 pytest.importorskip("grpc")
 
@@ -75,14 +74,6 @@ def beginning_of(e: Result, r: Result) -> bool:
     return len(r.tokens) == N_SLOW and r.tokens == e.tokens[:N_SLOW] and e.text.startswith(r.text)
 
 
-def write(d: Duo, options: dict[str, Any], at: int, do: Any) -> Result:
-    with d.stream(PROMPT, **options) as s:
-        for i, _ in enumerate(s):
-            if i == at:
-                do()
-        return s.result
-
-
 @pytest.mark.parametrize("i", [0, 1], ids=["greedy", "seeded"])
 def test_a_slow_and_lossy_link_changes_no_text(
     i: int, far: FarMachine, draft_host: FarHost, expected: list[Result]
@@ -112,7 +103,7 @@ def test_a_cable_that_is_pulled_costs_the_draft_only(
     far.set(delay_ms=1)
     with with_draft_at(draft_host.address) as d:
         until_it_helps(d)
-        r = write(d, TEXTS[0], 40, far.pull if how == "the link is down" else lambda: far.set(loss=1))
+        r = write(d, TEXTS[0], {40: far.pull if how == "the link is down" else lambda: far.set(loss=1)})
         assert same(r, expected[0])
         after = d.generate(PROMPT, **TEXTS[1])
         assert same(after, expected[1])

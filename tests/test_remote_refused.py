@@ -189,6 +189,15 @@ def test_a_token_that_is_none(content: str, tmp_path: Path) -> None:
         read_token(tmp_path / "t")
 
 
+def test_a_secret_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:
+    for name, why in (("none", "No such file or directory"), ("a\0b", "null byte")):
+        path = f"{tmp_path}/{name}"
+        with pytest.raises(DuoError, match=rf"\(--token-file\) cannot be read \(.*{why}\)"):
+            Duo(draft_host="127.0.0.1:9", token_file=path)
+        with pytest.raises(DuoError, match=rf"\(--host-ca\) cannot be read \(.*{why}\)"):
+            Duo(draft_host="127.0.0.1:9", host_ca=path)
+
+
 def test_tokens_are_compared_whole() -> None:
     assert same_token(b"0123456789abcdef", "0123456789abcdef")
     for other in ("", "0123456789abcde", "0123456789abcdef0", "0123456789abcdeg", "ü", b"\xff"):

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 from conftest import EXACT, HANG_S, start_duo
-from hosts import PROMPT, host
-from test_remote import KERNELS, remote
-from test_remote_failures import GREEDY, LONG, deaf, write
-from test_remote_fuzz import HostileHost
+from hostile import HostileHost
+from hosts import GREEDY, KERNELS, LONG, PROMPT, deaf, host, remote, write
 
-from duo import Duo, DuoError
+from duo import Chunk, Duo, DuoError
+from duo.cli import show
+from duo.cli.chat import answer
+from duo.conversation import Conversation
 from duo.demo import demo_pair
 
 pytest.importorskip("grpc")
@@ -25,12 +26,6 @@ from duo.remote import client
 from duo.remote import wire_pb2 as wire
 from duo.remote.address import Address
 from duo.remote.session import CalledOff, Calls, ClientSettings, Session, new_key
-
-
-@pytest.fixture(scope="module")
-def expected() -> dict[str, str]:
-    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
-        return {"greedy": d.generate(PROMPT, **GREEDY).text}
 
 
 class PoorHost(HostileHost):
@@ -68,13 +63,13 @@ def test_an_end_that_is_refused_ends_the_text_all_the_same() -> None:
 
 
 def test_a_draft_host_that_says_hello_and_nothing_else_is_not_asked_again_at_once(
-    monkeypatch: pytest.MonkeyPatch, expected: dict[str, str]
+    monkeypatch: pytest.MonkeyPatch, long_texts: dict[str, str]
 ) -> None:
     monkeypatch.setattr(client, "BACK_OFF_FIRST_S", 1000.0)
     monkeypatch.setattr(client, "BACK_OFF_MOST_S", 1000.0)
     with poor_host("draft") as h, Duo(draft_host=h.address, n_ctx=1024, _always=True, **EXACT) as d:
         for _ in range(3):
-            assert expected["greedy"].startswith(d.generate(PROMPT, **GREEDY | {"max_tokens": 60}).text)
+            assert long_texts["greedy"].startswith(d.generate(PROMPT, **GREEDY | {"max_tokens": 60}).text)
         assert h.n_texts == 1
 
 
@@ -158,9 +153,9 @@ def test_a_name_that_is_none_is_one_sentence(option: str) -> None:
     assert err.startswith(b"duo: ")
 
 
-def test_the_program_writes_all_that_came_before_its_host_was_lost(expected: dict[str, str]) -> None:
+def test_the_program_writes_all_that_came_before_its_host_was_lost(long_texts: dict[str, str]) -> None:
     # Most of the text may be the beginning of this stop string, so that it is held back.
-    stop = expected["greedy"][40:800] + "@"
+    stop = long_texts["greedy"][40:800] + "@"
     with host("verify", "-t", "1", "-c", "4096", *KERNELS) as h:
         p = start_duo("--verify-host", h.address, "--host-patience", 0.5, "-p", PROMPT, "-n", 4000, "--temp", 0,
                       "--ignore-eos", "--json", "-r", stop, bufsize=0)  # fmt: skip
@@ -182,6 +177,32 @@ def test_the_program_writes_all_that_came_before_its_host_was_lost(expected: dic
     with Duo(demo_pair()[0], n_ctx=4096, **EXACT) as d:
         whole = d.generate(PROMPT, temperature=0, ignore_eos=True, max_tokens=found["completion_tokens"])
     assert "\n".join(text) == PROMPT + whole.text
+
+
+def test_a_conversation_shows_and_keeps_what_came_before_its_host_was_lost(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = {"temperature": 0, "ignore_eos": True, "max_tokens": 400}
+    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d, Conversation(d, d.chat_template).ask("Go on.", **options) as s:
+        whole = "".join(chunk.text for chunk in s)
+    n, call = [0], show.TokenPrinter.__call__
+    with host("verify", "-t", "1", "-c", "1024", *KERNELS) as h, remote("verify", h, host_patience=0.2) as d:
+
+        def lost(self: show.TokenPrinter, chunk: Chunk) -> None:
+            call(self, chunk)
+            n[0] += 1
+            if n[0] == 60:
+                h.kill()
+
+        monkeypatch.setattr(show.TokenPrinter, "__call__", lost)
+        talk = Conversation(d, d.chat_template)
+        # Most of the text may be the beginning of this stop string, so that it is held back.
+        with pytest.raises(DuoError, match="what was written until then is kept"):
+            answer(talk, "Go on.", options | {"stop": whole[20:800] + "@"}, color=False)
+    assert talk.last is not None and len(talk.last.tokens) >= 60
+    assert talk.messages[-1]["content"] == talk.last.text
+    assert whole.startswith(talk.last.text)
+    assert capsys.readouterr().out == talk.last.text + "\n"
 
 
 def test_the_warning_of_a_lost_draft_says_once_that_the_text_went_on() -> None:

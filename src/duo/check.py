@@ -60,13 +60,8 @@ def engine_options(given: dict[str, Any]) -> EngineOptions:
     if checked["draft_host"] is not None and checked["verify_host"] is not None:
         raise DuoError("draft_host (--draft-host) and verify_host (--verify-host) were both given; choose one")
     if checked["draft_host"] is None and checked["verify_host"] is None:
-        for name, value in (
-            ("host_ca", checked["host_ca"]),
-            ("host_cert", checked["host_cert"]),
-            ("host_key", checked["host_key"]),
-            ("token_file", checked["token_file"]),
-        ):
-            if value is not None:
+        for name in ("host_ca", "host_cert", "host_key", "token_file"):
+            if checked[name] is not None:  # type: ignore[literal-required]
                 flag = ENGINE_OPTIONS[name].flags[0]
                 raise DuoError(f"{name} ({flag}) is of no use without a host; give --draft-host or --verify-host too")
     return checked

@@ -176,13 +176,13 @@ def schema_of(response_format: object) -> Any:
     kind = response_format.get("type") if isinstance(response_format, Mapping) else None
     if kind == "text":
         return None
-    assert_of = cast("Mapping[str, Any]", response_format)
+    asked = cast("Mapping[str, Any]", response_format)
     if kind == "json_object":
-        schema = assert_of.get("schema")
+        schema = asked.get("schema")
         return {} if schema is None else schema
     if kind == "json_schema":
-        inner = assert_of.get("json_schema")
-        schema = inner.get("schema") if isinstance(inner, Mapping) else assert_of.get("schema")
+        inner = asked.get("json_schema")
+        schema = inner.get("schema") if isinstance(inner, Mapping) else asked.get("schema")
         if schema is None:
             raise DuoError("response_format has no schema; write {'type': 'json_schema', 'json_schema': {'schema': S}}")
         return schema

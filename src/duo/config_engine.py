@@ -223,7 +223,6 @@ class EngineOptions(TypedDict, total=False):
     ]
     cpu_kernels: Annotated[
         CpuKernels,
-        Endpoints,
         opt(
             "auto",
             "Who multiplies weights on the CPU: duo's kernels or llama.cpp's stock ones. auto: for each weight type "

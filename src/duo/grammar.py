@@ -7,7 +7,6 @@ import re
 import tempfile
 import threading
 from collections.abc import Callable
-from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
@@ -87,12 +86,12 @@ def check_grammar(gbnf: str, model: _core.Model | None = None) -> None:
         return
     if "\0" in gbnf:
         raise DuoError("the grammar (--grammar) holds a NUL character; remove it")
-    with suppress(UnicodeEncodeError):
+    try:
         gbnf.encode("utf-8")
-        why = _complaint(gbnf)
-        if not why and model is not None:
-            why = _why_not(gbnf, model)
-        if why:
-            raise DuoError(f"the grammar (--grammar) cannot be read: {why}; correct it")
-        return
-    raise DuoError("the grammar (--grammar) is not valid Unicode; decode it as UTF-8")
+    except UnicodeEncodeError:
+        raise DuoError("the grammar (--grammar) is not valid Unicode; decode it as UTF-8") from None
+    why = _complaint(gbnf)
+    if not why and model is not None:
+        why = _why_not(gbnf, model)
+    if why:
+        raise DuoError(f"the grammar (--grammar) cannot be read: {why}; correct it")

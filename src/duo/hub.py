@@ -120,12 +120,12 @@ class Hub:
         from duo.hub_download import Unreachable, listing
 
         if self.offline:
-            return self._cached(source, "--offline"), ({}, "")
+            return self._cached(source), ({}, "")
         try:
             files, commit = listing(self, source.repo)
         except Unreachable as e:
             try:
-                path = self._cached(source, "")
+                path = self._cached(source)
             except DuoError:
                 raise DuoError(f"{e}, and the cache {self._has(source.repo)}; check the network") from None
             self.note(f"{self.endpoint} cannot be reached; {source} comes from the cache")
@@ -149,11 +149,11 @@ class Hub:
 
     # ---- what is there already
 
-    def _cached(self, source: Source, why: str) -> Path:
+    def _cached(self, source: Source) -> Path:
         folder = self._snapshot(source.repo)
         names = [] if folder is None else _files_in(folder)
         if folder is None or not any(hub_files.is_model(n) for n in names):
-            raise DuoError(f"the cache {self._has(source.repo)}; leave out {why or '--offline'} once to download it")
+            raise DuoError(f"the cache {self._has(source.repo)}; leave out --offline once to download it")
         return folder / self._chosen(names, source, f"the cache ({self.cache})")[0]
 
     def _snapshot(self, repo: str) -> Path | None:

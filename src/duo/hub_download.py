@@ -6,6 +6,7 @@ import io
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -50,7 +51,7 @@ def listing(hub: Hub, repo: str) -> tuple[dict[str, Listed], str]:
     except NO_NETWORK as e:
         raise Unreachable(unreachable(e, hub.endpoint)) from None
     except FAILURES as e:
-        raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
+        raise hub_error(e, repo, hub, hub.cache) from None
     except (LookupError, TypeError, AttributeError, ValueError, RecursionError):  # of JSON, or of what is made of it
         raise Unreachable(no_listing(hub.endpoint)) from None
     if info.siblings is None or not isinstance(info.sha, str) or not _COMMIT.fullmatch(info.sha):
@@ -78,7 +79,7 @@ def download(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str) -> P
         ref.parent.mkdir(parents=True, exist_ok=True)
         ref.write_text(commit)
     except FAILURES as e:
-        raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
+        raise hub_error(e, repo, hub, hub.cache) from None
     return paths[0]
 
 
@@ -123,7 +124,7 @@ def heads(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str, folder:
                 f.truncate(size)
             made.append(path)
     except FAILURES as e:
-        raise hub_error(e, repo, hub.endpoint, has_token=hub.token is not None) from None
+        raise hub_error(e, repo, hub, Path(tempfile.gettempdir())) from None
     return made[0]
 
 

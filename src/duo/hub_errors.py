@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx2
 from huggingface_hub.errors import (
@@ -16,6 +18,9 @@ from huggingface_hub.errors import (
 )
 
 from duo.errors import DuoError
+
+if TYPE_CHECKING:
+    from duo.hub import Hub
 
 # What a broken or missing network looks like.
 NO_NETWORK = (httpx2.TransportError,)
@@ -46,8 +51,8 @@ def no_listing(endpoint: str) -> str:
     return f"{endpoint} answered what is no list of files (a login page?)"
 
 
-def sentence(e: Exception, repo: str, endpoint: str, *, has_token: bool) -> str:
-    """For everything that huggingface_hub raises while it lists or downloads."""
+def _sentence(e: Exception, repo: str, hub: Hub, folder: Path) -> str:
+    endpoint, has_token = hub.endpoint, hub.token is not None
     page = f"{endpoint}/{repo}"
     if isinstance(e, HFValidationError):
         return f"{repo} is no repository's name; write it as user/repo"
@@ -72,8 +77,12 @@ def sentence(e: Exception, repo: str, endpoint: str, *, has_token: bool) -> str:
         return f"{unreachable(e, endpoint)}; what has come is kept, so start again when the network is back"
     if isinstance(e, OSError) and e.errno == errno.ENOSPC:
         return f"the disk is full; free some space and start the download of {repo} again"
+    if isinstance(e, OSError) and e.strerror and e.filename is not None:
+        why = e.strerror[0].lower() + e.strerror[1:]
+        return f"{repo} could not be written into {folder} ({why}); see to that folder, or choose another"
     return f"{repo} could not be downloaded ({' '.join(str(e).split()) or type(e).__name__}); try again"
 
 
-def hub_error(e: Exception, repo: str, endpoint: str, *, has_token: bool) -> DuoError:
-    return DuoError(sentence(e, repo, endpoint, has_token=has_token))
+def hub_error(e: Exception, repo: str, hub: Hub, folder: Path) -> DuoError:
+    """For everything that huggingface_hub raises while it lists or downloads. folder: where the files should go."""
+    return DuoError(_sentence(e, repo, hub, folder))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
+from abc import ABC, abstractmethod
 from typing import Any
 
 from typing_extensions import Self
 
 
-class Loading:
+class Loading(ABC):
     """What `Duo` inherits: it is called with the two paths that were found."""
 
-    def __init__(self, *args: Any, **options: Any) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def __init__(self, *paths: str | os.PathLike[str] | None, **options: Any) -> None: ...
 
     @classmethod
     def from_pretrained(

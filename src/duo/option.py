@@ -12,8 +12,6 @@ from pydantic import AfterValidator, BeforeValidator, Field
 N_TREE_MAX = 63  # nodes; with the root a pass of 64 rows
 N_RANK_MAX = 64
 
-KV_TYPES = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "iq4_nl", "q5_0", "q5_1")
-
 Mode = Literal["plain", "sync", "async"]
 OnOffAuto = Literal["on", "off", "auto"]
 SpecType = Literal["none", "draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v"]

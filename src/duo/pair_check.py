@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from duo import _core
 from duo.check import engine_options
-from duo.errors import DuoError
 from duo.fit import Plan
 from duo.header import Header, read_header
 from duo.memory import Need, context
@@ -123,8 +122,7 @@ def check_pair(
             )
     n_ctx = context(o["n_ctx"], header.n_ctx_train)
     need, need_draft = needs(o, header, header_draft)
-    if need_draft is None:
-        raise DuoError("there is no draft to check")
+    assert need_draft is not None
     p = plan_of(o, header, header_draft, devices)
     free = _core.memory_available() if host_free is None else host_free
     on_host = p.target.bytes.host + (0 if p.draft is None else p.draft.bytes.host)

@@ -31,10 +31,20 @@ def rooms_of(devices: Sequence[Device]) -> dict[str, Room]:
 
 
 def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, ...]:
-    """As the engine understands -dev: no names are every local GPU."""
+    """As the engine understands -dev: no names are every local GPU, and cuda0 is CUDA0. Raises DuoError: an unknown."""
+    if not names:
+        return tuple(d.name for d in devices if d.type == "gpu")
     if list(names) == ["none"]:
         return ()
-    return tuple(names) or tuple(d.name for d in devices if d.type == "gpu")
+    rooms = rooms_of(devices)
+    name_of = {name.lower(): name for name in rooms}
+    for name in names:
+        if name.lower() not in name_of:
+            known = ", ".join(["none", *rooms]) if rooms else "none (this build of llama-cpp-python has no other)"
+            raise DuoError(
+                f"there is no device {name} to place layers on; choose from {known}, as duo --list-devices shows them"
+            )
+    return tuple(name_of[name.lower()] for name in names)
 
 
 def needs(o: EngineOptions, target: Header, draft: Header | None) -> tuple[Need, Need | None]:
@@ -67,10 +77,8 @@ def plan_of(o: EngineOptions, target: Header, draft: Header | None, devices: Seq
     rooms = rooms_of(devices)
     need, need_draft = needs(o, target, draft)
 
-    mine, theirs = (devices_for(device_names(o[n]), devices) for n in ("device", "device_draft"))
-    for name in (*mine, *theirs):
-        if name not in rooms:
-            raise DuoError(f"there is no device {name} to place layers on; choose from {', '.join(['none', *rooms])}")
+    mine = devices_for(device_names(o["device"]), devices)
+    theirs = () if draft is None else devices_for(device_names(o["device_draft"]), devices)
     shares = tuple(o["tensor_split"] or ())
     if o["split_mode"] == "none" and len(mine) > 1:
         mine, shares = mine[o["main_gpu"] : o["main_gpu"] + 1] or mine[:1], ()
@@ -89,22 +97,21 @@ def settled(
 ) -> tuple[EngineOptions, Plan | None]:
     """The options with numbers for auto, and the plan behind them; none where no device takes part.
 
-    Raises DuoError: a file that cannot be read, or that does not fit.
+    Raises DuoError: a device that there is not, a file that cannot be read, or that does not fit.
     """
     from duo.placement import device_names
 
-    autos = [name for name in ("n_gpu_layers", "n_gpu_layers_draft") if o[name] == "auto"]
-    used: set[str] = set()
-    for layers, names in (("n_gpu_layers", "device"), ("n_gpu_layers_draft", "device_draft"))[
-        : 1 if draft is None else 2
-    ]:
-        if o[layers] != 0:  # type: ignore[literal-required]
-            used |= set(devices_for(device_names(o[names]), devices))  # type: ignore[literal-required]
-    if not used or not used <= set(rooms_of(devices)) or not _readable(target, draft):
-        zeros = dict.fromkeys(autos, 0)
-        if not used and _readable(target, draft):
+    paths = [p for p in (target, draft) if p is not None]
+    uses_device = False
+    for layers, names in (("n_gpu_layers", "device"), ("n_gpu_layers_draft", "device_draft"))[: len(paths)]:
+        found = devices_for(device_names(o[names]), devices)  # type: ignore[literal-required]
+        uses_device = uses_device or (o[layers] != 0 and bool(found))  # type: ignore[literal-required]
+    readable = all(map(os.path.isfile, paths))  # if not, loading says what is wrong
+    if not uses_device or not readable:
+        if readable:
             # Whoever has no device has all of both files in memory.
-            _check_host(o, sum(os.path.getsize(p) for p in (target, draft) if p is not None), "")
+            _check_host(o, sum(map(os.path.getsize, paths)), "")
+        zeros = {name: 0 for name in ("n_gpu_layers", "n_gpu_layers_draft") if o[name] == "auto"}
         return cast(EngineOptions, {**o, **zeros}), None
     p = plan_of(o, read_header(target), None if draft is None else read_header(draft), devices)
     _check_host(o, sum(x.bytes.host for x in (p.target, p.draft) if x is not None), "raise -ngl, ")
@@ -127,11 +134,6 @@ def _check_host(o: EngineOptions, n_bytes: int, advice: str) -> None:
             f"the models need {gigabytes(n_bytes)} of the machine's memory and {gigabytes(free)} are free; {advice}"
             "choose smaller files, or let them be read from the disk again and again (--load-mode mmap)"
         )
-
-
-def _readable(*paths: str | None) -> bool:
-    """If not, loading says what is wrong; as it does of devices that there are not."""
-    return all(p is None or os.path.isfile(p) for p in paths)
 
 
 # An option of the target, and its twin.

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from duo import _core
@@ -137,6 +137,18 @@ def end_process(sentence: str) -> NoReturn:
     os._exit(1)
 
 
+@contextmanager
+def deadline(timeout_s: float, sentence: str) -> Iterator[None]:
+    """Ends the process with the sentence if what is done here, a call of libggml, takes longer."""
+    timer = threading.Timer(timeout_s, end_process, (sentence,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
 def connect(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> list[str]:
     """Registers the servers' devices in this process and returns their names, in order.
 
@@ -147,11 +159,8 @@ def connect(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> list[str]
     names = []
     for endpoint in endpoints:
         reach(endpoint, timeout_s)
-        timer = threading.Timer(timeout_s, end_process, (silent_sentence(endpoint, timeout_s),))
-        timer.daemon = True
-        timer.start()
-        names += _core.rpc_connect(endpoint)
-        timer.cancel()
+        with deadline(timeout_s, silent_sentence(endpoint, timeout_s)):
+            names += _core.rpc_connect(endpoint)
     return names
 
 
@@ -190,14 +199,11 @@ def _answer() -> None:
     """The child of devices_of: one endpoint in, its devices out."""
     endpoint, timeout_s = sys.argv[1], float(sys.argv[2])
     _core.log_to(True, b"")
-    timer = threading.Timer(
-        timeout_s, end_process, (silent_sentence(endpoint, timeout_s),)
-    )  # the memory is asked for over it too
-    timer.daemon = True
-    timer.start()
-    try:
-        names = connect([endpoint], timeout_s)
-    except DuoError as e:
-        end_process(str(e))
-    print(json.dumps([Device(name, endpoint, "rpc", *_core.rpc_memory(name)) for name in names]), flush=True)
+    with deadline(timeout_s, silent_sentence(endpoint, timeout_s)):
+        try:
+            names = connect([endpoint], timeout_s)
+        except DuoError as e:
+            end_process(str(e))
+        found = [Device(name, endpoint, "rpc", *_core.rpc_memory(name)) for name in names]
+    print(json.dumps(found), flush=True)
     os._exit(0)

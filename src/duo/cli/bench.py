@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli import show
-from duo.cli.models import NAMES, chosen_models, names_draft, names_target
+from duo.cli.models import NAMES, model_sources, names_draft, names_target
+from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options
-from duo.cli.run import command as run_command
+from duo.cli.run import of_run
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, GenerateOptions
 from duo.errors import DuoError
 from duo.option import Mode
@@ -161,23 +162,10 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
     from duo.bench.head import head_of
     from duo.bench.run import interleaved
     from duo.bench.writer import DuoWriter
-    from duo.engine import Duo
 
-    models = chosen_models(params)
-    with show.loading(quiet=params["verbose"]) as progress:
-        d = Duo(
-            models.target,
-            models.draft,
-            verbose=params["verbose"],
-            log_file=params["log_file"],
-            progress=progress,
-            **given(params, ENGINE_OPTIONS),
-        )
-    with d:
+    with open_duo(params) as d:
         show.note_plan(d.plan)
-        for m in (d.target, d.draft):
-            if m is not None and m.warning:
-                show.warn(m.warning)
+        warn_of_models(d)
         settings = {
             "questions": len(chosen),
             "repetitions": params["repetitions"],
@@ -207,11 +195,6 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
         chart.draw(summaries, sync, params["chart"], title)
     if not bar.complete:
         raise click.exceptions.Exit(130)
-
-
-def _of_run(*names: str) -> list[click.Parameter]:
-    """Options that `duo run` has besides the tables', unchanged."""
-    return [p for p in run_command.params if p.name in names]
 
 
 def _model_options() -> Iterator[click.Option]:
@@ -256,10 +239,9 @@ def _command() -> click.Command:
     ]  # fmt: skip
     return BenchCommand(
         "bench",
-        params=[*_of_run(*NAMES), *first, *_model_options(), *_of_run("verbose", "log_file")],
+        params=[*model_sources(), *first, *_model_options(), *of_run("verbose", "log_file")],
         callback=lambda **params: bench(params),
         help=HELP,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
 
 

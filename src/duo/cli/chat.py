@@ -9,17 +9,15 @@ from typing import Any
 import click
 
 from duo.chat_template import ChatTemplate, template_of
-from duo.check import generate_options
 from duo.cli import show
 from duo.cli.chat_commands import HELP_TEXT, Commands, Leave
 from duo.cli.chat_input import Reader
-from duo.cli.models import chosen_models, model_sources
+from duo.cli.models import model_sources
+from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
-from duo.cli.run import command as run_command
-from duo.cli.run import warn_of_draft
-from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
+from duo.cli.run import of_run
+from duo.config import GENERATE_OPTIONS
 from duo.conversation import Conversation
-from duo.engine import Duo
 from duo.errors import DuoError
 from duo.job import check_early
 
@@ -55,19 +53,10 @@ def _either(params: dict[str, Any], text: str, file: str, flags: str) -> str | N
 def answer(talk: Conversation, question: str, options: dict[str, Any], *, color: bool) -> None:
     """One turn, printed as it comes. Ctrl-C ends the answer, which is kept as far as it came."""
     stream = talk.ask(question, **options)
-    printer = show.TokenPrinter(sys.stdout, color)
-    try:
-        for chunk in stream:
-            printer(chunk)
-    except KeyboardInterrupt:
-        stream.close()
-    except DuoError as e:
-        printer.close()
-        if e.result is not None:
-            talk.answered(e.result)
-        raise
-    printer.close()
+    failure = show.TokenPrinter(sys.stdout, color).write(stream)
     talk.answered(stream.result)
+    if failure is not None:
+        raise failure
     warn_of_draft(talk.duo, stream)
 
 
@@ -105,39 +94,20 @@ def chat(params: dict[str, Any]) -> None:
     options = given(params, GENERATE_OPTIONS)
     if chosen is not None and "{" in chosen:
         ChatTemplate(chosen)
-    show.warn_of_schema(check_early("?", options))  # a mistake is told before minutes of loading
+    wanted = check_early("?", options)  # a mistake is told before minutes of loading
+    show.warn_of_schema(wanted)
     interactive = sys.stdin is not None and sys.stdin.isatty()
-    models = chosen_models(params)
-    with show.loading(quiet=params["verbose"]) as progress:
-        d = Duo(
-            models.target,
-            models.draft,
-            verbose=params["verbose"],
-            log_file=params["log_file"],
-            progress=progress,
-            **given(params, ENGINE_OPTIONS),
-        )
-    with d:
+    with open_duo(params) as d:
         talk = Conversation(d, template_of(d.here, chosen), system)
-        here, elsewhere = (d.engine.target, d.draft), show.elsewhere(d)
         if interactive:
-            wanted = generate_options(options)
-            show.warn(show.first_line(*here, wanted, d.options["strict"], elsewhere).removeprefix("duo: "))
-            show.note_plan(d.plan)
+            introduce(d, wanted)
             show.warn("/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends")
-        if early := "" if d.network is None else d.network.take_warning():
-            show.warn(f"{early}; the text begins without it")
-        for m in here:
-            if m is not None and m.warning:
-                show.warn(m.warning)
-        if d.network is not None and d.network.notice:
-            show.warn(d.network.notice)
+        warn_of_start(d)
         _talk(talk, options, show.wants_color(params["color"], sys.stdout))
 
 
 def _command() -> click.Command:
     path = click.Path(path_type=Path)
-    of_run = {p.name: p for p in run_command.params}
     own = [
         click.Option(["system_prompt", "-sys", "--system-prompt"], metavar="TEXT", help="The system prompt."),
         click.Option(["system_prompt_file", "-sysf", "--system-prompt-file"], type=path, metavar="FILE",
@@ -148,13 +118,11 @@ def _command() -> click.Command:
         click.Option(["chat_template_file", "--chat-template-file"], type=path, metavar="FILE",
                      envvar="LLAMA_ARG_CHAT_TEMPLATE_FILE", help="A file that holds a jinja2 template."),
     ]  # fmt: skip
-    last = [of_run[name] for name in ("escape", "color", "verbose", "log_file")]
     return ModelCommand(
         "chat",
-        params=[*model_sources(), *own, *model_options(), *last],
+        params=[*model_sources(), *own, *model_options(), *of_run("escape", "color", "verbose", "log_file")],
         callback=lambda **params: chat(params),
         help=HELP,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
 
 

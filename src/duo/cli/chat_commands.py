@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from duo.cli import show
+from duo.config import GENERATE_OPTIONS
 from duo.conversation import Conversation
 from duo.errors import DuoError
 from duo.option import Mode
@@ -79,7 +80,7 @@ class Commands:
             raise DuoError(f"there is no mode {rest}; choose from {', '.join(get_args(Mode))}")
         if rest:
             self._options["mode"] = rest
-        show.warn(f"mode {self._options.get('mode', 'async')}")
+        show.warn(f"mode {self._options.get('mode', GENERATE_OPTIONS['mode'].default)}")
 
     def _help(self, _rest: str) -> None:
         print(HELP_TEXT, file=sys.stderr)

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-from duo.cli import show
+from duo.cli.models import hub_of, model_sources
 from duo.cli.options import ModelCommand, given, model_options
 from duo.config import ENGINE_OPTIONS
 from duo.errors import DuoError
@@ -21,6 +22,9 @@ from duo.fit import gigabytes
 from duo.header import Header
 from duo.pair_check import PairCheck, Vocabulary, check_pair
 from duo.placement import devices
+
+if TYPE_CHECKING:
+    from duo.hub import Source
 
 HELP = """Say whether a draft fits a target, what the two need, and where they would go.
 
@@ -47,11 +51,32 @@ OPTIONS = (
     "device",
     "device_draft",
     "override_tensor",
+    "override_tensor_draft",
 )
 
 
-def _paths(models: tuple[str, ...], folder: Path, *, offline: bool) -> tuple[str, str]:
-    """Target and draft. folder: for what stands in for models that are not here."""
+class StandIns:
+    """What stands in for models of the hub that are not here: files below `folder`, gone after the check."""
+
+    def __init__(self, params: dict[str, Any], folder: str) -> None:
+        self._params, self._folder = params, folder
+        self._repo_of: dict[str, str] = {}  # by folder
+
+    def make(self, source: Source) -> Path:
+        """One of them, or the model itself where the cache has it. Raises DuoError."""
+        folder = tempfile.mkdtemp(dir=self._folder)
+        self._repo_of[folder] = source.repo
+        return hub_of(self._params).heads(source, Path(folder))
+
+    def named(self, text: str) -> str:
+        """A sentence with the names of their repositories in place of their folders."""
+        for folder, repo in self._repo_of.items():
+            text = text.replace(folder, repo)
+        return text
+
+
+def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple[str, str]:
+    """Target and draft. Raises DuoError."""
     if len(models) == 1 and os.path.exists(models[0]):
         raise DuoError(f"{models[0]} is a file, and a pair is two; give the draft too")
     if len(models) not in (1, 2):
@@ -59,18 +84,12 @@ def _paths(models: tuple[str, ...], folder: Path, *, offline: bool) -> tuple[str
     if len(models) == 2 and all(map(_is_file, models)):
         return models[0], models[1]
     from duo import pairs
-    from duo.hub import Hub, Source, parse
-
-    hub = Hub(note=show.warn)
-    hub = replace(hub, offline=hub.offline or offline)
-
-    def heads(source: Source) -> Path:
-        return hub.heads(source, Path(tempfile.mkdtemp(dir=folder)))
+    from duo.hub import parse
 
     if len(models) == 1:
-        target, draft = pairs.paths(models[0], heads)
+        target, draft = pairs.paths(models[0], stand_in)
     else:
-        target, draft = (Path(m) if _is_file(m) else heads(parse(m)) for m in models)
+        target, draft = (Path(m) if _is_file(m) else stand_in(parse(m)) for m in models)
     return str(target), str(draft)
 
 
@@ -116,16 +135,23 @@ def _count(n: int) -> str:
     return f"{n / 1e9:.1f}B" if n >= 1e9 else f"{n / 1e6:.1f}M"
 
 
-def _named(h: Header, folder: str) -> Header:
-    """A stand-in is gone afterwards: its own name is all that is left."""
-    return replace(h, path=os.path.basename(h.path)) if h.path.startswith(folder) else h
+def _checked(params: dict[str, Any]) -> PairCheck:
+    with tempfile.TemporaryDirectory(prefix="duo-check-") as folder:
+        stand_ins = StandIns(params, folder)
+
+        def named(h: Header) -> Header:
+            return replace(h, path=os.path.basename(h.path)) if h.path.startswith(folder) else h
+
+        try:
+            target, draft = _paths(params["models"], stand_ins.make)
+            c = check_pair(target, draft, devices(), **given(params, ENGINE_OPTIONS))
+        except DuoError as e:
+            raise DuoError(stand_ins.named(str(e))) from None
+        return replace(c, target=named(c.target), draft=named(c.draft), why_not=stand_ins.named(c.why_not))
 
 
 def run(params: dict[str, Any]) -> None:
-    with tempfile.TemporaryDirectory(prefix="duo-check-") as folder:
-        target, draft = _paths(params["models"], Path(folder), offline=params["offline"])
-        c = check_pair(target, draft, devices(), **given(params, ENGINE_OPTIONS))
-        c = replace(c, target=_named(c.target, folder), draft=_named(c.draft, folder))
+    c = _checked(params)
     if params["json"]:
         click.echo(json.dumps(c.as_dict(), indent=2))
     else:
@@ -139,10 +165,9 @@ command = ModelCommand(
     params=[
         click.Argument(["models"], nargs=-1, metavar="TARGET DRAFT"),
         *(o for o in model_options() if o.name in OPTIONS),
-        click.Option(["offline", "--offline"], is_flag=True, help="No network: models from the hub's cache only."),
+        *(o for o in model_sources() if o.name in ("hf_token", "offline")),
         click.Option(["json", "--json"], is_flag=True, help="Print everything as JSON, sizes in bytes."),
     ],
     callback=lambda **params: run(params),
     help=HELP,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )

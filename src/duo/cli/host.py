@@ -13,6 +13,7 @@ from duo import _core
 from duo.check import engine_options, host_options
 from duo.cli import show
 from duo.cli.options import ModelCommand, given, table_options
+from duo.cli.run import of_run
 from duo.config import ENGINE_OPTIONS, HOST_OPTIONS, EngineOptions, HostOptions
 from duo.config_host import of_host
 from duo.demo import demo_pair
@@ -94,15 +95,12 @@ def _command(role: str) -> click.Command:
             click.Option(["model", *flags], type=str, metavar="FILE", help=what),
             *table_options(HostOptions, HOST_OPTIONS),
             *table_options(EngineOptions, of_host(role, ENGINE_OPTIONS)),
-            click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="llama.cpp's log on standard error."),
-            click.Option(["log_file", "--log-file"], type=str, metavar="FILE", envvar="LLAMA_ARG_LOG_FILE",
-                         help="llama.cpp's log into a file."),
+            *of_run("verbose", "log_file"),
             click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),  # duo.remote.child
         ],
         callback=lambda **params: host(role, params),
         help=about,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
-    )  # fmt: skip
+    )
 
 
 draft_host = _command("draft")

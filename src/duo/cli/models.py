@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -13,6 +13,9 @@ from duo.cli import show
 from duo.cli.options import given
 from duo.config import ENGINE_OPTIONS
 from duo.errors import DuoError
+
+if TYPE_CHECKING:
+    from duo.hub import Hub
 
 TARGET = {"model": "-m", "hf_repo": "-hf"}
 DRAFT = {"model_draft": "-md", "hf_repo_draft": "-hfd"}
@@ -96,16 +99,23 @@ def chosen_models(params: dict[str, Any]) -> Models:
     return _found(params, target, draft)
 
 
+def hub_of(params: dict[str, Any]) -> Hub:
+    """The hub as --hf-token and --offline and, where they are not given, the environment say. Raises DuoError."""
+    # Only now: without the hub a run need not wait for its client to be imported.
+    from duo.hub import Hub
+
+    hub = Hub(note=show.warn)
+    return replace(hub, token=params["hf_token"] or hub.token, offline=hub.offline or params["offline"])
+
+
 def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Models:
     if not {target, draft} & {"pair", "hf_repo", "hf_repo_draft"}:
         return Models(params["model"] if target else None, params["model_draft"] if draft else None)
     engine_options(given(params, ENGINE_OPTIONS))  # a mistake is told before hours of downloading
-    # Only now: without the hub a run need not wait for its client to be imported.
     from duo import pairs
-    from duo.hub import Hub, parse
+    from duo.hub import parse
 
-    hub = Hub(note=show.warn)
-    hub = replace(hub, token=params["hf_token"] or hub.token, offline=hub.offline or params["offline"])
+    hub = hub_of(params)
     if target == "pair":
         pairs.find(params["pair"], "--pair")
         return Models(*(str(p) for p in pairs.paths(params["pair"], hub.fetch)))

@@ -27,8 +27,6 @@ Examples:
   duo --pair mine -p "Why is the sky blue?"
 """
 
-SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
-
 
 def _memory(m: known.ModelRef) -> str:
     return "" if m.memory_gb is None else f"{m.memory_gb:g} GB" if m.memory_gb >= 0.1 else f"{1e3 * m.memory_gb:g} MB"
@@ -38,7 +36,7 @@ def _as_dict(e: known.Entry) -> dict[str, Any]:
     return {**e.pair.model_dump(exclude_none=True), "own": e.own}
 
 
-@click.group("pairs", invoke_without_command=True, help=HELP, context_settings=SETTINGS)
+@click.group("pairs", invoke_without_command=True, help=HELP)
 @click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
 @click.pass_context
 def pairs(ctx: click.Context, as_json: bool) -> None:
@@ -71,7 +69,7 @@ def _short(m: known.ModelRef) -> str:
     return f"{name} {m.quant or ''}".strip()
 
 
-@pairs.command("show", context_settings=SETTINGS)
+@pairs.command("show")
 @click.argument("name")
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def show(name: str, as_json: bool) -> None:
@@ -96,12 +94,13 @@ def show(name: str, as_json: bool) -> None:
 
 
 def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) -> dict[str, Any]:
-    flag, hub_flag = ("-m", "-hf") if what == "target" else ("-md", "-hfd")
+    flags = ("-m", "-hf", "--hf-file") if what == "target" else ("-md", "-hfd", "--hf-file-draft")
+    flag, hub_flag, file_flag = flags
     if (file is None) == (repo is None):
         raise DuoError(f"a pair needs one {what}; give it with {flag} or {hub_flag}")
     if repo is None:
         if hub_file is not None:
-            raise DuoError(f"--hf-file goes with {hub_flag}; leave it out beside {flag}")
+            raise DuoError(f"{file_flag} goes with {hub_flag}; leave it out beside {flag}")
         return {"file": str(known.expanded(str(file)).resolve())}
     source = parse(repo, hub_file, hub_flag)
     return {"repo": source.repo} | ({"file": hub_file} if hub_file else {"quant": source.quant} if source.quant else {})
@@ -114,7 +113,7 @@ def _words(options: str) -> str:
         raise DuoError(f"--options is {options!r}, which the shell would not take ({e}); mend its quotes") from None
 
 
-@pairs.command("add", context_settings=SETTINGS)
+@pairs.command("add")
 @click.argument("name")
 @click.option("-m", "--model", metavar="FILE", help="The target: a GGUF file.")
 @click.option("-md", "--model-draft", metavar="FILE", help="The draft: a GGUF file.")

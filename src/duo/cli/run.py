@@ -11,14 +11,13 @@ import click
 from duo import _core
 from duo._libs import REBUILD
 from duo.cli import show
-from duo.cli.models import chosen_models, model_sources
+from duo.cli.models import model_sources
+from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, unescape
-from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
-from duo.engine import Duo
+from duo.config import GENERATE_OPTIONS
 from duo.errors import DuoError
 from duo.job import check_early
 from duo.placement import devices
-from duo.stream import Stream
 
 HELP = """Write text with a target model and a draft model that run at the same time.
 
@@ -69,18 +68,6 @@ def list_devices() -> None:
         show.warn(f"this llama-cpp-python was built without RPC; to have it: {REBUILD}")
 
 
-def warn_of_draft(d: Duo, stream: Stream) -> None:
-    """Says what went wrong while the text went on."""
-    if not stream.warning:
-        return
-    if stream.network_warning and d.network is not None and d.network.settings.role == "verify":
-        show.warn(f"{stream.warning}; the text went on when it was back")
-    elif stream.warning == stream.trace_warning or "the text went on" in stream.warning:
-        show.warn(stream.warning)
-    else:
-        show.warn(f"the draft stopped: {stream.warning}; the text went on without it")
-
-
 def run(params: dict[str, Any]) -> None:
     if params["list_devices"]:
         list_devices()
@@ -89,46 +76,14 @@ def run(params: dict[str, Any]) -> None:
     text_options = given(params, GENERATE_OPTIONS)
     wanted = check_early(prompt, text_options)  # a mistake is told before minutes of loading
     show.warn_of_schema(wanted)
-    models = chosen_models(params)
-    with show.loading(quiet=params["verbose"]) as progress:
-        d = Duo(
-            models.target,
-            models.draft,
-            trace=params["trace"],
-            verbose=params["verbose"],
-            log_file=params["log_file"],
-            progress=progress,
-            **given(params, ENGINE_OPTIONS),
-        )
-    with d:
+    with open_duo(params, trace=params["trace"]) as d:
         stream = d.stream(prompt, **text_options)  # a prompt that is too long is the only line then
-        here, elsewhere = (d.engine.target, d.draft), show.elsewhere(d)
-        show.warn(show.first_line(*here, wanted, d.options["strict"], elsewhere).removeprefix("duo: "))
-        show.note_plan(d.plan)
-        early = "" if d.network is None else d.network.take_warning()
-        if early:
-            show.warn(f"{early}; the text begins without it")
-        for m in here:
-            if m is not None and m.warning:
-                show.warn(m.warning)
-        if d.network is not None and d.network.notice:
-            show.warn(d.network.notice)
+        introduce(d, wanted)
+        early = warn_of_start(d)
         printer = show.TokenPrinter(sys.stdout, show.wants_color(params["color"], sys.stdout))
         if params["display_prompt"]:
             sys.stdout.write(prompt)
-        failure: DuoError | None = None
-        try:
-            for chunk in stream:
-                printer(chunk)
-        except KeyboardInterrupt:
-            stream.close()
-        except DuoError as e:
-            if e.result is None:
-                raise
-            failure = e
-            printer.rest(e.result.text)
-        finally:
-            printer.close()
+        failure = printer.write(stream)
         result = stream.result
         if failure is None and result.warning != early:
             warn_of_draft(d, stream)
@@ -168,8 +123,12 @@ def _command() -> click.Command:
         params=[*first, *model_options(), *last],
         callback=lambda **params: run(params),
         help=HELP,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
 
 
 command = _command()
+
+
+def of_run(*names: str) -> list[click.Parameter]:
+    """Options that other commands have too, in the order of `duo run`."""
+    return [p for p in command.params if p.name in names]

@@ -18,6 +18,7 @@ from rich.table import Table
 
 from duo import _core
 from duo.config import GenerateOptions
+from duo.errors import DuoError
 from duo.fit import Plan
 from duo.job import ngram_of
 from duo.result import Chunk, Result
@@ -25,6 +26,7 @@ from duo.schema import not_enforced
 
 if TYPE_CHECKING:
     from duo.engine import Duo
+    from duo.stream import Stream
 
 GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
 
@@ -106,7 +108,7 @@ def first_line(
     models = elsewhere if target is None else _place(target)
     guesser = _place(draft) if draft is not None else elsewhere if target is not None else ""
     models += f" + draft {guesser}" if guesser else ""
-    return f"duo: {models}; {how}{'; strict' if strict else ''}"
+    return f"{models}; {how}{'; strict' if strict else ''}"
 
 
 class TokenPrinter:
@@ -129,13 +131,25 @@ class TokenPrinter:
             self._out.flush()
             self._n += len(chunk.text)
 
-    def rest(self, text: str) -> None:
-        """What of the whole text has not come as a chunk: a failure ends the chunks, not the text."""
-        self(Chunk(text[self._n :]))
+    def write(self, stream: Stream) -> DuoError | None:
+        """A text to its end, as it comes; Ctrl-C stops it. Returns the failure that ended it, with all that it left.
 
-    def close(self) -> None:
-        self._out.write(self._set(False) + "\n")
-        self._out.flush()
+        Raises DuoError: one that left nothing.
+        """
+        try:
+            for chunk in stream:
+                self(chunk)
+        except KeyboardInterrupt:
+            stream.close()
+        except DuoError as e:
+            if e.result is None:
+                raise
+            self(Chunk(e.result.text[self._n :]))  # what was held back: a failure ends the chunks, not the text
+            return e
+        finally:
+            self._out.write(self._set(False) + "\n")
+            self._out.flush()
+        return None
 
 
 def _share(n: int, of: int) -> str:

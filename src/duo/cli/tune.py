@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.progress import Progress, TextColumn
 
 from duo.cli import show
-from duo.cli.models import DRAFT, NAMES, TARGET, chosen_models, names_draft, names_target
-from duo.cli.options import ModelCommand, given, model_options
-from duo.cli.run import command as run_command
+from duo.cli.models import DRAFT, TARGET, model_sources, names_draft, names_target
+from duo.cli.opening import open_duo, warn_of_models
+from duo.cli.options import ModelCommand, given, model_options, text_of
+from duo.cli.run import of_run
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
-from duo.engine import Duo
 from duo.errors import DuoError
 from duo.job import check_text
 from duo.tune import Tuning, tune
@@ -59,13 +59,7 @@ def prompts_of(path: Path | None) -> list[str]:
         from duo.bench.questions import read
 
         return [q.turns[0] for q in read()]
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except OSError as e:
-        raise DuoError(f"the prompt file {path} cannot be read ({e.strerror}); check the path") from None
-    except UnicodeDecodeError as e:
-        raise DuoError(f"the prompt file {path} is not UTF-8 (byte {e.start}); convert it") from None
-    found = [line.strip() for line in text.split("\n") if line.strip()]
+    found = [line.strip() for line in text_of(path, "prompt file").split("\n") if line.strip()]
     if not found:
         raise DuoError(f"the prompt file {path} holds no prompt; write one a line")
     for n, line in enumerate(found, 1):
@@ -120,23 +114,10 @@ def run(params: dict[str, Any]) -> None:
     if names_target(params) and not names_draft(params):
         raise DuoError("duo tune measures a pair and no draft was given; give it with -md")
     prompts = prompts_of(params["file"])
-    chosen = chosen_models(params)
-    with show.loading(quiet=params["verbose"]) as progress:
-        d = Duo(
-            chosen.target,
-            chosen.draft,
-            verbose=params["verbose"],
-            log_file=params["log_file"],
-            progress=progress,
-            **given(params, ENGINE_OPTIONS),
-            **given(params, GENERATE_OPTIONS),
-        )
-    with d:
+    with open_duo(params, **given(params, GENERATE_OPTIONS)) as d:
         show.note_plan(d.plan)
+        warn_of_models(d)
         models = [m for m in (d.target, d.draft) if m is not None]
-        for m in models:
-            if m.warning:
-                show.warn(m.warning)
         with measuring() as told:
             t = tune(d, prompts, told)
         command = recommended(t, params, d.target.path)
@@ -157,7 +138,6 @@ def _options() -> Iterator[click.Option]:
 
 def _command() -> click.Command:
     path = click.Path(path_type=Path)
-    of_run = {p.name: p for p in run_command.params}
     own = [
         click.Option(["file", "-f", "--file"], type=path, metavar="FILE",
                      help="A file with prompts, one a line; three of them are used. Default: openings that come with "
@@ -166,10 +146,9 @@ def _command() -> click.Command:
     ]  # fmt: skip
     return ModelCommand(
         "tune",
-        params=[*(of_run[name] for name in NAMES), *own, *_options(), of_run["verbose"], of_run["log_file"]],
+        params=[*model_sources(), *own, *_options(), *of_run("verbose", "log_file")],
         callback=lambda **params: run(params),
         help=HELP,
-        context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
     )
 
 

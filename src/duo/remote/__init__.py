@@ -10,11 +10,10 @@ from duo.errors import DuoError
 if TYPE_CHECKING:
     from duo import _core
     from duo.config import EngineOptions
+    from duo.files import PathLike
     from duo.remote.child import Child
     from duo.remote.client import Client
     from duo.remote.session import ClientSettings
-
-    Path = str | os.PathLike[str] | None
 
 
 def need_grpc() -> None:
@@ -35,7 +34,9 @@ def need_grpc() -> None:
         raise DuoError(f"protobuf does not fit duo ({why}); pip install -U 'duo[remote]'") from None
 
 
-def in_child(model: Path, draft: Path, o: EngineOptions) -> tuple[Path, Path, EngineOptions, Child | None]:
+def in_child(
+    model: PathLike | None, draft: PathLike | None, o: EngineOptions
+) -> tuple[PathLike | None, PathLike | None, EngineOptions, Child | None]:
     """Where --rpc was given: a child for the model that it is for, what is left of the pair, and options that name the
     child as the other's host. Raises DuoError."""
     from duo.remote.child_options import remote_side

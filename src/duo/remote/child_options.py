@@ -16,7 +16,7 @@ Side = Literal["draft", "target"]
 
 def names_rpc(value: str | list[str] | None) -> bool:
     """A -dev or -devd that names a device of an RPC server."""
-    return any(name.startswith("RPC") for name in device_names(value))
+    return any(name.upper().startswith("RPC") for name in device_names(value))
 
 
 def remote_side(o: EngineOptions, *, has_draft: bool) -> Side | None:
@@ -44,7 +44,7 @@ def _spelled(name: str, value: Any) -> list[str]:
     flag = ENGINE_OPTIONS[name].flags[0]
     if "/" in flag:
         return [flag.split("/")[0 if value else 1]]
-    return [flag, ",".join(value) if isinstance(value, list) else str(value)]
+    return [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
 
 
 def host_command(side: Side, path: str, o: EngineOptions, address: str) -> list[str]:

@@ -48,10 +48,6 @@ class Client(ABC):
             raise DuoError(f"{why}; start it, or give another address" if not why.hopeless else str(why))
 
     @property
-    def connected(self) -> bool:
-        return self._session is not None
-
-    @property
     def host_model(self) -> str:
         """The name of the host's model; empty: it has not been seen yet."""
         session = self._session
@@ -87,6 +83,11 @@ class Client(ABC):
         self._calls.close()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()
+
+    def _named(self, why: HostError) -> str:
+        """Why the host was lost, as a sentence with its name."""
+        name = self.settings.name
+        return str(why) if name in str(why) else f"{name} was lost ({why})"
 
     def _warn(self, why: HostError) -> None:
         with self._lock:

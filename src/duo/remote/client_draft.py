@@ -129,8 +129,7 @@ class DraftClient(Client):
         self.figures.lost()
         why = in_words(error, session)
         if code != grpc.StatusCode.ABORTED:  # else it is there, but started anew
-            named = str(why) if self.settings.name in str(why) else f"{self.settings.name} was lost ({why})"
-            self._warn(HostError(named, hopeless=why.hopeless))
+            self._warn(HostError(self._named(why), hopeless=why.hopeless))
         self._drop()
         # A host that says hello and then nothing of use would be asked again and again.
         if code == grpc.StatusCode.RESOURCE_EXHAUSTED or why.hopeless or not useful:

@@ -175,11 +175,9 @@ class VerifyClient(Client):
             return False, False, HostError("")
         error, code = exchange.error or HostError("it ended the text"), code_of(exchange.error)
         why = in_words(error, session)
-        hopeless = why.hopeless or code in FINAL
-        named = str(why) if self.settings.name in str(why) else f"{self.settings.name} was lost ({why})"
+        why = HostError(self._named(why), hopeless=why.hopeless or code in FINAL)
         if code != grpc.StatusCode.RESOURCE_EXHAUSTED:
             self.figures.lost()
             self._drop()
-        why = HostError(named, hopeless=hopeless)
         self._warn(why)
         return False, text.n_tokens > 0, why

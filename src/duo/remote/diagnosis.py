@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import ssl
 
@@ -22,12 +23,20 @@ def _connect(address: Address, timeout_s: float) -> socket.socket:
     return s
 
 
+def _wrapped(context: ssl.SSLContext, raw: socket.socket, name: str | None = None) -> ssl.SSLSocket:
+    """After the handshake. Raises OSError and ValueError."""
+    # Python loses, and warns of, a socket that is reset before it is wrapped.
+    if code := raw.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        raise OSError(code, os.strerror(code))
+    return context.wrap_socket(raw, server_hostname=name)
+
+
 def _speaks_tls(address: Address, timeout_s: float) -> bool:
     context = ssl.create_default_context()
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     try:
-        with _connect(address, timeout_s) as raw, context.wrap_socket(raw):
+        with _connect(address, timeout_s) as raw, _wrapped(context, raw):
             return True
     except (OSError, ValueError):
         return False
@@ -68,7 +77,7 @@ def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float
         try:
             context = security.ssl_context()
             context.set_alpn_protocols(["h2"])
-            with context.wrap_socket(raw, server_hostname=address.host or "localhost") as s:
+            with _wrapped(context, raw, address.host or "localhost") as s:
                 return _after_handshake(s)
         except ssl.SSLCertVerificationError as e:
             return f"its certificate is not trusted: {e.verify_message}".rstrip("."), True

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import grpc
 
 from duo.errors import DuoError
-from duo.remote.codec import ProtocolError
 from duo.remote.figures import NetworkFigures
 from duo.remote.methods import parse
 from duo.remote.session import HostError, Session
@@ -121,9 +120,7 @@ class Exchange:
                 self._heard, self._giving = time.monotonic(), False
         except grpc.RpcError as e:
             self.error = self.error or EndedError(e)
-        except ProtocolError as e:
-            self.error = HostError(f"it sends what no duo host sends: {e}", hopeless=True)
-        except DuoError as e:
+        except DuoError as e:  # a ProtocolError, or what the core says of its order
             self.error = HostError(f"it sends what no duo host sends: {e}", hopeless=True)
         finally:
             self._over.set()

@@ -7,7 +7,6 @@ from duo.remote.codec import printable
 from duo.remote.identity import Identity, mismatch
 
 PROTOCOL = 1
-ROLES = ("draft", "verify")
 
 
 def version() -> str:

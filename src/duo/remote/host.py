@@ -6,6 +6,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import stat
 import threading
 from collections.abc import Callable
@@ -98,8 +99,6 @@ class Host:
 def _remove_stale_socket(path: str) -> None:
     with suppress(OSError):
         if stat.S_ISSOCK(os.stat(path).st_mode):
-            import socket
-
             with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
                 s.settimeout(1)
                 try:

@@ -101,6 +101,9 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
 
     @abstractmethod
     def _is_last(self, made: Made) -> bool: ...
+    @abstractmethod
+    def end(self) -> None:
+        """Lets go of the text; blocks for a step of the model at most."""
 
     async def run(self) -> None:
         """Carries messages until the text has ended at either side. Raises ProtocolError, DuoError, Idle."""
@@ -211,7 +214,6 @@ class DraftText(HostText[_core.DraftSeat, list[NodeTuple], wire.FromDraft]):
         return False
 
     def end(self) -> None:
-        """Lets go of the text; blocks for a step of the model at most."""
         while not self.seat.end(END_US):
             if self.seat.closed:
                 return
@@ -280,7 +282,6 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
             await write_in_time(self._context, message)
 
     def end(self) -> None:
-        """As DraftText.end."""
         with self._stopping:
             # First: it makes the target take chunks and nodes, and give() may be waiting for room for its nodes.
             if self.seat.running:

@@ -40,10 +40,7 @@ def _watch(endpoints: list[str], names: list[str]) -> None:
     silent = f"the RPC server {' or '.join(endpoints)} has not answered for {SILENT_S:g} s"
     while True:
         rpc.guard_connections(ports)
-        timer = threading.Timer(SILENT_S, rpc.end_process, (silent,))
-        timer.daemon = True
-        timer.start()
-        for name in names:
-            _core.rpc_memory(name)
-        timer.cancel()
+        with rpc.deadline(SILENT_S, silent):
+            for name in names:
+                _core.rpc_memory(name)
         time.sleep(_ASK_S)

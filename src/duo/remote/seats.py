@@ -26,10 +26,6 @@ class Seats(Generic[S]):
         self._tasks: set[asyncio.Future[None]] = set()
         self._closed = False
 
-    @property
-    def n_busy(self) -> int:
-        return self._n - len(self._free)
-
     def _best(self, prompt: Sequence[int]) -> S | None:
         """The free seat that knows most of the prompt; none if a new one would know as much and spare others' texts."""
         best, n_best = None, -1

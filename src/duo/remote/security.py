@@ -17,15 +17,21 @@ TOKEN_KEY = "duo-token"
 N_TOKEN_MIN, N_TOKEN_MAX = 16, 4096  # bytes
 
 
-def read_token(path: str | os.PathLike[str], option: str = "--token-file") -> bytes:
-    """The secret in a file, without white space around it. Raises DuoError."""
+def _read(path: str | os.PathLike[str], what: str) -> bytes:
+    """what: the file, for the sentence. Raises DuoError."""
     try:
-        data = Path(path).read_bytes().strip()
-    except OSError as e:
-        raise DuoError(f"the token file {os.fspath(path)} ({option}) cannot be read ({e.strerror})") from None
+        return Path(path).read_bytes()
+    except (OSError, ValueError) as e:  # ValueError: a NUL in its name
+        raise DuoError(f"{what} cannot be read ({getattr(e, 'strerror', e)})") from None
+
+
+def read_token(path: str | os.PathLike[str]) -> bytes:
+    """The secret in a file, without white space around it. Raises DuoError."""
+    what = f"the token file {os.fspath(path)} (--token-file)"
+    data = _read(path, what).strip()
     if not N_TOKEN_MIN <= len(data) <= N_TOKEN_MAX or any(not 0x21 <= b < 0x7F for b in data):
         raise DuoError(
-            f"the token file {os.fspath(path)} ({option}) must hold one word of {N_TOKEN_MIN} to {N_TOKEN_MAX} ASCII "
+            f"{what} must hold one word of {N_TOKEN_MIN} to {N_TOKEN_MAX} ASCII "
             "characters; make one with: openssl rand -hex 32"
         )
     return data
@@ -37,10 +43,7 @@ def same_token(expected: bytes, given: str | bytes) -> bool:
 
 
 def _read_pem(path: str, option: str) -> bytes:
-    try:
-        data = Path(path).read_bytes()
-    except OSError as e:
-        raise DuoError(f"{path} ({option}) cannot be read ({e.strerror})") from None
+    data = _read(path, f"{path} ({option})")
     if b"-----BEGIN " not in data:
         raise DuoError(f"{path} ({option}) is no PEM file; convert it with openssl")
     return data

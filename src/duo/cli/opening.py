@@ -1,0 +1,62 @@
+"""From a command's options to a loaded Duo, and what its user should know of it before and after a text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from duo.cli import show
+from duo.cli.models import chosen_models
+from duo.cli.options import given
+from duo.config import ENGINE_OPTIONS, GenerateOptions
+from duo.engine import Duo
+from duo.stream import Stream
+
+
+def open_duo(params: dict[str, Any], **more: Any) -> Duo:
+    """The Duo that a command's options name, with a bar while it loads. more: of `Duo`. Raises DuoError."""
+    models = chosen_models(params)
+    with show.loading(quiet=params["verbose"]) as progress:
+        return Duo(
+            models.target,
+            models.draft,
+            verbose=params["verbose"],
+            log_file=params["log_file"],
+            progress=progress,
+            **given(params, ENGINE_OPTIONS),
+            **more,
+        )
+
+
+def introduce(d: Duo, wanted: GenerateOptions) -> None:
+    """Which models, where and how. wanted: complete."""
+    show.warn(show.first_line(d.engine.target, d.draft, wanted, d.options["strict"], show.elsewhere(d)))
+    show.note_plan(d.plan)
+
+
+def warn_of_models(d: Duo) -> None:
+    for m in (d.engine.target, d.draft):
+        if m is not None and m.warning:
+            show.warn(m.warning)
+
+
+def warn_of_start(d: Duo) -> str:
+    """What is not as it should be before the first text. Returns what of it is of the host; empty: nothing."""
+    early = "" if d.network is None else d.network.take_warning()
+    if early:
+        show.warn(f"{early}; the text begins without it")
+    warn_of_models(d)
+    if d.network is not None and d.network.notice:
+        show.warn(d.network.notice)
+    return early
+
+
+def warn_of_draft(d: Duo, stream: Stream) -> None:
+    """What went wrong while the text went on."""
+    if not stream.warning:
+        return
+    if stream.network_warning and d.network is not None and d.network.settings.role == "verify":
+        show.warn(f"{stream.warning}; the text went on when it was back")
+    elif stream.warning == stream.trace_warning or "the text went on" in stream.warning:
+        show.warn(stream.warning)
+    else:
+        show.warn(f"the draft stopped: {stream.warning}; the text went on without it")
