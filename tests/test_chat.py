@@ -82,6 +82,13 @@ def test_a_question_that_cannot_be_asked_is_forgotten(duo_pair: Duo) -> None:
     assert talk.messages == []
 
 
+def test_a_context_that_is_full_is_told(run: Run) -> None:
+    options = ("-c", "64", "--temp", "0", "--ignore-eos", "-n", "-1")
+    code, out, err = run("chat", *options, stdin=b"Tell me a tale.")
+    assert code == 0 and out
+    assert err == "duo: the context of 64 tokens is full; /reset begins anew, and -c makes it larger\n"
+
+
 def test_lines_of_a_pipe_are_turns(run: Run, tmp_path: Path) -> None:
     saved = tmp_path / "talk.json"
     lines = f'Tell me a tale.\n\nOne\\\nturn\n"""\nthree\nlines\n"""\n/save {saved}\n/mode plain\n/stats\nlast'

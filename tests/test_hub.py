@@ -61,6 +61,16 @@ def test_what_is_there_is_not_downloaded_again(hub: Hub, fake: FakeHub) -> None:
     assert fake.n_sent == n_sent
 
 
+@pytest.mark.parametrize("size", [0, 1000, len(DRAFT) + 1])
+def test_a_file_that_was_damaged_comes_again(hub: Hub, size: int) -> None:
+    path = fetched(hub, f"{REPO}:Q2_K")
+    with path.resolve().open("r+b") as f:
+        f.truncate(size)
+    notes: list[str] = []
+    assert fetched(replace(hub, note=notes.append), f"{REPO}:Q2_K").read_bytes() == DRAFT
+    assert notes == [f"tales-Q2_K.gguf has {size} bytes in the cache and {len(DRAFT)} at the hub; it comes again"]
+
+
 def test_a_file_can_be_named_and_a_pattern_fits_one(hub: Hub) -> None:
     assert fetched(hub, REPO, "tales-Q2_K.gguf").read_bytes() == DRAFT
     assert fetched(hub, REPO, "*Q2_K.gguf").read_bytes() == DRAFT
@@ -186,7 +196,10 @@ def test_a_gated_repository_says_how_to_get_in(hub: Hub, fake: FakeHub) -> None:
 
 
 def test_a_wrong_token_is_named(hub: Hub, fake: FakeHub) -> None:
-    assert error_of(replace(hub, token="hf_wrong"), REPO) == f"{fake.url}/{REPO} may not be read (401); check HF_TOKEN"
+    assert (
+        error_of(replace(hub, token="hf_wrong"), REPO)
+        == f"{fake.url}/{REPO} may not be read (401); check the token (HF_TOKEN or --hf-token)"
+    )
 
 
 def test_an_unknown_repository_is_named(hub: Hub, fake: FakeHub) -> None:

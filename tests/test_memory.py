@@ -200,6 +200,8 @@ def test_auto_becomes_numbers_on_made_up_devices() -> None:
     assert (o["n_gpu_layers"], o["n_gpu_layers_draft"]) == (5, 3)
     assert o["device_draft"] == ["B"]
     assert o["tensor_split"] is not None and o["tensor_split"][1] > o["tensor_split"][0]
+    with pytest.raises(DuoError, match="-mg is 2 and there are 2 devices, counted from 0; choose one of them"):
+        settled(options(split_mode="none", main_gpu=2), TARGET, DRAFT, gpus)
     o, p = settled(options(split_mode="none", main_gpu=1), TARGET, DRAFT, gpus)
     assert p is not None and p.target.devices == ("B",)
 

@@ -111,7 +111,11 @@ class Hub:
 
         there, wanted = self._look(source)
         cached = self._snapshot(source.repo)
-        if there is None and cached is not None and all((cached / name).exists() for name in wanted[0]):
+        if (
+            there is None
+            and cached is not None
+            and all(hub_files.is_whole(cached / n, f) for n, f in wanted[0].items())
+        ):
             there = cached / next(iter(wanted[0]))
         return there or heads(self, source.repo, *wanted, folder)
 
@@ -126,8 +130,10 @@ class Hub:
         except Unreachable as e:
             try:
                 path = self._cached(source)
-            except DuoError:
-                raise DuoError(f"{e}, and the cache {self._has(source.repo)}; check the network") from None
+            except DuoError as missing:
+                # It has the repository, but not that file, or it has not even that.
+                lacks = str(missing) if self._models(source.repo) else f"the cache {self._has(source.repo)}"
+                raise DuoError(f"{e}, and {lacks.partition('; ')[0]}; check the network") from None
             self.note(f"{self.endpoint} cannot be reached; {source} comes from the cache")
             return path, ({}, "")
         names = self._chosen(list(files), source, f"{self.endpoint}/{source.repo}")
@@ -150,11 +156,16 @@ class Hub:
     # ---- what is there already
 
     def _cached(self, source: Source) -> Path:
-        folder = self._snapshot(source.repo)
-        names = [] if folder is None else _files_in(folder)
-        if folder is None or not any(hub_files.is_model(n) for n in names):
+        folder, names = self._snapshot(source.repo), self._models(source.repo)
+        if folder is None or not names:
             raise DuoError(f"the cache {self._has(source.repo)}; leave out --offline once to download it")
         return folder / self._chosen(names, source, f"the cache ({self.cache})")[0]
+
+    def _models(self, repo: str) -> list[str]:
+        """The files of a repository that the cache has, if there is a model among them."""
+        folder = self._snapshot(repo)
+        names = [] if folder is None else _files_in(folder)
+        return names if any(hub_files.is_model(n) for n in names) else []
 
     def _snapshot(self, repo: str) -> Path | None:
         """The newest state of a repository that the cache has."""
@@ -179,8 +190,7 @@ class Hub:
         """Repositories of which the cache has a model."""
         for root in self.cache.glob("models--*--*"):
             repo = root.name.removeprefix("models--").replace("--", "/", 1)
-            folder = self._snapshot(repo)
-            if folder is not None and any(hub_files.is_model(n) for n in _files_in(folder)):
+            if self._models(repo):
                 yield repo
 
 

@@ -19,7 +19,7 @@ from huggingface_hub.utils import WeakFileLock, build_hf_headers, logging  # typ
 from duo.errors import DuoError
 from duo.fit import gigabytes
 from duo.hub_errors import FAILURES, NO_NETWORK, hub_error, no_listing, unreachable
-from duo.hub_files import Listed, is_blob, is_safe
+from duo.hub_files import Listed, is_blob, is_safe, is_whole
 
 if TYPE_CHECKING:
     from duo.hub import Hub
@@ -72,6 +72,8 @@ def download(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str) -> P
     """Path of the first of these files, all of them being in the cache. Raises DuoError."""
     paths = []
     try:
+        for name, listed in files.items():
+            _drop_damaged(hub, repo, name, commit, listed)
         _check_disk(hub, repo, files, commit)
         for name in files:
             paths.append(_file(hub, repo, name, commit))
@@ -130,6 +132,15 @@ def heads(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str, folder:
 
 def _folder(hub: Hub, repo: str) -> Path:
     return hub.cache / ("models--" + repo.replace("/", "--"))
+
+
+def _drop_damaged(hub: Hub, repo: str, name: str, commit: str, listed: Listed) -> None:
+    """A file that has not the size it should have: a disk was full, or somebody wrote into it. It is received anew."""
+    pointer = _folder(hub, repo) / "snapshots" / commit / name
+    if pointer.exists() and not is_whole(pointer, listed):
+        hub.note(f"{name} has {pointer.stat().st_size} bytes in the cache and {listed.size} at the hub; it comes again")
+        pointer.resolve().unlink()  # the data, which the pointer is mostly a link to
+        pointer.unlink(missing_ok=True)
 
 
 def _check_disk(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str) -> None:

@@ -66,7 +66,9 @@ def _sentence(e: Exception, repo: str, hub: Hub, folder: Path) -> str:
     if isinstance(e, HfHubHTTPError):
         code = e.response.status_code
         if code in (401, 403):
-            why = "check HF_TOKEN" if has_token else "set HF_TOKEN to a token that may read it"
+            why = (
+                "check the token (HF_TOKEN or --hf-token)" if has_token else "set HF_TOKEN to a token that may read it"
+            )
             return f"{page} may not be read ({code}); {why}"
         if code == 404:
             return f"{e.response.request.url} does not exist (404); check the names of repository and file"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from duo.errors import DuoError
@@ -27,6 +28,11 @@ def is_safe(name: str) -> bool:
     """Whether this path, which a server may have made up, stays below the folder that it is put into."""
     # On every system: a colon and a backslash are no part of a name on Windows.
     return name.isprintable() and not set(name) & set("\\:") and not set(name.split("/")) & {"", ".", ".."}
+
+
+def is_whole(path: Path, listed: Listed) -> bool:
+    """The file is there, with the size that the hub says, if it says one."""
+    return path.is_file() and listed.size in (0, path.stat().st_size)
 
 
 def is_blob(etag: str) -> bool:

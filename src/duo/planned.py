@@ -80,8 +80,12 @@ def plan_of(o: EngineOptions, target: Header, draft: Header | None, devices: Seq
     mine = devices_for(device_names(o["device"]), devices)
     theirs = () if draft is None else devices_for(device_names(o["device_draft"]), devices)
     shares = tuple(o["tensor_split"] or ())
-    if o["split_mode"] == "none" and len(mine) > 1:
-        mine, shares = mine[o["main_gpu"] : o["main_gpu"] + 1] or mine[:1], ()
+    if o["split_mode"] == "none" and mine:
+        if o["main_gpu"] >= len(mine):
+            raise DuoError(
+                f"-mg is {o['main_gpu']} and there are {len(mine)} devices, counted from 0; choose one of them"
+            )
+        mine, shares = mine[o["main_gpu"] : o["main_gpu"] + 1], ()
     if shares:
         shares = (shares + (0.0,) * len(mine))[: len(mine)]
     wish = Wish("target", need, mine, _layers(o["n_gpu_layers"], need), "-ngl", shares, bool(o["device"]))
@@ -114,7 +118,8 @@ def settled(
         zeros = {name: 0 for name in ("n_gpu_layers", "n_gpu_layers_draft") if o[name] == "auto"}
         return cast(EngineOptions, {**o, **zeros}), None
     p = plan_of(o, read_header(target), None if draft is None else read_header(draft), devices)
-    _check_host(o, sum(x.bytes.host for x in (p.target, p.draft) if x is not None), "raise -ngl, ")
+    advice = "lower -c, " if p.target.auto or o["n_gpu_layers"] == "all" else "raise -ngl, lower -c, "
+    _check_host(o, sum(x.bytes.host for x in (p.target, p.draft) if x is not None), advice)
     out = cast(EngineOptions, dict(o))
     if p.target.auto:
         out["n_gpu_layers"] = p.target.n_gpu_layers

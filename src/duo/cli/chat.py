@@ -58,6 +58,8 @@ def answer(talk: Conversation, question: str, options: dict[str, Any], *, color:
     if failure is not None:
         raise failure
     warn_of_draft(talk.duo, stream)
+    if talk.is_full:
+        show.warn(f"the context of {talk.duo.n_ctx()} tokens is full; /reset begins anew, and -c makes it larger")
 
 
 def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:

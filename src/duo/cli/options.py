@@ -58,7 +58,9 @@ def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
             yield _option(name, hints[name], o)
         if name in FROM_FILE:
             yield click.Option(
-                [f"{name}_file", *FROM_FILE[name]], metavar="FILE", help=f"A file that holds the {name[-7:]}."
+                [f"{name}_file", *FROM_FILE[name]],
+                metavar="FILE",
+                help=f"A file that holds the {name.removeprefix('json_')}.",
             )
 
 
@@ -159,5 +161,5 @@ def unknown_option(name: str, known: Any) -> str:
         return f"{name} belongs to conversations; write: duo chat {name}"
     if name in NOT_IN_DUO:
         return f"llama.cpp's {name} is not in duo yet; leave it out"
-    close = difflib.get_close_matches(name, known, 1)
+    close = difflib.get_close_matches(name, known, 1, 0.7)
     return f"there is no option {name}; " + (f"did you mean {close[0]}?" if close else "see duo --help")

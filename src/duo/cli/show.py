@@ -159,10 +159,11 @@ def _share(n: int, of: int) -> str:
 def figures(r: Result) -> list[tuple[str, str]]:
     """Name and value of each line of the panel."""
     t = r.timings
+    first = f"{t['ttft_ms']:.0f} ms" if t["predicted_n"] else "-"
     lines = [
         ("tokens", f"{t['predicted_n']} ({r.finish_reason})"),
         ("speed", f"{t['predicted_per_second']:.1f} tokens/s"),
-        ("time to first token", f"{t['ttft_ms']:.0f} ms ({t['prompt_n']} prompt tokens, {t['cache_n']} cached)"),
+        ("time to first token", f"{first} ({t['prompt_n']} prompt tokens, {t['cache_n']} cached)"),
     ]
     if "draft_n" in t:
         n_passes, hidden = t["target_passes_n"], t["draft_hidden_share"]
