@@ -33,6 +33,8 @@ def test_from_pretrained_is_spelled_as_in_llama_cpp(
         assert d.generate("Once", max_tokens=2).text
     with pytest.raises(DuoError, match=r"there is no Q3_K in .*choose from"):
         Duo.from_pretrained(f"{REPO}:Q3_K")
+    with pytest.raises(DuoError, match="draft_filename is a file in a repository and none was given"):
+        Duo.from_pretrained(REPO, draft_filename="tales-Q2_K.gguf")
 
 
 def run_duo(fake: FakeHub, cache: Path, *args: str, **env: str) -> "subprocess.CompletedProcess[str]":

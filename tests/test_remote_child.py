@@ -198,6 +198,7 @@ def test_the_childs_command_line_says_what_the_user_said_of_its_model() -> None:
             "n_gpu_layers_draft": 99,
             "strict": True,
             "device": "none",
+            "tensor_split": [3, 1],
         }
     )
     assert remote_side(o, has_draft=True) == "draft"
@@ -205,7 +206,7 @@ def test_the_childs_command_line_says_what_the_user_said_of_its_model() -> None:
     assert words.startswith("draft-host -md d.gguf ")
     for part in ("-ngld 99", "-devd RPC0,RPC1", "--rpc 10.0.0.2:50052,10.0.0.3:50052", "-cd 512", "--listen unix:/s"):
         assert part in words
-    assert "-ngl 11" not in words and "-dev none" not in words
+    assert "-ngl 11" not in words and "-dev none" not in words and "-ts" not in words
     o = engine_options(
         {"rpc": "a:1", "device": "rpc0", "tensor_split": [3, 1], "n_gpu_layers_draft": 99, "strict": True}
     )

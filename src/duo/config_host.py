@@ -20,6 +20,8 @@ NOT_A_HOSTS = (
     "token_file",
     "host_patience",
 )
+# What a draft has not: it lies on its devices by their free memory.
+NOT_A_DRAFTS = ("tensor_split", "split_mode", "main_gpu")
 
 
 class HostOptions(TypedDict, total=False):
@@ -60,6 +62,7 @@ class HostOptions(TypedDict, total=False):
 
 def of_host(role: str, table: dict[str, Opt]) -> dict[str, Opt]:
     """The engine's options that place the one model of a host. role: "draft" or "verify"."""
-    twins = {name.removesuffix("_draft") for name in table if name.endswith("_draft")}
-    unwanted = {n for n in table if n.endswith("_draft")} if role == "verify" else twins
-    return {name: o for name, o in table.items() if name not in unwanted and name not in NOT_A_HOSTS}
+    of_draft = {name for name in table if name.endswith("_draft")}
+    of_target = {name.removesuffix("_draft") for name in of_draft} | set(NOT_A_DRAFTS)
+    unwanted = (of_draft if role == "verify" else of_target) | set(NOT_A_HOSTS)
+    return {name: o for name, o in table.items() if name not in unwanted}

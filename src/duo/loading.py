@@ -8,6 +8,8 @@ from typing import Any
 
 from typing_extensions import Self
 
+from duo.errors import DuoError
+
 
 class Loading(ABC):
     """What `Duo` inherits: it is called with the two paths that were found."""
@@ -36,6 +38,8 @@ class Loading(ABC):
         """
         from duo.hub import from_hub
 
+        if draft_filename is not None and draft_repo_id is None:
+            raise DuoError("draft_filename is a file in a repository and none was given; give draft_repo_id too")
         paths = [
             None if repo is None else from_hub(repo, file, cache_dir=cache_dir, token=token, offline=offline)
             for repo, file in ((repo_id, filename), (draft_repo_id, draft_filename))

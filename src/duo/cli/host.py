@@ -17,9 +17,11 @@ from duo.cli.run import of_run
 from duo.config import ENGINE_OPTIONS, HOST_OPTIONS, EngineOptions, HostOptions
 from duo.config_host import of_host
 from duo.demo import demo_pair
+from duo.errors import DuoError
 from duo.placement import place_alone
 from duo.remote import need_grpc
 from duo.remote.child import WITH_PARENT, end_with_parent
+from duo.rpc import end_process
 
 ABOUT = {
     "draft": (
@@ -78,11 +80,15 @@ def host(role: str, params: dict[str, Any]) -> None:
         print(f"duo {role}-host: {name} on {address} ({texts}; {security.words})", flush=True)
 
     _core.log_to(params["verbose"], b"" if params["log_file"] is None else os.fsencode(params["log_file"]))
-    with show.loading(quiet=params["verbose"]) as progress:
-        options = place_alone(placing, path, draft=role == "draft")
-        settings = HostSettings(address, security, o["parallel"])
-        serve(role, options, settings, ready=ready, progress=progress)
-    # All is closed. gRPC's polling thread is not, and would abort the process if it woke up while the interpreter goes.
+    # From here on a thread of gRPC's, or one that asks RPC servers, would abort the process if it woke up while the
+    # interpreter goes.
+    try:
+        with show.loading(quiet=params["verbose"]) as progress:
+            options = place_alone(placing, path, draft=role == "draft")
+            settings = HostSettings(address, security, o["parallel"])
+            serve(role, options, settings, ready=ready, progress=progress)
+    except DuoError as e:
+        end_process(" ".join(str(e).split()))
     sys.stdout.flush()
     os._exit(0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, NoReturn
 
 import grpc
@@ -165,35 +165,12 @@ class HostService:
                 del self._unbegun[peer]
 
     async def _text(self, context: Any) -> None:
-        data = await self._first(context)
         kind: type[DraftText] | type[VerifyText] = DraftText if self._role == "draft" else VerifyText
-        first: Any = None if data is grpc.aio.EOF else parse(kind.incoming, data)
-        if first is None or not first.HasField("begin"):
-            raise ProtocolError("the first message begins no text")
-        check_keys(first.begin)
-        if first.begin.instance != self._instance:
-            _refuse(Code.ABORTED, "the host is another one than before; say hello again")
-        begin = get_begin(first.begin, n_vocab=self._n_vocab, n_ctx=self._n_ctx)
-        session = first.begin.session
+        asked = await self._asked(context, kind.incoming)
+        begin, session = get_begin(asked, n_vocab=self._n_vocab, n_ctx=self._n_ctx), asked.session
         if (old := self._texts.get(session)) is not None:
-            # The client lost that connection before this end did. It gets its seat, and its cache, back.
-            old.evicted.set()
-            ending = asyncio.ensure_future(asyncio.wait_for(old.done.wait(), self._handshake_s))
-            try:
-                await _patiently(context, kind.nothing(), ending)
-            except asyncio.TimeoutError:
-                self._busy()
-            finally:
-                ending.cancel()
-        taking = asyncio.ensure_future(self.seats.take(begin.prompt, BUSY_WAIT_S))
-        try:
-            seat = await _patiently(context, kind.nothing(), taking)
-        except BaseException:
-            taking.cancel()
-            taking.add_done_callback(self._keep)
-            raise
-        if seat is None:
-            self._busy()
+            await self._evict(old, context)
+        seat = await self._seat(begin.prompt, context, kind.nothing())
         text = kind(context, seat, self._n_vocab, self._idle_s)
         self._texts[session] = text
         try:
@@ -203,6 +180,42 @@ class HostService:
         finally:
             # In a task of its own: a client that goes away cancels this one.
             await asyncio.shield(self._later(self._free(session, text)))
+
+    async def _asked(self, context: Any, incoming: type[Any]) -> wire.Begin:
+        """What the first message wants written. Raises Idle, ProtocolError, _Refused."""
+        data = await self._first(context)
+        first = None if data is grpc.aio.EOF else parse(incoming, data)
+        if first is None or not first.HasField("begin"):
+            raise ProtocolError("the first message begins no text")
+        begin: wire.Begin = first.begin
+        check_keys(begin)
+        if begin.instance != self._instance:
+            _refuse(Code.ABORTED, "the host is another one than before; say hello again")
+        return begin
+
+    async def _evict(self, old: DraftText | VerifyText, context: Any) -> None:
+        """The client lost that text's connection before this end did. It gets its seat, and its cache, back."""
+        old.evicted.set()
+        ending = asyncio.ensure_future(asyncio.wait_for(old.done.wait(), self._handshake_s))
+        try:
+            await _patiently(context, old.nothing(), ending)
+        except asyncio.TimeoutError:
+            self._busy()
+        finally:
+            ending.cancel()
+
+    async def _seat(self, prompt: Sequence[int], context: Any, nothing: Any) -> Any:
+        """A seat for this prompt. Raises Idle, _Refused."""
+        taking = asyncio.ensure_future(self.seats.take(prompt, BUSY_WAIT_S))
+        try:
+            seat = await _patiently(context, nothing, taking)
+        except BaseException:
+            taking.cancel()
+            taking.add_done_callback(self._keep)
+            raise
+        if seat is None:
+            self._busy()
+        return seat
 
     def _busy(self) -> NoReturn:
         n = self.seats.n_most
