@@ -272,8 +272,16 @@ def test_shells_complete_commands_and_options(
     code, _, err = run("completion", "tcsh")
     assert (code, err) == (1, "duo: there is no completion for tcsh; choose bash, zsh or fish\n")
     monkeypatch.setenv("_DUO_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_CWORD", "1")
-    for typed, found in (("duo cha", "plain,chat"), ("duo --json-s", "plain,--json-schema plain,--json-schema-file")):
+    for typed, found in (
+        ("duo cha", "plain,chat"),
+        ("duo --json-s", "plain,--json-schema plain,--json-schema-file"),
+        ("duo -m x", "file,x"),
+        ("duo check x", "file,x"),
+        ("duo --mode a", "plain,async"),
+        ("duo chat --cpu-kernels ", "plain,auto plain,duo plain,stock"),
+        ("duo pairs show dem", "plain,demo"),
+    ):
+        monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
         monkeypatch.setenv("COMP_WORDS", typed)
         with pytest.raises(SystemExit) as e:
             run()

@@ -14,6 +14,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from duo.cli.complete import files
 from duo.cli.models import hub_of, model_sources
 from duo.cli.options import ModelCommand, given, model_options
 from duo.config import ENGINE_OPTIONS
@@ -163,7 +164,7 @@ def run(params: dict[str, Any]) -> None:
 command = ModelCommand(
     "check",
     params=[
-        click.Argument(["models"], nargs=-1, metavar="TARGET DRAFT"),
+        click.Argument(["models"], nargs=-1, metavar="TARGET DRAFT", shell_complete=files),
         *(o for o in model_options() if o.name in OPTIONS),
         *(o for o in model_sources() if o.name in ("hf_token", "offline")),
         click.Option(["json", "--json"], is_flag=True, help="Print everything as JSON, sizes in bytes."),

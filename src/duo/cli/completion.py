@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from duo.cli.complete import by_metavar
 from duo.errors import DuoError
 
 
 @click.command("completion")
-@click.argument("shell", metavar="bash|zsh|fish")
+@click.argument("shell", metavar="bash|zsh|fish", shell_complete=by_metavar)
 def completion(shell: str) -> None:
     """Print what makes a shell complete duo's commands and options.
 

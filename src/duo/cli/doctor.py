@@ -11,13 +11,16 @@ from rich.console import Console
 from rich.table import Table
 
 from duo import doctor as measure
+from duo.cli.complete import by_metavar
 from duo.demo import demo_pair
 from duo.option import CpuKernels
 from duo.placement import physical_cores
 
 
 @click.command("doctor")
-@click.option("-m", "--model", metavar="FILE", help="The target to look at. Default: the demo target.")
+@click.option(
+    "-m", "--model", metavar="FILE", shell_complete=by_metavar, help="The target to look at. Default: the demo target."
+)
 @click.option(
     "-t", "--threads", type=click.IntRange(1, 512), metavar="N", help="CPU threads, besides one. Default: the cores."
 )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +11,15 @@ import click
 from duo import _core
 from duo.check import engine_options, host_options
 from duo.cli import show
+from duo.cli.complete import by_metavar
 from duo.cli.options import ModelCommand, given, table_options
 from duo.cli.run import of_run
 from duo.config import ENGINE_OPTIONS, HOST_OPTIONS, EngineOptions, HostOptions
 from duo.config_host import of_host
 from duo.demo import demo_pair
-from duo.errors import DuoError
 from duo.placement import place_alone
 from duo.remote import need_grpc
 from duo.remote.child import WITH_PARENT, end_with_parent
-from duo.rpc import end_process
 
 ABOUT = {
     "draft": (
@@ -80,17 +78,10 @@ def host(role: str, params: dict[str, Any]) -> None:
         print(f"duo {role}-host: {name} on {address} ({texts}; {security.words})", flush=True)
 
     _core.log_to(params["verbose"], b"" if params["log_file"] is None else os.fsencode(params["log_file"]))
-    # From here on a thread of gRPC's, or one that asks RPC servers, would abort the process if it woke up while the
-    # interpreter goes.
-    try:
-        with show.loading(quiet=params["verbose"]) as progress:
-            options = place_alone(placing, path, draft=role == "draft")
-            settings = HostSettings(address, security, o["parallel"])
-            serve(role, options, settings, ready=ready, progress=progress)
-    except DuoError as e:
-        end_process(" ".join(str(e).split()))
-    sys.stdout.flush()
-    os._exit(0)
+    with show.loading(quiet=params["verbose"]) as progress:
+        options = place_alone(placing, path, draft=role == "draft")
+        settings = HostSettings(address, security, o["parallel"])
+        serve(role, options, settings, ready=ready, progress=progress)
 
 
 def _command(role: str) -> click.Command:
@@ -98,7 +89,7 @@ def _command(role: str) -> click.Command:
     return ModelCommand(
         f"{role}-host",
         params=[
-            click.Option(["model", *flags], type=str, metavar="FILE", help=what),
+            click.Option(["model", *flags], type=str, metavar="FILE", shell_complete=by_metavar, help=what),
             *table_options(HostOptions, HOST_OPTIONS),
             *table_options(EngineOptions, of_host(role, ENGINE_OPTIONS)),
             *of_run("verbose", "log_file"),

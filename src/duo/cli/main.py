@@ -111,7 +111,7 @@ def leave() -> NoReturn:
         with suppress(OSError, ValueError):
             stream.flush()
     if any(t.daemon for t in threading.enumerate()):
-        os._exit(code)  # a thread that comes out of a library while the interpreter goes would abort the process
+        os._exit(code)  # one that comes out of libggml or gRPC while the interpreter goes would abort the process
     sys.exit(code)
 
 

@@ -10,6 +10,7 @@ from click.core import ParameterSource
 
 from duo.check import engine_options
 from duo.cli import show
+from duo.cli.complete import by_metavar, pair_names
 from duo.cli.options import given
 from duo.config import ENGINE_OPTIONS
 from duo.errors import DuoError
@@ -33,10 +34,11 @@ def model_sources() -> list[click.Option]:
     """-m, -md, --pair, -hf and what belongs to them."""
     return [
         click.Option(["model", "-m", "--model"], type=str, metavar="FILE", envvar="LLAMA_ARG_MODEL",
-                     help="The target: a GGUF file. Default: the demo pair."),
+                     shell_complete=by_metavar, help="The target: a GGUF file. Default: the demo pair."),
         click.Option(["model_draft", "-md", "--model-draft", "--draft-model", "--spec-draft-model"], type=str,
-                     metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", help="The draft: a GGUF file."),
-        click.Option(["pair", "--pair"], metavar="NAME",
+                     metavar="FILE", envvar="LLAMA_ARG_SPEC_DRAFT_MODEL", shell_complete=by_metavar,
+                     help="The draft: a GGUF file."),
+        click.Option(["pair", "--pair"], metavar="NAME", shell_complete=pair_names,
                      help="Target and draft by the name of their pair (see duo pairs); downloaded the first time."),
         click.Option(["hf_repo", "-hf", "-hfr", "--hf-repo"], metavar="USER/REPO[:QUANT]",
                      envvar="LLAMA_ARG_HF_REPO",

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
+from duo.cli.complete import by_metavar
 from duo.cli.llama_cpp_options import IN_CHAT, NOT_IN_DUO
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
 from duo.errors import DuoError
@@ -47,7 +48,8 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
         base |= {"is_flag": False, "flag_value": "on"}
     if name in REPEATABLE:
         base |= {"multiple": True}
-    return click.Option([name, *o.flags], type=str, metavar=o.metavar or metavar_of(hint), **base)
+    base |= {"metavar": o.metavar or metavar_of(hint), "shell_complete": by_metavar}
+    return click.Option([name, *o.flags], type=str, **base)
 
 
 def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
@@ -60,6 +62,7 @@ def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
             yield click.Option(
                 [f"{name}_file", *FROM_FILE[name]],
                 metavar="FILE",
+                shell_complete=by_metavar,
                 help=f"A file that holds the {name.removeprefix('json_')}.",
             )
 

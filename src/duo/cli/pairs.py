@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from duo import pairs as known
+from duo.cli.complete import by_metavar, pair_names
 from duo.errors import DuoError
 from duo.hub import parse
 
@@ -70,7 +71,7 @@ def _short(m: known.ModelRef) -> str:
 
 
 @pairs.command("show")
-@click.argument("name")
+@click.argument("name", shell_complete=pair_names)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def show(name: str, as_json: bool) -> None:
     """Say everything that is known of a pair."""
@@ -115,8 +116,8 @@ def _words(options: str) -> str:
 
 @pairs.command("add")
 @click.argument("name")
-@click.option("-m", "--model", metavar="FILE", help="The target: a GGUF file.")
-@click.option("-md", "--model-draft", metavar="FILE", help="The draft: a GGUF file.")
+@click.option("-m", "--model", metavar="FILE", shell_complete=by_metavar, help="The target: a GGUF file.")
+@click.option("-md", "--model-draft", metavar="FILE", shell_complete=by_metavar, help="The draft: a GGUF file.")
 @click.option("-hf", "--hf-repo", metavar="USER/REPO[:QUANT]", help="The target from the Hugging Face Hub.")
 @click.option("-hfd", "--hf-repo-draft", metavar="USER/REPO[:QUANT]", help="The draft from the Hugging Face Hub.")
 @click.option("-hff", "--hf-file", metavar="FILE", help="Which file of -hf's repository.")

@@ -11,6 +11,7 @@ import click
 from duo import _core
 from duo._libs import REBUILD
 from duo.cli import show
+from duo.cli.complete import by_metavar
 from duo.cli.models import model_sources
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, unescape
@@ -111,11 +112,12 @@ def _command() -> click.Command:
         click.Option(["display_prompt", "--display-prompt/--no-display-prompt"], default=True,
                      help="Print the prompt before the text. [default: on]"),
         click.Option(["json", "--json"], is_flag=True, help="The figures as one JSON object on the last line."),
-        click.Option(["trace", "--trace"], type=str, metavar="FILE",
+        click.Option(["trace", "--trace"], type=str, metavar="FILE", shell_complete=by_metavar,
                      help="Write every draft step and verification as a Chrome trace (see duo trace)."),
         click.Option(["list_devices", "--list-devices"], is_flag=True, help="List the devices and exit."),
         click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="llama.cpp's log on standard error."),
-        click.Option(["log_file", "--log-file"], type=str, metavar="FILE", envvar="LLAMA_ARG_LOG_FILE",
+        click.Option(["log_file", "--log-file"], type=str, metavar="FILE", shell_complete=by_metavar,
+                     envvar="LLAMA_ARG_LOG_FILE",
                      help="llama.cpp's log into a file."),
     ]  # fmt: skip
     return ModelCommand(
