@@ -146,6 +146,7 @@ def test_a_bad_grammar_is_one_sentence(
     ({"type": "string", "pattern": "a+"}, "Pattern must start"),
     ({"type": "string", "pattern": "^[ -~]+$"}, "holds quotes"),
     ({"type": "string", "pattern": r"^\s$"}, "cannot be written"),
+    ({"type": "string", "pattern": "^(a$"}, "is no regular expression"),
     ({"type": "string", "maxLength": 100_000}, "the JSON schema (-j) makes a grammar that is too large; lower"),
     ({"const": float("nan")}, "is not JSON"),
     ({"x": {1, 2}}, "is not JSON"),

@@ -32,6 +32,8 @@ N_GROWTH_MB = 60  # of a process, over all of it: arenas and caches; a leak of o
 N_VOCAB = 4096  # of the demo pair
 TEXT: dict[str, Any] = {"temperature": 0, "max_tokens": 60}
 
+pytestmark = pytest.mark.timeout(600 + N_MESSAGES // 10)
+
 
 @pytest.fixture(scope="module")
 def expected() -> str:

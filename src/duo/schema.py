@@ -90,6 +90,10 @@ def _converter() -> type:
             return rule
 
         def _visit_pattern(self, pattern: str, name: str) -> str:
+            try:
+                re.compile(pattern)
+            except re.error as e:
+                raise ValueError(f"the pattern {pattern} is no regular expression ({e})") from None
             rule: str = super()._visit_pattern(_plain_pattern(pattern), name)
             return rule
 
