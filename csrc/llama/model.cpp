@@ -93,17 +93,21 @@ void llama_token_model::in_company(bool yes) {
     in_company_ = yes;
 }
 
-std::span<const float> llama_token_model::logits(int32_t i_row) const {
-    const float * row = llama_get_logits_ith(context_.get(), i_row);
+float * llama_token_model::logits_of(int32_t i_row) const {
+    float * row = llama_get_logits_ith(context_.get(), i_row);
     if (row == nullptr) {
         throw error("row " + std::to_string(i_row) + " of the last pass over " + opt_.path + " has no logits");
     }
-    return {row, size_t(n_vocab_)};
+    return row;
+}
+
+std::span<const float> llama_token_model::logits(int32_t i_row) const {
+    return {logits_of(i_row), size_t(n_vocab_)};
 }
 
 int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                       std::span<candidate> out) {
-    const float * logits = this->logits(i_row).data();
+    float * const logits = logits_of(i_row);
     const int32_t n      = sampler_->candidates(logits, sampling, text, out);
     if (n == 0 || !std::isfinite(logits[out[0].token])) {
         if (std::any_of(logits, logits + n_vocab_, [](float x) { return std::isnan(x); })) {

@@ -120,9 +120,11 @@ class llama_token_model : public token_model {
     void load_file(const std::vector<std::string> & cpu_types);
     void make_context();
     void probe_rollback();
-    void keep_two_outputs(size_t n);
-    void undo(std::span<const row> rows);
-    void set_row(size_t i, const row & r, int32_t pos, bool output);
+    // A row of the last pass. Throws duo::error if it has no logits.
+    float * logits_of(int32_t i_row) const;
+    void    keep_two_outputs(size_t n);
+    void    undo(std::span<const row> rows);
+    void    set_row(size_t i, const row & r, int32_t pos, bool output);
 
     model_options            opt_;
     std::vector<std::string> device_names_;

@@ -81,23 +81,24 @@ void sampler::prepare(const sampling_params & sampling) {
     ready_ = true;
 }
 
-// Logits with bias and penalties into row_; copied only where there are any.
-void sampler::read(const float * logits, const sampling_params & sampling, std::span<const token_id> text) {
-    if (!bias_.empty() || sampling.penalised()) {
-        logits_.assign(logits, logits + n_vocab_);
-        for (const auto & [token, bias] : bias_) {
-            logits_[size_t(token)] += bias;
-        }
-        if (sampling.penalised()) {
-            penalise(sampling, text);
-        }
-        logits = logits_.data();
+// Bias and penalties are of some tens of tokens: a copy of the row would cost more than choosing from it.
+void sampler::read(float * logits, const sampling_params & sampling, std::span<const token_id> text) {
+    for (const auto & [token, bias] : bias_) {
+        change(logits, token, logits[token] + bias);
+    }
+    if (sampling.penalised()) {
+        penalise(logits, sampling, text);
     }
     row_.read(logits, n_vocab_);
 }
 
+void sampler::change(float * logits, token_id token, float to) {
+    before_.push_back({token, logits[token]});
+    logits[token] = to;
+}
+
 // llama_sampler_penalties_apply to the letter, but looks only at tokens that it changes.
-void sampler::penalise(const sampling_params & sampling, std::span<const token_id> text) {
+void sampler::penalise(float * logits, const sampling_params & sampling, std::span<const token_id> text) {
     counts_.resize(size_t(n_vocab_));
     const auto past  = text.last(std::min(text.size(), size_t(look_back(sampling))));
     const auto known = [this](token_id t) { return t >= 0 && t < n_vocab_; };
@@ -110,10 +111,10 @@ void sampler::penalise(const sampling_params & sampling, std::span<const token_i
         if (!known(t) || counts_[size_t(t)] == 0) {
             continue;
         }
-        const auto count = float(std::exchange(counts_[size_t(t)], 0));
-        float &    logit = logits_[size_t(t)];
-        logit            = logit <= 0.0f ? logit * sampling.repeat_penalty : logit / sampling.repeat_penalty;
-        logit -= count * sampling.frequency_penalty + sampling.presence_penalty;
+        const auto  count    = float(std::exchange(counts_[size_t(t)], 0));
+        const float logit    = logits[t];
+        const float repeated = logit <= 0.0f ? logit * sampling.repeat_penalty : logit / sampling.repeat_penalty;
+        change(logits, t, repeated - (count * sampling.frequency_penalty + sampling.presence_penalty));
     }
 }
 
@@ -208,10 +209,24 @@ int32_t sampler::held(const sampling_params & sampling, std::span<const token_id
     return rank(sampling, out);
 }
 
-int32_t sampler::candidates(const float * logits, const sampling_params & sampling, std::span<const token_id> text,
+int32_t sampler::candidates(float * logits, const sampling_params & sampling, std::span<const token_id> text,
                             std::span<candidate> out) {
+    struct restorer { // also if something throws
+        ~restorer() {
+            for (; !before.empty(); before.pop_back()) {
+                logits[before.back().token] = before.back().logit;
+            }
+        }
+        std::vector<top_logit> & before;
+        float *                  logits;
+    } const restored{before_, logits};
     prepare(sampling);
     read(logits, sampling, text);
+    return chosen(sampling, text, out);
+}
+
+// From row_.
+int32_t sampler::chosen(const sampling_params & sampling, std::span<const token_id> text, std::span<candidate> out) {
     const bool   limited = sampling.top_k > 0 && sampling.top_k < n_vocab_;
     const size_t k       = !sampling.greedy() ? size_t(limited ? sampling.top_k : n_vocab_)
                            : with_logp_       ? std::max(out.size(), n_rivals)

@@ -24,8 +24,8 @@ class sampler {
     // the same noise, chooses it (a draft's do).
     sampler(const llama_vocab * vocab, int32_t n_vocab, bool with_logp);
 
-    // logits: (n_vocab) or longer. Otherwise as token_model::candidates.
-    int32_t candidates(const float * logits, const sampling_params & sampling, std::span<const token_id> text,
+    // logits: (n_vocab) or longer; changed while it runs, and then as they were. Otherwise as token_model::candidates.
+    int32_t candidates(float * logits, const sampling_params & sampling, std::span<const token_id> text,
                        std::span<candidate> out);
 
     // As token_model::logprobs.
@@ -38,8 +38,10 @@ class sampler {
     using chain_ptr = std::unique_ptr<llama_sampler, chain_free>;
 
     void    prepare(const sampling_params & sampling);
-    void    read(const float * logits, const sampling_params & sampling, std::span<const token_id> text);
-    void    penalise(const sampling_params & sampling, std::span<const token_id> text);
+    void    read(float * logits, const sampling_params & sampling, std::span<const token_id> text);
+    void    change(float * logits, token_id token, float to);
+    void    penalise(float * logits, const sampling_params & sampling, std::span<const token_id> text);
+    int32_t chosen(const sampling_params & sampling, std::span<const token_id> text, std::span<candidate> out);
     void    look(size_t k);
     void    score(const sampling_params & sampling, std::span<const token_id> text);
     void    sort(size_t n);
@@ -60,7 +62,7 @@ class sampler {
     int64_t                                 held_us_ = 0; // that this took, its states being cloned
 
     logit_row                     row_;
-    std::vector<float>            logits_; // scratch: the row with bias and penalties
+    std::vector<top_logit>        before_; // scratch: logits that bias and penalties have changed, as they were
     std::vector<int32_t>          counts_; // scratch: occurrences of each token; all 0 between calls
     std::vector<top_logit>        top_;    // scratch: the best of row_
     std::vector<llama_token_data> data_;   // scratch: candidates on their way through the chain; p: what they race by
