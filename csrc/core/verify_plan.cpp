@@ -45,6 +45,53 @@ plan verify_worker::make_plan() {
     return p;
 }
 
+void verify_worker::take_nodes() {
+    node_msg msg;
+    while (wires_.nodes.try_pop(msg)) {
+        const bool ours = req_ != nullptr && drafting_ && msg.slot == req_->slot;
+        draft_late_     = draft_late_ && !ours;
+        switch (msg.what) {
+            case node_msg::kind::ready:
+            case node_msg::kind::lost:
+                on_link(msg.what == node_msg::kind::ready);
+                break;
+            case node_msg::kind::node:
+                if (ours) {
+                    on_node(msg);
+                }
+                break;
+            case node_msg::kind::pause:
+                if (ours) {
+                    mirror_.pause(msg.parent);
+                }
+                break;
+            case node_msg::kind::failed:
+                if (ours && msg.id == told_->id) {
+                    drafting_     = false;
+                    req_->warning = told_->draft_error.empty() ? "the draft failed; the text went on without it"
+                                                               : told_->draft_error;
+                }
+                break;
+        }
+    }
+}
+
+void verify_worker::on_node(const node_msg & msg) {
+    planner_.profile().on_step(msg.n_rows, msg.step_us);
+    if (draft_ == draft_place::elsewhere) {
+        req_->draft.count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
+    }
+    const auto what  = mirror_.insert(msg, text_);
+    const bool right = what == mirror_tree::news::named_right;
+    // A guess that came too late to be verified is known to be right or wrong all the same.
+    if (msg.guess && (right || what == mirror_tree::news::guess_wrong)) {
+        planner_.profile().on_child(msg.logp, right);
+        if (msg.rank == 0) {
+            planner_.profile().on_guess(0, right, true);
+        }
+    }
+}
+
 void verify_worker::grow_tree() {
     const double least = planner_.least_chance();
     n_proposals_       = 0;
