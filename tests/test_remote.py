@@ -128,6 +128,38 @@ def test_a_unix_socket_and_a_stale_one(tmp_path: Path) -> None:
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.parametrize(
+    ("role", "flag"), [("draft", "-ngld"), ("draft", "-cd"), ("verify", "-ngl"), ("verify", "-mg")]
+)
+def test_options_of_a_model_that_is_elsewhere_are_refused(role: str, flag: str) -> None:
+    p = start_duo(f"--{role}-host", "127.0.0.1:1", flag, "1", "-p", PROMPT)
+    out, err = p.communicate(timeout=HANG_S)
+    assert (p.returncode, out) == (1, b"")
+    assert err.endswith(f"({flag}) is of a model on another machine; give it to duo {role}-host there\n".encode())
+
+
+def test_a_unix_socket_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
+    taken = tmp_path / "s"
+
+    def refused(where: Path) -> str:
+        p = start_duo("draft-host", "--listen", f"unix:{where}", "-td", "1")
+        out, err = p.communicate(timeout=HANG_S)
+        assert (p.returncode, out) == (1, b"")
+        return err.decode()
+
+    with host("draft", listen=f"unix:{taken}") as h:
+        assert refused(taken) == f"duo: the host cannot listen on unix:{taken}; another process listens there\n"
+        with remote("draft", h) as d:
+            until_it_helps(d)
+    precious = tmp_path / "precious"
+    precious.write_text("x")
+    assert refused(precious) == (
+        f"duo: the host cannot listen on unix:{precious}; there is a file of that name, choose another\n"
+    )
+    assert precious.read_text() == "x"
+    assert f"there is no folder {tmp_path}/no" in refused(tmp_path / "no" / "s")
+
+
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT])
 def test_a_host_ends_when_it_is_told_to_even_in_a_text(how: signal.Signals) -> None:
     with (

@@ -56,7 +56,8 @@ request & pipeline::begin(std::unique_ptr<request> req) {
     // A text that is taken up again may be complete but for its end.
     if (int32_t(req->prompt.size()) >= n_ctx_ + (req->n_generated > 0 ? 1 : 0)) {
         throw error("the prompt has " + std::to_string(req->prompt.size()) + " tokens and the context holds " +
-                    std::to_string(n_ctx_) + " with the answer; shorten it or raise -c/--ctx-size");
+                    std::to_string(n_ctx_) + " with the answer; shorten it or raise -c/--ctx-size" +
+                    (verify_worker_ ? "" : " of the verify host"));
     }
     for (const token_id t : req->prompt) {
         if (t < 0 || t >= text_model_.n_vocab()) {

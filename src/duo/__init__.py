@@ -1,6 +1,7 @@
 """Asynchronous speculative decoding for llama.cpp models: draft and target run at the same time."""
 
 import sys
+from importlib import import_module
 from pathlib import Path
 
 from duo._libs import load_libraries
@@ -10,6 +11,8 @@ _program = Path(*sys.argv[:1]).stem == "duo" or sys.orig_argv[1:3] == ["-m", "du
 
 try:
     load_libraries()  # before anything that needs duo._core
+    if _program:
+        import_module("click.shell_completion")  # what the program needs next
     from duo.engine import Duo, Stream
     from duo.errors import DuoError
     from duo.once import generate, stream

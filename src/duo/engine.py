@@ -234,8 +234,8 @@ class Duo(Completions, Loading):
             )  # fmt: skip
             try:
                 self._trace.add(events)
-                if self._client is not None:
-                    self._trace.network(_core.now_us(), self._client.figures.of_text())
+                if self._client is not None and (figures := self._client.figures_of_text):
+                    self._trace.network(_core.now_us(), figures)
             except OSError as e:
                 trace, self._trace = self._trace, None
                 with suppress(OSError):

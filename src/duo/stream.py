@@ -145,7 +145,7 @@ class Stream(Iterator[Chunk]):
                 self.timings = timings(stats, with_draft=self._with_draft)
                 if duo.network is not None:
                     # Two machines' clocks do not tell whose time lay behind whose.
-                    self.timings |= {"draft_hidden_share": None} | duo.network.figures.of_text()
+                    self.timings |= {"draft_hidden_share": None} | duo.network.figures_of_text
                     self.network_warning = duo.network.take_warning()
                 duo.timings = self.timings
                 self._write_trace()

@@ -55,7 +55,8 @@ def warn_of_draft(d: Duo, stream: Stream) -> None:
     if not stream.warning:
         return
     if stream.network_warning and d.network is not None and d.network.settings.role == "verify":
-        show.warn(f"{stream.warning}; the text went on when it was back")
+        went_on = stream.finish_reason != "cancelled"
+        show.warn(stream.warning + ("; the text went on when it was back" if went_on else ""))
     elif stream.warning == stream.trace_warning or "the text went on" in stream.warning:
         show.warn(stream.warning)
     else:

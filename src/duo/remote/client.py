@@ -6,6 +6,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from contextlib import suppress
+from typing import Any
 
 from duo.errors import DuoError
 from duo.remote.figures import NetworkFigures
@@ -48,6 +49,11 @@ class Client(ABC):
             raise DuoError(f"{why}; start it, or give another address" if not why.hopeless else str(why))
 
     @property
+    def figures_of_text(self) -> dict[str, Any]:
+        """For Result.timings; nothing of a child process on this machine, whose own network goes elsewhere."""
+        return {} if self.settings.child is not None else self.figures.of_text()
+
+    @property
     def host_model(self) -> str:
         """The name of the host's model; empty: it has not been seen yet."""
         session = self._session
@@ -88,6 +94,11 @@ class Client(ABC):
         """Why the host was lost, as a sentence with its name."""
         name = self.settings.name
         return str(why) if name in str(why) else f"{name} was lost ({why})"
+
+    def _remark(self, why: HostError) -> None:
+        """For the warning of a text that goes on; the session is kept."""
+        with self._lock:
+            self._warning = why
 
     def _warn(self, why: HostError) -> None:
         with self._lock:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
 import grpc
@@ -17,6 +18,7 @@ from duo.remote.exchange import SLICE_US, Exchange, code_of, in_words
 from duo.remote.session import ClientSettings, HostError, Own, Session
 
 IDLE_US = 100_000
+SILENT_S = 5.0
 
 
 class _Nodes:
@@ -26,6 +28,7 @@ class _Nodes:
         self._link, self._n_vocab, self._lock = link, n_vocab, lock
         self._left: list[Any] = []
         self._seen = self._told = 0  # nodes
+        self._asked = 0.0  # when the first verdict went that nothing has come after; 0: none
 
     @property
     def any(self) -> bool:
@@ -41,12 +44,21 @@ class _Nodes:
         message = wire.ToDraft(n_seen=seen if seen != self._told else 0)
         self._told = seen
         put_verdicts(message, verdicts[:N_BATCH_MAX])
+        if verdicts and self.any and not self._asked:  # before that it may be reading a long prompt
+            self._asked = time.monotonic()
         return message
+
+    @property
+    def silent_s(self) -> float:
+        """How long it has said nothing to what it was told; a draft at rest names the text's tokens all the same."""
+        asked = self._asked
+        return time.monotonic() - asked if asked else 0.0
 
     def give(self, message: wire.FromDraft) -> None:
         nodes = get_nodes(message, self._n_vocab)
         self._seen += len(message.nodes)
         if nodes:
+            self._asked = 0.0
             with self._lock:
                 self._link.give(nodes)
 
@@ -103,7 +115,13 @@ class DraftClient(Client):
         except DuoError as e:
             self._without(begin, HostError(str(e)))
             return
-        exchange.run(first, lambda: not (self._stop.is_set() or self._link.closed))
+
+        def watch() -> bool:
+            if nodes.silent_s > SILENT_S:  # the host lives, but its model hangs, perhaps on an RPC server
+                self._remark(HostError(f"{self.settings.name} has made no guess for {SILENT_S:g} s"))
+            return not (self._stop.is_set() or self._link.closed)
+
+        exchange.run(first, watch)
         if nodes.any:
             self._was_useful()
         if self._stop.is_set() or self._link.closed:

@@ -34,6 +34,7 @@ class NetworkFigures:
     def lost(self) -> None:
         with self._lock:
             self._counts["lost_n"] += 1
+            self._round_trips_us.clear()
 
     def round_trip(self, us: float) -> None:
         # The median: a host that was frozen for a second is not a second away.
@@ -50,6 +51,8 @@ class NetworkFigures:
         """What follows belongs to a new text."""
         with self._lock:
             self._before = dict(self._counts)
+            if not self._round_trips_us:  # of a connection that was lost
+                self._round_trip_us = 0.0
 
     def of_text(self) -> dict[str, Any]:
         """For Result.timings: of the text that runs, or of the last one."""

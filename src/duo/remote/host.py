@@ -66,12 +66,13 @@ class Host:
         self._settings, self.service = settings, service
         self._server = grpc.aio.server(options=server_options(n_ctx), maximum_concurrent_rpcs=32 + 4 * settings.n_seats)
         add_to_server(service, self._server)
+        self._socket: tuple[int, int] | None = None  # the file that this host has made
 
     async def start(self) -> Address:
         """Listens. Returns where: a port that was 0 is the one chosen. Raises DuoError."""
         address, credentials = self._settings.address, self._settings.security.credentials()
         if address.path:
-            _remove_stale_socket(address.path)
+            _make_way(address.path)
         # Nobody else may connect, not even between binding and a chmod.
         mask = os.umask(0o177) if address.path else None
         try:
@@ -85,26 +86,53 @@ class Host:
             if mask is not None:
                 os.umask(mask)
         await self._server.start()
+        if address.path:
+            self._socket = _file_id(address.path)
         return address if address.path else Address(host=address.host, port=port)
 
     async def stop(self) -> None:
         """Ends all texts and frees the seats."""
         await self._server.stop(GRACE_S)
         await self.service.close()
-        if self._settings.address.path:
+        path = self._settings.address.path
+        if self._socket is not None and _file_id(path) == self._socket:  # nobody else's
             with suppress(OSError):
-                os.unlink(self._settings.address.path)
+                os.unlink(path)
 
 
-def _remove_stale_socket(path: str) -> None:
-    with suppress(OSError):
-        if stat.S_ISSOCK(os.stat(path).st_mode):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
-                s.settimeout(1)
-                try:
-                    s.connect(path)
-                except ConnectionRefusedError:
-                    os.unlink(path)  # nobody listens: its host was killed
+def _file_id(path: str) -> tuple[int, int] | None:
+    try:
+        s = os.lstat(path)
+    except OSError:
+        return None
+    return s.st_dev, s.st_ino
+
+
+def _make_way(path: str) -> None:
+    """Removes the socket of a host that was killed. Raises DuoError: the path is somebody else's, or cannot be used.
+    (gRPC itself would take a living host's socket away.)"""
+    cannot = f"the host cannot listen on unix:{path}"
+    try:
+        is_socket = stat.S_ISSOCK(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        if not os.path.isdir(os.path.dirname(path)):
+            raise DuoError(f"{cannot}; there is no folder {os.path.dirname(path)}") from None
+        return
+    except OSError as e:
+        raise DuoError(f"{cannot} ({e.strerror}); choose another path") from None
+    if not is_socket:
+        raise DuoError(f"{cannot}; there is a file of that name, choose another")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.settimeout(1)
+        try:
+            s.connect(path)
+        except ConnectionRefusedError:
+            with suppress(OSError):
+                os.unlink(path)
+            return
+        except OSError as e:
+            raise DuoError(f"{cannot} ({e.strerror or e}); choose another path") from None
+    raise DuoError(f"{cannot}; another process listens there")
 
 
 async def _until_told(

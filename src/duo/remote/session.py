@@ -189,7 +189,7 @@ class Session:
             why = "" if own is None else self._mismatch(theirs, own)
             why = why or printable(reply.refusal)
         if why:
-            raise HostError(f"{s.name} cannot be used: {why}", hopeless=True)
+            raise HostError(why if why.startswith(s.name) else f"{s.name} cannot be used: {why}", hopeless=True)
         self.n_ctx = in_range(reply.limits.n_ctx, 1, 2**31 - 1, "the host's context")
         self.n_message = in_range(reply.limits.n_message, 1024, 2**31 - 1, "the host's limit of a message")
         if len(reply.instance) != N_KEY:
