@@ -22,8 +22,8 @@ def test_a_cable_that_is_pulled_from_the_draft_host(long_texts: dict[str, str]) 
         assert "does not answer" in r.warning
         assert r.timings["network_lost_n"] == 1
         cable.mend()
-        r = until_it_helps(d, **SEEDED)
-        assert (r.text, r.timings["network_lost_n"]) == (long_texts["seeded"], 0)
+        r = until_it_helps(d, **SEEDED | {"max_tokens": 40})
+        assert long_texts["seeded"].startswith(r.text) and r.timings["network_lost_n"] == 0
 
 
 def test_a_cable_that_is_pulled_from_the_verify_host(long_texts: dict[str, str]) -> None:
