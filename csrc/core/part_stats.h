@@ -46,12 +46,10 @@ template <typename T> void add_figure(T & sum, const T & more) {
 }
 
 inline void add_part(verify_stats & sum, const verify_stats & part) {
-    const verify_stats before = sum;
+    const verify_stats first = sum.n_passes > 0 ? sum : part;
     each_part_figure([&](const char *, auto member) { add_figure(sum.*member, part.*member); });
-    if (before.n_passes > 0) {
-        sum.n_prompt_cached = before.n_prompt_cached;
-        sum.prompt_us       = before.prompt_us;
-    }
+    sum.n_prompt_cached = first.n_prompt_cached;
+    sum.prompt_us       = first.prompt_us;
 }
 
 } // namespace duo

@@ -48,6 +48,7 @@ void verify_seat::give(std::span<const node_msg> nodes) {
     link_.give(nodes);
 }
 
+// Whether the target has asked for the draft; passes on what came before it did.
 bool verify_seat::begun() {
     const std::lock_guard locked(early_mutex_);
     if (!begun_ && link_.wait_begin(0).has_value()) {

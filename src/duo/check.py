@@ -15,7 +15,7 @@ from duo.config import (
     GenerateOptions,
     HostOptions,
 )
-from duo.config_host import NOT_A_DRAFTS
+from duo.config_host import of_one_model
 from duo.errors import DuoError
 from duo.option import Opt
 
@@ -50,12 +50,6 @@ def check_keywords(function: str, given: dict[str, Any], *tables: dict[str, Opt]
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
-# What places one model alone; -c is of both.
-_TWINS = [name for name in ENGINE_OPTIONS if f"{name}_draft" in ENGINE_OPTIONS]
-OF_DRAFT = [f"{name}_draft" for name in _TWINS]
-OF_TARGET = [*(name for name in _TWINS if name != "n_ctx"), *NOT_A_DRAFTS]
-
-
 def engine_options(given: dict[str, Any]) -> EngineOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or DuoError (bad value)."""
     check_keywords("Duo", given, ENGINE_OPTIONS)
@@ -71,9 +65,12 @@ def engine_options(given: dict[str, Any]) -> EngineOptions:
             if checked[name] is not None:  # type: ignore[literal-required]
                 flag = ENGINE_OPTIONS[name].flags[0]
                 raise DuoError(f"{name} ({flag}) is of no use without a host; give --draft-host or --verify-host too")
-    for role, names in (("draft", OF_DRAFT), ("verify", OF_TARGET)):
-        for name in names if checked[f"{role}_host"] is not None else ():  # type: ignore[literal-required]
-            if given.get(name) is not None:
+    for role in ("draft", "verify"):
+        if checked[f"{role}_host"] is None:  # type: ignore[literal-required]
+            continue
+        elsewhere = of_one_model(role, ENGINE_OPTIONS) - {"n_ctx"}  # -c is of the text here too
+        for name in ENGINE_OPTIONS:
+            if name in elsewhere and given.get(name) is not None:
                 flag = ENGINE_OPTIONS[name].flags[0]
                 raise DuoError(f"{name} ({flag}) is of a model on another machine; give it to duo {role}-host there")
     return checked

@@ -60,9 +60,13 @@ class HostOptions(TypedDict, total=False):
     ]
 
 
+def of_one_model(role: str, table: dict[str, Opt]) -> set[str]:
+    """The engine's options that place this one of the two models alone. role: "draft" or "verify"."""
+    twins = [name for name in table if f"{name}_draft" in table]
+    return {f"{name}_draft" for name in twins} if role == "draft" else {*twins, *NOT_A_DRAFTS}
+
+
 def of_host(role: str, table: dict[str, Opt]) -> dict[str, Opt]:
     """The engine's options that place the one model of a host. role: "draft" or "verify"."""
-    of_draft = {name for name in table if name.endswith("_draft")}
-    of_target = {name.removesuffix("_draft") for name in of_draft} | set(NOT_A_DRAFTS)
-    unwanted = (of_draft if role == "verify" else of_target) | set(NOT_A_HOSTS)
+    unwanted = of_one_model("draft" if role == "verify" else "verify", table) | set(NOT_A_HOSTS)
     return {name: o for name, o in table.items() if name not in unwanted}

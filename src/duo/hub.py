@@ -131,9 +131,8 @@ class Hub:
             try:
                 path = self._cached(source)
             except DuoError as missing:
-                # It has the repository, but not that file, or it has not even that.
-                lacks = str(missing) if self._models(source.repo) else f"the cache {self._has(source.repo)}"
-                raise DuoError(f"{e}, and {lacks.partition('; ')[0]}; check the network") from None
+                what, _, _advice = str(missing).partition("; ")
+                raise DuoError(f"{e}, and {what}; check the network") from None
             self.note(f"{self.endpoint} cannot be reached; {source} comes from the cache")
             return path, ({}, "")
         names = self._chosen(list(files), source, f"{self.endpoint}/{source.repo}")

@@ -134,18 +134,23 @@ def _folder(hub: Hub, repo: str) -> Path:
     return hub.cache / ("models--" + repo.replace("/", "--"))
 
 
+def _pointer(hub: Hub, repo: str, commit: str, name: str) -> Path:
+    """Where a file of that commit is found in the cache, mostly a link to its blob."""
+    return _folder(hub, repo) / "snapshots" / commit / name
+
+
 def _drop_damaged(hub: Hub, repo: str, name: str, commit: str, listed: Listed) -> None:
     """A file that has not the size it should have: a disk was full, or somebody wrote into it. It is received anew."""
-    pointer = _folder(hub, repo) / "snapshots" / commit / name
+    pointer = _pointer(hub, repo, commit, name)
     if pointer.exists() and not is_whole(pointer, listed):
         hub.note(f"{name} has {pointer.stat().st_size} bytes in the cache and {listed.size} at the hub; it comes again")
-        pointer.resolve().unlink()  # the data, which the pointer is mostly a link to
+        pointer.resolve().unlink()
         pointer.unlink(missing_ok=True)
 
 
 def _check_disk(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str) -> None:
     folder = _folder(hub, repo)
-    missing = [f for name, f in files.items() if not (folder / "snapshots" / commit / name).exists()]
+    missing = [f for name, f in files.items() if not _pointer(hub, repo, commit, name).exists()]
     needed = sum(f.size - min(f.size, _begun(folder, f.blob)) for f in missing)
     there = next(p for p in (hub.cache, *hub.cache.parents) if p.exists())
     free = shutil.disk_usage(there).free
@@ -165,7 +170,7 @@ def _begun(folder: Path, blob: str) -> int:
 def _file(hub: Hub, repo: str, name: str, commit: str) -> Path:
     """One file. Its data is received here, so that a later call goes on where this one is interrupted; names, links
     and everything else in the cache are huggingface_hub's."""
-    pointer = _folder(hub, repo) / "snapshots" / commit / name
+    pointer = _pointer(hub, repo, commit, name)
     token = hub.token or False
     if not pointer.exists():
         url = hf_hub_url(repo, name, revision=commit, endpoint=hub.endpoint)

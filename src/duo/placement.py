@@ -130,12 +130,16 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
     return m
 
 
+def _draft_on_gpu(o: EngineOptions) -> bool:
+    return _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
+
+
 def _n_threads(o: EngineOptions, path: str, share: int, *, draft: bool) -> int:
     """As many as were asked for, or as CPUs were named; else `share` of the cores, and one where a team would not pay.
     A context counts its threads even where its work is on a GPU; they only launch kernels then."""
     twin = "_draft" if draft else ""
     named = cpu_list(o[f"cpu_mask{twin}"], o[f"cpu_range{twin}"], draft=draft)  # type: ignore[literal-required]
-    on_gpu = draft and _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
+    on_gpu = draft and _draft_on_gpu(o)
     n = o[f"n_threads{twin}"] or len(named)  # type: ignore[literal-required]
     return n or (1 if on_gpu or _tiny(path) else max(1, share))
 
@@ -166,15 +170,14 @@ def place(
         return out, None
     o, plan = settled(o, target, draft, devices())
     cores = physical_cores()
-    n_draft = 0 if draft is None else _n_threads(o, draft, cores // 4, draft=True)
-    n_target = _n_threads(o, target, cores - n_draft, draft=False)
+    n_draft = _n_threads(o, draft or "", cores // 4, draft=True)  # a mistake is told without a draft, too
+    n_target = _n_threads(o, target, cores - (n_draft if draft else 0), draft=False)
     out = _core.EngineOptions()
     out.remote_draft = o["draft_host"] is not None
     out.target = _model(o, target, n_target, draft=False)
     if draft is not None:
         out.draft = _model(o, draft, n_draft, draft=True)
-        on_gpu = _on_gpu(device_names(o["device_draft"]), o["n_gpu_layers_draft"])
-        if not on_gpu and not chosen(o):
+        if not _draft_on_gpu(o) and not chosen(o):
             # While one of the two rests, the other need not spare its cores.
             for m, path in ((out.target, target), (out.draft, draft)):
                 m.n_threads_alone = cores if _heavy(path) else 0

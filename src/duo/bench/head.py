@@ -20,14 +20,18 @@ def machine() -> str:
     return f"{processor()}, {platform.system()} {platform.machine()}"
 
 
+def _without_folder(text: str) -> str:
+    return Path(text).name if Path(text).is_absolute() else text
+
+
 def command_of(argv: Sequence[str]) -> str:
     """What was typed, without the folders of this machine."""
-    return " ".join(Path(a).name if Path(a).is_absolute() else a for a in argv)
+    return " ".join(map(_without_folder, argv))
 
 
 def settings_of(args: Mapping[str, Any]) -> dict[str, str]:
     """Options of a script, likewise."""
-    return {name: Path(v).name if isinstance(v, Path) else str(v) for name, v in args.items()}
+    return {name: _without_folder(str(v)) for name, v in args.items()}
 
 
 def model_of(m: _core.Model) -> dict[str, Any]:
