@@ -4,8 +4,10 @@ import math
 import random
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import hostile
 import pytest
@@ -15,6 +17,7 @@ from duo import DuoError, _core
 from duo.check import generate_options
 from duo.job import plan, sampling
 from duo.remote import wire_pb2 as wire
+from duo.remote.client_draft import _Nodes
 from duo.remote.codec import (
     N_BATCH_MAX,
     ChunkTuple,
@@ -151,6 +154,18 @@ def test_nonsense_is_a_sentence_and_nothing_else() -> None:
             n_refused += 1
             assert "\n" not in str(e)
     assert n_refused > 1500
+
+
+def test_a_draft_that_still_reads_its_prompt_is_not_called_silent() -> None:
+    link = MagicMock()
+    link.take.return_value = [("verdict", 0, 5, 1, 1, False, 1, 1000)]
+    nodes = _Nodes(link, 1536, threading.Lock())
+    for named, waited in ((True, False), (False, True)):  # the root's name, then a guess
+        nodes.give(wire.FromDraft(nodes=[wire.Node(id=1, parent=2**63 + 1, token=5, named=named, n_rows=1)]))
+        nodes.take()
+        assert (nodes.silent_s > 0) == waited
+    nodes.give(wire.FromDraft(nodes=[wire.Node(id=2, parent=1, token=5, n_rows=1)]))
+    assert nodes.silent_s == 0
 
 
 def test_the_code_of_the_protocol_is_what_the_protocol_says() -> None:

@@ -28,6 +28,7 @@ class _Nodes:
         self._link, self._n_vocab, self._lock = link, n_vocab, lock
         self._left: list[Any] = []
         self._seen = self._told = 0  # nodes
+        self._guessed = False  # it has read its prompt
         self._asked = 0.0  # when the first verdict went that nothing has come after; 0: none
 
     @property
@@ -44,7 +45,7 @@ class _Nodes:
         message = wire.ToDraft(n_seen=seen if seen != self._told else 0)
         self._told = seen
         put_verdicts(message, verdicts[:N_BATCH_MAX])
-        if verdicts and self.any and not self._asked:  # before that it may be reading a long prompt
+        if verdicts and self._guessed and not self._asked:
             self._asked = time.monotonic()
         return message
 
@@ -59,6 +60,8 @@ class _Nodes:
         self._seen += len(message.nodes)
         if nodes:
             self._asked = 0.0
+            # The first one only names the root, before the prompt is read.
+            self._guessed = self._guessed or any(kind == "node" and guess for kind, guess, *_ in nodes)
             with self._lock:
                 self._link.give(nodes)
 
