@@ -13,6 +13,7 @@ struct tile {
     const float *   scale; // [k/32 or k/256][width]
     const int32_t * start; // [k/32 or k/16][width]
     const int32_t * pairs; // q8_k: [k/64][width], two 16-bit sums of 32 codes each
+    int             ahead; // bytes: so far ahead of use weights are asked for
 };
 
 // Bytes of each part of a tile.
@@ -43,11 +44,11 @@ constexpr tile_layout layout_of(input_kind kind, int64_t k, int width) {
     return {line_up(size_t(k) * w * 4), 0, 0, 0};
 }
 
-inline tile tile_at(void * memory, input_kind kind, int64_t k, int width) {
+inline tile tile_at(void * memory, input_kind kind, int64_t k, int width, int ahead = 0) {
     const tile_layout l = layout_of(kind, k, width);
     auto *            p = static_cast<uint8_t *>(memory);
     return {width, p, reinterpret_cast<float *>(p + l.codes), reinterpret_cast<int32_t *>(p + l.codes + l.scale),
-            reinterpret_cast<int32_t *>(p + l.codes + l.scale + l.start)};
+            reinterpret_cast<int32_t *>(p + l.codes + l.scale + l.start), ahead};
 }
 
 // acc[width][16] += a part of a panel (n_k columns from column k0) times the tile. A column's sums are made in the same
