@@ -1,7 +1,8 @@
-// What an instruction set offers: one product of a panel with up to n_width inputs, for each format, and the
-// preparation of inputs for it. Built once per instruction set from panel.h.
+// What an instruction set offers: one product of a panel with up to n_width inputs, for each format, the
+// preparation of inputs for it, and attention. Built once per instruction set from panel.h.
 #pragma once
 
+#include "attention.h"
 #include "format.h"
 
 namespace duo::cpu {
@@ -63,6 +64,7 @@ struct kernel_set {
     int          n_width; // widest tile
     panel_fn     panel[n_formats][n_width_most];
     prepare_fn   prepare[n_input_kinds];
+    attend_fn    attend;
 };
 
 extern const kernel_set kernels_portable;
