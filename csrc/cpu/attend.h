@@ -110,34 +110,49 @@ inline void list_cells(const attention & a, attended & t, uint8_t * seen) {
     }
 }
 
+// Keys of n listed cells as floats, [n_k / L][n_cells_at_once][L]; zeros behind them.
 template <class V> inline void load_keys(const attention & a, const attended & t, int64_t from, int n) {
-    for (int i = 0; i < n_cells_at_once; ++i) {
-        float * to = t.keys + i * a.n_k;
-        if (i >= n) {
-            std::memset(to, 0, size_t(a.n_k) * sizeof(float));
-            continue;
-        }
+    if (n < n_cells_at_once) {
+        std::memset(t.keys, 0, size_t(n_cells_at_once * a.n_k) * sizeof(float));
+    }
+    for (int i = 0; i < n; ++i) {
         const uint8_t * k = t.k + size_t(t.cells[from + i]) * a.k_cell;
         for (int64_t j = 0; j < a.n_k; j += V::L) {
-            V::store(to + j, V::load_f16(k + 2 * j));
+            V::store(t.keys + j * n_cells_at_once + i * V::L, V::load_f16(k + 2 * j));
         }
     }
 }
 
-// mask[i] of n listed cells; -infinity behind them.
+// What a row's mask says of n listed cells; -infinity behind them.
 template <class V> inline void load_mask(const attended & t, int row, int64_t from, int n, float * mask) {
-    alignas(64) uint16_t half[n_cells_at_once];
     const auto *         m = reinterpret_cast<const uint16_t *>(t.mask[row]);
-    for (int i = 0; i < n_cells_at_once; ++i) {
-        half[i] = i >= n ? half_minus_infinity : m == nullptr ? 0 : m[t.cells[from + i]];
+    const int32_t *      c = t.cells + from;
+    alignas(64) uint16_t half[n_cells_at_once];
+    if (m != nullptr && n == n_cells_at_once && c[n - 1] - c[0] == n - 1) { // neighbours, as nearly always
+        m += c[0];
+    } else {
+        for (int i = 0; i < n_cells_at_once; ++i) {
+            half[i] = i >= n ? half_minus_infinity : m == nullptr ? uint16_t(0) : m[c[i]];
+        }
+        m = half;
     }
     for (int i = 0; i < n_cells_at_once; i += V::L) {
-        V::store(mask + i, V::load_f16(reinterpret_cast<const uint8_t *>(half + i)));
+        V::store(mask + i, V::load_f16(reinterpret_cast<const uint8_t *>(m + i)));
+    }
+}
+
+// s: products in, scores out; high: the largest so far, lane by lane.
+inline void hide(float * __restrict s, const float * __restrict mask, float slope, float * __restrict high) {
+#pragma GCC unroll 1 // 16 copies of the step would not become a vector
+    for (int i = 0; i < n_cells_at_once; ++i) {
+        const float x = mask[i] == minus_infinity ? minus_infinity : s[i] + slope * mask[i];
+        s[i]          = x;
+        high[i]       = x > high[i] ? x : high[i];
     }
 }
 
 // Scores of all rows, and each row's largest.
-template <class V> inline void score(const attention & a, attended & t, float * most) {
+template <class V> inline void score(const attention & a, const attended & t, float * most) {
     alignas(64) float high[n_rows_together][n_cells_at_once];
     std::fill_n(high[0], n_rows_together * n_cells_at_once, minus_infinity);
     for (int64_t from = 0; from < t.n_cells; from += n_cells_at_once) {
@@ -155,12 +170,13 @@ template <class V> inline void score(const attention & a, attended & t, float * 
                 for (int i = 0; i < V::L; ++i) {
                     acc[i] = V::zero();
                 }
-                const float * key = t.keys + c * a.n_k;
-                for (int64_t j = 0; j < a.n_k; j += V::L) {
-                    const typename V::floats q = V::load(t.q[r] + j);
+                const float * key = t.keys + c * V::L;
+                const float * q   = t.q[r];
+                for (int64_t j = 0; j < a.n_k; j += V::L, key += n_cells_at_once * V::L) {
+                    const typename V::floats x = V::load(q + j);
 #pragma GCC unroll 16
                     for (int i = 0; i < V::L; ++i) {
-                        acc[i] = V::fma(q, V::load(key + i * a.n_k + j), acc[i]);
+                        acc[i] = V::fma(x, V::load(key + i * V::L), acc[i]);
                     }
                 }
                 V::store(s + c, V::mul(lane_sums<V>(acc), V::broadcast_f(&a.scale)));
@@ -170,10 +186,7 @@ template <class V> inline void score(const attention & a, attended & t, float * 
                     s[i] = a.softcap * std::tanh(s[i] / a.softcap);
                 }
             }
-            for (int i = 0; i < n_cells_at_once; ++i) {
-                s[i]       = mask[i] == minus_infinity ? minus_infinity : s[i] + t.slope[r] * mask[i];
-                high[r][i] = s[i] > high[r][i] ? s[i] : high[r][i];
-            }
+            hide(s, mask, t.slope[r], high[r]);
         }
     }
     for (int r = 0; r < t.n_rows; ++r) {
