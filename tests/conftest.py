@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 os.environ["GGML_NO_BACKTRACE"] = "1"
 HANG_S = 120
 
+# Which kernels work here, and which are faster, is found out for this run, and the user's own record is left alone.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="duo-test-cache-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+
 # For texts that must be equal: duo's CPU kernels give the same bits at every width, stock ones only under strict.
 STOCK = {"cpu_kernels": "stock", "strict": True}
 EXACT = {"cpu_kernels": "duo"} if kernels.available() else STOCK
-
-# Which kernels are faster is measured for this run, and the user's own record is left alone.
-os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="duo-test-cache-")
-atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # A run in the background of a shell ignores Ctrl-C, and so would the children that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)

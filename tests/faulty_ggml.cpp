@@ -39,8 +39,8 @@ void fail(const std::string & how) {
     } else if (how == "SIGSEGV") {
         *reinterpret_cast<volatile int *>(8) = 0;
     } else if (how == "SIGBUS") { // a page behind the end of a file
-        char path[] = "/tmp/faulty-XXXXXX";
-        void * page = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, mkstemp(path), 0);
+        char   path[] = "/tmp/faulty-XXXXXX";
+        void * page   = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, mkstemp(path), 0);
         unlink(path);
         *static_cast<volatile char *>(page) = 1;
     } else if (how == "exit") {

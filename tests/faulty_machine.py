@@ -50,8 +50,17 @@ def built(folder: Path) -> Path:
         pytest.skip("the stand-in needs Linux and a C++ compiler")
     library = folder / "faulty_ggml.so"
     include = library_dir().parents[1] / "include"
-    command = [compiler, "-std=c++17", "-O1", "-shared", "-fPIC", f"-I{include}", str(SOURCE), "-o", str(library), "-ldl"]
+    command = [
+        compiler,
+        "-std=c++17",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        f"-I{include}",
+        str(SOURCE),
+        "-o",
+        str(library),
+        "-ldl",
+    ]
     subprocess.run(command, check=True)
     return library
-
-

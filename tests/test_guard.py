@@ -85,7 +85,9 @@ def test_buffers_whose_products_fail_are_not_used(
     assert done.stdout == plain_text
     (line,) = lines_of(done.stderr, "AMX")
     end = {"wrong": "give wrong products here", "exit": "crash here (exit code 3)", "kill": "crash here (SIGKILL)"}
-    assert line.startswith(f"duo: stock AMX kernels {end.get(how, f'crash here ({how})')} and are not used; to mend it: ")
+    assert line.startswith(
+        f"duo: stock AMX kernels {end.get(how, f'crash here ({how})')} and are not used; to mend it: "
+    )
     assert "pip install --force-reinstall" in line
     # What may have been the system's doing is not held against the machine.
     assert [v.get("AMX") for v in json.loads(there.record.read_text()).values()] == [
@@ -205,7 +207,9 @@ def test_where_stock_kernels_crash_duo_says_so(command: list[str], machine: Mach
     done = machine("plain=SIGILL").duo(*command)
     assert done.returncode == 1
     (line,) = lines_of(done.stderr, "duo: ")
-    assert line.startswith("duo: llama.cpp's stock kernels crash here (SIGILL), so duo cannot compute on this machine; ")
+    assert line.startswith(
+        "duo: llama.cpp's stock kernels crash here (SIGILL), so duo cannot compute on this machine; "
+    )
 
 
 @pytest.mark.skipif(len(KERNELS) < 2, reason="this machine has no two instruction sets that duo has kernels for")

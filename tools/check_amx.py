@@ -8,11 +8,13 @@ Asks duo, which tries it in a child process. 0 as well: no AMX here, or nothing 
 import sys
 
 from duo import guard
+from duo.finding import AMX
+from duo.trial import WORKS
 
 
 def main() -> int:
-    end = guard.find().verdicts.get(guard.AMX, guard.WORKS)
-    if end == guard.WORKS:
+    end = guard.find().verdicts.get(AMX, WORKS)
+    if end == WORKS:
         return 0
     print(f"This llama.cpp's AMX code does not work here ({end}); compiling it again")
     return 3

@@ -22,13 +22,13 @@ namespace {
 
 // Types of weights in common files. One matrix of each, as small as AMX takes them, at the widths of one token (which
 // is multiplied without tiles), a verification and a prompt.
-constexpr std::array types = {GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16,   GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
-                              GGML_TYPE_Q4_1, GGML_TYPE_Q5_0,   GGML_TYPE_Q5_1,   GGML_TYPE_Q2_K, GGML_TYPE_Q3_K,
-                              GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,   GGML_TYPE_Q6_K,   GGML_TYPE_IQ4_NL,
-                              GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4};
-constexpr std::array widths = {1, 4, 32};
-constexpr int64_t    n_rows = 32;
-constexpr int64_t    n_columns = 256;
+constexpr std::array types      = {GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16,   GGML_TYPE_Q8_0,
+                                   GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,   GGML_TYPE_Q5_0,   GGML_TYPE_Q5_1,
+                                   GGML_TYPE_Q2_K, GGML_TYPE_Q3_K,   GGML_TYPE_Q4_K,   GGML_TYPE_Q5_K,
+                                   GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4};
+constexpr std::array widths     = {1, 4, 32};
+constexpr int64_t    n_rows     = 32;
+constexpr int64_t    n_columns  = 256;
 constexpr double     most_error = 0.01; // inputs rounded to 8 bits make 0.0001 of it
 
 // Whoever computes has seen other functions' leavings on its stack. A tile configuration whose stores a compiler has
@@ -42,8 +42,8 @@ constexpr double     most_error = 0.01; // inputs rounded to 8 bits make 0.0001 
 
 // By write(): what was said must be out before the process dies.
 void say(const char * what, const std::string & name) {
-    const std::string line = std::string(what) + '\t' + name + '\n';
-    [[maybe_unused]] const ssize_t n = write(STDOUT_FILENO, line.data(), line.size());
+    const std::string              line = std::string(what) + '\t' + name + '\n';
+    [[maybe_unused]] const ssize_t n    = write(STDOUT_FILENO, line.data(), line.size());
 }
 
 bool is_right(ggml_backend_buffer_type_t weights, ggml_backend_dev_t device, ggml_type type, int width) {
@@ -128,7 +128,7 @@ extern "C" __attribute__((visibility("default"))) int duo_try_products(const cha
         duo::cpu::refuse_kernels(duo::cpu::lines_of(refused));
         duo::cpu::try_products(duo::cpu::lines_of(skip));
     } catch (const std::exception & e) {
-        const std::string                line = std::string(e.what()) + '\n';
+        const std::string              line = std::string(e.what()) + '\n';
         [[maybe_unused]] const ssize_t n    = write(STDERR_FILENO, line.data(), line.size());
         return 1;
     }

@@ -2,9 +2,9 @@
 
 Standard library only, and nothing of duo: tools/cmake_args.py and csrc/llama.cmake run this file before there is a duo.
 
-Older GCCs (12.2 is one) tell the optimiser that `_tile_loadconfig` (amxtileintrin.h) reads eight bytes, where the instruction reads
-64. llama.cpp's AMX code (ggml-cpu/amx/mmq.cpp) fills a local struct for it; the stores to its rest are removed as dead and
-the processor gets garbage. -fno-dse keeps them.
+Older GCCs (12.2 is one) tell the optimiser that `_tile_loadconfig` (amxtileintrin.h) reads eight bytes, where the
+instruction reads 64. llama.cpp's AMX code (ggml-cpu/amx/mmq.cpp) fills a local struct for it; the stores to its rest
+are removed as dead and the processor gets garbage. -fno-dse keeps them.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def loses_tile_stores(command: tuple[str, ...]) -> bool | None:
 def cmake_args(environ: Mapping[str, str], *, unknown: bool = False) -> str:
     """CMAKE_ARGS to build llama-cpp-python with: the user's own, or the default, and -fno-dse where it is needed.
 
-    A user who gives CMAKE_CXX_FLAGS keeps them as they are (`missing` says what they lack). unknown: what a compiler that
-    cannot be asked counts as.
+    A user who gives CMAKE_CXX_FLAGS keeps them as they are (`missing` says what they lack). unknown: is the flag needed
+    where the compiler cannot be asked?
     """
     given = environ.get("CMAKE_ARGS", "").strip() or DEFAULT
     if "CMAKE_CXX_FLAGS" in given or not _needs_flag(given, environ, unknown):
@@ -76,8 +76,8 @@ def missing(environ: Mapping[str, str]) -> str:
     if "CMAKE_CXX_FLAGS" not in given or not _needs_flag(given, environ, False):
         return ""
     return (
-        f"your CMAKE_CXX_FLAGS lack {KEEP_STORES}: this compiler loses stores of llama.cpp's AMX code, which then crashes "
-        "on processors with AMX (duo notices and does without)"
+        f"your CMAKE_CXX_FLAGS lack {KEEP_STORES}: this compiler loses stores of llama.cpp's AMX code, "
+        "which then crashes on processors with AMX (duo notices and does without)"
     )
 
 

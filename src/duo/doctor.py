@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from duo import _core, guard, kernels
 from duo.errors import DuoError
+from duo.finding import Finding
 from duo.option import CpuKernels
 
 WIDTHS = tuple(range(1, 17))
@@ -51,7 +52,7 @@ class Report:
     accuracy: dict[str, Accuracy] = field(default_factory=dict)  # by type
     divergence: float | None = None  # KL(stock || duo) of the next token, nats, mean over the rows compared
     ms: dict[str, dict[int, float]] = field(default_factory=dict)  # "stock", "duo" -> width -> milliseconds
-    trial: guard.Finding = field(default_factory=guard.Finding)  # which kinds of kernels a child process has survived
+    trial: Finding = field(default_factory=Finding)  # which kinds of kernels a child process has survived
 
     @property
     def same_bits(self) -> bool:

@@ -1,9 +1,9 @@
 """What this process must not compute, because a process has died of it here.
 
-A processor, or the virtual machine around it, may announce instructions and refuse them, and llama.cpp may have been built
-by a compiler that breaks its AMX code (duo.build_advice). So before this process computes a product, a child does
+A processor, or the virtual machine around it, may announce instructions and refuse them, and llama.cpp may have been
+built by a compiler that breaks its AMX code (duo.build_advice). So before this process computes a product, a child does
 (duo.trial), once for each build of libggml-cpu and duo on each machine; the finding is kept in the user's cache. The
-extension module asks `ensure` before it loads a model, races kernels or serves devices.
+extension module calls `ensure` before it loads a model, races kernels or serves devices.
 """
 
 from __future__ import annotations
@@ -14,106 +14,21 @@ import platform
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
+from itertools import takewhile
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
 from duo import _core
 from duo._libs import library_dir
-from duo.build_advice import rebuild
 from duo.errors import DuoError
+from duo.finding import PLAIN, Finding, kind_of
 from duo.remembered import recall, remember
-from duo.trial import ABSENT, FAULTS, HANGS, LASTING, TIMEOUT_S, WORKS, WRONG, NotTriedError, try_products
+from duo.trial import LASTING, NotTriedError, try_products
 
-PLAIN = "plain"
-AMX = "AMX"  # not used untried: too many builds of it crash
 N_MACHINES = 32
-
-
-@dataclass(frozen=True)
-class Finding:
-    """Which kernels this process may use."""
-
-    verdicts: Mapping[str, str] = field(default_factory=dict)  # kind of product -> WORKS, or how it failed; duo.trial
-    extra: tuple[str, ...] = ()  # the extra buffer types of this libggml-cpu
-    not_tried: str = ""  # why the kinds without a verdict have none
-
-    @property
-    def extra_allowed(self) -> bool:
-        """libllama may put weights into the extra buffer types. It takes all or none."""
-        return all(self.verdicts.get(name, "" if name == AMX else WORKS) == WORKS for name in self.extra)
-
-    @property
-    def refused(self) -> list[str]:
-        """duo's instruction sets that fail here."""
-        return [_isa(name) for name, end in self.verdicts.items() if _isa(name) and end not in (WORKS, ABSENT)]
-
-    @property
-    def obstacle(self) -> str:
-        """Why nothing can be computed on this CPU, as a sentence; empty: it can."""
-        end = self.verdicts.get(PLAIN, WORKS)
-        if end != WRONG and end not in FAULTS:
-            return ""
-        return (
-            f"llama.cpp's stock kernels {_how(end)}, so duo cannot compute on this machine; build llama-cpp-python on it: "
-            f"{rebuild()}"
-        )
-
-    @property
-    def warning(self) -> str:
-        """What is not used although it is there, and how it is mended, in one line; empty: nothing."""
-        said = []
-        for name in self.extra:
-            if (end := self.verdicts.get(name, WORKS)) != WORKS:
-                said.append(f"stock {name} kernels {_how(end)} and are not used; to mend it: {rebuild(amx=name == AMX)}")
-        if AMX in self.extra and AMX not in self.verdicts:
-            said.append(f"stock AMX kernels are not used, as they could not be tried before ({self.not_tried})")
-        if self.refused:
-            ends = ", ".join(f"{name} {_how(self.verdicts[_kind(name)])}" for name in self.refused)
-            said.append(f"of duo's kernels {ends}; {_best() or 'stock ones'} are used")
-        return "; ".join(said)
-
-    def lines(self) -> list[str]:
-        """For a report: each kind in a line."""
-        said = []
-        ours = [name for name, end in self.verdicts.items() if _isa(name) and end != ABSENT]
-        for name in (PLAIN, *self.extra, *ours):
-            what = f"duo's {_isa(name)} kernels" if _isa(name) else f"stock {name} kernels".replace(f" {PLAIN}", "")
-            end = self.verdicts.get(name, "")
-            if end == WORKS:
-                off = "" if name not in self.extra or self.extra_allowed else "; not used, as libllama takes all or none"
-                said.append(f"{what}: work{off}")
-            elif end:
-                mend = "" if _isa(name) else f"; to mend it: {rebuild(amx=name == AMX)}"
-                said.append(f"{what}: {_how(end)}; not used{mend}")
-            else:
-                used = "" if name != AMX else "; not used"
-                said.append(f"{what}: not tried ({self.not_tried}){used}")
-        return said
-
-
-def _kind(isa: str) -> str:
-    return f"duo {isa}"
-
-
-def _isa(kind: str) -> str:
-    """The instruction set of a kind of duo's products; empty: it is a stock one."""
-    return kind.removeprefix("duo ") if kind.startswith("duo ") else ""
-
-
-def _best() -> str:
-    return next(iter(_core.usable_kernels()), "")
-
-
-def _how(end: str) -> str:
-    if end == WRONG:
-        return "give wrong products here"
-    return f"do not end here (in {TIMEOUT_S:g} s)" if end == HANGS else f"crash here ({end})"
-
-
-# ---- what a finding is of
+_log = logging.getLogger("duo").warning
 
 
 def cache_file() -> Path:
@@ -124,11 +39,11 @@ def _machine() -> str:
     """The processor's name, and a digest of what it announces."""
     wanted = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU part")
     found: dict[str, str] = {}
-    with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in takewhile(str.strip, file):  # the first processor's
             name, _, value = map(str.strip, line.partition(":"))
             if name in wanted:
-                found.setdefault(name, value)
+                found[name] = value
     name = found.get("model name") or platform.processor() or platform.machine()
     return f"{name} {_digest(repr(sorted(found.items())).encode())}"
 
@@ -175,7 +90,7 @@ def _ask(known: Mapping[str, str]) -> Finding:
     candidates = _core.usable_kernels()
     while True:
         refused = Finding(verdicts).refused
-        ours = [_kind(isa) for isa in candidates if isa not in refused][:1]
+        ours = [kind_of(isa) for isa in candidates if isa not in refused][:1]
         missing = [name for name in (PLAIN, *extra, *ours) if name not in verdicts]
         if not missing:
             return Finding(verdicts, extra)
@@ -229,8 +144,10 @@ _guard = _Guard()
 
 
 def find(*, again: bool = False) -> Finding:
-    """What was found here, by a child that is started if need be (a tenth of a second). again: whatever was found before.
-    From then on this process keeps to it."""
+    """What a child has found here; it is started if nothing is known (a tenth of a second), or `again`.
+
+    This process keeps to it from then on, but for duo's instruction set: that is chosen once, at its first use.
+    """
     return _guard.find(again=again)
 
 
@@ -240,8 +157,8 @@ def ensure() -> None:
         raise DuoError(obstacle)
 
 
-def tell(say: Callable[[str], None] = logging.getLogger("duo").warning) -> None:
-    """Hands `say` what is not used and how it is mended, if there is such a thing; the first time in a process alone."""
+def tell(say: Callable[[str], None] = _log) -> None:
+    """Hands `say` what is not used and how it is mended, if there is such a thing; once in a process."""
     _guard.tell(say)
 
 

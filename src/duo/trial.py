@@ -25,7 +25,7 @@ class NotTriedError(Exception):
 
 def _environment() -> dict[str, str]:
     # No debugger for an abort, and no time for GPUs.
-    hidden = {name: "" for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")}
+    hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "")
     return {**os.environ, **hidden, "GGML_NO_BACKTRACE": "1"}
 
 
@@ -40,8 +40,8 @@ def _name_of(code: int) -> str:
 
 
 def try_products(skip: Collection[str], refused: Collection[str]) -> dict[str, str]:
-    """Verdicts by kind of product ("plain", "AMX", "duo avx512"; csrc/cpu/trial.h): WORKS, WRONG, ABSENT, HANGS, or how the
-    child ended ("SIGSEGV", "exit code 1"). After such an end the kinds behind it have none.
+    """Verdicts by kind of product ("plain", "AMX", "duo avx512"; csrc/cpu/trial.h): WORKS, WRONG, ABSENT, HANGS, or how
+    the child ended ("SIGSEGV", "exit code 1"). After such an end the kinds behind it have none.
 
     skip: kinds that are left out. refused: duo's instruction sets that are not to be used. Raises NotTriedError.
     """

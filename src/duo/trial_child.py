@@ -1,7 +1,7 @@
 """The child process of duo.trial: computes products that may end it, and says how far it came.
 
 Arguments: libllama, the extension module, and two lists of names, one a line: kinds of products to leave out, and duo's
-instruction sets that are not to be used. Standard library only; nothing of duo is imported, so it starts in milliseconds.
+instruction sets that are not to be used. Standard library only, nothing of duo: it starts in milliseconds.
 """
 
 import ctypes

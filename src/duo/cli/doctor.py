@@ -33,8 +33,8 @@ def doctor(model: str | None, threads: int | None, cpu_kernels: CpuKernels, as_j
 
     Evaluates 544 tokens of text, then 16 more one by one and in passes of 1 to 16 tokens, with one thread and with
     several: are the logits the same, bit for bit? Compares each weight type's product with double precision, and times
-    passes with duo's kernels and with stock ones. The model is loaded three times, one after the other. Before that a child
-    process tries every kind of kernel once more, and what crashes here is not used from then on.
+    passes with duo's kernels and with stock ones. The model is loaded three times, one after the other. Before that
+    every kind of kernel is tried in a child process, once more; what crashes here is not used from then on.
     Exit code 1 if logits differ although all products are duo's.
     """
     n = threads or physical_cores()
