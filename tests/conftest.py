@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duo import Duo, kernels
+from duo import Duo, guard, kernels
 from duo.demo import demo_pair
 
 if TYPE_CHECKING:
@@ -112,6 +112,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> "Iterator[FakeHub]":
         monkeypatch.delenv(name, raising=False)
     with serving(tales()) as hub:
         yield hub
+
+
+def need_llama_cpp() -> None:
+    """Skips where llama_cpp.Llama, which nothing guards, would end the process."""
+    if not guard.find().extra_allowed:
+        pytest.skip(f"llama_cpp.Llama crashes here: {guard.find().warning}")
 
 
 def start_duo(*args: str | Path, **options: Any) -> "subprocess.Popen[bytes]":

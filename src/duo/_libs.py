@@ -29,9 +29,13 @@ def libllama() -> Path:
 def load_libraries() -> None:
     """Loads libllama before the extension does: a second copy from site-packages/lib would have its own devices."""
     # An idle OpenMP team that spins for long starves the other model's; one that never spins pays a system call at each
-    # barrier (benchmarks/README.md has the figures). libgomp reads this once, when it is loaded.
+    # barrier. libgomp counts all teams of the process: with more threads than CPUs, as with two models that take turns,
+    # it spins only 100 times, 1000 where the policy is "active" (libgomp/config/linux/wait.h, env.c). Half the speed
+    # hangs on that (benchmarks/README.md). It reads both once, when it is loaded.
     if "GOMP_SPINCOUNT" not in os.environ and "OMP_WAIT_POLICY" not in os.environ:
-        os.environ["GOMP_SPINCOUNT"] = "10000"
+        os.environ["OMP_WAIT_POLICY"] = "active"
+        os.environ["GOMP_SPINCOUNT"] = "2000"
+        os.environ.setdefault("KMP_BLOCKTIME", "1")  # ms; LLVM's runtime would never sleep under that policy
     path = libllama()
     try:
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)

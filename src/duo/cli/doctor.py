@@ -12,9 +12,9 @@ from rich.table import Table
 
 from duo import doctor as measure
 from duo.cli.complete import by_metavar
+from duo.cpus import usable_cores
 from duo.demo import demo_pair
 from duo.option import CpuKernels
-from duo.placement import physical_cores
 
 
 @click.command("doctor")
@@ -37,7 +37,7 @@ def doctor(model: str | None, threads: int | None, cpu_kernels: CpuKernels, as_j
     every kind of kernel is tried in a child process, once more; what crashes here is not used from then on.
     Exit code 1 if logits differ although all products are duo's.
     """
-    n = threads or physical_cores()
+    n = threads or usable_cores()
     console = Console(stderr=True)
     with console.status("loading") as status:
         report = measure.examine(
