@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 
 from duo import _core
@@ -39,6 +41,28 @@ def _name_of(code: int) -> str:
         return f"signal {-code}"
 
 
+def _run(command: list[str]) -> tuple[bytes, bytes, str]:
+    """Standard output and error, and how it ended: empty, HANGS, or as _name_of. Raises OSError, ValueError."""
+    hangs = False
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()
+    ) as child:
+        try:
+            # Second by second: while both are stopped (Ctrl-Z), one of them passes.
+            for _ in range(math.ceil(TIMEOUT_S)):
+                with suppress(subprocess.TimeoutExpired):
+                    said, stderr = child.communicate(timeout=1.0)
+                    break
+            else:
+                hangs = True
+                child.kill()
+                said, stderr = child.communicate()
+        except BaseException:
+            child.kill()
+            raise
+    return said, stderr, HANGS if hangs else "" if child.returncode == 0 else _name_of(child.returncode)
+
+
 def try_products(skip: Collection[str], refused: Collection[str]) -> dict[str, str]:
     """Verdicts by kind of product ("plain", "AMX", "duo avx512"; csrc/cpu/trial.h): WORKS, WRONG, ABSENT, HANGS, or how
     the child ended ("SIGSEGV", "exit code 1"). After such an end the kinds behind it have none.
@@ -50,14 +74,8 @@ def try_products(skip: Collection[str], refused: Collection[str]) -> dict[str, s
     command += ["\n".join(skip), "\n".join(refused)]
     if not sys.executable or getattr(sys, "frozen", False):
         raise NotTriedError("this program is no Python interpreter")
-    end, stderr = "", b""
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=TIMEOUT_S, check=False, env=_environment()
-        )
-        said, stderr, end = done.stdout, done.stderr, "" if done.returncode == 0 else _name_of(done.returncode)
-    except subprocess.TimeoutExpired as e:
-        said, end = e.stdout or b"", HANGS
+        said, stderr, end = _run(command)
     except (OSError, ValueError) as e:
         raise NotTriedError(f"no child process can be started, {getattr(e, 'strerror', None) or e}") from None
     verdicts: dict[str, str] = {}
