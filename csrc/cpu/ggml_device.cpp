@@ -310,6 +310,9 @@ void register_device(registered & r) {
 }
 
 std::string find_obstacle() {
+    if (best_kernels() == nullptr && !refused_kernels().empty()) {
+        return "duo's kernels crash here, by instructions that the processor announces";
+    }
     if (best_kernels() == nullptr) {
         return std::getenv("DUO_CPU_ISA") != nullptr ? "DUO_CPU_ISA names no instruction set that this processor has"
                                                      : "this processor has no instruction set that duo has kernels for";

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -50,6 +51,12 @@ constexpr const kernel_set * all[] = {
     &kernels_portable,
 };
 
+std::vector<std::string> refused;
+
+bool is_refused(const kernel_set & k) {
+    return std::find(refused.begin(), refused.end(), k.name) != refused.end();
+}
+
 } // namespace
 
 const kernel_set * kernels_named(const char * name) {
@@ -61,17 +68,30 @@ const kernel_set * kernels_named(const char * name) {
     return nullptr;
 }
 
+std::vector<const kernel_set *> usable_kernels() {
+    std::vector<const kernel_set *> found;
+    if (const char * name = std::getenv("DUO_CPU_ISA"); name != nullptr && *name != '\0') {
+        found.push_back(kernels_named(name));
+    } else {
+        std::copy_if(std::begin(all), std::end(all), std::back_inserter(found),
+                     [](const kernel_set * k) { return k != &kernels_portable && can_run(*k); });
+    }
+    std::erase_if(found, [](const kernel_set * k) { return k == nullptr || is_refused(*k); });
+    return found;
+}
+
+void refuse_kernels(std::vector<std::string> names) {
+    refused = std::move(names);
+}
+
+const std::vector<std::string> & refused_kernels() {
+    return refused;
+}
+
 const kernel_set * best_kernels() {
     static const kernel_set * const best = []() -> const kernel_set * {
-        if (const char * name = std::getenv("DUO_CPU_ISA"); name != nullptr && *name != '\0') {
-            return kernels_named(name);
-        }
-        for (const kernel_set * k : all) {
-            if (can_run(*k)) {
-                return k == &kernels_portable ? nullptr : k;
-            }
-        }
-        return nullptr;
+        const std::vector<const kernel_set *> usable = usable_kernels();
+        return usable.empty() ? nullptr : usable.front();
     }();
     return best;
 }

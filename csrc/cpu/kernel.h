@@ -2,6 +2,9 @@
 // preparation of inputs for it, and attention. Built once per instruction set from panel.h.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "attention.h"
 #include "format.h"
 
@@ -78,6 +81,14 @@ extern const kernel_set kernels_avx512_bf16;
 // The best set that this machine runs, or nullptr where stock kernels are the better choice (not x86-64). Decided once.
 // DUO_CPU_ISA=portable|avx2|avx_vnni|avx512|avx512_bf16 forces one that the machine can run; nullptr: it cannot.
 const kernel_set * best_kernels();
+
+// What best_kernels() chooses from, best first.
+std::vector<const kernel_set *> usable_kernels();
+
+// Sets that are not to be used although the processor announces them: it was seen to die of them (duo.guard). Only
+// before the first best_kernels(); not thread-safe.
+void                             refuse_kernels(std::vector<std::string> names);
+const std::vector<std::string> & refused_kernels();
 
 // By name; nullptr: unknown, or this machine cannot run it.
 const kernel_set * kernels_named(const char * name);

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "../cpu/extra_buffers.h"
 #include "../cpu/ggml_buffer.h"
 #include "../cpu/ggml_device.h"
 #include "../error.h"
@@ -131,7 +132,8 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     params.tensor_split             = shares.empty() ? nullptr : shares.data();
     params.split_mode               = split_mode(opt_.split_mode);
     params.main_gpu                 = opt_.main_gpu;
-    params.use_extra_bufts          = !same_bits_; // repacked weights change kernels with the width
+    // Repacked weights change kernels with the width.
+    params.use_extra_bufts = !same_bits_ && cpu::extra_buffers_allowed();
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
         // Weights that are packed anyway are read, not mapped: a mapping would stay resident beside them.
         params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP

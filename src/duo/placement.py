@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from duo import _core, kernels
 from duo.config import EngineOptions
+from duo.cpus import cpu_list, usable_cores
 from duo.errors import DuoError
 from duo.fit import Plan
 from duo.planned import settled, settled_alone
@@ -35,49 +34,6 @@ def device_names(value: str | Sequence[str] | None) -> list[str]:
         if not n.isprintable():
             raise DuoError(f"{n!r} is no device name; see duo --list-devices")
     return [n.strip() for n in names if n.strip()]
-
-
-def core_cpus() -> list[int]:
-    """The first CPU of each core that this process may run on; two hyper-threads of one core count once."""
-    try:
-        cpus = sorted(os.sched_getaffinity(0))
-    except AttributeError:  # not Linux
-        return list(range(os.cpu_count() or 1))
-    first_of: dict[str, int] = {}
-    for cpu in cpus:
-        siblings = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        try:
-            core = siblings.read_text().strip()
-        except OSError:
-            core = str(cpu)
-        first_of.setdefault(core, cpu)
-    return list(first_of.values())
-
-
-def physical_cores() -> int:
-    """Cores this process may run on."""
-    return max(1, len(core_cpus()))
-
-
-def cpu_list(mask: str | None, span: str | None, *, draft: bool) -> list[int]:
-    """CPU numbers from a hexadecimal mask and a LO-HI range (either end may be left out), as llama.cpp reads them."""
-    cpus: set[int] = set()
-    if mask is not None:
-        flag = "-Cd" if draft else "-C"
-        if not re.fullmatch(r"(0x)?[0-9a-f]{1,256}", mask, re.IGNORECASE):
-            raise DuoError(f"the CPU mask {mask!r} ({flag}) is not hexadecimal; give for example 0x3")
-        bits = int(mask, 16)
-        if bits == 0:
-            raise DuoError(f"the CPU mask {mask!r} ({flag}) names no CPU; give for example 0x3")
-        cpus |= {i for i in range(bits.bit_length()) if bits >> i & 1}
-    if span is not None:
-        match = re.fullmatch(r"([0-9]{0,4})-([0-9]{0,4})", span)
-        first, last = (int(match[1] or 0), int(match[2] or (os.cpu_count() or 1) - 1)) if match else (1, 0)
-        if first > last:
-            flag = "-Crd" if draft else "-Cr"
-            raise DuoError(f"the CPU range {span!r} ({flag}) is not LO-HI; give for example 0-7")
-        cpus |= set(range(first, last + 1))
-    return sorted(cpus)
 
 
 def tensor_overrides(value: str | Sequence[str] | None, *, draft: bool) -> list[tuple[str, str]]:
@@ -147,7 +103,7 @@ def _n_threads(o: EngineOptions, path: str, share: int, *, draft: bool) -> int:
 def place_alone(o: EngineOptions, path: str, *, draft: bool) -> _core.ModelOptions:
     """Options of the one model of a host: its `_draft` twins for a draft. All cores are its own."""
     o = settled_alone(o, path, devices(), draft=draft)
-    m = _model(o, path, _n_threads(o, path, physical_cores(), draft=draft), draft=draft)
+    m = _model(o, path, _n_threads(o, path, usable_cores(), draft=draft), draft=draft)
     if draft and o["n_ctx_draft"] is None:
         m.n_ctx_most = 4096
     return m
@@ -169,7 +125,7 @@ def place(
         out.draft = place_alone(o, draft, draft=True)
         return out, None
     o, plan = settled(o, target, draft, devices())
-    cores = physical_cores()
+    cores = usable_cores()
     n_draft = _n_threads(o, draft or "", cores // 4, draft=True)  # a mistake is told without a draft, too
     n_target = _n_threads(o, target, cores - (n_draft if draft else 0), draft=False)
     out = _core.EngineOptions()
