@@ -1,11 +1,29 @@
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
+#include "amx.h"
 #include "kernel.h"
 
 namespace duo::cpu {
 
 namespace {
+
+#if defined(DUO_X86)
+kernel_set with_wide(const char * name, const kernel_set & narrow, const wide_kernels & wide) {
+    kernel_set k = narrow;
+    k.name       = name;
+    k.wide       = &wide;
+    return k;
+}
+
+#if defined(DUO_AMX)
+const kernel_set kernels_amx = with_wide("amx", kernels_avx512, wide_amx);
+#endif
+const kernel_set kernels_amx_emulated = with_wide("amx_emulated", kernels_avx512, wide_amx_emulated);
+const kernel_set kernels_amx_portable = with_wide("amx_portable", kernels_portable, wide_amx_portable);
+#endif
 
 bool can_run(const kernel_set & k) {
 #if defined(DUO_X86)
@@ -18,7 +36,12 @@ bool can_run(const kernel_set & k) {
         return avx512 && __builtin_cpu_supports("avx512bf16");
     }
 #endif
-    if (&k == &kernels_avx512) {
+#if defined(DUO_AMX)
+    if (&k == &kernels_amx) {
+        return avx512 && may_use_amx();
+    }
+#endif
+    if (&k == &kernels_avx512 || &k == &kernels_amx_emulated) {
         return avx512;
     }
 #if defined(DUO_AVX_VNNI)
@@ -28,6 +51,11 @@ bool can_run(const kernel_set & k) {
 #endif
     if (&k == &kernels_avx2) {
         return avx2;
+    }
+#endif
+#if defined(DUO_X86)
+    if (&k == &kernels_amx_portable) {
+        return true;
     }
 #endif
     return &k == &kernels_portable;
@@ -50,15 +78,30 @@ constexpr const kernel_set * all[] = {
     &kernels_portable,
 };
 
+// Never timed, or not meant to be.
+constexpr const kernel_set * by_name_alone[] = {
+#if defined(DUO_AMX)
+    &kernels_amx,
+#endif
+#if defined(DUO_X86)
+    &kernels_amx_emulated,
+    &kernels_amx_portable,
+#endif
+    nullptr,
+};
+
 } // namespace
 
 const kernel_set * kernels_named(const char * name) {
-    for (const kernel_set * k : all) {
-        if (std::strcmp(k->name, name) == 0) {
-            return can_run(*k) ? k : nullptr;
+    const auto   is_it = [&](const kernel_set * k) { return k != nullptr && std::strcmp(k->name, name) == 0; };
+    const auto * k     = std::find_if(std::begin(all), std::end(all), is_it);
+    if (k == std::end(all)) {
+        k = std::find_if(std::begin(by_name_alone), std::end(by_name_alone), is_it);
+        if (k == std::end(by_name_alone)) {
+            return nullptr;
         }
     }
-    return nullptr;
+    return can_run(**k) ? *k : nullptr;
 }
 
 const kernel_set * best_kernels() {

@@ -36,9 +36,9 @@ template <class V> constexpr kernel_set make_kernels(const char * name) {
     k.name    = name;
     k.n_width = V::n_width;
     fill_widths<V, V::n_width>(k);
-    k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, 128, false>;
-    k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, false>;
-    k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, true>;
+    k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, 128, false, 4>;
+    k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, false, 4>;
+    k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, true, 4>;
     k.prepare[int(input_kind::bf16)]    = prepare_bf16;
     k.prepare[int(input_kind::f32)]     = prepare_f32;
     return k;

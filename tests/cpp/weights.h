@@ -149,7 +149,8 @@ struct problem {
 
 std::vector<const kernel_set *> kernels_here() {
     std::vector<const kernel_set *> all;
-    for (const char * name : {"portable", "avx2", "avx_vnni", "avx512", "avx512_bf16"}) {
+    for (const char * name :
+         {"portable", "avx2", "avx_vnni", "avx512", "avx512_bf16", "amx", "amx_emulated", "amx_portable"}) {
         if (const kernel_set * k = kernels_named(name); k != nullptr) {
             all.push_back(k);
         }
