@@ -7,194 +7,11 @@
 // come into being those of the group before are scaled.
 #pragma once
 
-#include "panel_k.h"
 #include "prepare.h"
-#include "tile_registers.h"
+#include "tile_formats.h"
 
 namespace duo::cpu {
 namespace {
-
-constexpr int n_step = 256; // columns
-
-struct alignas(64) step {
-    uint8_t codes[n_step * n_lanes]; // signed, as in a panel
-    float   scale[16][n_lanes];      // of each block
-    float   d[n_lanes];              // K-quants: of the step
-    float   d_min[n_lanes];
-    int32_t least[4][n_lanes]; // Q4_K, Q5_K: the minima of blocks, in pairs
-};
-
-// Sums of a step's blocks for a group of inputs, and what they are scaled with.
-struct group {
-    const step *    from;
-    const float *   scale; // of the inputs
-    const int32_t * pairs;
-    float *         acc;
-    int             n; // inputs
-    int64_t         width;
-    int             n_blocks;
-    alignas(64) int32_t sums[8 * n_tile_rows * n_lanes];
-};
-
-template <class V, int n> inline sums<V, n> loaded(const float (*rows)[n_lanes]) {
-    sums<V, n> out;
-#pragma GCC unroll 16
-    for (int b = 0; b < n; ++b) {
-        out.v[b] = V::load(rows[b]);
-    }
-    return out;
-}
-
-// Input c's sums of the n blocks of a K-quant, times the blocks' scales d.
-template <class V, int n, int n_rows> inline typename V::floats scaled(const group & g, int c, const sums<V, n> & d) {
-    typename V::floats part = V::zero();
-#pragma GCC unroll 16
-    for (int b = 0; b < n; ++b) {
-        part = V::fma(V::to_float(V::load_i(g.sums + (b * n_rows + c) * n_lanes)), d.v[b], part);
-    }
-    return part;
-}
-
-// What a format adds: the bytes of a unit become signed codes and scales, sums become floats.
-template <class V> struct of_q8 {
-    static constexpr int n_block = 32;
-    static constexpr int n_rows  = n_tile_rows;
-
-    static void scales(const uint8_t * w, step & s, int block) {
-        for (int b = 0; b < 2; ++b) {
-            V::store(s.scale[block + b], V::load_f16(w + b * 32));
-        }
-    }
-
-    // Inputs [c0, c1) of the group.
-    static void scale(const group & g, int c0, int c1) {
-        const auto d = loaded<V, 8>(g.from->scale);
-        for (int c = c0; c < c1; ++c) {
-            typename V::floats out = V::load(g.acc + c * n_lanes);
-#pragma GCC unroll 8
-            for (int b = 0; b < 8; ++b) {
-                if (b == g.n_blocks) {
-                    break;
-                }
-                const typename V::ints s = V::load_i(g.sums + (b * n_rows + c) * n_lanes);
-                out = V::fma(V::to_float(s), V::mul(d.v[b], V::broadcast_f(g.scale + b * g.width + c)), out);
-            }
-            V::store(g.acc + c * n_lanes, out);
-        }
-    }
-};
-
-template <class V> struct tiles_q8_0 : of_q8<V> {
-    static void unpack(const uint8_t * w, step & s, int at) {
-        of_q8<V>::scales(w, s, at / 32);
-#pragma GCC unroll 4
-        for (int i = 0; i < 16; ++i) {
-            V::store_bytes(s.codes + at * n_lanes + i * 64, V::less(V::load_bytes(w + 64 + i * 64), 128));
-        }
-    }
-};
-
-template <class V, bool table> struct tiles_q4 : of_q8<V> {
-    static void unpack(const uint8_t * w, step & s, int at) {
-        of_q8<V>::scales(w, s, at / 32);
-        uint8_t * out = s.codes + at * n_lanes;
-#pragma GCC unroll 4
-        for (int i = 0; i < 8; ++i, out += 128) {
-            const typename V::bytes v  = V::load_bytes(w + 64 + i * 64);
-            typename V::bytes       lo = V::low(v);
-            typename V::bytes       hi = V::high(v);
-            if constexpr (table) {
-                lo = V::look_up(lo);
-                hi = V::look_up(hi);
-            }
-            V::store_bytes(out, V::less(lo, table ? 128 : 8));
-            V::store_bytes(out + 64, V::less(hi, table ? 128 : 8));
-        }
-    }
-};
-
-template <class V, bool fifth> struct tiles_q45_k {
-    static constexpr int n_block = 32;
-    static constexpr int n_rows  = n_tile_rows;
-
-    static void unpack(const uint8_t * w, step & s, int) {
-        alignas(64) uint8_t sc[128];
-        alignas(64) uint8_t least[128];
-        unpack_scales(w + 64, sc, least);
-        V::store(s.d, V::load_f16(w));
-        V::store(s.d_min, V::load_f16(w + 32));
-        for (int b = 0; b < 4; ++b) {
-            V::store_i(s.least[b], V::load_pairs(least + b * 32, least + b * 32 + 16));
-        }
-        for (int b = 0; b < 8; ++b) {
-            V::store(s.scale[b], V::load_u8(sc + b * 16));
-            const uint8_t *                    q   = w + 256 + b * (fifth ? 320 : 256);
-            uint8_t *                          out = s.codes + b * 32 * n_lanes;
-            [[maybe_unused]] typename V::bytes h;
-            if constexpr (fifth) {
-                h = V::load_bytes(q + 256);
-            }
-            unrolled<4>([&](auto part) __attribute__((always_inline)) {
-                constexpr int           i  = decltype(part)::value;
-                const typename V::bytes v  = V::load_bytes(q + i * 64);
-                typename V::bytes       lo = V::low(v);
-                typename V::bytes       hi = V::high(v);
-                if constexpr (fifth) {
-                    lo = V::template add_bits<0x10, 4 - 2 * i>(lo, h);
-                    hi = V::template add_bits<0x10, 3 - 2 * i>(hi, h);
-                }
-                V::store_bytes(out + i * 128, lo);
-                V::store_bytes(out + i * 128 + 64, hi);
-            });
-        }
-    }
-
-    static void scale(const group & g, int c0, int c1) {
-        const auto d = loaded<V, 8>(g.from->scale);
-        for (int c = c0; c < c1; ++c) {
-            const typename V::floats part = scaled<V, 8, n_rows>(g, c, d);
-            typename V::ints         low  = V::zero_i();
-            for (int b = 0; b < 4; ++b) {
-                low = V::dot_pairs(low, V::load_i(g.from->least[b]), g.pairs + b * g.width + c);
-            }
-            const typename V::floats dx  = V::broadcast_f(g.scale + c);
-            typename V::floats       out = V::load(g.acc + c * n_lanes);
-            out                          = V::fma(part, V::mul(V::load(g.from->d), dx), out);
-            out                          = V::fnma(V::to_float(low), V::mul(V::load(g.from->d_min), dx), out);
-            V::store(g.acc + c * n_lanes, out);
-        }
-    }
-};
-
-template <class V> struct tiles_q6_k {
-    static constexpr int n_block = 16;
-    static constexpr int n_rows  = n_tile_rows_q6_k;
-
-    static void unpack(const uint8_t * w, step & s, int) {
-        V::store(s.d, V::load_f16(w));
-        for (int b = 0; b < 16; ++b) {
-            V::store(s.scale[b], V::load_s8(w + 64 + b * 16));
-            const uint8_t *         q   = w + 320 + b * 192;
-            uint8_t *               out = s.codes + b * 16 * n_lanes;
-            const typename V::bytes h   = V::load_bytes(q + 128);
-            unrolled<2>([&](auto part) __attribute__((always_inline)) {
-                constexpr int           i = decltype(part)::value;
-                const typename V::bytes v = V::load_bytes(q + i * 64);
-                V::store_bytes(out + i * 128, V::less(V::template add_bits<0x30, 4 - 4 * i>(V::low(v), h), 32));
-                V::store_bytes(out + i * 128 + 64, V::less(V::template add_bits<0x30, 2 - 4 * i>(V::high(v), h), 32));
-            });
-        }
-    }
-
-    static void scale(const group & g, int c0, int c1) {
-        const auto d = loaded<V, 16>(g.from->scale);
-        for (int c = c0; c < c1; ++c) {
-            const typename V::floats part = scaled<V, 16, n_rows>(g, c, d);
-            const typename V::floats out  = V::load(g.acc + c * n_lanes);
-            V::store(g.acc + c * n_lanes, V::fma(part, V::mul(V::load(g.from->d), V::broadcast_f(g.scale + c)), out));
-        }
-    }
-};
 
 // Blocks b and b + 1 of a step times a group of inputs, whose codes begin at x.
 template <class T, class F> void multiply_two(const step & s, const int8_t * x, int64_t width, int b, group & g) {
@@ -217,16 +34,20 @@ inline void prefetch_lines(const uint8_t * p, size_t n) {
     }
 }
 
+// Of n columns of a panel.
+template <format f> constexpr int64_t bytes_of(int64_t n) {
+    return n / traits_of(f).n_unit * traits_of(f).n_unit_bytes;
+}
+
 template <class V, class T, class F, format f>
 void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, float * acc) {
-    constexpr const format_traits & t        = traits_of(f);
-    const int                       n_rows   = tile_rows(f, x.width);
-    const auto *                    codes    = static_cast<const int8_t *>(x.codes);
-    const auto                      width    = int64_t(x.width);
-    const auto                      bytes_of = [&](int64_t n) { return n / t.n_unit * t.n_unit_bytes; };
-    const auto                      unpack   = [&](int64_t k, step & s) {
+    constexpr const format_traits & t      = traits_of(f);
+    const int                       n_rows = tile_rows(f, x.width);
+    const auto *                    codes  = static_cast<const int8_t *>(x.codes);
+    const auto                      width  = int64_t(x.width);
+    const auto                      unpack = [&](int64_t k, step & s) {
         for (int at = 0; at < n_step && k + at < n_k; at += t.n_unit) {
-            F::unpack(w + bytes_of(k + at), s, at);
+            F::unpack(w + bytes_of<f>(k + at), s, at);
         }
     };
     step    steps[2];
@@ -240,21 +61,24 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
         const step & s        = steps[k / n_step % 2];
         const int    n_blocks = int(n_k - k < n_step ? n_k - k : n_step) / F::n_block;
         for (int c = 0; c < x.width; c += n_rows, i = 1 - i) {
-            group & g  = groups[i];
-            g.from     = &s;
-            g.scale    = x.scale + (k0 + k) / (t.n_unit == 256 ? 256 : 32) * width + c;
-            g.pairs    = x.pairs + (k0 + k) / 64 * width + c;
-            g.acc      = acc + c * n_lanes;
-            g.n        = c + n_rows < x.width ? n_rows : x.width - c;
-            g.width    = width;
-            g.n_blocks = n_blocks;
-            for (int b = 0; b < n_blocks; b += 2) {
+            group & g        = groups[i];
+            g.from           = &s;
+            g.scale          = x.scale + (k0 + k) / (t.n_unit == 256 ? 256 : 32) * width + c;
+            g.pairs          = x.pairs + (k0 + k) / 64 * width + c;
+            g.acc            = acc + c * n_lanes;
+            g.n              = c + n_rows < x.width ? n_rows : x.width - c;
+            g.width          = width;
+            g.n_blocks       = n_blocks;
+            const int n_some = (before->n * 2 + n_blocks - 1) / n_blocks;
+            for (int b = 0, done = 0; b < n_blocks; b += 2) {
                 multiply_two<T, F>(s, codes + (k0 + k) * width + c * 32, width, b, g);
                 if (c == 0) {
-                    const size_t n = size_t(bytes_of(n_step)) * 2 / size_t(n_step / F::n_block);
-                    prefetch_lines(w + bytes_of(k + 2 * n_step) + size_t(b / 2) * n, n);
+                    constexpr size_t n = size_t(bytes_of<f>(n_step)) * 2 / size_t(n_step / F::n_block);
+                    prefetch_lines(w + bytes_of<f>(k + 2 * n_step) + size_t(b / 2) * n, n);
                 }
-                F::scale(*before, before->n * b / n_blocks, before->n * (b + 2) / n_blocks);
+                const int to = done + n_some < before->n ? done + n_some : before->n;
+                F::scale(*before, done, to);
+                done = to;
             }
             before = &g;
             if (c == 0 && k + n_step < n_k) { // now that nobody needs what the other one holds
@@ -272,7 +96,8 @@ void panel_tiles_bf16(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k
     const int         n_rows = tile_rows(format::bf16, x.width);
     const bool        second = x.width > n_rows;
     const auto *      codes  = static_cast<const uint8_t *>(x.codes) + k0 * 2 * x.width;
-    alignas(64) float sums[4][n_tile_rows * n_lanes];
+    constexpr int     n_sums = n_tile_rows * n_lanes;
+    alignas(64) float sums[4 * n_sums];
     T::template zero<0>();
     T::template zero<1>();
     T::template zero<2>();
@@ -292,14 +117,13 @@ void panel_tiles_bf16(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k
             codes += 64 * x.width;
         });
     }
-    T::template store<0>(sums[0], 64);
-    T::template store<1>(sums[1], 64);
-    T::template store<2>(sums[2], 64);
-    T::template store<3>(sums[3], 64);
+    T::template store<0>(sums, 64);
+    T::template store<1>(sums + 1 * n_sums, 64);
+    T::template store<2>(sums + 2 * n_sums, 64);
+    T::template store<3>(sums + 3 * n_sums, 64);
     for (int c = 0; c < x.width; ++c) {
-        const float * s = c < n_rows ? sums[0] + c * n_lanes : sums[2] + (c - n_rows) * n_lanes;
-        V::store(acc + c * n_lanes,
-                 V::add(V::load(acc + c * n_lanes), V::add(V::load(s), V::load(s + n_tile_rows * n_lanes))));
+        const float * s = sums + (c < n_rows ? c * n_lanes : 2 * n_sums + (c - n_rows) * n_lanes);
+        V::store(acc + c * n_lanes, V::add(V::load(acc + c * n_lanes), V::add(V::load(s), V::load(s + n_sums))));
     }
 }
 
