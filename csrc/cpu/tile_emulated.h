@@ -49,20 +49,20 @@ struct emulated_tiles {
     }
     static void save(tile_config & c) { c = mine().config; }
 
-    template <int t> static void zero() {
+    static void zero(int t) {
         use(t);
         std::memset(mine().data[t], 0, sizeof mine().data[t]);
     }
 
-    template <int t> static void load(const void * p, int64_t stride) {
-        zero<t>(); // rows and bytes beyond the shape
+    static void load(int t, const void * p, int64_t stride) {
+        zero(t); // rows and bytes beyond the shape
         const tile_config & c = mine().config;
         for (int m = 0; m < c.rows[t]; ++m) {
             std::memcpy(mine().data[t][m], static_cast<const uint8_t *>(p) + m * stride, c.n_bytes[t]);
         }
     }
 
-    template <int t> static void store(void * p, int64_t stride) {
+    static void store(int t, void * p, int64_t stride) {
         use(t);
         const tile_config & c = mine().config;
         for (int m = 0; m < c.rows[t]; ++m) {
@@ -70,7 +70,7 @@ struct emulated_tiles {
         }
     }
 
-    template <int sum, int inputs, int weights> static void dot_codes() {
+    static void dot_codes(int sum, int inputs, int weights) {
         const tile_config & c = shapes_that_fit(sum, inputs, weights);
         auto &              d = mine().data;
         for (int m = 0; m < c.rows[sum]; ++m) {
@@ -87,7 +87,7 @@ struct emulated_tiles {
     }
 
     // Even and odd products have a sum each, which begins at zero; denormals are zero; rounded to nearest, even.
-    template <int sum, int inputs, int weights> static void dot_bf16() {
+    static void dot_bf16(int sum, int inputs, int weights) {
         const tile_config & c = shapes_that_fit(sum, inputs, weights);
         auto &              d = mine().data;
         for (int m = 0; m < c.rows[sum]; ++m) {
@@ -105,6 +105,13 @@ struct emulated_tiles {
             }
         }
     }
+
+    // As tile_registers has them.
+    template <int t> static void               zero() { zero(t); }
+    template <int t> static void               load(const void * p, int64_t stride) { load(t, p, stride); }
+    template <int t> static void               store(void * p, int64_t stride) { store(t, p, stride); }
+    template <int s, int i, int w> static void dot_codes() { dot_codes(s, i, w); }
+    template <int s, int i, int w> static void dot_bf16() { dot_bf16(s, i, w); }
 
   private:
     template <class T> static T value(const uint8_t * row, int i) {
