@@ -1,5 +1,7 @@
 // The kernels of csrc/cpu against sums in double precision of the weights as GGUF defines them.
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 
 #include "check.h"
 #include "weights.h"
@@ -148,10 +150,42 @@ TEST(bits_depend_neither_on_width_nor_on_threads) {
     }
 }
 
+// One order of additions, fused alike: what a machine can do changes no bit. Only instructions that multiply pairs of
+// bf16 round in a way of their own.
+TEST(all_instruction_sets_give_the_same_bits) {
+    std::mt19937 rng(8);
+    for (const format f : formats) {
+        const problem            p(f, 77, 1280, 19, false, rng);
+        const std::vector<float> want = p.run(*kernels_named("portable"), 0, 19, 1);
+        for (const kernel_set * kernels : kernels_here()) {
+            const std::string name = kernels->name;
+            if (f != format::bf16 || (name != "avx512_bf16" && name != "neon_i8mm")) {
+                CHECK(p.run(*kernels, 0, 19, 1) == want, name + " " + traits_of(f).name);
+            }
+        }
+    }
+}
+
+// DUO_TEST_KERNELS, if set: the sets that this machine must be found to run, best first.
+TEST(the_right_instruction_sets_are_found) {
+    std::string found;
+    for (const kernel_set * k : kernels_here()) {
+        found += (found.empty() ? "" : " ") + std::string(k->name);
+    }
+    std::printf("instruction sets: %s\n", found.c_str());
+    if (const char * want = std::getenv("DUO_TEST_KERNELS"); want != nullptr) {
+        CHECK_EQ(found, std::string(want));
+    }
+    CHECK_EQ(kernels_here().back(), kernels_named("portable"));
+    if (std::getenv("DUO_CPU_ISA") == nullptr) {
+        CHECK_EQ(best_kernels(), kernels_here().size() > 1 ? kernels_here().front() : nullptr);
+    }
+}
+
 TEST(several_matrices_each_with_its_inputs) {
     // As experts: some have many inputs, some one, some none.
     std::mt19937       rng(5);
-    const kernel_set & kernels = *kernels_here().back();
+    const kernel_set & kernels = *kernels_here().front();
     for (const format f : formats) {
         std::vector<problem>            experts;
         std::vector<std::vector<float>> out;
@@ -179,7 +213,7 @@ TEST(several_matrices_each_with_its_inputs) {
 
 TEST(not_a_number_goes_through_and_zero_stays_zero) {
     std::mt19937       rng(6);
-    const kernel_set & kernels = *kernels_here().back();
+    const kernel_set & kernels = *kernels_here().front();
     for (const format f : formats) {
         problem p(f, 32, 512, 3, false, rng);
         p.x[700] = NAN;
