@@ -2,6 +2,8 @@
 // preparation of inputs for it. Built once per instruction set from panel.h.
 #pragma once
 
+#include <vector>
+
 #include "format.h"
 
 namespace duo::cpu {
@@ -9,8 +11,9 @@ namespace duo::cpu {
 // Up to n_width_most inputs (columns of the right-hand matrix; n_wide_most for wide kernels), interleaved so that a
 // kernel reads one stream.
 struct tile {
-    int             width;
-    const void *    codes; // int8: [k/4][width][4]; bf16: [k/2][width][2]; f32: [k][width]; wide: [k/32][width][32]
+    int          width;
+    const void * codes;    // int8: [k/4][width][4] (NEON: [k/8][width][8]); bf16: [k/2][width][2]; f32: [k][width];
+                           // for wide kernels: [k/32][width][32]
     const float *   scale; // [k/32 or k/256][width]
     const int32_t * start; // [k/32 or k/16][width]
     const int32_t * pairs; // q8_k: [k/64][width], two 16-bit sums of 32 codes each
@@ -106,14 +109,20 @@ extern const kernel_set   kernels_avx512_bf16;
 extern const wide_kernels wide_amx;
 extern const wide_kernels wide_amx_emulated;
 extern const wide_kernels wide_amx_portable;
+#elif defined(DUO_ARM)
+extern const kernel_set kernels_neon_dot;
+extern const kernel_set kernels_neon_i8mm;
 #endif
 
-// The best set that this machine runs, or nullptr where stock kernels are the better choice (not x86-64). Decided once.
-// DUO_CPU_ISA=portable|avx2|avx_vnni|avx512|avx512_bf16 forces one that the machine can run; nullptr: it cannot.
-// Chosen by that name alone: amx (AVX-512 and tiles), and amx_emulated and amx_portable, whose tiles are plain C++.
+// The best set that this machine runs, or nullptr if that is the portable one: stock kernels are the better choice
+// then. Decided once. DUO_CPU_ISA=NAME forces one that the machine can run; nullptr: it cannot. No other way leads to
+// amx (AVX-512 and tiles: never timed), and to amx_emulated and amx_portable, whose tiles are plain C++.
 const kernel_set * best_kernels();
 
 // By name; nullptr: unknown, or this machine cannot run it.
 const kernel_set * kernels_named(const char * name);
+
+// All that this machine runs, best first; the last is the portable one. Or those that must be named to be chosen.
+std::vector<const kernel_set *> kernels_here(bool by_name_alone = false);
 
 } // namespace duo::cpu

@@ -1,4 +1,4 @@
-// No instruction set at all: what the others must equal, and what runs where they cannot.
+// No instruction set at all: what the others equal bit by bit, and what runs where they cannot.
 #include <cmath>
 
 #include "float16.h"
@@ -55,10 +55,10 @@ struct raw {
         return make<floats>([&](int i) { return a.v[i] * b.v[i]; });
     }
     static floats fma(const floats & a, const floats & b, const floats & c) {
-        return make<floats>([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
+        return make<floats>([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); });
     }
     static floats fnma(const floats & a, const floats & b, const floats & c) {
-        return make<floats>([&](int i) { return c.v[i] - a.v[i] * b.v[i]; });
+        return make<floats>([&](int i) { return std::fma(-a.v[i], b.v[i], c.v[i]); });
     }
     static floats to_float(const ints & a) {
         return make<floats>([&](int i) { return float(a.v[i]); });
@@ -120,7 +120,7 @@ struct raw {
     static floats dot_bf16(const floats & s, const bf16s & w, const uint16_t * x) {
         const float a = float_of_bf16(reinterpret_cast<const uint8_t *>(x));
         const float b = float_of_bf16(reinterpret_cast<const uint8_t *>(x + 1));
-        return make<floats>([&](int i) { return s.v[i] + w.even.v[i] * a + w.odd.v[i] * b; });
+        return make<floats>([&](int i) { return std::fma(w.odd.v[i], b, std::fma(w.even.v[i], a, s.v[i])); });
     }
 };
 

@@ -147,17 +147,6 @@ struct problem {
     }
 };
 
-[[maybe_unused]] std::vector<const kernel_set *> kernels_here() {
-    std::vector<const kernel_set *> all;
-    for (const char * name :
-         {"portable", "avx2", "avx_vnni", "avx512", "avx512_bf16", "amx", "amx_emulated", "amx_portable"}) {
-        if (const kernel_set * k = kernels_named(name); k != nullptr) {
-            all.push_back(k);
-        }
-    }
-    return all;
-}
-
 constexpr format formats[] = {format::q8_0, format::q4_0, format::iq4_nl, format::q4_k,
                               format::q5_k, format::q6_k, format::bf16,   format::f16};
 
