@@ -214,9 +214,8 @@ bool can_attend(const ggml_tensor * op) {
     const ggml_tensor * mask  = op->src[3];
     const ggml_tensor * sinks = op->src[4];
     const bool          fit   = k->ne[1] == v->ne[1] && k->ne[2] == v->ne[2] && q->ne[2] % k->ne[2] == 0;
-    const bool          masks = mask == nullptr ||
-                       (mask->type == GGML_TYPE_F16 && mask->nb[0] == 2 && mask->ne[0] == k->ne[1] &&
-                        mask->ne[1] >= q->ne[1] && mask->ne[2] * mask->ne[3] == 1);
+    const bool masks = mask == nullptr || (mask->type == GGML_TYPE_F16 && mask->nb[0] == 2 && mask->ne[0] == k->ne[1] &&
+                                           mask->ne[1] >= q->ne[1] && mask->ne[2] * mask->ne[3] == 1);
     return is_f32_rows(q) && q->ne[3] == 1 && is_f16_cache(k) && is_f16_cache(v) && fit && masks &&
            (sinks == nullptr || sinks->type == GGML_TYPE_F32) && op->type == GGML_TYPE_F32 && ggml_is_contiguous(op);
 }
