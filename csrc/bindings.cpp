@@ -151,11 +151,13 @@ void register_engine(py::module_ & m) {
         .def("close", &engine::close, py::call_guard<py::gil_scoped_release>())
         .def("stats",
              [](const engine & e) {
-                 return e.current() == nullptr ? py::dict() : duo::stats_of(*e.current(), e.profile());
+                 return e.current() == nullptr ? py::dict() : duo::stats_of(*e.current(), e.plans().profile());
              })
-        // Between two texts: what was measured of the pair, for a file, and back.
-        .def("profile", [](const engine & e) { return e.profile().saved(); })
-        .def("restore_profile", [](engine & e, const std::vector<double> & x) { e.profile().restore(x); })
+        // Between two texts: what was learned of the pair, for a file, and back.
+        .def("profile", [](const engine & e) { return e.plans().saved(); })
+        .def("restore_profile", [](engine & e, const std::vector<double> & x) { e.plans().restore(x); })
+        .def("forget_profile", [](engine & e) { e.plans().forget(); })
+        .def_property_readonly("n_measured", [](const engine & e) { return e.plans().profile().n_passes(); })
         .def("take_trace", [](engine & e) {
             std::vector<duo::trace_event> target;
             std::vector<duo::trace_event> draft;

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 os.environ["GGML_NO_BACKTRACE"] = "1"
 HANG_S = 120
 
+# What one test learns of the demo pair is not for the next one.
+os.environ["DUO_PROFILES"] = "off"
+
 # For texts that must be equal: duo's CPU kernels give the same bits at every width, stock ones only under strict.
 STOCK = {"cpu_kernels": "stock", "strict": True}
 EXACT = {"cpu_kernels": "duo"} if kernels.available() else STOCK

@@ -131,7 +131,7 @@ def examine(
     name, why_not = _core.kernels()
     if not os.path.isfile(path):
         raise DuoError(f"there is no file {path}; check the path")
-    taken = kernels.chosen_types(choice, path, 0, threads[-1])
+    taken = kernels.chosen_types(choice, path, 0, threads[-1:])
     types = _core.cpu_types(os.fsencode(path), 0)
     report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken)
     reference: Logits | None = None

@@ -23,6 +23,7 @@ def open_duo(params: dict[str, Any], **more: Any) -> Duo:
             log_file=params["log_file"],
             progress=progress,
             **given(params, ENGINE_OPTIONS),
+            **({"mode": "plain"} if params.get("mode") == "plain" else {}),
             **more,
         )
 
