@@ -23,6 +23,7 @@ namespace {
 using duo::engine;
 
 std::unique_ptr<engine> load(duo::engine_options opt, const py::object & progress) {
+    duo::ask_guard();
     return duo::load_watched({&opt.target, &opt.draft}, progress, [&] { return std::make_unique<engine>(opt); });
 }
 
@@ -203,6 +204,7 @@ PYBIND11_MODULE(_core, m) {
     m.def("noise", &duo::gumbel_noise, "seed"_a, "pos"_a, "token"_a);
     duo::register_probe(m);
     duo::register_files(m);
+    duo::register_guard(m);
     duo::register_rpc(m);
     m.def("reads_grammar", [](const std::string & gbnf) { return duo::grammar::reads(nullptr, gbnf); }, "gbnf"_a);
     m.def("grammar_too_large", &duo::grammar_too_large, "gbnf"_a);

@@ -8,10 +8,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-REBUILD = (
-    'CMAKE_ARGS="-DGGML_RPC=on" pip install --force-reinstall --no-cache-dir llama-cpp-python==0.3.36'
-    " (add -DGGML_CUDA=on for NVIDIA GPUs)"
-)
+from duo.build_advice import rebuild
 
 
 def library_dir() -> Path:
@@ -21,8 +18,12 @@ def library_dir() -> Path:
         return Path(override)
     spec = find_spec("llama_cpp")
     if spec is None or spec.origin is None:
-        raise ImportError(f"llama-cpp-python is not installed; run {REBUILD}")
+        raise ImportError(f"llama-cpp-python is not installed; run {rebuild()}")
     return Path(spec.origin).parent / "lib"
+
+
+def libllama() -> Path:
+    return library_dir() / {"darwin": "libllama.dylib", "win32": "llama.dll"}.get(sys.platform, "libllama.so")
 
 
 def load_libraries() -> None:
@@ -35,12 +36,11 @@ def load_libraries() -> None:
         os.environ["OMP_WAIT_POLICY"] = "active"
         os.environ["GOMP_SPINCOUNT"] = "2000"
         os.environ.setdefault("KMP_BLOCKTIME", "1")  # ms; LLVM's runtime would never sleep under that policy
-    name = {"darwin": "libllama.dylib", "win32": "llama.dll"}.get(sys.platform, "libllama.so")
-    path = library_dir() / name
+    path = libllama()
     try:
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as e:
-        raise ImportError(f"{path} could not be loaded ({e}); run {REBUILD}") from None
+        raise ImportError(f"{path} could not be loaded ({e}); run {rebuild()}") from None
     from duo import _core
 
     running, built = _core.ggml_commit(), _core.GGML_COMMIT_BUILT

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self, Unpack
 
-from duo import _core, llama_cpp_names, profiles
+from duo import _core, guard, llama_cpp_names, profiles
 from duo.check import check_keywords, engine_options, generate_options
 from duo.completion import Completions
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
@@ -134,6 +134,7 @@ class Duo(Completions, Loading):
                 self._engine = None
             if not ready and self._child is not None:
                 self._child.close()
+        guard.tell()  # the program has said it before
         _alive.add(self)
         if self._host is None:
             profiles.restore(self.engine, placed)  # what earlier runs learned: a warm start

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from platformdirs import user_cache_path
 
-from duo import _core
+from duo import _core, guard
 from duo.errors import DuoError
 from duo.option import CpuKernels
 from duo.remembered import recall, remember
@@ -62,7 +62,7 @@ def cache_file() -> Path:
 
 def _key(weight_type: str, n_threads: int) -> str:
     kernels = f"{available()} {_core.KERNELS_VERSION}"
-    return " | ".join([processor(), f"{n_threads} threads", f"llama.cpp {_core.ggml_commit()}", kernels, weight_type])
+    return " | ".join([processor(), f"{n_threads} threads", guard.stock_name(), kernels, weight_type])
 
 
 def measure(weight_type: str, widths: tuple[int, ...] = WIDTHS, n_threads: int = 1, race_us: int = RACE_US) -> Speed:

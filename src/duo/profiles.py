@@ -7,7 +7,7 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from duo import _core, kernels
+from duo import _core, guard, kernels
 from duo.remembered import recall, remember
 
 N_PAIRS = 64
@@ -53,7 +53,11 @@ def key(placed: _core.EngineOptions) -> str:
     """This pair in these files, placed so, on this machine."""
     # Without a list of devices a model takes all GPUs that this run sees.
     machine = [kernels.processor(), *(f"{d[0]} {d[1]}" for d in _core.devices() if d[2] in ("gpu", "igpu", "rpc"))]
-    software = [f"llama.cpp {_core.ggml_commit()}", f"{kernels.available()} {_core.KERNELS_VERSION}"]
+    software = [
+        f"llama.cpp {_core.ggml_commit()}",
+        guard.stock_name(),
+        f"{kernels.available()} {_core.KERNELS_VERSION}",
+    ]
     software.append(f"profile {_core.PROFILE_VERSION}")
     return " | ".join([*machine, *software, _model(placed.target), _model(placed.draft)])
 

@@ -7,8 +7,8 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from duo import _core, kernels
-from duo._libs import REBUILD
+from duo import _core, guard, kernels
+from duo.build_advice import rebuild
 from duo.cli import show
 from duo.cpus import usable_cores
 from duo.errors import DuoError
@@ -60,8 +60,11 @@ def devices(measure: bool, servers: list[str]) -> None:
     click.echo(
         f"CPU kernels: duo ({name}) for {', '.join(_core.kernel_types())}" if name else f"CPU kernels: stock; {why_not}"
     )
+    for line in guard.find().lines():
+        click.echo(line)
+    guard.ensure()
     if not _core.supports_rpc():
-        show.warn(f"this llama-cpp-python was built without RPC; to have it: {REBUILD}")
+        show.warn(f"this llama-cpp-python was built without RPC; to have it: {rebuild()}")
     if measure and name:
         n = usable_cores()
         table = Table("type", "width", "stock", "duo", "stock / duo", "faster", title=f"{n} threads, a matrix of 64 MB")

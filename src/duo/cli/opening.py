@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from duo import guard
 from duo.cli import show
 from duo.cli.models import chosen_models
 from duo.cli.options import given
@@ -15,6 +16,7 @@ from duo.stream import Stream
 def open_duo(params: dict[str, Any], **more: Any) -> Duo:
     """The Duo that a command's options name, with a bar while it loads. more: of `Duo`. Raises DuoError."""
     models = chosen_models(params)
+    guard.tell(show.warn)
     with show.loading(quiet=params["verbose"]) as progress:
         return Duo(
             models.target,
