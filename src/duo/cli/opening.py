@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from duo import _core
+from duo._libs import REINSTALL
 from duo.cli import show
 from duo.cli.models import chosen_models
 from duo.cli.options import given
@@ -34,8 +36,17 @@ def introduce(d: Duo, wanted: GenerateOptions) -> None:
 
 
 def warn_of_models(d: Duo) -> None:
-    for m in (d.engine.target, d.draft):
-        if m is not None and m.warning:
+    models = [m for m in (d.engine.target, d.draft) if m is not None]
+    why = _core.other_ggml()
+    if (
+        why
+        and why == _core.kernels()[1]
+        and d.options["cpu_kernels"] != "stock"
+        and any(m.n_cpu_products for m in models)
+    ):
+        show.warn(f"duo's CPU kernels are off: {why}; {REINSTALL}")
+    for m in models:
+        if m.warning:
             show.warn(m.warning)
 
 
