@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGUFValueType
-from gguf_files import BOOL, F32, I32, STR, U32, U64, Value, header_of, rewrite, tiny_mamba, tokens_of
+from gguf_files import BOOL, F32, I32, STR, U32, U64, Value, header_of, rewrite, tokens_of
 from loads import assert_harmless, load, load_all
 
 from duo import Duo
@@ -225,36 +225,3 @@ def test_vocabularies_of_other_sizes(n_more: int, tmp_path: Path) -> None:
             pair.generate(prompt, temperature=0, max_tokens=40).tokens
             == alone.generate(prompt, temperature=0, max_tokens=40).tokens
         )
-
-
-# ---- recurrent models
-
-
-def test_recurrent_models_cannot_be_in_a_pair(tmp_path: Path) -> None:
-    mamba = tiny_mamba(DRAFT, tmp_path / "mamba.gguf")
-    for paths in ([TARGET, mamba], [mamba, DRAFT], [mamba, mamba]):
-        outcome = load(*paths)
-        assert outcome.what == "refused"
-        assert f"{mamba} keeps a recurrent state that cannot be rolled back" in outcome.text
-
-
-def test_a_recurrent_model_alone_never_mixes_texts_up(tmp_path: Path) -> None:
-    mamba = tiny_mamba(DRAFT, tmp_path / "mamba.gguf")
-    story = "It was a dark and stormy night, and the rain fell in torrents on the little town"
-    options: dict[str, Any] = {"temperature": 0, "max_tokens": 16}
-    with Duo(mamba, n_ctx=256, n_batch=8) as d:
-        ids = d.tokenize(story)
-        first = d.generate(ids, **options).tokens
-        prompts = [ids, [*ids, *first], [*ids, *first[:5], 7], ids[:9], [*ids[:9], 400], ids, [5], ids]
-        right = []
-        for p in prompts:
-            with Duo(mamba, n_ctx=256, n_batch=8) as fresh:
-                right.append(fresh.generate(p, **options).tokens)
-        assert len(set(right)) >= 6
-        assert [d.generate(p, **options).tokens for p in prompts] == right
-        for p, text in zip(prompts, right, strict=True):
-            with d.stream(ids, max_tokens=-1, ignore_eos=True) as s:  # cut off wherever it is
-                next(s)
-            assert d.generate(p, **options).tokens == text
-            d.stream(p).close()
-            assert d.generate(p, **options).tokens == text

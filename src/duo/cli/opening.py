@@ -63,7 +63,7 @@ def warn_of_start(d: Duo) -> str:
 
 def warn_of_draft(d: Duo, stream: Stream) -> None:
     """What went wrong while the text went on."""
-    if not stream.warning:
+    if stream.warning == stream.start_warning:  # nothing, or what the first line has said
         return
     if stream.network_warning and d.network is not None and d.network.settings.role == "verify":
         went_on = stream.finish_reason != "cancelled"
