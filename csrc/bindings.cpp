@@ -8,6 +8,7 @@
 #include "bindings.h"
 #include "bindings_remote.h"
 #include "core/grammar_limits.h"
+#include "cpu/ggml_device.h"
 #include "engine.h"
 #include "error.h"
 #include "llama/chat_template.h"
@@ -192,11 +193,19 @@ PYBIND11_MODULE(_core, m) {
     duo::log_install();
     llama_backend_init();
 
-    m.attr("GGML_COMMIT_BUILT") = DUO_GGML_COMMIT;
-    m.attr("N_DRAFT_AUTO")      = duo::n_draft_auto;
-    m.attr("N_DRAFT_MAX")       = duo::n_draft_cap;
-    m.attr("N_STEP_MAX")        = duo::n_step_cap;
-    m.attr("PROFILE_VERSION")   = duo::profile_version;
+    m.attr("N_DRAFT_AUTO")    = duo::n_draft_auto;
+    m.attr("N_DRAFT_MAX")     = duo::n_draft_cap;
+    m.attr("N_STEP_MAX")      = duo::n_step_cap;
+    m.attr("PROFILE_VERSION") = duo::profile_version;
+    m.def(
+        "check_llama",
+        [](const std::string & release) {
+            duo::cpu::set_release(release);
+            const duo::cpu::ggml_build built{DUO_GGML_COMMIT, DUO_GGML_VERSION, DUO_LLAMA_RELEASE};
+            const duo::cpu::ggml_build loaded = duo::cpu::loaded_build();
+            return py::make_tuple(same_source(built, loaded), description(built), description(loaded));
+        },
+        "release"_a);
     m.def("ggml_commit", [] { return std::string(ggml_commit()); });
     m.def("supports_rpc", [] { return llama_supports_rpc(); });
     m.def("now_us", [] { return duo::now_us(); });

@@ -87,6 +87,7 @@ void register_probe(py::module_ & m) {
         const std::string why = cpu::why_no_kernels();
         return py::make_tuple(why.empty() ? cpu::kernels_name() : "", why);
     });
+    m.def("other_ggml", &cpu::other_ggml);
     m.def(
         "cpu_types",
         [](const std::string & path, int32_t n_gpu_layers) {

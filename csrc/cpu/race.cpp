@@ -11,6 +11,7 @@
 #include "ggml_buffer.h"
 #include "ggml_device.h"
 #include "ggml_product.h"
+#include "team.h"
 
 namespace duo::cpu {
 
@@ -90,6 +91,7 @@ race_result race(const std::string & name, int width, int n_threads, int64_t n_u
         throw error("a race of " + std::to_string(width) + " inputs and " + std::to_string(n_threads) +
                     " threads cannot be run; give 1 to 512 of both");
     }
+    const team_size packing(n_threads);
     const ggml_type type   = type_named(name);
     const auto      row    = int64_t(ggml_row_size(type, n_columns_raced));
     const int64_t   share  = width >= width_prompt ? 4 : 1;
@@ -125,6 +127,7 @@ product_error product_errors(const std::string & name, std::string_view weights,
         weights.empty() || weights.size() % ggml_row_size(type, n_columns) != 0) {
         throw error("these are no rows of " + std::to_string(n_columns) + " weights of type " + name);
     }
+    const team_size            packing(1);
     const auto                 n_rows = int64_t(weights.size() / ggml_row_size(type, n_columns));
     const std::vector<uint8_t> bytes(weights.begin(), weights.end());
     const std::vector<float>   input = gaussian(size_t(width * n_columns), 1);

@@ -6,12 +6,14 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-GGML_COMMIT_BUILT: str
 N_DRAFT_AUTO: int
 N_DRAFT_MAX: int
 N_STEP_MAX: int
 PROFILE_VERSION: int
 
+# Tells of which release of llama-cpp-python libllama is ("": not known). Returns whether duo was built for such a one,
+# and a description of both: built for, loaded.
+def check_llama(release: str) -> tuple[bool, str, str]: ...
 def ggml_commit() -> str: ...
 def supports_rpc() -> bool: ...
 def now_us() -> int: ...
@@ -30,6 +32,7 @@ KERNELS_VERSION: str
 RACE_BYTES: int
 
 def kernels() -> tuple[str, str]: ...  # instruction set, or why there is none
+def other_ggml() -> str: ...  # that this libggml is not the kernels' own; empty: it is
 def kernel_types() -> list[str]: ...
 def cpu_types(path: str | bytes, n_gpu_layers: int) -> list[str]: ...
 def cpu_weight_bytes(path: str | bytes, n_gpu_layers: int) -> dict[str, int]: ...
