@@ -308,6 +308,11 @@ void register_device(registered & r) {
     ggml_backend_register(&r.reg);
 }
 
+std::string & release() {
+    static std::string r;
+    return r;
+}
+
 std::string find_obstacle() {
     if (best_kernels() == nullptr && !refused_kernels().empty()) {
         return "duo's kernels crash here, by instructions that the processor announces";
@@ -319,18 +324,34 @@ std::string find_obstacle() {
     if (!has_threads()) {
         return "duo was built without OpenMP";
     }
-    // The structures of ggml_interface.h must be those of the libggml that is loaded.
-    if (std::strncmp(ggml_commit(), duo_ggml_commit, std::strlen(duo_ggml_commit)) != 0) {
-        return std::string("libggml is ") + ggml_commit() + " and the kernels were made for " + duo_ggml_commit;
-    }
-    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    if (cpu == nullptr || ggml_backend_dev_backend_reg(cpu)->api_version != duo_ggml_api_version) {
-        return "libggml has another backend interface";
+    if (const std::string why = other_ggml(); !why.empty()) {
+        return why;
     }
     return "";
 }
 
 } // namespace
+
+ggml_build loaded_build() {
+    return {ggml_commit(), ggml_version(), release()};
+}
+
+void set_release(const std::string & r) {
+    release() = r;
+}
+
+std::string other_ggml() {
+    const ggml_build made_for{duo_ggml_commit, duo_ggml_version, duo_llama_release};
+    if (!same_source(made_for, loaded_build())) {
+        return "llama.cpp is " + description(loaded_build()) + ", and the kernels were made for " +
+               description(made_for);
+    }
+    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (cpu == nullptr || ggml_backend_dev_backend_reg(cpu)->api_version != duo_ggml_api_version) {
+        return "libggml has another backend interface than the kernels were made for";
+    }
+    return "";
+}
 
 std::string why_no_kernels() {
     static const std::string why = find_obstacle();

@@ -7,7 +7,16 @@
 
 #include <ggml-backend.h>
 
+#include "ggml_build.h"
+
 namespace duo::cpu {
+
+// The libggml in this process. release: of the llama-cpp-python that it was loaded from, as told by set_release().
+ggml_build loaded_build();
+void       set_release(const std::string & release);
+
+// Why the kernels do not know the structures of this libggml; empty: they do. Part of why_no_kernels().
+std::string other_ggml();
 
 // Why this machine or this libggml cannot use duo's kernels; empty: it can. Registers nothing.
 std::string why_no_kernels();
