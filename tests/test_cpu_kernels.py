@@ -22,7 +22,7 @@ NEAR = {"bf16": 0.008, "f16": 0.002}  # relative RMS distance of a row from stoc
 NEAR_CODES = 0.05  # the same where inputs are rounded to 8 bits
 WIDTHS = (*range(1, 17), 33, 63, 64)
 ODD = Shape(n_ff=576, n_vocab=4103, n_head=8, n_head_kv=1)  # panels and blocks that are not full
-ISAS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_bf16")
+ISAS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_bf16", "neon_dot", "neon_i8mm")
 
 pytestmark = pytest.mark.skipif(_core.kernels()[0] == "", reason=f"no kernels here: {_core.kernels()[1]}")
 ModelMaker = Callable[..., Path]

@@ -238,11 +238,13 @@ void register_device(registered & r) {
 
 std::string find_obstacle() {
     if (best_kernels() == nullptr) {
-        return std::getenv("DUO_CPU_ISA") != nullptr ? "DUO_CPU_ISA names no instruction set that this processor has"
-                                                     : "this processor has no instruction set that duo has kernels for";
+        return std::getenv("DUO_CPU_ISA") != nullptr
+                   ? "DUO_CPU_ISA names no instruction set that this processor has"
+                   : "this processor has none of the instruction sets that duo has kernels for (x86-64: AVX2; ARM: "
+                     "NEON with dot product)";
     }
     if (!has_threads()) {
-        return "duo was built without OpenMP";
+        return "duo was built without OpenMP (on macOS: install libomp and build duo again)";
     }
     // The structures of ggml_interface.h must be those of the libggml that is loaded.
     if (std::strncmp(ggml_commit(), duo_ggml_commit, std::strlen(duo_ggml_commit)) != 0) {

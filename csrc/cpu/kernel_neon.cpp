@@ -328,7 +328,7 @@ template <neon_type V, int N> inline void add_f32(sums<V, N> & s, const typename
 
 // As many rows at a time as 32 registers hold sums of integers and of floats for.
 template <int N> struct type_for<neon<1>, N> {
-    using type = neon<N <= 2 ? 4 : N <= 5 ? 2 : 1>;
+    using type = neon<N <= 2 ? 4 : N <= 4 ? 2 : 1>;
 };
 
 } // namespace
