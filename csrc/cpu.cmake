@@ -1,9 +1,10 @@
 # The kernels of csrc/cpu: one file per instruction set, each with its own flags, all in one library; which one runs is
 # decided at run time. They know neither ggml nor duo.
 include(CheckCXXCompilerFlag)
+include(CheckCXXSourceCompiles)
 
-set(cpu_kernels csrc/cpu/file_block.cpp csrc/cpu/isa.cpp csrc/cpu/kernel_portable.cpp csrc/cpu/product.cpp
-                csrc/cpu/repack.cpp)
+set(cpu_kernels csrc/cpu/amx.cpp csrc/cpu/attention.cpp csrc/cpu/file_block.cpp csrc/cpu/isa.cpp
+                csrc/cpu/kernel_portable.cpp csrc/cpu/product.cpp csrc/cpu/repack.cpp csrc/cpu/team.cpp)
 add_library(duo_cpu STATIC ${cpu_kernels})
 target_include_directories(duo_cpu PUBLIC csrc)
 # Optimised whatever the build type, and without the rules that keep loops from vectors; with sanitizers -O3 takes minutes
@@ -43,6 +44,15 @@ if(cpu_architecture MATCHES "^(x86_64|AMD64|amd64)$")
   if(DUO_HAS_AVX512_BF16)
     target_compile_definitions(duo_cpu PUBLIC DUO_AVX512_BF16)
     duo_kernels(avx512_bf16 csrc/cpu/kernel_avx512.cpp ${avx512} -mavx512bf16 -DDUO_KERNEL_AVX512_BF16)
+  endif()
+  duo_kernels(amx_emulated csrc/cpu/kernel_amx.cpp ${avx512})
+  set(amx -mamx-tile -mamx-int8 -mamx-bf16)
+  list(JOIN amx " " CMAKE_REQUIRED_FLAGS) # the assembler must know them too
+  check_cxx_source_compiles("int main() { asm volatile(\"tdpbf16ps %tmm2, %tmm1, %tmm0\"); }" DUO_HAS_AMX)
+  unset(CMAKE_REQUIRED_FLAGS)
+  if(DUO_HAS_AMX)
+    target_compile_definitions(duo_cpu PUBLIC DUO_AMX)
+    duo_kernels(amx csrc/cpu/kernel_amx.cpp ${avx512} ${amx} -DDUO_KERNEL_AMX)
   endif()
 elseif(cpu_architecture MATCHES "^(aarch64|arm64)$")
   # No more than the extension: what else a later Armv8 has is not asked for at run time. GCC orders these kernels for

@@ -1,6 +1,8 @@
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
+#include "amx.h"
 #include "kernel.h"
 
 #if defined(DUO_ARM) && defined(__APPLE__)
@@ -14,6 +16,19 @@ namespace duo::cpu {
 namespace {
 
 #if defined(DUO_X86)
+
+kernel_set with_wide(const char * name, const kernel_set & narrow, const wide_kernels & wide) {
+    kernel_set k = narrow;
+    k.name       = name;
+    k.wide       = &wide;
+    return k;
+}
+
+#if defined(DUO_AMX)
+const kernel_set kernels_amx = with_wide("amx", kernels_avx512, wide_amx);
+#endif
+const kernel_set kernels_amx_emulated = with_wide("amx_emulated", kernels_avx512, wide_amx_emulated);
+const kernel_set kernels_amx_portable = with_wide("amx_portable", kernels_portable, wide_amx_portable);
 
 bool has_avx2() {
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
@@ -34,6 +49,12 @@ bool has_avx_vnni() {
 #if defined(DUO_AVX512_BF16)
 bool has_avx512_bf16() {
     return has_avx512() && __builtin_cpu_supports("avx512bf16");
+}
+#endif
+
+#if defined(DUO_AMX)
+bool has_amx() {
+    return has_avx512() && may_use_amx();
 }
 #endif
 
@@ -82,6 +103,7 @@ bool has_nothing() {
 struct row {
     const kernel_set * kernels;
     bool (*can_run)();
+    bool by_name_alone = false; // never timed, or there for tests
 };
 
 // Best first.
@@ -105,14 +127,27 @@ constexpr row all[] = {
     {&kernels_neon_dot, has_dot},
 #endif
     {&kernels_portable, has_nothing},
+#if defined(DUO_AMX)
+    {&kernels_amx, has_amx, true},
+#endif
+#if defined(DUO_X86)
+    {&kernels_amx_emulated, has_avx512, true},
+    {&kernels_amx_portable, has_nothing, true},
+#endif
 };
+
+std::vector<std::string> refused;
+
+bool is_refused(const kernel_set & k) {
+    return std::find(refused.begin(), refused.end(), k.name) != refused.end();
+}
 
 } // namespace
 
-std::vector<const kernel_set *> kernels_here() {
+std::vector<const kernel_set *> kernels_here(bool by_name_alone) {
     std::vector<const kernel_set *> here;
     for (const row & r : all) {
-        if (r.can_run()) {
+        if (r.by_name_alone == by_name_alone && r.can_run()) {
             here.push_back(r.kernels);
         }
     }
@@ -120,21 +155,38 @@ std::vector<const kernel_set *> kernels_here() {
 }
 
 const kernel_set * kernels_named(const char * name) {
-    for (const kernel_set * k : kernels_here()) {
-        if (std::strcmp(k->name, name) == 0) {
-            return k;
+    for (const row & r : all) {
+        if (std::strcmp(r.kernels->name, name) == 0) {
+            return r.can_run() ? r.kernels : nullptr;
         }
     }
     return nullptr;
 }
 
+std::vector<const kernel_set *> usable_kernels() {
+    std::vector<const kernel_set *> found;
+    if (const char * name = std::getenv("DUO_CPU_ISA"); name != nullptr && *name != '\0') {
+        found.push_back(kernels_named(name));
+    } else {
+        found = kernels_here();
+        std::erase(found, &kernels_portable);
+    }
+    std::erase_if(found, [](const kernel_set * k) { return k == nullptr || is_refused(*k); });
+    return found;
+}
+
+void refuse_kernels(std::vector<std::string> names) {
+    refused = std::move(names);
+}
+
+const std::vector<std::string> & refused_kernels() {
+    return refused;
+}
+
 const kernel_set * best_kernels() {
     static const kernel_set * const best = []() -> const kernel_set * {
-        if (const char * name = std::getenv("DUO_CPU_ISA"); name != nullptr && *name != '\0') {
-            return kernels_named(name);
-        }
-        const kernel_set * k = kernels_here().front();
-        return k == &kernels_portable ? nullptr : k;
+        const std::vector<const kernel_set *> usable = usable_kernels();
+        return usable.empty() ? nullptr : usable.front();
     }();
     return best;
 }

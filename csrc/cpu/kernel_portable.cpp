@@ -3,6 +3,10 @@
 
 #include "float16.h"
 #include "kernel_table.h"
+#if defined(DUO_X86)
+#include "panel_tiles.h"
+#include "tile_emulated.h"
+#endif
 
 namespace duo::cpu {
 namespace {
@@ -34,7 +38,11 @@ struct raw {
     static void   store(float * p, const floats & x) { std::memcpy(p, x.v, sizeof x.v); }
     static floats zero() { return {}; }
     static ints   zero_i() { return {}; }
-    static ints   broadcast(const int32_t * p) {
+    static ints   load_i(const int32_t * p) {
+        return make<ints>([&](int i) { return p[i]; });
+    }
+    static void store_i(int32_t * p, const ints & x) { std::memcpy(p, x.v, sizeof x.v); }
+    static ints broadcast(const int32_t * p) {
         return make<ints>([&](int) { return *p; });
     }
     static floats broadcast_f(const float * p) {
@@ -67,6 +75,10 @@ struct raw {
 
     static bytes load_bytes(const uint8_t * p) {
         return make<bytes>([&](int i) { return p[i]; });
+    }
+    static void  store_bytes(uint8_t * p, const bytes & x) { std::memcpy(p, x.v, sizeof x.v); }
+    static bytes less(const bytes & a, uint8_t n) {
+        return make<bytes>([&](int i) { return uint8_t(a.v[i] - n); });
     }
     static bytes low(const bytes & a) {
         return make<bytes>([&](int i) { return uint8_t(a.v[i] & 15); });
@@ -117,5 +129,8 @@ using vec = direct<raw>;
 } // namespace
 
 const kernel_set kernels_portable = make_kernels<vec>("portable");
+#if defined(DUO_X86)
+constinit const wide_kernels wide_amx_portable = make_wide<raw, emulated_tiles>();
+#endif
 
 } // namespace duo::cpu

@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "attend.h"
 #include "direct.h"
 #include "panel.h"
 #include "panel_float.h"
@@ -13,7 +14,8 @@
 namespace duo::cpu {
 namespace {
 
-// The vector type for N inputs. Two inputs of a vector that holds half a panel still leave registers for the other half.
+// The vector type for N inputs. Two inputs of a vector that holds half a panel still leave registers for the other
+// half.
 template <class V, int N> struct type_for {
     using type = std::conditional_t<V::L == n_lanes || (N > 2), V, twice<V>>;
 };
@@ -54,6 +56,7 @@ template <class V> constexpr kernel_set make_kernels(const char * name) {
     k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, true, together<V>()>;
     k.prepare[int(input_kind::bf16)]    = prepare_bf16;
     k.prepare[int(input_kind::f32)]     = prepare_f32;
+    k.attend                            = attend_rows<V>;
     return k;
 }
 

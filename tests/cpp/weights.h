@@ -56,7 +56,7 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
 }
 
 // One row as numbers: ggml-quants.c, dequantize_row_*, read anew.
-std::vector<double> weights_of(format f, const uint8_t * p, int64_t k) {
+[[maybe_unused]] std::vector<double> weights_of(format f, const uint8_t * p, int64_t k) {
     static const int    nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     std::vector<double> w;
     const auto          half = [](const uint8_t * q) { return double(float_of_half(q)); };
