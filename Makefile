@@ -6,7 +6,6 @@
 
 PYTHON     ?= python3
 VENV       ?= .venv
-CMAKE_ARGS ?= -DGGML_RPC=on
 JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
 
 PY         := $(VENV)/bin/python
@@ -15,7 +14,9 @@ LLAMA      := llama-cpp-python==0.3.36
 SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cmake' -o -name '*.py' -o -name '*.pyi' \
                 -o -name '*.gguf') CMakeLists.txt pyproject.toml models.yaml
 
+ifdef CMAKE_ARGS
 export CMAKE_ARGS
+endif
 # One process compiles with so many jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
@@ -75,23 +76,28 @@ $(VENV)/tools: $(VENV)/pip
 	@$(PIP) install -q 'cmake>=3.21' ninja 'scikit-build-core>=0.11' 'pybind11>=3.0'
 	@touch $@
 
+# Yours or the default, with -fno-dse where the compiler would break llama.cpp's AMX code.
+LLAMA_ARGS := CMAKE_ARGS="$$($(PYTHON) tools/cmake_args.py)" && export CMAKE_ARGS
+LLAMA_ANEW := $(PY) tools/build_progress.py build/llama.log "llama.cpp" \
+                $(PIP) install -v --force-reinstall --no-deps --no-cache-dir $(LLAMA)
+
 # pip caches the wheel but not the options it was built with, hence the look at what came and the second try.
 $(VENV)/llama: $(VENV)/tools
 	@mkdir -p build
 	@echo "Installing $(LLAMA) (compiles llama.cpp, some minutes the first time)"
-	@$(PY) tools/build_progress.py build/llama.log "llama.cpp" $(PIP) install -v $(LLAMA)
-	@$(PY) tools/check_llama.py "$(CMAKE_ARGS)" 2>/dev/null || { \
-	    echo "The cached build lacks $(CMAKE_ARGS); compiling again"; \
-	    $(PY) tools/build_progress.py build/llama.log "llama.cpp" \
-	        $(PIP) install -v --force-reinstall --no-deps --no-cache-dir $(LLAMA); }
-	@$(PY) tools/check_llama.py "$(CMAKE_ARGS)"
+	@$(LLAMA_ARGS) && $(PY) tools/build_progress.py build/llama.log "llama.cpp" $(PIP) install -v $(LLAMA)
+	@$(LLAMA_ARGS) && { $(PY) tools/check_llama.py "$$CMAKE_ARGS" 2>/dev/null || { \
+	    echo "The cached build lacks $$CMAKE_ARGS; compiling again"; $(LLAMA_ANEW); }; }
+	@$(LLAMA_ARGS) && $(PY) tools/check_llama.py "$$CMAKE_ARGS"
 	@touch $@
 
-# Not editable and not isolated: the llama.cpp that was just built is the one it is compiled against.
+# Not editable and not isolated: the llama.cpp that was just built is the one it is compiled against. Whether the AMX code
+# of a cached wheel works shows when it runs; if not, it is built anew, once.
 $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@mkdir -p build
 	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation .
-	@touch $@
+	@test -e $(VENV)/amx || { $(PY) tools/check_amx.py; case $$? in 0) ;; 3) $(LLAMA_ARGS) && $(LLAMA_ANEW);; *) exit 1;; esac; }
+	@touch $(VENV)/amx $@
 
 $(VENV)/test: $(VENV)/duo
 	@$(PY) tools/extra_requirements.py test > build/test-requirements.txt

@@ -14,6 +14,14 @@ void register_options(pybind11::module_ & m);
 // What `duo doctor` and the benchmarks look at: one model, pass by pass, and the kernels alone.
 void register_probe(pybind11::module_ & m);
 
+// Buffer types and instruction sets that are used, or not.
+void register_guard(pybind11::module_ & m);
+
+// Both with the GIL, before anything is computed on the CPU: from then on products that end a process here are not
+// tried in this one. ask_guard raises DuoError (as error_already_set) where stock ggml cannot compute at all.
+void ask_guard();
+void hear_guard();
+
 // GGML RPC: serving devices, and using another machine's.
 void register_rpc(pybind11::module_ & m);
 

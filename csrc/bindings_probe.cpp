@@ -65,7 +65,12 @@ class probe {
 
 void register_probe(py::module_ & m) {
     py::class_<probe>(m, "Probe")
-        .def(py::init<const model_options &>(), "options"_a, py::call_guard<py::gil_scoped_release>())
+        .def(py::init([](const model_options & options) {
+                 ask_guard();
+                 const py::gil_scoped_release released;
+                 return std::make_unique<probe>(options);
+             }),
+             "options"_a)
         .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, py::call_guard<py::gil_scoped_release>())
         .def("logits", &probe::logits)
         .def_property_readonly("n_vocab", [](const probe & p) { return p.model().n_vocab(); })
@@ -78,20 +83,30 @@ void register_probe(py::module_ & m) {
              [](const probe & p, const std::string & text) { return p.model().tokenize(text, true, true); });
 
     m.def("kernels", [] {
+        hear_guard(); // it may take an instruction set away, before the first look at them
         const std::string why = cpu::why_no_kernels();
         return py::make_tuple(why.empty() ? cpu::kernels_name() : "", why);
     });
+    m.def("other_ggml", &cpu::other_ggml);
     m.def(
         "cpu_types",
         [](const std::string & path, int32_t n_gpu_layers) {
             return weight_placement(path, {}, n_gpu_layers, {}).cpu_types();
         },
         "path"_a, "n_gpu_layers"_a);
+    m.def(
+        "cpu_weight_bytes",
+        [](const std::string & path, int32_t n_gpu_layers) {
+            return weight_placement(path, {}, n_gpu_layers, {}).cpu_bytes();
+        },
+        "path"_a, "n_gpu_layers"_a);
+    m.attr("RACE_BYTES")      = cpu::race_bytes;
     m.attr("KERNELS_VERSION") = cpu::kernels_version;
     m.def("kernel_types", &cpu::kernel_types);
     m.def(
         "race",
         [](const std::string & type, int width, int n_threads, int64_t n_us) {
+            ask_guard();
             const cpu::race_result r = [&] {
                 const py::gil_scoped_release released;
                 stock_kernels_used();
@@ -103,6 +118,7 @@ void register_probe(py::module_ & m) {
     m.def(
         "product_errors",
         [](const std::string & type, const py::bytes & weights, int64_t n_columns, int width) {
+            ask_guard();
             stock_kernels_used();
             const cpu::product_error e = cpu::product_errors(type, std::string_view(weights), n_columns, width);
             return py::make_tuple(e.stock, e.duo);

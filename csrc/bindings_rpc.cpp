@@ -13,6 +13,7 @@ void register_rpc(py::module_ & m) {
         "rpc_serve",
         [](const std::string & endpoint, const py::bytes & cache_dir, int n_threads,
            const std::vector<std::string> & devices) {
+            ask_guard();
             const std::string            dir = cache_dir;
             const py::gil_scoped_release released;
             rpc_serve(endpoint, dir, n_threads, devices);

@@ -21,6 +21,7 @@ namespace {
 using model_ptr = std::shared_ptr<const llama_token_model>;
 
 model_ptr load_weights(model_options opt, bool is_draft, const py::object & progress) {
+    ask_guard();
     return load_watched({&opt}, progress, [&]() -> model_ptr {
         check_cpus(opt.cpus);
         if (!is_draft) {

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duo import Duo, kernels
+from duo import Duo, guard, kernels
 from duo.demo import demo_pair
 
 if TYPE_CHECKING:
@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 os.environ["GGML_NO_BACKTRACE"] = "1"
 HANG_S = 120
 
+# What one test learns of the demo pair is not for the next one.
+os.environ["DUO_PROFILES"] = "off"
+
+# Which kernels work here, and which are faster, is found out for this run, and the user's own record is left alone.
+os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="duo-test-cache-")
+atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+
 # For texts that must be equal: duo's CPU kernels give the same bits at every width, stock ones only under strict.
 STOCK = {"cpu_kernels": "stock", "strict": True}
 EXACT = {"cpu_kernels": "duo"} if kernels.available() else STOCK
-
-# Which kernels are faster is measured for this run, and the user's own record is left alone.
-os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="duo-test-cache-")
-atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 
 # A run in the background of a shell ignores Ctrl-C, and so would the children that the tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -112,6 +115,12 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> "Iterator[FakeHub]":
         monkeypatch.delenv(name, raising=False)
     with serving(tales()) as hub:
         yield hub
+
+
+def need_llama_cpp() -> None:
+    """Skips where llama_cpp.Llama, which nothing guards, would end the process."""
+    if not guard.find().extra_allowed:
+        pytest.skip(f"llama_cpp.Llama crashes here: {guard.find().warning}")
 
 
 def start_duo(*args: str | Path, **options: Any) -> "subprocess.Popen[bytes]":

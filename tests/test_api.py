@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import run_python
+from conftest import need_llama_cpp, run_python
 
 import duo
 from duo import Chunk, Duo, DuoError, Result
@@ -184,6 +184,7 @@ print(json.dumps([[float(row[t]) for row, t in zip(logp, ids[n_prompt:])], np.so
 
 @pytest.mark.parametrize("options", [{"temperature": 0}, {"seed": 1, "repeat_penalty": 1.3, "logit_bias": {300: 5.0}}])
 def test_logprobs_are_the_targets_before_any_filter(duo_pair: Duo, options: dict[str, Any]) -> None:
+    need_llama_cpp()
     with Duo(n_ctx=512, cpu_kernels="stock") as stock:
         r = stock.generate(PROMPT, max_tokens=32, logprobs=5, **options)
     ids = duo_pair.tokenize(PROMPT)

@@ -6,6 +6,7 @@ from typing import Any
 
 import llama_cpp
 import pytest
+from conftest import need_llama_cpp
 
 from duo import Duo, DuoError
 from duo.demo import demo_pair
@@ -23,6 +24,7 @@ INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[Any, Duo]]:
+    need_llama_cpp()
     llama = llama_cpp.Llama(**LOAD)
     with Duo(draft=DRAFT, **LOAD) as d:
         yield llama, d

@@ -12,8 +12,8 @@ import pytest
 from duo import Duo, DuoError, profiles
 from duo.advice import advise
 from duo.cli.main import main
+from duo.cpus import core_cpus
 from duo.demo import demo_pair
-from duo.placement import core_cpus
 from duo.sharing import Sharing, separate
 from duo.tune import BOUND, LENGTHS, Tuning, tune
 

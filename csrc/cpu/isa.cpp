@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 
@@ -135,6 +136,12 @@ constexpr row all[] = {
 #endif
 };
 
+std::vector<std::string> refused;
+
+bool is_refused(const kernel_set & k) {
+    return std::find(refused.begin(), refused.end(), k.name) != refused.end();
+}
+
 } // namespace
 
 std::vector<const kernel_set *> kernels_here(bool by_name_alone) {
@@ -156,13 +163,30 @@ const kernel_set * kernels_named(const char * name) {
     return nullptr;
 }
 
+std::vector<const kernel_set *> usable_kernels() {
+    std::vector<const kernel_set *> found;
+    if (const char * name = std::getenv("DUO_CPU_ISA"); name != nullptr && *name != '\0') {
+        found.push_back(kernels_named(name));
+    } else {
+        found = kernels_here();
+        std::erase(found, &kernels_portable);
+    }
+    std::erase_if(found, [](const kernel_set * k) { return k == nullptr || is_refused(*k); });
+    return found;
+}
+
+void refuse_kernels(std::vector<std::string> names) {
+    refused = std::move(names);
+}
+
+const std::vector<std::string> & refused_kernels() {
+    return refused;
+}
+
 const kernel_set * best_kernels() {
     static const kernel_set * const best = []() -> const kernel_set * {
-        if (const char * name = std::getenv("DUO_CPU_ISA"); name != nullptr && *name != '\0') {
-            return kernels_named(name);
-        }
-        const kernel_set * k = kernels_here().front();
-        return k == &kernels_portable ? nullptr : k;
+        const std::vector<const kernel_set *> usable = usable_kernels();
+        return usable.empty() ? nullptr : usable.front();
     }();
     return best;
 }

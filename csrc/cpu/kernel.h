@@ -1,9 +1,11 @@
-// What an instruction set offers: one product of a panel with up to n_width inputs, for each format, and the
-// preparation of inputs for it. Built once per instruction set from panel.h.
+// What an instruction set offers: one product of a panel with up to n_width inputs, for each format, the
+// preparation of inputs for it, and attention. Built once per instruction set from panel.h.
 #pragma once
 
+#include <string>
 #include <vector>
 
+#include "attention.h"
 #include "format.h"
 
 namespace duo::cpu {
@@ -16,6 +18,7 @@ struct tile {
     const float *   scale; // [k/32 or k/256][width]
     const int32_t * start; // [k/32 or k/16][width]
     const int32_t * pairs; // q8_k: [k/64][width], two 16-bit sums of 32 codes each
+    int             ahead; // bytes: so far ahead of use weights are asked for
 };
 
 // Bytes of each part of a tile.
@@ -49,11 +52,11 @@ constexpr tile_layout layout_of(input_kind kind, int64_t k, int width) {
     return {line_up(size_t(k) * w * 4), 0, 0, 0};
 }
 
-inline tile tile_at(void * memory, input_kind kind, int64_t k, int width) {
+inline tile tile_at(void * memory, input_kind kind, int64_t k, int width, int ahead = 0) {
     const tile_layout l = layout_of(kind, k, width);
     auto *            p = static_cast<uint8_t *>(memory);
     return {width, p, reinterpret_cast<float *>(p + l.codes), reinterpret_cast<int32_t *>(p + l.codes + l.scale),
-            reinterpret_cast<int32_t *>(p + l.codes + l.scale + l.start)};
+            reinterpret_cast<int32_t *>(p + l.codes + l.scale + l.start), ahead};
 }
 
 // acc[width][16] += a part of a panel (n_k columns from column k0) times the tile. A column's sums are made in the same
@@ -92,6 +95,7 @@ struct kernel_set {
     int                  n_width; // widest tile
     panel_fn             panel[n_formats][n_width_most];
     prepare_fn           prepare[n_input_kinds];
+    attend_fn            attend;
     const wide_kernels * wide;
 
     [[nodiscard]] bool is_wide(format f, int n) const {
@@ -117,6 +121,14 @@ extern const kernel_set kernels_neon_i8mm;
 // then. Decided once. DUO_CPU_ISA=NAME forces one that the machine can run; nullptr: it cannot. No other way leads to
 // amx (AVX-512 and tiles: never timed), and to amx_emulated and amx_portable, whose tiles are plain C++.
 const kernel_set * best_kernels();
+
+// What best_kernels() chooses from, best first.
+std::vector<const kernel_set *> usable_kernels();
+
+// Sets that are not to be used although the processor announces them: it was seen to die of them (duo.guard). Only
+// before the first best_kernels(); not thread-safe.
+void                             refuse_kernels(std::vector<std::string> names);
+const std::vector<std::string> & refused_kernels();
 
 // By name; nullptr: unknown, or this machine cannot run it.
 const kernel_set * kernels_named(const char * name);

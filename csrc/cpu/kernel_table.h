@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "attend.h"
 #include "direct.h"
 #include "panel.h"
 #include "panel_float.h"
@@ -55,6 +56,7 @@ template <class V> constexpr kernel_set make_kernels(const char * name) {
     k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, true, together<V>()>;
     k.prepare[int(input_kind::bf16)]    = prepare_bf16;
     k.prepare[int(input_kind::f32)]     = prepare_f32;
+    k.attend                            = attend_rows<V>;
     return k;
 }
 

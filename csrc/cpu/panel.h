@@ -126,11 +126,12 @@ inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats
     }
 }
 
-// Narrow tiles are bound by memory, which the hardware prefetches best alone; wide ones leave it too little time
-// (measured on Zen 4: 9% for Q8_0, 4% for Q4_K, a loss for Q6_K, which does without).
-template <int N> inline void prefetch(const uint8_t * p) {
-    if constexpr (N >= 5) {
-        __builtin_prefetch(p + 3072);
+// Asks for the lines of a panel that will be read next but a few thousand bytes: hardware prefetchers stop at the end of
+// a page of 4 KB, and some formats' rhythm they never learn (see read_ahead in product.h).
+template <int n_lines> [[gnu::always_inline]] inline void prefetch(const uint8_t * p, const tile & x) {
+#pragma GCC unroll 8
+    for (int i = 0; i < n_lines; ++i) {
+        __builtin_prefetch(p + x.ahead + i * 64);
     }
 }
 
@@ -142,15 +143,14 @@ template <class V, int N> void panel_q8_0(const uint8_t * w0, const tile & x, in
         const float *   scale = x.scale + k0 / 32 * N;
         const int32_t * start = x.start + k0 / 32 * N;
         for (int64_t k = 0; k < n_k; k += 64, w += 1088) {
-            prefetch<N>(w);
+            prefetch<1>(w, x);
             for (int b = 0; b < 2; ++b) {
                 block<V, N, 8>  s;
                 const uint8_t * q = w + 64 + b * 512 + lane * 4;
                 begin(s, start);
 #pragma GCC unroll 4
                 for (int i = 0; i < 8; i += 2) {
-                    prefetch<N>(q + i * 64);
-                    prefetch<N>(q + i * 64 + 64);
+                    prefetch<2>(q + i * 64, x);
                     dot(s, V::load_bytes(q + i * 64), V::load_bytes(q + i * 64 + 64), codes + i * 4 * N);
                 }
                 add_scaled<V, N>(out, finish(s, start), V::load_f16(w + b * 32 + lane * 2), scale);
@@ -174,14 +174,14 @@ void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float
         const float *   scale = x.scale + k0 / 32 * N;
         const int32_t * start = x.start + k0 / 32 * N;
         for (int64_t k = 0; k < n_k; k += 64, w += 576) {
-            prefetch<N>(w);
+            prefetch<1>(w, x);
             for (int b = 0; b < 2; ++b) {
                 block<V, N, bits> s;
                 const uint8_t *   q = w + 64 + b * 256 + lane * 4;
                 begin(s, start);
 #pragma GCC unroll 4
                 for (int i = 0; i < 4; ++i) {
-                    prefetch<N>(q + i * 64);
+                    prefetch<1>(q + i * 64, x);
                     const typename V::bytes v  = V::load_bytes(q + i * 64);
                     typename V::bytes       lo = V::low(v);
                     typename V::bytes       hi = V::high(v);

@@ -32,8 +32,7 @@ template <class V, int N> void panel_bf16(const uint8_t * w0, const tile & x, in
         const uint8_t * w     = w0 + lane * 4;
         const auto *    codes = static_cast<const uint16_t *>(x.codes) + k0 * N;
         for (int64_t k = 0; k < n_k; k += 4, w += 128, codes += 4 * N) {
-            prefetch<N>(w);
-            prefetch<N>(w + 64);
+            prefetch<2>(w, x);
             const typename V::bf16s a = V::load_bf16s(w);
             const typename V::bf16s b = V::load_bf16s(w + 64);
             add_bf16(out, a, codes);
@@ -54,7 +53,7 @@ template <class V, int N> void panel_f16(const uint8_t * w0, const tile & x, int
         const uint8_t * w   = w0 + lane * 2;
         const auto *    f   = static_cast<const float *>(x.codes) + k0 * N;
         for (int64_t k = 0; k < n_k; k += 2, w += 64, f += 2 * N) {
-            prefetch<N>(w);
+            prefetch<1>(w, x);
             const typename V::floats a = V::load_f16(w);
             const typename V::floats b = V::load_f16(w + 32);
             add_f32(out, a, f);

@@ -31,6 +31,7 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
         const float *   scale = x.scale + k0 / 256 * N;
         const int32_t * pairs = x.pairs + k0 / 64 * N;
         for (int64_t k = 0; k < n_k; k += 256, w += n_unit_bytes, scale += N, pairs += 4 * N) {
+            prefetch<4>(w, x);
             alignas(64) uint8_t sc[128];
             alignas(64) uint8_t least[128];
             unpack_scales(w + 64, sc, least);
@@ -41,11 +42,12 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
                 [[maybe_unused]] typename V::bytes h;
                 begin(s, no_start);
                 if constexpr (fifth) {
+                    prefetch<1>(q + 256, x);
                     h = V::load_bytes(q + 256);
                 }
                 unrolled<4>([&](auto step) __attribute__((always_inline)) {
                     constexpr int i = decltype(step)::value;
-                    prefetch<N>(q + i * 64);
+                    prefetch<1>(q + i * 64, x);
                     const typename V::bytes v  = V::load_bytes(q + i * 64);
                     typename V::bytes       lo = V::low(v);
                     typename V::bytes       hi = V::high(v);
@@ -97,10 +99,12 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
         const float *   scale = x.scale + k0 / 256 * N;
         const int32_t * start = x.start + k0 / 16 * N;
         for (int64_t k = 0; k < n_k; k += 256, w += 3392, scale += N) {
+            prefetch<5>(w, x);
             sums<V, N> part = no_sums<V, N>();
             for (int b = 0; b < 16; ++b) {
                 block<V, N, 6>          s;
                 const uint8_t *         q = w + 320 + b * 192 + lane * 4;
+                prefetch<3>(q, x);
                 const typename V::bytes h = V::load_bytes(q + 128);
                 begin(s, start);
                 unrolled<2>([&](auto step) __attribute__((always_inline)) {

@@ -41,7 +41,7 @@ std::vector<work_job> lay_out(const kernel_set & kernels, const matrix_shape & s
         for (int i = 0; i < n_tiles; ++i) {
             const int from  = int(int64_t(n) * i / n_tiles);
             const int width = int(int64_t(n) * (i + 1) / n_tiles) - from;
-            w.tiles.push_back({tile{width, nullptr, nullptr, nullptr, nullptr}, j.columns.data() + from});
+            w.tiles.push_back({tile{width, nullptr, nullptr, nullptr, nullptr, 0}, j.columns.data() + from});
             bytes += layout_of(kind, s.k, width).bytes();
         }
         all.push_back(std::move(w));
@@ -49,7 +49,7 @@ std::vector<work_job> lay_out(const kernel_set & kernels, const matrix_shape & s
     uint8_t * p = memory.reserve(bytes);
     for (work_job & w : all) {
         for (work_tile & t : w.tiles) {
-            t.t = tile_at(p, kind, s.k, t.t.width);
+            t.t = tile_at(p, kind, s.k, t.t.width, read_ahead(s.f));
             p += layout_of(kind, s.k, t.t.width).bytes();
         }
     }
@@ -188,7 +188,22 @@ void multiply_some(const kernel_set & kernels, const matrix_shape & s, const std
     }
 }
 
+// Relaxed: whichever value a product sees, its bits are the same.
+std::atomic<int> & ahead_of(format f) {
+    static std::atomic<int> all[n_formats] = {{n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual},
+                                              {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}};
+    return all[int(f)];
+}
+
 } // namespace
+
+int read_ahead(format f) {
+    return ahead_of(f).load(std::memory_order_relaxed);
+}
+
+void set_read_ahead(format f, int n_bytes) {
+    ahead_of(f).store(std::clamp(n_bytes, 0, n_ahead_most), std::memory_order_relaxed);
+}
 
 uint8_t * workspace::reserve(size_t n) {
     if (n > size_) {

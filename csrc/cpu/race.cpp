@@ -2,84 +2,34 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <limits>
 #include <memory>
-#include <random>
 #include <string_view>
 
-#include <ggml-alloc.h>
-#include <ggml-cpp.h>
-
 #include "../error.h"
+#include "extra_buffers.h"
 #include "ggml_buffer.h"
 #include "ggml_device.h"
+#include "ggml_product.h"
+#include "team.h"
 
 namespace duo::cpu {
 
 namespace {
 
 constexpr int64_t n_columns_raced = 2048;
-constexpr int64_t n_bytes_raced   = 64 << 20; // of weights: more than most last-level caches leave to one process
+constexpr int64_t n_bytes_raced   = race_bytes; // of weights: more than most last-level caches leave to one process
+constexpr int     width_prompt    = 32; // from so many inputs on memory is no limit: a quarter of the matrix does
 
 double now_us() {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// A weight, an input and their product in a graph of one node, on one backend.
-class contestant {
-  public:
-    contestant(ggml_backend_buffer_type_t weights, ggml_backend_dev_t device, int n_threads, ggml_type type,
-               int64_t n_columns, int64_t n_rows, int width)
-        : backend_(ggml_backend_dev_init(device, nullptr)) {
-        ggml_init_params params{ggml_tensor_overhead() * 8 + ggml_graph_overhead(), nullptr, true};
-        weight_context_.reset(ggml_init(params));
-        context_.reset(ggml_init(params));
-        weight_ = ggml_new_tensor_2d(weight_context_.get(), type, n_columns, n_rows);
-        input_  = ggml_new_tensor_2d(context_.get(), GGML_TYPE_F32, n_columns, width);
-        weights_.reset(ggml_backend_alloc_ctx_tensors_from_buft(weight_context_.get(), weights));
-        graph_   = ggml_new_graph(context_.get());
-        product_ = ggml_mul_mat(context_.get(), weight_, input_);
-        ggml_build_forward_expand(graph_, product_);
-        rest_.reset(ggml_backend_alloc_ctx_tensors_from_buft(context_.get(), ggml_backend_cpu_buffer_type()));
-        if (!backend_ || !weights_ || !rest_) {
-            throw error("there is no memory to measure the CPU kernels; give --cpu-kernels duo or stock");
-        }
-        auto set = reinterpret_cast<ggml_backend_set_n_threads_t>(
-            ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_set_n_threads"));
-        set(backend_.get(), n_threads);
-    }
-
-    void set(const std::vector<uint8_t> & weight, const std::vector<float> & input) {
-        ggml_backend_tensor_set(weight_, weight.data(), 0, weight.size());
-        ggml_backend_tensor_set(input_, input.data(), 0, input.size() * sizeof(float));
-    }
-
-    double time() {
-        const double t = now_us();
-        ggml_backend_graph_compute(backend_.get(), graph_);
-        return now_us() - t;
-    }
-
-    std::vector<float> product() const {
-        std::vector<float> out(size_t(ggml_nelements(product_)));
-        ggml_backend_tensor_get(product_, out.data(), 0, out.size() * sizeof(float));
-        return out;
-    }
-
-    [[nodiscard]] bool can_run(ggml_backend_dev_t device) const {
-        return ggml_backend_dev_supports_op(device, product_);
-    }
-
-  private:
-    ggml_backend_ptr        backend_;
-    ggml_context_ptr        weight_context_, context_;
-    ggml_backend_buffer_ptr weights_, rest_;
-    ggml_tensor *           weight_  = nullptr;
-    ggml_tensor *           input_   = nullptr;
-    ggml_tensor *           product_ = nullptr;
-    ggml_cgraph *           graph_   = nullptr;
-};
+double time_of(ggml_product & p) {
+    const double t = now_us();
+    p.compute();
+    return now_us() - t;
+}
 
 ggml_type type_named(const std::string & name) {
     for (int t = 0; t < GGML_TYPE_COUNT; ++t) {
@@ -103,15 +53,12 @@ class pair {
         }
         ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
         const auto         on  = [&](ggml_backend_buffer_type_t buft, ggml_backend_dev_t device) {
-            return std::make_unique<contestant>(buft, device, n_threads, type, n_columns, n_rows, width);
+            return std::make_unique<ggml_product>(buft, device, n_threads, type, n_columns, n_rows, width);
         };
         duo = on(ours, ggml_backend_buft_get_device(ours));
         // As libllama chooses for a weight on the CPU.
-        auto extra = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
-            ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(cpu), "ggml_backend_dev_get_extra_bufts"));
-        for (ggml_backend_buffer_type_t * b = extra == nullptr ? nullptr : extra(cpu); b != nullptr && *b != nullptr;
-             ++b) {
-            stock = on(*b, cpu);
+        for (ggml_backend_buffer_type_t b : allowed_extra_buffers()) {
+            stock = on(b, cpu);
             if (stock->can_run(cpu)) {
                 return;
             }
@@ -124,35 +71,8 @@ class pair {
         duo->set(weight, input);
     }
 
-    std::unique_ptr<contestant> stock, duo;
+    std::unique_ptr<ggml_product> stock, duo;
 };
-
-std::vector<float> gaussian(size_t n, float scale) {
-    std::mt19937                    rng(1);
-    std::normal_distribution<float> normal;
-    std::vector<float>              x(n);
-    std::generate(x.begin(), x.end(), [&] { return scale * normal(rng); });
-    return x;
-}
-
-// Sum of squared differences from the product in double precision, as a share of the product's own.
-double error_of(const std::vector<float> & got, const std::vector<float> & weights, const std::vector<float> & input,
-                size_t n_columns) {
-    const size_t n_rows = weights.size() / n_columns;
-    double       wrong  = 0;
-    double       all    = 0;
-    for (size_t i = 0; i < got.size(); ++i) {
-        const float * w    = weights.data() + i % n_rows * n_columns;
-        const float * x    = input.data() + i / n_rows * n_columns;
-        double        want = 0;
-        for (size_t k = 0; k < n_columns; ++k) {
-            want += double(w[k]) * double(x[k]);
-        }
-        wrong += std::pow(double(got[i]) - want, 2);
-        all += want * want;
-    }
-    return all > 0 ? wrong / all : 0;
-}
 
 } // namespace
 
@@ -171,9 +91,11 @@ race_result race(const std::string & name, int width, int n_threads, int64_t n_u
         throw error("a race of " + std::to_string(width) + " inputs and " + std::to_string(n_threads) +
                     " threads cannot be run; give 1 to 512 of both");
     }
+    const team_size packing(n_threads);
     const ggml_type type   = type_named(name);
     const auto      row    = int64_t(ggml_row_size(type, n_columns_raced));
-    const int64_t   n_rows = n_bytes_raced / row / 64 * 64;
+    const int64_t   share  = width >= width_prompt ? 4 : 1;
+    const int64_t   n_rows = n_bytes_raced / share / row / 64 * 64;
     pair            both(type, n_columns_raced, n_rows, width, n_threads);
 
     // A few random rows, repeated: making all of them would take longer than the race.
@@ -189,11 +111,11 @@ race_result race(const std::string & name, int width, int n_threads, int64_t n_u
     race_result  r{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
     const double end = now_us() + double(n_us);
     for (int i = 0; i < 3 || now_us() < end; ++i) { // by turns, so that a disturbance meets both
-        const double t_stock = both.stock->time();
-        const double t_duo   = both.duo->time();
+        const double t_stock = time_of(*both.stock);
+        const double t_duo   = time_of(*both.duo);
         if (i > 0) {
-            r.stock_us = std::min(r.stock_us, t_stock);
-            r.duo_us   = std::min(r.duo_us, t_duo);
+            r.stock_us = std::min(r.stock_us, t_stock * double(share));
+            r.duo_us   = std::min(r.duo_us, t_duo * double(share));
         }
     }
     return r;
@@ -205,6 +127,7 @@ product_error product_errors(const std::string & name, std::string_view weights,
         weights.empty() || weights.size() % ggml_row_size(type, n_columns) != 0) {
         throw error("these are no rows of " + std::to_string(n_columns) + " weights of type " + name);
     }
+    const team_size            packing(1);
     const auto                 n_rows = int64_t(weights.size() / ggml_row_size(type, n_columns));
     const std::vector<uint8_t> bytes(weights.begin(), weights.end());
     const std::vector<float>   input = gaussian(size_t(width * n_columns), 1);
@@ -213,8 +136,8 @@ product_error product_errors(const std::string & name, std::string_view weights,
 
     pair both(type, n_columns, n_rows, width, 1);
     both.set(bytes, input);
-    both.stock->time();
-    both.duo->time();
+    both.stock->compute();
+    both.duo->compute();
     return {error_of(both.stock->product(), exact, input, size_t(n_columns)),
             error_of(both.duo->product(), exact, input, size_t(n_columns))};
 }

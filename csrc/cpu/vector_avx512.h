@@ -39,6 +39,26 @@ struct raw {
         return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))));
     }
 
+    // Quarters of a register are four lanes; pairs of vectors are added until each quarter holds sums of four, then the
+    // quarters.
+    static floats lane_sums(const floats (&v)[16]) {
+        floats s[8];
+#pragma GCC unroll 8
+        for (int i = 0; i < 8; ++i) {
+            s[i] = add(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]), _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            const __m512d a = _mm512_castps_pd(s[2 * i]);
+            const __m512d b = _mm512_castps_pd(s[2 * i + 1]);
+            s[i] = add(_mm512_castpd_ps(_mm512_unpacklo_pd(a, b)), _mm512_castpd_ps(_mm512_unpackhi_pd(a, b)));
+        }
+        const auto quarters = [](floats a, floats b) {
+            return add(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+        };
+        return quarters(quarters(s[0], s[1]), quarters(s[2], s[3]));
+    }
+
     static bytes load_bytes(const uint8_t * p) { return _mm512_loadu_si512(p); }
     static void  store_bytes(uint8_t * p, bytes v) { _mm512_store_si512(p, v); }
     static bytes less(bytes v, uint8_t n) { return _mm512_sub_epi8(v, _mm512_set1_epi8(char(n))); }

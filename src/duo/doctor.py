@@ -13,8 +13,9 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from duo import _core, kernels
+from duo import _core, guard, kernels
 from duo.errors import DuoError
+from duo.finding import Finding
 from duo.option import CpuKernels
 
 WIDTHS = tuple(range(1, 17))
@@ -51,6 +52,7 @@ class Report:
     accuracy: dict[str, Accuracy] = field(default_factory=dict)  # by type
     divergence: float | None = None  # KL(stock || duo) of the next token, nats, mean over the rows compared
     ms: dict[str, dict[int, float]] = field(default_factory=dict)  # "stock", "duo" -> width -> milliseconds
+    trial: Finding = field(default_factory=Finding)  # which kinds of kernels a child process has survived
 
     @property
     def same_bits(self) -> bool:
@@ -128,12 +130,14 @@ def examine(
 
     Raises DuoError (bad file, no memory, duo's kernels asked for and not there).
     """
-    name, why_not = _core.kernels()
     if not os.path.isfile(path):
         raise DuoError(f"there is no file {path}; check the path")
-    taken = kernels.chosen_types(choice, path, 0, threads[-1])
+    progress("every kind of kernel, in a child process")
+    trial = guard.find(again=True)
+    name, why_not = _core.kernels()
+    taken = kernels.chosen_types(choice, path, 0, threads[-1:])
     types = _core.cpu_types(os.fsencode(path), 0)
-    report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken)
+    report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken, trial=trial)
     reference: Logits | None = None
     for n_threads in threads:
         progress(f"{'duo' if taken else 'stock'} kernels, {n_threads} thread{'s' if n_threads > 1 else ''}")

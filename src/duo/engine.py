@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Self, Unpack
 
-from duo import _core, llama_cpp_names, profiles
+from duo import _core, guard, llama_cpp_names, profiles
 from duo.check import check_keywords, engine_options, generate_options
 from duo.completion import Completions
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
@@ -94,6 +94,7 @@ class Duo(Completions, Loading):
             None if model is None else path(model, "target"),
             None if draft is None else path(draft, "draft"),
             n_ctx_remote=n_ctx_remote(self._host),
+            drafted=self._defaults.get("mode") != "plain",
         )
         placed.tracing = trace is not None
         placed.delay_us, placed.delay_seed = _delay
@@ -133,9 +134,10 @@ class Duo(Completions, Loading):
                 self._engine = None
             if not ready and self._child is not None:
                 self._child.close()
+        guard.tell()  # the program has said it before
         _alive.add(self)
         if self._host is None:
-            profiles.restore(self.engine, placed)  # what duo tune measured: a warm start
+            profiles.restore(self.engine, placed)  # what earlier runs learned: a warm start
 
     # ---- texts
 
@@ -267,6 +269,8 @@ class Duo(Completions, Loading):
                 raise self._trace_error(e) from None
             finally:
                 self._trace = self._engine = None
+                if self._host is None:
+                    profiles.keep(engine, self._placed)
                 engine.close()
                 if self._client is not None:
                     self._client.close()

@@ -8,8 +8,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
 from duo.header import Header
 
 # As the engine makes its contexts (csrc/llama/model_load.cpp): cells beside the text, in steps of 256.
@@ -70,6 +68,8 @@ def context(asked: int | None, n_train: int, n_target: int | None = None) -> int
 
 def bytes_of(n: int, cache_type: str) -> int:
     """Bytes of n numbers in a cache of this type."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType  # brings numpy, whose OpenBLAS starts a thread for each CPU
+
     n_block, n_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[cache_type.upper()]]
     return n * n_bytes // n_block
 

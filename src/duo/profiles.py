@@ -1,4 +1,4 @@
-"""What `duo tune` measured of pairs, kept between runs so that later ones start warm. DUO_PROFILES=off: they do not."""
+"""What runs have learned of pairs, kept so that later ones start warm. DUO_PROFILES=off: nothing is read or written."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 
 from platformdirs import user_cache_path
 
-from duo import _core, kernels
+from duo import _core, guard, kernels
 from duo.remembered import recall, remember
 
 N_PAIRS = 64
+N_WORTH_KEEPING = 32  # passes that a run has measured
 # Of a model's options, those on which its speed or its agreement depends. The context is not among them.
 FIELDS = (
     "devices",
@@ -52,7 +53,11 @@ def key(placed: _core.EngineOptions) -> str:
     """This pair in these files, placed so, on this machine."""
     # Without a list of devices a model takes all GPUs that this run sees.
     machine = [kernels.processor(), *(f"{d[0]} {d[1]}" for d in _core.devices() if d[2] in ("gpu", "igpu", "rpc"))]
-    software = [f"llama.cpp {_core.ggml_commit()}", f"{kernels.available()} {_core.KERNELS_VERSION}"]
+    software = [
+        f"llama.cpp {_core.ggml_commit()}",
+        guard.stock_name(),
+        f"{kernels.available()} {_core.KERNELS_VERSION}",
+    ]
     software.append(f"profile {_core.PROFILE_VERSION}")
     return " | ".join([*machine, *software, _model(placed.target), _model(placed.draft)])
 
@@ -75,3 +80,9 @@ def restore(engine: _core.Engine, placed: _core.EngineOptions) -> None:
     """Gives a pair what was saved for it, if anything was. Only between texts."""
     if engine.draft is not None and (numbers := load(key(placed))) is not None:
         engine.restore_profile(numbers)
+
+
+def keep(engine: _core.Engine, placed: _core.EngineOptions) -> None:
+    """Saves what this run has learned, if that is more than a few passes. Only between texts."""
+    if engine.draft is not None and placed.delay_us == 0 and engine.n_measured >= N_WORTH_KEEPING:
+        save(key(placed), engine.profile(), "learned while texts were written")

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from typing import NoReturn
 
 from duo import _core
-from duo._libs import REBUILD
+from duo.build_advice import rebuild
 from duo.errors import DuoError
 from duo.placement import Device
 
@@ -29,7 +29,7 @@ _GONE_S = 20
 def require_rpc() -> None:
     """Raises DuoError if libggml-rpc is not there."""
     if not _core.supports_rpc():
-        raise DuoError(f"this llama-cpp-python was built without RPC; to have it: {REBUILD}")
+        raise DuoError(f"this llama-cpp-python was built without RPC; to have it: {rebuild()}")
 
 
 def split(endpoint: str) -> tuple[str, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duo import _core
-from duo.placement import core_cpus
+from duo.cpus import core_cpus, usable_cores
 
 if TYPE_CHECKING:
     from duo.engine import Duo
@@ -54,5 +54,6 @@ def sharing_of(duo: Duo) -> Sharing:
     cpu = _on_cpu(target) and _on_cpu(draft)
     own_cores = cpu and all(cpus) and not cpus[0] & cpus[1]
     lends = cpu and duo._placed.target.n_threads_alone > duo._placed.target.n_threads
-    options = separate(core_cpus(), target.n_threads, draft.n_threads) if cpu and not own_cores else ""
+    cores = core_cpus()[: usable_cores()]
+    options = separate(cores, target.n_threads, draft.n_threads) if cpu and not own_cores else ""
     return Sharing(devices, cpu, own_cores, lends, options)

@@ -7,13 +7,13 @@ from pydantic import TypeAdapter, ValidationError
 from rich.console import Console
 from rich.table import Table
 
-from duo import _core, kernels
-from duo._libs import REBUILD
+from duo import _core, guard, kernels
+from duo.build_advice import rebuild
 from duo.cli import show
+from duo.cpus import usable_cores
 from duo.errors import DuoError
 from duo.option import Endpoints
 from duo.placement import devices as all_devices
-from duo.placement import physical_cores
 from duo.rpc import devices_of_all, require_rpc
 
 
@@ -55,19 +55,22 @@ def devices(measure: bool, servers: list[str]) -> None:
         if d.type == "accel":
             continue
         memory = f"{d.total >> 20} MiB, {d.free >> 20} MiB free" if d.total else "no memory of its own"
-        what = f"{kernels.processor()}, {physical_cores()} cores" if d.type == "cpu" else d.description
+        what = f"{kernels.processor()}, {usable_cores()} cores" if d.type == "cpu" else d.description
         click.echo(f"{d.name}: {what} ({memory})")
     click.echo(
         f"CPU kernels: duo ({name}) for {', '.join(_core.kernel_types())}" if name else f"CPU kernels: stock; {why_not}"
     )
+    for line in guard.find().lines():
+        click.echo(line)
+    guard.ensure()
     if not _core.supports_rpc():
-        show.warn(f"this llama-cpp-python was built without RPC; to have it: {REBUILD}")
+        show.warn(f"this llama-cpp-python was built without RPC; to have it: {rebuild()}")
     if measure and name:
-        n = physical_cores()
+        n = usable_cores()
         table = Table("type", "width", "stock", "duo", "stock / duo", "faster", title=f"{n} threads, a matrix of 64 MB")
         for t in _core.kernel_types():
-            speed = kernels.measure(t, widths=(1, 4, 8), n_threads=n)
-            faster = "duo" if speed.duo_is_faster else "stock"
+            speed = kernels.measure(t, n_threads=n)
+            faster = "duo" if speed.duo_is_faster(drafted=True) else "stock"
             for width, us in speed.duo.items():
                 stock = speed.stock[width]
                 ratio = f"{stock / us:.2f}"

@@ -12,9 +12,9 @@ from rich.table import Table
 
 from duo import doctor as measure
 from duo.cli.complete import by_metavar
+from duo.cpus import usable_cores
 from duo.demo import demo_pair
 from duo.option import CpuKernels
-from duo.placement import physical_cores
 
 
 @click.command("doctor")
@@ -33,10 +33,11 @@ def doctor(model: str | None, threads: int | None, cpu_kernels: CpuKernels, as_j
 
     Evaluates 544 tokens of text, then 16 more one by one and in passes of 1 to 16 tokens, with one thread and with
     several: are the logits the same, bit for bit? Compares each weight type's product with double precision, and times
-    passes with duo's kernels and with stock ones. The model is loaded three times, one after the other.
+    passes with duo's kernels and with stock ones. The model is loaded three times, one after the other. Before that
+    every kind of kernel is tried in a child process, once more; what crashes here is not used from then on.
     Exit code 1 if logits differ although all products are duo's.
     """
-    n = threads or physical_cores()
+    n = threads or usable_cores()
     console = Console(stderr=True)
     with console.status("loading") as status:
         report = measure.examine(
@@ -77,5 +78,7 @@ def _print(r: measure.Report, n_threads: int) -> None:
         out.print(f"{t}: squared error of a product {a.duo:.1e} (stock {a.stock:.1e}) of the exact one's")
     if r.divergence is not None:
         out.print(f"next-token distribution, duo's against stock's: KL divergence {r.divergence:.1e} nats")
+    for line in r.trial.lines():
+        out.print(line, soft_wrap=True)
     for sentence in measure.verdict(r):
         out.print(sentence)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from duo import _core
+from duo import _core, guard
 from duo.check import engine_options, host_options
 from duo.cli import show
 from duo.cli.complete import by_metavar
@@ -78,6 +78,7 @@ def host(role: str, params: dict[str, Any]) -> None:
         print(f"duo {role}-host: {name} on {address} ({texts}; {security.words})", flush=True)
 
     _core.log_to(params["verbose"], b"" if params["log_file"] is None else os.fsencode(params["log_file"]))
+    guard.tell(show.warn)
     with show.loading(quiet=params["verbose"]) as progress:
         options = place_alone(placing, path, draft=role == "draft")
         settings = HostSettings(address, security, o["parallel"])

@@ -7,43 +7,36 @@ import os
 import sys
 import threading
 from contextlib import suppress
+from importlib import import_module
 from typing import Any, NoReturn, TextIO
 
 import click
 from click.shell_completion import CompletionItem
 
+# Name of each command, and where it is: only the one that runs is imported.
+COMMANDS = {
+    "run": "run.command",
+    "chat": "chat.command",
+    "bench": "bench.command",
+    "check": "check.command",
+    "completion": "completion.completion",
+    "devices": "devices.devices",
+    "doctor": "doctor.doctor",
+    "draft-host": "host.draft_host",
+    "pairs": "pairs.pairs",
+    "rpc-server": "rpc_server.rpc_server",
+    "trace": "trace.trace",
+    "tune": "tune.command",
+    "verify-host": "host.verify_host",
+    "widen": "widen.widen",
+}
 
-def _commands() -> dict[str, click.Command]:
-    from duo.cli.bench import command as bench
-    from duo.cli.chat import command as chat
-    from duo.cli.check import command as check
-    from duo.cli.completion import completion
-    from duo.cli.devices import devices
-    from duo.cli.doctor import doctor
-    from duo.cli.host import draft_host, verify_host
-    from duo.cli.pairs import pairs
-    from duo.cli.rpc_server import rpc_server
-    from duo.cli.run import command as run
-    from duo.cli.trace import trace
-    from duo.cli.tune import command as tune
-    from duo.cli.widen import widen
 
-    return {
-        "run": run,
-        "chat": chat,
-        "bench": bench,
-        "check": check,
-        "completion": completion,
-        "devices": devices,
-        "doctor": doctor,
-        "draft-host": draft_host,
-        "pairs": pairs,
-        "rpc-server": rpc_server,
-        "trace": trace,
-        "tune": tune,
-        "verify-host": verify_host,
-        "widen": widen,
-    }
+def command_named(name: str) -> click.Command | None:
+    """None: there is no such command."""
+    module, _, member = COMMANDS.get(name, "").partition(".")
+    found: click.Command | None = getattr(import_module(f"duo.cli.{module}"), member) if module else None
+    return found
 
 
 class ReaderGone(Exception):  # noqa: N818 - no error
@@ -68,18 +61,19 @@ class Program(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         found = super().shell_complete(ctx, incomplete)
-        return found + _commands()["run"].shell_complete(ctx, incomplete) if incomplete.startswith("-") else found
+        run = command_named("run") if incomplete.startswith("-") else None
+        return found if run is None else found + run.shell_complete(ctx, incomplete)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_commands())
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return _commands().get(cmd_name)
+        return command_named(cmd_name)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args[0] not in _commands():
+        if args[0] not in COMMANDS:
             raise click.ClickException(f'there is no command {args[0]}; for a prompt write: duo -p "{args[0]} ..."')
         return super().resolve_command(ctx, args)
 

@@ -17,8 +17,8 @@ from platformdirs import user_cache_path
 
 from duo import _core
 from duo.cli import show
+from duo.cpus import usable_cores
 from duo.errors import DuoError
-from duo.placement import physical_cores
 from duo.rpc import guard_connections, require_rpc
 
 HELP = """Serve this machine's devices over GGML RPC.
@@ -139,6 +139,6 @@ def rpc_server(host: str, port: int, devices: str | None, threads: int | None, c
         )
     sys.stdout.flush()
     _core.log_to(True, b"")
-    code = serve(endpoint, weights, threads or physical_cores(), names)
+    code = serve(endpoint, weights, threads or usable_cores(), names)
     sys.stdout.flush()
     os._exit(code)  # a thread is in libggml, which knows no end

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from duo import _core
-from duo._libs import REBUILD
+from duo.build_advice import rebuild
 from duo.cli import show
 from duo.cli.complete import by_metavar
 from duo.cli.models import model_sources
@@ -66,7 +66,7 @@ def list_devices() -> None:
         if d.type not in ("cpu", "accel"):
             print(f"  {d.name}: {d.description} ({d.total >> 20} MiB, {d.free >> 20} MiB free)")
     if not _core.supports_rpc():
-        show.warn(f"this llama-cpp-python was built without RPC; to have it: {REBUILD}")
+        show.warn(f"this llama-cpp-python was built without RPC; to have it: {rebuild()}")
 
 
 def run(params: dict[str, Any]) -> None:

@@ -1,0 +1,61 @@
+"""The stock kernels of two builds of llama.cpp against each other, as built with and without -fno-dse.
+
+    python benchmarks/run_builds.py LIB LIB --core 0
+
+LIB: the folder of a build's libraries, as site-packages/llama_cpp/lib or the lib folder in a wheel; the same release.
+The two take turns, a process each; each product (a matrix of 64 MB by one input and by 64) and each pass of the demo
+target (one token, a prompt of 256) counts with its best time over the rounds. Prints second / first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+
+WIDTHS = (1, 64)
+RACE_US = 30_000
+
+
+def measure(core: int) -> dict[str, float]:
+    """Microseconds in this process."""
+    from duo import _core, doctor
+    from duo.demo import demo_pair
+
+    os.sched_setaffinity(0, {core})
+    found = {f"{t} {w}": _core.race(t, w, 1, RACE_US)[0] for t in _core.kernel_types() for w in WIDTHS}
+    probe = _core.Probe(doctor.options(str(demo_pair()[0]), 1, [], 600))
+    tokens = doctor.context_of(probe, 256)
+    found["demo target, prompt of 256"] = min(probe.decode(tokens) for _ in range(3))
+    found["demo target, one token"] = min(probe.decode(tokens[:1], 256) for _ in range(100))
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("libs", nargs="*", metavar="LIB")
+    parser.add_argument("--core", type=int, default=0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        print(json.dumps(measure(args.core)))
+        return
+    if len(args.libs) != 2:
+        parser.error("give two folders")
+    best: list[dict[str, float]] = [{}, {}]
+    for i in range(args.rounds):
+        for which in (0, 1) if i % 2 == 0 else (1, 0):
+            command = [sys.executable, __file__, "--child", "--core", str(args.core)]
+            environment = os.environ | {"LLAMA_CPP_LIB_PATH": args.libs[which]}
+            said = subprocess.run(command, check=True, capture_output=True, env=environment).stdout
+            for name, us in json.loads(said).items():
+                best[which][name] = min(us, best[which].get(name, us))
+    for name, us in best[0].items():
+        print(f"{name:28} {us / 1e3:9.3f} ms {best[1][name] / 1e3:9.3f} ms  {best[1][name] / us:.3f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""duo as a stranger starts it: nothing pinned, no options, one fresh process for each way of writing.
+
+    python benchmarks/run_defaults.py --target big.gguf --draft 0.01=small.gguf --draft 0.2=medium.gguf --cpus 0 --cpus 0-1
+
+A cell is a set of CPUs (as `taskset` gives them), a choice of kernels and a draft. In each cell and round every arm
+starts a process of its own and writes the same two texts: plain alone (no draft loaded), plain with the draft loaded,
+sync at several lengths, async (the default), and async once more with what the process before it has learned. Reported
+are tokens/s from the first token to the 64th and to the last of the first text, and over the second text, each against
+the best of {plain alone, sync at its best length} in the same round, and the time to first token against plain alone's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+SPANS = ("first 64", "first text", "second text")
+KERNELS_FILE = "kernels.json"
+
+
+@dataclass
+class Arm:
+    name: str
+    options: dict[str, Any]
+    with_draft: bool = True
+    warm: bool = False  # keeps the record of what was learned; else it starts from none
+    speeds: dict[str, list[float]] = field(default_factory=lambda: {s: [] for s in SPANS})  # tokens/s, by round
+    first_ms: list[float] = field(default_factory=list)  # time to first token of the first text
+    timings: dict[str, Any] = field(default_factory=dict)  # of the last text
+    lines: list[str] = field(default_factory=list)  # warnings
+
+
+def write(job: dict[str, Any]) -> dict[str, Any]:
+    """In the child: both texts, with the time of each token in microseconds after the call."""
+    import time
+
+    import duo
+
+    out: dict[str, Any] = {"texts": []}
+    with duo.Duo(job["target"], job["draft"], **job["engine"], **job["options"]) as d:
+        for prompt in job["prompts"]:
+            t0 = time.perf_counter()
+            times = []
+            for chunk in d.stream(prompt, max_tokens=job["n"], temperature=0, ignore_eos=True):
+                if chunk.token is not None:
+                    times.append(time.perf_counter() - t0)
+            out["texts"].append(times)
+        out["timings"] = d.timings
+    return out
+
+
+def speed(times: list[float], first: int, last: int) -> float:
+    """Tokens/s from the time of token `first` to that of token `last`, both counted from 0."""
+    return (last - first) / (times[last] - times[first])
+
+
+def run(arm: Arm, job: dict[str, Any], cpus: str, cache: Path, kernels_cache: Path) -> None:
+    job = {**job, "draft": job["draft"] if arm.with_draft else None, "options": arm.options}
+    folder = cache / "duo"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not arm.warm:
+        for old in folder.iterdir():
+            old.unlink()
+    if kernels_cache.exists():  # which kernels are faster is no part of the text
+        (folder / KERNELS_FILE).write_bytes(kernels_cache.read_bytes())
+    command = ["taskset", "-c", cpus, sys.executable, __file__, "--child", json.dumps(job)]
+    done = subprocess.run(
+        command, env={**os.environ, "XDG_CACHE_HOME": str(cache)}, capture_output=True, text=True, timeout=900
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{arm.name} failed: {done.stderr[-2000:]}")
+    if (folder / KERNELS_FILE).exists():
+        kernels_cache.write_bytes((folder / KERNELS_FILE).read_bytes())
+    got = json.loads(done.stdout.splitlines()[-1])
+    one, two = got["texts"]
+    arm.speeds["first 64"].append(speed(one, 0, min(63, len(one) - 1)))
+    arm.speeds["first text"].append(speed(one, 0, len(one) - 1))
+    arm.speeds["second text"].append(speed(two, 0, len(two) - 1))
+    arm.first_ms.append(1e3 * one[0])
+    arm.timings = got["timings"]
+
+
+def arms_for(lengths: list[int], *, warm: bool) -> list[Arm]:
+    arms = [
+        Arm("plain alone", {"mode": "plain"}, with_draft=False),
+        Arm("plain", {"mode": "plain"}),
+        *(Arm(f"sync {k}", {"mode": "sync", "n_draft": k}) for k in lengths),
+        Arm("async", {}),
+    ]
+    return [*arms, Arm("async, second run", {}, warm=True)] if warm else arms
+
+
+def paired(arm: Arm, others: list[Arm], span: str) -> float:
+    """Median over rounds of the ratio to the best of the others, which is chosen by its own median."""
+    best = max(others, key=lambda o: statistics.median(o.speeds[span]))
+    return statistics.median(a / b for a, b in zip(arm.speeds[span], best.speeds[span], strict=True))
+
+
+def report(cell: dict[str, Any], arms: list[Arm]) -> dict[str, Any]:
+    alone = arms[0]
+    rivals = [a for a in arms if a.name == "plain alone" or a.name.startswith("sync")]
+    print(f"\n{cell['cpus']} | {cell['kernels']} | c = {cell['c']}")
+    print("| arm | first 64 | first text | second text | first token, ms |\n|---|---|---|---|---|")
+    for a in arms:
+        columns = [f"{statistics.median(a.speeds[s]):.1f}" for s in SPANS]
+        print(f"| {a.name} | {' | '.join(columns)} | {statistics.median(a.first_ms):.0f} |")
+    out: dict[str, Any] = {"cell": cell, "arms": {a.name: asdict(a) for a in arms}, "ratios": {}}
+    for a in arms:
+        to, what = (rivals, "best") if a.name.startswith("async") else ([alone], "plain alone")
+        if a is alone or a.name.startswith("sync"):
+            continue
+        ratios = {s: paired(a, to, s) for s in SPANS}
+        first = statistics.median(x / y for x, y in zip(a.first_ms, alone.first_ms, strict=True))
+        out["ratios"][a.name] = {**ratios, "first token": first}
+        words = ", ".join(f"{s} {r:.3f}" for s, r in ratios.items())
+        print(f"{a.name} / {what}: {words}; time to first token / plain alone {first:.2f}", flush=True)
+    return out
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--target")
+    p.add_argument("--draft", action="append", default=[], metavar="C=FILE", help="a draft, and its step in passes")
+    p.add_argument("--cpus", action="append", metavar="LIST", help="as taskset -c takes it; may be repeated")
+    p.add_argument("--kernels", default="auto", help="--cpu-kernels: auto, duo, stock, or several")
+    p.add_argument("--lengths", default="1,2,4,6", help="of sync")
+    p.add_argument("--prompts", default=str(Path(__file__).parent / "prompts/completion_dev.jsonl"))
+    p.add_argument("-n", type=int, default=256, help="tokens of a text")
+    p.add_argument("--rounds", type=int, default=3)
+    p.add_argument("--warm", action="store_true", help="also async with what the run before has learned")
+    p.add_argument("--out", type=Path, help="JSON")
+    p.add_argument("--child", help=argparse.SUPPRESS)
+    args = p.parse_args()
+    if args.child:
+        print(json.dumps(write(json.loads(args.child))))
+        return
+    if not args.target or not args.draft:
+        p.error("--target and --draft are needed")
+
+    from duo.bench.head import command_of, machine, settings_of
+
+    lines = Path(args.prompts).read_text("utf-8").splitlines()
+    prompts = [json.loads(x)["turns"][0] for x in lines]
+    lengths = [int(k) for k in args.lengths.split(",")]
+    cells = []
+    with tempfile.TemporaryDirectory() as folder:
+        for cpus in args.cpus or [",".join(map(str, sorted(os.sched_getaffinity(0))))]:
+            for kernels in args.kernels.split(","):
+                for spec in args.draft:
+                    c, _, draft = spec.partition("=")
+                    arms = arms_for(lengths, warm=args.warm)
+                    known = Path(folder) / f"kernels-{cpus}.json"
+                    for i in range(args.rounds):
+                        # By turns, in an order that rotates; the warm run follows the cold one whose record it reads.
+                        order = [a for a in arms if not a.warm]
+                        order = [*order[i % len(order) :], *order[: i % len(order)]]
+                        for a in order:
+                            job = {"target": args.target, "draft": draft, "n": args.n, "engine": {"cpu_kernels": kernels},
+                                   "prompts": [prompts[(2 * i) % len(prompts)], prompts[(2 * i + 1) % len(prompts)]]}  # fmt: skip
+                            run(a, job, cpus, Path(folder) / "cache", known)
+                            if a.name == "async" and args.warm:
+                                run(arms[-1], job, cpus, Path(folder) / "cache", known)
+                    cells.append(report({"cpus": cpus, "kernels": kernels, "c": c}, arms))
+                    if args.out:
+                        head = {"machine": machine(), "command": command_of(sys.argv), **settings_of(vars(args))}
+                        args.out.write_text(json.dumps({"head": head, "cells": cells}, indent=1, default=str) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+#include "ggml_product.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include <ggml-alloc.h>
+
+#include "../error.h"
+
+namespace duo::cpu {
+
+ggml_product::ggml_product(ggml_backend_buffer_type_t weights, ggml_backend_dev_t device, int n_threads, ggml_type type,
+                           int64_t n_columns, int64_t n_rows, int width)
+    : backend_(ggml_backend_dev_init(device, nullptr)) {
+    ggml_init_params params{ggml_tensor_overhead() * 8 + ggml_graph_overhead(), nullptr, true};
+    weight_context_.reset(ggml_init(params));
+    context_.reset(ggml_init(params));
+    weight_ = ggml_new_tensor_2d(weight_context_.get(), type, n_columns, n_rows);
+    input_  = ggml_new_tensor_2d(context_.get(), GGML_TYPE_F32, n_columns, width);
+    weights_.reset(ggml_backend_alloc_ctx_tensors_from_buft(weight_context_.get(), weights));
+    graph_   = ggml_new_graph(context_.get());
+    product_ = ggml_mul_mat(context_.get(), weight_, input_);
+    ggml_build_forward_expand(graph_, product_);
+    rest_.reset(ggml_backend_alloc_ctx_tensors_from_buft(context_.get(), ggml_backend_cpu_buffer_type()));
+    if (!backend_ || !weights_ || !rest_) {
+        throw error("there is no memory to measure the CPU kernels; give --cpu-kernels duo or stock");
+    }
+    auto set = reinterpret_cast<ggml_backend_set_n_threads_t>(
+        ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_set_n_threads"));
+    set(backend_.get(), n_threads);
+}
+
+bool ggml_product::can_run(ggml_backend_dev_t device) const {
+    return ggml_backend_dev_supports_op(device, product_);
+}
+
+void ggml_product::set(const std::vector<uint8_t> & weight, const std::vector<float> & input) {
+    ggml_backend_tensor_set(weight_, weight.data(), 0, weight.size());
+    ggml_backend_tensor_set(input_, input.data(), 0, input.size() * sizeof(float));
+}
+
+void ggml_product::compute() {
+    ggml_backend_graph_compute(backend_.get(), graph_);
+}
+
+std::vector<float> ggml_product::product() const {
+    std::vector<float> out(size_t(ggml_nelements(product_)));
+    ggml_backend_tensor_get(product_, out.data(), 0, out.size() * sizeof(float));
+    return out;
+}
+
+std::vector<float> gaussian(size_t n, float scale) {
+    std::mt19937                    rng(1);
+    std::normal_distribution<float> normal;
+    std::vector<float>              x(n);
+    std::generate(x.begin(), x.end(), [&] { return scale * normal(rng); });
+    return x;
+}
+
+double error_of(const std::vector<float> & got, const std::vector<float> & weights, const std::vector<float> & input,
+                size_t n_columns) {
+    const size_t n_rows = weights.size() / n_columns;
+    double       wrong  = 0;
+    double       all    = 0;
+    for (size_t i = 0; i < got.size(); ++i) {
+        const float * w    = weights.data() + i % n_rows * n_columns;
+        const float * x    = input.data() + i / n_rows * n_columns;
+        double        want = 0;
+        for (size_t k = 0; k < n_columns; ++k) {
+            want += double(w[k]) * double(x[k]);
+        }
+        wrong += std::pow(double(got[i]) - want, 2);
+        all += want * want;
+    }
+    return all > 0 ? wrong / all : 0;
+}
+
+} // namespace duo::cpu

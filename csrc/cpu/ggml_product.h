@@ -1,0 +1,46 @@
+// One product of a weight matrix through ggml: what is raced, compared, and tried in a child process.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ggml-cpp.h>
+
+namespace duo::cpu {
+
+// A weight, an input and their product in a graph of one node, on one backend.
+class ggml_product {
+  public:
+    // Weights [n_rows][n_columns] in memory of type `weights`, computed by `device`. Throws duo::error without memory.
+    ggml_product(ggml_backend_buffer_type_t weights, ggml_backend_dev_t device, int n_threads, ggml_type type,
+                 int64_t n_columns, int64_t n_rows, int width);
+
+    // Does the device multiply by this type and shape from that memory? If not, nothing below may be called.
+    [[nodiscard]] bool can_run(ggml_backend_dev_t device) const;
+
+    // weight: in the file's form. input: [width][n_columns].
+    void set(const std::vector<uint8_t> & weight, const std::vector<float> & input);
+
+    void compute();
+
+    // [width][n_rows]
+    [[nodiscard]] std::vector<float> product() const;
+
+  private:
+    ggml_backend_ptr        backend_;
+    ggml_context_ptr        weight_context_, context_;
+    ggml_backend_buffer_ptr weights_, rest_;
+    ggml_tensor *           weight_  = nullptr;
+    ggml_tensor *           input_   = nullptr;
+    ggml_tensor *           product_ = nullptr;
+    ggml_cgraph *           graph_   = nullptr;
+};
+
+// The same n numbers at each call.
+std::vector<float> gaussian(size_t n, float scale);
+
+// Sum of squared differences from the product in double precision, as a share of the product's own.
+double error_of(const std::vector<float> & got, const std::vector<float> & weights, const std::vector<float> & input,
+                size_t n_columns);
+
+} // namespace duo::cpu

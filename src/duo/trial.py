@@ -1,0 +1,93 @@
+"""Products that may end a process, tried in a child."""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Collection
+from contextlib import suppress
+from pathlib import Path
+
+from duo import _core
+from duo._libs import libllama
+
+WORKS, WRONG, ABSENT, HANGS = "works", "wrong", "absent", "hangs"
+TIMEOUT_S = 60.0  # for what takes a tenth of a second
+# Ends that are the machine's or the library's doing and will come again; an exit code or SIGKILL may be the system's.
+FAULTS = ("SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE", "SIGTRAP", "SIGSYS")
+LASTING = (WORKS, WRONG, ABSENT, HANGS, *FAULTS)
+
+
+class NotTriedError(Exception):
+    """No child came as far as a product: why."""
+
+
+def _environment() -> dict[str, str]:
+    # No debugger for an abort, and no time for GPUs.
+    hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "")
+    return {**os.environ, **hidden, "GGML_NO_BACKTRACE": "1"}
+
+
+def _name_of(code: int) -> str:
+    """How a process ended, from its return code."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"
+
+
+def _run(command: list[str]) -> tuple[bytes, bytes, str]:
+    """Standard output and error, and how it ended: empty, HANGS, or as _name_of. Raises OSError, ValueError."""
+    hangs = False
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()
+    ) as child:
+        try:
+            # Second by second: while both are stopped (Ctrl-Z), one of them passes.
+            for _ in range(math.ceil(TIMEOUT_S)):
+                with suppress(subprocess.TimeoutExpired):
+                    said, stderr = child.communicate(timeout=1.0)
+                    break
+            else:
+                hangs = True
+                child.kill()
+                said, stderr = child.communicate()
+        except BaseException:
+            child.kill()
+            raise
+    return said, stderr, HANGS if hangs else "" if child.returncode == 0 else _name_of(child.returncode)
+
+
+def try_products(skip: Collection[str], refused: Collection[str]) -> dict[str, str]:
+    """Verdicts by kind of product ("plain", "AMX", "duo avx512"; csrc/cpu/trial.h): WORKS, WRONG, ABSENT, HANGS, or how
+    the child ended ("SIGSEGV", "exit code 1"). After such an end the kinds behind it have none.
+
+    skip: kinds that are left out. refused: duo's instruction sets that are not to be used. Raises NotTriedError.
+    """
+    child = Path(__file__).with_name("trial_child.py")
+    command = [sys.executable or "", "-I", "-S", str(child), str(libllama()), _core.__file__]
+    command += ["\n".join(skip), "\n".join(refused)]
+    if not sys.executable or getattr(sys, "frozen", False):
+        raise NotTriedError("this program is no Python interpreter")
+    try:
+        said, stderr, end = _run(command)
+    except (OSError, ValueError) as e:
+        raise NotTriedError(f"no child process can be started, {getattr(e, 'strerror', None) or e}") from None
+    verdicts: dict[str, str] = {}
+    begun = ""
+    for line in said.decode("utf-8", "replace").splitlines():
+        what, _, name = line.partition("\t")
+        if what in (WORKS, WRONG, ABSENT):
+            verdicts[name] = what
+        begun = name if what == "begins" else ""
+    if begun:
+        verdicts[begun] = end or "exit code 0"
+    elif end:
+        last = stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
+        raise NotTriedError(": ".join([f"the child process ended with {end}", *last]))
+    return verdicts

@@ -1,0 +1,169 @@
+"""How llama.cpp is built: the CMAKE_ARGS of `make demo`, the advice that duo prints, and cached wheels that crash."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import HANG_S
+
+from duo import build_advice
+from duo.build_advice import cmake_args, missing, rebuild
+
+ROOT = Path(__file__).parents[1]
+ASM = '__asm__ volatile ("ldtilecfg\\t%X0" :: "m" (*((const void **)__config)));'
+BUILTIN = "__builtin_ia32_ldtilecfg (__config);"
+FIXED = "-DCMAKE_CXX_FLAGS=-fno-dse"
+
+CompilerMaker = Callable[[str], str]
+
+
+@pytest.fixture
+def compiler(tmp_path: Path) -> CompilerMaker:
+    """A C++ compiler whose header has this body of _tile_loadconfig; empty: that is for another processor."""
+
+    def make(body: str) -> str:
+        path = tmp_path / f"c++-{len(list(tmp_path.glob('c++-*')))}"
+        header = f"_tile_loadconfig (const void *__config)\n{{\n  {body}\n}}\n"
+        said = f"cat <<'EOF'\n{header}EOF" if body else "echo 'unknown option -mamx-tile' >&2; exit 1"
+        path.write_text(f"#!/bin/sh\n{said}\n")
+        path.chmod(0o755)
+        return str(path)
+
+    return make
+
+
+def test_a_compiler_with_the_fault_gets_the_flag(compiler: CompilerMaker) -> None:
+    assert cmake_args({"CXX": compiler(ASM)}) == f"-DGGML_RPC=on {FIXED}"
+    assert cmake_args({"CXX": f"{compiler(ASM)} -pipe"}) == f"-DGGML_RPC=on {FIXED}"
+    for other in (compiler(BUILTIN), compiler(""), "/nowhere/c++", "'"):
+        assert cmake_args({"CXX": other}) == "-DGGML_RPC=on"
+
+
+def test_the_users_own_arguments_stay(compiler: CompilerMaker) -> None:
+    cxx = compiler(ASM)
+    cuda = "-DGGML_CUDA=on -DGGML_RPC=on"
+    assert cmake_args({"CXX": cxx, "CMAKE_ARGS": cuda}) == f"{cuda} {FIXED}"
+    assert cmake_args({"CXX": cxx, "CXXFLAGS": "-O2 -g"}) == "-DGGML_RPC=on '-DCMAKE_CXX_FLAGS=-O2 -g -fno-dse'"
+    assert cmake_args({"CXX": cxx, "CXXFLAGS": "-fno-dse"}) == "-DGGML_RPC=on"
+    chosen = f"-DCMAKE_CXX_COMPILER={compiler(BUILTIN)}"
+    assert cmake_args({"CXX": cxx, "CMAKE_ARGS": chosen}) == chosen
+    for own in ("-DCMAKE_CXX_FLAGS=-O2", "'-DCMAKE_CXX_FLAGS=-O2 -g'"):
+        assert cmake_args({"CXX": cxx, "CMAKE_ARGS": own}) == own
+        assert "-fno-dse" in missing({"CXX": cxx, "CMAKE_ARGS": own})
+    own = "'-DCMAKE_CXX_FLAGS=-O2 -fno-dse'"
+    assert (cmake_args({"CXX": cxx, "CMAKE_ARGS": own}), missing({"CXX": cxx, "CMAKE_ARGS": own})) == (own, "")
+
+
+def test_the_advice_has_the_flag_where_the_compiler_needs_it(
+    compiler: CompilerMaker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for cxx, plain, amx in ((compiler(ASM), True, True), (compiler(BUILTIN), False, False), ("/nowhere", False, True)):
+        monkeypatch.setenv("CXX", cxx)
+        assert ("-fno-dse" in rebuild(), "-fno-dse" in rebuild(amx=True)) == (plain, amx)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+def test_the_compiler_of_this_machine_is_judged_by_what_it_compiles(tmp_path: Path) -> None:
+    """The stores before ldtilecfg are there, or this compiler is said to lose them."""
+    source = tmp_path / "tile.cpp"
+    source.write_text("""
+#include <immintrin.h>
+struct alignas(64) config { unsigned char palette, start, none[14]; unsigned short width[16]; unsigned char rows[16]; };
+void configure() {
+    config c = {};
+    c.palette = 1;
+    for (int i = 0; i < 8; ++i) { c.width[i] = 0x1234; }
+    _tile_loadconfig(&c);
+}
+""")
+    lost = build_advice.loses_tile_stores(("g++",))
+
+    def stores(*flags: str) -> bool:
+        command = ["g++", "-O3", "-mamx-tile", *flags, "-S", str(source), "-o", "-"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
+        if done.returncode != 0:
+            pytest.skip("this g++ makes no code for AMX")
+        return any(str(n) in done.stdout for n in (0x1234, 0x12341234, 0x1234123412341234, "0x1234"))
+
+    assert stores("-fno-dse")
+    assert lost is not stores()
+
+
+# ---- make
+
+
+PYTHON_STUB = """#!/bin/sh
+# Notes each call with its CMAKE_ARGS; what is asked about the build answers as told.
+echo "$CMAKE_ARGS | $*" >> "{log}"
+case "$1" in
+    tools/check_llama.py) n=$(grep -c check_llama.py "{log}"); [ "$n" -gt {n_stale} ];;
+    tools/check_amx.py) exit {amx};;
+esac
+"""
+
+
+def make(tmp_path: Path, target: str, environment: dict[str, str], n_stale: int = 0, amx: int = 0) -> list[str]:
+    """Runs make up to `target` of a new environment whose Python only takes notes. Returns its calls."""
+    venv, log = tmp_path / "venv", tmp_path / "calls"
+    (venv / "bin").mkdir(parents=True, exist_ok=True)
+    stub = venv / "bin" / "python"
+    stub.write_text(PYTHON_STUB.format(log=log, n_stale=n_stale, amx=amx))
+    stub.chmod(0o755)
+    log.write_text("")
+    for stamp in ("pip", "tools", *(["llama"] if target == "duo" else [])):
+        (venv / stamp).touch()
+    outside = {k: v for k, v in os.environ.items() if k not in ("CMAKE_ARGS", "CXXFLAGS", "MAKEFLAGS", "MAKELEVEL")}
+    done = subprocess.run(
+        ["make", f"VENV={venv}", f"PYTHON={sys.executable}", str(venv / target)],
+        cwd=ROOT, env=outside | environment, capture_output=True, text=True, timeout=HANG_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return [line for line in log.read_text().splitlines() if "| tools/" in line]
+
+
+needs_make = pytest.mark.skipif(shutil.which("make") is None, reason="no make")
+
+
+@needs_make
+@pytest.mark.parametrize("given", ["", "-DGGML_CUDA=on -DGGML_RPC=on"])
+def test_make_builds_llama_with_the_flag(given: str, compiler: CompilerMaker, tmp_path: Path) -> None:
+    for body, flag in ((ASM, f" {FIXED}"), (BUILTIN, "")):
+        environment = {"CXX": compiler(body)} | ({"CMAKE_ARGS": given} if given else {})
+        wanted = (given or "-DGGML_RPC=on") + flag
+        calls = make(tmp_path, "llama", environment)
+        assert len(calls) == 3 and all(c.startswith(f"{wanted} | ") for c in calls)
+        assert calls[0].endswith("install -v llama-cpp-python==0.3.36")
+        assert calls[1] == f"{wanted} | tools/check_llama.py {wanted}"
+        (tmp_path / "venv" / "llama").unlink()
+        again = make(tmp_path, "llama", environment, n_stale=1)
+        assert "--no-cache-dir" in again[2] and again[2].startswith(f"{wanted} | ")
+        (tmp_path / "venv" / "llama").unlink()
+
+
+@needs_make
+def test_make_builds_a_cached_llama_anew_whose_amx_crashes_once(compiler: CompilerMaker, tmp_path: Path) -> None:
+    environment = {"CXX": compiler(ASM)}
+    first = make(tmp_path, "duo", environment, amx=3)
+    (tmp_path / "venv" / "duo").unlink()
+    again = make(tmp_path, "duo", environment, amx=3)
+    assert [c.split("| ")[1].split()[0] for c in first] == [
+        "tools/build_progress.py",
+        "tools/check_amx.py",
+        "tools/build_progress.py",
+    ]
+    assert first[2].startswith(f"-DGGML_RPC=on {FIXED} | ") and "--no-cache-dir" in first[2]
+    assert first[0].startswith(" | "), "duo itself is built as ever"
+    assert len(again) == 1 and again[0] == first[0]
+    shutil.rmtree(tmp_path / "venv")
+    assert len(make(tmp_path, "duo", environment, amx=0)) == 2
+
+
+@needs_make
+def test_make_stops_where_duo_cannot_say(compiler: CompilerMaker, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError):
+        make(tmp_path, "duo", {"CXX": compiler(ASM)}, amx=1)
+    assert not (tmp_path / "venv" / "duo").exists()
