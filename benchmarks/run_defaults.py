@@ -45,11 +45,11 @@ def write(job: dict[str, Any]) -> dict[str, Any]:
     import duo
 
     out: dict[str, Any] = {"texts": []}
-    with duo.Duo(job["target"], job["draft"], **job["engine"]) as d:
+    with duo.Duo(job["target"], job["draft"], **job["engine"], **job["options"]) as d:
         for prompt in job["prompts"]:
             t0 = time.perf_counter()
             times = []
-            for chunk in d.stream(prompt, max_tokens=job["n"], temperature=0, ignore_eos=True, **job["options"]):
+            for chunk in d.stream(prompt, max_tokens=job["n"], temperature=0, ignore_eos=True):
                 if chunk.token is not None:
                     times.append(time.perf_counter() - t0)
             out["texts"].append(times)

@@ -8,6 +8,7 @@
 #include "bindings.h"
 #include "bindings_remote.h"
 #include "core/grammar_limits.h"
+#include "cpu/ggml_device.h"
 #include "engine.h"
 #include "error.h"
 #include "llama/chat_template.h"
@@ -152,11 +153,13 @@ void register_engine(py::module_ & m) {
         .def("close", &engine::close, py::call_guard<py::gil_scoped_release>())
         .def("stats",
              [](const engine & e) {
-                 return e.current() == nullptr ? py::dict() : duo::stats_of(*e.current(), e.profile());
+                 return e.current() == nullptr ? py::dict() : duo::stats_of(*e.current(), e.plans().profile());
              })
-        // Between two texts: what was measured of the pair, for a file, and back.
-        .def("profile", [](const engine & e) { return e.profile().saved(); })
-        .def("restore_profile", [](engine & e, const std::vector<double> & x) { e.profile().restore(x); })
+        // Between two texts: what was learned of the pair, for a file, and back.
+        .def("profile", [](const engine & e) { return e.plans().saved(); })
+        .def("restore_profile", [](engine & e, const std::vector<double> & x) { e.plans().restore(x); })
+        .def("forget_profile", [](engine & e) { e.plans().forget(); })
+        .def_property_readonly("n_measured", [](const engine & e) { return e.plans().profile().n_passes(); })
         .def("take_trace", [](engine & e) {
             std::vector<duo::trace_event> target;
             std::vector<duo::trace_event> draft;
@@ -190,11 +193,19 @@ PYBIND11_MODULE(_core, m) {
     duo::log_install();
     llama_backend_init();
 
-    m.attr("GGML_COMMIT_BUILT") = DUO_GGML_COMMIT;
-    m.attr("N_DRAFT_AUTO")      = duo::n_draft_auto;
-    m.attr("N_DRAFT_MAX")       = duo::n_draft_cap;
-    m.attr("N_STEP_MAX")        = duo::n_step_cap;
-    m.attr("PROFILE_VERSION")   = duo::profile_version;
+    m.attr("N_DRAFT_AUTO")    = duo::n_draft_auto;
+    m.attr("N_DRAFT_MAX")     = duo::n_draft_cap;
+    m.attr("N_STEP_MAX")      = duo::n_step_cap;
+    m.attr("PROFILE_VERSION") = duo::profile_version;
+    m.def(
+        "check_llama",
+        [](const std::string & release) {
+            duo::cpu::set_release(release);
+            const duo::cpu::ggml_build built{DUO_GGML_COMMIT, DUO_GGML_VERSION, DUO_LLAMA_RELEASE};
+            const duo::cpu::ggml_build loaded = duo::cpu::loaded_build();
+            return py::make_tuple(same_source(built, loaded), description(built), description(loaded));
+        },
+        "release"_a);
     m.def("ggml_commit", [] { return std::string(ggml_commit()); });
     m.def("supports_rpc", [] { return llama_supports_rpc(); });
     m.def("now_us", [] { return duo::now_us(); });

@@ -121,6 +121,14 @@ void register_options(py::module_ & m) {
         .def_readwrite("draft", &e::draft)
         .def_readwrite("remote_draft", &e::remote_draft)
         .def_readwrite("n_ctx_remote", &e::n_ctx_remote)
+        .def_property(
+            "shared", [](const e & o) { return o.prior.shared; }, [](e & o, bool x) { o.prior.shared = x; })
+        .def_property(
+            "expected_pass_us", [](const e & o) { return o.prior.pass_us; },
+            [](e & o, std::vector<std::pair<int32_t, double>> x) { o.prior.pass_us = std::move(x); })
+        .def_property(
+            "expected_step_us", [](const e & o) { return o.prior.step_us; },
+            [](e & o, double x) { o.prior.step_us = x; })
         .def_readwrite("tracing", &e::tracing)
         .def_readwrite("delay_us", &e::delay_us)
         .def_readwrite("delay_seed", &e::delay_seed);

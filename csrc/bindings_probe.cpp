@@ -87,12 +87,20 @@ void register_probe(py::module_ & m) {
         const std::string why = cpu::why_no_kernels();
         return py::make_tuple(why.empty() ? cpu::kernels_name() : "", why);
     });
+    m.def("other_ggml", &cpu::other_ggml);
     m.def(
         "cpu_types",
         [](const std::string & path, int32_t n_gpu_layers) {
             return weight_placement(path, {}, n_gpu_layers, {}).cpu_types();
         },
         "path"_a, "n_gpu_layers"_a);
+    m.def(
+        "cpu_weight_bytes",
+        [](const std::string & path, int32_t n_gpu_layers) {
+            return weight_placement(path, {}, n_gpu_layers, {}).cpu_bytes();
+        },
+        "path"_a, "n_gpu_layers"_a);
+    m.attr("RACE_BYTES")      = cpu::race_bytes;
     m.attr("KERNELS_VERSION") = cpu::kernels_version;
     m.def("kernel_types", &cpu::kernel_types);
     m.def(

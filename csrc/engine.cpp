@@ -93,6 +93,7 @@ engine::engine(const engine_options & opt) {
           {.tracing          = opt.tracing,
            .remote_draft     = opt.remote_draft,
            .n_ctx_remote     = opt.n_ctx_remote,
+           .prior            = opt.prior,
            .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
            .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
     if (opt.remote_draft) {
@@ -158,12 +159,12 @@ void engine::close() noexcept {
     target_.reset();
 }
 
-pair_profile & engine::profile() const {
+planner & engine::plans() const {
     check_open();
     if (pipeline_->running()) {
         throw error("a text is being written; ask for what was measured when it has ended");
     }
-    return pipeline_->profile();
+    return pipeline_->plans();
 }
 
 void engine::take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft) {

@@ -25,9 +25,10 @@ struct engine_options {
     model_options draft;                // path empty: no draft
     bool          remote_draft = false; // the draft is elsewhere: see draft_link()
     int32_t       n_ctx_remote = 0;     // > 0: the target is elsewhere, with so large a context: see target_link()
-    bool          tracing      = false;
-    int32_t       delay_us     = 0; // tests: each decode is late by up to this
-    uint64_t      delay_seed   = 0;
+    pair_prior    prior{};              // where the two are placed, and what passes should cost
+    bool          tracing    = false;
+    int32_t       delay_us   = 0; // tests: each decode is late by up to this
+    uint64_t      delay_seed = 0;
 };
 
 // One thread at a time.
@@ -45,8 +46,8 @@ class engine {
     void      close() noexcept;
     void      take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
 
-    // What was measured of the pair; while no text is being written. Throws duo::error when closed.
-    [[nodiscard]] pair_profile & profile() const;
+    // What was learned of the pair; while no text is being written. Throws duo::error when closed.
+    [[nodiscard]] planner & plans() const;
 
     // What stands for a model that is elsewhere; it may outlive the engine. Null: both are here.
     [[nodiscard]] std::shared_ptr<draft_link>  link_to_draft() const { return draft_link_; }

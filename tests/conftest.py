@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 os.environ["GGML_NO_BACKTRACE"] = "1"
 HANG_S = 120
 
+# What one test learns of the demo pair is not for the next one.
+os.environ["DUO_PROFILES"] = "off"
+
 # Which kernels work here, and which are faster, is found out for this run, and the user's own record is left alone.
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="duo-test-cache-")
 atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGUFValueType
-from gguf_files import BOOL, F32, I32, STR, U32, U64, Value, header_of, rewrite, tiny_mamba, tokens_of
+from gguf_files import BOOL, F32, I32, STR, U32, U64, Value, header_of, rewrite, tokens_of
 from loads import assert_harmless, load, load_all
 
 from duo import Duo
@@ -22,7 +22,9 @@ SIZE_VALUES: list[Value] = [
     (U32, 0), (U32, 1), (U32, 3), (U32, 63), (U32, 600), (U32, 2**31), (U32, 2**32 - 1), (I32, -1), (U64, 2**63),
     (F32, 4.0), (STR, "x"), (BOOL, True), (U32, [1, 2]), (U32, [0] * 2), (U32, [3] * 600),
 ]  # fmt: skip
-FLOATS = ("attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.factor", "rope.scaling.attn_factor")
+FLOATS = ("attention.layer_norm_rms_epsilon", "rope.freq_base", "rope.scaling.factor", "rope.scaling.attn_factor",
+          "logit_scale", "final_logit_softcapping", "swiglu_clamp_exp", "kda.gate_lower_bound",
+          "no_such.number")  # fmt: skip
 FLOAT_VALUES: list[Value] = [(F32, x) for x in (0.0, -1.0, NAN, INF, -INF, 1e-45, 3e38)] + [(U32, 1), (STR, "x")]
 OTHERS: dict[str, list[Value]] = {
     "nextn_predict_layers": [(U32, 1), (U32, 3)],
@@ -102,6 +104,10 @@ def test_crafted_headers(tmp_path: Path) -> None:
     for key, values in impossible.items():
         for x in values:
             assert ends[f"llama.{key} = {x} ({'FLOAT32' if isinstance(x, float) else 'UINT32'})"].what == "refused"
+    for key in ("logit_scale", "final_logit_softcapping"):  # Llama's graph reads neither, but another's does
+        assert {ends[f"llama.{key} = {x} (FLOAT32)"].what for x in (NAN, INF, -INF)} == {"refused"}
+    for key in ("kda.gate_lower_bound", "swiglu_clamp_exp", "no_such.number"):  # bounds: infinite is none
+        assert {ends[f"llama.{key} = {x} (FLOAT32)"].what for x in (NAN, INF, -INF, 0.0, -1.0)} == {"loaded"}
     for key in ("tokenizer.ggml.tokens", "tokenizer.ggml.model", "llama.block_count"):
         assert ends[f"without {key}"].what == "refused"
     assert sum(o.what == "loaded" for o in outcomes) > 20
@@ -117,6 +123,41 @@ def test_architectures_that_this_is_not(tmp_path: Path) -> None:
     for name, outcome in zip(ARCHITECTURES, load_all(cases()), strict=True):
         assert outcome.what == "refused", name
         assert_harmless(outcome, name)
+
+
+def test_numbers_that_are_not_about_this_architecture(tmp_path: Path) -> None:
+    """llama.cpp writes kda.gate_lower_bound = -inf into a file of any architecture (llama-model-saver.cpp)."""
+    odd = {key: (F32, x) for x in (NAN, INF, -INF) for key in (f"general.number{x}", f"qwen2.rope.freq_base{x}")}
+    path = rewrite(DRAFT, tmp_path / "odd.gguf", put={**odd, "llama.kda.gate_lower_bound": (F32, -INF)})
+    with Duo(path, n_ctx=64) as other, Duo(DRAFT, n_ctx=64) as d:
+        texts = [x.generate("Once upon a time", temperature=0, max_tokens=12).tokens for x in (other, d)]
+    assert texts[0] == texts[1]
+
+
+def test_gates_that_an_architecture_needs(tmp_path: Path) -> None:
+    """libllama would abort the process: Ling's gates need a bound below 0, and to be safe ones."""
+    arch = "bailingmoe3"
+    header = {arch + k.removeprefix("llama"): v for k, v in header_of(DRAFT).items() if k.startswith("llama.")}
+    header["general.architecture"] = (STR, arch)
+    for n in ("key_length", "value_length"):
+        header[f"{arch}.attention.{n}_mla"] = (U32, 16)
+    for n in ("attention.kv_lora_rank", "ssm.conv_kernel", "kda.head_dim", "expert_shared_count", "expert_gating_func",
+              "leading_dense_block_count"):  # fmt: skip
+        header[f"{arch}.{n}"] = (U32, 2)
+    header[f"{arch}.expert_feed_forward_length"] = (U32, 32)
+    gates: list[tuple[float, bool]] = [(-INF, True), (INF, True), (NAN, True), (0.0, True), (1.0, True), (-5.0, False)]
+
+    def cases() -> Iterator[tuple[list[Any], dict[str, Any]]]:
+        for x, safe in [*gates, (-5.0, True)]:
+            gate: dict[str, Value] = {f"{arch}.kda.gate_lower_bound": (F32, x), f"{arch}.kda.safe_gate": (BOOL, safe)}
+            yield [rewrite(DRAFT, tmp_path / "a.gguf", put=header | gate)], {}
+
+    *bad, good = load_all(cases())
+    for gate, outcome in zip(gates, bad, strict=True):
+        assert outcome.what == "refused", gate
+        assert f"{arch}.kda." in outcome.text, gate
+    assert good.what == "refused"  # its tensors are not there
+    assert ".kda." not in good.text
 
 
 @pytest.mark.parametrize(
@@ -184,36 +225,3 @@ def test_vocabularies_of_other_sizes(n_more: int, tmp_path: Path) -> None:
             pair.generate(prompt, temperature=0, max_tokens=40).tokens
             == alone.generate(prompt, temperature=0, max_tokens=40).tokens
         )
-
-
-# ---- recurrent models
-
-
-def test_recurrent_models_cannot_be_in_a_pair(tmp_path: Path) -> None:
-    mamba = tiny_mamba(DRAFT, tmp_path / "mamba.gguf")
-    for paths in ([TARGET, mamba], [mamba, DRAFT], [mamba, mamba]):
-        outcome = load(*paths)
-        assert outcome.what == "refused"
-        assert f"{mamba} keeps a recurrent state that cannot be rolled back" in outcome.text
-
-
-def test_a_recurrent_model_alone_never_mixes_texts_up(tmp_path: Path) -> None:
-    mamba = tiny_mamba(DRAFT, tmp_path / "mamba.gguf")
-    story = "It was a dark and stormy night, and the rain fell in torrents on the little town"
-    options: dict[str, Any] = {"temperature": 0, "max_tokens": 16}
-    with Duo(mamba, n_ctx=256, n_batch=8) as d:
-        ids = d.tokenize(story)
-        first = d.generate(ids, **options).tokens
-        prompts = [ids, [*ids, *first], [*ids, *first[:5], 7], ids[:9], [*ids[:9], 400], ids, [5], ids]
-        right = []
-        for p in prompts:
-            with Duo(mamba, n_ctx=256, n_batch=8) as fresh:
-                right.append(fresh.generate(p, **options).tokens)
-        assert len(set(right)) >= 6
-        assert [d.generate(p, **options).tokens for p in prompts] == right
-        for p, text in zip(prompts, right, strict=True):
-            with d.stream(ids, max_tokens=-1, ignore_eos=True) as s:  # cut off wherever it is
-                next(s)
-            assert d.generate(p, **options).tokens == text
-            d.stream(p).close()
-            assert d.generate(p, **options).tokens == text

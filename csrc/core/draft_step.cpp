@@ -89,7 +89,8 @@ void draft_worker::choose_by_worth(size_t n_most) {
     }
     batch_.resize(n_most);
     batch_.resize(tree_.frontier(batch_, [this](int32_t i) {
-        return tree_.at(i).depth < n_ahead_ && (n_branch_ == 1 || tree_.at(i).path >= least_path) && fits(i);
+        const float path = tree_.at(i).path;
+        return tree_.at(i).depth < n_ahead_ && (n_branch_ == 1 || path >= least_path) && path >= least_path_ && fits(i);
     }));
     double worth = 0.0;
     double price = 1.0;
@@ -236,7 +237,7 @@ void draft_worker::report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_m
                                      .t0_us     = t0,
                                      .t1_us     = t1});
     }
-    req_->draft.count(1, n_made, t1 - t0, hidden_us);
+    req_->draft->count(1, n_made, t1 - t0, hidden_us);
 }
 
 } // namespace duo

@@ -1,6 +1,7 @@
 #include "draft_worker.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <stdexcept>
 
@@ -62,6 +63,7 @@ void draft_worker::take_orders(const verdict_msg & v) {
     n_branch_     = std::min(int32_t(v.n_branch), model_.n_branch());
     n_want_       = v.n_want;
     branch_price_ = float(v.branch_price) * 1e-3f;
+    least_path_   = v.least_path > 0 ? std::log(float(v.least_path) * 1e-3f) : -std::numeric_limits<float>::infinity();
     paused_       = false;
     model_.in_company(!v.alone);
 }

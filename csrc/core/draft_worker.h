@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "draft_cache.h"
@@ -49,16 +50,17 @@ class draft_worker {
     const request *       req_ = nullptr; // null: no work
     std::vector<token_id> text_;          // committed tokens
     draft_cache           cache_;
-    token_tree            tree_;                // root: text_.back()
-    tree_shape            shape_;               // empty: best first
-    node_id               n_ids_        = 0;    // last id given
-    int32_t               n_ahead_      = 1;    // levels below the root that the target wants
-    int32_t               n_branch_     = 1;    // nodes in a step at most
-    int32_t               n_want_       = 0;    // pause when the best n_want_ nodes are known; 0: no such bound
-    float                 branch_price_ = 1.0;  // one node more in a step, as a share of a step over one
-    bool                  readable_     = true; // the draft's vocabulary has all of text_
-    bool                  paused_       = false;
-    bool                  typical_      = false; // the step's duration says something about the next one's
+    token_tree            tree_;         // root: text_.back()
+    tree_shape            shape_;        // empty: best first
+    node_id               n_ids_    = 0; // last id given
+    int32_t               n_ahead_  = 1; // levels below the root that the target wants
+    int32_t               n_branch_ = 1; // nodes in a step at most
+    int32_t               n_want_   = 0; // pause when the best n_want_ nodes are known; 0: no such bound
+    float least_path_ = -std::numeric_limits<float>::infinity(); // log of the chance below which a node is not expanded
+    float branch_price_ = 1.0;  // one node more in a step, as a share of a step over one
+    bool  readable_     = true; // the draft's vocabulary has all of text_
+    bool  paused_       = false;
+    bool  typical_      = false; // the step's duration says something about the next one's
 
     std::vector<int32_t>   batch_;    // nodes of the step: indices in the tree
     std::vector<int32_t>   branches_; // theirs

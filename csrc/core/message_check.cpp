@@ -99,7 +99,7 @@ void check_verdict(const verdict_msg & v) {
         refuse("a verdict without a token");
     }
     if (!within<int>(v.n_ahead, 0, 1024) || !within<int>(v.n_branch, 1, 1024) || !within<int>(v.n_want, 0, 1024) ||
-        !within<int>(v.branch_price, 1, 30000)) {
+        !within<int>(v.branch_price, 1, 30000) || !within<int>(v.least_path, 0, 1000)) {
         refuse("impossible orders");
     }
 }

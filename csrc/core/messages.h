@@ -64,6 +64,7 @@ struct verdict_msg {
     bool            alone        = false;    // the target rests while the draft works: they take turns
     int16_t         n_want       = 0;        // pause when the best n_want nodes are known; 0: run ahead
     int16_t         branch_price = 1000;     // what one more of them adds to a step, in 1/1000 of a step over one
+    int16_t         least_path   = 0;        // by turns: nodes with less chance, in 1/1000, are not expanded
     const request * req          = nullptr;  // begin: immutable from here on, alive until the draft lets go of it
 };
 

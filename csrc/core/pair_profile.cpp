@@ -6,16 +6,12 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_old       = 100; // passes after which a measurement counts as old
-constexpr double  prior_guess = 0.6; // acceptance before anything was seen, worth one observation
-constexpr double  prior_ngram = 0.5;
-constexpr double  memory      = 0.97; // weight of an observation fades by this with each later one
-constexpr double  memory_bin  = 0.99;
-constexpr double  own_weight  = 4.0;  // observations that the draft's own estimate is worth
+constexpr int32_t n_old       = 100;  // passes after which a measurement counts as old
 constexpr double  prior_price = 0.05; // of a further node in a draft step, before one was measured
 constexpr int64_t n_recent    = 192;  // passes between two measurements that can be compared
 constexpr int32_t n_doubtful  = 1024; // passes for which a width's first samples count
 constexpr int32_t n_cheap     = 5;    // rows: to try so many costs little
+constexpr int32_t n_expected  = 4;    // drafted tokens for which an expected cost is as good as a measured one
 constexpr double  alone_share = 0.25; // passes with less of the draft beside them count as alone
 } // namespace
 
@@ -34,71 +30,16 @@ void average::add(double x, int64_t i_pass) {
     i_last = i_pass;
 }
 
-void odds::add(bool right, double memory) {
-    yes = yes * memory + (right ? 1.0 : 0.0);
-    no  = no * memory + (right ? 0.0 : 1.0);
-}
-
 void pair_profile::on_pass(int32_t n_rows, int64_t us, double shared) {
     if (n_rows >= 1 && n_rows <= n_rows_cap) {
         (shared < alone_share ? alone_ : beside_)[size_t(n_rows)].add(double(us), ++n_passes_);
     }
 }
 
-void pair_profile::on_step(int32_t n_rows, float us) {
+void pair_profile::on_step(int32_t n_rows, float us, bool beside) {
     if (us > 0.0f && n_rows >= 1) {
-        step_[size_t(std::min(n_rows, n_step_cap))].add(double(us), n_passes_);
+        (beside ? step_beside_ : step_alone_)[size_t(std::min(n_rows, n_step_cap))].add(double(us), n_passes_);
     }
-}
-
-void pair_profile::on_guess(int32_t i, bool right, bool fresh) {
-    if (i >= 0 && i < n_draft_cap) {
-        level_[size_t(i)].add(right, memory);
-    }
-    if (i == 0 && fresh) {
-        fresh_.add(right, memory);
-    }
-}
-
-void pair_profile::on_ngram(int32_t i, bool right) {
-    if (i >= 0 && i < n_draft_cap) {
-        ngram_[size_t(i)].add(right, memory);
-    }
-}
-
-// Half a unit of log-odds wide.
-int32_t pair_profile::bin(float logp) {
-    const double p = std::clamp(std::exp(double(logp)), 1e-4, 1.0 - 1e-4);
-    return std::clamp(int32_t(std::lround(2.0 * std::log(p / (1.0 - p)))) + n_bins / 2, 0, n_bins - 1);
-}
-
-void pair_profile::on_child(float logp, bool right) {
-    bin_[size_t(bin(logp))].add(right, memory_bin);
-}
-
-double pair_profile::chance(float logp) const {
-    return std::clamp(bin_[size_t(bin(logp))].share(std::exp(double(logp)), own_weight), 0.001, 0.995);
-}
-
-// Levels that were seen little lean on the one before them.
-double pair_profile::acceptance(int32_t i) const {
-    double a = prior_guess;
-    for (int32_t j = 0; j <= std::min(i, n_draft_cap - 1); ++j) {
-        a = level_[size_t(j)].share(a, 1.0);
-    }
-    return a;
-}
-
-double pair_profile::acceptance_fresh() const {
-    return fresh_.share(acceptance(0), 1.0);
-}
-
-double pair_profile::ngram_chance(int32_t i) const {
-    double a = prior_ngram;
-    for (int32_t j = 0; j <= std::min(i, n_draft_cap - 1); ++j) {
-        a = ngram_[size_t(j)].share(a, 1.0);
-    }
-    return std::clamp(a, 0.001, 0.995);
 }
 
 // A single sample may have been late: after a while it does not count any more, and its width is tried again.
@@ -126,14 +67,19 @@ double pair_profile::interpolate(const table & t, int32_t n_rows) const {
         }
     }
     const auto at = [&](int32_t n) { return most == 0.0 ? t[size_t(n)].value : std::min(most, t[size_t(n)].value); };
+    // From a width that was measured to another one by the shape that is expected.
+    const auto shaped = [this, n_rows](double us, int32_t n) { return us * prior_.pass(n_rows) / prior_.pass(n); };
     if (below == 0) {
-        return most;
+        return most == 0.0 || !has_prior() ? most : std::min(most, shaped(t[size_t(above)].value, above));
     }
     if (below == n_rows) {
         return at(below);
     }
     if (above != 0) {
         return at(below) + std::max(0.0, at(above) - at(below)) * (n_rows - below) / (above - below);
+    }
+    if (has_prior()) {
+        return shaped(at(below), below);
     }
     // Beyond what was measured: along the steeper of the lines through the ends and through the last two; flat while
     // only one width is known, so that it is tried.
@@ -181,6 +127,9 @@ double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
     const double slow  = slowdown();
     const double other = least(there) * (beside ? slow : 1.0 / slow);
     const double own   = least(here);
+    if (own == 0.0 && other == 0.0) {
+        return prior_.pass(n_rows);
+    }
     if (own == 0.0 || other == 0.0) {
         return std::max(own, other);
     }
@@ -190,32 +139,42 @@ double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
     return there[size_t(n_rows)].n > 0 ? other : std::max(own, other);
 }
 
-double pair_profile::step_us(int32_t n_rows) const {
-    n_rows          = std::clamp(n_rows, 1, n_step_cap);
+// The measured width that is nearest, as many nodes as asked for by the price of one more; 0: none was measured.
+double pair_profile::nearest_step(const step_table & t, int32_t n_rows) const {
     int32_t nearest = 0;
     for (int32_t n = 1; n <= n_step_cap; ++n) {
-        if (step_[size_t(n)].n > 0 && (nearest == 0 || std::abs(n - n_rows) < std::abs(nearest - n_rows))) {
+        if (t[size_t(n)].n > 0 && (nearest == 0 || std::abs(n - n_rows) < std::abs(nearest - n_rows))) {
             nearest = n;
         }
     }
-    if (nearest == 0) {
-        return 0.0;
-    }
     const double price = branch_price();
-    return step_[size_t(nearest)].value * (1.0 + price * (n_rows - 1)) / (1.0 + price * (nearest - 1));
+    return t[size_t(nearest)].value * (1.0 + price * (n_rows - 1)) / (1.0 + price * (nearest - 1));
+}
+
+double pair_profile::step_us(int32_t n_rows, bool beside) const {
+    n_rows           = std::clamp(n_rows, 1, n_step_cap);
+    const double own = nearest_step(beside ? step_beside_ : step_alone_, n_rows);
+    if (own > 0.0) {
+        return own;
+    }
+    const double other = nearest_step(beside ? step_alone_ : step_beside_, n_rows);
+    const double slow  = beside ? slowdown() : 1.0 / slowdown();
+    return other > 0.0 ? other * slow : prior_.step_us * (1.0 + branch_price() * (n_rows - 1));
 }
 
 // Slope between a step over one and wider ones, each weighed by how much it says about the slope.
 double pair_profile::branch_price() const {
-    const average & one = step_[1];
-    double          sum = prior_price;
-    double          n   = 1.0;
-    for (int32_t i = 2; i <= n_step_cap && one.n > 0; ++i) {
-        const average & a = step_[size_t(i)];
-        if (a.n > 0) {
-            const double weight = double(i - 1) * std::min(a.n, 16);
-            sum += weight * std::max(0.0, (a.value / one.value - 1.0) / (i - 1));
-            n += weight;
+    double sum = prior_price;
+    double n   = 1.0;
+    for (const step_table & t : {step_alone_, step_beside_}) {
+        const average & one = t[1];
+        for (int32_t i = 2; i <= n_step_cap && one.n > 0; ++i) {
+            const average & a = t[size_t(i)];
+            if (a.n > 0) {
+                const double weight = double(i - 1) * std::min(a.n, 16);
+                sum += weight * std::max(0.0, (a.value / one.value - 1.0) / (i - 1));
+                n += weight;
+            }
         }
     }
     return sum / n;
@@ -224,54 +183,53 @@ double pair_profile::branch_price() const {
 int32_t pair_profile::n_tried() const {
     for (int32_t n = n_rows_cap; n >= 2; --n) {
         if (alone_[size_t(n)].n > 0 || beside_[size_t(n)].n > 0) {
-            return n - 1;
+            return std::max(n - 1, has_prior() ? n_expected : 0);
         }
     }
-    return 0;
+    return has_prior() ? n_expected : 0;
 }
 
 std::vector<double> pair_profile::saved() const {
     std::vector<double> out;
-    const auto put_average = [&out](const average & a) { out.insert(out.end(), {a.value, double(std::min(a.n, 8))}); };
-    const auto put_odds    = [&out](const odds & o) { out.insert(out.end(), {o.yes, o.no}); };
-    std::for_each(alone_.begin(), alone_.end(), put_average);
-    std::for_each(beside_.begin(), beside_.end(), put_average);
-    std::for_each(step_.begin(), step_.end(), put_average);
-    std::for_each(level_.begin(), level_.end(), put_odds);
-    std::for_each(ngram_.begin(), ngram_.end(), put_odds);
-    std::for_each(bin_.begin(), bin_.end(), put_odds);
-    put_odds(fresh_);
+    const auto          put = [&out](const average & a) { out.insert(out.end(), {a.value, double(std::min(a.n, 8))}); };
+    std::for_each(alone_.begin(), alone_.end(), put);
+    std::for_each(beside_.begin(), beside_.end(), put);
+    std::for_each(step_alone_.begin(), step_alone_.end(), put);
+    std::for_each(step_beside_.begin(), step_beside_.end(), put);
+    for (const guess_record & r : records_) {
+        guess_record::each(r, [&out](const odds & o) { out.insert(out.end(), {o.yes, o.no}); });
+    }
     return out;
 }
 
-void pair_profile::restore(const std::vector<double> & numbers) {
+bool pair_profile::restore(std::span<const double> numbers) {
     if (numbers.size() != saved().size() ||
         !std::all_of(numbers.begin(), numbers.end(), [](double x) { return std::isfinite(x) && x >= 0.0; })) {
-        return;
+        return false;
     }
     // Averages come first, as (value, samples): a time is at least a microsecond and at most some minutes.
-    const size_t n_averages = alone_.size() + beside_.size() + step_.size();
+    const size_t n_averages = alone_.size() + beside_.size() + step_alone_.size() + step_beside_.size();
     for (size_t i = 0; i < n_averages; ++i) {
         if (numbers[2 * i + 1] > 0.0 && !(numbers[2 * i] >= 1.0 && numbers[2 * i] <= 1e9)) {
-            return;
+            return false;
         }
     }
-    auto       it          = numbers.begin();
-    const auto get_average = [&it](average & a) {
+    auto       it  = numbers.begin();
+    const auto get = [&it](average & a) {
         a = {.value = it[0], .n = int32_t(std::min(it[1], 8.0))};
         it += 2;
     };
-    const auto get_odds = [&it](odds & o) {
-        o = {.yes = it[0], .no = it[1]};
-        it += 2;
-    };
-    std::for_each(alone_.begin(), alone_.end(), get_average);
-    std::for_each(beside_.begin(), beside_.end(), get_average);
-    std::for_each(step_.begin(), step_.end(), get_average);
-    std::for_each(level_.begin(), level_.end(), get_odds);
-    std::for_each(ngram_.begin(), ngram_.end(), get_odds);
-    std::for_each(bin_.begin(), bin_.end(), get_odds);
-    get_odds(fresh_);
+    std::for_each(alone_.begin(), alone_.end(), get);
+    std::for_each(beside_.begin(), beside_.end(), get);
+    std::for_each(step_alone_.begin(), step_alone_.end(), get);
+    std::for_each(step_beside_.begin(), step_beside_.end(), get);
+    for (guess_record & r : records_) {
+        guess_record::each(r, [&it](odds & o) {
+            o = {.yes = it[0], .no = it[1]};
+            it += 2;
+        });
+    }
+    return true;
 }
 
 } // namespace duo

@@ -14,7 +14,7 @@ void pass_tree::begin(const token_tree & tree, const pair_profile & profile, dou
         if (up == -2) {
             continue;
         }
-        const double chance = (up < 0 ? 1.0 : nodes_[size_t(up)].chance) * profile.chance(nd.logp);
+        const double chance = (up < 0 ? 1.0 : nodes_[size_t(up)].chance) * profile.guesses().chance(nd.logp);
         if (chance >= least) {
             index_[size_t(i)] = int32_t(nodes_.size());
             nodes_.push_back({.token = nd.token, .parent = up, .depth = nd.depth, .i_node = i, .chance = chance});
@@ -58,7 +58,7 @@ int32_t pass_tree::add_ngram(int32_t i_from, std::span<const token_id> tokens, c
     int32_t at = i_from;
     for (size_t i = 0; i < tokens.size(); ++i) {
         const double  up     = at < 0 ? 1.0 : nodes_[size_t(at)].chance;
-        const double  chance = up * profile.ngram_chance(int32_t(i)) * (i == 0 ? share : 1.0);
+        const double  chance = up * profile.guesses().ngram_chance(int32_t(i)) * (i == 0 ? share : 1.0);
         const int32_t there  = child(at, tokens[i]);
         if (there >= 0) {
             // Draft and n-gram say the same: the surer of the two counts.

@@ -15,7 +15,8 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
         verify_worker_.emplace(*target, wires_,
                                draft != nullptr   ? place::here
                                : opt.remote_draft ? place::elsewhere
-                                                  : place::none);
+                                                  : place::none,
+                               opt.prior);
         verify_thread_ = std::thread([this, f = opt.on_target_thread] {
             if (f) {
                 f();

@@ -21,7 +21,8 @@ class pipeline {
         bool                  remote_draft = false; // a draft_link stands for it
         int32_t               n_ctx_remote = 0;     // > 0: the target is elsewhere, with so large a context
         bool                  one_outside  = false; // see wires
-        std::function<void()> on_target_thread{};   // first thing in the thread: CPU affinity
+        pair_prior            prior{};
+        std::function<void()> on_target_thread{}; // first thing in the thread: CPU affinity
         std::function<void()> on_draft_thread{};
     };
 
@@ -52,8 +53,8 @@ class pipeline {
     // For the link that stands for the other half; it may outlive the pipeline, and finds its rings closed then.
     [[nodiscard]] std::shared_ptr<wires> ends() const { return shared_wires_; }
 
-    // Of the pair; while nothing runs (the last chunk of a text releases it to the reader).
-    [[nodiscard]] pair_profile & profile() { return verify_worker_ ? verify_worker_->profile() : no_profile_; }
+    // What was learned of the pair; while nothing runs (the last chunk of a text releases it to the reader).
+    [[nodiscard]] planner & plans() { return verify_worker_ ? verify_worker_->plans() : no_plans_; }
 
     [[nodiscard]] bool            running() const { return running_; }
     [[nodiscard]] const request * current() const { return requests_.empty() ? nullptr : requests_.back().get(); }
@@ -67,7 +68,7 @@ class pipeline {
     const std::shared_ptr<wires> shared_wires_;
     wires &                      wires_;
     text_stream                  text_;
-    pair_profile                 no_profile_; // of a target that is elsewhere nothing is measured here
+    planner                      no_plans_; // of a target that is elsewhere nothing is measured here
 
     std::optional<verify_worker> verify_worker_;
     std::optional<draft_worker>  draft_worker_;

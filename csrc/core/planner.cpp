@@ -11,25 +11,35 @@ constexpr int32_t n_branch_auto = 8;    // frontier nodes that the draft expands
 constexpr int64_t wait_least_us = 2000; // a wait ends only when the draft is clearly late, not merely slow
 constexpr int64_t wait_sync_us  = 250000;
 constexpr int64_t wait_factor   = 4;
+constexpr int32_t n_rest_soon   = 32; // passes of rest that a new text still makes
 } // namespace
 
+void planner::expect(const pair_prior & prior) {
+    prior.check();
+    shared_ = prior.shared;
+    profile_.expect(prior);
+}
+
 void planner::begin(const plan_params & params, int32_t n_branch) {
-    params_          = params;
-    n_branches_      = n_branch;
-    shape_           = tree_shape(params.tree);
-    n_max_           = params.mode == run_mode::plain ? 0
-                       : !shape_.empty()              ? shape_.n_nodes()
-                       : params.n_max == n_draft_auto ? n_auto_max
-                                                      : params.n_max;
-    n_max_           = std::clamp(n_max_, 0, n_draft_cap);
-    measuring_       = false;
-    my_              = &all_[{int32_t(params.mode), params.n_max, params.n_min, params.n_branch, int32_t(params.use)}];
-    const bool turns = params.mode == run_mode::sync;
-    if (!adaptive() || !params.has_model || (turns && my_->how == stance::ahead)) {
-        my_->change(turns ? stance::by_turn : stance::ahead);
+    params_     = params;
+    n_branches_ = n_branch;
+    shape_      = tree_shape(params.tree);
+    n_max_      = params.mode == run_mode::plain ? 0
+                  : !shape_.empty()              ? shape_.n_nodes()
+                  : params.n_max == n_draft_auto ? n_auto_max
+                                                 : params.n_max;
+    n_max_      = std::clamp(n_max_, 0, n_draft_cap);
+    measuring_  = false;
+    profile_.choose_record(params.sampled);
+    const auto [it, fresh] = all_.try_emplace({int32_t(params.mode), params.n_max, params.n_min, params.n_branch,
+                                               int32_t(params.use), params.sampled ? 1 : 0});
+    my_                    = &it->second;
+    const bool sync        = params.mode == run_mode::sync;
+    if (fresh || !adaptive() || !params.has_model || (sync && my_->how == stance::ahead)) {
+        my_->change(first_stance());
     }
-    if (my_->how == stance::rest) {
-        my_->n_stay = std::min(my_->n_stay, n_rest_first / 2); // another text, another chance
+    if (my_->how == stance::rest && !shared_) { // another text, another chance, where a trial costs little
+        my_->n_in = std::max(my_->n_in, rest_before_trial() - n_rest_soon);
     }
 }
 
@@ -119,7 +129,7 @@ planner::choice planner::best_of(const pass_tree & tree, const std::vector<int32
 // Would the best path with some more levels, which the draft still has to make, be worth the time?
 bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path, int32_t n_most) const {
     const double r    = rate();
-    const double step = profile_.step_us();
+    const double step = profile_.step_us(1, beside());
     if (r <= 0.0 || step <= 0.0) {
         return false; // what a wait costs is not known yet
     }
@@ -130,7 +140,8 @@ bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<
     double     here   = path.empty() ? 1.0 : tree.nodes()[size_t(path.back())].chance;
     const auto n_path = int32_t(path.size());
     for (int32_t d = 1; n_path + d <= n_most; ++d) {
-        here *= n_path + d == 1 && fresh_ ? profile_.acceptance_fresh() : profile_.acceptance(n_path + d - 1);
+        here *= n_path + d == 1 && fresh_ ? profile_.guesses().acceptance_fresh()
+                                          : profile_.guesses().acceptance(n_path + d - 1);
         sum += here;
         const double us = d * step + (fresh_ ? away_us_ : 0.0);
         if (n_path + d >= params_.n_min && sum - cost_[size_t(n_path + d)] - r * us > value + least_gain) {
@@ -140,45 +151,18 @@ bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<
     return false;
 }
 
-// Tokens per microsecond of turn-taking with k drafted tokens: E(k) / (k steps and a pass, neither disturbed).
-double planner::turns_rate(int32_t k, double step_us, bool hopeful) const {
-    double sum  = 1.0;
-    double here = 1.0;
-    for (int32_t i = 0; i < k; ++i) {
-        here *= profile_.acceptance(i);
-        sum += here;
-    }
-    const double us = k * step_us + profile_.pass_us(k + 1, false, hopeful);
-    return us > 0.0 ? sum / us : 0.0;
-}
-
-// The best k; 0: none pays.
-int32_t planner::turns_width(int32_t n_most, double step_us, bool hopeful) const {
-    int32_t best      = 0;
-    double  best_rate = (1.0 + least_gain) * turns_rate(0, step_us, hopeful);
-    for (int32_t k = std::max(1, params_.n_min); k <= n_most; ++k) {
-        const double r = turns_rate(k, step_us, hopeful);
-        if (r > best_rate) {
-            best      = k;
-            best_rate = r;
-        }
-    }
-    return best;
-}
-
+// The draft stops where a further guess is not worth a step (least_path()), so what it has then is verified as far as
+// rows are worth it. While nothing pays, one guess is looked at, beside no pass: whether it is right is still counted.
 plan planner::by_turn(pass_tree & tree, int32_t n_most, bool growing) {
-    const auto &  path   = tree.best_path();
-    const auto    n_path = int32_t(path.size());
-    const int32_t n      = turns_width(n_most, profile_.step_us());
-    if (n_path < n && growing) {
+    const auto & path   = tree.best_path();
+    const auto   n_path = int32_t(path.size());
+    const auto   n      = std::min<int32_t>(n_ahead(), n_most);
+    if (growing && n_path < n && (turns_width(n_most) > 0 || shared_)) {
         return with_wait({}, n - n_path);
     }
-    if (params_.ngram.kind == ngram_kind::none) {
-        return take(tree, path, n);
-    }
-    // What n-grams add costs no step: it is taken for what it is worth.
     price(n_most);
-    return take(tree, path, std::max(n, best_of(tree, path, n_most).n));
+    const choice best = best_of(tree, path, n_most);
+    return take(tree, path, best.value < 1.0 - cost_[0] + least_gain ? 0 : best.n);
 }
 
 // What the user, or a test, has decided: a chain of n_most nodes, a shape, the n_most best nodes.
@@ -216,11 +200,10 @@ plan planner::take(pass_tree & tree, const std::vector<int32_t> & order, int32_t
 }
 
 plan planner::with_wait(plan p, int32_t n_steps) const {
-    const auto expected = int64_t(n_steps * profile_.step_us());
-    const bool turns    = params_.mode == run_mode::sync || my_->how == stance::by_turn;
+    const auto expected = int64_t(n_steps * profile_.step_us(1, beside()));
     // The round trip is a median, and a cable may have been pulled: not several times that.
     const auto away = int64_t(1.5 * away_us_);
-    p.wait_us       = n_steps == 0 ? 0 : std::max(turns ? wait_sync_us : wait_least_us, wait_factor * expected) + away;
+    p.wait_us = n_steps == 0 ? 0 : std::max(turns() ? wait_sync_us : wait_least_us, wait_factor * expected) + away;
     return p;
 }
 
@@ -231,16 +214,15 @@ int16_t planner::n_ahead() const {
     if (!shape_.empty()) {
         return int16_t(params_.mode == run_mode::sync ? shape_.depth() : 2 * shape_.depth() + 2);
     }
-    if (params_.mode == run_mode::sync || my_->how == stance::by_turn) {
-        return int16_t(adaptive() ? std::max(1, turns_width(n_max_, profile_.step_us())) : n_max_);
+    if (turns()) {
+        return int16_t(adaptive() ? std::min(n_max_, 2 * turns_width(n_max_) + 1) : n_max_);
     }
     // Twice what is verified, so that the tree goes on behind an accepted path.
     return int16_t(params_.n_ahead > 0 ? params_.n_ahead : std::min(2 * n_max_, n_draft_cap) + 2);
 }
 
 int16_t planner::n_branch() const {
-    const bool turns = params_.mode == run_mode::sync || my_->how == stance::by_turn;
-    if (turns && params_.use != tree_use::dynamic) {
+    if (turns() && params_.use != tree_use::dynamic) {
         return 1;
     }
     return int16_t(params_.n_branch > 0 ? params_.n_branch : n_branch_auto);
@@ -248,6 +230,18 @@ int16_t planner::n_branch() const {
 
 int16_t planner::n_want() const {
     return int16_t(params_.mode == run_mode::sync && params_.use == tree_use::dynamic && shape_.empty() ? n_max_ : 0);
+}
+
+// By turns a step is waited for: it has to bring more than the tokens that its time, and its row, cost. The draft knows
+// the chance of the node that it would expand, not yet that of the guess below.
+int16_t planner::least_path() const {
+    if (!turns() || !adaptive() || params_.n_min > 0) {
+        return 0;
+    }
+    const int32_t k     = std::max(1, turns_width(n_max_));
+    const double  row   = std::max(0.0, profile_.pass_us(k + 1, false) - profile_.pass_us(k, false));
+    const double  price = rate() * (profile_.step_us(1, false) + row);
+    return int16_t(std::clamp(1000.0 * price / profile_.guesses().acceptance(k - 1), 0.0, 900.0));
 }
 
 int16_t planner::branch_price() const {

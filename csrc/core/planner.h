@@ -10,7 +10,10 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <span>
+#include <vector>
 
+#include "experience.h"
 #include "pair_profile.h"
 #include "pass_tree.h"
 #include "request.h"
@@ -27,12 +30,14 @@ struct plan {
 // Owned by the verify worker.
 class planner {
   public:
+    // What is known of the pair before it has computed anything.
+    void expect(const pair_prior & prior);
+
     // n_branch: branches of the target's cache.
     void begin(const plan_params & params, int32_t n_branch);
 
     // Chooses in `tree`. n_room: rows that context and batch have left for drafted tokens. growing: the draft may still
-    // add nodes. fresh: the draft had not foreseen the root. n_base: rows of the pass besides drafted ones. n_base:
-    // rows of the pass besides drafted ones.
+    // add nodes. fresh: the draft had not foreseen the root. n_base: rows of the pass besides drafted ones.
     [[nodiscard]] plan next(pass_tree & tree, int32_t n_room, bool growing, bool fresh = false, int32_t n_base = 1);
 
     // The draft is so far away: a verdict and the first node that it brings forth take so much longer. 0: here.
@@ -46,6 +51,7 @@ class planner {
     [[nodiscard]] int16_t n_branch() const;
     [[nodiscard]] int16_t branch_price() const; // 1/1000 of a step
     [[nodiscard]] int16_t n_want() const;       // the best so many nodes are wanted, and no more; 0: no such bound
+    [[nodiscard]] int16_t least_path() const;   // 1/1000: nodes with less chance are not worth a step; 0: no such bound
 
     [[nodiscard]] stance how() const { return my_->how; }
     // The next pass is the yardstick: it waits until the draft stands still.
@@ -54,6 +60,12 @@ class planner {
     [[nodiscard]] bool   draft_works() const { return my_->how == stance::ahead && !measuring_; }
     [[nodiscard]] double rate() const; // tokens per microsecond; 0: nothing measured yet
 
+    // The draft's reading of the text so far would slow the target down: it begins when that pays (draft_pays()).
+    [[nodiscard]] bool draft_begins_late() const { return shared_; }
+    // Would n_tokens more, with the draft, make up for a reading that takes so long? Or is it next to nothing, compared
+    // with what the text has taken so far, and worth a trial?
+    [[nodiscard]] bool draft_pays(int64_t reading_us, int32_t n_tokens, int64_t elapsed_us) const;
+
     // Nodes with less chance than this need not be looked at.
     [[nodiscard]] double             least_chance() const;
     [[nodiscard]] const tree_shape & shape() const { return shape_; }
@@ -61,10 +73,17 @@ class planner {
     [[nodiscard]] pair_profile &       profile() { return profile_; }
     [[nodiscard]] const pair_profile & profile() const { return profile_; }
 
+    // All that was learned, as numbers for a file; restore() takes what saved() gave, or ignores what is no such list.
+    // While no text is being written.
+    [[nodiscard]] std::vector<double> saved() const;
+    void                              restore(std::span<const double> numbers);
+    void                              forget();
+
   private:
-    static constexpr double  least_gain   = 0.04; // tokens a pass: less is within the noise of measurement
-    static constexpr int32_t n_rest_first = 64;   // passes of rest; doubles
-    static constexpr int32_t n_alone      = 2;    // passes over one row before auto tries more
+    static constexpr double  least_gain  = 0.04; // tokens a pass: less is within the noise of measurement
+    static constexpr double  least_share = 0.02; // the same as a share of the rate
+    static constexpr double  trial_share = 0.02; // of a text's time that trials of other stances may cost
+    static constexpr int32_t n_alone     = 2;    // passes over one row before auto tries more
 
     struct choice {
         double  value = 0.0; // E - R * cost, tokens
@@ -72,21 +91,36 @@ class planner {
         int32_t n     = 0;
     };
 
-    [[nodiscard]] bool    adaptive() const;
-    [[nodiscard]] bool    beside() const { return my_->how == stance::ahead; }
-    void                  price(int32_t n_most);
-    [[nodiscard]] choice  best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
-    [[nodiscard]] bool    wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
-                                    int32_t n_most) const;
-    [[nodiscard]] double  turns_rate(int32_t k, double step_us, bool hopeful = true) const;
+    // A pass (planner.cpp).
+    [[nodiscard]] bool   adaptive() const;
+    [[nodiscard]] bool   turns() const { return params_.mode == run_mode::sync || my_->how == stance::by_turn; }
+    [[nodiscard]] bool   beside() const { return my_->how == stance::ahead; }
+    void                 price(int32_t n_most);
+    [[nodiscard]] choice best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
+    [[nodiscard]] bool   wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
+                                   int32_t n_most) const;
+    [[nodiscard]] plan   with_wait(plan p, int32_t n_steps) const;
+    plan                 fixed(pass_tree & tree, int32_t n_most, bool growing);
+    plan                 by_turn(pass_tree & tree, int32_t n_most, bool growing);
+    plan                 by_worth(pass_tree & tree, int32_t n_most, bool growing);
+    plan                 take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
+
+    // What the stances would bring (planner_rates.cpp).
+    [[nodiscard]] double  expected_of(int32_t k) const;
+    [[nodiscard]] double  turns_rate(int32_t k, bool hopeful = true) const;
     [[nodiscard]] double  best_turns_rate() const;
-    [[nodiscard]] int32_t turns_width(int32_t n_most, double step_us, bool hopeful = true) const;
+    [[nodiscard]] bool    turns_could_pay() const;
+    [[nodiscard]] int32_t turns_width(int32_t n_most, bool hopeful = true) const;
+    [[nodiscard]] double  ahead_bound() const;
     [[nodiscard]] double  gain() const;
-    [[nodiscard]] plan    with_wait(plan p, int32_t n_steps) const;
-    plan                  fixed(pass_tree & tree, int32_t n_most, bool growing);
-    plan                  by_turn(pass_tree & tree, int32_t n_most, bool growing);
-    plan                  by_worth(pass_tree & tree, int32_t n_most, bool growing);
-    plan                  take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
+
+    // Between passes (planner_stance.cpp).
+    [[nodiscard]] stance  first_stance() const;
+    [[nodiscard]] int32_t turns_before_ahead() const;
+    [[nodiscard]] int32_t rest_before_trial() const;
+    [[nodiscard]] bool    yardstick_due() const;
+    [[nodiscard]] bool    speculation_is_poor(double own) const;
+    [[nodiscard]] bool    turns_are_faster(double own);
     void                  reconsider();
 
     plan_params  params_;
@@ -94,6 +128,7 @@ class planner {
     tree_shape   shape_;
     int32_t      n_max_      = 0;
     int32_t      n_branches_ = 1;
+    bool         shared_     = false; // both models are on the same cores
 
     bool                                fresh_   = false; // of the root
     double                              away_us_ = 0.0;
@@ -101,25 +136,8 @@ class planner {
     std::array<double, n_draft_cap + 2> cost_{};
     bool measuring_ = false; // the next pass is made without the draft beside it: the yardstick
 
-    // What was learned with some options survives its texts; several may share a pair (duo bench).
-    struct experience {
-        stance  how      = stance::ahead;
-        int32_t n_in     = 0; // passes in this stance
-        int32_t n_beside = 0; // of these, since one was made without the draft
-        int32_t n_poor   = 0; // of these the last ones in which speculation did not pay
-        int32_t n_slow   = 0; // or in which turn-taking would have been faster
-        int32_t n_stay   = 0; // rest, by_turn: passes until another stance is tried
-        int32_t n_rest   = 0; // length of the last rest
-        int32_t n_turns  = 0; // length of the last spell of turn-taking
-
-        double tokens   = 0.0; // fading sums over the passes of this stance
-        double expected = 0.0;
-        double time_us  = 0.0;
-
-        void change(stance to);
-    };
-    std::map<std::array<int32_t, 5>, experience> all_; // by mode, n_max, n_min, n_branch, use
-    experience *                                 my_ = &all_[{}];
+    std::map<experience_key, experience> all_; // several ways of writing may share a pair (duo bench)
+    experience *                         my_ = &all_[{}];
 };
 
 } // namespace duo

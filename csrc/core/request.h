@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,7 @@ struct plan_params {
     int32_t  n_ahead   = 0;            // levels that the draft may run ahead; 0: the planner's choice
     int32_t  n_branch  = 0;     // frontier nodes that the draft expands at once, at most; 0: the planner's choice
     bool     has_model = true;  // the draft model takes part
+    bool     sampled   = false; // the text has a temperature: guesses are counted apart from those of greedy texts
     bool     always    = false; // speculate whether it pays or not (tests: what is drafted must not hang on timing)
     tree_use use       = tree_use::automatic;
 
@@ -123,9 +125,9 @@ struct request : text_params {
     std::string  error;
 
     // Draft worker. draft_error is written before the `failed` node, whose ring releases it to the verify worker.
-    mutable draft_stats       draft;
-    mutable std::string       draft_error;
-    mutable std::atomic<bool> draft_done{true}; // release: the draft will not touch this request again
+    std::shared_ptr<draft_stats> draft = std::make_shared<draft_stats>(); // shared by all beginnings of the text
+    mutable std::string          draft_error;
+    mutable std::atomic<bool>    draft_done{true}; // release: the draft will not touch this request again
 
     // Verify worker's copy of draft_error, for the reader.
     std::string warning;

@@ -51,8 +51,8 @@ std::optional<text_params> target_link::wait_begin(int64_t deadline_us) {
 // Under the mutex. What the draft here has counted of the text up to now.
 void target_link::count_draft() {
     if (told_ != nullptr) {
-        const draft_stats & d = told_->draft;
-        req_->draft.count(d.n_steps, d.n_nodes, d.busy_us, 0);
+        const draft_stats & d = *told_->draft;
+        req_->draft->count(d.n_steps, d.n_nodes, d.busy_us, 0);
         told_ = nullptr;
     }
 }

@@ -24,6 +24,7 @@ void verify_worker::verify(const plan & p) {
                          .n_branches = r.n_branches,
                          .output     = true});
     }
+    const int64_t t_forks = now_us();
     for (int32_t b = 1; b < n_branches; ++b) {
         model_.fork(0, b, int32_t(cached_.size()));
     }
@@ -40,10 +41,12 @@ void verify_worker::verify(const plan & p) {
         return;
     }
     if (req_->stats.n_passes == 0) {
-        req_->stats.prompt_us = t1 - req_->stats.t_begin_us;
+        on_prompt(t1);
     } else if (t1 > t0) {
         const int64_t beside = wires_.draft_busy.at(t1) - wires_.draft_busy.at(t0);
-        planner_.profile().on_pass(int32_t(rows_.size()), t1 - t0, double(beside) / double(t1 - t0));
+        // A tree's branches are made and dropped outside the pass, but they are a part of its price.
+        const int64_t branches = n_branches > 1 ? t0 - t_forks + now_us() - t1 : 0;
+        planner_.profile().on_pass(int32_t(rows_.size()), t1 - t0 + branches, double(beside) / double(t1 - t0));
     }
     cached_.assign(text_.begin(), text_.end());
     for (size_t i = 0; i < tree_.rows().size() && tree_.rows()[i].branch == 0; ++i) {
@@ -74,6 +77,13 @@ void verify_worker::verify(const plan & p) {
     if (finish_ == finish_reason::none) {
         trim_cache(n_before);
     }
+}
+
+void verify_worker::on_prompt(int64_t t_end) {
+    verify_stats & st   = req_->stats;
+    st.prompt_us        = t_end - st.t_begin_us;
+    const int32_t n_new = st.n_prompt - st.n_prompt_cached;
+    row_us_             = n_new > 0 ? double(st.prompt_us) / n_new : row_us_;
 }
 
 // Leaves in the cache what is text. Nodes accepted beside the best path are not: their rows stand behind a gap, and
@@ -121,7 +131,7 @@ void verify_worker::walk(int32_t i_first_row, const plan & p) {
         learn_from(i_row < 0 ? 0 : tree_.at_row(i_row).i_node, level, chosen.token);
         if (ngram_right && n_proposals_ > 0 && size_t(level) < proposals_[0].tokens.size()) {
             ngram_right = proposals_[0].tokens[size_t(level)] == chosen.token;
-            planner_.profile().on_ngram(level, ngram_right);
+            planner_.profile().guesses().on_ngram(level, ngram_right);
         }
         st.n_tested_at[size_t(std::min(level, n_draft_cap - 1))] += tree_.has_child_row(i_row) ? 1 : 0;
         const int32_t next = tree_.child_row(i_row, chosen.token);
@@ -149,9 +159,9 @@ void verify_worker::learn_from(int32_t i_node, int32_t level, token_id chosen) {
     const token_tree & tree = mirror_.tree();
     for (int32_t i = i_node < 0 ? -1 : tree.first_child(i_node); i >= 0; i = tree.at(i).next) {
         const auto & nd = tree.at(i);
-        planner_.profile().on_child(nd.logp, nd.token == chosen);
+        planner_.profile().guesses().on_child(nd.logp, nd.token == chosen);
         if (nd.rank == 0) {
-            planner_.profile().on_guess(level, nd.token == chosen, !was_hit_);
+            planner_.profile().guesses().on_guess(level, nd.token == chosen, !was_hit_);
         }
     }
 }

@@ -7,8 +7,9 @@
 namespace duo {
 
 plan verify_worker::make_plan() {
-    constexpr int32_t n_waits_most = 16 * n_draft_cap; // news that change nothing must not hold up the text for ever
-    int64_t           t0           = 0;
+    constexpr int32_t n_waits_most   = 16 * n_draft_cap; // news that change nothing must not hold up the text for ever
+    constexpr int64_t reading_factor = 4;
+    int64_t           t0             = 0;
     plan              p;
     for (int32_t i = 0;; ++i) {
         const uint32_t heard = wires_.verify_bell.listen();
@@ -16,6 +17,7 @@ plan verify_worker::make_plan() {
         if (back_) {
             begin_draft_again();
         }
+        begin_draft_if_it_pays();
         grow_tree();
         // With prompt rows still to be evaluated there is better to do than to wait; turn-taking waits even so when all
         // of the prompt was cached.
@@ -29,7 +31,9 @@ plan verify_worker::make_plan() {
         }
         const int64_t now = now_us();
         t0                = t0 == 0 ? now : t0;
-        if (!wires_.verify_bell.wait(heard, now + p.wait_us)) {
+        // Side by side on the same cores both would take longer: a draft that reads is waited for.
+        const int64_t wait_us = reads_ ? std::max(p.wait_us, reading_factor * reading_us()) : p.wait_us;
+        if (!wires_.verify_bell.wait(heard, now + wait_us)) {
             draft_late_ = true; // a draft that hangs costs one wait, not one for each token
         }
     }
@@ -77,17 +81,18 @@ void verify_worker::take_nodes() {
 }
 
 void verify_worker::on_node(const node_msg & msg) {
-    planner_.profile().on_step(msg.n_rows, msg.step_us);
+    reads_ = false;
+    planner_.profile().on_step(msg.n_rows, msg.step_us, planner_.draft_works());
     if (draft_ == draft_place::elsewhere) {
-        req_->draft.count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
+        req_->draft->count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
     }
     const auto what  = mirror_.insert(msg, text_);
     const bool right = what == mirror_tree::news::named_right;
     // A guess that came too late to be verified is known to be right or wrong all the same.
     if (msg.guess && (right || what == mirror_tree::news::guess_wrong)) {
-        planner_.profile().on_child(msg.logp, right);
+        planner_.profile().guesses().on_child(msg.logp, right);
         if (msg.rank == 0) {
-            planner_.profile().on_guess(0, right, true);
+            planner_.profile().guesses().on_guess(0, right, true);
         }
     }
 }

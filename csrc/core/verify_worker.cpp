@@ -9,6 +9,7 @@ namespace duo {
 
 namespace {
 constexpr uint32_t n_quiet_most = 256; // verdicts before a draft at rest is woken to take them
+constexpr int32_t  n_hoped      = 256; // tokens that a text without a limit is taken to have
 } // namespace
 
 void verify_worker::run() noexcept {
@@ -74,11 +75,14 @@ void verify_worker::begin(request & req) {
 
     drafting_          = false;
     draft_late_        = false;
+    reads_             = false;
     plan_params params = req.plan;
     params.has_model   = draft_wanted(req);
+    params.sampled     = req.sampling.temp > 0.0f;
     planner_.begin(params, model_.n_branch());
     std::erase_if(again_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
-    if (params.has_model && reachable_) {
+    owed_ = params.has_model && reachable_ && planner_.draft_begins_late();
+    if (params.has_model && reachable_ && !owed_) {
         begin_draft(req);
     }
 }
@@ -106,7 +110,30 @@ bool verify_worker::draft_wanted(const request & req) const {
            req.plan.n_max != 0 && req.n_predict != 0;
 }
 
-// A draft that is elsewhere can be reached again: it begins with the text as it is now.
+// On shared cores the first token comes first, and the draft reads the text when that is worth its time.
+void verify_worker::begin_draft_if_it_pays() {
+    if (!owed_ || req_->stats.n_passes == 0 || planner_.how() == stance::rest) {
+        return;
+    }
+    const int64_t elapsed = now_us() - req_->stats.t_begin_us;
+    const int32_t n_left =
+        req_->n_predict < 0 ? std::max(n_hoped, req_->stats.n_predicted) : req_->n_predict - req_->stats.n_predicted;
+    if (planner_.draft_pays(reading_us(), n_left, elapsed)) {
+        owed_ = false;
+        begin_draft_again();
+        reads_ = drafting_;
+    }
+}
+
+// How long the draft will read: as long as the target would, but for its smaller size.
+int64_t verify_worker::reading_us() const {
+    const pair_profile & p    = planner_.profile();
+    const double         pass = p.pass_us(1, false);
+    const double         c    = pass > 0.0 ? std::min(1.0, p.step_us(1, false) / pass) : 1.0;
+    return int64_t(c * row_us_ * (n_text() - req_->stats.n_prompt_cached));
+}
+
+// A draft that begins in mid-text, or again, begins with the text as it is now.
 void verify_worker::begin_draft_again() {
     back_                          = false;
     constexpr uint64_t n_most      = uint64_t(1) << 22; // such ids lie above those of the engine's requests
@@ -114,6 +141,7 @@ void verify_worker::begin_draft_again() {
     static_cast<text_params &>(*r) = *req_;
     r->prompt                      = text_;
     r->slot                        = req_->slot;
+    r->draft                       = req_->draft;
     r->id                          = request_node((++n_again_ % n_most + 1) << 40 | (req_->id & 0xffffffffff));
     mirror_.begin(r->id, text_);
     std::erase_if(again_, [](const auto & a) { return a->draft_done.load(std::memory_order_acquire); });
@@ -205,7 +233,7 @@ void verify_worker::on_link(bool up) {
         drafting_     = false;
         req_->warning = "the draft's host was lost; the text went on without it until it came back";
     }
-    back_ = up && req_ != nullptr && !drafting_ && draft_wanted(*req_);
+    back_ = up && req_ != nullptr && !drafting_ && !owed_ && draft_wanted(*req_);
 }
 
 void verify_worker::tell_draft(verdict_msg v) {
@@ -213,7 +241,9 @@ void verify_worker::tell_draft(verdict_msg v) {
     v.n_branch     = planner_.n_branch();
     v.n_want       = planner_.n_want();
     v.branch_price = planner_.branch_price();
-    v.alone        = v.what == verdict_msg::kind::verdict && planner_.how() != stance::ahead; // prompts come together
+    v.least_path   = planner_.least_path();
+    // Prompts come together, but on shared cores.
+    v.alone = planner_.how() != stance::ahead && (v.what == verdict_msg::kind::verdict || planner_.draft_begins_late());
     // A draft that is to rest need not be woken for each token. One that is thousands of verdicts behind is of no use
     // to this text; waiting for it would be worse.
     const bool rest = v.what == verdict_msg::kind::verdict && v.n_ahead == 0 && !planner_.measuring() &&

@@ -24,11 +24,13 @@ class verify_worker {
   public:
     enum class draft_place : uint8_t { none, here, elsewhere };
 
-    verify_worker(token_model & model, wires & w, draft_place draft)
-        : model_(model), wires_(w), draft_(draft), reachable_(draft == draft_place::here) {}
+    verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior = {})
+        : model_(model), wires_(w), draft_(draft), reachable_(draft == draft_place::here) {
+        planner_.expect(prior);
+    }
 
-    // What was measured of the pair; while no request runs.
-    [[nodiscard]] pair_profile & profile() { return planner_.profile(); }
+    // What was learned of the pair; while no request runs.
+    [[nodiscard]] planner & plans() { return planner_; }
 
     // Until the request channel is closed. Does not throw.
     void run() noexcept;
@@ -39,6 +41,8 @@ class verify_worker {
     void               resume(const request & req);
     void               begin_draft(const request & req);
     void               begin_draft_again();
+    void               begin_draft_if_it_pays();
+    int64_t            reading_us() const;
     [[nodiscard]] bool draft_wanted(const request & req) const;
     void               prompt();
     decode_status      timed_decode(int64_t & t0, int64_t & t1);
@@ -48,6 +52,7 @@ class verify_worker {
     plan               make_plan();
     void               grow_tree();
     void               verify(const plan & p);
+    void               on_prompt(int64_t t_end);
     void               walk(int32_t i_first_row, const plan & p);
     void               learn_from(int32_t i_node, int32_t level, token_id chosen);
     void               commit(const plan & p);
@@ -76,6 +81,9 @@ class verify_worker {
     const request *       told_        = nullptr; // what the draft was told to begin last
     bool                  reachable_   = false;   // a draft that is elsewhere: messages reach it
     bool                  back_        = false;   // it came back in mid-text and has not been told to begin
+    bool                  owed_        = false;   // it is told to begin when that pays
+    bool                  reads_       = false;   // it reads the text and has sent no node yet
+    double                row_us_      = 0.0;     // of a prompt, as last measured; 0: unknown
     bool                  drafting_    = false;   // the draft works on this request
     bool                  draft_late_  = false;   // it let a wait run out and has sent nothing since
     bool                  end_owed_    = false;   // the draft has not yet been told that the last request ended

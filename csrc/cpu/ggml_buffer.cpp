@@ -10,6 +10,7 @@
 #endif
 
 #include "repack.h"
+#include "team.h"
 
 namespace duo::cpu {
 

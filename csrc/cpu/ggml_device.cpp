@@ -7,6 +7,7 @@
 #include <new>
 #include <vector>
 
+#include "attention.h"
 #include "ggml_buffer.h"
 #include "product.h"
 #include "repack.h"
@@ -14,6 +15,15 @@
 namespace duo::cpu {
 
 namespace {
+
+thread_local bool    taking_attention = false; // see take_attention
+thread_local int64_t n_attentions     = 0;
+
+// As ggml_flash_attn_ext keeps them in the node.
+struct attention_params {
+    float scale, max_bias, softcap;
+    explicit attention_params(const ggml_tensor * node) { std::memcpy(this, node->op_params, sizeof *this); }
+};
 
 // One context's backend: its thread count and scratch memory. Used by one thread at a time, as the context is.
 class backend {
@@ -47,6 +57,8 @@ class backend {
                 return multiply_experts(node);
             case GGML_OP_GET_ROWS:
                 return get_rows(node);
+            case GGML_OP_FLASH_ATTN_EXT:
+                return attend_cells(node);
             default:
                 return; // views
         }
@@ -126,12 +138,47 @@ class backend {
         }
     }
 
+    void attend_cells(ggml_tensor * node) {
+        const ggml_tensor *    q     = node->src[0];
+        const ggml_tensor *    k     = node->src[1];
+        const ggml_tensor *    v     = node->src[2];
+        const ggml_tensor *    mask  = node->src[3];
+        const ggml_tensor *    sinks = node->src[4];
+        const attention_params p(node);
+        attention              a{};
+        a.n_k        = k->ne[0];
+        a.n_v        = v->ne[0];
+        a.n_cells    = k->ne[1];
+        a.n_tokens   = q->ne[1];
+        a.n_heads    = q->ne[2];
+        a.n_kv_heads = k->ne[2];
+        a.q          = static_cast<const uint8_t *>(q->data);
+        a.k          = static_cast<const uint8_t *>(k->data);
+        a.v          = static_cast<const uint8_t *>(v->data);
+        a.q_token    = q->nb[1];
+        a.q_head     = q->nb[2];
+        a.k_cell     = k->nb[1];
+        a.k_head     = k->nb[2];
+        a.v_cell     = v->nb[1];
+        a.v_head     = v->nb[2];
+        a.mask       = mask == nullptr ? nullptr : static_cast<const uint8_t *>(mask->data);
+        a.mask_token = mask == nullptr ? 0 : mask->nb[1];
+        a.sinks      = sinks == nullptr ? nullptr : static_cast<const float *>(sinks->data);
+        a.out        = static_cast<float *>(node->data);
+        a.scale      = p.scale;
+        a.softcap    = p.softcap;
+        a.max_bias   = p.max_bias;
+        attend(*best_kernels(), a, n_threads, scores_);
+        ++n_attentions;
+    }
+
     template <class T> static T * at(const ggml_tensor * t, int64_t i1, int64_t i2, int64_t i3) {
         return reinterpret_cast<T *>(static_cast<uint8_t *>(t->data) + size_t(i1) * t->nb[1] + size_t(i2) * t->nb[2] +
                                      size_t(i3) * t->nb[3]);
     }
 
     workspace        memory_;
+    workspace        scores_; // memory_ keeps prepared inputs
     std::vector<job> jobs_;
 
     // What memory_ holds prepared, and the products that have used it.
@@ -148,6 +195,30 @@ backend & of(ggml_backend_t b) {
 
 bool is_f32_rows(const ggml_tensor * t) {
     return t->type == GGML_TYPE_F32 && t->nb[0] == sizeof(float);
+}
+
+bool on_host(const ggml_tensor * t) {
+    const ggml_backend_buffer_t buffer = t->view_src != nullptr ? t->view_src->buffer : t->buffer;
+    return buffer != nullptr && ggml_backend_buffer_is_host(buffer);
+}
+
+// A cache of half-precision rows of whole vectors, in one stream.
+bool is_f16_cache(const ggml_tensor * t) {
+    return t->type == GGML_TYPE_F16 && t->nb[0] == 2 && t->ne[0] % n_lanes == 0 && t->ne[3] == 1 && on_host(t);
+}
+
+bool can_attend(const ggml_tensor * op) {
+    const ggml_tensor * q     = op->src[0];
+    const ggml_tensor * k     = op->src[1];
+    const ggml_tensor * v     = op->src[2];
+    const ggml_tensor * mask  = op->src[3];
+    const ggml_tensor * sinks = op->src[4];
+    const bool          fit   = k->ne[1] == v->ne[1] && k->ne[2] == v->ne[2] && q->ne[2] % k->ne[2] == 0;
+    const bool          masks = mask == nullptr ||
+                       (mask->type == GGML_TYPE_F16 && mask->nb[0] == 2 && mask->ne[0] == k->ne[1] &&
+                        mask->ne[1] >= q->ne[1] && mask->ne[2] * mask->ne[3] == 1);
+    return is_f32_rows(q) && q->ne[3] == 1 && is_f16_cache(k) && is_f16_cache(v) && fit && masks &&
+           (sinks == nullptr || sinks->type == GGML_TYPE_F32) && op->type == GGML_TYPE_F32 && ggml_is_contiguous(op);
 }
 
 bool supports_op(ggml_backend_dev_t, const ggml_tensor * op) {
@@ -169,6 +240,8 @@ bool supports_op(ggml_backend_dev_t, const ggml_tensor * op) {
         case GGML_OP_GET_ROWS:
             return is_packed(w) && w->view_src == nullptr && w->ne[2] * w->ne[3] == 1 && x->type == GGML_TYPE_I32 &&
                    x->ne[1] * x->ne[2] * x->ne[3] == 1 && is_f32_rows(op);
+        case GGML_OP_FLASH_ATTN_EXT:
+            return taking_attention && can_attend(op);
         default:
             return false;
     }
@@ -236,6 +309,11 @@ void register_device(registered & r) {
     ggml_backend_register(&r.reg);
 }
 
+std::string & release() {
+    static std::string r;
+    return r;
+}
+
 std::string find_obstacle() {
     if (best_kernels() == nullptr && !refused_kernels().empty()) {
         return "duo's kernels crash here, by instructions that the processor announces";
@@ -247,18 +325,34 @@ std::string find_obstacle() {
     if (!has_threads()) {
         return "duo was built without OpenMP";
     }
-    // The structures of ggml_interface.h must be those of the libggml that is loaded.
-    if (std::strncmp(ggml_commit(), duo_ggml_commit, std::strlen(duo_ggml_commit)) != 0) {
-        return std::string("libggml is ") + ggml_commit() + " and the kernels were made for " + duo_ggml_commit;
-    }
-    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    if (cpu == nullptr || ggml_backend_dev_backend_reg(cpu)->api_version != duo_ggml_api_version) {
-        return "libggml has another backend interface";
+    if (const std::string why = other_ggml(); !why.empty()) {
+        return why;
     }
     return "";
 }
 
 } // namespace
+
+ggml_build loaded_build() {
+    return {ggml_commit(), ggml_version(), release()};
+}
+
+void set_release(const std::string & r) {
+    release() = r;
+}
+
+std::string other_ggml() {
+    const ggml_build made_for{duo_ggml_commit, duo_ggml_version, duo_llama_release};
+    if (!same_source(made_for, loaded_build())) {
+        return "llama.cpp is " + description(loaded_build()) + ", and the kernels were made for " +
+               description(made_for);
+    }
+    ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    if (cpu == nullptr || ggml_backend_dev_backend_reg(cpu)->api_version != duo_ggml_api_version) {
+        return "libggml has another backend interface than the kernels were made for";
+    }
+    return "";
+}
 
 std::string why_no_kernels() {
     static const std::string why = find_obstacle();
@@ -271,6 +365,18 @@ ggml_backend_buffer_type_t weight_buffer_type() {
     }
     [[maybe_unused]] static const bool done = (register_device(instance()), true);
     return &instance().buffer_type;
+}
+
+take_attention::take_attention(bool take) : before_(taking_attention) {
+    taking_attention = take;
+}
+
+take_attention::~take_attention() {
+    taking_attention = before_;
+}
+
+int64_t take_attention::n_done() {
+    return n_attentions;
 }
 
 std::string kernels_name() {

@@ -2,53 +2,138 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "amx.h"
 #include "kernel.h"
+
+#if defined(DUO_ARM) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(DUO_ARM) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
 
 namespace duo::cpu {
 
 namespace {
 
-bool can_run(const kernel_set & k) {
 #if defined(DUO_X86)
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-    const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                        __builtin_cpu_supports("avx512vnni");
-#if defined(DUO_AVX512_BF16)
-    if (&k == &kernels_avx512_bf16) {
-        return avx512 && __builtin_cpu_supports("avx512bf16");
-    }
-#endif
-    if (&k == &kernels_avx512) {
-        return avx512;
-    }
-#if defined(DUO_AVX_VNNI)
-    if (&k == &kernels_avx_vnni) {
-        return avx2 && __builtin_cpu_supports("avxvnni");
-    }
-#endif
-    if (&k == &kernels_avx2) {
-        return avx2;
-    }
-#endif
-    return &k == &kernels_portable;
+
+kernel_set with_wide(const char * name, const kernel_set & narrow, const wide_kernels & wide) {
+    kernel_set k = narrow;
+    k.name       = name;
+    k.wide       = &wide;
+    return k;
 }
 
-// Best first.
-constexpr const kernel_set * all[] = {
+#if defined(DUO_AMX)
+const kernel_set kernels_amx = with_wide("amx", kernels_avx512, wide_amx);
+#endif
+const kernel_set kernels_amx_emulated = with_wide("amx_emulated", kernels_avx512, wide_amx_emulated);
+const kernel_set kernels_amx_portable = with_wide("amx_portable", kernels_portable, wide_amx_portable);
+
+bool has_avx2() {
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+bool has_avx512() {
+    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
+           __builtin_cpu_supports("avx512vnni");
+}
+
+#if defined(DUO_AVX_VNNI)
+bool has_avx_vnni() {
+    return has_avx2() && __builtin_cpu_supports("avxvnni");
+}
+#endif
+
 #if defined(DUO_AVX512_BF16)
-    &kernels_avx512_bf16,
+bool has_avx512_bf16() {
+    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+}
+#endif
+
+#if defined(DUO_AMX)
+bool has_amx() {
+    return has_avx512() && may_use_amx();
+}
+#endif
+
+#elif defined(DUO_ARM)
+
+#if defined(__APPLE__)
+bool has(const char * feature) {
+    int    yes  = 0;
+    size_t size = sizeof yes;
+    return sysctlbyname(feature, &yes, &size, nullptr, 0) == 0 && yes != 0;
+}
+
+bool has_dot() {
+    return has("hw.optional.arm.FEAT_DotProd");
+}
+
+[[maybe_unused]] bool has_i8mm() {
+    return has_dot() && has("hw.optional.arm.FEAT_I8MM") && has("hw.optional.arm.FEAT_BF16");
+}
+#elif defined(__linux__)
+// Bits of Linux's asm/hwcap.h, which older systems do not name.
+bool has_dot() {
+    return (getauxval(AT_HWCAP) & (1UL << 20)) != 0; // HWCAP_ASIMDDP
+}
+
+[[maybe_unused]] bool has_i8mm() {
+    constexpr unsigned long i8mm_bf16 = (1UL << 13) | (1UL << 14); // HWCAP2_I8MM, HWCAP2_BF16
+    return has_dot() && (getauxval(AT_HWCAP2) & i8mm_bf16) == i8mm_bf16;
+}
+#else
+bool has_dot() {
+    return false;
+}
+
+[[maybe_unused]] bool has_i8mm() {
+    return false;
+}
+#endif
+
+#endif
+
+bool has_nothing() {
+    return true;
+}
+
+struct row {
+    const kernel_set * kernels;
+    bool (*can_run)();
+    bool by_name_alone = false; // never timed, or there for tests
+};
+
+// Best first.
+constexpr row all[] = {
+#if defined(DUO_AVX512_BF16)
+    {&kernels_avx512_bf16, has_avx512_bf16},
 #endif
 #if defined(DUO_X86)
-    &kernels_avx512,
+    {&kernels_avx512, has_avx512},
 #endif
 #if defined(DUO_AVX_VNNI)
-    &kernels_avx_vnni,
+    {&kernels_avx_vnni, has_avx_vnni},
 #endif
 #if defined(DUO_X86)
-    &kernels_avx2,
+    {&kernels_avx2, has_avx2},
 #endif
-    &kernels_portable,
+#if defined(DUO_I8MM)
+    {&kernels_neon_i8mm, has_i8mm},
+#endif
+#if defined(DUO_ARM)
+    {&kernels_neon_dot, has_dot},
+#endif
+    {&kernels_portable, has_nothing},
+#if defined(DUO_AMX)
+    {&kernels_amx, has_amx, true},
+#endif
+#if defined(DUO_X86)
+    {&kernels_amx_emulated, has_avx512, true},
+    {&kernels_amx_portable, has_nothing, true},
+#endif
 };
 
 std::vector<std::string> refused;
@@ -59,10 +144,20 @@ bool is_refused(const kernel_set & k) {
 
 } // namespace
 
+std::vector<const kernel_set *> kernels_here(bool by_name_alone) {
+    std::vector<const kernel_set *> here;
+    for (const row & r : all) {
+        if (r.by_name_alone == by_name_alone && r.can_run()) {
+            here.push_back(r.kernels);
+        }
+    }
+    return here;
+}
+
 const kernel_set * kernels_named(const char * name) {
-    for (const kernel_set * k : all) {
-        if (std::strcmp(k->name, name) == 0) {
-            return can_run(*k) ? k : nullptr;
+    for (const row & r : all) {
+        if (std::strcmp(r.kernels->name, name) == 0) {
+            return r.can_run() ? r.kernels : nullptr;
         }
     }
     return nullptr;
@@ -73,8 +168,8 @@ std::vector<const kernel_set *> usable_kernels() {
     if (const char * name = std::getenv("DUO_CPU_ISA"); name != nullptr && *name != '\0') {
         found.push_back(kernels_named(name));
     } else {
-        std::copy_if(std::begin(all), std::end(all), std::back_inserter(found),
-                     [](const kernel_set * k) { return k != &kernels_portable && can_run(*k); });
+        found = kernels_here();
+        std::erase(found, &kernels_portable);
     }
     std::erase_if(found, [](const kernel_set * k) { return k == nullptr || is_refused(*k); });
     return found;

@@ -1,21 +1,25 @@
-// What an instruction set offers: one product of a panel with up to n_width inputs, for each format, and the
-// preparation of inputs for it. Built once per instruction set from panel.h.
+// What an instruction set offers: one product of a panel with up to n_width inputs, for each format, the
+// preparation of inputs for it, and attention. Built once per instruction set from panel.h.
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "attention.h"
 #include "format.h"
 
 namespace duo::cpu {
 
-// Up to n_width_most inputs (columns of the right-hand matrix), interleaved so that a kernel reads one stream.
+// Up to n_width_most inputs (columns of the right-hand matrix; n_wide_most for wide kernels), interleaved so that a
+// kernel reads one stream.
 struct tile {
-    int             width;
-    const void *    codes; // int8: [k/4][width][4]; bf16: [k/2][width][2]; f32: [k][width]
+    int          width;
+    const void * codes;    // int8: [k/4][width][4] (NEON: [k/8][width][8]); bf16: [k/2][width][2]; f32: [k][width];
+                           // for wide kernels: [k/32][width][32]
     const float *   scale; // [k/32 or k/256][width]
     const int32_t * start; // [k/32 or k/16][width]
     const int32_t * pairs; // q8_k: [k/64][width], two 16-bit sums of 32 codes each
+    int             ahead; // bytes: so far ahead of use weights are asked for
 };
 
 // Bytes of each part of a tile.
@@ -28,29 +32,32 @@ constexpr size_t line_up(size_t n) {
     return (n + 63) / 64 * 64;
 }
 
+constexpr int    n_wide_most   = 32;
+constexpr size_t n_wide_beyond = 256;
+
 constexpr tile_layout layout_of(input_kind kind, int64_t k, int width) {
     const auto w  = size_t(width);
     const auto up = [](int64_t a, int64_t b) { return size_t((a + b - 1) / b); };
     switch (kind) {
         case input_kind::q8_full:
         case input_kind::q8_four:
-            return {line_up(size_t(k) * w), line_up(up(k, 32) * w * 4), line_up(up(k, 32) * w * 4), 0};
+            return {line_up(size_t(k) * w + n_wide_beyond), line_up(up(k, 32) * w * 4), line_up(up(k, 32) * w * 4), 0};
         case input_kind::q8_k:
-            return {line_up(size_t(k) * w), line_up(up(k, 256) * w * 4), line_up(up(k, 16) * w * 4),
+            return {line_up(size_t(k) * w + n_wide_beyond), line_up(up(k, 256) * w * 4), line_up(up(k, 16) * w * 4),
                     line_up(up(k, 64) * w * 4)};
         case input_kind::bf16:
-            return {line_up(size_t(k) * w * 2), 0, 0, 0};
+            return {line_up(size_t(k) * w * 2 + n_wide_beyond), 0, 0, 0};
         case input_kind::f32:
             break;
     }
     return {line_up(size_t(k) * w * 4), 0, 0, 0};
 }
 
-inline tile tile_at(void * memory, input_kind kind, int64_t k, int width) {
+inline tile tile_at(void * memory, input_kind kind, int64_t k, int width, int ahead = 0) {
     const tile_layout l = layout_of(kind, k, width);
     auto *            p = static_cast<uint8_t *>(memory);
     return {width, p, reinterpret_cast<float *>(p + l.codes), reinterpret_cast<int32_t *>(p + l.codes + l.scale),
-            reinterpret_cast<int32_t *>(p + l.codes + l.scale + l.start)};
+            reinterpret_cast<int32_t *>(p + l.codes + l.scale + l.start), ahead};
 }
 
 // acc[width][16] += a part of a panel (n_k columns from column k0) times the tile. A column's sums are made in the same
@@ -60,23 +67,60 @@ using panel_fn = void (*)(const uint8_t * weights, const tile & x, int64_t k0, i
 // Columns [k0, k1) of an input of k floats become column i of the tile. k0 and k1: multiples of 256, or k.
 using prepare_fn = void (*)(const float * x, int64_t k0, int64_t k1, int i, const tile & t);
 
+// The shapes of a thread's tile registers, as LDTILECFG reads them (Intel AMX). Palette 0: there are none.
+struct alignas(64) tile_config {
+    uint8_t  palette;
+    uint8_t  start_row;
+    uint8_t  reserved[14];
+    uint16_t n_bytes[16]; // of a row
+    uint8_t  rows[16];
+};
+static_assert(sizeof(tile_config) == 64);
+
+// Kernels for many inputs at once, on tile registers. A product's bits are those of the narrow kernels, or a format has
+// no others. They may read (and never use) n_wide_beyond bytes behind a tile's codes.
+struct wide_kernels {
+    int        from[n_formats];  // inputs that are enough
+    panel_fn   panel[n_formats]; // nullptr: narrow ones alone
+    prepare_fn prepare[n_input_kinds];
+
+    // Of the calling thread. Whoever configures saves first and loads what was there in the end: ggml configures a
+    // thread once and relies on it for good.
+    void (*save)(tile_config &);
+    void (*load)(const tile_config &);
+    const tile_config & (*config_of)(format f, int width);
+};
+
 struct kernel_set {
-    const char * name;
-    int          n_width; // widest tile
-    panel_fn     panel[n_formats][n_width_most];
-    prepare_fn   prepare[n_input_kinds];
+    const char *         name;
+    int                  n_width; // widest tile
+    panel_fn             panel[n_formats][n_width_most];
+    prepare_fn           prepare[n_input_kinds];
+    attend_fn            attend;
+    const wide_kernels * wide;
+
+    [[nodiscard]] bool is_wide(format f, int n) const {
+        return wide != nullptr && wide->panel[int(f)] != nullptr && n >= wide->from[int(f)];
+    }
 };
 
 extern const kernel_set kernels_portable;
 #if defined(DUO_X86) // set by cpu.cmake, with those of the variants that the compiler can make
-extern const kernel_set kernels_avx2;
-extern const kernel_set kernels_avx_vnni;
-extern const kernel_set kernels_avx512;
-extern const kernel_set kernels_avx512_bf16;
+extern const kernel_set   kernels_avx2;
+extern const kernel_set   kernels_avx_vnni;
+extern const kernel_set   kernels_avx512;
+extern const kernel_set   kernels_avx512_bf16;
+extern const wide_kernels wide_amx;
+extern const wide_kernels wide_amx_emulated;
+extern const wide_kernels wide_amx_portable;
+#elif defined(DUO_ARM)
+extern const kernel_set kernels_neon_dot;
+extern const kernel_set kernels_neon_i8mm;
 #endif
 
-// The best set that this machine runs, or nullptr where stock kernels are the better choice (not x86-64). Decided once.
-// DUO_CPU_ISA=portable|avx2|avx_vnni|avx512|avx512_bf16 forces one that the machine can run; nullptr: it cannot.
+// The best set that this machine runs, or nullptr if that is the portable one: stock kernels are the better choice
+// then. Decided once. DUO_CPU_ISA=NAME forces one that the machine can run; nullptr: it cannot. No other way leads to
+// amx (AVX-512 and tiles: never timed), and to amx_emulated and amx_portable, whose tiles are plain C++.
 const kernel_set * best_kernels();
 
 // What best_kernels() chooses from, best first.
@@ -89,5 +133,8 @@ const std::vector<std::string> & refused_kernels();
 
 // By name; nullptr: unknown, or this machine cannot run it.
 const kernel_set * kernels_named(const char * name);
+
+// All that this machine runs, best first; the last is the portable one. Or those that must be named to be chosen.
+std::vector<const kernel_set *> kernels_here(bool by_name_alone = false);
 
 } // namespace duo::cpu

@@ -53,6 +53,15 @@ struct half {
         return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i *>(p))));
     }
 
+    static floats lane_sums(const floats (&v)[8]) {
+        const auto four = [&](int i) {
+            return _mm256_hadd_ps(_mm256_hadd_ps(v[i], v[i + 1]), _mm256_hadd_ps(v[i + 2], v[i + 3]));
+        };
+        const floats a = four(0);
+        const floats b = four(4);
+        return add(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    }
+
     static bytes load_bytes(const uint8_t * p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i *>(p)); }
     static bytes low(bytes v) { return _mm256_and_si256(v, _mm256_set1_epi8(15)); }
     static bytes high(bytes v) { return _mm256_and_si256(_mm256_srli_epi16(v, 4), _mm256_set1_epi8(15)); }

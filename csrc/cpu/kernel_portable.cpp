@@ -1,8 +1,12 @@
-// No instruction set at all: what the others must equal, and what runs where they cannot.
+// No instruction set at all: what the others equal bit by bit, and what runs where they cannot.
 #include <cmath>
 
 #include "float16.h"
 #include "kernel_table.h"
+#if defined(DUO_X86)
+#include "panel_tiles.h"
+#include "tile_emulated.h"
+#endif
 
 namespace duo::cpu {
 namespace {
@@ -34,7 +38,11 @@ struct raw {
     static void   store(float * p, const floats & x) { std::memcpy(p, x.v, sizeof x.v); }
     static floats zero() { return {}; }
     static ints   zero_i() { return {}; }
-    static ints   broadcast(const int32_t * p) {
+    static ints   load_i(const int32_t * p) {
+        return make<ints>([&](int i) { return p[i]; });
+    }
+    static void store_i(int32_t * p, const ints & x) { std::memcpy(p, x.v, sizeof x.v); }
+    static ints broadcast(const int32_t * p) {
         return make<ints>([&](int) { return *p; });
     }
     static floats broadcast_f(const float * p) {
@@ -47,10 +55,10 @@ struct raw {
         return make<floats>([&](int i) { return a.v[i] * b.v[i]; });
     }
     static floats fma(const floats & a, const floats & b, const floats & c) {
-        return make<floats>([&](int i) { return a.v[i] * b.v[i] + c.v[i]; });
+        return make<floats>([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); });
     }
     static floats fnma(const floats & a, const floats & b, const floats & c) {
-        return make<floats>([&](int i) { return c.v[i] - a.v[i] * b.v[i]; });
+        return make<floats>([&](int i) { return std::fma(-a.v[i], b.v[i], c.v[i]); });
     }
     static floats to_float(const ints & a) {
         return make<floats>([&](int i) { return float(a.v[i]); });
@@ -67,6 +75,10 @@ struct raw {
 
     static bytes load_bytes(const uint8_t * p) {
         return make<bytes>([&](int i) { return p[i]; });
+    }
+    static void  store_bytes(uint8_t * p, const bytes & x) { std::memcpy(p, x.v, sizeof x.v); }
+    static bytes less(const bytes & a, uint8_t n) {
+        return make<bytes>([&](int i) { return uint8_t(a.v[i] - n); });
     }
     static bytes low(const bytes & a) {
         return make<bytes>([&](int i) { return uint8_t(a.v[i] & 15); });
@@ -108,7 +120,7 @@ struct raw {
     static floats dot_bf16(const floats & s, const bf16s & w, const uint16_t * x) {
         const float a = float_of_bf16(reinterpret_cast<const uint8_t *>(x));
         const float b = float_of_bf16(reinterpret_cast<const uint8_t *>(x + 1));
-        return make<floats>([&](int i) { return s.v[i] + w.even.v[i] * a + w.odd.v[i] * b; });
+        return make<floats>([&](int i) { return std::fma(w.odd.v[i], b, std::fma(w.even.v[i], a, s.v[i])); });
     }
 };
 
@@ -117,5 +129,8 @@ using vec = direct<raw>;
 } // namespace
 
 const kernel_set kernels_portable = make_kernels<vec>("portable");
+#if defined(DUO_X86)
+constinit const wide_kernels wide_amx_portable = make_wide<raw, emulated_tiles>();
+#endif
 
 } // namespace duo::cpu

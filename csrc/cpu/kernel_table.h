@@ -3,6 +3,7 @@
 
 #include <type_traits>
 
+#include "attend.h"
 #include "direct.h"
 #include "panel.h"
 #include "panel_float.h"
@@ -13,10 +14,24 @@
 namespace duo::cpu {
 namespace {
 
+// The vector type for N inputs. Two inputs of a vector that holds half a panel still leave registers for the other
+// half.
+template <class V, int N> struct type_for {
+    using type = std::conditional_t<V::L == n_lanes || (N > 2), V, twice<V>>;
+};
+
+// Codes of an input that lie side by side in a tile.
+template <class V> constexpr int together() {
+    if constexpr (requires { V::n_together; }) {
+        return V::n_together;
+    } else {
+        return 4;
+    }
+}
+
 // The kernels of width N, and of all narrower ones.
 template <class V, int N> constexpr void fill_widths(kernel_set & k) {
-    // Two inputs of a vector that holds half a panel still leave registers for the other half.
-    using W = std::conditional_t<V::L == n_lanes || (N > 2), V, twice<V>>;
+    using W = typename type_for<V, N>::type;
 
     k.panel[int(format::q8_0)][N - 1]   = panel_q8_0<W, N>;
     k.panel[int(format::q4_0)][N - 1]   = panel_q4<W, N, false>;
@@ -36,11 +51,12 @@ template <class V> constexpr kernel_set make_kernels(const char * name) {
     k.name    = name;
     k.n_width = V::n_width;
     fill_widths<V, V::n_width>(k);
-    k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, 128, false>;
-    k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, false>;
-    k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, true>;
+    k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, 128, false, together<V>()>;
+    k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, false, together<V>()>;
+    k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, true, together<V>()>;
     k.prepare[int(input_kind::bf16)]    = prepare_bf16;
     k.prepare[int(input_kind::f32)]     = prepare_f32;
+    k.attend                            = attend_rows<V>;
     return k;
 }
 

@@ -1,7 +1,8 @@
 // The kernels, written once over a small vector type V and compiled once per instruction set. Everything is in an
 // unnamed namespace: code made for one instruction set must never be linked into another.
 //
-// V::L lanes; V::bytes holds four codes of each lane. A panel of 16 rows is walked 16 / L times.
+// V::L lanes; V::bytes holds four codes of each lane. A panel of 16 rows is walked 16 / L times. What is done for all
+// inputs of a tile is a function of its own, which a vector type may overload.
 #pragma once
 
 #include <cstring>
@@ -65,21 +66,25 @@ template <class V, int N, int bits> struct block {
 };
 
 // start: what each input's sum begins at.
-template <class V, int N, int bits> inline block<V, N, bits> begin(const int32_t * start) {
-    block<V, N, bits> s;
+template <class V, int N, int bits> inline void begin(block<V, N, bits> & s, const int32_t * start) {
 #pragma GCC unroll 8
     for (int c = 0; c < N; ++c) {
         s.v[c] = V::template begin<bits>(start + c);
     }
-    return s;
 }
 
-// Four columns of a panel times the N inputs.
-template <class V, int N, int bits> inline void dot(block<V, N, bits> & s, typename V::bytes w, const int8_t * x) {
-    const typename V::template codes<bits> p = V::template prepare<bits>(w);
+// Eight columns of a panel, four in each of lo and hi, times the N inputs.
+template <class V, int N, int bits>
+inline void dot(block<V, N, bits> & s, const typename V::bytes & lo, const typename V::bytes & hi, const int8_t * x) {
+    const typename V::template codes<bits> p = V::template prepare<bits>(lo);
 #pragma GCC unroll 8
     for (int c = 0; c < N; ++c) {
         V::template add<bits>(s.v[c], p, x + c * 4);
+    }
+    const typename V::template codes<bits> q = V::template prepare<bits>(hi);
+#pragma GCC unroll 8
+    for (int c = 0; c < N; ++c) {
+        V::template add<bits>(s.v[c], q, x + (N + c) * 4);
     }
 }
 
@@ -121,11 +126,12 @@ inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats
     }
 }
 
-// Narrow tiles are bound by memory, which the hardware prefetches best alone; wide ones leave it too little time
-// (measured on Zen 4: 9% for Q8_0, 4% for Q4_K, a loss for Q6_K, which does without).
-template <int N> inline void prefetch(const uint8_t * p) {
-    if constexpr (N >= 5) {
-        __builtin_prefetch(p + 3072);
+// Asks for the lines of a panel that will be read next but a few thousand bytes: hardware prefetchers stop at the end of
+// a page of 4 KB, and some formats' rhythm they never learn (see read_ahead in product.h).
+template <int n_lines> [[gnu::always_inline]] inline void prefetch(const uint8_t * p, const tile & x) {
+#pragma GCC unroll 8
+    for (int i = 0; i < n_lines; ++i) {
+        __builtin_prefetch(p + x.ahead + i * 64);
     }
 }
 
@@ -137,16 +143,17 @@ template <class V, int N> void panel_q8_0(const uint8_t * w0, const tile & x, in
         const float *   scale = x.scale + k0 / 32 * N;
         const int32_t * start = x.start + k0 / 32 * N;
         for (int64_t k = 0; k < n_k; k += 64, w += 1088) {
-            prefetch<N>(w);
+            prefetch<1>(w, x);
             for (int b = 0; b < 2; ++b) {
-                block<V, N, 8>  s = begin<V, N, 8>(start);
+                block<V, N, 8>  s;
                 const uint8_t * q = w + 64 + b * 512 + lane * 4;
-#pragma GCC unroll 8
-                for (int i = 0; i < 8; ++i) {
-                    prefetch<N>(q + i * 64);
-                    dot<V, N, 8>(s, V::load_bytes(q + i * 64), codes + i * 4 * N);
+                begin(s, start);
+#pragma GCC unroll 4
+                for (int i = 0; i < 8; i += 2) {
+                    prefetch<2>(q + i * 64, x);
+                    dot(s, V::load_bytes(q + i * 64), V::load_bytes(q + i * 64 + 64), codes + i * 4 * N);
                 }
-                add_scaled<V, N>(out, finish<V, N>(s, start), V::load_f16(w + b * 32 + lane * 2), scale);
+                add_scaled<V, N>(out, finish(s, start), V::load_f16(w + b * 32 + lane * 2), scale);
                 codes += 32 * N;
                 scale += N;
                 start += N;
@@ -167,13 +174,14 @@ void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float
         const float *   scale = x.scale + k0 / 32 * N;
         const int32_t * start = x.start + k0 / 32 * N;
         for (int64_t k = 0; k < n_k; k += 64, w += 576) {
-            prefetch<N>(w);
+            prefetch<1>(w, x);
             for (int b = 0; b < 2; ++b) {
-                block<V, N, bits> s = begin<V, N, bits>(start);
+                block<V, N, bits> s;
                 const uint8_t *   q = w + 64 + b * 256 + lane * 4;
+                begin(s, start);
 #pragma GCC unroll 4
                 for (int i = 0; i < 4; ++i) {
-                    prefetch<N>(q + i * 64);
+                    prefetch<1>(q + i * 64, x);
                     const typename V::bytes v  = V::load_bytes(q + i * 64);
                     typename V::bytes       lo = V::low(v);
                     typename V::bytes       hi = V::high(v);
@@ -181,10 +189,9 @@ void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float
                         lo = V::look_up(lo);
                         hi = V::look_up(hi);
                     }
-                    dot<V, N, bits>(s, lo, codes + (2 * i) * 4 * N);
-                    dot<V, N, bits>(s, hi, codes + (2 * i + 1) * 4 * N);
+                    dot(s, lo, hi, codes + i * 8 * N);
                 }
-                add_scaled<V, N>(out, finish<V, N>(s, start), V::load_f16(w + b * 32 + lane * 2), scale);
+                add_scaled<V, N>(out, finish(s, start), V::load_f16(w + b * 32 + lane * 2), scale);
                 codes += 32 * N;
                 scale += N;
                 start += N;

@@ -6,6 +6,23 @@
 namespace duo::cpu {
 namespace {
 
+// Two columns of a panel times the N inputs.
+template <class V, int N>
+inline void add_bf16(sums<V, N> & s, const typename V::bf16s & w, const uint16_t * x) {
+#pragma GCC unroll 8
+    for (int c = 0; c < N; ++c) {
+        s.v[c] = V::dot_bf16(s.v[c], w, x + c * 2);
+    }
+}
+
+// One column.
+template <class V, int N> inline void add_f32(sums<V, N> & s, const typename V::floats & w, const float * x) {
+#pragma GCC unroll 8
+    for (int c = 0; c < N; ++c) {
+        s.v[c] = V::fma(w, V::broadcast_f(x + c), s.v[c]);
+    }
+}
+
 // Pairs of bf16 times pairs of bf16 where the machine multiplies them, else widened and times float.
 // Even and odd columns have a sum each: two chains, so that one input is not bound by latency.
 template <class V, int N> void panel_bf16(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
@@ -15,15 +32,11 @@ template <class V, int N> void panel_bf16(const uint8_t * w0, const tile & x, in
         const uint8_t * w     = w0 + lane * 4;
         const auto *    codes = static_cast<const uint16_t *>(x.codes) + k0 * N;
         for (int64_t k = 0; k < n_k; k += 4, w += 128, codes += 4 * N) {
-            prefetch<N>(w);
-            prefetch<N>(w + 64);
+            prefetch<2>(w, x);
             const typename V::bf16s a = V::load_bf16s(w);
             const typename V::bf16s b = V::load_bf16s(w + 64);
-#pragma GCC unroll 8
-            for (int c = 0; c < N; ++c) {
-                out.v[c] = V::dot_bf16(out.v[c], a, codes + c * 2);
-                odd.v[c] = V::dot_bf16(odd.v[c], b, codes + 2 * N + c * 2);
-            }
+            add_bf16(out, a, codes);
+            add_bf16(odd, b, codes + 2 * N);
         }
 #pragma GCC unroll 8
         for (int c = 0; c < N; ++c) {
@@ -40,14 +53,11 @@ template <class V, int N> void panel_f16(const uint8_t * w0, const tile & x, int
         const uint8_t * w   = w0 + lane * 2;
         const auto *    f   = static_cast<const float *>(x.codes) + k0 * N;
         for (int64_t k = 0; k < n_k; k += 2, w += 64, f += 2 * N) {
-            prefetch<N>(w);
+            prefetch<1>(w, x);
             const typename V::floats a = V::load_f16(w);
             const typename V::floats b = V::load_f16(w + 32);
-#pragma GCC unroll 8
-            for (int c = 0; c < N; ++c) {
-                out.v[c] = V::fma(a, V::broadcast_f(f + c), out.v[c]);
-                odd.v[c] = V::fma(b, V::broadcast_f(f + N + c), odd.v[c]);
-            }
+            add_f32(out, a, f);
+            add_f32(odd, b, f + N);
         }
 #pragma GCC unroll 8
         for (int c = 0; c < N; ++c) {

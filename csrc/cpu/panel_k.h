@@ -31,20 +31,23 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
         const float *   scale = x.scale + k0 / 256 * N;
         const int32_t * pairs = x.pairs + k0 / 64 * N;
         for (int64_t k = 0; k < n_k; k += 256, w += n_unit_bytes, scale += N, pairs += 4 * N) {
+            prefetch<4>(w, x);
             alignas(64) uint8_t sc[128];
             alignas(64) uint8_t least[128];
             unpack_scales(w + 64, sc, least);
             sums<V, N> part = no_sums<V, N>();
             for (int b = 0; b < 8; ++b) {
-                block<V, N, bits>                  s = begin<V, N, bits>(no_start);
+                block<V, N, bits>                  s;
                 const uint8_t *                    q = w + 256 + b * (fifth ? 320 : 256) + lane * 4;
                 [[maybe_unused]] typename V::bytes h;
+                begin(s, no_start);
                 if constexpr (fifth) {
+                    prefetch<1>(q + 256, x);
                     h = V::load_bytes(q + 256);
                 }
                 unrolled<4>([&](auto step) __attribute__((always_inline)) {
                     constexpr int i = decltype(step)::value;
-                    prefetch<N>(q + i * 64);
+                    prefetch<1>(q + i * 64, x);
                     const typename V::bytes v  = V::load_bytes(q + i * 64);
                     typename V::bytes       lo = V::low(v);
                     typename V::bytes       hi = V::high(v);
@@ -53,13 +56,12 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
                         lo = V::template add_bits<0x10, 4 - 2 * i>(lo, h);
                         hi = V::template add_bits<0x10, 3 - 2 * i>(hi, h);
                     }
-                    dot<V, N, bits>(s, lo, codes + (2 * i) * 4 * N);
-                    dot<V, N, bits>(s, hi, codes + (2 * i + 1) * 4 * N);
+                    dot(s, lo, hi, codes + i * 8 * N);
                     if constexpr (fifth && i == 1) {
                         settle(s);
                     }
                 });
-                add_scaled<V, N>(part, finish<V, N>(s, no_start), V::load_u8(sc + b * 16 + lane));
+                add_scaled<V, N>(part, finish(s, no_start), V::load_u8(sc + b * 16 + lane));
                 codes += 32 * N;
             }
             ints<V, N> low;
@@ -97,23 +99,25 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
         const float *   scale = x.scale + k0 / 256 * N;
         const int32_t * start = x.start + k0 / 16 * N;
         for (int64_t k = 0; k < n_k; k += 256, w += 3392, scale += N) {
+            prefetch<5>(w, x);
             sums<V, N> part = no_sums<V, N>();
             for (int b = 0; b < 16; ++b) {
-                block<V, N, 6>          s = begin<V, N, 6>(start);
+                block<V, N, 6>          s;
                 const uint8_t *         q = w + 320 + b * 192 + lane * 4;
+                prefetch<3>(q, x);
                 const typename V::bytes h = V::load_bytes(q + 128);
+                begin(s, start);
                 unrolled<2>([&](auto step) __attribute__((always_inline)) {
                     constexpr int           i  = decltype(step)::value;
                     const typename V::bytes v  = V::load_bytes(q + i * 64);
                     const typename V::bytes lo = V::template add_bits<0x30, 4 - 4 * i>(V::low(v), h);
                     const typename V::bytes hi = V::template add_bits<0x30, 2 - 4 * i>(V::high(v), h);
-                    dot<V, N, 6>(s, lo, codes + (2 * i) * 4 * N);
-                    dot<V, N, 6>(s, hi, codes + (2 * i + 1) * 4 * N);
+                    dot(s, lo, hi, codes + i * 8 * N);
                     if constexpr (i == 0) {
                         settle(s);
                     }
                 });
-                add_scaled<V, N>(part, finish<V, N>(s, start), V::load_s8(w + 64 + b * 16 + lane));
+                add_scaled<V, N>(part, finish(s, start), V::load_s8(w + 64 + b * 16 + lane));
                 codes += 16 * N;
                 start += N;
             }

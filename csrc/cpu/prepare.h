@@ -41,10 +41,10 @@ inline int32_t sum(const int8_t * q, int64_t n) {
     return s;
 }
 
-// n_group inputs share a scale; n_start codes share a start of -offset times their sum.
-template <int n_group, int n_start, int offset, bool with_pairs>
+// n_group inputs share a scale; n_start codes share a start of -offset times their sum; n_together lie side by side.
+template <int n_group, int n_start, int offset, bool with_pairs, int n_together>
 void prepare_q8(const float * x, int64_t k0, int64_t k1, int column, const tile & t) {
-    auto *             codes = static_cast<int8_t *>(const_cast<void *>(t.codes)) + column * 4;
+    auto *             codes = static_cast<int8_t *>(const_cast<void *>(t.codes)) + column * n_together;
     auto *             scale = const_cast<float *>(t.scale) + column;
     auto *             start = const_cast<int32_t *>(t.start) + column;
     const auto         w     = int64_t(t.width);
@@ -54,8 +54,8 @@ void prepare_q8(const float * x, int64_t k0, int64_t k1, int column, const tile 
         const float   most     = largest(x + k, n);
         scale[k / n_group * w] = most / 127.0f;
         round_codes(x + k, n, most > 1e-30f ? 127.0f / most : 0.0f, q); // NaN and infinity: the scale carries them on
-        for (int64_t i = 0; i < n; i += 4) {
-            std::memcpy(codes + (k + i) * w, q + i, 4);
+        for (int64_t i = 0; i < n; i += n_together) {
+            std::memcpy(codes + (k + i) * w, q + i, n_together);
         }
         for (int64_t i = 0; i < n; i += n_start) {
             start[(k + i) / n_start * w] = -offset * sum(q + i, n_start);

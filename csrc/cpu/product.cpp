@@ -26,7 +26,8 @@ struct work_job {
     std::vector<work_tile> tiles;
 };
 
-// Tiles of nearly equal width: 9 inputs are 5 and 4, not 8 and 1.
+// Tiles of nearly equal width: 9 inputs are 5 and 4, not 8 and 1. What has enough for a wide kernel has so in each
+// tile.
 std::vector<work_job> lay_out(const kernel_set & kernels, const matrix_shape & s, const std::vector<job> & jobs,
                               workspace & memory) {
     const input_kind      kind  = traits_of(s.f).input;
@@ -34,12 +35,13 @@ std::vector<work_job> lay_out(const kernel_set & kernels, const matrix_shape & s
     std::vector<work_job> all;
     for (const job & j : jobs) {
         const int n       = int(j.columns.size());
-        const int n_tiles = (n + kernels.n_width - 1) / kernels.n_width;
+        const int most    = kernels.is_wide(s.f, n) ? n_wide_most : kernels.n_width;
+        const int n_tiles = (n + most - 1) / most;
         work_job  w{j.weights, {}};
         for (int i = 0; i < n_tiles; ++i) {
             const int from  = int(int64_t(n) * i / n_tiles);
             const int width = int(int64_t(n) * (i + 1) / n_tiles) - from;
-            w.tiles.push_back({tile{width, nullptr, nullptr, nullptr, nullptr}, j.columns.data() + from});
+            w.tiles.push_back({tile{width, nullptr, nullptr, nullptr, nullptr, 0}, j.columns.data() + from});
             bytes += layout_of(kind, s.k, width).bytes();
         }
         all.push_back(std::move(w));
@@ -47,7 +49,7 @@ std::vector<work_job> lay_out(const kernel_set & kernels, const matrix_shape & s
     uint8_t * p = memory.reserve(bytes);
     for (work_job & w : all) {
         for (work_tile & t : w.tiles) {
-            t.t = tile_at(p, kind, s.k, t.t.width);
+            t.t = tile_at(p, kind, s.k, t.t.width, read_ahead(s.f));
             p += layout_of(kind, s.k, t.t.width).bytes();
         }
     }
@@ -60,8 +62,9 @@ struct share {
     share(int64_t size, int i, int n) : from(size * i / n), to(size * (i + 1) / n) {}
 };
 
-void prepare_inputs(prepare_fn prepare, const matrix_shape & s, const std::vector<work_job> & jobs, int i_thread,
-                    int n_threads) {
+void prepare_inputs(const kernel_set & kernels, const matrix_shape & s, const std::vector<work_job> & jobs,
+                    int i_thread, int n_threads) {
+    const int     kind     = int(traits_of(s.f).input);
     const int64_t n_chunks = (s.k + n_chunk - 1) / n_chunk;
     int64_t       n        = 0;
     for (const work_job & w : jobs) {
@@ -73,6 +76,8 @@ void prepare_inputs(prepare_fn prepare, const matrix_shape & s, const std::vecto
     int64_t     at = 0;
     for (const work_job & w : jobs) {
         for (const work_tile & t : w.tiles) {
+            const bool       is_wide = kernels.is_wide(s.f, t.t.width);
+            const prepare_fn prepare = is_wide ? kernels.wide->prepare[kind] : kernels.prepare[kind];
             for (int c = 0; c < t.t.width; ++c) {
                 for (int64_t chunk = 0; chunk < n_chunks; ++chunk, ++at) {
                     if (at >= mine.from && at < mine.to) {
@@ -84,6 +89,35 @@ void prepare_inputs(prepare_fn prepare, const matrix_shape & s, const std::vecto
     }
 }
 
+// A thread's tile registers while it multiplies. What another library has made of them comes back afterwards.
+class registers {
+  public:
+    explicit registers(const wide_kernels * wide) : wide_(wide) {}
+    ~registers() {
+        if (now_ != nullptr) {
+            wide_->load(before_);
+        }
+    }
+    registers(const registers &)             = delete;
+    registers & operator=(const registers &) = delete;
+
+    void configure(format f, int width) {
+        const tile_config & c = wide_->config_of(f, width);
+        if (now_ == nullptr) {
+            wide_->save(before_);
+        }
+        if (now_ != &c) {
+            wide_->load(c);
+            now_ = &c;
+        }
+    }
+
+  private:
+    const wide_kernels * wide_;
+    const tile_config *  now_ = nullptr;
+    tile_config          before_{};
+};
+
 // Panels of a block: what a thread takes at a time.
 struct piece {
     int64_t block;
@@ -92,19 +126,25 @@ struct piece {
 
 // One piece against up to n_tiles_most tiles.
 void multiply_piece(const kernel_set & kernels, const matrix_shape & s, const uint8_t * weights, const piece & rows,
-                    const work_tile * tiles, int n_tiles) {
-    alignas(64) float acc[n_tiles_most][n_panels][n_width_most * n_lanes];
+                    const work_tile * tiles, int n_tiles, registers & regs) {
+    alignas(64) float sums[n_tiles_most * n_panels * n_wide_most * n_lanes];
+    const bool        is_wide = kernels.is_wide(s.f, tiles[0].t.width);
+    const int         n_sums  = (is_wide ? n_wide_most : n_width_most) * n_lanes; // of a panel
+    const auto        acc     = [&](int i, int p) { return sums + (i * n_panels + p) * n_sums; };
     for (int i = 0; i < n_tiles; ++i) {
-        std::memset(acc[i][rows.from], 0, size_t(rows.to - rows.from) * sizeof acc[i][0]);
+        std::memset(acc(i, rows.from), 0, size_t(rows.to - rows.from) * size_t(n_sums) * sizeof sums[0]);
     }
     const auto & fns = kernels.panel[int(s.f)];
     for (int64_t k = 0; k < s.k; k += n_chunk) {
         const int64_t n_k = std::min<int64_t>(n_chunk, s.k - k);
         for (int i = 0; i < n_tiles; ++i) {
             const tile &   t  = tiles[i].t;
-            const panel_fn fn = fns[t.width - 1];
+            const panel_fn fn = is_wide ? kernels.wide->panel[int(s.f)] : fns[t.width - 1];
+            if (is_wide) {
+                regs.configure(s.f, t.width);
+            }
             for (int p = rows.from; p < rows.to; ++p) {
-                fn(weights + s.part(rows.block, p, k), t, k, n_k, acc[i][p]);
+                fn(weights + s.part(rows.block, p, k), t, k, n_k, acc(i, p));
             }
         }
     }
@@ -113,7 +153,7 @@ void multiply_piece(const kernel_set & kernels, const matrix_shape & s, const ui
         for (int c = 0; c < tiles[i].t.width; ++c) {
             for (int p = rows.from; p < rows.to; ++p) {
                 const int64_t row = row0 + p * n_lanes;
-                std::memcpy(tiles[i].columns[c].y + row, acc[i][p] + c * n_lanes,
+                std::memcpy(tiles[i].columns[c].y + row, acc(i, p) + c * n_lanes,
                             size_t(std::min<int64_t>(n_lanes, s.n - row)) * sizeof(float));
             }
         }
@@ -134,6 +174,7 @@ void multiply_some(const kernel_set & kernels, const matrix_shape & s, const std
     const int64_t n_in_block = n_panels / n_piece;
     const int64_t n_in_job   = s.blocks() * n_in_block;
     const int64_t n          = n_in_job * int64_t(jobs.size());
+    registers     regs(kernels.wide);
     // Relaxed: the counter only hands out pieces; inputs were published by the team's barrier, sums by its end.
     for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < n;
          i         = next.fetch_add(1, std::memory_order_relaxed)) {
@@ -142,12 +183,27 @@ void multiply_some(const kernel_set & kernels, const matrix_shape & s, const std
         rows.to = std::min(rows.from + n_piece, s.panels_in(rows.block));
         for (size_t t = 0; t < w.tiles.size() && rows.from < rows.to; t += n_tiles_most) {
             multiply_piece(kernels, s, w.weights, rows, w.tiles.data() + t,
-                           int(std::min<size_t>(n_tiles_most, w.tiles.size() - t)));
+                           int(std::min<size_t>(n_tiles_most, w.tiles.size() - t)), regs);
         }
     }
 }
 
+// Relaxed: whichever value a product sees, its bits are the same.
+std::atomic<int> & ahead_of(format f) {
+    static std::atomic<int> all[n_formats] = {{n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual},
+                                              {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}};
+    return all[int(f)];
+}
+
 } // namespace
+
+int read_ahead(format f) {
+    return ahead_of(f).load(std::memory_order_relaxed);
+}
+
+void set_read_ahead(format f, int n_bytes) {
+    ahead_of(f).store(std::clamp(n_bytes, 0, n_ahead_most), std::memory_order_relaxed);
+}
 
 uint8_t * workspace::reserve(size_t n) {
     if (n > size_) {
@@ -173,12 +229,11 @@ bool has_threads() {
 void multiply(const kernel_set & kernels, const matrix_shape & s, const std::vector<job> & jobs, int n_threads,
               workspace & memory, bool prepared) {
     const std::vector<work_job> work    = lay_out(kernels, s, jobs, memory);
-    const prepare_fn            prepare = kernels.prepare[int(traits_of(s.f).input)];
     const int                   n_piece = piece_size(s, jobs.size(), n_threads);
     std::atomic<int64_t>        next{0};
     if (n_threads <= 1) {
         if (!prepared) {
-            prepare_inputs(prepare, s, work, 0, 1);
+            prepare_inputs(kernels, s, work, 0, 1);
         }
         multiply_some(kernels, s, work, n_piece, next);
         return;
@@ -187,7 +242,7 @@ void multiply(const kernel_set & kernels, const matrix_shape & s, const std::vec
 #pragma omp parallel num_threads(n_threads)
     {
         if (!prepared) {
-            prepare_inputs(prepare, s, work, omp_get_thread_num(), omp_get_num_threads());
+            prepare_inputs(kernels, s, work, omp_get_thread_num(), omp_get_num_threads());
 #pragma omp barrier
         }
         multiply_some(kernels, s, work, n_piece, next);

@@ -11,13 +11,15 @@
 #include "ggml_buffer.h"
 #include "ggml_device.h"
 #include "ggml_product.h"
+#include "team.h"
 
 namespace duo::cpu {
 
 namespace {
 
 constexpr int64_t n_columns_raced = 2048;
-constexpr int64_t n_bytes_raced   = 64 << 20; // of weights: more than most last-level caches leave to one process
+constexpr int64_t n_bytes_raced   = race_bytes; // of weights: more than most last-level caches leave to one process
+constexpr int     width_prompt    = 32; // from so many inputs on memory is no limit: a quarter of the matrix does
 
 double now_us() {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -89,9 +91,11 @@ race_result race(const std::string & name, int width, int n_threads, int64_t n_u
         throw error("a race of " + std::to_string(width) + " inputs and " + std::to_string(n_threads) +
                     " threads cannot be run; give 1 to 512 of both");
     }
+    const team_size packing(n_threads);
     const ggml_type type   = type_named(name);
     const auto      row    = int64_t(ggml_row_size(type, n_columns_raced));
-    const int64_t   n_rows = n_bytes_raced / row / 64 * 64;
+    const int64_t   share  = width >= width_prompt ? 4 : 1;
+    const int64_t   n_rows = n_bytes_raced / share / row / 64 * 64;
     pair            both(type, n_columns_raced, n_rows, width, n_threads);
 
     // A few random rows, repeated: making all of them would take longer than the race.
@@ -110,8 +114,8 @@ race_result race(const std::string & name, int width, int n_threads, int64_t n_u
         const double t_stock = time_of(*both.stock);
         const double t_duo   = time_of(*both.duo);
         if (i > 0) {
-            r.stock_us = std::min(r.stock_us, t_stock);
-            r.duo_us   = std::min(r.duo_us, t_duo);
+            r.stock_us = std::min(r.stock_us, t_stock * double(share));
+            r.duo_us   = std::min(r.duo_us, t_duo * double(share));
         }
     }
     return r;
@@ -123,6 +127,7 @@ product_error product_errors(const std::string & name, std::string_view weights,
         weights.empty() || weights.size() % ggml_row_size(type, n_columns) != 0) {
         throw error("these are no rows of " + std::to_string(n_columns) + " weights of type " + name);
     }
+    const team_size            packing(1);
     const auto                 n_rows = int64_t(weights.size() / ggml_row_size(type, n_columns));
     const std::vector<uint8_t> bytes(weights.begin(), weights.end());
     const std::vector<float>   input = gaussian(size_t(width * n_columns), 1);

@@ -1,6 +1,7 @@
 // Duo's kernels against stock ones on one matrix, through ggml: which are faster here?
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -9,6 +10,9 @@ namespace duo::cpu {
 
 // Changes when a race may end otherwise than before.
 constexpr const char * kernels_version = "1";
+
+// Of the matrix that a race's times are about.
+constexpr int64_t race_bytes = 64 << 20;
 
 // ggml's names of the weight types that duo has kernels for.
 std::vector<std::string> kernel_types();

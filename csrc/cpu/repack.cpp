@@ -2,10 +2,6 @@
 
 #include <cstring>
 
-#if defined(_OPENMP)
-#include <omp.h>
-#endif
-
 #include "file_block.h"
 
 namespace duo::cpu {
@@ -238,14 +234,6 @@ void pack_matrix(const matrix_shape & s, const uint8_t * rows, size_t row_bytes,
         }
         pack_panel(s, panel, from, packed);
     }
-}
-
-int threads_here() {
-#if defined(_OPENMP)
-    return omp_get_num_procs();
-#else
-    return 1;
-#endif
 }
 
 } // namespace duo::cpu

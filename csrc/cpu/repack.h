@@ -14,7 +14,4 @@ void unpack_row(const matrix_shape & shape, const uint8_t * packed, int64_t row,
 // Packs a whole matrix; rows stand row_bytes apart. Uses up to n_threads threads.
 void pack_matrix(const matrix_shape & shape, const uint8_t * rows, size_t row_bytes, uint8_t * packed, int n_threads);
 
-// Processors that the calling thread may use.
-int threads_here();
-
 } // namespace duo::cpu

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "../cpu/ggml_device.h"
 #include "../error.h"
 #include "log.h"
 
@@ -48,17 +49,18 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
         }
         set_row(n++, r, r.pos, r.output);
     }
-    // The last pass of the batch must not be one row wide; the extra row is taken back below.
-    const bool padded = same_bits_ && can_rollback_ && n % llama_n_ubatch(context_.get()) == 1;
+    // With stock attention the last pass of the batch must not be one row wide; the extra row is taken back below.
+    const bool padded = same_bits_ && !own_attention_ && can_rollback_ && n % llama_n_ubatch(context_.get()) == 1;
     if (padded) {
         set_row(n++, rows.back(), rows.back().pos + 1, false);
     }
-    if (same_bits_) {
+    if (same_bits_ && !own_attention_) {
         keep_two_outputs(n);
     }
     const llama_batch batch{int32_t(n),    token_.data(),  nullptr,       pos_.data(),
                             n_seq_.data(), seq_of_.data(), output_.data()};
 
+    const cpu::take_attention attention(own_attention_);
     log_clear_errors();
     stop_      = can_rollback_ ? &stop : nullptr; // a recurrent state that is half evaluated could not be mended
     int32_t rc = 0;

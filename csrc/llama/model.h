@@ -54,9 +54,9 @@ class llama_token_model : public token_model {
     int32_t n_cells() const override { return int32_t(llama_n_ctx(context_.get())) - 1; }
     int32_t n_vocab() const override { return n_vocab_; }
 
-    // Where bits must be the same at every width, every pass has at least two rows. Stock kernels add a row's products
-    // in one order when it is alone and in another when it has company, but in the same order at all widths from 2 to
-    // 16; attention does so up to 63, and duo's kernels add in one order always.
+    // Duo's kernels add in one order at any width. Stock ones add a row's products in one order when it is alone and in
+    // another when it has company, but in the same order at all widths from 2 to 16, and stock attention does so up to
+    // 63: where bits must be the same and something is stock's, passes have two rows at least, and no more than that.
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
     void    in_company(bool yes) override;
@@ -118,7 +118,8 @@ class llama_token_model : public token_model {
 
     void load();
     void load_file(const std::vector<std::string> & cpu_types);
-    void make_context();
+    void make_context();   // and finds out what it can
+    void create_context(); // llama.cpp's
     void probe_rollback();
     // A row of the last pass. Throws duo::error if it has no logits.
     float * logits_of(int32_t i_row) const;
@@ -142,6 +143,7 @@ class llama_token_model : public token_model {
     bool                      is_draft_       = false;
     bool                      in_company_     = true;
     bool                      same_bits_      = false;
+    bool                      own_attention_  = false; // duo's kernels attend, in all layers
     int32_t                   n_duo_products_ = 0;
     int32_t                   n_cpu_products_ = 0;
     std::string               warning_;

@@ -88,17 +88,44 @@ void check_experts(const std::string & path, const gguf_context * g, const std::
     check_range(path, g, arch + ".expert_group_used_count", n_group > 1 ? 1 : 0, n_group > 1 ? n_group - 1 : 1024);
 }
 
-// A norm asserts that its epsilon is not negative, and NaN is not either; the other numbers would make every logit NaN.
-void check_floats(const std::string & path, const gguf_context * g) {
+// What the graph of this architecture may multiply by: NaN and infinity would make every logit NaN. Limits, gates and
+// bounds are not among it: they may be infinite, and llama.cpp writes some of all architectures into every file.
+bool is_factor(std::string_view name) {
+    return name.starts_with("rope.") || name.ends_with("scale") || name.ends_with("softcapping");
+}
+
+// A norm asserts that its epsilon is not negative, and NaN is not either.
+void check_floats(const std::string & path, const gguf_context * g, const std::string & arch) {
     for (int64_t i = 0; i < gguf_get_n_kv(g); ++i) {
-        if (gguf_get_kv_type(g, i) != GGUF_TYPE_FLOAT32) {
+        const std::string_view key = gguf_get_key(g, i);
+        if (gguf_get_kv_type(g, i) != GGUF_TYPE_FLOAT32 || !key.starts_with(arch + ".")) {
             continue;
         }
-        const std::string key = gguf_get_key(g, i);
-        const float       x   = gguf_get_val_f32(g, i);
-        if (!std::isfinite(x) || (key.ends_with("epsilon") && x < 0.0f)) {
-            refuse(path, key + " is " + std::to_string(x));
+        const std::string_view name       = key.substr(arch.size() + 1);
+        const float            x          = gguf_get_val_f32(g, i);
+        const bool             is_epsilon = name.ends_with("epsilon");
+        if (((is_epsilon || is_factor(name)) && !std::isfinite(x)) || (is_epsilon && x < 0.0f)) {
+            refuse(path, std::string(key) + " is " + std::to_string(x));
         }
+    }
+}
+
+// libllama asserts these of one architecture. -inf, "no bound" elsewhere, would be multiplied by.
+void check_gate(const std::string & path, const gguf_context * g, const std::string & arch) {
+    if (arch != "bailingmoe3") {
+        return;
+    }
+    const std::string bound = arch + ".kda.gate_lower_bound";
+    const int64_t     i     = gguf_find_key(g, bound.c_str());
+    if (i >= 0 && gguf_get_kv_type(g, i) == GGUF_TYPE_FLOAT32) {
+        if (const float x = gguf_get_val_f32(g, i); !std::isfinite(x) || x >= 0.0f) {
+            refuse(path, bound + " is " + std::to_string(x) + " and must be below 0");
+        }
+    }
+    const std::string safe = arch + ".kda.safe_gate";
+    const int64_t     j    = gguf_find_key(g, safe.c_str());
+    if (j >= 0 && gguf_get_kv_type(g, j) == GGUF_TYPE_BOOL && !gguf_get_val_bool(g, j)) {
+        refuse(path, safe + " is false");
     }
 }
 
@@ -154,7 +181,8 @@ void check_model_header(const std::string & path, const gguf_context * g) {
         scaling != "yarn" && scaling != "longrope") {
         refuse(path, arch + ".rope.scaling.type is '" + scaling + "'");
     }
-    check_floats(path, g);
+    check_floats(path, g, arch);
+    check_gate(path, g, arch);
     check_tokens(path, g);
 }
 

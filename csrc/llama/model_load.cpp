@@ -6,6 +6,8 @@
 
 #include "../cpu/extra_buffers.h"
 #include "../cpu/ggml_buffer.h"
+#include "../cpu/ggml_device.h"
+#include "../cpu/team.h"
 #include "../error.h"
 #include "device.h"
 #include "log.h"
@@ -24,7 +26,7 @@ constexpr int32_t n_ubatch_strict = 16;
 constexpr int32_t n_branch_most = 64;
 // Cells of the draft's cache beside the context: for nodes that are not text, or not yet.
 constexpr int32_t n_spare_draft = 512;
-// With duo's kernels only attention limits it: it takes other paths from 64 rows (ggml-cpu/ops.cpp).
+// With duo's products and stock attention: the latter takes other paths from 64 rows (ggml-cpu/ops.cpp).
 constexpr int32_t n_ubatch_duo = 63;
 
 ggml_type cache_type(const std::string & name, const char * option) {
@@ -72,17 +74,16 @@ llama_token_model::llama_token_model(const model_options & opt, bool is_draft, b
     load();
     if (with_context) {
         make_context();
-        probe_rollback();
         limit_vocab(n_vocab_);
     }
 }
 
 llama_token_model::llama_token_model(const llama_token_model & weights)
     : opt_(weights.opt_), device_names_(weights.device_names_), model_(weights.model_), n_vocab_(weights.n_vocab_),
-      is_draft_(weights.is_draft_), same_bits_(weights.same_bits_), n_duo_products_(weights.n_duo_products_),
+      is_draft_(weights.is_draft_), same_bits_(weights.same_bits_),
+      own_attention_(weights.own_attention_), n_duo_products_(weights.n_duo_products_),
       n_cpu_products_(weights.n_cpu_products_), warning_(weights.warning_) {
     make_context();
-    probe_rollback();
     limit_vocab(n_vocab_);
 }
 
@@ -121,7 +122,8 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     n_duo_products_     = placement.n_duo();
     n_cpu_products_     = placement.n_duo() + placement.n_stock();
     const bool all_ours = n_gpu_layers == 0 && n_duo_products_ > 0 && placement.n_stock() == 0;
-    same_bits_          = opt_.strict || (all_ours && !is_draft_ && opt_.flash_attn != "off");
+    own_attention_      = all_ours && opt_.flash_attn != "off";
+    same_bits_          = opt_.strict || (own_attention_ && !is_draft_);
 
     llama_model_params params       = llama_model_default_params();
     params.devices                  = devices.data();
@@ -147,6 +149,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
         params.progress_callback_user_data = &opt_.keep_loading;
     }
     log_clear_errors();
+    const cpu::team_size    packing(std::max({1, opt_.n_threads, opt_.n_threads_batch, opt_.n_threads_alone}));
     const cpu::lock_weights locked(opt_.load_mode == "mlock");
     try {
         model_.reset(llama_model_load_from_file(opt_.path.c_str(), params), [](llama_model * m) {
@@ -161,11 +164,27 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
         throw error(opt_.path + " could not be loaded" + log_reason() + "; check the file, or free memory");
     }
     if (meta("general.architecture") == "grok") { // libllama never gives it flash attention
-        same_bits_ = opt_.strict;
+        same_bits_     = opt_.strict;
+        own_attention_ = false;
     }
 }
 
+// Whether duo's device is given all attention is llama.cpp's scheduler's choice, and architectures differ: the probe's
+// pass tells. Where it is not, the context is made again, without and for narrow passes.
 void llama_token_model::make_context() {
+    own_attention_  = own_attention_ && !llama_model_is_recurrent(model_.get()) && !llama_model_is_hybrid(model_.get());
+    const int64_t n = cpu::take_attention::n_done();
+    create_context();
+    probe_rollback();
+    if (own_attention_ && cpu::take_attention::n_done() - n != llama_model_n_layer(model_.get())) {
+        own_attention_ = false;
+        context_.reset(); // before the next one needs the memory
+        create_context();
+        probe_rollback();
+    }
+}
+
+void llama_token_model::create_context() {
     n_ctx_   = opt_.n_ctx > 0        ? opt_.n_ctx
                : opt_.n_ctx_most > 0 ? std::min(n_ctx_train(), opt_.n_ctx_most)
                                      : n_ctx_train();
@@ -181,12 +200,14 @@ void llama_token_model::make_context() {
     // One cell more for the strict row behind the last position; a tree's nodes share positions.
     params.n_ctx           = uint32_t(n_ctx_ + (n_branch_ == 1 ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
     params.n_batch         = uint32_t(n_batch_) + 1;
-    params.n_ubatch        = uint32_t(same_bits_ ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
+    const bool narrow      = same_bits_ && !own_attention_;
+    params.n_ubatch        = uint32_t(narrow ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
     params.n_seq_max       = uint32_t(n_branch_);
     params.kv_unified      = true; // branches share cells
     params.n_threads       = opt_.n_threads;
     params.n_threads_batch = opt_.n_threads_batch;
-    params.flash_attn_type = flash_attn_type(same_bits_ && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
+    params.flash_attn_type = flash_attn_type(
+        (same_bits_ || own_attention_) && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
     params.type_k          = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
     params.type_v          = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
     params.no_perf         = true;
@@ -204,6 +225,7 @@ void llama_token_model::make_context() {
                     " MiB for its cache and " + std::to_string(n_free >> 20) + " MiB are free; lower " + option);
     }
 
+    const cpu::take_attention attention(own_attention_);
     log_clear_errors();
     try {
         context_.reset(llama_init_from_model(model_.get(), params));

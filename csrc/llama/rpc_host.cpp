@@ -8,6 +8,7 @@
 #include <ggml-rpc.h>
 #include <ggml.h>
 
+#include "../cpu/team.h"
 #include "../error.h"
 #include "device.h"
 #include "log.h"
@@ -85,6 +86,7 @@ void rpc_serve(const std::string & endpoint, const std::string & cache_dir, int 
     std::vector<ggml_backend_dev_t> devs = served_devices(devices);
     // The library says on standard output what it serves and who comes; a pipe shall have it at once.
     std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+    const cpu::team_size packing(n_threads);
     start(endpoint.c_str(), cache_dir.empty() ? nullptr : cache_dir.c_str(), size_t(n_threads), devs.size(),
           devs.data());
     throw error("the RPC server at " + endpoint + " could not be started or ended; see the lines above");

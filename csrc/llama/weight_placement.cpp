@@ -165,6 +165,12 @@ void weight_placement::place_user(const std::vector<std::pair<std::string, std::
     }
 }
 
+void weight_placement::count_bytes(ggml_type type, int64_t n_columns, int64_t n_rows, int64_t n_matrices) {
+    if (n_matrices == 1) {
+        cpu_bytes_[ggml_type_name(type)] += uint64_t(n_rows) * ggml_row_size(type, n_columns);
+    }
+}
+
 void weight_placement::place_duo(const std::string & path, const std::vector<std::string> & types,
                                  int32_t n_gpu_layers) {
     const file_weights file = read_weights(path);
@@ -179,11 +185,15 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     const std::vector<std::regex>        user_patterns(patterns_.begin(), patterns_.end()); // all so far are the user's
     for (const weight & w : file.others) {
         n_stock_ += w.layer < i_gpu_start ? 1 : 0;
+        if (w.layer < i_gpu_start) {
+            count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
+        }
     }
     for (const weight & w : file.all) {
         if ((w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start) {
             continue;
         }
+        count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
         const std::string type = ggml_type_name(w.type);
         const bool        user = std::any_of(user_patterns.begin(), user_patterns.end(),
                                              [&](const std::regex & p) { return std::regex_search(w.name, p); });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,14 +33,19 @@ class weight_placement {
     // ggml's names of the types of all such weights on the CPU, each once.
     [[nodiscard]] const std::vector<std::string> & cpu_types() const { return cpu_types_; }
 
+    // Bytes of the matrices that a pass multiplies by on the CPU, by type; of experts none, as their number varies.
+    [[nodiscard]] const std::map<std::string, uint64_t> & cpu_bytes() const { return cpu_bytes_; }
+
   private:
     void add(const std::string & pattern, ggml_backend_buffer_type_t buft);
+    void count_bytes(ggml_type type, int64_t n_columns, int64_t n_rows, int64_t n_matrices);
     void place_user(const std::vector<std::pair<std::string, std::string>> & overrides);
     void place_duo(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers);
 
     std::deque<std::string>                       patterns_; // entries_ points into it
     std::vector<llama_model_tensor_buft_override> entries_;
     std::vector<std::string>                      cpu_types_;
+    std::map<std::string, uint64_t>               cpu_bytes_;
     int                                           n_duo_   = 0;
     int                                           n_stock_ = 0;
     uint64_t                                      n_bytes_ = 0;

@@ -6,12 +6,14 @@ from typing import Any, overload
 import numpy as np
 import numpy.typing as npt
 
-GGML_COMMIT_BUILT: str
 N_DRAFT_AUTO: int
 N_DRAFT_MAX: int
 N_STEP_MAX: int
 PROFILE_VERSION: int
 
+# Tells of which release of llama-cpp-python libllama is ("": not known). Returns whether duo was built for such a one,
+# and a description of both: built for, loaded.
+def check_llama(release: str) -> tuple[bool, str, str]: ...
 def ggml_commit() -> str: ...
 def supports_rpc() -> bool: ...
 def now_us() -> int: ...
@@ -27,10 +29,13 @@ def rpc_connect(endpoint: str) -> list[str]: ...  # ends the process where the s
 def rpc_memory(name: str) -> tuple[int, int]: ...  # free, total; asks the server, and waits for it
 
 KERNELS_VERSION: str
+RACE_BYTES: int
 
 def kernels() -> tuple[str, str]: ...  # instruction set, or why there is none
+def other_ggml() -> str: ...  # that this libggml is not the kernels' own; empty: it is
 def kernel_types() -> list[str]: ...
 def cpu_types(path: str | bytes, n_gpu_layers: int) -> list[str]: ...
+def cpu_weight_bytes(path: str | bytes, n_gpu_layers: int) -> dict[str, int]: ...
 def race(type: str, width: int, n_threads: int, n_us: int) -> tuple[float, float]: ...  # stock, duo
 def product_errors(type: str, weights: bytes, n_columns: int, width: int) -> tuple[float, float]: ...
 def read_header(path: str | bytes) -> dict[str, Any]: ...  # duo.header
@@ -88,6 +93,9 @@ class EngineOptions:
     draft: ModelOptions
     remote_draft: bool
     n_ctx_remote: int
+    shared: bool
+    expected_pass_us: list[tuple[int, float]]
+    expected_step_us: float
     tracing: bool
     delay_us: int
     delay_seed: int
@@ -224,6 +232,9 @@ class Engine:
     def stats(self) -> dict[str, Any]: ...
     def profile(self) -> list[float]: ...
     def restore_profile(self, x: list[float]) -> None: ...
+    def forget_profile(self) -> None: ...
+    @property
+    def n_measured(self) -> int: ...
     def take_trace(self) -> list[tuple[str, str, int, int, int, int, int, int, bool, int, int, float, str]]: ...
 
 # ---- a model in another process: csrc/bindings_remote.cpp, csrc/bindings_seats.cpp

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 from duo.build_advice import rebuild
+
+REINSTALL = "install llama-cpp-python==0.3.36 and build duo again"
 
 
 def library_dir() -> Path:
@@ -24,6 +27,19 @@ def library_dir() -> Path:
 
 def libllama() -> Path:
     return library_dir() / {"darwin": "libllama.dylib", "win32": "llama.dll"}.get(sys.platform, "libllama.so")
+
+
+def release_of(libraries: Path) -> str:
+    """The release of the llama-cpp-python whose libraries these are; empty: not known.
+
+    Read, not imported: `import llama_cpp` takes long, and another folder may be meant (LLAMA_CPP_LIB_PATH).
+    """
+    try:
+        text = (libraries.parent / "__init__.py").read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    match = re.search(r"""^__version__ = ["']([^"']*)["']""", text, re.MULTILINE)
+    return match[1] if match else ""
 
 
 def load_libraries() -> None:
@@ -43,9 +59,6 @@ def load_libraries() -> None:
         raise ImportError(f"{path} could not be loaded ({e}); run {rebuild()}") from None
     from duo import _core
 
-    running, built = _core.ggml_commit(), _core.GGML_COMMIT_BUILT
-    if running != built:
-        raise ImportError(
-            f"duo was built for llama.cpp commit {built} and llama-cpp-python brings {running}; "
-            "install llama-cpp-python==0.3.36 and build duo again"
-        )
+    same, built, loaded = _core.check_llama(release_of(library_dir()))
+    if not same:
+        raise ImportError(f"duo was built for another llama.cpp ({built}) than {path} ({loaded}); {REINSTALL}")

@@ -94,6 +94,7 @@ class Duo(Completions, Loading):
             None if model is None else path(model, "target"),
             None if draft is None else path(draft, "draft"),
             n_ctx_remote=n_ctx_remote(self._host),
+            drafted=self._defaults.get("mode") != "plain",
         )
         placed.tracing = trace is not None
         placed.delay_us, placed.delay_seed = _delay
@@ -136,7 +137,7 @@ class Duo(Completions, Loading):
         guard.tell()  # the program has said it before
         _alive.add(self)
         if self._host is None:
-            profiles.restore(self.engine, placed)  # what duo tune measured: a warm start
+            profiles.restore(self.engine, placed)  # what earlier runs learned: a warm start
 
     # ---- texts
 
@@ -268,6 +269,8 @@ class Duo(Completions, Loading):
                 raise self._trace_error(e) from None
             finally:
                 self._trace = self._engine = None
+                if self._host is None:
+                    profiles.keep(engine, self._placed)
                 engine.close()
                 if self._client is not None:
                     self._client.close()

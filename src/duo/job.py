@@ -100,6 +100,13 @@ def ngram_of(o: GenerateOptions) -> str:
     return next((t for t in o["spec_type"] if t.startswith("ngram-")), "")
 
 
+def why_no_ngrams(target: _core.Model | None, o: GenerateOptions) -> str:
+    """Why n-grams were asked for and cannot guess for this target; empty: they can, or nobody asked."""
+    if target is None or target.can_rollback or o["mode"] == "plain" or not ngram_of(o):
+        return ""
+    return "the target keeps a recurrent state that cannot be rolled back after a wrong guess, so n-grams cannot guess"
+
+
 @dataclass(frozen=True)
 class Job:
     """A text that is wanted: checked, not begun."""
@@ -108,6 +115,7 @@ class Job:
     tokens: list[int]
     stop: list[str]
     seed: int
+    warning: str = ""  # what of it cannot be had
 
 
 def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate") -> GenerateOptions:
@@ -131,4 +139,8 @@ def prepare(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str = "ge
     _check_ids(o, duo.here.n_vocab)
     check_grammar(grammar_of(o), duo.here)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
-    return Job(o, prompt_tokens(duo, prompt), _stops(o), seed)
+    warning = why_no_ngrams(duo.engine.target, o)
+    if warning:
+        o = {**o, "spec_type": ["none"]}
+        warning += "; the text was decoded plainly"
+    return Job(o, prompt_tokens(duo, prompt), _stops(o), seed, warning)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from platformdirs import user_cache_path
 
@@ -16,8 +17,14 @@ from duo.errors import DuoError
 from duo.option import CpuKernels
 from duo.remembered import recall, remember
 
-RACE_US = 60_000  # for one type and width
-WIDTHS = (1, 4)  # plain decoding and a verification
+RACE_US = 40_000  # for one type and width
+WIDTHS = (1, 2, 4, 64)  # plain decoding, short and usual verifications, prompts
+
+# What kernels are chosen for: passes of a text of 512 prompt tokens and 256 written ones, by width.
+PASSES_PLAIN = {1: 256, 64: 8}
+PASSES_DRAFTED = {1: 20, 4: 100, 64: 8}
+
+Kind = Literal["stock", "duo"]
 
 
 class Speed(NamedTuple):
@@ -26,9 +33,13 @@ class Speed(NamedTuple):
     stock: dict[int, float]
     duo: dict[int, float]
 
-    @property
-    def duo_is_faster(self) -> bool:
-        return sum(self.duo[w] for w in WIDTHS) < sum(self.stock[w] for w in WIDTHS)
+    def duo_is_faster(self, *, drafted: bool) -> bool:
+        """For a whole text, prompt and all. drafted: guesses of a draft are verified."""
+        return self.cost("duo", drafted=drafted) < self.cost("stock", drafted=drafted)
+
+    def cost(self, kind: Kind, *, drafted: bool) -> float:
+        times = self.duo if kind == "duo" else self.stock
+        return sum(n * times[w] for w, n in (PASSES_DRAFTED if drafted else PASSES_PLAIN).items())
 
 
 def available() -> str:
@@ -62,21 +73,45 @@ def measure(weight_type: str, widths: tuple[int, ...] = WIDTHS, n_threads: int =
     return speed
 
 
+def _read(found: object) -> Speed | None:
+    """What was remembered; None: nothing, or it is damaged."""
+    if not isinstance(found, dict):
+        return None
+    try:
+        speed = Speed(*({int(w): float(us) for w, us in found[kind].items()} for kind in ("stock", "duo")))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+    whole = all(w in times and times[w] > 0.0 for times in speed for w in WIDTHS)
+    return speed if whole else None
+
+
 @cache
-def duo_is_faster(weight_type: str, n_threads: int) -> bool:
-    """Measured in a fraction of a second the first time, then read from `cache_file()`."""
+def speed_of(weight_type: str, n_threads: int) -> Speed | None:
+    """Measured in half a second the first time, then read from `cache_file()`. None: there is no memory to measure."""
     key = _key(weight_type, n_threads)
-    known = recall(cache_file()).get(key)
-    if not isinstance(known, bool):
+    known = _read(recall(cache_file()).get(key))
+    if known is None:
         try:
-            known = measure(weight_type, n_threads=n_threads).duo_is_faster
+            known = measure(weight_type, n_threads=n_threads)
         except DuoError:  # no memory to measure: none to pack weights
-            return False
-        remember(cache_file(), key, known)
+            return None
+        remember(cache_file(), key, {"stock": known.stock, "duo": known.duo})
     return known
 
 
-def chosen_types(choice: CpuKernels, path: str, n_gpu_layers: int, n_threads: int) -> list[str]:
+def duo_is_faster(weight_type: str, teams: Sequence[int], *, drafted: bool) -> bool:
+    """teams: numbers of threads that passes are made with, one after the other. drafted: see `Speed.duo_is_faster`."""
+    speeds = [speed_of(weight_type, n) for n in teams]
+    known = [s for s in speeds if s is not None]
+    if len(known) < len(speeds):
+        return False
+    costs = {kind: sum(s.cost(kind, drafted=drafted) for s in known) for kind in ("stock", "duo")}
+    return costs["duo"] < costs["stock"]
+
+
+def chosen_types(
+    choice: CpuKernels, path: str, n_gpu_layers: int, teams: Sequence[int], *, drafted: bool = True
+) -> list[str]:
     """The weight types of this file's CPU layers that go to duo's kernels. n_gpu_layers < 0: all layers.
 
     Raises DuoError if duo's kernels are asked for and cannot be had.
@@ -87,4 +122,4 @@ def chosen_types(choice: CpuKernels, path: str, n_gpu_layers: int, n_threads: in
     if choice == "stock" or not name or not os.path.isfile(path):
         return []
     types = [t for t in _core.cpu_types(os.fsencode(path), n_gpu_layers) if t in _core.kernel_types()]
-    return types if choice == "duo" else [t for t in types if duo_is_faster(t, n_threads)]
+    return types if choice == "duo" else [t for t in types if duo_is_faster(t, teams, drafted=drafted)]

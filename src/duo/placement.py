@@ -12,6 +12,9 @@ from duo.cpus import cpu_list, usable_cores
 from duo.errors import DuoError
 from duo.fit import Plan
 from duo.planned import settled, settled_alone
+from duo.prior import expect
+
+N_AHEAD = 3.0  # guesses for each pass of the target that a draft should have the cores for
 
 
 class Device(NamedTuple):
@@ -55,12 +58,15 @@ def _on_gpu(names: list[str], layers: int | str) -> bool:
     return bool(names) or any(d.type == "gpu" for d in devices())
 
 
-def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core.ModelOptions:
+def _model(
+    o: EngineOptions, path: str, n_threads: int, n_threads_alone: int = 0, *, draft: bool, drafted: bool = False
+) -> _core.ModelOptions:
+    """drafted: passes of the target verify guesses. n_threads_alone: see _core.ModelOptions."""
     m = _core.ModelOptions()
     m.path = os.fsencode(path)
     m.n_batch, m.n_ubatch = o["n_batch"], min(o["n_ubatch"], o["n_batch"])
     m.flash_attn, m.load_mode, m.strict = o["flash_attn"], o["load_mode"], o["strict"] and not draft
-    m.n_threads = n_threads
+    m.n_threads, m.n_threads_alone = n_threads, n_threads_alone
     if draft:
         layers, n_ctx, batch = o["n_gpu_layers_draft"], o["n_ctx_draft"], o["n_threads_batch_draft"]
         m.devices = device_names(o["device_draft"])
@@ -82,7 +88,9 @@ def _model(o: EngineOptions, path: str, n_threads: int, *, draft: bool) -> _core
     # those before ggml is told how.
     choice = "duo" if o["strict"] and o["cpu_kernels"] == "auto" and kernels.available() else o["cpu_kernels"]
     n_gpu_layers = m.n_gpu_layers if _on_gpu(m.devices, layers) else 0
-    m.cpu_types = kernels.chosen_types(choice, path, n_gpu_layers, n_threads)
+    teams = sorted({n_threads_alone or n_threads, n_threads})
+    # A draft's steps over several branches are as wide as a verification.
+    m.cpu_types = kernels.chosen_types(choice, path, n_gpu_layers, teams, drafted=drafted or draft)
     return m
 
 
@@ -109,12 +117,34 @@ def place_alone(o: EngineOptions, path: str, *, draft: bool) -> _core.ModelOptio
     return m
 
 
+def _on_cpu(plan: Plan | None, *, draft: bool) -> bool:
+    """Some of the model's layers are computed on the CPU."""
+    placed = None if plan is None else plan.draft if draft else plan.target
+    return placed is None or placed.n_gpu_layers < placed.n_all
+
+
+def _same_gpu(plan: Plan | None) -> bool:
+    """All of the target is on the one GPU that the draft is on."""
+    if plan is None or plan.draft is None or _on_cpu(plan, draft=False):
+        return False
+    return len(plan.target.devices) == 1 and plan.target.devices == plan.draft.devices
+
+
+def _draft_share(cores: int, target: str, draft: str) -> int:
+    """Cores for the draft while both work: its share of the work, if it makes some guesses for each pass."""
+    if not (os.path.isfile(target) and os.path.isfile(draft)):
+        return 1
+    work = N_AHEAD * os.path.getsize(draft) / max(1, os.path.getsize(target))
+    return max(1, min(cores // 2, round(cores * work / (work + 1.0))))
+
+
 def place(
-    o: EngineOptions, target: str | None, draft: str | None, *, n_ctx_remote: int = 0
+    o: EngineOptions, target: str | None, draft: str | None, *, n_ctx_remote: int = 0, drafted: bool = True
 ) -> tuple[_core.EngineOptions, Plan | None]:
-    """Engine options for the two files, and the plan of what lies where; None where no device takes part. Threads
-    default so that both models together do not outnumber the cores. target None: it is elsewhere, with a context of
-    n_ctx_remote tokens.
+    """Engine options for the two files, and the plan of what lies where; None where no device takes part. While both
+    models work, their threads together do not outnumber the cores; one that works alone has them all. target None: it
+    is elsewhere, with a context of n_ctx_remote tokens. drafted: the draft takes part in texts, unless they say
+    otherwise.
 
     Raises DuoError: what was asked for does not fit a device, or is none.
     """
@@ -126,28 +156,34 @@ def place(
         return out, None
     o, plan = settled(o, target, draft, devices())
     cores = usable_cores()
-    n_draft = _n_threads(o, draft or "", cores // 4, draft=True)  # a mistake is told without a draft, too
+    on_cpu = draft is not None and _on_cpu(plan, draft=True) and not _draft_on_gpu(o)
+    share = _draft_share(cores, target, draft or "")
+    n_draft = _n_threads(o, draft or "", share, draft=True)  # a mistake is told without a draft, too
     n_target = _n_threads(o, target, cores - (n_draft if draft else 0), draft=False)
+    lent = cores if on_cpu and not chosen(o) else 0
     out = _core.EngineOptions()
     out.remote_draft = o["draft_host"] is not None
-    out.target = _model(o, target, n_target, draft=False)
+    drafted = drafted and (draft is not None or out.remote_draft)
+    out.target = _model(o, target, n_target, 0 if _tiny(target) else lent, draft=False, drafted=drafted)
     if draft is not None:
-        out.draft = _model(o, draft, n_draft, draft=True)
-        if not _draft_on_gpu(o) and not chosen(o):
-            # While one of the two rests, the other need not spare its cores.
-            for m, path in ((out.target, target), (out.draft, draft)):
-                m.n_threads_alone = cores if _heavy(path) else 0
+        out.draft = _model(o, draft, n_draft, 0 if _tiny(draft) else lent, draft=True)
+        out.shared = _same_gpu(plan) or (on_cpu and _on_cpu(plan, draft=False) and _share_cores(out, cores))
+        if drafted:
+            expect(out, target_on_cpu=plan is None, draft_on_cpu=on_cpu)
     return out, plan
+
+
+def _share_cores(out: _core.EngineOptions, cores: int) -> bool:
+    """Neither CPUs of their own nor threads enough for both."""
+    cpus = [set(m.cpus) for m in (out.target, out.draft)]
+    if all(cpus):
+        return bool(cpus[0] & cpus[1])
+    return sum(m.n_threads_alone or m.n_threads for m in (out.target, out.draft)) > cores
 
 
 def _tiny(path: str) -> bool:
     """A pass takes a millisecond: a team of threads would wait for its slowest member most of the time."""
     return os.path.isfile(path) and os.path.getsize(path) < 64_000_000
-
-
-def _heavy(path: str) -> bool:
-    """A pass takes milliseconds: below that more threads cost more than they bring."""
-    return os.path.isfile(path) and os.path.getsize(path) >= 200_000_000
 
 
 def chosen(o: EngineOptions) -> bool:

@@ -1,4 +1,4 @@
-"""What `duo tune` measured of pairs, kept between runs so that later ones start warm. DUO_PROFILES=off: they do not."""
+"""What runs have learned of pairs, kept so that later ones start warm. DUO_PROFILES=off: nothing is read or written."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from duo import _core, guard, kernels
 from duo.remembered import recall, remember
 
 N_PAIRS = 64
+N_WORTH_KEEPING = 32  # passes that a run has measured
 # Of a model's options, those on which its speed or its agreement depends. The context is not among them.
 FIELDS = (
     "devices",
@@ -79,3 +80,9 @@ def restore(engine: _core.Engine, placed: _core.EngineOptions) -> None:
     """Gives a pair what was saved for it, if anything was. Only between texts."""
     if engine.draft is not None and (numbers := load(key(placed))) is not None:
         engine.restore_profile(numbers)
+
+
+def keep(engine: _core.Engine, placed: _core.EngineOptions) -> None:
+    """Saves what this run has learned, if that is more than a few passes. Only between texts."""
+    if engine.draft is not None and placed.delay_us == 0 and engine.n_measured >= N_WORTH_KEEPING:
+        save(key(placed), engine.profile(), "learned while texts were written")

@@ -25,21 +25,22 @@ SLICE_US = 50_000
 class Stream(Iterator[Chunk]):
     """Chunks of one text. `result` and `timings` are complete when it is exhausted; close it to stop early."""
 
-    def __init__(self, duo: Duo, seed: int, n_prompt: int, *, with_logprobs: bool, with_draft: bool) -> None:
+    def __init__(self, duo: Duo, job: Job, *, with_draft: bool) -> None:
         self._duo = duo
         self._open = True
         self._stopping = False
         self._lost = False  # its Duo was closed before it ended
-        self.with_logprobs = with_logprobs
+        self.with_logprobs = job.options["logprobs"] is not None
         self._with_draft = with_draft
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._from_draft: list[bool] = []
         self._logprobs: list[TokenLogprobs] = []
-        self._n_prompt = n_prompt
-        self.seed = seed  # the one in use, also where -1 asked for any
+        self._n_prompt = len(job.tokens)
+        self.seed = job.seed  # the one in use, also where -1 asked for any
         self.finish_reason = ""
-        self.warning = ""  # why the text went on without the draft, or without the trace, if it did
+        self.start_warning = job.warning  # what was known before the first token
+        self.warning = job.warning  # that, or why the text went on without the draft, or without the trace, if it did
         self.trace_warning = self.network_warning = ""  # what of it is of the trace, of the connection to a host
         self.timings: dict[str, Any] = {}
         self.on_close: Callable[[], None] | None = None
@@ -149,7 +150,7 @@ class Stream(Iterator[Chunk]):
                     self.network_warning = duo.network.take_warning()
                 duo.timings = self.timings
                 self._write_trace()
-                self.warning = self.network_warning or stats["warning"] or self.trace_warning
+                self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
                 why = stats["error"]
         finally:
             duo._owner = None
@@ -205,7 +206,7 @@ def begin(duo: Duo, job: Job, task: object) -> Stream:
             has_draft = duo.draft is not None or duo.network is not None
             guesses = (has_draft and "draft-simple" in o["spec_type"]) or ngram_of(o) != ""
             with_draft = guesses and o["mode"] != "plain"
-            s = Stream(duo, job.seed, len(job.tokens), with_logprobs=o["logprobs"] is not None, with_draft=with_draft)
+            s = Stream(duo, job, with_draft=with_draft)
             duo._owner = (threading.get_ident(), task)
             duo._current = weakref.ref(s)
             return s

@@ -184,7 +184,7 @@ def tune(duo: Duo, prompts: Sequence[str], progress: Progress = lambda _: None) 
         raise DuoError("duo tune measures a pair and there is no draft; give it with -md")
     chosen = _fitting(duo, prompts)
     with duo._turn, duo._pull:  # what an earlier run saved must not be taken for this one's
-        duo.engine.restore_profile([0.0] * len(duo.engine.profile()))
+        duo.engine.forget_profile()
     t, texts = Tuning(sharing=sharing_of(duo)), Texts(duo)
     _measure_widths(t, texts, chosen, progress)
     _expect(t, _measure_both(t, texts, chosen, progress))

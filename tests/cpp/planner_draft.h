@@ -33,7 +33,10 @@ struct made_up_draft {
         n_wide_     = pl.n_branch();
         n_want_     = pl.n_want();
         told_price_ = 1e-3 * pl.branch_price();
-        shape_      = pl.shape().empty() ? nullptr : &pl.shape();
+        least_path_ =
+            pl.least_path() > 0 ? std::log(1e-3f * float(pl.least_path())) : -std::numeric_limits<float>::infinity();
+        beside_ = pl.draft_works();
+        shape_  = pl.shape().empty() ? nullptr : &pl.shape();
     }
 
     [[nodiscard]] bool told_to_rest() const { return n_ahead_ <= 0; }
@@ -62,7 +65,8 @@ struct made_up_draft {
             }
             best.resize(tree.frontier(best, [this](int32_t i) {
                 return shape_ != nullptr ? places_[size_t(i)] >= 0 && shape_->n_children(places_[size_t(i)]) > 0
-                                         : tree.at(i).depth < n_ahead_ && (n_wide_ == 1 || tree.at(i).path >= -5.5f);
+                                         : tree.at(i).depth < n_ahead_ && tree.at(i).path >= least_path_ &&
+                                               (n_wide_ == 1 || tree.at(i).path >= -5.5f);
             }));
         }
         double worth = 0.0;
@@ -86,8 +90,8 @@ struct made_up_draft {
         for (const node_id id : batch) {
             const int32_t i = tree.find(id);
             if (id == late_id) {
-                profile.on_child(float(best_logp), late_token == 1);
-                profile.on_guess(0, late_token == 1, true);
+                profile.guesses().on_child(float(best_logp), late_token == 1);
+                profile.guesses().on_guess(0, late_token == 1, true);
             }
             if (i >= 0) {
                 tree.insert(++n_ids_, id, 1, float(best_logp));
@@ -97,7 +101,7 @@ struct made_up_draft {
                 tree.mark_expanded(i, 0);
             }
         }
-        profile.on_step(int32_t(batch.size()), float(took));
+        profile.on_step(int32_t(batch.size()), float(took), beside_);
         batch.clear();
     }
 
@@ -135,6 +139,8 @@ struct made_up_draft {
     int32_t              n_wide_     = 1;
     int32_t              n_want_     = 0;
     double               told_price_ = 0.05;
+    float                least_path_ = -std::numeric_limits<float>::infinity();
+    bool                 beside_     = true;
     const tree_shape *   shape_      = nullptr;
     std::vector<int32_t> places_;
 };

@@ -53,10 +53,19 @@ class world : public facts {
 
     // So many passes; they go on where the last ones ended.
     result run(planner & pl, int n_passes) {
+        return run(pl, [n_passes](const result & r) { return r.n_passes < n_passes; });
+    }
+
+    // So many tokens, as many as one pass brings more.
+    result write(planner & pl, int n_tokens) {
+        return run(pl, [n_tokens](const result & r) { return r.n_tokens < n_tokens; });
+    }
+
+    template <typename F> result run(planner & pl, F goes_on) {
         dice_ = dice(seed++);
         r_    = {};
         begin(pl);
-        for (int i = 0; i < n_passes; ++i) {
+        while (goes_on(r_)) {
             const double t0 = r_.us;
             const plan   p  = make_plan(pl);
             pass(pl);
@@ -66,7 +75,7 @@ class world : public facts {
             pl.on_verdict(n_tokens, p.expected, int64_t(r_.us - t0));
             draft_.take_orders(pl);
         }
-        r_.width /= n_passes;
+        r_.width /= std::max(1, r_.n_passes);
         return r_;
     }
 
@@ -195,9 +204,9 @@ class world : public facts {
             const token_id token = chosen_after(i_node);
             for (int32_t i = i_node + 1; i < tree.size(); ++i) {
                 if (tree.at(i).parent == i_node) {
-                    profile.on_child(tree.at(i).logp, tree.at(i).token == token);
+                    profile.guesses().on_child(tree.at(i).logp, tree.at(i).token == token);
                     if (tree.at(i).rank == 0) {
-                        profile.on_guess(n_tokens, tree.at(i).token == token, fresh_);
+                        profile.guesses().on_guess(n_tokens, tree.at(i).token == token, fresh_);
                     }
                 }
             }

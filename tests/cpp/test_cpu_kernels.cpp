@@ -1,5 +1,7 @@
 // The kernels of csrc/cpu against sums in double precision of the weights as GGUF defines them.
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 
 #include "check.h"
 #include "weights.h"
@@ -30,36 +32,57 @@ TEST(packed_weights_are_as_large_as_the_file) {
     }
 }
 
+// A product in double precision, and the sum of its terms' sizes.
+struct exact {
+    double value = 0;
+    double size  = 0;
+};
+
+// [input][row]
+std::vector<exact> exact_products(const problem & p) {
+    std::vector<exact> out(size_t(p.n_x * p.s.n));
+    for (int64_t row = 0; row < p.s.n; ++row) {
+        const std::vector<double> w = weights_of(p.s.f, p.file.data() + size_t(row) * p.row_bytes, p.s.k);
+        for (int c = 0; c < p.n_x; ++c) {
+            exact & e = out[size_t(c * p.s.n + row)];
+            for (int64_t i = 0; i < p.s.k; ++i) {
+                const double term = w[size_t(i)] * double(p.x[size_t(c * p.s.k + i)]);
+                e.value += term;
+                e.size += std::fabs(term);
+            }
+        }
+    }
+    return out;
+}
+
+// All that can run here, those too that must be named to be chosen.
+std::vector<const kernel_set *> kernels_to_test() {
+    std::vector<const kernel_set *>       all   = kernels_here();
+    const std::vector<const kernel_set *> named = kernels_here(true);
+    all.insert(all.end(), named.begin(), named.end());
+    return all;
+}
+
 TEST(products_are_those_of_double_precision) {
     std::mt19937 rng(2);
-    for (const kernel_set * kernels : kernels_here()) {
-        for (const format f : formats) {
-            const bool in_256 = traits_of(f).n_unit == 256;
-            for (const int64_t k :
-                 in_256 ? std::vector<int64_t>{256, 1280} : std::vector<int64_t>{64, 320, 1088, 2112}) {
-                for (const int64_t n : {1, 17, 80}) {
-                    const bool    lossless = f == format::f16 || (f == format::bf16);
-                    const problem p(f, n, k, 16, true, rng);
+    for (const format f : formats) {
+        const bool   in_256    = traits_of(f).n_unit == 256;
+        const double tolerance = f == format::f16 || f == format::bf16 ? 2e-6 : 1e-6;
+        for (const int64_t k : in_256 ? std::vector<int64_t>{256, 1280} : std::vector<int64_t>{64, 320, 1088, 2112}) {
+            for (const int64_t n : {1, 17, 80}) {
+                const problem            p(f, n, k, 16, true, rng);
+                const std::vector<exact> want = exact_products(p);
+                for (const kernel_set * kernels : kernels_to_test()) {
                     for (int width = 1; width <= 16; ++width) {
                         const std::vector<float> y = p.run(*kernels, 0, width, 1 + width % 3, width % 4 == 0);
-                        for (int64_t row = 0; row < n; ++row) {
-                            const std::vector<double> w = weights_of(f, p.file.data() + size_t(row) * p.row_bytes, k);
-                            for (int c = 0; c < width; ++c) {
-                                double want = 0;
-                                double size = 0;
-                                for (int64_t i = 0; i < k; ++i) {
-                                    want += w[size_t(i)] * double(p.x[size_t(c * k + i)]);
-                                    size += std::fabs(w[size_t(i)] * double(p.x[size_t(c * k + i)]));
-                                }
-                                const double got = double(y[size_t(c * n + row)]);
-                                if (!(std::fabs(got - want) <= (lossless ? 2e-6 : 1e-6) * size)) {
-                                    check::fail(__FILE__, __LINE__,
-                                                std::string(kernels->name) + " " + traits_of(f).name + " k " +
-                                                    std::to_string(k) + " n " + std::to_string(n) + " width " +
-                                                    std::to_string(width) + " row " + std::to_string(row) + ": " +
-                                                    std::to_string(got) + " for " + std::to_string(want));
-                                    return;
-                                }
+                        for (size_t i = 0; i < y.size(); ++i) {
+                            if (!(std::fabs(double(y[i]) - want[i].value) <= tolerance * want[i].size)) {
+                                check::fail(__FILE__, __LINE__,
+                                            std::string(kernels->name) + " " + traits_of(f).name + " k " +
+                                                std::to_string(k) + " n " + std::to_string(n) + " width " +
+                                                std::to_string(width) + " place " + std::to_string(i) + ": " +
+                                                std::to_string(y[i]) + " for " + std::to_string(want[i].value));
+                                return;
                             }
                         }
                     }
@@ -81,18 +104,18 @@ void fill_codes(format f, bytes & rows, uint8_t value) {
 
 TEST(the_largest_codes_and_inputs_do_not_overflow) {
     std::mt19937 rng(7);
-    for (const kernel_set * kernels : kernels_here()) {
+    for (const kernel_set * kernels : kernels_to_test()) {
         for (const format f : formats) {
             if (f == format::bf16 || f == format::f16) {
                 continue;
             }
             for (const uint8_t value : {0xff, 0x00, 0x7f, 0x80}) {
-                problem p(f, 16, 256, 2, true, rng);
+                problem p(f, 16, 256, 8, true, rng);
                 fill_codes(f, p.file, value);
                 pack_matrix(p.s, p.file.data(), p.row_bytes, p.packed.data(), 1);
-                std::fill_n(p.x.begin(), 256, 127.0f);
-                std::fill_n(p.x.begin() + 256, 256, -127.0f);
-                const std::vector<float> y = p.run(*kernels, 0, 2, 1);
+                std::fill_n(p.x.begin(), 4 * 256, 127.0f);
+                std::fill_n(p.x.begin() + 4 * 256, 4 * 256, -127.0f);
+                const std::vector<float> y = p.run(*kernels, 0, 8, 1);
                 for (int64_t row = 0; row < 16; ++row) {
                     double want = 0;
                     double size = 0;
@@ -100,8 +123,10 @@ TEST(the_largest_codes_and_inputs_do_not_overflow) {
                         want += 127 * w;
                         size += std::fabs(127 * w);
                     }
-                    CHECK(std::fabs(double(y[size_t(row)]) - want) <= 1e-6 * size);
-                    CHECK(std::fabs(double(y[size_t(16 + row)]) + want) <= 1e-6 * size);
+                    for (int c = 0; c < 8; ++c) {
+                        const double got = double(y[size_t(c * 16 + row)]);
+                        CHECK(std::fabs(c < 4 ? got - want : got + want) <= 1e-6 * size);
+                    }
                 }
             }
         }
@@ -110,7 +135,7 @@ TEST(the_largest_codes_and_inputs_do_not_overflow) {
 
 TEST(eight_bit_inputs_cost_little_accuracy) {
     std::mt19937 rng(3);
-    for (const kernel_set * kernels : kernels_here()) {
+    for (const kernel_set * kernels : kernels_to_test()) {
         for (const format f : formats) {
             const problem            p(f, 64, 2048, 4, false, rng);
             const std::vector<float> y     = p.run(*kernels, 0, 4, 1);
@@ -134,7 +159,7 @@ TEST(eight_bit_inputs_cost_little_accuracy) {
 
 TEST(bits_depend_neither_on_width_nor_on_threads) {
     std::mt19937 rng(4);
-    for (const kernel_set * kernels : kernels_here()) {
+    for (const kernel_set * kernels : kernels_to_test()) {
         for (const format f : formats) {
             const problem            p(f, 200, 1280, 70, false, rng);
             const std::vector<float> all = p.run(*kernels, 0, 70, 1);
@@ -148,10 +173,44 @@ TEST(bits_depend_neither_on_width_nor_on_threads) {
     }
 }
 
+// One order of additions, fused alike: what a machine can do changes no bit. Only instructions that multiply pairs of
+// bf16 round in a way of their own.
+TEST(all_instruction_sets_give_the_same_bits) {
+    std::mt19937 rng(8);
+    for (const format f : formats) {
+        const problem            p(f, 77, 1280, 19, false, rng);
+        const std::vector<float> want = p.run(*kernels_named("portable"), 0, 19, 1);
+        for (const kernel_set * kernels : kernels_to_test()) {
+            const std::string name = kernels->name;
+            if (f != format::bf16 || (name != "avx512_bf16" && name != "neon_i8mm" && !kernels->is_wide(f, 1))) {
+                CHECK(p.run(*kernels, 0, 19, 1) == want, name + " " + traits_of(f).name);
+            }
+        }
+    }
+}
+
+// DUO_TEST_KERNELS, if set: the sets that this machine must be found to run, best first.
+TEST(the_right_instruction_sets_are_found) {
+    std::string found;
+    for (const kernel_set * k : kernels_here()) {
+        found += k->name;
+        found += ' ';
+    }
+    found.pop_back();
+    std::printf("instruction sets: %s\n", found.c_str());
+    if (const char * want = std::getenv("DUO_TEST_KERNELS"); want != nullptr) {
+        CHECK_EQ(found, std::string(want));
+    }
+    CHECK_EQ(kernels_here().back(), kernels_named("portable"));
+    if (std::getenv("DUO_CPU_ISA") == nullptr) {
+        CHECK_EQ(best_kernels(), kernels_here().size() > 1 ? kernels_here().front() : nullptr);
+    }
+}
+
 TEST(several_matrices_each_with_its_inputs) {
     // As experts: some have many inputs, some one, some none.
     std::mt19937       rng(5);
-    const kernel_set & kernels = *kernels_here().back();
+    const kernel_set & kernels = *kernels_here().front();
     for (const format f : formats) {
         std::vector<problem>            experts;
         std::vector<std::vector<float>> out;
@@ -178,17 +237,20 @@ TEST(several_matrices_each_with_its_inputs) {
 }
 
 TEST(not_a_number_goes_through_and_zero_stays_zero) {
-    std::mt19937       rng(6);
-    const kernel_set & kernels = *kernels_here().back();
-    for (const format f : formats) {
-        problem p(f, 32, 512, 3, false, rng);
-        p.x[700] = NAN;
-        std::fill(p.x.begin() + 1024, p.x.end(), 0.0f);
-        const std::vector<float> y = p.run(kernels, 0, 3, 1);
-        for (int row = 0; row < 32; ++row) {
-            CHECK(std::isfinite(y[size_t(row)]));
-            CHECK(std::isnan(y[size_t(32 + row)]));
-            CHECK_EQ(y[size_t(64 + row)], 0.0f);
+    std::mt19937 rng(6);
+    for (const kernel_set * kernels : kernels_to_test()) {
+        for (const format f : formats) {
+            for (const int n : {3, 9}) {
+                problem p(f, 32, 512, n, false, rng);
+                p.x[700] = NAN;
+                std::fill(p.x.begin() + 1024, p.x.end(), 0.0f);
+                const std::vector<float> y = p.run(*kernels, 0, n, 1);
+                for (int row = 0; row < 32; ++row) {
+                    CHECK(std::isfinite(y[size_t(row)]));
+                    CHECK(std::isnan(y[size_t(32 + row)]));
+                    CHECK_EQ(y[size_t(32 * (n - 1) + row)], 0.0f);
+                }
+            }
         }
     }
 }

@@ -161,7 +161,7 @@ template <typename Pair> int32_t run_texts(const weather & w, double agree, int3
         CHECK_EQ(a.stats.n_predicted, int32_t(a.tokens.size()), note);
         *n_accepted += a.stats.n_accepted;
         // What is counted last may come too late.
-        CHECK(a.stats.n_accepted < 20 || p.line.current()->draft.n_nodes > 0, note);
+        CHECK(a.stats.n_accepted < 20 || p.line.current()->draft->n_nodes > 0, note);
     }
     return way.n_cuts;
 }

@@ -30,8 +30,8 @@ pair_profile any_profile(dice & d) {
     pair_profile p;
     for (int i = 0; i < 100; ++i) {
         const double q = 0.01 * d.between(1, 99);
-        p.on_child(float(std::log(q)), d.chance(q));
-        p.on_ngram(d.between(0, 8), d.chance(0.7));
+        p.guesses().on_child(float(std::log(q)), d.chance(q));
+        p.guesses().on_ngram(d.between(0, 8), d.chance(0.7));
     }
     return p;
 }
@@ -39,7 +39,7 @@ pair_profile any_profile(dice & d) {
 double chance_of(const token_tree & t, const pair_profile & p, int32_t i) {
     double c = 1.0;
     for (; i > 0; i = t.at(i).parent) {
-        c *= p.chance(t.at(i).logp);
+        c *= p.guesses().chance(t.at(i).logp);
     }
     return c;
 }
@@ -243,7 +243,7 @@ TEST(ngrams_merge_with_drafted_nodes) {
         double  c  = from < 0 ? 1.0 : before[size_t(from)].chance;
         int32_t at = from;
         for (size_t k = 0; k < tokens.size(); ++k) {
-            c *= p.ngram_chance(int32_t(k));
+            c *= p.guesses().ngram_chance(int32_t(k));
             int32_t next = -1;
             for (int32_t i = 0; i < int32_t(tree.nodes().size()); ++i) {
                 if (tree.nodes()[size_t(i)].parent == at && tree.nodes()[size_t(i)].token == tokens[k]) {

@@ -70,8 +70,8 @@ TEST(plan_fits_the_room) {
         std::vector<int32_t> places;
         for (int i = 0; i < 8; ++i) {
             pl.profile().on_pass(d.between(-1, 80), d.between(0, 5000), 0.01 * d.between(0, 100));
-            pl.profile().on_step(d.between(-1, 20), float(d.between(0, 1000)));
-            pl.profile().on_guess(d.between(-1, 70), d.chance(0.5), d.chance(0.5));
+            pl.profile().on_step(d.between(-1, 20), float(d.between(0, 1000)), d.chance(0.5));
+            pl.profile().guesses().on_guess(d.between(-1, 70), d.chance(0.5), d.chance(0.5));
             drafted.reset(1, 1);
             const int32_t n = d.between(0, 20);
             for (int32_t j = 0; j < n; ++j) {
@@ -92,7 +92,7 @@ TEST(plan_fits_the_room) {
             CHECK(p.expected >= 1.0 && p.expected <= 1.0 + std::max(0, n_room));
             CHECK(p.wait_us >= 0);
             CHECK(pl.n_ahead() >= 0 && pl.n_branch() >= 1 && pl.branch_price() >= 1 && pl.n_want() >= 0);
-            CHECK(pl.profile().acceptance(i) > 0.0 && pl.profile().acceptance(i) < 1.0);
+            CHECK(pl.profile().guesses().acceptance(i) > 0.0 && pl.profile().guesses().acceptance(i) < 1.0);
             pl.on_verdict(d.between(1, 1 + p.n_verify), p.expected, d.between(1, 50000));
         }
     }

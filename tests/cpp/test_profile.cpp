@@ -142,58 +142,58 @@ TEST(slowdown_goes_when_contention_goes) {
 
 TEST(steps_and_their_price) {
     pair_profile p;
-    CHECK_EQ(p.step_us(), 0.0);
+    CHECK_EQ(p.step_us(1, true), 0.0);
     CHECK(p.branch_price() > 0.0);
     for (int i = 0; i < 20; ++i) {
-        p.on_step(1, 1000.0f);
+        p.on_step(1, 1000.0f, true);
     }
-    CHECK(near(p.step_us(), 1000.0, 1e-6));
-    CHECK(!p.measured_step(5));
+    CHECK(near(p.step_us(1, true), 1000.0, 1e-6));
+    CHECK(!p.measured_step(5, true));
     for (int i = 0; i < 200; ++i) {
         for (const int32_t n : {5, 9}) {
-            p.on_step(n, 1000.0f + 200.0f * float(n - 1));
+            p.on_step(n, 1000.0f + 200.0f * float(n - 1), true);
         }
     }
-    CHECK(p.measured_step(5));
+    CHECK(p.measured_step(5, true));
     CHECK(near(p.branch_price(), 0.2, 0.02), std::to_string(p.branch_price()));
-    CHECK(near(p.step_us(5), 1800.0, 0.01) && near(p.step_us(3), 1400.0, 0.02));
-    p.on_step(0, 1.0f);
-    p.on_step(1, 0.0f); // not a typical one
-    p.on_step(-3, 5.0f);
-    CHECK(near(p.step_us(), 1000.0, 1e-6));
-    p.on_step(40, 5000.0f); // counts as the widest
-    CHECK(p.measured_step(n_step_cap));
+    CHECK(near(p.step_us(5, true), 1800.0, 0.01) && near(p.step_us(3, true), 1400.0, 0.02));
+    p.on_step(0, 1.0f, true);
+    p.on_step(1, 0.0f, true); // not a typical one
+    p.on_step(-3, 5.0f, true);
+    CHECK(near(p.step_us(1, true), 1000.0, 1e-6));
+    p.on_step(40, 5000.0f, true); // counts as the widest
+    CHECK(p.measured_step(n_step_cap, true));
     // Only wide steps are known: one over a single node is less.
     pair_profile q;
-    q.on_step(8, 1350.0f);
-    CHECK(near(q.step_us(1), 1000.0, 0.01));
+    q.on_step(8, 1350.0f, true);
+    CHECK(near(q.step_us(1, true), 1000.0, 0.01));
 }
 
 TEST(acceptance_by_level) {
     pair_profile p;
     dice         d(1);
-    CHECK(p.acceptance(0) > 0.3 && p.acceptance(0) < 0.9);
-    CHECK_EQ(p.acceptance(5), p.acceptance(0)); // nothing seen: as the one before
+    CHECK(p.guesses().acceptance(0) > 0.3 && p.guesses().acceptance(0) < 0.9);
+    CHECK_EQ(p.guesses().acceptance(5), p.guesses().acceptance(0)); // nothing seen: as the one before
     const double want[] = {0.9, 0.5, 0.8};
     double       mean[3]{};
     double       fresh = 0.0;
     for (int i = 0; i < 4000; ++i) {
-        p.on_guess(0, d.chance(i % 2 == 0 ? 0.98 : 0.82), i % 2 != 0);
-        p.on_guess(1, d.chance(want[1]), false);
-        p.on_guess(2, d.chance(want[2]), true);
+        p.guesses().on_guess(0, d.chance(i % 2 == 0 ? 0.98 : 0.82), i % 2 != 0);
+        p.guesses().on_guess(1, d.chance(want[1]), false);
+        p.guesses().on_guess(2, d.chance(want[2]), true);
         for (int32_t j = 0; j < 3; ++j) {
-            mean[j] += p.acceptance(j) / 4000;
+            mean[j] += p.guesses().acceptance(j) / 4000;
         }
-        fresh += p.acceptance_fresh() / 4000;
+        fresh += p.guesses().acceptance_fresh() / 4000;
     }
     for (int32_t j = 0; j < 3; ++j) {
         CHECK(near(mean[j], want[j], 0.03), std::to_string(mean[j]));
     }
     CHECK(near(fresh, 0.82, 0.03), std::to_string(fresh));
-    CHECK(near(p.acceptance(3), p.acceptance(2), 1e-9));
-    p.on_guess(-1, true, true);
-    p.on_guess(n_draft_cap, true, true);
-    CHECK_EQ(p.acceptance(1000), p.acceptance(n_draft_cap - 1));
+    CHECK(near(p.guesses().acceptance(3), p.guesses().acceptance(2), 1e-9));
+    p.guesses().on_guess(-1, true, true);
+    p.guesses().on_guess(n_draft_cap, true, true);
+    CHECK_EQ(p.guesses().acceptance(1000), p.guesses().acceptance(n_draft_cap - 1));
 }
 
 TEST(chance_is_calibrated) {
@@ -203,12 +203,12 @@ TEST(chance_is_calibrated) {
         dice         d(7);
         const double says[] = {0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98};
         double       sum[7]{};
-        CHECK(near(p.chance(std::log(0.5f)), 0.5, 0.01)); // to begin with it is believed
+        CHECK(near(p.guesses().chance(std::log(0.5f)), 0.5, 0.01)); // to begin with it is believed
         for (int i = 0; i < 6000; ++i) {
             for (int k = 0; k < 7; ++k) {
                 const double truth = 1.0 - std::pow(1.0 - says[k], power);
-                p.on_child(float(std::log(says[k])), d.chance(truth));
-                sum[k] += i < 2000 ? 0.0 : p.chance(float(std::log(says[k]))) / 4000;
+                p.guesses().on_child(float(std::log(says[k])), d.chance(truth));
+                sum[k] += i < 2000 ? 0.0 : p.guesses().chance(float(std::log(says[k]))) / 4000;
             }
         }
         for (int k = 0; k < 7; ++k) {
@@ -222,7 +222,7 @@ TEST(chance_is_calibrated) {
     }
     pair_profile p;
     for (const float logp : {-1000.0f, -69.0f, -1e-9f, 0.0f, 0.5f}) {
-        CHECK(p.chance(logp) > 0.0 && p.chance(logp) < 1.0);
+        CHECK(p.guesses().chance(logp) > 0.0 && p.guesses().chance(logp) < 1.0);
     }
 }
 
@@ -231,10 +231,10 @@ TEST(saved_and_restored) {
     pair_profile p;
     for (int i = 0; i < 3000; ++i) {
         p.on_pass(d.between(1, n_rows_cap), d.between(1000, 90000), 0.01 * d.between(0, 100));
-        p.on_step(d.between(1, 16), float(d.between(100, 900)));
-        p.on_guess(d.between(0, 63), d.chance(0.6), d.chance(0.5));
-        p.on_ngram(d.between(0, 63), d.chance(0.4));
-        p.on_child(-0.01f * float(d.below(600)), d.chance(0.5));
+        p.on_step(d.between(1, 16), float(d.between(100, 900)), true);
+        p.guesses().on_guess(d.between(0, 63), d.chance(0.6), d.chance(0.5));
+        p.guesses().on_ngram(d.between(0, 63), d.chance(0.4));
+        p.guesses().on_child(-0.01f * float(d.below(600)), d.chance(0.5));
     }
     const std::vector<double> numbers = p.saved();
     pair_profile              q;
@@ -243,10 +243,12 @@ TEST(saved_and_restored) {
     for (int32_t n = 1; n <= n_rows_cap; ++n) {
         CHECK(near(q.pass_us(n, true), p.pass_us(n, true), 1e-9) &&
               near(q.pass_us(n, false), p.pass_us(n, false), 1e-9));
-        CHECK(near(q.chance(-0.08f * float(n)), p.chance(-0.08f * float(n)), 1e-9));
-        CHECK(near(q.acceptance(n), p.acceptance(n), 1e-9) && near(q.ngram_chance(n), p.ngram_chance(n), 1e-9));
+        CHECK(near(q.guesses().chance(-0.08f * float(n)), p.guesses().chance(-0.08f * float(n)), 1e-9));
+        CHECK(near(q.guesses().acceptance(n), p.guesses().acceptance(n), 1e-9) &&
+              near(q.guesses().ngram_chance(n), p.guesses().ngram_chance(n), 1e-9));
     }
-    CHECK(near(q.acceptance_fresh(), p.acceptance_fresh(), 1e-9) && near(q.step_us(3), p.step_us(3), 1e-9));
+    CHECK(near(q.guesses().acceptance_fresh(), p.guesses().acceptance_fresh(), 1e-9) &&
+          near(q.step_us(3, true), p.step_us(3, true), 1e-9));
     CHECK_EQ(q.n_tried(), p.n_tried());
 
     // What is not its own, or no number, changes nothing.
@@ -279,6 +281,6 @@ TEST(saved_and_restored) {
         x = d.chance(0.5) ? 1e300 : 0.0;
     }
     q.restore(odd);
-    CHECK(q.n_tried() >= 0 && q.chance(-0.5f) > 0.0 && q.chance(-0.5f) < 1.0);
+    CHECK(q.n_tried() >= 0 && q.guesses().chance(-0.5f) > 0.0 && q.guesses().chance(-0.5f) < 1.0);
     CHECK(q.pass_us(5, true) >= 0.0 && q.slowdown() >= 1.0);
 }

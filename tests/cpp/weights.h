@@ -56,7 +56,7 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
 }
 
 // One row as numbers: ggml-quants.c, dequantize_row_*, read anew.
-std::vector<double> weights_of(format f, const uint8_t * p, int64_t k) {
+[[maybe_unused]] std::vector<double> weights_of(format f, const uint8_t * p, int64_t k) {
     static const int    nl[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
     std::vector<double> w;
     const auto          half = [](const uint8_t * q) { return double(float_of_half(q)); };
@@ -146,16 +146,6 @@ struct problem {
         return y;
     }
 };
-
-std::vector<const kernel_set *> kernels_here() {
-    std::vector<const kernel_set *> all;
-    for (const char * name : {"portable", "avx2", "avx_vnni", "avx512", "avx512_bf16"}) {
-        if (const kernel_set * k = kernels_named(name); k != nullptr) {
-            all.push_back(k);
-        }
-    }
-    return all;
-}
 
 constexpr format formats[] = {format::q8_0, format::q4_0, format::iq4_nl, format::q4_k,
                               format::q5_k, format::q6_k, format::bf16,   format::f16};

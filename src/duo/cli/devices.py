@@ -69,8 +69,8 @@ def devices(measure: bool, servers: list[str]) -> None:
         n = usable_cores()
         table = Table("type", "width", "stock", "duo", "stock / duo", "faster", title=f"{n} threads, a matrix of 64 MB")
         for t in _core.kernel_types():
-            speed = kernels.measure(t, widths=(1, 4, 8), n_threads=n)
-            faster = "duo" if speed.duo_is_faster else "stock"
+            speed = kernels.measure(t, n_threads=n)
+            faster = "duo" if speed.duo_is_faster(drafted=True) else "stock"
             for width, us in speed.duo.items():
                 stock = speed.stock[width]
                 ratio = f"{stock / us:.2f}"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from duo import guard
+from duo import _core, guard
+from duo._libs import REINSTALL
 from duo.cli import show
 from duo.cli.models import chosen_models
 from duo.cli.options import given
@@ -25,6 +26,7 @@ def open_duo(params: dict[str, Any], **more: Any) -> Duo:
             log_file=params["log_file"],
             progress=progress,
             **given(params, ENGINE_OPTIONS),
+            **({"mode": "plain"} if params.get("mode") == "plain" else {}),
             **more,
         )
 
@@ -36,8 +38,17 @@ def introduce(d: Duo, wanted: GenerateOptions) -> None:
 
 
 def warn_of_models(d: Duo) -> None:
-    for m in (d.engine.target, d.draft):
-        if m is not None and m.warning:
+    models = [m for m in (d.engine.target, d.draft) if m is not None]
+    why = _core.other_ggml()
+    if (
+        why
+        and why == _core.kernels()[1]
+        and d.options["cpu_kernels"] != "stock"
+        and any(m.n_cpu_products for m in models)
+    ):
+        show.warn(f"duo's CPU kernels are off: {why}; {REINSTALL}")
+    for m in models:
+        if m.warning:
             show.warn(m.warning)
 
 
@@ -54,7 +65,7 @@ def warn_of_start(d: Duo) -> str:
 
 def warn_of_draft(d: Duo, stream: Stream) -> None:
     """What went wrong while the text went on."""
-    if not stream.warning:
+    if stream.warning == stream.start_warning:  # nothing, or what the first line has said
         return
     if stream.network_warning and d.network is not None and d.network.settings.role == "verify":
         went_on = stream.finish_reason != "cancelled"

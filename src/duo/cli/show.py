@@ -20,7 +20,7 @@ from duo import _core
 from duo.config import GenerateOptions
 from duo.errors import DuoError
 from duo.fit import Plan
-from duo.job import ngram_of
+from duo.job import ngram_of, why_no_ngrams
 from duo.result import Chunk, Result
 from duo.schema import not_enforced
 
@@ -81,12 +81,14 @@ def _guesses(o: GenerateOptions, has_draft: bool) -> str:
     return f", guesses from n-grams ({ngram}){'; ' * bool(why)}{why}"
 
 
-def _how(o: GenerateOptions, has_draft: bool) -> str:
+def _how(target: _core.Model | None, o: GenerateOptions, has_draft: bool) -> str:
     """The mode, or why nothing is speculated."""
     if o["mode"] == "plain":
         return "plain decoding: --mode plain"
     if o["spec_type"] == ["none"]:
         return "plain decoding: --spec-type none"
+    if why := why_no_ngrams(target, o):
+        return f"plain decoding: {why}"
     if not has_draft and not ngram_of(o):
         return "plain decoding: no draft was given; give one (-md) or let n-grams guess (--spec-type ngram-map-k)"
     if isinstance(o["draft_tree"], list):  # its size is the length, whatever --draft says
@@ -104,7 +106,7 @@ def first_line(
     elsewhere: str = "",
 ) -> str:
     """Which models, which devices, which mode. `options`: complete; elsewhere: the model that is not here."""
-    how = _how(options, draft is not None or elsewhere != "")
+    how = _how(target, options, draft is not None or elsewhere != "")
     models = elsewhere if target is None else _place(target)
     guesser = _place(draft) if draft is not None else elsewhere if target is not None else ""
     models += f" + draft {guesser}" if guesser else ""

@@ -216,7 +216,7 @@ class Node(_message.Message):
     def __init__(self, kind: _Optional[_Union[Node.Kind, str]] = ..., named: _Optional[bool] = ..., id: _Optional[int] = ..., parent: _Optional[int] = ..., token: _Optional[int] = ..., logp: _Optional[float] = ..., rank: _Optional[int] = ..., n_rows: _Optional[int] = ..., step_us: _Optional[float] = ...) -> None: ...
 
 class Verdict(_message.Message):
-    __slots__ = ("kind", "accepted", "token", "n_ahead", "n_branch", "alone", "n_want", "branch_price")
+    __slots__ = ("kind", "accepted", "token", "n_ahead", "n_branch", "alone", "n_want", "branch_price", "least_path")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         VERDICT: _ClassVar[Verdict.Kind]
@@ -233,6 +233,7 @@ class Verdict(_message.Message):
     ALONE_FIELD_NUMBER: _ClassVar[int]
     N_WANT_FIELD_NUMBER: _ClassVar[int]
     BRANCH_PRICE_FIELD_NUMBER: _ClassVar[int]
+    LEAST_PATH_FIELD_NUMBER: _ClassVar[int]
     kind: Verdict.Kind
     accepted: int
     token: int
@@ -241,7 +242,8 @@ class Verdict(_message.Message):
     alone: bool
     n_want: int
     branch_price: int
-    def __init__(self, kind: _Optional[_Union[Verdict.Kind, str]] = ..., accepted: _Optional[int] = ..., token: _Optional[int] = ..., n_ahead: _Optional[int] = ..., n_branch: _Optional[int] = ..., alone: _Optional[bool] = ..., n_want: _Optional[int] = ..., branch_price: _Optional[int] = ...) -> None: ...
+    least_path: int
+    def __init__(self, kind: _Optional[_Union[Verdict.Kind, str]] = ..., accepted: _Optional[int] = ..., token: _Optional[int] = ..., n_ahead: _Optional[int] = ..., n_branch: _Optional[int] = ..., alone: _Optional[bool] = ..., n_want: _Optional[int] = ..., branch_price: _Optional[int] = ..., least_path: _Optional[int] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("kind", "from_draft", "hidden", "finish", "token", "logp", "n_hold", "n_drop")

@@ -1,0 +1,37 @@
+#include "pair_prior.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "../error.h"
+
+namespace duo {
+
+double pair_prior::pass(int32_t n_rows) const {
+    if (pass_us.empty()) {
+        return 0.0;
+    }
+    if (n_rows <= pass_us.front().first || pass_us.size() == 1) {
+        return pass_us.front().second;
+    }
+    auto above = std::find_if(pass_us.begin(), pass_us.end(), [n_rows](const auto & p) { return p.first >= n_rows; });
+    above      = above == pass_us.end() ? above - 1 : above;
+    const auto [n0, us0] = *(above - 1);
+    const auto [n1, us1] = *above;
+    return us0 + std::max(0.0, us1 - us0) * (n_rows - n0) / (n1 - n0);
+}
+
+void pair_prior::check() const {
+    int32_t last = 0;
+    for (const auto & [n, us] : pass_us) {
+        if (n <= last || !std::isfinite(us) || us <= 0.0) {
+            throw error("the expected times of passes are no times by ascending number of rows");
+        }
+        last = n;
+    }
+    if (!std::isfinite(step_us) || step_us < 0.0) {
+        throw error("the expected time of a draft step is no time");
+    }
+}
+
+} // namespace duo

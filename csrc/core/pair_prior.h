@@ -1,0 +1,23 @@
+// What is known of a pair before it has computed anything: where it is placed, and what passes should cost.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+namespace duo {
+
+struct pair_prior {
+    // Both models compute on the same cores, or on the same GPU: side by side they slow each other down.
+    bool shared = false;
+    // Points (rows, microseconds) of a target pass by itself, rows ascending; empty: unknown.
+    std::vector<std::pair<int32_t, double>> pass_us{};
+    double                                  step_us = 0.0; // draft step over one node by itself; 0: unknown
+
+    // Microseconds of a pass over n rows, linear between the points and on along the last two; 0: unknown.
+    [[nodiscard]] double pass(int32_t n_rows) const;
+    // Throws duo::error: rows that do not ascend, times that are no times.
+    void check() const;
+};
+
+} // namespace duo

@@ -1,0 +1,60 @@
+// What the planner has learned, as numbers for a file: the profile, then each way of writing.
+#include <algorithm>
+#include <cmath>
+
+#include "planner.h"
+
+namespace duo {
+
+namespace {
+constexpr size_t n_key     = std::tuple_size_v<experience_key>;
+constexpr size_t n_each    = n_key + 3; // stance, lengths of the last rest and the last turns
+constexpr double n_longest = 1e6;       // passes
+} // namespace
+
+std::vector<double> planner::saved() const {
+    std::vector<double> out = profile_.saved();
+    for (const auto & [key, e] : all_) {
+        if (key != experience_key{}) { // that one stands for no text yet
+            out.insert(out.end(), key.begin(), key.end());
+            out.insert(out.end(), {double(e.how), double(e.n_rest), double(e.n_turns)});
+        }
+    }
+    return out;
+}
+
+void planner::restore(std::span<const double> numbers) {
+    const size_t n_profile = profile_.saved().size();
+    if (numbers.size() < n_profile || (numbers.size() - n_profile) % n_each != 0) {
+        return;
+    }
+    const auto ways  = numbers.subspan(n_profile);
+    const bool whole = std::all_of(ways.begin(), ways.end(), [](double x) {
+        return std::isfinite(x) && x == std::floor(x) && std::abs(x) <= n_longest;
+    });
+    if (!whole || !profile_.restore(numbers.first(n_profile))) {
+        return;
+    }
+    for (size_t i = 0; i < ways.size(); i += n_each) {
+        experience_key key;
+        std::transform(ways.begin() + ptrdiff_t(i), ways.begin() + ptrdiff_t(i + n_key), key.begin(),
+                       [](double x) { return int32_t(x); });
+        const double how = ways[i + n_key];
+        if (how >= 0.0 && how <= double(stance::rest)) {
+            experience e{.how = stance(how)};
+            e.n_rest  = std::max(0, int32_t(ways[i + n_key + 1]));
+            e.n_turns = std::max(0, int32_t(ways[i + n_key + 2]));
+            all_.insert_or_assign(key, e);
+        }
+    }
+    my_ = &all_[{}];
+}
+
+void planner::forget() {
+    all_.clear();
+    my_             = &all_[{}];
+    const auto none = std::vector<double>(profile_.saved().size(), 0.0);
+    profile_.restore(none);
+}
+
+} // namespace duo

@@ -1,0 +1,321 @@
+// The attention kernel, written over a vector type like panel.h: its load, load_f16, store, zero, broadcast_f, add, mul
+// and fma, and where it has one its own lane_sums.
+//
+// Two walks over the cells that any of the rows sees: scores first, then values. With all scores at hand the largest is
+// known before the first value is weighed, so nothing has to be scaled again, and each sum is made cell by cell.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "attention.h"
+
+namespace duo::cpu {
+namespace {
+
+constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
+
+// Lane i of the result: the sum of vector i's lanes.
+template <class V> inline typename V::floats lane_sums(const typename V::floats (&v)[V::L]) {
+    if constexpr (requires { V::lane_sums(v); }) {
+        return V::lane_sums(v);
+    } else {
+        alignas(64) float t[V::L][V::L];
+        alignas(64) float s[V::L];
+        for (int i = 0; i < V::L; ++i) {
+            V::store(t[i], v[i]);
+        }
+        for (int i = 0; i < V::L; ++i) {
+            for (int half = V::L / 2; half > 0; half /= 2) {
+                for (int j = 0; j < half; ++j) {
+                    t[i][j] += t[i][j + half];
+                }
+            }
+            s[i] = t[i][0];
+        }
+        return V::load(s);
+    }
+}
+
+// s[i] = e^(s[i] - most), 0 where it is below e^-87. Cephes' expf (Moshier, netlib.org/cephes) without branches: x is
+// n ln 2 + r, a polynomial gives e^r, and n goes into the exponent. NaN stays NaN.
+inline void exponentials(float * s, int64_t n, float most) {
+    for (int64_t i = 0; i < n; ++i) {
+        const float x = s[i] - most;
+        const float k = x * 1.44269504088896341f + 12582912.0f; // 1.5 * 2^23: the low bits are the nearest integer
+        const float f = k - 12582912.0f;
+        const float r = (x - f * 0.693359375f) + f * 2.12194440e-4f;
+        float       p = 1.9875691500e-4f;
+        p             = p * r + 1.3981999507e-3f;
+        p             = p * r + 8.3334519073e-3f;
+        p             = p * r + 4.1665795894e-2f;
+        p             = p * r + 1.6666665459e-1f;
+        p             = p * r + 5.0000001201e-1f;
+        p             = p * (r * r) + r + 1.0f;
+        const float to_n = std::bit_cast<float>((std::bit_cast<uint32_t>(k) - 0x4b400000u + 127u) << 23);
+        s[i]             = x < -87.0f ? 0.0f : p * to_n;
+    }
+}
+
+// What rows of one head of keys need of the whole.
+struct attended {
+    int             n_rows;
+    const float *   q[n_rows_together];
+    float *         out[n_rows_together];
+    const uint8_t * mask[n_rows_together]; // of its token; nullptr: none
+    float           slope[n_rows_together];
+    float           sink[n_rows_together];
+    const uint8_t * k;
+    const uint8_t * v;
+
+    float *   keys;   // [n_cells_at_once][n_k]
+    float *   scores; // [n_rows_together][stride]
+    int64_t   stride;
+    int32_t * cells; // that at least one row sees, in order
+    int64_t   n_cells;
+};
+
+// ALiBi's factor of a head (arXiv 2108.12409; for other numbers of heads than powers of two as llama.cpp's ops.cpp).
+inline float slope_of(const attention & a, int64_t head) {
+    if (a.max_bias <= 0) {
+        return 1.0f;
+    }
+    const auto  n    = int64_t(std::bit_floor(uint64_t(a.n_heads)));
+    const float base = std::pow(2.0f, -(head < n ? a.max_bias : a.max_bias / 2) / float(n));
+    return std::pow(base, float(head < n ? head + 1 : 2 * (head - n) + 1));
+}
+
+constexpr uint16_t half_minus_infinity = 0xfc00;
+
+// The list of cells that at least one row sees.
+inline void list_cells(const attention & a, attended & t, uint8_t * seen) {
+    const auto n = size_t(a.n_cells);
+    std::memset(seen, t.mask[0] == nullptr ? 1 : 0, n);
+    for (int r = 0; r < t.n_rows && t.mask[0] != nullptr; ++r) {
+        if (r > 0 && t.mask[r] == t.mask[r - 1]) {
+            continue;
+        }
+        const auto * m = reinterpret_cast<const uint16_t *>(t.mask[r]);
+        for (size_t i = 0; i < n; ++i) {
+            seen[i] = uint8_t(seen[i] | (m[i] != half_minus_infinity));
+        }
+    }
+    t.n_cells = 0;
+    for (size_t i = 0; i < n; ++i) {
+        t.cells[t.n_cells] = int32_t(i);
+        t.n_cells += seen[i];
+    }
+}
+
+// Keys of n listed cells as floats, [n_k / L][n_cells_at_once][L]; zeros behind them.
+template <class V> inline void load_keys(const attention & a, const attended & t, int64_t from, int n) {
+    if (n < n_cells_at_once) {
+        std::memset(t.keys, 0, size_t(n_cells_at_once * a.n_k) * sizeof(float));
+    }
+    for (int i = 0; i < n; ++i) {
+        const uint8_t * k = t.k + size_t(t.cells[from + i]) * a.k_cell;
+        for (int64_t j = 0; j < a.n_k; j += V::L) {
+            V::store(t.keys + j * n_cells_at_once + i * V::L, V::load_f16(k + 2 * j));
+        }
+    }
+}
+
+// What a row's mask says of n listed cells; -infinity behind them.
+template <class V> inline void load_mask(const attended & t, int row, int64_t from, int n, float * mask) {
+    const auto *         m = reinterpret_cast<const uint16_t *>(t.mask[row]);
+    const int32_t *      c = t.cells + from;
+    alignas(64) uint16_t half[n_cells_at_once];
+    if (m != nullptr && n == n_cells_at_once && c[n - 1] - c[0] == n - 1) { // neighbours, as nearly always
+        m += c[0];
+    } else {
+        for (int i = 0; i < n_cells_at_once; ++i) {
+            half[i] = i >= n ? half_minus_infinity : m == nullptr ? uint16_t(0) : m[c[i]];
+        }
+        m = half;
+    }
+    for (int i = 0; i < n_cells_at_once; i += V::L) {
+        V::store(mask + i, V::load_f16(reinterpret_cast<const uint8_t *>(m + i)));
+    }
+}
+
+// s: products in, scores out; high: the largest so far, lane by lane.
+inline void hide(float * __restrict s, const float * __restrict mask, float slope, float * __restrict high) {
+#pragma GCC unroll 1 // 16 copies of the step would not become a vector
+    for (int i = 0; i < n_cells_at_once; ++i) {
+        const float x = mask[i] == minus_infinity ? minus_infinity : s[i] + slope * mask[i];
+        s[i]          = x;
+        high[i]       = x > high[i] ? x : high[i];
+    }
+}
+
+// Scores of all rows, and each row's largest.
+template <class V> inline void score(const attention & a, const attended & t, float * most) {
+    alignas(64) float high[n_rows_together][n_cells_at_once];
+    std::fill_n(high[0], n_rows_together * n_cells_at_once, minus_infinity);
+    for (int64_t from = 0; from < t.n_cells; from += n_cells_at_once) {
+        const int n = int(std::min<int64_t>(n_cells_at_once, t.n_cells - from));
+        load_keys<V>(a, t, from, n);
+        alignas(64) float mask[n_cells_at_once];
+        for (int r = 0; r < t.n_rows; ++r) {
+            if (r == 0 || t.mask[r] != t.mask[r - 1]) {
+                load_mask<V>(t, r, from, n, mask);
+            }
+            float * s = t.scores + r * t.stride + from;
+            for (int c = 0; c < n_cells_at_once; c += V::L) {
+                typename V::floats acc[V::L];
+#pragma GCC unroll 16
+                for (int i = 0; i < V::L; ++i) {
+                    acc[i] = V::zero();
+                }
+                const float * key = t.keys + c * V::L;
+                const float * q   = t.q[r];
+                for (int64_t j = 0; j < a.n_k; j += V::L, key += n_cells_at_once * V::L) {
+                    const typename V::floats x = V::load(q + j);
+#pragma GCC unroll 16
+                    for (int i = 0; i < V::L; ++i) {
+                        acc[i] = V::fma(x, V::load(key + i * V::L), acc[i]);
+                    }
+                }
+                V::store(s + c, V::mul(lane_sums<V>(acc), V::broadcast_f(&a.scale)));
+            }
+            if (a.softcap != 0) {
+                for (int i = 0; i < n_cells_at_once; ++i) {
+                    s[i] = a.softcap * std::tanh(s[i] / a.softcap);
+                }
+            }
+            hide(s, mask, t.slope[r], high[r]);
+        }
+    }
+    for (int r = 0; r < t.n_rows; ++r) {
+        most[r] = std::max(*std::max_element(high[r], high[r] + n_cells_at_once), t.sink[r]);
+    }
+}
+
+// out[R rows][C vectors from column] += weights of cells [from, to) times their values. with_sum: the same for the sum of
+// the weights, in all lanes of sums.
+template <class V, int R, int C, bool with_sum>
+inline void weigh_some(const attention & a, const attended & t, int row, int64_t column, int64_t from, int64_t to,
+                       float (*sums)[V::L]) {
+    typename V::floats acc[R][C];
+    typename V::floats sum[R];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+        sum[r] = V::load(sums[row + r]);
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) {
+            acc[r][c] = V::load(t.out[row + r] + column + c * V::L);
+        }
+    }
+    const float * const w = t.scores + row * t.stride;
+    for (int64_t i = from; i < to; ++i) {
+        const uint8_t *    v = t.v + size_t(t.cells[i]) * a.v_cell + 2 * column;
+        typename V::floats value[C];
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) {
+            value[c] = V::load_f16(v + 2 * c * V::L);
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+            const typename V::floats p = V::broadcast_f(w + r * t.stride + i);
+            if constexpr (with_sum) {
+                sum[r] = V::add(sum[r], p);
+            }
+#pragma GCC unroll 4
+            for (int c = 0; c < C; ++c) {
+                acc[r][c] = V::fma(p, value[c], acc[r][c]);
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+        if constexpr (with_sum) {
+            V::store(sums[row + r], sum[r]);
+        }
+#pragma GCC unroll 4
+        for (int c = 0; c < C; ++c) {
+            V::store(t.out[row + r] + column + c * V::L, acc[r][c]);
+        }
+    }
+}
+
+template <class V, int R>
+inline void weigh_columns(const attention & a, const attended & t, int row, int64_t from, int64_t to,
+                          float (*sums)[V::L]) {
+    const auto some = [&]<int C>(int64_t column) {
+        column == 0 ? weigh_some<V, R, C, true>(a, t, row, column, from, to, sums)
+                    : weigh_some<V, R, C, false>(a, t, row, column, from, to, sums);
+    };
+    int64_t column = 0;
+    if constexpr (V::L != 8) { // 32 registers and not 16
+        for (; column + 4 * V::L <= a.n_v; column += 4 * V::L) {
+            some.template operator()<4>(column);
+        }
+    }
+    for (; column + 2 * V::L <= a.n_v; column += 2 * V::L) {
+        some.template operator()<2>(column);
+    }
+    for (; column < a.n_v; column += V::L) {
+        some.template operator()<1>(column);
+    }
+}
+
+constexpr int64_t n_cells_weighed = 64; // values of so many cells stay in the first level cache while the rows pass by
+
+template <class V> void attend_rows(const attention & a, int64_t kv_head, int64_t row0, int n_rows, float * scratch) {
+    const attention_scratch parts(a);
+    attended                t;
+    t.n_rows = n_rows;
+    t.k      = a.k + size_t(kv_head) * a.k_head;
+    t.v      = a.v + size_t(kv_head) * a.v_head;
+    t.keys   = scratch;
+    t.scores = t.keys + parts.keys;
+    t.stride = parts.cells;
+    t.cells  = reinterpret_cast<int32_t *>(t.scores + parts.scores);
+    for (int r = 0; r < n_rows; ++r) {
+        const int64_t token = (row0 + r) / a.group();
+        const int64_t head  = kv_head * a.group() + (row0 + r) % a.group();
+        t.q[r]              = reinterpret_cast<const float *>(a.q + size_t(token) * a.q_token + size_t(head) * a.q_head);
+        t.out[r]            = a.out + (token * a.n_heads + head) * a.n_v;
+        t.mask[r]           = a.mask == nullptr ? nullptr : a.mask + size_t(token) * a.mask_token;
+        t.slope[r]          = slope_of(a, head);
+        t.sink[r]           = a.sinks == nullptr ? minus_infinity : a.sinks[head];
+        std::memset(t.out[r], 0, size_t(a.n_v) * sizeof(float));
+    }
+    list_cells(a, t, reinterpret_cast<uint8_t *>(t.cells + parts.cells));
+
+    float most[n_rows_together];
+    score<V>(a, t, most);
+    const int64_t n_scores = (t.n_cells + n_cells_at_once - 1) / n_cells_at_once * n_cells_at_once;
+    for (int r = 0; r < n_rows; ++r) {
+        exponentials(t.scores + r * t.stride, n_scores, most[r] == minus_infinity ? 0.0f : most[r]);
+    }
+
+    alignas(64) float sums[n_rows_together][V::L] = {};
+    for (int64_t from = 0; from < t.n_cells; from += n_cells_weighed) {
+        const int64_t to = std::min(from + n_cells_weighed, t.n_cells);
+        int           r  = 0;
+        for (; r + 4 <= n_rows; r += 4) {
+            weigh_columns<V, 4>(a, t, r, from, to, sums);
+        }
+        if (n_rows - r >= 2) {
+            weigh_columns<V, 2>(a, t, r, from, to, sums);
+            r += 2;
+        }
+        if (r < n_rows) {
+            weigh_columns<V, 1>(a, t, r, from, to, sums);
+        }
+    }
+    for (int r = 0; r < n_rows; ++r) {
+        const float sum   = sums[r][0] + (a.sinks == nullptr ? 0.0f : std::exp(t.sink[r] - most[r]));
+        const float share = sum == 0 ? 0.0f : 1.0f / sum; // 0: a row that sees nothing
+        for (int64_t j = 0; j < a.n_v; ++j) {
+            t.out[r][j] *= share;
+        }
+    }
+}
+
+} // namespace
+} // namespace duo::cpu

@@ -1,0 +1,60 @@
+// Attention over a cache of half-precision keys and values, in one order of sums whatever the number of rows, of threads
+// and of cells that a row does not see.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace duo::cpu {
+
+// Softmax over the cells that a row sees. A row is one head of one token. Distances are in bytes.
+struct attention {
+    int64_t n_k, n_v; // columns of a key and of a value: multiples of 16
+    int64_t n_cells, n_tokens, n_heads, n_kv_heads;
+
+    const uint8_t * q; // float
+    const uint8_t * k; // half
+    const uint8_t * v; // half
+    size_t          q_token, q_head, k_cell, k_head, v_cell, v_head;
+
+    const uint8_t * mask; // half, [n_tokens][n_cells]; -infinity: not seen. nullptr: everything is seen
+    size_t          mask_token;
+    const float *   sinks; // [n_heads], a score beside those of the cells; nullptr: none
+
+    float * out; // [n_tokens][n_heads][n_v]
+
+    float scale;
+    float softcap;  // scores are softcap * tanh(score / softcap); 0: as they are
+    float max_bias; // of ALiBi; 0: none
+
+    [[nodiscard]] int64_t group() const { return n_heads / n_kv_heads; } // heads that share keys and values
+    [[nodiscard]] int64_t rows() const { return n_tokens * group(); }    // of a key's head
+};
+
+constexpr int n_rows_together = 16; // rows that pass the cells together
+constexpr int n_cells_at_once = 16;
+
+// Scratch of a thread, in floats: keys of n_cells_at_once cells, the rows' scores, the cells that they see.
+struct attention_scratch {
+    int64_t keys, scores, cells, seen;
+
+    explicit attention_scratch(const attention & a) {
+        const int64_t n = (a.n_cells + n_cells_at_once - 1) / n_cells_at_once * n_cells_at_once;
+        keys            = n_cells_at_once * a.n_k;
+        scores          = n_rows_together * n;
+        cells           = n;
+        seen            = n / 4; // bytes
+    }
+    [[nodiscard]] size_t bytes() const { return size_t(keys + scores + cells + seen + 16) / 16 * 64; }
+};
+
+// Rows [row0, row0 + n_rows) of a head of keys; n_rows <= n_rows_together. Row = token * group() + head within the group.
+using attend_fn = void (*)(const attention & a, int64_t kv_head, int64_t row0, int n_rows, float * scratch);
+
+class workspace;
+struct kernel_set;
+
+// All rows, by the caller's team of threads. Throws std::bad_alloc.
+void attend(const kernel_set & kernels, const attention & a, int n_threads, workspace & memory);
+
+} // namespace duo::cpu

@@ -1,0 +1,35 @@
+#include "team.h"
+
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
+
+namespace duo::cpu {
+
+namespace {
+
+void set_threads([[maybe_unused]] int n) {
+#if defined(_OPENMP)
+    omp_set_num_threads(n); // of the calling thread alone
+#endif
+}
+
+} // namespace
+
+team_size::team_size(int n) : before_(threads_here()) {
+    set_threads(n);
+}
+
+team_size::~team_size() {
+    set_threads(before_);
+}
+
+int threads_here() {
+#if defined(_OPENMP)
+    return omp_get_max_threads();
+#else
+    return 1;
+#endif
+}
+
+} // namespace duo::cpu

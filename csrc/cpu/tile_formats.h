@@ -1,0 +1,214 @@
+// What the kernels of panel_tiles.h know of each format: how 256 columns of a panel become signed bytes, and how tiles
+// of integer sums are scaled. The arithmetic is that of panel.h and panel_k.h, in the same order.
+#pragma once
+
+#include "panel_k.h"
+#include "tile_registers.h"
+
+namespace duo::cpu {
+namespace {
+
+constexpr int n_step = 256; // columns
+
+struct alignas(64) step {
+    uint8_t codes[n_step * n_lanes]; // signed, as in a panel
+    float   scale[16][n_lanes];      // of each block
+    float   d[n_lanes];              // K-quants: of the step
+    float   d_min[n_lanes];
+    int32_t least[4][n_lanes]; // Q4_K, Q5_K: the minima of blocks, in pairs
+};
+
+// Sums of a step's blocks for a group of inputs, and what they are scaled with.
+struct group {
+    const step *    from;
+    const float *   scale; // of the inputs
+    const int32_t * pairs;
+    float *         acc;
+    int             n; // inputs
+    int64_t         width;
+    int             n_blocks;
+    alignas(64) int32_t sums[8 * n_tile_rows * n_lanes];
+};
+
+template <class V, int n> inline sums<V, n> loaded(const float (*rows)[n_lanes]) {
+    sums<V, n> out;
+#pragma GCC unroll 16
+    for (int b = 0; b < n; ++b) {
+        out.v[b] = V::load(rows[b]);
+    }
+    return out;
+}
+
+// One input's sums of the n blocks of a K-quant, times the blocks' scales d.
+template <class V, int n, int n_rows> inline typename V::floats scaled(const int32_t * s, const sums<V, n> & d) {
+    typename V::floats part = V::zero();
+#pragma GCC unroll 16
+    for (int b = 0; b < n; ++b) {
+        part = V::fma(V::to_float(V::load_i(s + b * n_rows * n_lanes)), d.v[b], part);
+    }
+    return part;
+}
+
+// What a format adds: the bytes of a unit become signed codes and scales, sums become floats.
+template <class V> struct of_q8 {
+    static constexpr int n_block = 32;
+    static constexpr int n_rows  = n_tile_rows;
+
+    static void scales(const uint8_t * w, step & s, int block) {
+        for (int b = 0; b < 2; ++b) {
+            V::store(s.scale[block + b], V::load_f16(w + b * 32));
+        }
+    }
+
+    // Inputs [c0, c1) of the group.
+    static void scale(const group & g, int c0, int c1) {
+        if (g.n_blocks == 8) {
+            return scale_blocks<8>(g, 0, c0, c1);
+        }
+        for (int b = 0; b < g.n_blocks; b += 2) {
+            scale_blocks<2>(g, b, c0, c1);
+        }
+    }
+
+  private:
+    template <int n> static void scale_blocks(const group & g, int b0, int c0, int c1) {
+        const auto    d     = loaded<V, n>(g.from->scale + b0);
+        const int64_t width = g.width;
+        for (int64_t c = c0; c < c1; ++c) {
+            float *            acc = g.acc + c * n_lanes;
+            const int32_t *    s   = g.sums + (b0 * n_rows + c) * n_lanes;
+            const float *      x   = g.scale + b0 * width + c;
+            typename V::floats out = V::load(acc);
+#pragma GCC unroll 8
+            for (int b = 0; b < n; ++b) {
+                out = V::fma(V::to_float(V::load_i(s + b * n_rows * n_lanes)),
+                             V::mul(d.v[b], V::broadcast_f(x + b * width)), out);
+            }
+            V::store(acc, out);
+        }
+    }
+};
+
+template <class V> struct tiles_q8_0 : of_q8<V> {
+    static void unpack(const uint8_t * w, step & s, int at) {
+        of_q8<V>::scales(w, s, at / 32);
+#pragma GCC unroll 4
+        for (int i = 0; i < 16; ++i) {
+            V::store_bytes(s.codes + at * n_lanes + i * 64, V::less(V::load_bytes(w + 64 + i * 64), 128));
+        }
+    }
+};
+
+template <class V, bool table> struct tiles_q4 : of_q8<V> {
+    static void unpack(const uint8_t * w, step & s, int at) {
+        of_q8<V>::scales(w, s, at / 32);
+        uint8_t * out = s.codes + at * n_lanes;
+#pragma GCC unroll 4
+        for (int i = 0; i < 8; ++i, out += 128) {
+            const typename V::bytes v  = V::load_bytes(w + 64 + i * 64);
+            typename V::bytes       lo = V::low(v);
+            typename V::bytes       hi = V::high(v);
+            if constexpr (table) {
+                lo = V::look_up(lo);
+                hi = V::look_up(hi);
+            }
+            V::store_bytes(out, V::less(lo, table ? 128 : 8));
+            V::store_bytes(out + 64, V::less(hi, table ? 128 : 8));
+        }
+    }
+};
+
+template <class V, bool fifth> struct tiles_q45_k {
+    static constexpr int n_block = 32;
+    static constexpr int n_rows  = n_tile_rows;
+
+    static void unpack(const uint8_t * w, step & s, int) {
+        alignas(64) uint8_t sc[128];
+        alignas(64) uint8_t least[128];
+        unpack_scales(w + 64, sc, least);
+        V::store(s.d, V::load_f16(w));
+        V::store(s.d_min, V::load_f16(w + 32));
+        for (int b = 0; b < 4; ++b) {
+            V::store_i(s.least[b], V::load_pairs(least + b * 32, least + b * 32 + 16));
+        }
+        for (int b = 0; b < 8; ++b) {
+            V::store(s.scale[b], V::load_u8(sc + b * 16));
+            const uint8_t *                    q   = w + 256 + b * (fifth ? 320 : 256);
+            uint8_t *                          out = s.codes + b * 32 * n_lanes;
+            [[maybe_unused]] typename V::bytes h;
+            if constexpr (fifth) {
+                h = V::load_bytes(q + 256);
+            }
+            unrolled<4>([&](auto part) __attribute__((always_inline)) {
+                constexpr int           i  = decltype(part)::value;
+                const typename V::bytes v  = V::load_bytes(q + i * 64);
+                typename V::bytes       lo = V::low(v);
+                typename V::bytes       hi = V::high(v);
+                if constexpr (fifth) {
+                    lo = V::template add_bits<0x10, 4 - 2 * i>(lo, h);
+                    hi = V::template add_bits<0x10, 3 - 2 * i>(hi, h);
+                }
+                V::store_bytes(out + i * 128, lo);
+                V::store_bytes(out + i * 128 + 64, hi);
+            });
+        }
+    }
+
+    static void scale(const group & g, int c0, int c1) {
+        const auto               scales = loaded<V, 8>(g.from->scale);
+        const typename V::floats d      = V::load(g.from->d);
+        const typename V::floats d_min  = V::load(g.from->d_min);
+        const int64_t            width  = g.width;
+        ints<V, 4>               least;
+#pragma GCC unroll 4
+        for (int b = 0; b < 4; ++b) {
+            least.v[b] = V::load_i(g.from->least[b]);
+        }
+        for (int64_t c = c0; c < c1; ++c) {
+            float *                  acc  = g.acc + c * n_lanes;
+            const typename V::floats part = scaled<V, 8, n_rows>(g.sums + c * n_lanes, scales);
+            typename V::ints         low  = V::zero_i();
+#pragma GCC unroll 4
+            for (int b = 0; b < 4; ++b) {
+                low = V::dot_pairs(low, least.v[b], g.pairs + b * width + c);
+            }
+            const typename V::floats dx  = V::broadcast_f(g.scale + c);
+            const typename V::floats out = V::fma(part, V::mul(d, dx), V::load(acc));
+            V::store(acc, V::fnma(V::to_float(low), V::mul(d_min, dx), out));
+        }
+    }
+};
+
+template <class V> struct tiles_q6_k {
+    static constexpr int n_block = 16;
+    static constexpr int n_rows  = n_tile_rows_q6_k;
+
+    static void unpack(const uint8_t * w, step & s, int) {
+        V::store(s.d, V::load_f16(w));
+        for (int b = 0; b < 16; ++b) {
+            V::store(s.scale[b], V::load_s8(w + 64 + b * 16));
+            const uint8_t *         q   = w + 320 + b * 192;
+            uint8_t *               out = s.codes + b * 16 * n_lanes;
+            const typename V::bytes h   = V::load_bytes(q + 128);
+            unrolled<2>([&](auto part) __attribute__((always_inline)) {
+                constexpr int           i = decltype(part)::value;
+                const typename V::bytes v = V::load_bytes(q + i * 64);
+                V::store_bytes(out + i * 128, V::less(V::template add_bits<0x30, 4 - 4 * i>(V::low(v), h), 32));
+                V::store_bytes(out + i * 128 + 64, V::less(V::template add_bits<0x30, 2 - 4 * i>(V::high(v), h), 32));
+            });
+        }
+    }
+
+    static void scale(const group & g, int c0, int c1) {
+        const auto               scales = loaded<V, 16>(g.from->scale);
+        const typename V::floats d      = V::load(g.from->d);
+        for (int64_t c = c0; c < c1; ++c) {
+            float *                  acc  = g.acc + c * n_lanes;
+            const typename V::floats part = scaled<V, 16, n_rows>(g.sums + c * n_lanes, scales);
+            V::store(acc, V::fma(part, V::mul(d, V::broadcast_f(g.scale + c)), V::load(acc)));
+        }
+    }
+};
+
+} // namespace
+} // namespace duo::cpu
