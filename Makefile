@@ -1,6 +1,7 @@
 # make demo   set everything up and watch two models write a story
 # make test   C++ and Python tests          make lint   style and types
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
+# make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
 #
 # Another llama.cpp build:  CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make demo
 
@@ -20,7 +21,7 @@ endif
 # One process compiles with so many jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
-.PHONY: demo test test-cpp test-python lint format tsan asan docs protocol clean
+.PHONY: demo test test-cpp test-arm test-arm-kernels test-python lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
 	@echo
@@ -33,6 +34,19 @@ test-cpp: $(VENV)/tools
 	    -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
 	@$(VENV)/bin/cmake --build build/test
 	@$(VENV)/bin/ctest --test-dir build/test --output-on-failure
+
+# Right on ARM, by emulation: how fast it is there, only a machine can say.
+test-arm: test-arm-kernels
+	@$(VENV)/bin/cmake --build build/arm
+	@$(VENV)/bin/ctest --test-dir build/arm --output-on-failure -E '^kernels'
+
+test-arm-kernels: $(VENV)/tools
+	@command -v aarch64-linux-gnu-g++ > /dev/null && command -v qemu-aarch64-static > /dev/null || \
+	    { echo "tests for ARM need a cross compiler and an emulator: apt-get install g++-aarch64-linux-gnu qemu-user-static"; exit 1; }
+	@$(VENV)/bin/cmake -S . -B build/arm -G Ninja --no-warn-unused-cli -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
+	    -DCMAKE_TOOLCHAIN_FILE=tools/aarch64-linux-gnu.cmake -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
+	@$(VENV)/bin/cmake --build build/arm --target test_cpu_kernels
+	@$(VENV)/bin/ctest --test-dir build/arm --output-on-failure -j $(JOBS) -R '^kernels'
 
 test-python: $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest

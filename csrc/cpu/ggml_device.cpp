@@ -318,11 +318,13 @@ std::string find_obstacle() {
         return "duo's kernels crash here, by instructions that the processor announces";
     }
     if (best_kernels() == nullptr) {
-        return std::getenv("DUO_CPU_ISA") != nullptr ? "DUO_CPU_ISA names no instruction set that this processor has"
-                                                     : "this processor has no instruction set that duo has kernels for";
+        return std::getenv("DUO_CPU_ISA") != nullptr
+                   ? "DUO_CPU_ISA names no instruction set that this processor has"
+                   : "this processor has none of the instruction sets that duo has kernels for (x86-64: AVX2; ARM: "
+                     "NEON with dot product)";
     }
     if (!has_threads()) {
-        return "duo was built without OpenMP";
+        return "duo was built without OpenMP (on macOS: install libomp and build duo again)";
     }
     if (const std::string why = other_ggml(); !why.empty()) {
         return why;

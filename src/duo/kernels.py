@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
@@ -44,16 +46,27 @@ class Speed(NamedTuple):
 
 
 def available() -> str:
-    """The instruction set of duo's kernels, as "avx512"; empty: this machine has stock kernels only."""
+    """The instruction set of duo's kernels, as "avx512" or "neon_dot"; empty: this machine has stock kernels only."""
     return _core.kernels()[0]
 
 
-def processor() -> str:
-    """The processor's name, as the system tells it."""
+@cache
+def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name, as the system tells it; ARM's Linux has numbers alone: "ARM 0x41 0xd0c"."""
+    found: dict[str, list[str]] = {}
     with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
+        for line in cpuinfo.read_text().splitlines():
+            name, _, value = line.partition(":")
+            found.setdefault(name.strip(), []).append(value.strip())
+    if names := found.get("model name"):
+        return names[0]
+    # The maker's number and the design's, of each kind of core.
+    if cores := set(zip(found.get("CPU implementer", []), found.get("CPU part", []), strict=False)):
+        return "ARM " + ", ".join(" ".join(core) for core in sorted(cores))
+    if sys.platform == "darwin":
+        with suppress(OSError, subprocess.SubprocessError):
+            brand = ["sysctl", "-n", "machdep.cpu.brand_string"]
+            return subprocess.run(brand, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
     return platform.processor() or platform.machine()
 
 

@@ -1,0 +1,50 @@
+"""ARM: the kernels under emulation, where a cross compiler and an emulator are at hand; the processor's name."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from duo.kernels import processor
+
+ROOT = Path(__file__).parents[1]
+TOOLS = ("aarch64-linux-gnu-g++", "qemu-aarch64-static")
+A76 = """\
+processor\t: 0
+BogoMIPS\t: 243.75
+CPU implementer\t: 0x41
+CPU architecture: 8
+CPU part\t: 0xd0b
+"""
+
+
+@pytest.mark.skipif(
+    not all(shutil.which(tool) for tool in TOOLS), reason="no g++-aarch64-linux-gnu or no qemu-user-static here"
+)
+@pytest.mark.skipif(not (Path(sys.prefix) / "tools").exists(), reason="not in the environment that make sets up")
+def test_kernels_give_the_right_bits_on_emulated_processors() -> None:
+    make = ["make", "-s", "-C", str(ROOT), f"VENV={sys.prefix}", "test-arm-kernels"]
+    outer = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "DUO_CPU_ISA"))}
+    made = subprocess.run(make, capture_output=True, text=True, env=outer)
+    assert made.returncode == 0, made.stdout[-5000:] + made.stderr[-5000:]
+    assert "100% tests passed, 0 tests failed out of 3" in made.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("processor : 0\nmodel name\t: AMD EPYC 9R45\n\nprocessor : 1\nmodel name\t: AMD EPYC 9R45\n", "AMD EPYC 9R45"),
+        (A76, "ARM 0x41 0xd0b"),
+        (A76 + A76.replace("0xd0b", "0xd05") + A76, "ARM 0x41 0xd05, 0x41 0xd0b"),
+    ],
+)
+def test_processor(tmp_path: Path, text: str, name: str) -> None:
+    (tmp_path / "cpuinfo").write_text(text)
+    assert processor(tmp_path / "cpuinfo") == name
+
+
+def test_a_processor_without_a_name_has_some(tmp_path: Path) -> None:
+    assert processor(tmp_path / "missing")
