@@ -121,16 +121,25 @@ void register_probe(py::module_ & m) {
     m.def("kernel_types", &cpu::kernel_types);
     m.def(
         "race",
-        [](const std::string & type, int width, int n_threads, int64_t n_us) {
+        [](const std::string & type, const std::vector<int> & widths, const std::vector<int> & teams, int64_t n_us) {
             ask_guard();
-            const cpu::race_result r = [&] {
+            const std::vector<cpu::team_race> found = [&] {
                 const py::gil_scoped_release released;
                 stock_kernels_used();
-                return cpu::race(type, width, n_threads, n_us);
+                return cpu::race(type, widths, teams, n_us);
             }();
-            return py::make_tuple(r.stock_us, r.duo_us);
+            py::list out;
+            for (const cpu::team_race & team : found) {
+                py::list times;
+                for (const cpu::race_time & t : team.times) {
+                    times.append(py::make_tuple(t.stock_us, t.duo_us));
+                }
+                out.append(py::make_tuple(team.ahead, times));
+            }
+            return out;
         },
-        "type"_a, "width"_a, "n_threads"_a, "n_us"_a);
+        "type"_a, "widths"_a, "teams"_a, "n_us"_a);
+    m.def("read_ahead_of", &cpu::read_ahead_of, "type"_a, "n_bytes"_a);
     m.def(
         "product_errors",
         [](const std::string & type, const py::bytes & weights, int64_t n_columns, int width) {
