@@ -55,8 +55,12 @@ constexpr tile_layout layout_of(input_kind kind, int64_t k, int width) {
 inline tile tile_at(void * memory, input_kind kind, int64_t k, int width, int ahead = 0) {
     const tile_layout l = layout_of(kind, k, width);
     auto *            p = static_cast<uint8_t *>(memory);
-    return {width, p, reinterpret_cast<float *>(p + l.codes), reinterpret_cast<int32_t *>(p + l.codes + l.scale),
-            reinterpret_cast<int32_t *>(p + l.codes + l.scale + l.start), ahead};
+    return {width,
+            p,
+            reinterpret_cast<float *>(p + l.codes),
+            reinterpret_cast<int32_t *>(p + l.codes + l.scale),
+            reinterpret_cast<int32_t *>(p + l.codes + l.scale + l.start),
+            ahead};
 }
 
 // acc[width][16] += a part of a panel (n_k columns from column k0) times the tile. A column's sums are made in the same
