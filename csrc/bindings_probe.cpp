@@ -20,7 +20,7 @@ namespace {
 // One model without workers: the passes that the caller asks for, timed. Used by one thread at a time.
 class probe {
   public:
-    explicit probe(const model_options & options) : model_(options, false) { stock_kernels_used(); }
+    probe(const model_options & options, bool is_draft) : model_(options, is_draft) { stock_kernels_used(); }
 
     // Evaluates tokens at positions from pos0, after what is in the cache below it. Returns microseconds.
     int64_t decode(const std::vector<token_id> & tokens, int32_t pos0) {
@@ -54,6 +54,21 @@ class probe {
         return out;
     }
 
+    // (token, logp) of the n best after a row of the last pass, as a worker gets them; text: all up to that row.
+    std::vector<std::pair<token_id, float>> candidates(int32_t i_row, const sampling_params & sampling,
+                                                       const std::vector<token_id> & text, size_t n) {
+        if (i_row < 0 || i_row >= n_rows_) {
+            throw error("row " + std::to_string(i_row) + " is none of the last pass");
+        }
+        std::vector<candidate> found(n);
+        found.resize(size_t(model_.candidates(i_row, sampling, text, found)));
+        std::vector<std::pair<token_id, float>> out;
+        for (const candidate & c : found) {
+            out.emplace_back(c.token, c.logp);
+        }
+        return out;
+    }
+
     const llama_token_model & model() const { return model_; }
 
   private:
@@ -65,14 +80,15 @@ class probe {
 
 void register_probe(py::module_ & m) {
     py::class_<probe>(m, "Probe")
-        .def(py::init([](const model_options & options) {
+        .def(py::init([](const model_options & options, bool is_draft) {
                  ask_guard();
                  const py::gil_scoped_release released;
-                 return std::make_unique<probe>(options);
+                 return std::make_unique<probe>(options, is_draft);
              }),
-             "options"_a)
+             "options"_a, "is_draft"_a = false)
         .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, py::call_guard<py::gil_scoped_release>())
         .def("logits", &probe::logits)
+        .def("candidates", &probe::candidates, "row"_a, "sampling"_a, "text"_a, "n"_a)
         .def_property_readonly("n_vocab", [](const probe & p) { return p.model().n_vocab(); })
         .def_property_readonly("n_ctx", [](const probe & p) { return p.model().n_ctx(); })
         .def_property_readonly("n_bytes", [](const probe & p) { return p.model().n_bytes(); })
@@ -105,16 +121,25 @@ void register_probe(py::module_ & m) {
     m.def("kernel_types", &cpu::kernel_types);
     m.def(
         "race",
-        [](const std::string & type, int width, int n_threads, int64_t n_us) {
+        [](const std::string & type, const std::vector<int> & widths, const std::vector<int> & teams, int64_t n_us) {
             ask_guard();
-            const cpu::race_result r = [&] {
+            const std::vector<cpu::team_race> found = [&] {
                 const py::gil_scoped_release released;
                 stock_kernels_used();
-                return cpu::race(type, width, n_threads, n_us);
+                return cpu::race(type, widths, teams, n_us);
             }();
-            return py::make_tuple(r.stock_us, r.duo_us);
+            py::list out;
+            for (const cpu::team_race & team : found) {
+                py::list times;
+                for (const cpu::race_time & t : team.times) {
+                    times.append(py::make_tuple(t.stock_us, t.duo_us));
+                }
+                out.append(py::make_tuple(team.ahead, times));
+            }
+            return out;
         },
-        "type"_a, "width"_a, "n_threads"_a, "n_us"_a);
+        "type"_a, "widths"_a, "teams"_a, "n_us"_a);
+    m.def("read_ahead_of", &cpu::read_ahead_of, "type"_a, "n_bytes"_a);
     m.def(
         "product_errors",
         [](const std::string & type, const py::bytes & weights, int64_t n_columns, int width) {

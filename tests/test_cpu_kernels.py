@@ -22,7 +22,7 @@ NEAR = {"bf16": 0.008, "f16": 0.002}  # relative RMS distance of a row from stoc
 NEAR_CODES = 0.05  # the same where inputs are rounded to 8 bits
 WIDTHS = (*range(1, 17), 33, 63, 64)
 ODD = Shape(n_ff=576, n_vocab=4103, n_head=8, n_head_kv=1)  # panels and blocks that are not full
-ISAS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_bf16", "neon_dot", "neon_i8mm")
+ISAS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_bf16", "amx", "amx_emulated", "neon_dot", "neon_i8mm")
 
 pytestmark = pytest.mark.skipif(_core.kernels()[0] == "", reason=f"no kernels here: {_core.kernels()[1]}")
 ModelMaker = Callable[..., Path]
@@ -241,6 +241,30 @@ def test_each_instruction_set_gives_nearly_the_same(model: ModelMaker, tmp_path:
         distance = np.sqrt(((logits - found["portable"]) ** 2).mean(2) / (logits**2).mean(2)).max(1)
         for kind, d in zip(TYPES, distance, strict=True):
             assert d < NEAR.get(kind, NEAR_CODES), f"{kind} by {isa}: {d:.2g} away"
+    for isa in found.keys() & {"amx", "amx_emulated"}:  # tiles give AVX-512's integers, scaled in the same order
+        for i, kind in enumerate(TYPES):
+            assert kind == "bf16" or (found[isa][i] == found["avx512"][i]).all(), f"{kind} by {isa}"
+
+
+TEXT = """
+if _core.kernels()[0] != os.environ["DUO_CPU_ISA"]:
+    sys.exit(3)
+import duo
+for mode in ("plain", "async"):
+    r = duo.generate("Once upon a time " * 40, mode=mode, max_tokens=64, temperature=0, cpu_kernels="duo")
+    print(repr(r.text))
+"""
+
+
+def test_a_text_by_tiles_is_the_text_without() -> None:
+    texts = {}
+    for isa in ("avx512", "amx_emulated"):
+        child = run_python(CHILD + TEXT, env=os.environ | {"DUO_CPU_ISA": isa})
+        if child.returncode == 3:
+            pytest.skip("no AVX-512 here")
+        assert child.returncode == 0, child.stderr
+        texts[isa] = child.stdout
+    assert texts["avx512"] == texts["amx_emulated"] and len(texts["avx512"]) > 200
 
 
 counts_memory = pytest.mark.skipif(

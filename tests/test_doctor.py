@@ -17,41 +17,119 @@ needs_kernels = pytest.mark.skipif(not kernels.available(), reason="no instructi
 @pytest.fixture
 def no_memory_of_races(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    kernels.duo_is_faster.cache_clear()
+    kernels.speeds_of.cache_clear()
     return tmp_path
 
 
-@needs_kernels
-def test_a_race_is_run_once_and_remembered(no_memory_of_races: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    raced = []
-    speeds = {"q8_0": (2.0, 1.0), "q4_K": (1.0, 2.0)}
+Races = list[tuple[str, list[int]]]
 
-    def race(kind: str, width: int, threads: int, us: int) -> tuple[float, float]:
-        raced.append((kind, width))
-        return speeds[kind]
+
+@pytest.fixture
+def races(no_memory_of_races: Path, monkeypatch: pytest.MonkeyPatch) -> Races:
+    """What is raced. By width, stock against duo: q8_0 is duo's at any width, q4_K at none, q6_K has slow prompts,
+    bf16 pays where passes are wide; f16 is stock's for a team of two."""
+    raced: Races = []
+    duo = {
+        "q8_0": {1: 0.9, 2: 0.5, 4: 0.3, 64: 0.5},
+        "q4_K": {1: 1.1, 2: 1.1, 4: 1.1, 64: 1.1},
+        "q6_K": {1: 0.8, 2: 0.8, 4: 0.8, 64: 3.0},
+        "bf16": {1: 1.1, 2: 0.5, 4: 0.3, 64: 1.0},
+        "f16": {1: 0.9, 2: 0.9, 4: 0.9, 64: 0.9},
+    }
+    stock = {1: 1.0, 2: 2.0, 4: 3.0, 64: 30.0}
+
+    def race(kind: str, widths: list[int], teams: list[int], us: int) -> list[tuple[int, list[tuple[float, float]]]]:
+        raced.append((kind, list(teams)))
+        slow = {n: 1.5 if kind == "f16" and n == 2 else 1.0 for n in teams}
+        return [(2048 * n, [(stock[w], stock[w] * duo[kind][w] * slow[n]) for w in widths]) for n in teams]
 
     monkeypatch.setattr(_core, "race", race)
+    return raced
+
+
+@needs_kernels
+def test_a_race_is_run_once_and_its_times_are_remembered(races: Races) -> None:
     for _ in range(2):
-        assert kernels.duo_is_faster("q8_0", 1)
-        assert not kernels.duo_is_faster("q4_K", 1)
-        kernels.duo_is_faster.cache_clear()  # as another process would
-    assert raced == [("q8_0", 1), ("q8_0", 4), ("q4_K", 1), ("q4_K", 4)]
-    assert sorted(json.loads(kernels.cache_file().read_text()).values()) == [False, True]
+        assert kernels.duo_is_faster("q8_0", [1], drafted=True)
+        assert not kernels.duo_is_faster("q4_K", [1], drafted=True)
+        assert not kernels.duo_is_faster("q4_K", [1], drafted=False)
+        kernels.speeds_of.cache_clear()  # as another process would
+    assert races == [("q8_0", [1]), ("q4_K", [1])]
+    kept = json.loads(kernels.cache_file().read_text())
+    assert [list(found["stock"].values()) for found in kept.values()] == 2 * [[1.0, 2.0, 3.0, 30.0]]
+    assert kernels.duo_is_faster("q8_0", [2, 1], drafted=True)
+    assert races[2:] == [("q8_0", [2])]  # the team that was not raced yet
+
+
+@needs_kernels
+def test_the_choice_is_for_the_whole_text_and_all_teams(races: Races) -> None:
+    assert not kernels.duo_is_faster("q6_K", [1], drafted=False)  # 20% at one token, a third of the speed at prompts
+    assert not kernels.duo_is_faster("q6_K", [1], drafted=True)
+    assert not kernels.duo_is_faster("bf16", [1], drafted=False)  # width 4 pays for nobody without a draft
+    assert kernels.duo_is_faster("bf16", [1], drafted=True)
+    assert kernels.duo_is_faster("f16", [1], drafted=True)
+    assert not kernels.duo_is_faster("f16", [1, 2], drafted=True)
+
+
+@needs_kernels
+def test_weights_are_read_as_far_ahead_as_was_best(races: Races, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = []
+    monkeypatch.setattr(_core, "read_ahead_of", lambda kind, n: told.append((kind, n)))
+    assert kernels.duo_is_faster("q8_0", [1, 3], drafted=True)
+    assert not kernels.duo_is_faster("q4_K", [1], drafted=True)
+    assert told == [("q8_0", 3 * 2048)]
 
 
 @needs_kernels
 @pytest.mark.parametrize("damage", ["", "[]", "{", '{"x": 1}', "\0"])
-def test_a_damaged_record_is_measured_anew(no_memory_of_races: Path, damage: str) -> None:
+def test_a_damaged_record_is_measured_anew(races: Races, damage: str) -> None:
     kernels.cache_file().parent.mkdir(parents=True)
     kernels.cache_file().write_text(damage)
-    known = kernels.duo_is_faster("q8_0", 1)
-    assert known in json.loads(kernels.cache_file().read_text()).values()
+    assert kernels.duo_is_faster("q8_0", [1], drafted=True)
+    assert races == [("q8_0", [1])]
+
+
+@needs_kernels
+@pytest.mark.parametrize(
+    "entry",
+    [
+        True,
+        {},
+        {"stock": {"1": 1.0}, "duo": {"1": 1.0}, "ahead": 0},
+        {"stock": 1, "duo": 2, "ahead": 0},
+        {"stock": {}, "duo": {}, "ahead": -1},
+    ],
+)
+def test_a_damaged_entry_is_measured_anew(races: Races, entry: Any) -> None:
+    kernels.duo_is_faster("q8_0", [1], drafted=True)
+    kept = json.loads(kernels.cache_file().read_text())
+    kernels.cache_file().write_text(json.dumps(dict.fromkeys(kept, entry)))
+    kernels.speeds_of.cache_clear()
+    assert kernels.duo_is_faster("q8_0", [1], drafted=True)
+    assert len(races) == 2
+    assert json.loads(kernels.cache_file().read_text()) == kept
 
 
 @needs_kernels
 def test_a_record_that_cannot_be_written_does_no_harm(no_memory_of_races: Path) -> None:
     (no_memory_of_races / "duo").write_text("a file where the folder should be")
-    assert kernels.duo_is_faster("q8_0", 1) in (True, False)
+    assert kernels.duo_is_faster("q8_0", [1], drafted=True) in (True, False)
+
+
+@needs_kernels
+def test_a_race_times_every_width_for_every_team() -> None:
+    one, two = kernels.measure("q4_0", [1, 2], race_us=1000)
+    for speed in (one, two):
+        assert list(speed.stock) == list(speed.duo) == list(kernels.WIDTHS)
+        assert min(*speed.stock.values(), *speed.duo.values()) > 0
+        assert speed.duo[64] > speed.duo[1]  # of the same matrix, though a part of it was timed
+        assert speed.ahead >= 0
+    _core.read_ahead_of("q4_0", one.ahead)
+    for wrong in (("q4_0", [], [1]), ("q4_0", [1], [0]), ("q4_0", [513], [1]), ("f64", [1], [1])):
+        with pytest.raises(DuoError):
+            _core.race(*wrong, 1000)
+    with pytest.raises(DuoError):
+        _core.read_ahead_of("f64", 0)
 
 
 @needs_kernels
@@ -138,3 +216,14 @@ def test_devices_names_the_cpu_and_its_kernels(capsys: pytest.CaptureFixture[str
     out = capsys.readouterr().out
     assert out.startswith("CPU: ")
     assert f"CPU kernels: {'duo' if kernels.available() else 'stock'}" in out
+
+
+@needs_kernels
+def test_devices_shows_every_race(
+    races: Races, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(_core, "kernel_types", lambda: ["q8_0", "q4_K", "bf16"])
+    assert main(["devices", "--measure"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("│")]
+    verdicts = {line.split("│")[1].strip(): line.split("│")[-2].strip() for line in rows if "│" in line}
+    assert verdicts == {"q8_0": "duo", "q4_K": "stock", "bf16": "duo with a draft"}

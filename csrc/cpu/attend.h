@@ -44,17 +44,17 @@ template <class V> inline typename V::floats lane_sums(const typename V::floats 
 // n ln 2 + r, a polynomial gives e^r, and n goes into the exponent. NaN stays NaN.
 inline void exponentials(float * s, int64_t n, float most) {
     for (int64_t i = 0; i < n; ++i) {
-        const float x = s[i] - most;
-        const float k = x * 1.44269504088896341f + 12582912.0f; // 1.5 * 2^23: the low bits are the nearest integer
-        const float f = k - 12582912.0f;
-        const float r = (x - f * 0.693359375f) + f * 2.12194440e-4f;
-        float       p = 1.9875691500e-4f;
-        p             = p * r + 1.3981999507e-3f;
-        p             = p * r + 8.3334519073e-3f;
-        p             = p * r + 4.1665795894e-2f;
-        p             = p * r + 1.6666665459e-1f;
-        p             = p * r + 5.0000001201e-1f;
-        p             = p * (r * r) + r + 1.0f;
+        const float x    = s[i] - most;
+        const float k    = x * 1.44269504088896341f + 12582912.0f; // 1.5 * 2^23: the low bits are the nearest integer
+        const float f    = k - 12582912.0f;
+        const float r    = (x - f * 0.693359375f) + f * 2.12194440e-4f;
+        float       p    = 1.9875691500e-4f;
+        p                = p * r + 1.3981999507e-3f;
+        p                = p * r + 8.3334519073e-3f;
+        p                = p * r + 4.1665795894e-2f;
+        p                = p * r + 1.6666665459e-1f;
+        p                = p * r + 5.0000001201e-1f;
+        p                = p * (r * r) + r + 1.0f;
         const float to_n = std::bit_cast<float>((std::bit_cast<uint32_t>(k) - 0x4b400000u + 127u) << 23);
         s[i]             = x < -87.0f ? 0.0f : p * to_n;
     }
@@ -194,8 +194,8 @@ template <class V> inline void score(const attention & a, const attended & t, fl
     }
 }
 
-// out[R rows][C vectors from column] += weights of cells [from, to) times their values. with_sum: the same for the sum of
-// the weights, in all lanes of sums.
+// out[R rows][C vectors from column] += weights of cells [from, to) times their values. with_sum: the same for the sum
+// of the weights, in all lanes of sums.
 template <class V, int R, int C, bool with_sum>
 inline void weigh_some(const attention & a, const attended & t, int row, int64_t column, int64_t from, int64_t to,
                        float (*sums)[V::L]) {
@@ -277,11 +277,11 @@ template <class V> void attend_rows(const attention & a, int64_t kv_head, int64_
     for (int r = 0; r < n_rows; ++r) {
         const int64_t token = (row0 + r) / a.group();
         const int64_t head  = kv_head * a.group() + (row0 + r) % a.group();
-        t.q[r]              = reinterpret_cast<const float *>(a.q + size_t(token) * a.q_token + size_t(head) * a.q_head);
-        t.out[r]            = a.out + (token * a.n_heads + head) * a.n_v;
-        t.mask[r]           = a.mask == nullptr ? nullptr : a.mask + size_t(token) * a.mask_token;
-        t.slope[r]          = slope_of(a, head);
-        t.sink[r]           = a.sinks == nullptr ? minus_infinity : a.sinks[head];
+        t.q[r]     = reinterpret_cast<const float *>(a.q + size_t(token) * a.q_token + size_t(head) * a.q_head);
+        t.out[r]   = a.out + (token * a.n_heads + head) * a.n_v;
+        t.mask[r]  = a.mask == nullptr ? nullptr : a.mask + size_t(token) * a.mask_token;
+        t.slope[r] = slope_of(a, head);
+        t.sink[r]  = a.sinks == nullptr ? minus_infinity : a.sinks[head];
         std::memset(t.out[r], 0, size_t(a.n_v) * sizeof(float));
     }
     list_cells(a, t, reinterpret_cast<uint8_t *>(t.cells + parts.cells));

@@ -1,5 +1,5 @@
-// Attention over a cache of half-precision keys and values, in one order of sums whatever the number of rows, of threads
-// and of cells that a row does not see.
+// Attention over a cache of half-precision keys and values, in one order of sums whatever the number of rows, of
+// threads and of cells that a row does not see.
 #pragma once
 
 #include <cstddef>
@@ -48,7 +48,8 @@ struct attention_scratch {
     [[nodiscard]] size_t bytes() const { return size_t(keys + scores + cells + seen + 16) / 16 * 64; }
 };
 
-// Rows [row0, row0 + n_rows) of a head of keys; n_rows <= n_rows_together. Row = token * group() + head within the group.
+// Rows [row0, row0 + n_rows) of a head of keys; n_rows <= n_rows_together. Row = token * group() + head within the
+// group.
 using attend_fn = void (*)(const attention & a, int64_t kv_head, int64_t row0, int n_rows, float * scratch);
 
 class workspace;

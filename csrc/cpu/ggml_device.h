@@ -1,5 +1,6 @@
 // A ggml device of type ACCEL that multiplies packed weights, and attends where it is told to. Stock libllama puts no
-// tensor there by itself: weights come by llama_model_params.tensor_buft_overrides, and the scheduler follows the weights.
+// tensor there by itself: weights come by llama_model_params.tensor_buft_overrides, and the scheduler follows the
+// weights.
 #pragma once
 
 #include <string>
@@ -25,8 +26,9 @@ std::string why_no_kernels();
 // registry has no lock.
 ggml_backend_buffer_type_t weight_buffer_type();
 
-// While it lives, graphs that this thread builds leave attention (ggml's FLASH_ATTN_EXT over an F16 cache in host memory)
-// to duo's device. Every context of the process has the device, so each call says whether its context wants that.
+// While it lives, graphs that this thread builds leave attention (ggml's FLASH_ATTN_EXT over an F16 cache in host
+// memory) to duo's device. Every context of the process has the device, so each call says whether its context wants
+// that.
 class take_attention {
   public:
     explicit take_attention(bool take);

@@ -10,24 +10,48 @@
 
 namespace duo::cpu {
 
+namespace {
+
+ggml_context_ptr new_context() {
+    return ggml_context_ptr(ggml_init({ggml_tensor_overhead() * 8 + ggml_graph_overhead(), nullptr, true}));
+}
+
+error no_memory() {
+    return error("there is no memory to measure the CPU kernels; give --cpu-kernels duo or stock");
+}
+
+} // namespace
+
 ggml_product::ggml_product(ggml_backend_buffer_type_t weights, ggml_backend_dev_t device, int n_threads, ggml_type type,
                            int64_t n_columns, int64_t n_rows, int width)
-    : backend_(ggml_backend_dev_init(device, nullptr)) {
-    ggml_init_params params{ggml_tensor_overhead() * 8 + ggml_graph_overhead(), nullptr, true};
-    weight_context_.reset(ggml_init(params));
-    context_.reset(ggml_init(params));
-    weight_ = ggml_new_tensor_2d(weight_context_.get(), type, n_columns, n_rows);
-    input_  = ggml_new_tensor_2d(context_.get(), GGML_TYPE_F32, n_columns, width);
-    weights_.reset(ggml_backend_alloc_ctx_tensors_from_buft(weight_context_.get(), weights));
+    : device_(device), weight_(std::make_shared<matrix>()) {
+    weight_->context = new_context();
+    weight_->tensor  = ggml_new_tensor_2d(weight_->context.get(), type, n_columns, n_rows);
+    weight_->buffer.reset(ggml_backend_alloc_ctx_tensors_from_buft(weight_->context.get(), weights));
+    if (!weight_->buffer) {
+        throw no_memory();
+    }
+    build(n_threads, width);
+}
+
+ggml_product::ggml_product(const ggml_product & other, int n_threads, int width)
+    : device_(other.device_), weight_(other.weight_) {
+    build(n_threads, width);
+}
+
+void ggml_product::build(int n_threads, int width) {
+    backend_.reset(ggml_backend_dev_init(device_, nullptr));
+    context_ = new_context();
+    input_   = ggml_new_tensor_2d(context_.get(), GGML_TYPE_F32, weight_->tensor->ne[0], width);
     graph_   = ggml_new_graph(context_.get());
-    product_ = ggml_mul_mat(context_.get(), weight_, input_);
+    product_ = ggml_mul_mat(context_.get(), weight_->tensor, input_);
     ggml_build_forward_expand(graph_, product_);
     rest_.reset(ggml_backend_alloc_ctx_tensors_from_buft(context_.get(), ggml_backend_cpu_buffer_type()));
-    if (!backend_ || !weights_ || !rest_) {
-        throw error("there is no memory to measure the CPU kernels; give --cpu-kernels duo or stock");
+    if (!backend_ || !rest_) {
+        throw no_memory();
     }
     auto set = reinterpret_cast<ggml_backend_set_n_threads_t>(
-        ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_set_n_threads"));
+        ggml_backend_reg_get_proc_address(ggml_backend_dev_backend_reg(device_), "ggml_backend_set_n_threads"));
     set(backend_.get(), n_threads);
 }
 
@@ -36,7 +60,11 @@ bool ggml_product::can_run(ggml_backend_dev_t device) const {
 }
 
 void ggml_product::set(const std::vector<uint8_t> & weight, const std::vector<float> & input) {
-    ggml_backend_tensor_set(weight_, weight.data(), 0, weight.size());
+    ggml_backend_tensor_set(weight_->tensor, weight.data(), 0, weight.size());
+    set_input(input);
+}
+
+void ggml_product::set_input(const std::vector<float> & input) {
     ggml_backend_tensor_set(input_, input.data(), 0, input.size() * sizeof(float));
 }
 

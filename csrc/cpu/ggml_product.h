@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <ggml-cpp.h>
@@ -14,12 +15,15 @@ class ggml_product {
     // Weights [n_rows][n_columns] in memory of type `weights`, computed by `device`. Throws duo::error without memory.
     ggml_product(ggml_backend_buffer_type_t weights, ggml_backend_dev_t device, int n_threads, ggml_type type,
                  int64_t n_columns, int64_t n_rows, int width);
+    // The same weights, whichever are set, with inputs and threads of its own.
+    ggml_product(const ggml_product & other, int n_threads, int width);
 
     // Does the device multiply by this type and shape from that memory? If not, nothing below may be called.
     [[nodiscard]] bool can_run(ggml_backend_dev_t device) const;
 
     // weight: in the file's form. input: [width][n_columns].
     void set(const std::vector<uint8_t> & weight, const std::vector<float> & input);
+    void set_input(const std::vector<float> & input);
 
     void compute();
 
@@ -27,10 +31,19 @@ class ggml_product {
     [[nodiscard]] std::vector<float> product() const;
 
   private:
+    struct matrix {
+        ggml_context_ptr        context;
+        ggml_backend_buffer_ptr buffer;
+        ggml_tensor *           tensor = nullptr;
+    };
+
+    void build(int n_threads, int width);
+
+    ggml_backend_dev_t      device_;
+    std::shared_ptr<matrix> weight_;
     ggml_backend_ptr        backend_;
-    ggml_context_ptr        weight_context_, context_;
-    ggml_backend_buffer_ptr weights_, rest_;
-    ggml_tensor *           weight_  = nullptr;
+    ggml_context_ptr        context_;
+    ggml_backend_buffer_ptr rest_;
     ggml_tensor *           input_   = nullptr;
     ggml_tensor *           product_ = nullptr;
     ggml_cgraph *           graph_   = nullptr;

@@ -10,12 +10,11 @@
 
 namespace duo::cpu {
 
-// Up to n_width_most inputs (columns of the right-hand matrix; n_wide_most for wide kernels), interleaved so that a
-// kernel reads one stream.
+// Up to n_width_most inputs (columns of the right-hand matrix), interleaved so that a kernel reads one stream. For wide
+// kernels up to n_wide_most: [k/32][width][32], in bytes or bf16.
 struct tile {
-    int          width;
-    const void * codes;    // int8: [k/4][width][4] (NEON: [k/8][width][8]); bf16: [k/2][width][2]; f32: [k][width];
-                           // for wide kernels: [k/32][width][32]
+    int             width;
+    const void *    codes; // int8: [k/4][width][4] (NEON: [k/8][width][8]); bf16: [k/2][width][2]; f32: [k][width]
     const float *   scale; // [k/32 or k/256][width]
     const int32_t * start; // [k/32 or k/16][width]
     const int32_t * pairs; // q8_k: [k/64][width], two 16-bit sums of 32 codes each
@@ -56,8 +55,12 @@ constexpr tile_layout layout_of(input_kind kind, int64_t k, int width) {
 inline tile tile_at(void * memory, input_kind kind, int64_t k, int width, int ahead = 0) {
     const tile_layout l = layout_of(kind, k, width);
     auto *            p = static_cast<uint8_t *>(memory);
-    return {width, p, reinterpret_cast<float *>(p + l.codes), reinterpret_cast<int32_t *>(p + l.codes + l.scale),
-            reinterpret_cast<int32_t *>(p + l.codes + l.scale + l.start), ahead};
+    return {width,
+            p,
+            reinterpret_cast<float *>(p + l.codes),
+            reinterpret_cast<int32_t *>(p + l.codes + l.scale),
+            reinterpret_cast<int32_t *>(p + l.codes + l.scale + l.start),
+            ahead};
 }
 
 // acc[width][16] += a part of a panel (n_k columns from column k0) times the tile. A column's sums are made in the same

@@ -67,7 +67,7 @@ template <class V, int N, int bits> struct block {
 
 // start: what each input's sum begins at.
 template <class V, int N, int bits> inline void begin(block<V, N, bits> & s, const int32_t * start) {
-#pragma GCC unroll 8
+#pragma GCC                                     unroll 8
     for (int c = 0; c < N; ++c) {
         s.v[c] = V::template begin<bits>(start + c);
     }
@@ -126,10 +126,10 @@ inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats
     }
 }
 
-// Asks for the lines of a panel that will be read next but a few thousand bytes: hardware prefetchers stop at the end of
-// a page of 4 KB, and some formats' rhythm they never learn (see read_ahead in product.h).
+// Asks for the lines of a panel that will be read next but a few thousand bytes: hardware prefetchers stop at the end
+// of a page of 4 KB, and some formats' rhythm they never learn (see read_ahead in product.h).
 template <int n_lines> [[gnu::always_inline]] inline void prefetch(const uint8_t * p, const tile & x) {
-#pragma GCC unroll 8
+#pragma GCC                                               unroll 8
     for (int i = 0; i < n_lines; ++i) {
         __builtin_prefetch(p + x.ahead + i * 64);
     }

@@ -7,9 +7,8 @@ namespace duo::cpu {
 namespace {
 
 // Two columns of a panel times the N inputs.
-template <class V, int N>
-inline void add_bf16(sums<V, N> & s, const typename V::bf16s & w, const uint16_t * x) {
-#pragma GCC unroll 8
+template <class V, int N> inline void add_bf16(sums<V, N> & s, const typename V::bf16s & w, const uint16_t * x) {
+#pragma GCC                           unroll 8
     for (int c = 0; c < N; ++c) {
         s.v[c] = V::dot_bf16(s.v[c], w, x + c * 2);
     }
@@ -17,7 +16,7 @@ inline void add_bf16(sums<V, N> & s, const typename V::bf16s & w, const uint16_t
 
 // One column.
 template <class V, int N> inline void add_f32(sums<V, N> & s, const typename V::floats & w, const float * x) {
-#pragma GCC unroll 8
+#pragma GCC                           unroll 8
     for (int c = 0; c < N; ++c) {
         s.v[c] = V::fma(w, V::broadcast_f(x + c), s.v[c]);
     }

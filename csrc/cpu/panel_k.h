@@ -102,8 +102,8 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
             prefetch<5>(w, x);
             sums<V, N> part = no_sums<V, N>();
             for (int b = 0; b < 16; ++b) {
-                block<V, N, 6>          s;
-                const uint8_t *         q = w + 320 + b * 192 + lane * 4;
+                block<V, N, 6>  s;
+                const uint8_t * q = w + 320 + b * 192 + lane * 4;
                 prefetch<3>(q, x);
                 const typename V::bytes h = V::load_bytes(q + 128);
                 begin(s, start);

@@ -26,8 +26,7 @@ template <class T, class F> void multiply_two(const step & s, const int8_t * x, 
     });
 }
 
-// Lines that the step after the next will need: there are too many of them for the processor's own prefetcher to be
-// sure.
+// As prefetch() of panel.h, for as many bytes as a run of tiles takes.
 inline void prefetch_lines(const uint8_t * p, size_t n) {
     for (size_t i = 0; i < n; i += 64) {
         __builtin_prefetch(p + i, 0, 2);
@@ -74,7 +73,7 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
                 multiply_two<T, F>(s, codes + (k0 + k) * width + c * 32, width, b, g);
                 if (c == 0) {
                     constexpr size_t n = size_t(bytes_of<f>(n_step)) * 2 / size_t(n_step / F::n_block);
-                    prefetch_lines(w + bytes_of<f>(k + 2 * n_step) + size_t(b / 2) * n, n);
+                    prefetch_lines(w + bytes_of<f>(k + n_step) + size_t(b / 2) * n + x.ahead, n);
                 }
                 const int to = done + n_some < before->n ? done + n_some : before->n;
                 F::scale(*before, done, to);
@@ -105,7 +104,7 @@ void panel_tiles_bf16(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k
     for (int64_t k = 0; k < n_k; k += 64) {
         unrolled<2>([&](auto part) __attribute__((always_inline)) {
             constexpr int i = decltype(part)::value;
-            prefetch_lines(w + 4096, 1024);
+            prefetch_lines(w + x.ahead, 1024);
             T::template load<6 + i>(w, 64);
             T::template load<4>(codes, 64);
             T::template dot_bf16<i, 4, 6 + i>();

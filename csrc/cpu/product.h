@@ -34,8 +34,9 @@ class workspace {
     size_t                            size_ = 0;
 };
 
-// How many bytes ahead of use the kernels of a format ask for weights; 0: hardware alone. Only speed depends on it: which
-// distance is best is the machine's affair (Zen 5, one core, Q4_K: 17 GB/s at 0, 32 at 4,096, 33 at 8,192, 31 at 20,480).
+// How many bytes ahead of use the kernels of a format ask for weights; 0: hardware alone. Only speed depends on it:
+// which distance is best is the machine's affair (Zen 5, one core, Q4_K: 17 GB/s at 0, 32 at 4,096, 33 at 8,192, 31 at
+// 20,480).
 constexpr int n_ahead_usual = 8192;
 constexpr int n_ahead_most  = 65536;
 int           read_ahead(format f);

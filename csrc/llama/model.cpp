@@ -49,12 +49,12 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
         }
         set_row(n++, r, r.pos, r.output);
     }
-    // With stock attention the last pass of the batch must not be one row wide; the extra row is taken back below.
-    const bool padded = same_bits_ && !own_attention_ && can_rollback_ && n % llama_n_ubatch(context_.get()) == 1;
+    // The last pass of the batch must not be one row wide; the extra row is taken back below.
+    const bool padded = wants_company() && can_rollback_ && n % llama_n_ubatch(context_.get()) == 1;
     if (padded) {
         set_row(n++, rows.back(), rows.back().pos + 1, false);
     }
-    if (same_bits_ && !own_attention_) {
+    if (wants_company()) {
         keep_two_outputs(n);
     }
     const llama_batch batch{int32_t(n),    token_.data(),  nullptr,       pos_.data(),

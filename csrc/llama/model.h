@@ -56,7 +56,7 @@ class llama_token_model : public token_model {
 
     // Duo's kernels add in one order at any width. Stock ones add a row's products in one order when it is alone and in
     // another when it has company, but in the same order at all widths from 2 to 16, and stock attention does so up to
-    // 63: where bits must be the same and something is stock's, passes have two rows at least, and no more than that.
+    // 63. Where bits must be the same, passes are as wide as what is stock's allows.
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
     void    in_company(bool yes) override;
@@ -123,9 +123,11 @@ class llama_token_model : public token_model {
     void probe_rollback();
     // A row of the last pass. Throws duo::error if it has no logits.
     float * logits_of(int32_t i_row) const;
-    void    keep_two_outputs(size_t n);
-    void    undo(std::span<const row> rows);
-    void    set_row(size_t i, const row & r, int32_t pos, bool output);
+    // Bits must be the same, and something that stock kernels do gives a row without company others.
+    [[nodiscard]] bool wants_company() const { return same_bits_ && (stock_products_ || !own_attention_); }
+    void               keep_two_outputs(size_t n);
+    void               undo(std::span<const row> rows);
+    void               set_row(size_t i, const row & r, int32_t pos, bool output);
 
     model_options            opt_;
     std::vector<std::string> device_names_;
@@ -144,6 +146,7 @@ class llama_token_model : public token_model {
     bool                      in_company_     = true;
     bool                      same_bits_      = false;
     bool                      own_attention_  = false; // duo's kernels attend, in all layers
+    bool                      stock_products_ = false; // some, if only of a router
     int32_t                   n_duo_products_ = 0;
     int32_t                   n_cpu_products_ = 0;
     std::string               warning_;

@@ -80,8 +80,8 @@ llama_token_model::llama_token_model(const model_options & opt, bool is_draft, b
 
 llama_token_model::llama_token_model(const llama_token_model & weights)
     : opt_(weights.opt_), device_names_(weights.device_names_), model_(weights.model_), n_vocab_(weights.n_vocab_),
-      is_draft_(weights.is_draft_), same_bits_(weights.same_bits_),
-      own_attention_(weights.own_attention_), n_duo_products_(weights.n_duo_products_),
+      is_draft_(weights.is_draft_), same_bits_(weights.same_bits_), own_attention_(weights.own_attention_),
+      stock_products_(weights.stock_products_), n_duo_products_(weights.n_duo_products_),
       n_cpu_products_(weights.n_cpu_products_), warning_(weights.warning_) {
     make_context();
     limit_vocab(n_vocab_);
@@ -122,6 +122,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     n_duo_products_     = placement.n_duo();
     n_cpu_products_     = placement.n_duo() + placement.n_stock();
     const bool all_ours = n_gpu_layers == 0 && n_duo_products_ > 0 && placement.n_stock() == 0;
+    stock_products_     = placement.n_stock() + placement.n_small() > 0;
     own_attention_      = all_ours && opt_.flash_attn != "off";
     same_bits_          = opt_.strict || (own_attention_ && !is_draft_);
 
@@ -206,12 +207,12 @@ void llama_token_model::create_context() {
     params.kv_unified      = true; // branches share cells
     params.n_threads       = opt_.n_threads;
     params.n_threads_batch = opt_.n_threads_batch;
-    params.flash_attn_type = flash_attn_type(
-        (same_bits_ || own_attention_) && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
-    params.type_k          = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
-    params.type_v          = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
-    params.no_perf         = true;
-    params.abort_callback  = [](void * data) {
+    params.flash_attn_type =
+        flash_attn_type((same_bits_ || own_attention_) && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
+    params.type_k         = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
+    params.type_v         = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
+    params.no_perf        = true;
+    params.abort_callback = [](void * data) {
         const auto * self = static_cast<const llama_token_model *>(data);
         return self->stop_ != nullptr && self->stop_->load(std::memory_order_relaxed);
     };

@@ -14,14 +14,14 @@ namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-// How far a draft's scores in the race (log-probability + noise) are from the target's, in nats: 0 would be a draft
-// that is always right. Both add the same noise, so what the draft's own probability says of a token is not its chance
-// to win.
-constexpr double race_softness = 1.0;
-// The same without noise: how much the two models' logits differ. A draft's softmax is too modest about its best token
-// (measured on the demo pair: 0.27 meant 69%, 0.5 meant 88%); at 0.5 it says about what is true.
-constexpr double greedy_softness = 0.5;
-constexpr size_t n_rivals        = 8; // candidates that share all of the chance
+// How much a draft's logits differ from the target's: the scale of the Gumbel-like error that makes a softmax of them,
+// divided by it, the chance that the target likes a token best. Fitted, as the next, on the demo pair by likelihood
+// (benchmarks/measure_chances.py).
+constexpr double logit_softness = 0.33;
+// The part of a race's error that a high temperature does not divide away: with more noise, tokens further down come
+// in, on which the models differ more, and some that a filter leaves to one of them alone.
+constexpr double race_softness = 0.4;
+constexpr size_t n_rivals      = 8; // candidates that share all of the chance
 
 // Under a grammar.
 constexpr size_t n_states_draft = 32;   // texts of a tree whose states are kept
@@ -32,6 +32,13 @@ constexpr size_t n_widest_draft = 4096; // tokens that a draft looks through for
 // alternatives make a state large): its guesses are rejected then.
 constexpr int64_t most_us_draft = 2000;
 constexpr int64_t n_held_least  = 3;
+
+// How far a draft's scores are from the target's, in nats: 0 would be a draft that is always right. Both race by logit
+// / temperature + the same noise, so what the draft's own probability says of a token is not its chance to win, and the
+// error of the logits is divided by the temperature as they are. Two independent errors add in squares.
+double softness_of(const sampling_params & sampling) {
+    return sampling.greedy() ? logit_softness : std::hypot(logit_softness / double(sampling.temp), race_softness);
+}
 
 // Tokens that the penalties see; the user's -1 means all of the text.
 int32_t look_back(const sampling_params & sampling) {
@@ -153,7 +160,7 @@ void sampler::sort(size_t n) {
 // Writes the first of data_, which are sorted. The target runs the same race with somewhat other scores: a candidate
 // far behind is hardly ever its first, however probable it was before the noise.
 int32_t sampler::rank(const sampling_params & sampling, std::span<candidate> out) {
-    const double softness = sampling.greedy() ? greedy_softness : race_softness;
+    const double softness = softness_of(sampling);
     const auto   ahead    = [this, softness](size_t i) { return double(data_[i].p - data_[0].p) / softness; };
     double       sum      = 0.0;
     for (size_t i = 0; with_logp_ && i < data_.size(); ++i) {

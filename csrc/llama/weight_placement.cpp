@@ -58,6 +58,7 @@ struct file_weights {
     std::vector<weight> all;    // products that duo's kernels may take
     std::vector<weight> others; // and may not
     int64_t             n_layer = 0;
+    int                 n_small = 0; // F32 matrices beside the products
 };
 
 void read_file(const std::string & path, file_weights & out, std::vector<weight> & embedding, int & n_split) {
@@ -82,6 +83,8 @@ void read_file(const std::string & path, file_weights & out, std::vector<weight>
             out.all.push_back(w);
         } else if (ggml_n_dims(t) > 1 && t->type != GGML_TYPE_F32) {
             out.others.push_back(w); // some other architecture's matrices
+        } else if (ggml_n_dims(t) > 1) {
+            ++out.n_small;
         }
     }
     const int64_t arch = gguf_find_key(g.get(), "general.architecture");
@@ -183,6 +186,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     std::string                          output;
     uint64_t                             n_largest = 0; // is read as a whole before it is packed
     const std::vector<std::regex>        user_patterns(patterns_.begin(), patterns_.end()); // all so far are the user's
+    n_small_ = file.n_small;
     for (const weight & w : file.others) {
         n_stock_ += w.layer < i_gpu_start ? 1 : 0;
         if (w.layer < i_gpu_start) {

@@ -26,6 +26,8 @@ class weight_placement {
     // Weights of matrix products that duo's kernels get, and that stock kernels keep on the CPU.
     [[nodiscard]] int n_duo() const { return n_duo_; }
     [[nodiscard]] int n_stock() const { return n_stock_; }
+    // F32 matrices beside them, as routers of experts: always stock's.
+    [[nodiscard]] int n_small() const { return n_small_; }
 
     // Memory that loading duo's takes.
     [[nodiscard]] uint64_t n_bytes() const { return n_bytes_; }
@@ -48,6 +50,7 @@ class weight_placement {
     std::map<std::string, uint64_t>               cpu_bytes_;
     int                                           n_duo_   = 0;
     int                                           n_stock_ = 0;
+    int                                           n_small_ = 0;
     uint64_t                                      n_bytes_ = 0;
 };
 

@@ -19,7 +19,7 @@ from duo.errors import DuoError
 from duo.option import CpuKernels
 from duo.remembered import recall, remember
 
-RACE_US = 40_000  # for one type and width
+RACE_US = 25_000  # for one type, width and team of threads
 WIDTHS = (1, 2, 4, 64)  # plain decoding, short and usual verifications, prompts
 
 # What kernels are chosen for: passes of a text of 512 prompt tokens and 256 written ones, by width.
@@ -34,6 +34,7 @@ class Speed(NamedTuple):
 
     stock: dict[int, float]
     duo: dict[int, float]
+    ahead: int  # bytes that duo's kernels read ahead for them
 
     def duo_is_faster(self, *, drafted: bool) -> bool:
         """For a whole text, prompt and all. drafted: guesses of a draft are verified."""
@@ -78,12 +79,22 @@ def _key(weight_type: str, n_threads: int) -> str:
     return " | ".join([processor(), f"{n_threads} threads", guard.stock_name(), kernels, weight_type])
 
 
-def measure(weight_type: str, widths: tuple[int, ...] = WIDTHS, n_threads: int = 1, race_us: int = RACE_US) -> Speed:
-    """Duo's kernels against stock ones on a matrix of this type. Raises DuoError (no kernels, no memory)."""
-    speed = Speed({}, {})
-    for width in widths:
-        speed.stock[width], speed.duo[width] = _core.race(weight_type, width, n_threads, race_us)
-    return speed
+def measure(
+    weight_type: str, teams: Sequence[int], widths: Sequence[int] = WIDTHS, race_us: int = RACE_US
+) -> list[Speed]:
+    """Duo's kernels against stock ones on a matrix of this type, for each team (a number of threads).
+
+    Raises DuoError (no kernels, no memory).
+    """
+    found = []
+    for ahead, times in _core.race(weight_type, widths, teams, race_us):
+        # Disturbances only lengthen times, and fewer inputs take no longer than more.
+        stock, duo = (
+            {w: min(pair[side] for v, pair in zip(widths, times, strict=True) if v >= w) for w in widths}
+            for side in (0, 1)
+        )
+        found.append(Speed(stock, duo, ahead))
+    return found
 
 
 def _read(found: object) -> Speed | None:
@@ -91,35 +102,52 @@ def _read(found: object) -> Speed | None:
     if not isinstance(found, dict):
         return None
     try:
-        speed = Speed(*({int(w): float(us) for w, us in found[kind].items()} for kind in ("stock", "duo")))
-    except (KeyError, TypeError, ValueError, AttributeError):
+        stock, duo = ({int(w): float(us) for w, us in found[kind].items()} for kind in ("stock", "duo"))
+        speed = Speed(stock, duo, int(found["ahead"]))
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
-    whole = all(w in times and times[w] > 0.0 for times in speed for w in WIDTHS)
-    return speed if whole else None
+    whole = all(times.get(w, 0.0) > 0.0 for times in (stock, duo) for w in WIDTHS)
+    return speed if whole and 0 <= speed.ahead < 2**31 else None
 
 
 @cache
-def speed_of(weight_type: str, n_threads: int) -> Speed | None:
-    """Measured in half a second the first time, then read from `cache_file()`. None: there is no memory to measure."""
-    key = _key(weight_type, n_threads)
-    known = _read(recall(cache_file()).get(key))
-    if known is None:
+def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
+    """For each number of threads, measured in some tenths of a second the first time, then read from `cache_file()`.
+    What was measured and not what followed from it is kept: another question needs no other race.
+
+    None: there is no memory to measure.
+    """
+    remembered = recall(cache_file())
+    known = {n: _read(remembered.get(_key(weight_type, n))) for n in teams}
+    missing = [n for n, speed in known.items() if speed is None]
+    if missing:
         try:
-            known = measure(weight_type, n_threads=n_threads)
+            raced = measure(weight_type, missing)
         except DuoError:  # no memory to measure: none to pack weights
             return None
-        remember(cache_file(), key, {"stock": known.stock, "duo": known.duo})
-    return known
+        for n, speed in zip(missing, raced, strict=True):
+            known[n] = speed
+            remember(cache_file(), _key(weight_type, n), speed._asdict())
+    return [speed for speed in known.values() if speed is not None]
+
+
+def speed_of(weight_type: str, n_threads: int) -> Speed | None:
+    """The same of one team."""
+    speeds = speeds_of(weight_type, (n_threads,))
+    return speeds[0] if speeds else None
 
 
 def duo_is_faster(weight_type: str, teams: Sequence[int], *, drafted: bool) -> bool:
-    """teams: numbers of threads that passes are made with, one after the other. drafted: see `Speed.duo_is_faster`."""
-    speeds = [speed_of(weight_type, n) for n in teams]
-    known = [s for s in speeds if s is not None]
-    if len(known) < len(speeds):
+    """teams: numbers of threads that passes are made with, one after the other. drafted: see `Speed.duo_is_faster`.
+    If so, duo's kernels read ahead from now on as is best for the last of them."""
+    speeds = speeds_of(weight_type, tuple(dict.fromkeys(teams)))
+    if not speeds:
         return False
-    costs = {kind: sum(s.cost(kind, drafted=drafted) for s in known) for kind in ("stock", "duo")}
-    return costs["duo"] < costs["stock"]
+    costs = {kind: sum(s.cost(kind, drafted=drafted) for s in speeds) for kind in ("stock", "duo")}
+    if costs["duo"] >= costs["stock"]:
+        return False
+    _core.read_ahead_of(weight_type, speeds[-1].ahead)
+    return True
 
 
 def chosen_types(

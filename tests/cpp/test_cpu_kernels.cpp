@@ -207,6 +207,21 @@ TEST(the_right_instruction_sets_are_found) {
     }
 }
 
+TEST(how_far_ahead_is_read_changes_no_bit) {
+    std::mt19937  rng(9);
+    const problem p(format::q4_k, 80, 2048, 4, false, rng);
+    CHECK(read_ahead(format::q4_k) == n_ahead_usual);
+    for (const kernel_set * kernels : kernels_to_test()) {
+        const std::vector<float> usual = p.run(*kernels, 0, 4, 1);
+        for (const int ahead : {0, 1, 4096, 1 << 30}) { // behind the end of the matrix, too
+            set_read_ahead(format::q4_k, ahead);
+            CHECK(read_ahead(format::q4_k) == std::min(ahead, n_ahead_most));
+            CHECK(p.run(*kernels, 0, 4, 1) == usual);
+        }
+        set_read_ahead(format::q4_k, n_ahead_usual);
+    }
+}
+
 TEST(several_matrices_each_with_its_inputs) {
     // As experts: some have many inputs, some one, some none.
     std::mt19937       rng(5);

@@ -66,13 +66,19 @@ def devices(measure: bool, servers: list[str]) -> None:
     if not _core.supports_rpc():
         show.warn(f"this llama-cpp-python was built without RPC; to have it: {rebuild()}")
     if measure and name:
-        n = usable_cores()
-        table = Table("type", "width", "stock", "duo", "stock / duo", "faster", title=f"{n} threads, a matrix of 64 MB")
-        for t in _core.kernel_types():
-            speed = kernels.measure(t, n_threads=n)
-            faster = "duo" if speed.duo_is_faster(drafted=True) else "stock"
-            for width, us in speed.duo.items():
-                stock = speed.stock[width]
-                ratio = f"{stock / us:.2f}"
-                table.add_row(t, str(width), f"{stock / 1e3:.2f} ms", f"{us / 1e3:.2f} ms", ratio, faster)
-        Console().print(table)
+        Console().print(_races(sorted({1, usable_cores()})))
+
+
+def _races(teams: list[int]) -> Table:
+    """stock / duo of every type, by threads and width."""
+    columns = (f"{w} token{'s' if w > 1 else ''}" for w in kernels.WIDTHS)
+    table = Table("type", "threads", *columns, "ahead", "faster", title="stock / duo: above 1 duo's kernels are faster")
+    for t in _core.kernel_types():
+        for n, speed in zip(teams, kernels.measure(t, teams), strict=True):
+            alone, drafted = (speed.duo_is_faster(drafted=drafted) for drafted in (False, True))
+            faster = (
+                "duo" if alone and drafted else "duo with a draft" if drafted else "duo alone" if alone else "stock"
+            )
+            ratios = (f"{speed.stock[w] / us:.2f} ({us / 1e3:.2f} ms)" for w, us in speed.duo.items())
+            table.add_row(t, str(n), *ratios, str(speed.ahead), faster)
+    return table
