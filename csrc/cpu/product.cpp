@@ -208,7 +208,7 @@ void set_read_ahead(format f, int n_bytes) {
 uint8_t * workspace::reserve(size_t n) {
     if (n > size_) {
         data_.reset();
-        size_ = 0;
+        size_    = 0;
         void * p = nullptr; // aligned_alloc came to macOS late
         if (posix_memalign(&p, 4096, (n + 4095) / 4096 * 4096) != 0) {
             throw std::bad_alloc();
