@@ -18,7 +18,7 @@ find_path(llama_DIR llama-config.cmake HINTS ${llama_hints} NO_DEFAULT_PATH)
 find_package(ggml CONFIG REQUIRED)
 find_package(llama CONFIG REQUIRED)
 include(${CMAKE_CURRENT_LIST_DIR}/llama_build.cmake)
-duo_llama_build(${llama_site})
+duo_llama_build("${llama_site}")
 if(NOT "ggml-rpc" IN_LIST GGML_AVAILABLE_BACKENDS)
   message(WARNING "llama-cpp-python was built without RPC; remote devices will be missing. To have them:\n"
     "  CMAKE_ARGS=-DGGML_RPC=on pip install --force-reinstall --no-cache-dir llama-cpp-python==0.3.36")
