@@ -1,6 +1,7 @@
 """duo as a stranger starts it: nothing pinned, no options, one fresh process for each way of writing.
 
-    python benchmarks/run_defaults.py --target big.gguf --draft 0.01=small.gguf --draft 0.2=medium.gguf --cpus 0 --cpus 0-1
+    python benchmarks/run_defaults.py --target big.gguf --draft 0.01=small.gguf --draft 0.2=medium.gguf \
+        --cpus 0 --cpus 0-1
 
 A cell is a set of CPUs (as `taskset` gives them), a choice of kernels and a draft. In each cell and round every arm
 starts a process of its own and writes the same two texts: plain alone (no draft loaded), plain with the draft loaded,
@@ -125,6 +126,22 @@ def report(cell: dict[str, Any], arms: list[Arm]) -> dict[str, Any]:
     return out
 
 
+def measure(
+    job: dict[str, Any], cell: dict[str, str], args: argparse.Namespace, prompts: list[str], folder: Path
+) -> dict[str, Any]:
+    """All arms by turns, in an order that rotates; the warm run follows the cold one whose record it reads."""
+    arms = arms_for([int(k) for k in args.lengths.split(",")], warm=args.warm)
+    cache, known = folder / "cache", folder / f"kernels-{cell['cpus']}.json"
+    cold = [a for a in arms if not a.warm]
+    for i in range(args.rounds):
+        texts = {"prompts": [prompts[(2 * i + j) % len(prompts)] for j in range(2)]}
+        for a in [*cold[i % len(cold) :], *cold[: i % len(cold)]]:
+            run(a, {**job, **texts}, cell["cpus"], cache, known)
+            if a.name == "async" and args.warm:
+                run(arms[-1], {**job, **texts}, cell["cpus"], cache, known)
+    return report(cell, arms)
+
+
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--target")
@@ -149,28 +166,16 @@ def main() -> None:
 
     lines = Path(args.prompts).read_text("utf-8").splitlines()
     prompts = [json.loads(x)["turns"][0] for x in lines]
-    lengths = [int(k) for k in args.lengths.split(",")]
+    head = {"machine": machine(), "command": command_of(sys.argv), **settings_of(vars(args))}
     cells = []
     with tempfile.TemporaryDirectory() as folder:
         for cpus in args.cpus or [",".join(map(str, sorted(os.sched_getaffinity(0))))]:
             for kernels in args.kernels.split(","):
                 for spec in args.draft:
                     c, _, draft = spec.partition("=")
-                    arms = arms_for(lengths, warm=args.warm)
-                    known = Path(folder) / f"kernels-{cpus}.json"
-                    for i in range(args.rounds):
-                        # By turns, in an order that rotates; the warm run follows the cold one whose record it reads.
-                        order = [a for a in arms if not a.warm]
-                        order = [*order[i % len(order) :], *order[: i % len(order)]]
-                        for a in order:
-                            job = {"target": args.target, "draft": draft, "n": args.n, "engine": {"cpu_kernels": kernels},
-                                   "prompts": [prompts[(2 * i) % len(prompts)], prompts[(2 * i + 1) % len(prompts)]]}  # fmt: skip
-                            run(a, job, cpus, Path(folder) / "cache", known)
-                            if a.name == "async" and args.warm:
-                                run(arms[-1], job, cpus, Path(folder) / "cache", known)
-                    cells.append(report({"cpus": cpus, "kernels": kernels, "c": c}, arms))
+                    job = {"target": args.target, "draft": draft, "n": args.n, "engine": {"cpu_kernels": kernels}}
+                    cells.append(measure(job, {"cpus": cpus, "kernels": kernels, "c": c}, args, prompts, Path(folder)))
                     if args.out:
-                        head = {"machine": machine(), "command": command_of(sys.argv), **settings_of(vars(args))}
                         args.out.write_text(json.dumps({"head": head, "cells": cells}, indent=1, default=str) + "\n")
 
 

@@ -18,7 +18,7 @@ find_path(llama_DIR llama-config.cmake HINTS ${llama_hints} NO_DEFAULT_PATH)
 find_package(ggml CONFIG REQUIRED)
 find_package(llama CONFIG REQUIRED)
 include(${CMAKE_CURRENT_LIST_DIR}/llama_build.cmake)
-duo_llama_build(${llama_site})
+duo_llama_build("${llama_site}")
 if(NOT "ggml-rpc" IN_LIST GGML_AVAILABLE_BACKENDS)
   execute_process(COMMAND ${Python_EXECUTABLE} ${CMAKE_SOURCE_DIR}/src/duo/build_advice.py
                   OUTPUT_VARIABLE llama_rebuild OUTPUT_STRIP_TRAILING_WHITESPACE)

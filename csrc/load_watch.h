@@ -48,7 +48,7 @@ template <typename Load>
 auto load_watched(std::initializer_list<model_options *> models, const pybind11::object & progress, const Load & load) {
     for (model_options * m : models) {
         // Shared: a copy of the callback must not count references without the GIL.
-        m->keep_loading = [watch = std::make_shared<load_watch>(progress, m->path)](float share) {
+        m->keep_loading = [watch = std::make_shared<load_watch>(load_watch{progress, m->path})](float share) {
             return (*watch)(share);
         };
     }

@@ -47,7 +47,7 @@ def test_the_demo_pair_is_measured(run: Run, tmp_path: Path) -> None:
     )  # fmt: skip
     assert (code, err) == (0, "")
     found = json.loads(out_json.read_text())
-    names = ["plain", "sync 1", "sync 3", "async auto", "async 4"]
+    names = ["plain", "plain alone", "sync 1", "sync 3", "async auto", "async 4"]
     overall = {s["arm"]: s for s in found["summaries"] if s["category"] == "all"}
     assert list(overall) == names
     for s in overall.values():

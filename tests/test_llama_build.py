@@ -129,6 +129,7 @@ def test_the_release_is_read_beside_the_libraries(tmp_path: Path) -> None:
     [
         ("0c1e570-dirty", '__version__ = "0.3.36"', "0.3.36"),
         ("unknown", 'from .llama import *\n\n__version__ = "0.3.36"\n', "0.3.36"),
+        ("unknown", "__version__ = '1.2'", "1.2"),
         ("0c1e57098", "", ""),
         ("0c1e570", None, ""),
         ("unknown", "", None),
@@ -140,12 +141,13 @@ def test_cmake_wants_a_build_that_can_be_known_again(
     commit: str, init: str | None, release: str | None, tmp_path: Path
 ) -> None:
     assert CMAKE is not None
-    (tmp_path / "llama_cpp").mkdir()
+    site = tmp_path / "a folder"
+    (site / "llama_cpp").mkdir(parents=True)
     if init is not None:
-        (tmp_path / "llama_cpp" / "__init__.py").write_text(init)
+        (site / "llama_cpp" / "__init__.py").write_text(init)
     script = tmp_path / "try.cmake"
     script.write_text(
-        f'set(GGML_BUILD_COMMIT "{commit}")\ninclude({BUILD_CMAKE})\nduo_llama_build({tmp_path})\n'
+        f'set(GGML_BUILD_COMMIT "{commit}")\ninclude({BUILD_CMAKE})\nduo_llama_build("{site}")\n'
         'message(STATUS "release:${DUO_LLAMA_RELEASE}:")\n'
     )
     done = subprocess.run([CMAKE, "-P", str(script)], capture_output=True, text=True, timeout=HANG_S, check=False)

@@ -15,7 +15,7 @@
 namespace duo {
 
 constexpr int32_t n_rows_cap      = n_draft_cap + 8; // rows of a pass that are told apart
-constexpr int32_t profile_version = 2;               // of saved(): another one means something else
+constexpr int32_t profile_version = 3;               // of saved(): another one means something else
 constexpr int32_t n_step_cap      = 16;              // nodes of a draft step
 
 // Average that trusts the smallest of its first samples (first passes of a shape pay for its set-up), and the smaller

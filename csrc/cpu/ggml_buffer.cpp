@@ -137,8 +137,8 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
     }
     base = begin;
 #else
-    void * base = std::aligned_alloc(64, (size + 63) / 64 * 64);
-    if (base == nullptr) {
+    void * base = nullptr;
+    if (posix_memalign(&base, 64, size) != 0) {
         return nullptr;
     }
 #endif

@@ -208,11 +208,12 @@ void set_read_ahead(format f, int n_bytes) {
 uint8_t * workspace::reserve(size_t n) {
     if (n > size_) {
         data_.reset();
-        size_ = 0;
-        data_.reset(std::aligned_alloc(4096, (n + 4095) / 4096 * 4096));
-        if (!data_) {
+        size_    = 0;
+        void * p = nullptr; // aligned_alloc came to macOS late
+        if (posix_memalign(&p, 4096, (n + 4095) / 4096 * 4096) != 0) {
             throw std::bad_alloc();
         }
+        data_.reset(p);
         size_ = n;
     }
     return static_cast<uint8_t *>(data_.get());

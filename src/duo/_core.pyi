@@ -247,7 +247,7 @@ class Engine:
 
 # Messages are tuples, in the order of the fields in csrc/core/messages.h.
 NodeTuple = tuple[str, bool, int, int, int, float, int, int, float]
-VerdictTuple = tuple[str, int, int, int, int, bool, int, int]
+VerdictTuple = tuple[str, int, int, int, int, bool, int, int, int]
 ChunkTuple = tuple[str, bool, bool, str, int, float, int, int]
 PartStats = dict[str, int | list[int]]
 

@@ -124,7 +124,7 @@ class EngineOptions(TypedDict, total=False):
         Threads | None,
         opt(
             None,
-            "CPU threads of the target. Default: the cores, less the draft's.",
+            "CPU threads of the target. Default: all cores; beside a draft that works on them, all but the draft's.",
             "-t",
             "--threads",
             env="THREADS",
@@ -134,7 +134,7 @@ class EngineOptions(TypedDict, total=False):
         Threads | None,
         opt(
             None,
-            "CPU threads of the draft. Default: 1 on a GPU, else a quarter of the cores.",
+            "CPU threads of the draft. Default: 1 on a GPU; all cores by turn, its share of the work beside the target.",
             "-td",
             "--threads-draft",
             "--spec-draft-threads",

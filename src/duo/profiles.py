@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from platformdirs import user_cache_path
 
 from duo import _core, guard, kernels
+from duo.errors import DuoError
 from duo.remembered import recall, remember
 
 N_PAIRS = 64
@@ -84,5 +86,8 @@ def restore(engine: _core.Engine, placed: _core.EngineOptions) -> None:
 
 def keep(engine: _core.Engine, placed: _core.EngineOptions) -> None:
     """Saves what this run has learned, if that is more than a few passes. Only between texts."""
-    if engine.draft is not None and placed.delay_us == 0 and engine.n_measured >= N_WORTH_KEEPING:
-        save(key(placed), engine.profile(), "learned while texts were written")
+    if engine.draft is None or placed.delay_us > 0:
+        return
+    with suppress(DuoError):  # closed, or in the middle of a text that cannot be ended
+        if engine.n_measured >= N_WORTH_KEEPING:
+            save(key(placed), engine.profile(), "learned while texts were written")

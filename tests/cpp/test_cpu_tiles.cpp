@@ -46,7 +46,7 @@ TEST(tiles_give_the_bits_that_are_given_without_them) {
             }
             for (const int64_t k : traits_of(f).n_unit == 256 ? std::vector<int64_t>{256, 1280}
                                                               : std::vector<int64_t>{64, 192, 320, 1472}) {
-                for (const int64_t n : {1, 33, 270}) {
+                for (const int64_t n : k < 300 ? std::vector<int64_t>{1, 270} : std::vector<int64_t>{33}) {
                     const problem p(f, n, k, 40, false, rng);
                     for (int width = 1; width <= 40; width += width < 18 ? 1 : 7) {
                         REQUIRE(same_bits(p.run(*with, 0, width, width % 5 == 0 ? 2 : 1), p.run(*without, 0, width, 1)),

@@ -23,8 +23,8 @@ TEST(stop_strings_end_the_text) {
                                                  "abab",
                                                  " a a",
                                                  "\x82\xac",
-                                                 "\xac"
-                                                 "a",
+                                                 ("\xac"
+                                                  "a"),
                                                  "cc",
                                                  "a",
                                                  "zzz"};

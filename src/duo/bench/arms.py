@@ -23,6 +23,7 @@ class Arm:
 
 
 PLAIN = Arm("plain", "plain")
+ALONE = Arm("plain alone", "plain")  # the target without any draft loaded beside it
 
 
 def _words(text: str) -> list[str]:

@@ -24,12 +24,14 @@ from duo.option import Mode
 if TYPE_CHECKING:
     from duo.bench.arms import Arm, Length
     from duo.bench.questions import Question
+    from duo.bench.record import Record
 
 HELP = """Measure plain, sync and async decoding of the same questions, side by side in one run.
 
-All arms use the same loaded models. Each question is written by every arm before the next one, in an order that
-rotates, so that a noisy moment hits all arms alike. Plain always runs: it is the yardstick. Sync runs at each of
---sync-lengths, and the fastest of them is what async is compared with. Prompts go in as they are: no chat template.
+All arms but one use the same loaded models; "plain alone" is the target by itself, loaded after them. Each question is
+written by every arm before the next one, in an order that rotates, so that a noisy moment hits all arms alike. Plain
+always runs: it is the yardstick. Sync runs at each of --sync-lengths, and the fastest of them is what async is compared
+with. Prompts go in as they are: no chat template.
 
 \b
 Examples:
@@ -41,6 +43,7 @@ Examples:
 # A run sets the mode and the length of each arm itself, and needs the whole text.
 NOT_HERE = ("mode", "n_draft", "stop")
 DEFAULTS = {"max_tokens": 128, "seed": 1}
+OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or name == "draft_host")
 
 
 class Bar:
@@ -178,7 +181,10 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
         writer, bar = DuoWriter(d, text), Bar()
         with bar.shown():
             records = interleaved(writer, chosen, arms, params["repetitions"], params["warm_up"], bar)
+        target = d.target.path if params["alone"] and d.draft is not None and bar.complete else None
     notes = list(writer.notes)
+    if target is not None and records:
+        records += _alone(params, target, chosen, text)
     if not records:
         raise DuoError("no question fits the context with the tokens asked for; raise -c or lower -n")
     if not bar.complete:
@@ -195,6 +201,20 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
         chart.draw(summaries, sync, params["chart"], title)
     if not bar.complete:
         raise click.exceptions.Exit(130)
+
+
+def _alone(params: dict[str, Any], target: str, chosen: list[Question], text: GenerateOptions) -> list[Record]:
+    """The same questions by the target without a draft, as a user has it who names none; loaded after the pair."""
+    from duo.bench.arms import ALONE
+    from duo.bench.run import interleaved
+    from duo.bench.writer import DuoWriter
+    from duo.engine import Duo
+
+    options = {k: v for k, v in given(params, ENGINE_OPTIONS).items() if k not in ("spec_type", *OF_DRAFT)}
+    with Duo(target, mode="plain", **options) as d:
+        bar = Bar()
+        with bar.shown():
+            return interleaved(DuoWriter(d, text), chosen, [ALONE], params["repetitions"], params["warm_up"], bar)
 
 
 def _model_options() -> Iterator[click.Option]:
@@ -225,6 +245,8 @@ def _command() -> click.Command:
                      help="Draft lengths of sync; the fastest is what async is compared with. [default: 1,2,3,4,5,7]"),
         click.Option(["lengths", "--lengths"], default="auto", metavar="N|auto,...",
                      help="Draft lengths of async. [default: auto]"),
+        click.Option(["alone", "--alone/--no-alone"], default=True,
+                     help="Measure the target also without a draft loaded beside it, after the pair. [default: on]"),
         click.Option(["repetitions", "--repetitions"], type=counts, default=2, metavar="N",
                      help="Times that each question is asked. [default: 2]"),
         click.Option(["warm_up", "--warm-up"], type=click.IntRange(min=0), default=1, metavar="N",
