@@ -71,14 +71,14 @@ def devices(measure: bool, servers: list[str]) -> None:
 
 def _races(teams: list[int]) -> Table:
     """stock / duo of every type, by threads and width."""
-    columns = (f"{w} token{'s' if w > 1 else ''}" for w in kernels.WIDTHS)
-    table = Table("type", "threads", *columns, "ahead", "faster", title="stock / duo: above 1 duo's kernels are faster")
+    about = "stock / duo by tokens at once: above 1 duo's kernels are faster"
+    table = Table("type", "threads", *map(str, kernels.WIDTHS), "ahead", "faster", title=about)
     for t in _core.kernel_types():
         for n, speed in zip(teams, kernels.measure(t, teams), strict=True):
             alone, drafted = (speed.duo_is_faster(drafted=drafted) for drafted in (False, True))
             faster = (
                 "duo" if alone and drafted else "duo with a draft" if drafted else "duo alone" if alone else "stock"
             )
-            ratios = (f"{speed.stock[w] / us:.2f} ({us / 1e3:.2f} ms)" for w, us in speed.duo.items())
+            ratios = (f"{speed.stock[w] / us:.2f}" for w, us in speed.duo.items())
             table.add_row(t, str(n), *ratios, str(speed.ahead), faster)
     return table
