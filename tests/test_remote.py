@@ -42,8 +42,8 @@ def test_a_remote_draft_changes_nothing_but_the_time(draft_host: HostProcess, ex
     assert t["draft_hidden_share"] is None
     for r, e in zip(results, expected, strict=True):
         assert (r.text, r.tokens, r.finish_reason, r.warning) == (e.text, e.tokens, e.finish_reason, "")
-    assert all(r.timings["network_sent_bytes"] > 100 for r in results)
-    assert results[0].timings["network_round_trip_ms"] > 0
+    # Of a text that waits for its draft: the others may have ended before anything was sent.
+    assert t["network_sent_bytes"] > 100 and t["network_round_trip_ms"] > 0
 
 
 def test_a_remote_target_writes_the_text_that_it_writes_there(verify_host: HostProcess, expected: list[Any]) -> None:

@@ -87,7 +87,7 @@ def test_acceptance_with_shared_noise_is_like_greedys() -> None:
         def rate(**options: object) -> float:
             n = k = 0
             for seed, p in enumerate(PROMPTS):
-                d.generate(p, seed=seed, max_tokens=128, mode="sync", n_draft=1, **options)
+                d.generate(p, seed=seed, max_tokens=256, mode="sync", n_draft=1, **options)
                 n, k = n + d.timings["draft_n"], k + d.timings["draft_n_accepted"]
             return k / n
 

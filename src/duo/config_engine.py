@@ -134,7 +134,7 @@ class EngineOptions(TypedDict, total=False):
         Threads | None,
         opt(
             None,
-            "CPU threads of the draft. Default: 1 on a GPU; all cores by turn, its share of the work beside the target.",
+            "CPU threads of the draft. Default: 1 on a GPU; all cores by turn, its share beside the target.",
             "-td",
             "--threads-draft",
             "--spec-draft-threads",
