@@ -76,7 +76,9 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
                     prefetch_lines(w + bytes_of<f>(k + n_step) + size_t(b / 2) * n + x.ahead, n);
                 }
                 const int to = done + n_some < before->n ? done + n_some : before->n;
-                F::scale(*before, done, to);
+                if (done < to) { // the first group has none before it
+                    F::scale(*before, done, to);
+                }
                 done = to;
             }
             before = &g;
