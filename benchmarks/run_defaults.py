@@ -25,6 +25,8 @@ from typing import Any
 
 SPANS = ("first 64", "first text", "second text")
 KERNELS_FILE = "kernels.json"
+FIGURES = ("target_passes_n", "passes_ahead_n", "passes_by_turn_n", "passes_at_rest_n", "draft_n", "draft_n_accepted",
+           "slowdown", "pass_ms", "step_ms")  # fmt: skip
 
 
 @dataclass
@@ -36,7 +38,6 @@ class Arm:
     speeds: dict[str, list[float]] = field(default_factory=lambda: {s: [] for s in SPANS})  # tokens/s, by round
     first_ms: list[float] = field(default_factory=list)  # time to first token of the first text
     timings: dict[str, Any] = field(default_factory=dict)  # of the last text
-    lines: list[str] = field(default_factory=list)  # warnings
 
 
 def write(job: dict[str, Any]) -> dict[str, Any]:
@@ -54,7 +55,7 @@ def write(job: dict[str, Any]) -> dict[str, Any]:
                 if chunk.token is not None:
                     times.append(time.perf_counter() - t0)
             out["texts"].append(times)
-        out["timings"] = d.timings
+        out["timings"] = {k: v for k, v in d.timings.items() if k in FIGURES}
     return out
 
 
@@ -166,7 +167,10 @@ def main() -> None:
 
     lines = Path(args.prompts).read_text("utf-8").splitlines()
     prompts = [json.loads(x)["turns"][0] for x in lines]
-    head = {"machine": machine(), "command": command_of(sys.argv), **settings_of(vars(args))}
+    drafts = [f"{spec.partition('=')[0]}={Path(spec.partition('=')[2]).name}" for spec in args.draft]
+    typed = [drafts[args.draft.index(word)] if word in args.draft else word for word in sys.argv]
+    settings = settings_of({**vars(args), "draft": ",".join(drafts)})
+    head = {"machine": machine(), "command": command_of(typed), **settings}
     cells = []
     with tempfile.TemporaryDirectory() as folder:
         for cpus in args.cpus or [",".join(map(str, sorted(os.sched_getaffinity(0))))]:

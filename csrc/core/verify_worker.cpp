@@ -237,11 +237,13 @@ void verify_worker::on_link(bool up) {
 }
 
 void verify_worker::tell_draft(verdict_msg v) {
-    v.n_ahead      = planner_.n_ahead();
-    v.n_branch     = planner_.n_branch();
-    v.n_want       = planner_.n_want();
-    v.branch_price = planner_.branch_price();
-    v.least_path   = planner_.least_path();
+    // The last token needs no guess, and a draft at work would only slow its pass down.
+    const bool last = v.what == verdict_msg::kind::verdict && planner_.how() != stance::ahead && n_room() <= 0;
+    v.n_ahead       = last ? int16_t(0) : planner_.n_ahead();
+    v.n_branch      = planner_.n_branch();
+    v.n_want        = planner_.n_want();
+    v.branch_price  = planner_.branch_price();
+    v.least_path    = planner_.least_path();
     // Prompts come together, but on shared cores.
     v.alone = planner_.how() != stance::ahead && (v.what == verdict_msg::kind::verdict || planner_.draft_begins_late());
     // A draft that is to rest need not be woken for each token. One that is thousands of verdicts behind is of no use

@@ -272,10 +272,9 @@ class Duo(Completions, Loading):
                 if self._host is None:
                     profiles.keep(engine, self._placed)
                 engine.close()
-                if self._client is not None:
-                    self._client.close()
-                if self._child is not None:
-                    self._child.close()
+                for other in (self._client, self._child):
+                    if other is not None:
+                        other.close()
 
     def __enter__(self) -> Self:
         return self

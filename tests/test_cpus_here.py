@@ -1,0 +1,94 @@
+"""How many threads the program really starts on this machine, limited by taskset, OpenMP and control groups."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from duo import cpus
+from duo.cpus import core_cpus, usable_cores
+from duo.demo import demo_pair
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo target, as large as one that a team of threads pays for: there is a hole behind its weights."""
+    path = tmp_path_factory.mktemp("target") / "target.gguf"
+    shutil.copyfile(demo_pair()[0], path)
+    os.truncate(path, 70_000_000)
+    return path
+
+
+def threads_of(
+    target: Path, *options: str, before: tuple[str, ...] = (), env: dict[str, str] | None = None
+) -> tuple[int, int]:
+    """Of duo as a program, behind a command like taskset: the threads it speaks of in its first line, and all that the
+    process has while it writes."""
+    command = [*before, sys.executable, "-m", "duo", "-m", str(target), "-c", "4000", "-p", "Once", "-n", "-1"]
+    with subprocess.Popen(
+        [*command, "--ignore-eos", "--seed", "1", *options],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **(env or {})},
+    ) as p:  # fmt: skip
+        assert p.stdout is not None
+        assert p.stderr is not None
+        try:
+            line = p.stderr.readline().decode()
+            match = re.search(r"on CPU \(([0-9]+) threads?,", line)
+            assert match, line
+            assert len(p.stdout.read(200)) == 200
+            return int(match[1]), len(os.listdir(f"/proc/{p.pid}/task"))
+        finally:
+            p.kill()
+
+
+several = pytest.mark.skipif(
+    not hasattr(os, "sched_getaffinity") or usable_cores() < 2, reason="needs two cores that this process may use"
+)
+
+
+@several
+def test_taskset_and_openmps_variables(target: Path) -> None:
+    one, free = threads_of(target, "-t", "1"), threads_of(target)
+    assert one[0] == 1
+    assert free[0] == usable_cores()
+    assert free[1] - one[1] >= usable_cores() - 1
+    assert threads_of(target, before=("taskset", "-c", str(core_cpus()[-1]))) == one
+    assert threads_of(target, env={"OMP_NUM_THREADS": "1,4"}) == one
+    assert threads_of(target, env={"OMP_THREAD_LIMIT": "1"}) == one
+
+
+@pytest.fixture(params=["version 2", "version 1"])
+def limited(request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A control group of one CPU's worth of time, made below this process's own."""
+    for group in cpus._groups(cpus.ROOT):
+        child = group / f"duo-test-{os.getpid()}"
+        with suppress(OSError):
+            child.mkdir()
+            try:
+                if request.param == "version 2":
+                    (child / "cpu.max").write_text("100000 100000")
+                else:
+                    (child / "cpu.cfs_period_us").write_text("100000")
+                    (child / "cpu.cfs_quota_us").write_text("100000")
+            except OSError:
+                child.rmdir()
+                continue
+            yield child
+            for pid in (child / "cgroup.procs").read_text().split():
+                os.kill(int(pid), signal.SIGKILL)
+            child.rmdir()
+            return
+    pytest.skip(f"no control group of {request.param} with the cpu controller can be made here")
+
+
+@several
+def test_a_container_of_one_cpu_starts_one_thread(limited: Path, target: Path) -> None:
+    enter = f'echo $$ > "{limited}/cgroup.procs" && exec "$@"'
+    assert threads_of(target, before=("sh", "-c", enter, "sh")) == threads_of(target, "-t", "1")
