@@ -6,9 +6,9 @@
 Both kernels have the same file loaded and take turns, pass by pass, in an order that alternates, so that a noisy moment
 hits both alike. A ratio is the median of the ratios of neighbouring passes. Width 1 is as duo uses it (with stock
 attention two rows, one of them thrown away, where that makes the bits independent of the width). The limit: all weights
-of the file, read once by the same threads as a plain sum (read_speed.cpp). Types already in the file named by --out stay there, if machine,
-versions and cores are the same: the types can be measured one at a time. DUO_CPU_ISA forces an instruction set on
-duo (not on stock).
+of the file, read once by the same threads as a plain sum (read_speed.cpp). Types already in the file named by --out
+stay there, if machine, versions and cores are the same: the types can be measured one at a time. DUO_CPU_ISA forces an
+instruction set on duo (not on stock).
 """
 
 from __future__ import annotations
