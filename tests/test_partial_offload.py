@@ -80,9 +80,9 @@ found = []
 for mb in (100, 34, 1):
     small = lambda: [d._replace(free=mb * 10**6, total=mb * 10**6) if d.type == "rpc" else d for d in real()]
     duo.placement.devices = small
-    # Without flash attention: duo's own, on the CPU, rounds otherwise than the device's.
+    # With stock kernels: duo's attention, on the CPU, rounds otherwise than the device's.
     where = {"device": "RPC0", "device_draft": "RPC0", "n_gpu_layers": "auto", "n_gpu_layers_draft": "auto"}
-    with Duo(n_ctx=512, flash_attn="off", **where) as d:
+    with Duo(n_ctx=512, cpu_kernels="stock", **where) as d:
         text = d.generate("Once upon a time", max_tokens=8, temperature=0).text
         found.append([d.plan.draft.n_gpu_layers, d.plan.target.n_gpu_layers, d.target.n_cpu_products, text])
 try:
