@@ -43,8 +43,8 @@ test-arm: test-arm-kernels
 test-arm-kernels: $(VENV)/tools
 	@command -v aarch64-linux-gnu-g++ > /dev/null && command -v qemu-aarch64-static > /dev/null || \
 	    { echo "tests for ARM need a cross compiler and an emulator: apt-get install g++-aarch64-linux-gnu qemu-user-static"; exit 1; }
-	@$(VENV)/bin/cmake -S . -B build/arm -G Ninja --no-warn-unused-cli -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
-	    -DCMAKE_TOOLCHAIN_FILE=tools/aarch64-linux-gnu.cmake -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
+	@CMAKE_TOOLCHAIN_FILE=$(CURDIR)/tools/aarch64-linux-gnu.cmake $(VENV)/bin/cmake -S . -B build/arm -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
+	    -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
 	@$(VENV)/bin/cmake --build build/arm --target test_cpu_kernels test_attention
 	@$(VENV)/bin/ctest --test-dir build/arm --output-on-failure -j $(JOBS) -R '^kernels'
 

@@ -26,6 +26,7 @@ CPU part\t: 0xd0b
     not all(shutil.which(tool) for tool in TOOLS), reason="no g++-aarch64-linux-gnu or no qemu-user-static here"
 )
 @pytest.mark.skipif(not (Path(sys.prefix) / "tools").exists(), reason="not in the environment that make sets up")
+@pytest.mark.timeout(1800)  # compiles for a minute of processor time and emulates for another
 def test_kernels_give_the_right_bits_on_emulated_processors() -> None:
     make = ["make", "-s", "-C", str(ROOT), f"VENV={sys.prefix}", "test-arm-kernels"]
     outer = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "DUO_CPU_ISA"))}
