@@ -104,7 +104,6 @@ void register_options(py::module_ & m) {
         .def_readwrite("n_ubatch", &o::n_ubatch)
         .def_readwrite("n_threads", &o::n_threads)
         .def_readwrite("n_threads_batch", &o::n_threads_batch)
-        .def_readwrite("n_threads_alone", &o::n_threads_alone)
         .def_readwrite("flash_attn", &o::flash_attn)
         .def_readwrite("type_k", &o::type_k)
         .def_readwrite("type_v", &o::type_v)
@@ -123,6 +122,23 @@ void register_options(py::module_ & m) {
         .def_readwrite("n_ctx_remote", &e::n_ctx_remote)
         .def_property(
             "shared", [](const e & o) { return o.prior.shared; }, [](e & o, bool x) { o.prior.shared = x; })
+        .def_property(
+            "splits",
+            [](const e & o) {
+                std::vector<std::pair<int32_t, int32_t>> out;
+                for (const core_split & s : o.prior.splits) {
+                    out.emplace_back(s.target, s.draft);
+                }
+                return out;
+            },
+            [](e & o, const std::vector<std::pair<int32_t, int32_t>> & x) {
+                o.prior.splits.clear();
+                for (const auto & [target, draft] : x) {
+                    o.prior.splits.push_back({.target = target, .draft = draft});
+                }
+            })
+        .def_property(
+            "split", [](const e & o) { return o.prior.split; }, [](e & o, size_t x) { o.prior.split = x; })
         .def_property(
             "expected_pass_us", [](const e & o) { return o.prior.pass_us; },
             [](e & o, std::vector<std::pair<int32_t, double>> x) { o.prior.pass_us = std::move(x); })

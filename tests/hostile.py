@@ -56,7 +56,7 @@ def node(rng: random.Random) -> wire.Node:
 def verdict(rng: random.Random) -> wire.Verdict:
     return wire.Verdict(
         kind=rng.choice((0, 0, 0, 1, 2, 3, 99)), accepted=rng.choice(IDS), token=rng.choice(INTS),
-        n_ahead=rng.choice(INTS), n_branch=rng.choice(INTS), alone=rng.random() < 0.5, n_want=rng.choice(INTS),
+        n_ahead=rng.choice(INTS), n_branch=rng.choice(INTS), n_want=rng.choice(INTS),
         branch_price=rng.choice(INTS), least_path=rng.choice(INTS),
     )  # fmt: skip
 

@@ -26,7 +26,7 @@ class delayed_model : public token_model {
         return inner_.decode(rows, stop);
     }
 
-    void in_company(bool yes) override { inner_.in_company(yes); }
+    void use_threads(int32_t n) override { inner_.use_threads(n); }
 
     int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                        std::span<candidate> out) override {

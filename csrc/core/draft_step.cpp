@@ -21,9 +21,9 @@ void draft_worker::step() {
         pause();
         return;
     }
-    const int64_t t0      = now_us();
-    const int64_t hidden0 = wires_.verify_busy.at(t0);
-    wires_.draft_busy.begin(t0);
+    step_time t{.t0 = now_us()};
+    t.busy0 = wires_.verify_busy.at(t.t0);
+    wires_.draft_busy.begin(t.t0);
     bool ready = false;
     try {
         ready = evaluate();
@@ -39,19 +39,21 @@ void draft_worker::step() {
     int32_t n_made = 0;
     int32_t depth  = 0;
     if (ready) {
-        const auto    n       = int32_t(batch_.size());
-        const auto    i_first = int32_t(rows_.size()) - n;
-        const int64_t t_rows  = now_us();
+        const auto n       = int32_t(batch_.size());
+        const auto i_first = int32_t(rows_.size()) - n;
+        t.t_rows           = now_us();
+        // With a part of the cores it is no step by itself, whatever the target did.
+        t.beside_us = n_threads_ > 0 ? t.t_rows - t.t0 : wires_.verify_busy.at(t.t_rows) - t.busy0;
         path_.assign(text_.begin(), text_.end());
         for (int32_t j = 0; j < n; ++j) {
             depth = std::max(depth, tree_.at(batch_[size_t(j)]).depth + 1);
-            n_made += send_children(batch_[size_t(j)], i_first + j, j == 0 && typical_ ? t0 : 0, t_rows);
+            n_made += send_children(batch_[size_t(j)], i_first + j, j == 0 && typical_ ? &t : nullptr);
         }
     }
     wires_.nodes.wake(); // once for all of a step
     const int64_t t1 = now_us();
     wires_.draft_busy.end(t1);
-    report(t0, t1, wires_.verify_busy.at(t1) - hidden0, n_made, depth);
+    report(t.t0, t1, wires_.verify_busy.at(t1) - t.busy0, n_made, depth);
 }
 
 // What to expand: the root if its children are not known, else what the shape wants, else by worth.
@@ -191,9 +193,9 @@ bool draft_worker::evaluate() {
 }
 
 // Children of a node whose row was evaluated: best first, the first one always. The others are kept by their own
-// chance, not by the path's: when the text has come to this node, that is what counts, and they cannot be had again. t0
-// > 0: the step's duration is told, which is that of the rows and as often this choice as there are nodes.
-int32_t draft_worker::send_children(int32_t i_node, int32_t i_row, int64_t t0, int64_t t_rows) {
+// chance, not by the path's: when the text has come to this node, that is what counts, and they cannot be had again. t:
+// the step's duration is told, which is that of the rows and as often this choice as there are nodes; null: it is not.
+int32_t draft_worker::send_children(int32_t i_node, int32_t i_row, const step_time * t) {
     // Any node may become the root: it has what a root needs, and what its own place in the shape does.
     const int32_t place = size_t(i_node) < places_.size() ? places_[size_t(i_node)] : -1;
     const int32_t wanted =
@@ -204,7 +206,9 @@ int32_t draft_worker::send_children(int32_t i_node, int32_t i_row, int64_t t0, i
     children_.resize(size_t(model_.candidates(i_row, req_->sampling, path_, children_)));
 
     const auto             n      = int64_t(batch_.size());
-    const auto             us     = t0 == 0 ? 0.0f : float(t_rows - t0 + (now_us() - t_rows) * n);
+    const int64_t          rows   = t == nullptr ? 0 : t->t_rows - t->t0;
+    const auto             us     = t == nullptr ? 0.0f : float(rows + (now_us() - t->t_rows) * n);
+    const auto             beside = rows <= 0 ? 0.0f : float(t->beside_us) / float(rows);
     const token_tree::node up     = tree_.at(i_node);
     const float            p_min  = std::log(std::max(req_->plan.p_min, 1e-30f));
     int32_t                n_made = 0;
@@ -221,7 +225,8 @@ int32_t draft_worker::send_children(int32_t i_node, int32_t i_row, int64_t t0, i
                                  .logp    = logp,
                                  .rank    = int16_t(n_made),
                                  .n_rows  = int16_t(n),
-                                 .step_us = n_made == 0 ? us : 0.0f});
+                                 .step_us = n_made == 0 ? us : 0.0f,
+                                 .beside  = beside});
         ++n_made;
     }
     return n_made;

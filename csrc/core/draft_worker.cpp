@@ -65,7 +65,8 @@ void draft_worker::take_orders(const verdict_msg & v) {
     branch_price_ = float(v.branch_price) * 1e-3f;
     least_path_   = v.least_path > 0 ? std::log(float(v.least_path) * 1e-3f) : -std::numeric_limits<float>::infinity();
     paused_       = false;
-    model_.in_company(!v.alone);
+    n_threads_    = v.n_threads;
+    model_.use_threads(n_threads_);
 }
 
 void draft_worker::begin(const request & req) {

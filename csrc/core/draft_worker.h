@@ -32,12 +32,19 @@ class draft_worker {
     void pause();
     void fail(const std::string & why) noexcept;
 
+    struct step_time {
+        int64_t t0        = 0;
+        int64_t busy0     = 0; // what the target's clock showed then
+        int64_t t_rows    = 0; // the rows are evaluated
+        int64_t beside_us = 0; // until then, in the target's company
+    };
+
     // A step (draft_step.cpp).
     void                  step();
     void                  choose();
     void                  choose_by_worth(size_t n_most);
     bool                  evaluate();
-    int32_t               send_children(int32_t i_node, int32_t i_row, int64_t t0, int64_t t_rows);
+    int32_t               send_children(int32_t i_node, int32_t i_row, const step_time * t);
     void                  report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
     [[nodiscard]] bool    fits(int32_t i_node) const;
     [[nodiscard]] int32_t n_expanded() const;
@@ -50,12 +57,13 @@ class draft_worker {
     const request *       req_ = nullptr; // null: no work
     std::vector<token_id> text_;          // committed tokens
     draft_cache           cache_;
-    token_tree            tree_;         // root: text_.back()
-    tree_shape            shape_;        // empty: best first
-    node_id               n_ids_    = 0; // last id given
-    int32_t               n_ahead_  = 1; // levels below the root that the target wants
-    int32_t               n_branch_ = 1; // nodes in a step at most
-    int32_t               n_want_   = 0; // pause when the best n_want_ nodes are known; 0: no such bound
+    token_tree            tree_;          // root: text_.back()
+    tree_shape            shape_;         // empty: best first
+    node_id               n_ids_     = 0; // last id given
+    int32_t               n_ahead_   = 1; // levels below the root that the target wants
+    int32_t               n_branch_  = 1; // nodes in a step at most
+    int32_t               n_want_    = 0; // pause when the best n_want_ nodes are known; 0: no such bound
+    int32_t               n_threads_ = 0; // of its steps; 0: all that the model was given
     float least_path_ = -std::numeric_limits<float>::infinity(); // log of the chance below which a node is not expanded
     float branch_price_ = 1.0;  // one node more in a step, as a share of a step over one
     bool  readable_     = true; // the draft's vocabulary has all of text_

@@ -44,6 +44,7 @@ struct node_msg {
     int16_t  rank    = 0;    // among its siblings, best first
     int16_t  n_rows  = 0;    // nodes expanded in the draft step that made it
     float    step_us = 0.0f; // duration of that step; 0: not a typical one (prompt, catch-up), or already told
+    float    beside  = 0.0f; // part of it in the company of the target, 0..1; a draft elsewhere does not know it
 };
 
 // target -> draft
@@ -61,7 +62,7 @@ struct verdict_msg {
     token_id        token        = no_token; // the further token that the target chose
     int16_t         n_ahead      = 0;        // deepest level below the root that is of use
     int16_t         n_branch     = 1;        // frontier nodes to expand in a step at most (B)
-    bool            alone        = false;    // the target rests while the draft works: they take turns
+    int16_t         n_threads    = 0;        // of the draft's steps; 0: all that it was given
     int16_t         n_want       = 0;        // pause when the best n_want nodes are known; 0: run ahead
     int16_t         branch_price = 1000;     // what one more of them adds to a step, in 1/1000 of a step over one
     int16_t         least_path   = 0;        // by turns: nodes with less chance, in 1/1000, are not expanded

@@ -5,18 +5,24 @@
 #include <utility>
 #include <vector>
 
+#include "core_split.h"
+
 namespace duo {
 
 struct pair_prior {
     // Both models compute on the same cores, or on the same GPU: side by side they slow each other down.
     bool shared = false;
+    // Ways to split those cores while both work, the draft's share ascending; empty: each keeps its threads. `split`:
+    // the likely one.
+    std::vector<core_split> splits{};
+    size_t                  split = 0;
     // Points (rows, microseconds) of a target pass by itself, rows ascending; empty: unknown.
     std::vector<std::pair<int32_t, double>> pass_us{};
     double                                  step_us = 0.0; // draft step over one node by itself; 0: unknown
 
     // Microseconds of a pass over n rows, linear between the points and on along the last two; 0: unknown.
     [[nodiscard]] double pass(int32_t n_rows) const;
-    // Throws duo::error: rows that do not ascend, times that are no times.
+    // Throws duo::error: rows or shares that do not ascend, times that are no times.
     void check() const;
 };
 

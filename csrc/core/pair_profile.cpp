@@ -12,7 +12,7 @@ constexpr int64_t n_recent    = 192;  // passes between two measurements that ca
 constexpr int32_t n_doubtful  = 1024; // passes for which a width's first samples count
 constexpr int32_t n_cheap     = 5;    // rows: to try so many costs little
 constexpr int32_t n_expected  = 4;    // drafted tokens for which an expected cost is as good as a measured one
-constexpr double  alone_share = 0.25; // passes with less of the draft beside them count as alone
+constexpr double  alone_share = 0.25; // passes and steps with less of the other model beside them count as alone
 } // namespace
 
 void average::add(double x, int64_t i_pass) {
@@ -30,15 +30,21 @@ void average::add(double x, int64_t i_pass) {
     i_last = i_pass;
 }
 
+void pair_profile::expect(pair_prior prior) {
+    prior_ = std::move(prior);
+    splits_.resize(std::max<size_t>(1, prior_.splits.size()));
+}
+
 void pair_profile::on_pass(int32_t n_rows, int64_t us, double shared) {
     if (n_rows >= 1 && n_rows <= n_rows_cap) {
-        (shared < alone_share ? alone_ : beside_)[size_t(n_rows)].add(double(us), ++n_passes_);
+        (shared < alone_share ? alone_ : splits_[split_].pass)[size_t(n_rows)].add(double(us), ++n_passes_);
     }
 }
 
-void pair_profile::on_step(int32_t n_rows, float us, bool beside) {
+void pair_profile::on_step(int32_t n_rows, float us, double shared) {
     if (us > 0.0f && n_rows >= 1) {
-        (beside ? step_beside_ : step_alone_)[size_t(std::min(n_rows, n_step_cap))].add(double(us), n_passes_);
+        (shared < alone_share ? step_alone_ : splits_[split_].step)[size_t(std::min(n_rows, n_step_cap))].add(
+            double(us), n_passes_);
     }
 }
 
@@ -91,7 +97,7 @@ double pair_profile::interpolate(const table & t, int32_t n_rows) const {
 double pair_profile::slowdown() const {
     // Only what was measured lately and at about the same time is compared: machines have slower and faster minutes.
     int64_t last = 0;
-    for (const average & b : beside_) {
+    for (const average & b : pass_together()) {
         last = b.n > 0 ? std::max(last, b.i_last) : last;
     }
     const auto close = [last](const average & a, const average & b) {
@@ -101,13 +107,13 @@ double pair_profile::slowdown() const {
     double alone  = 0.0;
     double least  = 1.0;
     for (size_t n = 1; n < alone_.size(); ++n) {
-        if (close(alone_[n], beside_[n])) {
-            const double weight = std::min({alone_[n].n, beside_[n].n, 8}) / alone_[n].value;
-            beside += weight * beside_[n].value;
+        if (close(alone_[n], pass_together()[n])) {
+            const double weight = std::min({alone_[n].n, pass_together()[n].n, 8}) / alone_[n].value;
+            beside += weight * pass_together()[n].value;
             alone += weight * alone_[n].value;
         }
-        if (close(alone_[1], beside_[n])) { // n rows never take longer than n passes over one
-            least = std::max(least, beside_[n].value / (double(n) * alone_[1].value));
+        if (close(alone_[1], pass_together()[n])) { // n rows never take longer than n passes over one
+            least = std::max(least, pass_together()[n].value / (double(n) * alone_[1].value));
         }
     }
     return alone == 0.0 ? least : std::max(least, beside / alone);
@@ -115,8 +121,8 @@ double pair_profile::slowdown() const {
 
 double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
     n_rows              = std::clamp(n_rows, 1, n_rows_cap);
-    const table & here  = beside ? beside_ : alone_;
-    const table & there = beside ? alone_ : beside_;
+    const table & here  = beside ? pass_together() : alone_;
+    const table & there = beside ? alone_ : pass_together();
     // More rows never cost less: that would be noise.
     const auto least = [this, n_rows](const table & t) { return std::max(interpolate(t, 1), interpolate(t, n_rows)); };
     if (here[size_t(n_rows)].n > 0) {
@@ -153,11 +159,11 @@ double pair_profile::nearest_step(const step_table & t, int32_t n_rows) const {
 
 double pair_profile::step_us(int32_t n_rows, bool beside) const {
     n_rows           = std::clamp(n_rows, 1, n_step_cap);
-    const double own = nearest_step(beside ? step_beside_ : step_alone_, n_rows);
+    const double own = nearest_step(beside ? step_together() : step_alone_, n_rows);
     if (own > 0.0) {
         return own;
     }
-    const double other = nearest_step(beside ? step_alone_ : step_beside_, n_rows);
+    const double other = nearest_step(beside ? step_alone_ : step_together(), n_rows);
     const double slow  = beside ? slowdown() : 1.0 / slowdown();
     return other > 0.0 ? other * slow : prior_.step_us * (1.0 + branch_price() * (n_rows - 1));
 }
@@ -166,7 +172,7 @@ double pair_profile::step_us(int32_t n_rows, bool beside) const {
 double pair_profile::branch_price() const {
     double sum = prior_price;
     double n   = 1.0;
-    for (const step_table & t : {step_alone_, step_beside_}) {
+    for (const step_table & t : {step_alone_, step_together()}) {
         const average & one = t[1];
         for (int32_t i = 2; i <= n_step_cap && one.n > 0; ++i) {
             const average & a = t[size_t(i)];
@@ -182,20 +188,26 @@ double pair_profile::branch_price() const {
 
 int32_t pair_profile::n_tried() const {
     for (int32_t n = n_rows_cap; n >= 2; --n) {
-        if (alone_[size_t(n)].n > 0 || beside_[size_t(n)].n > 0) {
+        if (alone_[size_t(n)].n > 0 || pass_together()[size_t(n)].n > 0) {
             return std::max(n - 1, has_prior() ? n_expected : 0);
         }
     }
     return has_prior() ? n_expected : 0;
 }
 
+// Calls f(average &) for all of them, always in the same order.
+template <typename Self, typename F> void pair_profile::each_average(Self & self, const F & f) {
+    std::for_each(self.alone_.begin(), self.alone_.end(), f);
+    std::for_each(self.step_alone_.begin(), self.step_alone_.end(), f);
+    for (auto & c : self.splits_) {
+        std::for_each(c.pass.begin(), c.pass.end(), f);
+        std::for_each(c.step.begin(), c.step.end(), f);
+    }
+}
+
 std::vector<double> pair_profile::saved() const {
     std::vector<double> out;
-    const auto          put = [&out](const average & a) { out.insert(out.end(), {a.value, double(std::min(a.n, 8))}); };
-    std::for_each(alone_.begin(), alone_.end(), put);
-    std::for_each(beside_.begin(), beside_.end(), put);
-    std::for_each(step_alone_.begin(), step_alone_.end(), put);
-    std::for_each(step_beside_.begin(), step_beside_.end(), put);
+    each_average(*this, [&out](const average & a) { out.insert(out.end(), {a.value, double(std::min(a.n, 8))}); });
     for (const guess_record & r : records_) {
         guess_record::each(r, [&out](const odds & o) { out.insert(out.end(), {o.yes, o.no}); });
     }
@@ -208,21 +220,18 @@ bool pair_profile::restore(std::span<const double> numbers) {
         return false;
     }
     // Averages come first, as (value, samples): a time is at least a microsecond and at most some minutes.
-    const size_t n_averages = alone_.size() + beside_.size() + step_alone_.size() + step_beside_.size();
+    size_t n_averages = 0;
+    each_average(*this, [&n_averages](const average &) { ++n_averages; });
     for (size_t i = 0; i < n_averages; ++i) {
         if (numbers[2 * i + 1] > 0.0 && !(numbers[2 * i] >= 1.0 && numbers[2 * i] <= 1e9)) {
             return false;
         }
     }
-    auto       it  = numbers.begin();
-    const auto get = [&it](average & a) {
+    auto it = numbers.begin();
+    each_average(*this, [&it](average & a) {
         a = {.value = it[0], .n = int32_t(std::min(it[1], 8.0))};
         it += 2;
-    };
-    std::for_each(alone_.begin(), alone_.end(), get);
-    std::for_each(beside_.begin(), beside_.end(), get);
-    std::for_each(step_alone_.begin(), step_alone_.end(), get);
-    std::for_each(step_beside_.begin(), step_beside_.end(), get);
+    });
     for (guess_record & r : records_) {
         guess_record::each(r, [&it](odds & o) {
             o = {.yes = it[0], .no = it[1]};

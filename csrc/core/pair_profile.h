@@ -15,7 +15,7 @@
 namespace duo {
 
 constexpr int32_t n_rows_cap      = n_draft_cap + 8; // rows of a pass that are told apart
-constexpr int32_t profile_version = 3;               // of saved(): another one means something else
+constexpr int32_t profile_version = 4;               // of saved(): another one means something else
 constexpr int32_t n_step_cap      = 16;              // nodes of a draft step
 
 // Average that trusts the smallest of its first samples (first passes of a shape pay for its set-up), and the smaller
@@ -32,13 +32,16 @@ struct average {
 class pair_profile {
   public:
     // What is expected before anything was measured, and the shape of what was not.
-    void               expect(pair_prior prior) { prior_ = std::move(prior); }
+    void               expect(pair_prior prior);
     [[nodiscard]] bool has_prior() const { return !prior_.pass_us.empty(); }
 
     // A target pass over n_rows, no prompt among them; `shared`: part of it in which the draft worked too, 0..1.
     void on_pass(int32_t n_rows, int64_t us, double shared);
-    // A draft step; beside: the target worked meanwhile.
-    void on_step(int32_t n_rows, float us, bool beside);
+    // A draft step; `shared`: part of it in which the target worked too.
+    void on_step(int32_t n_rows, float us, double shared);
+
+    // Passes and steps of two models at once are told apart by how they split the cores.
+    void choose_split(size_t i) { split_ = i; }
 
     // Guesses of the texts that are written now: greedy or sampled ones.
     void                               choose_record(bool sampled) { record_ = sampled ? 1 : 0; }
@@ -58,12 +61,12 @@ class pair_profile {
     [[nodiscard]] int64_t         n_passes() const { return n_passes_; }
     // As measured, alone if there was such a pass; unlike pass_us() not made to grow with the width.
     [[nodiscard]] double measured_us(int32_t n_rows) const {
-        return (alone(n_rows).n > 0 ? alone(n_rows) : beside_[size_t(n_rows)]).value;
+        return (alone(n_rows).n > 0 ? alone(n_rows) : pass_together()[size_t(n_rows)]).value;
     }
-    [[nodiscard]] bool measured_beside(int32_t n_rows) const { return beside_[size_t(n_rows)].n > 0; }
+    [[nodiscard]] bool measured_beside(int32_t n_rows) const { return pass_together()[size_t(n_rows)].n > 0; }
     [[nodiscard]] bool measured(int32_t n_rows) const { return alone(n_rows).n > 0 || measured_beside(n_rows); }
     [[nodiscard]] bool measured_step(int32_t n_rows, bool beside) const {
-        return (beside ? step_beside_ : step_alone_)[size_t(n_rows)].n > 0;
+        return (beside ? step_together() : step_alone_)[size_t(n_rows)].n > 0;
     }
     // The most drafted tokens that a measured pass had, or whose cost is expected.
     [[nodiscard]] int32_t n_tried() const;
@@ -75,15 +78,24 @@ class pair_profile {
   private:
     using table      = std::array<average, n_rows_cap + 1>; // by rows
     using step_table = std::array<average, n_step_cap + 1>;
+    struct company { // while both work
+        table      pass{};
+        step_table step{};
+    };
+    [[nodiscard]] const table &      pass_together() const { return splits_[split_].pass; }
+    [[nodiscard]] const step_table & step_together() const { return splits_[split_].step; }
+
+    template <typename Self, typename F> static void each_average(Self & self, const F & f);
+
     [[nodiscard]] bool   counts(const average & a) const;
     [[nodiscard]] double interpolate(const table & t, int32_t n_rows) const;
     [[nodiscard]] double nearest_step(const step_table & t, int32_t n_rows) const;
 
     pair_prior                  prior_;
     table                       alone_{};
-    table                       beside_{};
     step_table                  step_alone_{};
-    step_table                  step_beside_{};
+    std::vector<company>        splits_{1}; // by core_split
+    size_t                      split_ = 0;
     std::array<guess_record, 2> records_{}; // greedy, sampled
     size_t                      record_   = 0;
     int64_t                     n_passes_ = 0;

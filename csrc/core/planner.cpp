@@ -17,6 +17,8 @@ constexpr int32_t n_rest_soon   = 32; // passes of rest that a new text still ma
 void planner::expect(const pair_prior & prior) {
     prior.check();
     shared_ = prior.shared;
+    splits_ = prior.splits;
+    split_  = prior.split;
     profile_.expect(prior);
 }
 
@@ -34,7 +36,12 @@ void planner::begin(const plan_params & params, int32_t n_branch) {
     const auto [it, fresh] = all_.try_emplace({int32_t(params.mode), params.n_max, params.n_min, params.n_branch,
                                                int32_t(params.use), params.sampled ? 1 : 0});
     my_                    = &it->second;
-    const bool sync        = params.mode == run_mode::sync;
+    if (fresh) {
+        my_->splits.begin(splits_.size(), split_);
+    }
+    my_->splits.stop_trial();
+    profile_.choose_split(my_->splits.now());
+    const bool sync = params.mode == run_mode::sync;
     if (fresh || !adaptive() || !params.has_model || (sync && my_->how == stance::ahead)) {
         my_->change(first_stance());
     }
@@ -52,7 +59,7 @@ bool planner::adaptive() const {
 double planner::rate() const {
     const double alone = profile_.pass_us(1, false);
     const double plain = alone > 0.0 ? 1.0 / alone : 0.0;
-    return my_->time_us > 0.0 ? std::max(plain, my_->tokens / my_->time_us) : plain;
+    return my_->own.time_us > 0.0 ? std::max(plain, my_->own.tokens / my_->own.time_us) : plain;
 }
 
 double planner::least_chance() const {
@@ -219,6 +226,10 @@ int16_t planner::n_ahead() const {
     }
     // Twice what is verified, so that the tree goes on behind an accepted path.
     return int16_t(params_.n_ahead > 0 ? params_.n_ahead : std::min(2 * n_max_, n_draft_cap) + 2);
+}
+
+core_split planner::threads() const {
+    return splits_.empty() || !draft_works() ? core_split{} : splits_[my_->splits.now()];
 }
 
 int16_t planner::n_branch() const {

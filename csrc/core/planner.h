@@ -60,6 +60,9 @@ class planner {
     [[nodiscard]] bool   draft_works() const { return my_->how == stance::ahead && !measuring_; }
     [[nodiscard]] double rate() const; // tokens per microsecond; 0: nothing measured yet
 
+    // Of each model's next work; 0: all that it was given.
+    [[nodiscard]] core_split threads() const;
+
     // The draft's reading of the text so far would slow the target down: it begins when that pays (draft_pays()).
     [[nodiscard]] bool draft_begins_late() const { return shared_; }
     // Would n_tokens more, with the draft, make up for a reading that takes so long? Or is it next to nothing, compared
@@ -91,6 +94,11 @@ class planner {
         int32_t n     = 0;
     };
 
+    struct bound {
+        double  rate = 0.0; // tokens per microsecond that cannot be exceeded
+        int32_t k    = 0;   // with so many guesses a pass
+    };
+
     // A pass (planner.cpp).
     [[nodiscard]] bool   adaptive() const;
     [[nodiscard]] bool   turns() const { return params_.mode == run_mode::sync || my_->how == stance::by_turn; }
@@ -111,7 +119,7 @@ class planner {
     [[nodiscard]] double  best_turns_rate() const;
     [[nodiscard]] bool    turns_could_pay() const;
     [[nodiscard]] int32_t turns_width(int32_t n_most, bool hopeful = true) const;
-    [[nodiscard]] double  ahead_bound() const;
+    [[nodiscard]] bound   ahead_bound() const;
     [[nodiscard]] double  gain() const;
 
     // Between passes (planner_stance.cpp).
@@ -122,13 +130,19 @@ class planner {
     [[nodiscard]] bool    speculation_is_poor(double own) const;
     [[nodiscard]] bool    turns_are_faster(double own);
     void                  reconsider();
+    void                  leave_ahead();
+    [[nodiscard]] bool    draft_is_late() const;
+    void                  try_split();
+    void                  judge_split(int32_t n_tokens, double expected, double us);
 
-    plan_params  params_;
-    pair_profile profile_;
-    tree_shape   shape_;
-    int32_t      n_max_      = 0;
-    int32_t      n_branches_ = 1;
-    bool         shared_     = false; // both models are on the same cores
+    plan_params             params_;
+    pair_profile            profile_;
+    tree_shape              shape_;
+    int32_t                 n_max_      = 0;
+    int32_t                 n_branches_ = 1;
+    bool                    shared_     = false; // both models are on the same cores
+    std::vector<core_split> splits_;             // of these
+    size_t                  split_ = 0;          // the likely one
 
     bool                                fresh_   = false; // of the root
     double                              away_us_ = 0.0;

@@ -62,12 +62,15 @@ double planner::best_turns_rate() const {
 }
 
 // No way of running ahead brings more: every pass finds its guesses ready, and the draft makes them meanwhile.
-double planner::ahead_bound() const {
-    double       best = 0.0;
+planner::bound planner::ahead_bound() const {
+    bound        best;
     const double step = profile_.step_us(1, true);
     for (int32_t k = 1; k <= n_max_; ++k) {
-        const double us = std::max(profile_.pass_us(k + 1, true), k * step);
-        best            = us > 0.0 ? std::max(best, expected_of(k) / us) : best;
+        const double us   = std::max(profile_.pass_us(k + 1, true), k * step);
+        const double rate = us > 0.0 ? expected_of(k) / us : 0.0;
+        if (rate > best.rate) {
+            best = {.rate = rate, .k = k};
+        }
     }
     return best;
 }

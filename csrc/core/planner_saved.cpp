@@ -7,9 +7,10 @@
 namespace duo {
 
 namespace {
-constexpr size_t n_key     = std::tuple_size_v<experience_key>;
-constexpr size_t n_each    = n_key + 3; // stance, lengths of the last rest and the last turns
-constexpr double n_longest = 1e6;       // passes
+constexpr size_t n_key = std::tuple_size_v<experience_key>;
+constexpr size_t n_each =
+    n_key + 5; // stance, lengths of the last rest and the last turns; split, passes between trials of others
+constexpr double n_longest = 1e6; // passes
 } // namespace
 
 std::vector<double> planner::saved() const {
@@ -17,7 +18,8 @@ std::vector<double> planner::saved() const {
     for (const auto & [key, e] : all_) {
         if (key != experience_key{}) { // that one stands for no text yet
             out.insert(out.end(), key.begin(), key.end());
-            out.insert(out.end(), {double(e.how), double(e.n_rest), double(e.n_turns)});
+            out.insert(out.end(), {double(e.how), double(e.n_rest), double(e.n_turns), double(e.splits.best()),
+                                   double(e.splits.n_wait())});
         }
     }
     return out;
@@ -41,9 +43,12 @@ void planner::restore(std::span<const double> numbers) {
                        [](double x) { return int32_t(x); });
         const double how = ways[i + n_key];
         if (how >= 0.0 && how <= double(stance::rest)) {
-            experience e{.how = stance(how)};
+            experience e;
+            e.how     = stance(how);
             e.n_rest  = std::max(0, int32_t(ways[i + n_key + 1]));
             e.n_turns = std::max(0, int32_t(ways[i + n_key + 2]));
+            e.splits.begin(splits_.size(), split_);
+            e.splits.restore(size_t(std::max(0.0, ways[i + n_key + 3])), int32_t(ways[i + n_key + 4]));
             all_.insert_or_assign(key, e);
         }
     }

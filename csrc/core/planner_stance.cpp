@@ -21,11 +21,15 @@ constexpr double  trial_price   = 3.0;  // passes that a trial of running ahead 
 constexpr double  trial_doubt   = 1.15; // its first passes find little prepared
 constexpr double  contended     = 1.1;  // slowdown that is more than noise
 constexpr double  small_gain    = 1.05;
-constexpr double  memory        = 0.98; // weight of a pass fades by this with each later one
 } // namespace
 
 void planner::on_verdict(int32_t n_tokens, double expected, int64_t us) {
-    my_->add(n_tokens, expected, double(us), memory);
+    if (my_->splits.on_trial()) {
+        judge_split(n_tokens, expected, double(us));
+        return;
+    }
+    my_->own.add(n_tokens, expected, double(us));
+    ++my_->n_in;
     if (adaptive() && params_.has_model && params_.mode != run_mode::plain) {
         reconsider();
     }
@@ -60,18 +64,53 @@ void planner::reconsider() {
     if (profile_.pass_us(1, false) == 0.0 || profile_.step_us(1, false) == 0.0) {
         return;
     }
-    const double own = my_->rate();
+    const double own = my_->own.rate();
     my_->n_poor      = speculation_is_poor(own) ? my_->n_poor + 1 : 0;
     if (async && my_->how == stance::ahead && turns_are_faster(own)) {
-        my_->n_turns =
-            std::clamp(2 * my_->n_turns, profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first, n_turns_last);
-        my_->change(stance::by_turn);
+        leave_ahead();
     } else if (my_->n_poor >= n_poor_most) {
         my_->n_rest = std::clamp(2 * my_->n_rest, n_rest_first, n_rest_last);
         my_->change(stance::rest);
     } else if (my_->n_in > 4 * n_poor_most && my_->n_poor == 0) {
         my_->n_rest = 0;
     }
+    if (my_->how == stance::ahead && !measuring_ && my_->n_in >= n_settled) {
+        try_split();
+    }
+}
+
+// Running ahead is tried again later, and sooner where the cores can be split in a way that was not tried.
+void planner::leave_ahead() {
+    const int32_t least = profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first;
+    const bool    other = my_->splits.move_on(draft_is_late());
+    my_->n_turns = std::clamp(other ? my_->n_turns : 2 * my_->n_turns, other ? n_turns_first : least, n_turns_last);
+    my_->change(stance::by_turn);
+    profile_.choose_split(my_->splits.now());
+}
+
+// Side by side the target waits for the draft, rather than the draft for the target.
+bool planner::draft_is_late() const {
+    const int32_t k = ahead_bound().k;
+    return k * profile_.step_us(1, true) > profile_.pass_us(k + 1, true);
+}
+
+// Would another split of the cores bring more? The model that the other one waits for is the first to get more.
+void planner::try_split() {
+    if (my_->splits.on_pass(draft_is_late())) {
+        profile_.choose_split(my_->splits.now());
+    }
+}
+
+void planner::judge_split(int32_t n_tokens, double expected, double us) {
+    const double here = ahead_bound().rate;
+    profile_.choose_split(my_->splits.best());
+    const double best   = ahead_bound().rate;
+    const size_t before = my_->splits.best();
+    if (!my_->splits.on_trial_pass(n_tokens, expected, us, my_->own.rate(), here, best) &&
+        my_->splits.best() != before) {
+        my_->own = my_->splits.tried();
+    }
+    profile_.choose_split(my_->splits.now());
 }
 
 // A pass over one row with the draft standing still: what speculation is compared with. Where it is expected to cost so
@@ -96,7 +135,7 @@ bool planner::turns_are_faster(double own) {
     }
     const double turns = best_turns_rate();
     if (my_->on_trial && my_->n_in >= n_glance && my_->n_in <= n_trial) {
-        return turns > (my_->n_in < n_trial ? ahead_bound() : trial_doubt * own);
+        return turns > (my_->n_in < n_trial ? ahead_bound().rate : trial_doubt * own);
     }
     // Widths are still being tried at first. Without contention there is little that turns could win by.
     const bool contend = profile_.slowdown() > contended;
@@ -116,7 +155,7 @@ int32_t planner::turns_before_ahead() const {
         return my_->n_turns;
     }
     const double turns = best_turns_rate();
-    const double most  = turns > 0.0 ? ahead_bound() / turns : 0.0;
+    const double most  = turns > 0.0 ? ahead_bound().rate / turns : 0.0;
     return most < small_gain ? std::numeric_limits<int32_t>::max()
                              : std::max(n_settled, int32_t(trial_price / (trial_share * most)));
 }

@@ -42,8 +42,8 @@ class token_model {
     // became true on the way, and none of these rows is cached. Throws duo::error.
     virtual decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) = 0;
 
-    // From now on the other model of the pair works at the same time, or does not: a model may take all cores then.
-    virtual void in_company(bool /*yes*/) {}
+    // From now on it computes with so many threads; 0: with all that it was given.
+    virtual void use_threads(int32_t /*n*/) {}
 
     // Candidates to follow row `i_row` of the last decode, best first by log-probability + noise, at most out.size().
     // `text` is all tokens up to and including that row's (penalties read its end; its size is the noise's position).

@@ -28,7 +28,8 @@ void verify_worker::verify(const plan & p) {
     for (int32_t b = 1; b < n_branches; ++b) {
         model_.fork(0, b, int32_t(cached_.size()));
     }
-    model_.in_company(drafting_ && planner_.draft_works());
+    const int32_t n_threads = drafting_ ? planner_.threads().target : 0;
+    model_.use_threads(n_threads);
 
     int64_t             t0     = 0;
     int64_t             t1     = 0;
@@ -43,7 +44,8 @@ void verify_worker::verify(const plan & p) {
     if (req_->stats.n_passes == 0) {
         on_prompt(t1);
     } else if (t1 > t0) {
-        const int64_t beside = wires_.draft_busy.at(t1) - wires_.draft_busy.at(t0);
+        // With a part of the cores it is no pass by itself, whatever the draft did.
+        const int64_t beside = n_threads > 0 ? t1 - t0 : wires_.draft_busy.at(t1) - wires_.draft_busy.at(t0);
         // A tree's branches are made and dropped outside the pass, but they are a part of its price.
         const int64_t branches = n_branches > 1 ? t0 - t_forks + now_us() - t1 : 0;
         planner_.profile().on_pass(int32_t(rows_.size()), t1 - t0 + branches, double(beside) / double(t1 - t0));

@@ -81,9 +81,10 @@ void verify_worker::take_nodes() {
 }
 
 void verify_worker::on_node(const node_msg & msg) {
-    reads_ = false;
-    planner_.profile().on_step(msg.n_rows, msg.step_us, planner_.draft_works());
-    if (draft_ == draft_place::elsewhere) {
+    reads_               = false;
+    const bool elsewhere = draft_ == draft_place::elsewhere;
+    planner_.profile().on_step(msg.n_rows, msg.step_us, elsewhere ? planner_.draft_works() : msg.beside);
+    if (elsewhere) {
         req_->draft->count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
     }
     const auto what  = mirror_.insert(msg, text_);

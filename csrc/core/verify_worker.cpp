@@ -189,7 +189,7 @@ decode_status verify_worker::timed_decode(int64_t & t0, int64_t & t1) {
 
 // Evaluates the prompt but for the rows that fit into the first verification.
 void verify_worker::prompt() {
-    model_.in_company(drafting_); // the draft reads its own at the same time
+    model_.use_threads(0);
     const size_t n_kept = std::min(size_t(n_same(cached_, text_)), text_.size() - 1);
     if (n_kept < cached_.size()) {
         const bool kept = model_.rollback(0, int32_t(n_kept));
@@ -244,8 +244,7 @@ void verify_worker::tell_draft(verdict_msg v) {
     v.n_want        = planner_.n_want();
     v.branch_price  = planner_.branch_price();
     v.least_path    = planner_.least_path();
-    // Prompts come together, but on shared cores.
-    v.alone = planner_.how() != stance::ahead && (v.what == verdict_msg::kind::verdict || planner_.draft_begins_late());
+    v.n_threads     = int16_t(planner_.threads().draft);
     // A draft that is to rest need not be woken for each token. One that is thousands of verdicts behind is of no use
     // to this text; waiting for it would be worse.
     const bool rest = v.what == verdict_msg::kind::verdict && v.n_ahead == 0 && !planner_.measuring() &&

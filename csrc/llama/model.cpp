@@ -87,12 +87,11 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     return decode_status::ok;
 }
 
-void llama_token_model::in_company(bool yes) {
-    if (yes != in_company_ && opt_.n_threads_alone > 0) {
-        const int32_t n = yes ? opt_.n_threads : opt_.n_threads_alone;
-        llama_set_n_threads(context_.get(), n, yes ? opt_.n_threads_batch : n);
+void llama_token_model::use_threads(int32_t n) {
+    if (n != n_threads_) {
+        llama_set_n_threads(context_.get(), n > 0 ? n : opt_.n_threads, n > 0 ? n : opt_.n_threads_batch);
+        n_threads_ = n;
     }
-    in_company_ = yes;
 }
 
 float * llama_token_model::logits_of(int32_t i_row) const {

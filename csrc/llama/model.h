@@ -26,7 +26,6 @@ struct model_options {
     int32_t                  n_ubatch        = 512;     // rows on the device at once
     int32_t                  n_threads       = 1;
     int32_t                  n_threads_batch = 1;
-    int32_t                  n_threads_alone = 0;      // while the other model of the pair rests; 0: n_threads
     std::string              flash_attn      = "auto"; // on, off, auto
     std::string              type_k          = "f16";  // ggml's name of the K cache type
     std::string              type_v          = "f16";
@@ -59,7 +58,7 @@ class llama_token_model : public token_model {
     // 63. Where bits must be the same, passes are as wide as what is stock's allows.
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
-    void    in_company(bool yes) override;
+    void    use_threads(int32_t n) override;
     int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                        std::span<candidate> out) override;
     float   logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
@@ -143,7 +142,7 @@ class llama_token_model : public token_model {
     int32_t                   n_vocab_        = 0;
     bool                      can_rollback_   = true;
     bool                      is_draft_       = false;
-    bool                      in_company_     = true;
+    int32_t                   n_threads_      = 0; // see use_threads()
     bool                      same_bits_      = false;
     bool                      own_attention_  = false; // duo's kernels attend, in all layers
     bool                      stock_products_ = false; // some, if only of a router

@@ -151,7 +151,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
         params.progress_callback_user_data = &opt_.keep_loading;
     }
     log_clear_errors();
-    const cpu::team_size    packing(std::max({1, opt_.n_threads, opt_.n_threads_batch, opt_.n_threads_alone}));
+    const cpu::team_size    packing(std::max({1, opt_.n_threads, opt_.n_threads_batch}));
     const cpu::lock_weights locked(opt_.load_mode == "mlock");
     try {
         model_.reset(llama_model_load_from_file(opt_.path.c_str(), params), [](llama_model * m) {

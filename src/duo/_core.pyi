@@ -84,7 +84,6 @@ class ModelOptions:
     n_ubatch: int
     n_threads: int
     n_threads_batch: int
-    n_threads_alone: int
     flash_attn: str
     type_k: str
     type_v: str
@@ -100,6 +99,8 @@ class EngineOptions:
     remote_draft: bool
     n_ctx_remote: int
     shared: bool
+    splits: list[tuple[int, int]]
+    split: int
     expected_pass_us: list[tuple[int, float]]
     expected_step_us: float
     tracing: bool
@@ -247,7 +248,7 @@ class Engine:
 
 # Messages are tuples, in the order of the fields in csrc/core/messages.h.
 NodeTuple = tuple[str, bool, int, int, int, float, int, int, float]
-VerdictTuple = tuple[str, int, int, int, int, bool, int, int, int]
+VerdictTuple = tuple[str, int, int, int, int, int, int, int]
 ChunkTuple = tuple[str, bool, bool, str, int, float, int, int]
 PartStats = dict[str, int | list[int]]
 

@@ -59,14 +59,14 @@ def _on_gpu(names: list[str], layers: int | str) -> bool:
 
 
 def _model(
-    o: EngineOptions, path: str, n_threads: int, n_threads_alone: int = 0, *, draft: bool, drafted: bool = False
+    o: EngineOptions, path: str, n_threads: int, *, draft: bool, drafted: bool = False, n_threads_beside: int = 0
 ) -> _core.ModelOptions:
-    """drafted: passes of the target verify guesses. n_threads_alone: see _core.ModelOptions."""
+    """drafted: passes of the target verify guesses. n_threads_beside: while the other model works; 0: n_threads."""
     m = _core.ModelOptions()
     m.path = os.fsencode(path)
     m.n_batch, m.n_ubatch = o["n_batch"], min(o["n_ubatch"], o["n_batch"])
     m.flash_attn, m.load_mode, m.strict = o["flash_attn"], o["load_mode"], o["strict"] and not draft
-    m.n_threads, m.n_threads_alone = n_threads, n_threads_alone
+    m.n_threads = n_threads
     if draft:
         layers, n_ctx, batch = o["n_gpu_layers_draft"], o["n_ctx_draft"], o["n_threads_batch_draft"]
         m.devices = device_names(o["device_draft"])
@@ -88,7 +88,7 @@ def _model(
     # those before ggml is told how.
     choice = "duo" if o["strict"] and o["cpu_kernels"] == "auto" and kernels.available() else o["cpu_kernels"]
     n_gpu_layers = m.n_gpu_layers if _on_gpu(m.devices, layers) else 0
-    teams = sorted({n_threads_alone or n_threads, n_threads})
+    teams = sorted({n_threads, n_threads_beside or n_threads})
     # A draft's steps over several branches are as wide as a verification.
     m.cpu_types = kernels.chosen_types(choice, path, n_gpu_layers, teams, drafted=drafted or draft)
     return m
@@ -105,7 +105,7 @@ def _n_threads(o: EngineOptions, path: str, share: int, *, draft: bool) -> int:
     named = cpu_list(o[f"cpu_mask{twin}"], o[f"cpu_range{twin}"], draft=draft)  # type: ignore[literal-required]
     on_gpu = draft and _draft_on_gpu(o)
     n = o[f"n_threads{twin}"] or len(named)  # type: ignore[literal-required]
-    return n or (1 if on_gpu or _tiny(path) else max(1, share))
+    return n or (1 if on_gpu else _team(path, share))
 
 
 def place_alone(o: EngineOptions, path: str, *, draft: bool) -> _core.ModelOptions:
@@ -138,6 +138,18 @@ def _draft_share(cores: int, target: str, draft: str) -> int:
     return max(1, min(cores // 2, round(cores * work / (work + 1.0))))
 
 
+def _team(path: str, cores: int) -> int:
+    """Threads of a model that has so many cores."""
+    return 1 if _tiny(path) else max(1, cores)
+
+
+def _splits(cores: int, target: str, draft: str, share: int) -> list[tuple[int, int]]:
+    """Ways to split the cores while both models work: threads of the target and of the draft, whose share grows."""
+    shares = {share, *(1 << i for i in range(cores.bit_length()))} if cores > 1 else set()
+    shares = {_team(draft, n) for n in shares if 2 * n <= cores}
+    return [(_team(target, cores - n), n) for n in sorted(shares)]
+
+
 def place(
     o: EngineOptions, target: str | None, draft: str | None, *, n_ctx_remote: int = 0, drafted: bool = True
 ) -> tuple[_core.EngineOptions, Plan | None]:
@@ -156,20 +168,28 @@ def place(
         return out, None
     o, plan = settled(o, target, draft, devices())
     cores = usable_cores()
-    on_cpu = draft is not None and _on_cpu(plan, draft=True) and not _draft_on_gpu(o)
-    share = _draft_share(cores, target, draft or "")
-    n_draft = _n_threads(o, draft or "", share, draft=True)  # a mistake is told without a draft, too
-    n_target = _n_threads(o, target, cores - (n_draft if draft else 0), draft=False)
-    lent = cores if on_cpu and not chosen(o) else 0
+    draft_on_cpu = draft is not None and _on_cpu(plan, draft=True) and not _draft_on_gpu(o)
+    both_on_cpu = draft_on_cpu and _on_cpu(plan, draft=False)
+    share = _draft_share(cores, target, draft) if draft is not None and both_on_cpu else max(1, cores - 1)
     out = _core.EngineOptions()
+    if draft is not None and both_on_cpu and not chosen(o):
+        splits = _splits(cores, target, draft, share)
+        n_draft, n_target = _team(draft, cores), _team(target, cores)
+    else:
+        splits = []
+        n_draft = _n_threads(o, draft or "", share, draft=True)  # a mistake is told without a draft, too
+        n_target = _n_threads(o, target, cores - (n_draft if draft else 0), draft=False)
+    likely = next(((t, d) for t, d in splits if d >= _team(draft or "", share)), (0, 0))
     out.remote_draft = o["draft_host"] is not None
     drafted = drafted and (draft is not None or out.remote_draft)
-    out.target = _model(o, target, n_target, 0 if _tiny(target) else lent, draft=False, drafted=drafted)
+    out.target = _model(o, target, n_target, draft=False, drafted=drafted, n_threads_beside=likely[0])
     if draft is not None:
-        out.draft = _model(o, draft, n_draft, 0 if _tiny(draft) else lent, draft=True)
-        out.shared = _same_gpu(plan) or (on_cpu and _on_cpu(plan, draft=False) and _share_cores(out, cores))
+        out.draft = _model(o, draft, n_draft, draft=True, n_threads_beside=likely[1])
+        out.shared = _same_gpu(plan) or (both_on_cpu and _share_cores(out, cores))
+        if out.shared and splits:
+            out.splits, out.split = splits, splits.index(likely)
         if drafted:
-            expect(out, target_on_cpu=plan is None, draft_on_cpu=on_cpu)
+            expect(out, target_on_cpu=plan is None, draft_on_cpu=draft_on_cpu)
     return out, plan
 
 
@@ -178,7 +198,7 @@ def _share_cores(out: _core.EngineOptions, cores: int) -> bool:
     cpus = [set(m.cpus) for m in (out.target, out.draft)]
     if all(cpus):
         return bool(cpus[0] & cpus[1])
-    return sum(m.n_threads_alone or m.n_threads for m in (out.target, out.draft)) > cores
+    return out.target.n_threads + out.draft.n_threads > cores
 
 
 def _tiny(path: str) -> bool:

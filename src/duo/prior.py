@@ -33,7 +33,7 @@ def expect(o: _core.EngineOptions, *, target_on_cpu: bool, draft_on_cpu: bool) -
     path = os.fsdecode(o.target.path)
     if not target_on_cpu or o.target.strict or not os.path.isfile(path) or os.path.getsize(path) < SMALL:
         return
-    n_threads = o.target.n_threads_alone or o.target.n_threads
+    n_threads = o.target.n_threads
     o.expected_pass_us = [(w, us) for w, us in _times(o.target, n_threads).items() if us > 0.0]
     if o.expected_pass_us and draft_on_cpu and o.draft.path:
         o.expected_step_us = _times(o.draft, n_threads).get(1, 0.0)

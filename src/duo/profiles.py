@@ -22,7 +22,6 @@ FIELDS = (
     "split_mode",
     "main_gpu",
     "n_threads",
-    "n_threads_alone",
     "cpus",
     "cpu_types",
     "type_k",
@@ -61,7 +60,7 @@ def key(placed: _core.EngineOptions) -> str:
         f"{kernels.available()} {_core.KERNELS_VERSION}",
     ]
     software.append(f"profile {_core.PROFILE_VERSION}")
-    return " | ".join([*machine, *software, _model(placed.target), _model(placed.draft)])
+    return " | ".join([*machine, *software, _model(placed.target), _model(placed.draft), f"splits {placed.splits}"])
 
 
 def load(key: str) -> list[float] | None:

@@ -53,7 +53,8 @@ def sharing_of(duo: Duo) -> Sharing:
     cpus = [set(m.cpus) for m in (duo._placed.target, duo._placed.draft)]
     cpu = _on_cpu(target) and _on_cpu(draft)
     own_cores = cpu and all(cpus) and not cpus[0] & cpus[1]
-    lends = cpu and duo._placed.target.n_threads_alone > duo._placed.target.n_threads
+    splits = duo._placed.splits
     cores = core_cpus()[: usable_cores()]
-    options = separate(cores, target.n_threads, draft.n_threads) if cpu and not own_cores else ""
-    return Sharing(devices, cpu, own_cores, lends, options)
+    teams = splits[duo._placed.split] if splits else (target.n_threads, draft.n_threads)
+    options = separate(cores, *teams) if cpu and not own_cores else ""
+    return Sharing(devices, cpu, own_cores, bool(splits), options)

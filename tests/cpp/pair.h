@@ -194,9 +194,10 @@ inline void check_same(const answer & got, const answer & want, const std::strin
 
 // Two models and the pipeline between them, torn down in the right order.
 struct pair {
-    explicit pair(const behaviour & t, const std::optional<behaviour> & d = {}, bool tracing = false)
+    explicit pair(const behaviour & t, const std::optional<behaviour> & d = {}, bool tracing = false,
+                  const pair_prior & prior = {})
         : lang(t.lang), n_ctx(t.n_ctx), target(t), draft(d ? *d : t),
-          line(&target, d ? &draft : nullptr, {.tracing = tracing}) {}
+          line(&target, d ? &draft : nullptr, {.tracing = tracing, .prior = prior}) {}
 
     // Asks, reads all, and compares with the reference.
     answer run(const ask & q, const std::string & note = {}) {

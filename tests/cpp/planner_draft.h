@@ -11,18 +11,26 @@ namespace duo_test {
 
 using namespace duo;
 
+// Than with all n_cores. parallel: share of the work that threads divide among them; n_threads 0: it has all cores.
+inline double slower(double n_cores, double parallel, int32_t n_threads) {
+    return n_threads > 0 ? 1.0 + parallel * (n_cores / n_threads - 1.0) : 1.0;
+}
+
 // A node's best guess is token 1, the runner-up token 2.
 struct made_up_draft {
     token_tree           tree;
-    std::vector<node_id> batch;      // nodes of the step that runs; empty: it stands still
-    double               left = 0.0; // of that step, microseconds if undisturbed
-    double               took = 0.0; // so far
+    std::vector<node_id> batch;        // nodes of the step that runs; empty: it stands still
+    double               left   = 0.0; // of that step, microseconds if undisturbed
+    double               took   = 0.0; // so far
+    double               beside = 0.0; // of that, while the target worked too
 
     double best_logp  = 0.0; // what it says of its guesses
     double other_logp = -99.0;
     bool   has_other  = false;
     double step_us    = 0.0;
     double price      = 0.0; // of one node more in a step, as a share of it
+    double n_cores    = 0.0;
+    double parallel   = 0.0;
 
     // The last accepted node, if it was not expanded: a guess below it comes too late, but was right or wrong too.
     node_id  late_id    = no_node;
@@ -35,8 +43,8 @@ struct made_up_draft {
         told_price_ = 1e-3 * pl.branch_price();
         least_path_ =
             pl.least_path() > 0 ? std::log(1e-3f * float(pl.least_path())) : -std::numeric_limits<float>::infinity();
-        beside_ = pl.draft_works();
-        shape_  = pl.shape().empty() ? nullptr : &pl.shape();
+        n_threads_ = pl.threads().draft;
+        shape_     = pl.shape().empty() ? nullptr : &pl.shape();
     }
 
     [[nodiscard]] bool told_to_rest() const { return n_ahead_ <= 0; }
@@ -82,8 +90,8 @@ struct made_up_draft {
             worth += more;
             batch.push_back(tree.at(i).id);
         }
-        left = step_us * (1.0 + price * (double(batch.size()) - 1.0));
-        took = 0.0;
+        left = step_us * slower(n_cores, parallel, n_threads_) * (1.0 + price * (double(batch.size()) - 1.0));
+        took = beside = 0.0;
     }
 
     void finish_step(pair_profile & profile) {
@@ -101,7 +109,7 @@ struct made_up_draft {
                 tree.mark_expanded(i, 0);
             }
         }
-        profile.on_step(int32_t(batch.size()), float(took), beside_);
+        profile.on_step(int32_t(batch.size()), float(took), n_threads_ > 0 ? 1.0 : beside / std::max(1.0, took));
         batch.clear();
     }
 
@@ -140,7 +148,7 @@ struct made_up_draft {
     int32_t              n_want_     = 0;
     double               told_price_ = 0.05;
     float                least_path_ = -std::numeric_limits<float>::infinity();
-    bool                 beside_     = true;
+    int32_t              n_threads_  = 0;
     const tree_shape *   shape_      = nullptr;
     std::vector<int32_t> places_;
 };

@@ -14,15 +14,18 @@ namespace duo_test {
 
 struct facts {
     std::function<double(int)> v; // pass over n rows, microseconds
-    double                     step_us    = 100.0;
-    double                     price      = 0.05; // of one node more in a step, as a share of it
-    double                     a          = 0.7;  // the best guess is right, at every position
-    double                     second     = 0.0;  // where it is wrong: so often the runner-up is right
-    double                     claim      = -1.0; // what the draft says of its best guess; below 0: the truth
-    double                     contention = 1.0;  // both are slower by this while both work
-    double                     late       = 0.0;  // share of passes that something makes five times too slow
-    int32_t                    n_room     = 1000;
-    uint64_t                   seed       = 1;
+    double                     step_us        = 100.0;
+    double                     price          = 0.05; // of one node more in a step, as a share of it
+    double                     a              = 0.7;  // the best guess is right, at every position
+    double                     second         = 0.0;  // where it is wrong: so often the runner-up is right
+    double                     claim          = -1.0; // what the draft says of its best guess; below 0: the truth
+    double                     contention     = 1.0;  // both are slower by this while both work
+    double                     late           = 0.0;  // share of passes that something makes five times too slow
+    double                     n_cores        = 0.0;  // shared
+    double                     parallel       = 0.0;  // share of the target's work that threads divide among them
+    double                     parallel_draft = 0.0;
+    int32_t                    n_room         = 1000;
+    uint64_t                   seed           = 1;
 };
 
 constexpr int32_t n_branches = 16; // of the target's cache
@@ -98,6 +101,8 @@ class world : public facts {
         draft_.has_other  = second > 0.0;
         draft_.step_us    = step_us;
         draft_.price      = price;
+        draft_.n_cores    = n_cores;
+        draft_.parallel   = parallel_draft;
         draft_.take_orders(pl);
         if (draft_.tree.root().id == no_node) {
             draft_.reset();
@@ -144,12 +149,12 @@ class world : public facts {
     }
 
     void pass(planner & pl) {
-        const auto   n_rows = 1 + n_again_ + int32_t(pass_.rows().size());
-        double       work   = v(n_rows) * (dice_.chance(late) ? 5.0 : 1.0);
-        const double t0     = r_.us;
-        shared_             = 0.0;
+        const auto n_rows = 1 + n_again_ + int32_t(pass_.rows().size());
+        double     work = v(n_rows) * slower(n_cores, parallel, pl.threads().target) * (dice_.chance(late) ? 5.0 : 1.0);
+        const double t0 = r_.us;
+        shared_         = 0.0;
         live(pl.profile(), work, std::numeric_limits<double>::infinity());
-        pl.profile().on_pass(n_rows, int64_t(r_.us - t0), shared_ / (r_.us - t0));
+        pl.profile().on_pass(n_rows, int64_t(r_.us - t0), pl.threads().target > 0 ? 1.0 : shared_ / (r_.us - t0));
     }
 
     // Both go on: until the target's work is done, or, while it waits, until the draft has news. False: the limit came.
@@ -171,6 +176,7 @@ class world : public facts {
             work -= busy ? dt / slow : 0.0;
             if (drafts) {
                 draft_.took += dt;
+                draft_.beside += busy ? dt : 0.0;
                 draft_.left -= dt / slow;
                 if (draft_.left < 1e-6) {
                     draft_.finish_step(profile);

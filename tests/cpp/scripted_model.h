@@ -5,6 +5,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -123,9 +124,16 @@ class scripted_model : public duo::token_model {
 
     std::string piece(token_id token) const override { return language::piece(token); }
 
+    void use_threads(int32_t n) override {
+        const one_at_a_time guard(*this);
+        REQUIRE(n >= 0 && size_t(n) < n_decoded_with.size());
+        n_threads_ = size_t(n);
+    }
+
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override {
         const one_at_a_time guard(*this);
-        const int64_t       n = n_decoded.fetch_add(1);
+        ++n_decoded_with[n_threads_];
+        const int64_t n = n_decoded.fetch_add(1);
         REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch, "n_batch respected");
         rows_.assign(rows.begin(), rows.end());
         texts_.clear();
@@ -239,9 +247,12 @@ class scripted_model : public duo::token_model {
 
     std::vector<token_id> cached(int32_t branch) const { return cache_[size_t(branch)].token; }
 
-    std::atomic<int64_t> n_decoded{0};
+    std::atomic<int64_t>                n_decoded{0};
+    std::array<std::atomic<int64_t>, 8> n_decoded_with{}; // by threads
 
   private:
+    size_t n_threads_ = 0;
+
     struct one_at_a_time {
         explicit one_at_a_time(scripted_model & m) : m_(m) {
             REQUIRE(!m_.in_use_.exchange(true), "one thread at a time");

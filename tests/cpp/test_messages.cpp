@@ -51,7 +51,6 @@ verdict_msg some_verdict(dice & d) {
             .token        = token_id(odd(d)),
             .n_ahead      = int16_t(odd(d)),
             .n_branch     = int16_t(odd(d)),
-            .alone        = d.chance(0.5),
             .n_want       = int16_t(odd(d)),
             .branch_price = int16_t(d.chance(0.8) ? 1000 : odd(d)),
             .least_path   = int16_t(d.chance(0.8) ? 100 : odd(d))};

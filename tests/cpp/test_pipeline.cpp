@@ -259,3 +259,18 @@ TEST(trace_is_complete) {
     CHECK_EQ(n_hits, a.stats.n_hits);
     CHECK(!draft.empty());
 }
+
+TEST(cores_are_split_while_both_work) {
+    const behaviour b{.pass_us = 300};
+    pair            p(b, b, false, {.splits = {{.target = 3, .draft = 2}}});
+    p.run(ask{.n_predict = 60}.as(run_mode::async, 4));
+    // But for the prompt, and a draft's work that nobody waits for.
+    CHECK(p.target.n_decoded_with[3] + 2 >= p.target.n_decoded, std::to_string(p.target.n_decoded_with[3]));
+    CHECK_EQ(int64_t(p.draft.n_decoded_with[2]), int64_t(p.draft.n_decoded));
+    // By turn whoever works has them all.
+    const int64_t before = p.target.n_decoded;
+    p.run(ask{.n_predict = 60}.as(run_mode::sync, 4));
+    CHECK_EQ(int64_t(p.target.n_decoded_with[0]) + p.target.n_decoded_with[3], int64_t(p.target.n_decoded));
+    CHECK(p.target.n_decoded_with[3] <= before);
+    CHECK(p.draft.n_decoded_with[0] > 0);
+}

@@ -91,10 +91,10 @@ def get_nodes(message: wire.FromDraft | wire.ToVerify, n_vocab: int) -> list[Nod
 def put_verdicts(out: wire.ToDraft | wire.FromVerify, verdicts: Iterable[VerdictTuple]) -> None:
     """As put_nodes."""
     add = out.verdicts.add
-    for kind, accepted, token, n_ahead, n_branch, alone, n_want, branch_price, least_path in verdicts:
+    for kind, accepted, token, n_ahead, n_branch, n_want, branch_price, least_path in verdicts:
         add(
             kind=wire.Verdict.Kind.Value(kind.upper()), accepted=accepted, token=token, n_ahead=n_ahead,
-            n_branch=n_branch, alone=alone, n_want=n_want, branch_price=branch_price, least_path=least_path,
+            n_branch=n_branch, n_want=n_want, branch_price=branch_price, least_path=least_path,
         )  # fmt: skip
 
 
@@ -108,7 +108,6 @@ def get_verdicts(message: wire.ToDraft | wire.FromVerify, n_vocab: int) -> list[
             in_range(m.token, -1, n_vocab - 1, "the token of a verdict"),
             small(m.n_ahead, "the look-ahead"),
             small(m.n_branch, "the number of branches"),
-            m.alone,
             small(m.n_want, "the number of nodes that are wanted"),
             small(m.branch_price, "the price of a branch"),
             small(m.least_path, "the least chance"),
