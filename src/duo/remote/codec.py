@@ -15,7 +15,7 @@ N_BATCH_MAX = 1024  # nodes, verdicts or chunks in one message
 N_FIGURES_MAX = 64
 
 NodeTuple = tuple[str, bool, int, int, int, float, int, int, float]
-VerdictTuple = tuple[str, int, int, int, int, bool, int, int, int]
+VerdictTuple = tuple[str, int, int, int, int, int, int, int]
 ChunkTuple = tuple[str, bool, bool, str, int, float, int, int]
 
 NODE_KINDS = ("node", "pause", "failed")
