@@ -51,9 +51,13 @@ double guess_record::chance(float logp) const {
 double guess_record::acceptance(int32_t i) const {
     double a = prior_guess;
     for (int32_t j = 0; j <= std::min(i, n_draft_cap - 1); ++j) {
-        a = level_[size_t(j)].share(a, 1.0);
+        a = acceptance(j, a);
     }
     return a;
+}
+
+double guess_record::acceptance(int32_t i, double above) const {
+    return i < n_draft_cap ? level_[size_t(i)].share(above, 1.0) : above;
 }
 
 double guess_record::acceptance_fresh() const {

@@ -29,9 +29,10 @@ class guess_record {
     void on_child(float logp, bool right);
     void on_ngram(int32_t i, bool right); // i-th token of an n-gram's continuation, the ones before it right
 
-    [[nodiscard]] double acceptance(int32_t i) const; // a_i, 0..1: of the best guess at level i
-    [[nodiscard]] double acceptance_fresh() const;    // a_0 where the draft had not foreseen the root
-    [[nodiscard]] double chance(float logp) const;    // what the draft's own estimate is worth, 0..1
+    [[nodiscard]] double acceptance(int32_t i) const;               // a_i, 0..1: of the best guess at level i
+    [[nodiscard]] double acceptance(int32_t i, double above) const; // the same, given that of level i - 1
+    [[nodiscard]] double acceptance_fresh() const;                  // a_0 where the draft had not foreseen the root
+    [[nodiscard]] double chance(float logp) const;                  // what the draft's own estimate is worth, 0..1
     [[nodiscard]] double ngram_chance(int32_t i) const;
 
     // Calls f(odds &) for each pair of counts, always in the same order.

@@ -2,17 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace duo {
 
 namespace {
-constexpr int32_t n_old       = 100;  // passes after which a measurement counts as old
-constexpr double  prior_price = 0.05; // of a further node in a draft step, before one was measured
-constexpr int64_t n_recent    = 192;  // passes between two measurements that can be compared
-constexpr int32_t n_doubtful  = 1024; // passes for which a width's first samples count
-constexpr int32_t n_cheap     = 5;    // rows: to try so many costs little
-constexpr int32_t n_expected  = 4;    // drafted tokens for which an expected cost is as good as a measured one
-constexpr double  alone_share = 0.25; // passes and steps with less of the other model beside them count as alone
+constexpr int32_t n_old       = 100;     // passes after which a measurement counts as old
+constexpr double  prior_price = 0.05;    // of a further node in a draft step, before one was measured
+constexpr int64_t n_recent    = 192;     // passes between two measurements that can be compared
+constexpr int32_t n_doubtful  = 1024;    // passes for which a width's first samples count
+constexpr int32_t n_cheap     = 5;       // rows: to try so many costs little
+constexpr int32_t n_expected  = 4;       // drafted tokens for which an expected cost is as good as a measured one
+constexpr int64_t n_forgotten = 1000000; // passes: no measurement is told to be older
+constexpr double  alone_share = 0.25;    // passes and steps with less of the other model beside them count as alone
 } // namespace
 
 void average::add(double x, int64_t i_pass) {
@@ -33,11 +35,20 @@ void average::add(double x, int64_t i_pass) {
 void pair_profile::expect(pair_prior prior) {
     prior_ = std::move(prior);
     splits_.resize(std::max<size_t>(1, prior_.splits.size()));
+    changed();
+}
+
+void pair_profile::forget() {
+    pair_profile fresh;
+    fresh.expect(std::move(prior_));
+    fresh.n_changes_ = n_changes_ + 1;
+    *this            = std::move(fresh);
 }
 
 void pair_profile::on_pass(int32_t n_rows, int64_t us, double shared) {
     if (n_rows >= 1 && n_rows <= n_rows_cap) {
         (shared < alone_share ? alone_ : splits_[split_].pass)[size_t(n_rows)].add(double(us), ++n_passes_);
+        changed();
     }
 }
 
@@ -45,6 +56,7 @@ void pair_profile::on_step(int32_t n_rows, float us, double shared) {
     if (us > 0.0f && n_rows >= 1) {
         (shared < alone_share ? step_alone_ : splits_[split_].step)[size_t(std::min(n_rows, n_step_cap))].add(
             double(us), n_passes_);
+        ++n_changes_;
     }
 }
 
@@ -82,7 +94,11 @@ double pair_profile::interpolate(const table & t, int32_t n_rows) const {
         return at(below);
     }
     if (above != 0) {
-        return at(below) + std::max(0.0, at(above) - at(below)) * (n_rows - below) / (above - below);
+        const double share = double(n_rows - below) / (above - below);
+        if (has_prior()) { // between the two, by how far each is from what was expected of it
+            return shaped(at(below), below) * (1.0 - share) + shaped(at(above), above) * share;
+        }
+        return at(below) + std::max(0.0, at(above) - at(below)) * share;
     }
     if (has_prior()) {
         return shaped(at(below), below);
@@ -94,9 +110,9 @@ double pair_profile::interpolate(const table & t, int32_t n_rows) const {
     return at(below) + slope * (n_rows - below);
 }
 
-double pair_profile::slowdown() const {
+double pair_profile::find_slowdown() const {
     // Only what was measured lately and at about the same time is compared: machines have slower and faster minutes.
-    int64_t last = 0;
+    int64_t last = std::numeric_limits<int64_t>::min();
     for (const average & b : pass_together()) {
         last = b.n > 0 ? std::max(last, b.i_last) : last;
     }
@@ -207,7 +223,10 @@ template <typename Self, typename F> void pair_profile::each_average(Self & self
 
 std::vector<double> pair_profile::saved() const {
     std::vector<double> out;
-    each_average(*this, [&out](const average & a) { out.insert(out.end(), {a.value, double(std::min(a.n, 8))}); });
+    each_average(*this, [this, &out](const average & a) {
+        const int64_t age = a.n > 0 ? std::min(n_passes_ - a.i_last, n_forgotten) : 0;
+        out.insert(out.end(), {a.value, double(std::min(a.n, 8)), double(age)});
+    });
     for (const guess_record & r : records_) {
         guess_record::each(r, [&out](const odds & o) { out.insert(out.end(), {o.yes, o.no}); });
     }
@@ -219,18 +238,20 @@ bool pair_profile::restore(std::span<const double> numbers) {
         !std::all_of(numbers.begin(), numbers.end(), [](double x) { return std::isfinite(x) && x >= 0.0; })) {
         return false;
     }
-    // Averages come first, as (value, samples): a time is at least a microsecond and at most some minutes.
+    // Averages come first, as (value, samples, passes since): a time is at least a microsecond and at most some
+    // minutes.
     size_t n_averages = 0;
     each_average(*this, [&n_averages](const average &) { ++n_averages; });
     for (size_t i = 0; i < n_averages; ++i) {
-        if (numbers[2 * i + 1] > 0.0 && !(numbers[2 * i] >= 1.0 && numbers[2 * i] <= 1e9)) {
+        const auto a = numbers.subspan(3 * i, 3);
+        if (a[1] > 0.0 && !(a[0] >= 1.0 && a[0] <= 1e9 && a[2] <= double(n_forgotten))) {
             return false;
         }
     }
     auto it = numbers.begin();
-    each_average(*this, [&it](average & a) {
-        a = {.value = it[0], .n = int32_t(std::min(it[1], 8.0))};
-        it += 2;
+    each_average(*this, [this, &it](average & a) {
+        a = {.value = it[0], .n = int32_t(std::min(it[1], 8.0)), .i_last = n_passes_ - int64_t(it[2])};
+        it += 3;
     });
     for (guess_record & r : records_) {
         guess_record::each(r, [&it](odds & o) {
@@ -238,6 +259,7 @@ bool pair_profile::restore(std::span<const double> numbers) {
             it += 2;
         });
     }
+    changed();
     return true;
 }
 

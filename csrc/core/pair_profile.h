@@ -1,5 +1,5 @@
 // What was measured of a pair of models on its devices: times by width, and how often guesses are right. Kept for the
-// life of the engine; duo tune saves it, so that a later run starts warm.
+// life of the engine, and saved when it closes, so that a later run starts warm.
 #pragma once
 
 #include <array>
@@ -32,7 +32,9 @@ struct average {
 class pair_profile {
   public:
     // What is expected before anything was measured, and the shape of what was not.
-    void               expect(pair_prior prior);
+    void expect(pair_prior prior);
+    // All but what is expected.
+    void               forget();
     [[nodiscard]] bool has_prior() const { return !prior_.pass_us.empty(); }
 
     // A target pass over n_rows, no prompt among them; `shared`: part of it in which the draft worked too, 0..1.
@@ -41,11 +43,20 @@ class pair_profile {
     void on_step(int32_t n_rows, float us, double shared);
 
     // Passes and steps of two models at once are told apart by how they split the cores.
-    void choose_split(size_t i) { split_ = i; }
+    void choose_split(size_t i) {
+        split_ = i;
+        changed();
+    }
 
     // Guesses of the texts that are written now: greedy or sampled ones.
-    void                               choose_record(bool sampled) { record_ = sampled ? 1 : 0; }
-    [[nodiscard]] guess_record &       guesses() { return records_[record_]; }
+    void choose_record(bool sampled) {
+        record_ = sampled ? 1 : 0;
+        changed();
+    }
+    [[nodiscard]] guess_record & guesses() {
+        ++n_changes_;
+        return records_[record_];
+    }
     [[nodiscard]] const guess_record & guesses() const { return records_[record_]; }
 
     // Expected microseconds of a pass; 0: nothing measured yet. beside: while the draft works. hopeful: a small width
@@ -55,10 +66,12 @@ class pair_profile {
     // What one node more adds to a draft step, as a share of a step over one.
     [[nodiscard]] double branch_price() const;
     // Passes beside a working draft against passes alone: 1 on devices of their own.
-    [[nodiscard]] double slowdown() const;
+    [[nodiscard]] double slowdown() const { return slowdown_; }
 
     [[nodiscard]] const average & alone(int32_t n_rows) const { return alone_[size_t(n_rows)]; }
     [[nodiscard]] int64_t         n_passes() const { return n_passes_; }
+    // Grows with all that changes an answer.
+    [[nodiscard]] int64_t n_changes() const { return n_changes_; }
     // As measured, alone if there was such a pass; unlike pass_us() not made to grow with the width.
     [[nodiscard]] double measured_us(int32_t n_rows) const {
         return (alone(n_rows).n > 0 ? alone(n_rows) : pass_together()[size_t(n_rows)]).value;
@@ -85,6 +98,12 @@ class pair_profile {
     [[nodiscard]] const table &      pass_together() const { return splits_[split_].pass; }
     [[nodiscard]] const step_table & step_together() const { return splits_[split_].step; }
 
+    void changed() {
+        ++n_changes_;
+        slowdown_ = find_slowdown();
+    }
+    [[nodiscard]] double find_slowdown() const;
+
     template <typename Self, typename F> static void each_average(Self & self, const F & f);
 
     [[nodiscard]] bool   counts(const average & a) const;
@@ -97,8 +116,10 @@ class pair_profile {
     std::vector<company>        splits_{1}; // by core_split
     size_t                      split_ = 0;
     std::array<guess_record, 2> records_{}; // greedy, sampled
-    size_t                      record_   = 0;
-    int64_t                     n_passes_ = 0;
+    size_t                      record_    = 0;
+    int64_t                     n_passes_  = 0;
+    int64_t                     n_changes_ = 0;
+    double                      slowdown_  = 1.0;
 };
 
 } // namespace duo

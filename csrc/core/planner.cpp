@@ -11,7 +11,8 @@ constexpr int32_t n_branch_auto = 8;    // frontier nodes that the draft expands
 constexpr int64_t wait_least_us = 2000; // a wait ends only when the draft is clearly late, not merely slow
 constexpr int64_t wait_sync_us  = 250000;
 constexpr int64_t wait_factor   = 4;
-constexpr int32_t n_rest_soon   = 32; // passes of rest that a new text still makes
+constexpr double  n_believed    = 8.0; // passes that the expected rate of turn-taking is worth
+constexpr int32_t n_rest_soon   = 32;  // passes of rest that a new text still makes
 } // namespace
 
 void planner::expect(const pair_prior & prior) {
@@ -32,9 +33,10 @@ void planner::begin(const plan_params & params, int32_t n_branch) {
                                                  : params.n_max;
     n_max_      = std::clamp(n_max_, 0, n_draft_cap);
     measuring_  = false;
+    outlook_at_ = -1;
     profile_.choose_record(params.sampled);
     const auto [it, fresh] = all_.try_emplace({int32_t(params.mode), params.n_max, params.n_min, params.n_branch,
-                                               int32_t(params.use), params.sampled ? 1 : 0});
+                                               int32_t(params.use), params.sampled ? 1 : 0, params.has_model ? 1 : 0});
     my_                    = &it->second;
     if (fresh) {
         my_->splits.begin(splits_.size(), split_);
@@ -59,7 +61,12 @@ bool planner::adaptive() const {
 double planner::rate() const {
     const double alone = profile_.pass_us(1, false);
     const double plain = alone > 0.0 ? 1.0 / alone : 0.0;
-    return my_->own.time_us > 0.0 ? std::max(plain, my_->own.tokens / my_->own.time_us) : plain;
+    if (my_->how != stance::by_turn || alone <= 0.0) {
+        return my_->own.usual_us > 0.0 ? std::max(plain, my_->own.tokens / my_->own.usual_us) : plain;
+    }
+    // A few lucky passes would make every guess look too dear, and a few unlucky ones too cheap.
+    const double us = n_believed * alone;
+    return std::max(plain, (my_->own.tokens + us * ways().turns.rate) / (my_->own.usual_us + us));
 }
 
 double planner::least_chance() const {
@@ -80,13 +87,17 @@ plan planner::next(pass_tree & tree, int32_t n_room, bool growing, bool fresh, i
     if (measuring_ && (growing || profile_.alone(1).n < n_alone)) {
         return with_wait({}, growing ? 1 : 0); // until the draft stands still; what a row costs comes first
     }
-    // A width that costs dear is met in small steps, from the least that is ever verified.
-    const int32_t n_known = std::min(n_most, std::max({1, 2 * profile_.n_tried(), params_.n_min}));
+    const int32_t n_known = std::min(n_most, widest_try());
     return my_->how == stance::by_turn ? by_turn(tree, n_known, growing) : by_worth(tree, n_known, growing);
 }
 
+// A width that costs dear is met in small steps, from the least that is ever verified.
+int32_t planner::widest_try() const {
+    return std::max({1, 2 * profile_.n_tried(), params_.n_min});
+}
+
 plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
-    price(n_most);
+    price(n_most, rate());
     const auto & path = tree.best_path();
     choice       best = best_of(tree, path, n_most);
     bool         wide = false;
@@ -107,9 +118,22 @@ plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
     return take(tree, wide ? tree.by_chance() : path, best.n);
 }
 
-// What passes over up to so many drafted nodes cost, in tokens that could be had in the same time.
-void planner::price(int32_t n_most) {
-    const double r = rate();
+// Tokens per microsecond of the best that can be made of this path now. A rate above that, as a few lucky passes leave
+// it, would ask for the shortest pass, whatever it brings.
+double planner::best_ratio(const pass_tree & tree, const std::vector<int32_t> & path, int32_t n_most) const {
+    double best = 0.0;
+    double sum  = 1.0;
+    for (int32_t m = 0; m <= std::min(int32_t(path.size()), n_most); ++m) {
+        sum += m == 0 ? 0.0 : tree.nodes()[size_t(path[size_t(m - 1)])].chance;
+        const double us = profile_.pass_us(n_base_ + m, false);
+        best            = us > 0.0 ? std::max(best, sum / us) : best;
+    }
+    return best;
+}
+
+// What passes over up to so many drafted nodes cost, in tokens that could be had in the same time, r of them a
+// microsecond.
+void planner::price(int32_t n_most, double r) {
     for (int32_t m = 0; m <= n_most + 1; ++m) {
         cost_[size_t(m)] = r * profile_.pass_us(n_base_ + m, beside());
     }
@@ -159,15 +183,15 @@ bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<
 }
 
 // The draft stops where a further guess is not worth a step (least_path()), so what it has then is verified as far as
-// rows are worth it. While nothing pays, one guess is looked at, beside no pass: whether it is right is still counted.
+// rows are worth it. While nothing pays, the draft makes one guess, which is only counted as right or wrong.
 plan planner::by_turn(pass_tree & tree, int32_t n_most, bool growing) {
     const auto & path   = tree.best_path();
     const auto   n_path = int32_t(path.size());
     const auto   n      = std::min<int32_t>(n_ahead(), n_most);
-    if (growing && n_path < n && (turns_width(n_most) > 0 || shared_)) {
+    if (growing && n_path < n && (ways().hopeful.k > 0 || shared_)) {
         return with_wait({}, n - n_path);
     }
-    price(n_most);
+    price(n_most, std::min(rate(), best_ratio(tree, path, n_most)));
     const choice best = best_of(tree, path, n_most);
     return take(tree, path, best.value < 1.0 - cost_[0] + least_gain ? 0 : best.n);
 }
@@ -222,7 +246,7 @@ int16_t planner::n_ahead() const {
         return int16_t(params_.mode == run_mode::sync ? shape_.depth() : 2 * shape_.depth() + 2);
     }
     if (turns()) {
-        return int16_t(adaptive() ? std::min(n_max_, 2 * turns_width(n_max_) + 1) : n_max_);
+        return int16_t(adaptive() ? std::min({n_max_, 2 * ways().hopeful.k + 1, widest_try()}) : n_max_);
     }
     // Twice what is verified, so that the tree goes on behind an accepted path.
     return int16_t(params_.n_ahead > 0 ? params_.n_ahead : std::min(2 * n_max_, n_draft_cap) + 2);
@@ -249,7 +273,7 @@ int16_t planner::least_path() const {
     if (!turns() || !adaptive() || params_.n_min > 0) {
         return 0;
     }
-    const int32_t k     = std::max(1, turns_width(n_max_));
+    const int32_t k     = std::max(1, ways().hopeful.k);
     const double  row   = std::max(0.0, profile_.pass_us(k + 1, false) - profile_.pass_us(k, false));
     const double  price = rate() * (profile_.step_us(1, false) + row);
     return int16_t(std::clamp(1000.0 * price / profile_.guesses().acceptance(k - 1), 0.0, 900.0));

@@ -44,7 +44,8 @@ class planner {
     void set_away_us(int64_t us) { away_us_ = double(us); }
 
     // The pass that was planned last is done: what came of it, and how long it took with its wait.
-    void on_verdict(int32_t n_tokens, double expected, int64_t us);
+    // drafting: with a draft that had begun.
+    void on_verdict(int32_t n_tokens, double expected, int64_t us, bool drafting = true);
 
     // Orders for the draft: levels below the root that are of use (0: rest), nodes in a step at most.
     [[nodiscard]] int16_t n_ahead() const;
@@ -94,33 +95,38 @@ class planner {
         int32_t n     = 0;
     };
 
-    struct bound {
-        double  rate = 0.0; // tokens per microsecond that cannot be exceeded
-        int32_t k    = 0;   // with so many guesses a pass
+    struct way {
+        int32_t k    = 0;   // guesses a pass
+        double  rate = 0.0; // tokens per microsecond
+    };
+    // What the stances would bring by what is known now.
+    struct outlook {
+        way hopeful; // turn-taking with the best k, widths that were not met taken for cheap; k 0: none pays
+        way turns;   // the same soberly
+        way ahead;   // cannot be exceeded: every pass finds its guesses ready
     };
 
     // A pass (planner.cpp).
-    [[nodiscard]] bool   adaptive() const;
-    [[nodiscard]] bool   turns() const { return params_.mode == run_mode::sync || my_->how == stance::by_turn; }
-    [[nodiscard]] bool   beside() const { return my_->how == stance::ahead; }
-    void                 price(int32_t n_most);
-    [[nodiscard]] choice best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
-    [[nodiscard]] bool   wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
-                                   int32_t n_most) const;
-    [[nodiscard]] plan   with_wait(plan p, int32_t n_steps) const;
-    plan                 fixed(pass_tree & tree, int32_t n_most, bool growing);
-    plan                 by_turn(pass_tree & tree, int32_t n_most, bool growing);
-    plan                 by_worth(pass_tree & tree, int32_t n_most, bool growing);
-    plan                 take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
+    [[nodiscard]] bool    adaptive() const;
+    [[nodiscard]] int32_t widest_try() const;
+    [[nodiscard]] bool    turns() const { return params_.mode == run_mode::sync || my_->how == stance::by_turn; }
+    [[nodiscard]] bool    beside() const { return my_->how == stance::ahead; }
+    void                  price(int32_t n_most, double r);
+    [[nodiscard]] double  best_ratio(const pass_tree & tree, const std::vector<int32_t> & path, int32_t n_most) const;
+    [[nodiscard]] choice  best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
+    [[nodiscard]] bool    wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
+                                    int32_t n_most) const;
+    [[nodiscard]] plan    with_wait(plan p, int32_t n_steps) const;
+    plan                  fixed(pass_tree & tree, int32_t n_most, bool growing);
+    plan                  by_turn(pass_tree & tree, int32_t n_most, bool growing);
+    plan                  by_worth(pass_tree & tree, int32_t n_most, bool growing);
+    plan                  take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
 
     // What the stances would bring (planner_rates.cpp).
-    [[nodiscard]] double  expected_of(int32_t k) const;
-    [[nodiscard]] double  turns_rate(int32_t k, bool hopeful = true) const;
-    [[nodiscard]] double  best_turns_rate() const;
-    [[nodiscard]] bool    turns_could_pay() const;
-    [[nodiscard]] int32_t turns_width(int32_t n_most, bool hopeful = true) const;
-    [[nodiscard]] bound   ahead_bound() const;
-    [[nodiscard]] double  gain() const;
+    [[nodiscard]] const outlook & ways() const;
+    [[nodiscard]] outlook         find_outlook() const;
+    [[nodiscard]] bool            turns_could_pay() const;
+    [[nodiscard]] double          gain() const;
 
     // Between passes (planner_stance.cpp).
     [[nodiscard]] stance  first_stance() const;
@@ -148,6 +154,8 @@ class planner {
     double                              away_us_ = 0.0;
     int32_t                             n_base_  = 1;
     std::array<double, n_draft_cap + 2> cost_{};
+    mutable outlook                     outlook_; // when the profile had changed outlook_at_ times
+    mutable int64_t                     outlook_at_ = -1;
     bool measuring_ = false; // the next pass is made without the draft beside it: the yardstick
 
     std::map<experience_key, experience> all_; // several ways of writing may share a pair (duo bench)

@@ -9,7 +9,8 @@ namespace duo {
 namespace {
 constexpr size_t n_key = std::tuple_size_v<experience_key>;
 constexpr size_t n_each =
-    n_key + 5; // stance, lengths of the last rest and the last turns; split, passes between trials of others
+    n_key +
+    6; // stance, passes in it, lengths of the last rest and the last turns; split, passes between trials of others
 constexpr double n_longest = 1e6; // passes
 } // namespace
 
@@ -18,8 +19,11 @@ std::vector<double> planner::saved() const {
     for (const auto & [key, e] : all_) {
         if (key != experience_key{}) { // that one stands for no text yet
             out.insert(out.end(), key.begin(), key.end());
-            out.insert(out.end(), {double(e.how), double(e.n_rest), double(e.n_turns), double(e.splits.best()),
-                                   double(e.splits.n_wait())});
+            // A trial is no stance yet.
+            const bool trial = e.how == stance::ahead && e.on_trial && e.n_in < n_settled;
+            out.insert(out.end(),
+                       {double(trial ? stance::by_turn : e.how), double(trial ? 0 : e.n_in), double(e.n_rest),
+                        double(e.n_turns), double(e.splits.best()), double(e.splits.n_wait())});
         }
     }
     return out;
@@ -30,25 +34,26 @@ void planner::restore(std::span<const double> numbers) {
     if (numbers.size() < n_profile || (numbers.size() - n_profile) % n_each != 0) {
         return;
     }
-    const auto ways  = numbers.subspan(n_profile);
-    const bool whole = std::all_of(ways.begin(), ways.end(), [](double x) {
+    const auto kept  = numbers.subspan(n_profile);
+    const bool whole = std::all_of(kept.begin(), kept.end(), [](double x) {
         return std::isfinite(x) && x == std::floor(x) && std::abs(x) <= n_longest;
     });
     if (!whole || !profile_.restore(numbers.first(n_profile))) {
         return;
     }
-    for (size_t i = 0; i < ways.size(); i += n_each) {
+    for (size_t i = 0; i < kept.size(); i += n_each) {
         experience_key key;
-        std::transform(ways.begin() + ptrdiff_t(i), ways.begin() + ptrdiff_t(i + n_key), key.begin(),
+        std::transform(kept.begin() + ptrdiff_t(i), kept.begin() + ptrdiff_t(i + n_key), key.begin(),
                        [](double x) { return int32_t(x); });
-        const double how = ways[i + n_key];
+        const double how = kept[i + n_key];
         if (how >= 0.0 && how <= double(stance::rest)) {
             experience e;
             e.how     = stance(how);
-            e.n_rest  = std::max(0, int32_t(ways[i + n_key + 1]));
-            e.n_turns = std::max(0, int32_t(ways[i + n_key + 2]));
+            e.n_in    = std::max(0, int32_t(kept[i + n_key + 1]));
+            e.n_rest  = std::max(0, int32_t(kept[i + n_key + 2]));
+            e.n_turns = std::max(0, int32_t(kept[i + n_key + 3]));
             e.splits.begin(splits_.size(), split_);
-            e.splits.restore(size_t(std::max(0.0, ways[i + n_key + 3])), int32_t(ways[i + n_key + 4]));
+            e.splits.restore(size_t(std::max(0.0, kept[i + n_key + 4])), int32_t(kept[i + n_key + 5]));
             all_.insert_or_assign(key, e);
         }
     }
@@ -57,9 +62,8 @@ void planner::restore(std::span<const double> numbers) {
 
 void planner::forget() {
     all_.clear();
-    my_             = &all_[{}];
-    const auto none = std::vector<double>(profile_.saved().size(), 0.0);
-    profile_.restore(none);
+    my_ = &all_[{}];
+    profile_.forget();
 }
 
 } // namespace duo

@@ -14,16 +14,18 @@ constexpr int32_t n_rest_last   = 1024;
 constexpr int32_t n_turns_first = 96;   // passes of turn-taking before both at once is tried again; doubles up to
 constexpr int32_t n_turns_far   = 2048; // the same where it was far slower
 constexpr int32_t n_turns_last  = 8192;
-constexpr int32_t n_settled     = 32;   // passes before a stance's own rate is believed
 constexpr int32_t n_glance      = 1;    // passes of a trial before it is looked at
 constexpr int32_t n_trial       = 12;   // and before it is judged by what it brought
 constexpr double  trial_price   = 3.0;  // passes that a trial of running ahead may cost
-constexpr double  trial_doubt   = 1.15; // its first passes find little prepared
+constexpr double  trial_doubt   = 1.03; // its first passes find little prepared
 constexpr double  contended     = 1.1;  // slowdown that is more than noise
 constexpr double  small_gain    = 1.05;
 } // namespace
 
-void planner::on_verdict(int32_t n_tokens, double expected, int64_t us) {
+void planner::on_verdict(int32_t n_tokens, double expected, int64_t us, bool drafting) {
+    if (params_.has_model && !drafting && my_->how != stance::rest) {
+        return; // without the draft it says nothing of the stance
+    }
     if (my_->splits.on_trial()) {
         judge_split(n_tokens, expected, double(us));
         return;
@@ -35,9 +37,11 @@ void planner::on_verdict(int32_t n_tokens, double expected, int64_t us) {
     }
 }
 
-// Separate devices lose nothing by running ahead. On shared cores whoever works has them all, if that is worth it.
+// Separate devices lose nothing by running ahead. On shared cores whoever works has them all, if that is worth it;
+// trees that the user gave are grown ahead in any case.
 stance planner::first_stance() const {
-    if (params_.mode != run_mode::sync && !(shared_ && params_.mode == run_mode::async && params_.has_model)) {
+    const bool async = params_.mode == run_mode::async && params_.has_model;
+    if (params_.mode != run_mode::sync && !(async && shared_ && adaptive())) {
         return stance::ahead;
     }
     return adaptive() && profile_.has_prior() && !turns_could_pay() ? stance::rest : stance::by_turn;
@@ -90,7 +94,7 @@ void planner::leave_ahead() {
 
 // Side by side the target waits for the draft, rather than the draft for the target.
 bool planner::draft_is_late() const {
-    const int32_t k = ahead_bound().k;
+    const int32_t k = ways().ahead.k;
     return k * profile_.step_us(1, true) > profile_.pass_us(k + 1, true);
 }
 
@@ -102,9 +106,9 @@ void planner::try_split() {
 }
 
 void planner::judge_split(int32_t n_tokens, double expected, double us) {
-    const double here = ahead_bound().rate;
+    const double here = ways().ahead.rate;
     profile_.choose_split(my_->splits.best());
-    const double best   = ahead_bound().rate;
+    const double best   = ways().ahead.rate;
     const size_t before = my_->splits.best();
     if (!my_->splits.on_trial_pass(n_tokens, expected, us, my_->own.rate(), here, best) &&
         my_->splits.best() != before) {
@@ -117,14 +121,14 @@ void planner::judge_split(int32_t n_tokens, double expected, double us) {
 // much anyway, it can wait until it costs a text little.
 bool planner::yardstick_due() const {
     if (profile_.alone(1).n < n_alone && !profile_.has_prior()) {
-        return profile_.n_passes() < 4 * n_alone;
+        return true;
     }
     return params_.mode == run_mode::async && my_->n_since + 1 > n_recheck;
 }
 
 bool planner::speculation_is_poor(double own) const {
-    const bool none = my_->how == stance::by_turn && turns_width(n_max_) == 0;
-    return none || gain() < least_gain || (my_->n_in >= n_settled && own < 1.0 / profile_.pass_us(1, false));
+    return (my_->how == stance::by_turn ? ways().hopeful.k == 0 : gain() < least_gain) ||
+           (my_->n_in >= n_settled && own < 1.0 / profile_.pass_us(1, false));
 }
 
 // Running ahead is given up for turn-taking: the clearer it is, the sooner, for two teams of threads on the same cores
@@ -133,9 +137,9 @@ bool planner::turns_are_faster(double own) {
     if (my_->n_in <= 1 && !my_->on_trial) {
         return false;
     }
-    const double turns = best_turns_rate();
+    const double turns = ways().turns.rate;
     if (my_->on_trial && my_->n_in >= n_glance && my_->n_in <= n_trial) {
-        return turns > (my_->n_in < n_trial ? ahead_bound().rate : trial_doubt * own);
+        return turns > (my_->n_in < n_trial ? ways().ahead.rate : trial_doubt * own);
     }
     // Widths are still being tried at first. Without contention there is little that turns could win by.
     const bool contend = profile_.slowdown() > contended;
@@ -154,8 +158,8 @@ int32_t planner::turns_before_ahead() const {
     if (my_->n_turns > 0) {
         return my_->n_turns;
     }
-    const double turns = best_turns_rate();
-    const double most  = turns > 0.0 ? ahead_bound().rate / turns : 0.0;
+    const double turns = ways().turns.rate;
+    const double most  = turns > 0.0 ? ways().ahead.rate / turns : 0.0;
     return most < small_gain ? std::numeric_limits<int32_t>::max()
                              : std::max(n_settled, int32_t(trial_price / (trial_share * most)));
 }

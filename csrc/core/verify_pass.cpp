@@ -6,6 +6,10 @@
 
 namespace duo {
 
+namespace {
+constexpr int32_t n_telling = 16; // rows of a prompt whose time says what a row takes
+} // namespace
+
 // One target pass: what is left of the prompt, what was accepted beside the best path, the root, and the chosen nodes.
 void verify_worker::verify(const plan & p) {
     const auto n_before   = text_.size();
@@ -28,7 +32,7 @@ void verify_worker::verify(const plan & p) {
     for (int32_t b = 1; b < n_branches; ++b) {
         model_.fork(0, b, int32_t(cached_.size()));
     }
-    const int32_t n_threads = drafting_ ? planner_.threads().target : 0;
+    const int32_t n_threads = drafting() ? planner_.threads().target : 0;
     model_.use_threads(n_threads);
 
     int64_t             t0     = 0;
@@ -85,7 +89,9 @@ void verify_worker::on_prompt(int64_t t_end) {
     verify_stats & st   = req_->stats;
     st.prompt_us        = t_end - st.t_begin_us;
     const int32_t n_new = st.n_prompt - st.n_prompt_cached;
-    row_us_             = n_new > 0 ? double(st.prompt_us) / n_new : row_us_;
+    if (n_new >= n_telling) {
+        row_us_ = double(st.prompt_us) / n_new;
+    }
 }
 
 // Leaves in the cache what is text. Nodes accepted beside the best path are not: their rows stand behind a gap, and
@@ -175,7 +181,7 @@ void verify_worker::commit(const plan & p) {
     const auto     n_new = int32_t(accepted_.size()) + 1;
     const int64_t  now   = now_us();
     if (t_verdict_ != 0) {
-        planner_.on_verdict(n_new, p.expected, now - t_verdict_);
+        planner_.on_verdict(n_new, p.expected, now - t_verdict_, drafting());
         st.overhead_us += now - t_verdict_ - t_elsewhere_;
         st.n_after_hit += was_hit_ ? 1 : 0;
         (was_hit_ ? st.n_tokens_after_hit : st.n_tokens_after_miss) += n_new;

@@ -14,8 +14,8 @@ plan verify_worker::make_plan() {
     for (int32_t i = 0;; ++i) {
         const uint32_t heard = wires_.verify_bell.listen();
         take_nodes();
-        if (back_) {
-            begin_draft_again();
+        if (contact_ == contact::returned) {
+            begin_draft_in_mid_text();
         }
         begin_draft_if_it_pays();
         grow_tree();
@@ -32,9 +32,10 @@ plan verify_worker::make_plan() {
         const int64_t now = now_us();
         t0                = t0 == 0 ? now : t0;
         // Side by side on the same cores both would take longer: a draft that reads is waited for.
-        const int64_t wait_us = reads_ ? std::max(p.wait_us, reading_factor * reading_us()) : p.wait_us;
+        const int64_t wait_us =
+            contact_ == contact::reading ? std::max(p.wait_us, reading_factor * reading_us()) : p.wait_us;
         if (!wires_.verify_bell.wait(heard, now + wait_us)) {
-            draft_late_ = true; // a draft that hangs costs one wait, not one for each token
+            contact_ = contact::late; // a draft that hangs costs one wait, not one for each token
         }
     }
     if (t0 != 0) {
@@ -52,8 +53,8 @@ plan verify_worker::make_plan() {
 void verify_worker::take_nodes() {
     node_msg msg;
     while (wires_.nodes.try_pop(msg)) {
-        const bool ours = req_ != nullptr && drafting_ && msg.slot == req_->slot;
-        draft_late_     = draft_late_ && !ours;
+        const bool ours = req_ != nullptr && drafting() && msg.slot == req_->slot;
+        contact_        = ours && contact_ == contact::late ? contact::at_work : contact_;
         switch (msg.what) {
             case node_msg::kind::ready:
             case node_msg::kind::lost:
@@ -71,7 +72,7 @@ void verify_worker::take_nodes() {
                 break;
             case node_msg::kind::failed:
                 if (ours && msg.id == told_->id) {
-                    drafting_     = false;
+                    contact_      = contact::none;
                     req_->warning = told_->draft_error.empty() ? "the draft failed; the text went on without it"
                                                                : told_->draft_error;
                 }
@@ -81,7 +82,6 @@ void verify_worker::take_nodes() {
 }
 
 void verify_worker::on_node(const node_msg & msg) {
-    reads_               = false;
     const bool elsewhere = draft_ == draft_place::elsewhere;
     planner_.profile().on_step(msg.n_rows, msg.step_us, elsewhere ? planner_.draft_works() : msg.beside);
     if (elsewhere) {
@@ -89,6 +89,8 @@ void verify_worker::on_node(const node_msg & msg) {
     }
     const auto what  = mirror_.insert(msg, text_);
     const bool right = what == mirror_tree::news::named_right;
+    contact_         = what != mirror_tree::news::stale ? contact::at_work : contact_;
+    n_draft_read_    = what == mirror_tree::news::grown ? n_text() : n_draft_read_; // it has come as far as the root
     // A guess that came too late to be verified is known to be right or wrong all the same.
     if (msg.guess && (right || what == mirror_tree::news::guess_wrong)) {
         planner_.profile().guesses().on_child(msg.logp, right);

@@ -59,7 +59,6 @@ int32_t verify_worker::n_room() const {
 void verify_worker::begin(request & req) {
     take_nodes(); // of no text any more; but is a draft elsewhere to be reached?
     req_       = &req;
-    back_      = false;
     text_      = req.prompt;
     finish_    = req.n_predict == 0 ? finish_reason::length : finish_reason::none;
     t_verdict_ = 0;
@@ -73,16 +72,14 @@ void verify_worker::begin(request & req) {
     req.stats.t_begin_us = now_us();
     req.stats.n_prompt   = n_text();
 
-    drafting_          = false;
-    draft_late_        = false;
-    reads_             = false;
+    n_draft_read_      = n_same(draft_read_, text_);
     plan_params params = req.plan;
     params.has_model   = draft_wanted(req);
     params.sampled     = req.sampling.temp > 0.0f;
     planner_.begin(params, model_.n_branch());
     std::erase_if(again_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
-    owed_ = params.has_model && reachable_ && planner_.draft_begins_late();
-    if (params.has_model && reachable_ && !owed_) {
+    contact_ = params.has_model && reachable_ && planner_.draft_begins_late() ? contact::owed : contact::none;
+    if (params.has_model && reachable_ && contact_ == contact::none) {
         begin_draft(req);
     }
 }
@@ -112,30 +109,29 @@ bool verify_worker::draft_wanted(const request & req) const {
 
 // On shared cores the first token comes first, and the draft reads the text when that is worth its time.
 void verify_worker::begin_draft_if_it_pays() {
-    if (!owed_ || req_->stats.n_passes == 0 || planner_.how() == stance::rest) {
+    if (contact_ != contact::owed || req_->stats.n_passes == 0 || planner_.how() == stance::rest) {
         return;
     }
     const int64_t elapsed = now_us() - req_->stats.t_begin_us;
     const int32_t n_left =
         req_->n_predict < 0 ? std::max(n_hoped, req_->stats.n_predicted) : req_->n_predict - req_->stats.n_predicted;
     if (planner_.draft_pays(reading_us(), n_left, elapsed)) {
-        owed_ = false;
-        begin_draft_again();
-        reads_ = drafting_;
+        begin_draft_in_mid_text();
+        contact_ = drafting() ? contact::reading : contact_;
     }
 }
 
-// How long the draft will read: as long as the target would, but for its smaller size.
+// How long the draft will read: as long as the target would, but for its smaller size and for what it has cached.
 int64_t verify_worker::reading_us() const {
     const pair_profile & p    = planner_.profile();
     const double         pass = p.pass_us(1, false);
     const double         c    = pass > 0.0 ? std::min(1.0, p.step_us(1, false) / pass) : 1.0;
-    return int64_t(c * row_us_ * (n_text() - req_->stats.n_prompt_cached));
+    return int64_t(c * row_us_ * (n_text() - n_draft_read_));
 }
 
 // A draft that begins in mid-text, or again, begins with the text as it is now.
-void verify_worker::begin_draft_again() {
-    back_                          = false;
+void verify_worker::begin_draft_in_mid_text() {
+    contact_                       = contact::none;
     constexpr uint64_t n_most      = uint64_t(1) << 22; // such ids lie above those of the engine's requests
     auto               r           = std::make_unique<request>();
     static_cast<text_params &>(*r) = *req_;
@@ -146,7 +142,6 @@ void verify_worker::begin_draft_again() {
     mirror_.begin(r->id, text_);
     std::erase_if(again_, [](const auto & a) { return a->draft_done.load(std::memory_order_acquire); });
     again_.push_back(std::move(r));
-    draft_late_ = false;
     begin_draft(*again_.back());
 }
 
@@ -160,9 +155,9 @@ void verify_worker::begin_draft(const request & req) {
         return;
     }
     req.draft_done.store(false, std::memory_order_relaxed);
-    drafting_ = true;
+    contact_ = contact::at_work;
     tell_draft({.what = verdict_msg::kind::begin, .slot = req.slot, .req = &req});
-    if (!drafting_) {
+    if (!drafting()) {
         req.draft_done.store(true, std::memory_order_relaxed);
     }
 }
@@ -229,28 +224,34 @@ void verify_worker::prompt() {
 // The way to a draft that is elsewhere opened or broke. Whatever comes from now on belongs to a new beginning.
 void verify_worker::on_link(bool up) {
     reachable_ = up;
-    if (req_ != nullptr && !up && drafting_) {
-        drafting_     = false;
-        req_->warning = "the draft's host was lost; the text went on without it until it came back";
+    if (req_ == nullptr) {
+        return;
     }
-    back_ = up && req_ != nullptr && !drafting_ && !owed_ && draft_wanted(*req_);
+    if (!up && drafting()) {
+        contact_      = contact::none;
+        req_->warning = "the draft's host was lost; the text went on without it until it came back";
+    } else if (!up && contact_ == contact::returned) {
+        contact_ = contact::none;
+    } else if (up && contact_ == contact::none && draft_wanted(*req_)) {
+        contact_ = contact::returned;
+    }
 }
 
 void verify_worker::tell_draft(verdict_msg v) {
-    // The last token needs no guess, and a draft at work would only slow its pass down.
-    const bool last = v.what == verdict_msg::kind::verdict && planner_.how() != stance::ahead && n_room() <= 0;
-    v.n_ahead       = last ? int16_t(0) : planner_.n_ahead();
-    v.n_branch      = planner_.n_branch();
-    v.n_want        = planner_.n_want();
-    v.branch_price  = planner_.branch_price();
-    v.least_path    = planner_.least_path();
-    v.n_threads     = int16_t(planner_.threads().draft);
+    // By turn a guess that no pass has room for would only slow the pass down.
+    const int32_t n_most = planner_.how() == stance::by_turn ? std::max(0, n_room()) : n_draft_cap;
+    v.n_ahead            = int16_t(std::min<int32_t>(planner_.n_ahead(), n_most));
+    v.n_branch           = planner_.n_branch();
+    v.n_want             = planner_.n_want();
+    v.branch_price       = planner_.branch_price();
+    v.least_path         = planner_.least_path();
+    v.n_threads          = int16_t(planner_.threads().draft);
     // A draft that is to rest need not be woken for each token. One that is thousands of verdicts behind is of no use
     // to this text; waiting for it would be worse.
     const bool rest = v.what == verdict_msg::kind::verdict && v.n_ahead == 0 && !planner_.measuring() &&
                       ++n_quiet_ % n_quiet_most != 0;
-    if (drafting_ && !(rest ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
-        drafting_     = false;
+    if (drafting() && !(rest ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
+        contact_      = contact::none;
         req_->warning = "the draft fell too far behind; the text went on without it";
     }
 }
@@ -277,8 +278,9 @@ void verify_worker::end(finish_reason why) {
     wires_.chunks.push(
         {.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .n_drop = n_drop_, .t_us = req.stats.t_end_us});
     n_drop_ = 0;
-    req_    = nullptr;
-    told_   = nullptr;
+    draft_read_.assign(text_.begin(), text_.begin() + std::min(n_draft_read_, n_text()));
+    req_  = nullptr;
+    told_ = nullptr;
 }
 
 } // namespace duo

@@ -36,11 +36,21 @@ class verify_worker {
     void run() noexcept;
 
   private:
+    // How this text's draft is to be reached.
+    enum class contact : uint8_t {
+        none,     // there is none, it failed, or its host was lost
+        owed,     // it is told to begin when that pays
+        returned, // its host came back in mid-text: it is told to begin
+        reading,  // it was told so late, and has sent no node yet
+        at_work,
+        late, // it let a wait run out and has sent nothing since
+    };
+
     void               serve(request & req);
     void               begin(request & req);
     void               resume(const request & req);
     void               begin_draft(const request & req);
-    void               begin_draft_again();
+    void               begin_draft_in_mid_text();
     void               begin_draft_if_it_pays();
     int64_t            reading_us() const;
     [[nodiscard]] bool draft_wanted(const request & req) const;
@@ -64,7 +74,8 @@ class verify_worker {
     [[nodiscard]] bool    cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
     [[nodiscard]] int32_t n_room() const;
     [[nodiscard]] int32_t n_text() const { return int32_t(text_.size()); }
-    [[nodiscard]] bool    draft_may_grow() const { return drafting_ && !draft_late_ && !mirror_.paused(); }
+    [[nodiscard]] bool    drafting() const { return contact_ >= contact::reading; }
+    [[nodiscard]] bool draft_may_grow() const { return drafting() && contact_ != contact::late && !mirror_.paused(); }
 
     token_model &     model_;
     wires &           wires_;
@@ -78,23 +89,21 @@ class verify_worker {
     ngram_index           ngrams_;
     pass_tree             tree_; // what the next pass may verify, and what was chosen of it
     stop_matcher          stops_;
-    const request *       told_        = nullptr; // what the draft was told to begin last
-    bool                  reachable_   = false;   // a draft that is elsewhere: messages reach it
-    bool                  back_        = false;   // it came back in mid-text and has not been told to begin
-    bool                  owed_        = false;   // it is told to begin when that pays
-    bool                  reads_       = false;   // it reads the text and has sent no node yet
-    double                row_us_      = 0.0;     // of a prompt, as last measured; 0: unknown
-    bool                  drafting_    = false;   // the draft works on this request
-    bool                  draft_late_  = false;   // it let a wait run out and has sent nothing since
-    bool                  end_owed_    = false;   // the draft has not yet been told that the last request ended
-    finish_reason         finish_      = finish_reason::none;
-    int32_t               n_drop_      = 0; // bytes of the text that belong to the stop string
-    int64_t               t_verdict_   = 0; // when the last one was given; 0: none yet
-    int64_t               t_elsewhere_ = 0; // since then in the model, and waiting
-    bool                  was_hit_     = false;
-    uint32_t              n_quiet_     = 0; // verdicts for which the draft was not woken
+    const request *       told_      = nullptr; // what the draft was told to begin last
+    bool                  reachable_ = false;   // a draft that is elsewhere: messages reach it
+    contact               contact_   = contact::none;
+    std::vector<token_id> draft_read_;           // what the draft's cache holds of the last text
+    int32_t               n_draft_read_ = 0;     // and of this one
+    double                row_us_       = 0.0;   // of a prompt, as last measured; 0: unknown
+    bool                  end_owed_     = false; // the draft has not yet been told that the last request ended
+    finish_reason         finish_       = finish_reason::none;
+    int32_t               n_drop_       = 0; // bytes of the text that belong to the stop string
+    int64_t               t_verdict_    = 0; // when the last one was given; 0: none yet
+    int64_t               t_elsewhere_  = 0; // since then in the model, and waiting
+    bool                  was_hit_      = false;
+    uint32_t              n_quiet_      = 0; // verdicts for which the draft was not woken
 
-    // Begins of a draft that was lost and came back in mid-text; kept until it lets go of them.
+    // Beginnings in mid-text, late or after the draft's host came back; kept until the draft lets go of them.
     std::vector<std::unique_ptr<request>> again_;
     uint64_t                              n_again_ = 0;
 

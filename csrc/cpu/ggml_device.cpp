@@ -141,14 +141,15 @@ std::string & release() {
 }
 
 std::string find_obstacle() {
+    if (best_kernels() == nullptr && std::getenv("DUO_CPU_ISA") != nullptr) {
+        return "DUO_CPU_ISA names no instruction set that works here";
+    }
     if (best_kernels() == nullptr && !refused_kernels().empty()) {
         return "duo's kernels crash here, by instructions that the processor announces";
     }
     if (best_kernels() == nullptr) {
-        return std::getenv("DUO_CPU_ISA") != nullptr
-                   ? "DUO_CPU_ISA names no instruction set that this processor has"
-                   : "this processor has none of the instruction sets that duo has kernels for (x86-64: AVX2; ARM: "
-                     "NEON with dot product)";
+        return "this processor has none of the instruction sets that duo has kernels for (x86-64: AVX2; ARM: NEON "
+               "with dot product)";
     }
     if (!has_threads()) {
         return "duo was built without OpenMP (on macOS: install libomp and build duo again)";
