@@ -117,7 +117,7 @@ void planner::judge_split(int32_t n_tokens, double expected, double us) {
     profile_.choose_split(my_->splits.now());
 }
 
-// A pass over one row with the draft standing still: what speculation is compared with. Where it is expected to cost so
+// A pass with the draft standing still: what speculation is compared with. Where it is expected to cost so
 // much anyway, it can wait until it costs a text little.
 bool planner::yardstick_due() const {
     if (profile_.alone(1).n < n_alone && !profile_.has_prior()) {

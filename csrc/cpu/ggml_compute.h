@@ -1,179 +1,34 @@
 // What duo's device computes: the nodes of a graph, one after the other.
 #pragma once
 
-#include <algorithm>
-#include <cstring>
-#include <new>
+#include <cstdint>
 #include <vector>
 
-#include "attention.h"
-#include "ggml_buffer.h"
 #include "ggml_interface.h"
 #include "kernel.h"
 #include "product.h"
-#include "repack.h"
 
 namespace duo::cpu {
 
-inline thread_local int64_t n_attentions = 0; // computed by this thread
-
-// As ggml_flash_attn_ext keeps them in the node.
-struct attention_params {
-    float scale, max_bias, softcap;
-    explicit attention_params(const ggml_tensor * node) { std::memcpy(this, node->op_params, sizeof *this); }
-};
+// Attentions that this thread has computed.
+int64_t n_attentions();
 
 // One context's backend: its thread count and scratch memory. Used by one thread at a time, as the context is.
 class backend {
   public:
     int n_threads = GGML_DEFAULT_N_THREADS;
 
-    ggml_status compute(ggml_cgraph * graph) {
-        try {
-            for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
-                compute(ggml_graph_node(graph, i));
-            }
-        } catch (const std::bad_alloc &) {
-            forget();
-            return GGML_STATUS_ALLOC_FAILED;
-        }
-        return GGML_STATUS_SUCCESS;
-    }
-
+    ggml_status compute(ggml_cgraph * graph);
     // The prepared inputs are those of a graph that has ended.
-    void forget() {
-        input_ = nullptr;
-        users_.clear();
-    }
+    void forget();
 
   private:
-    void compute(ggml_tensor * node) {
-        switch (node->op) {
-            case GGML_OP_MUL_MAT:
-                return multiply_matrix(node);
-            case GGML_OP_MUL_MAT_ID:
-                return multiply_experts(node);
-            case GGML_OP_GET_ROWS:
-                return get_rows(node);
-            case GGML_OP_FLASH_ATTN_EXT:
-                return attend_cells(node);
-            default:
-                return; // views
-        }
-    }
-
-    // Q, K and V, or gate and up, read the same tensor: it is prepared for the first of them. A tensor is written once
-    // in a run of the graph, so only a second product by the same node (the next run) makes it stale.
-    bool is_prepared(const ggml_tensor * node, input_kind kind) {
-        const ggml_tensor * x    = node->src[1];
-        const bool          same = input_ == x && data_ == x->data && kind_ == kind && n_ == ggml_nelements(x) &&
-                          std::find(users_.begin(), users_.end(), node) == users_.end();
-        if (!same) {
-            users_.clear();
-        }
-        input_ = x;
-        data_  = x->data;
-        kind_  = kind;
-        n_     = ggml_nelements(x);
-        users_.push_back(node);
-        return same;
-    }
-
-    void multiply_matrix(ggml_tensor * node) {
-        const ggml_tensor * w = node->src[0];
-        const ggml_tensor * x = node->src[1];
-        const matrix_shape  s = shape_of(w);
-        jobs_.resize(1);
-        jobs_[0].weights = static_cast<const uint8_t *>(w->data);
-        jobs_[0].columns.clear();
-        for (int64_t i3 = 0; i3 < x->ne[3]; ++i3) {
-            for (int64_t i2 = 0; i2 < x->ne[2]; ++i2) {
-                for (int64_t i1 = 0; i1 < x->ne[1]; ++i1) {
-                    jobs_[0].columns.push_back({at<const float>(x, i1, i2, i3), at<float>(node, i1, i2, i3)});
-                }
-            }
-        }
-        multiply(*best_kernels(), s, jobs_, n_threads, memory_, is_prepared(node, traits_of(s.f).input));
-    }
-
-    void multiply_experts(ggml_tensor * node) {
-        const ggml_tensor * w   = node->src[0];
-        const ggml_tensor * x   = node->src[1];
-        const ggml_tensor * ids = node->src[2];
-        const matrix_shape  s   = shape_of(w);
-        jobs_.resize(size_t(w->ne[2]));
-        for (size_t e = 0; e < jobs_.size(); ++e) {
-            jobs_[e].weights = static_cast<const uint8_t *>(w->data) + e * s.bytes();
-            jobs_[e].columns.clear();
-        }
-        for (int64_t token = 0; token < ids->ne[1]; ++token) {
-            for (int64_t slot = 0; slot < ids->ne[0]; ++slot) {
-                const auto e = *reinterpret_cast<const int32_t *>(
-                    static_cast<const uint8_t *>(ids->data) + size_t(slot) * ids->nb[0] + size_t(token) * ids->nb[1]);
-                GGML_ASSERT(e >= 0 && e < w->ne[2]);
-                jobs_[size_t(e)].columns.push_back(
-                    {at<const float>(x, slot % x->ne[1], token, 0), at<float>(node, slot, token, 0)});
-            }
-        }
-        std::erase_if(jobs_, [](const job & j) { return j.columns.empty(); });
-        forget();
-        multiply(*best_kernels(), s, jobs_, n_threads, memory_, false);
-    }
-
-    // The token embeddings, where they are the output matrix as well.
-    void get_rows(ggml_tensor * node) {
-        const ggml_tensor *  w        = node->src[0];
-        const ggml_tensor *  ids      = node->src[1];
-        const matrix_shape   s        = shape_of(w);
-        const auto           to_float = ggml_get_type_traits(w->type)->to_float;
-        std::vector<uint8_t> row(w->nb[1]);
-        for (int64_t i = 0; i < ids->ne[0]; ++i) {
-            const auto id =
-                *reinterpret_cast<const int32_t *>(static_cast<const uint8_t *>(ids->data) + size_t(i) * ids->nb[0]);
-            GGML_ASSERT(id >= 0 && id < s.n);
-            unpack_row(s, static_cast<const uint8_t *>(w->data), id, row.data());
-            to_float(row.data(), at<float>(node, i, 0, 0), s.k);
-        }
-    }
-
-    void attend_cells(ggml_tensor * node) {
-        const ggml_tensor *    q     = node->src[0];
-        const ggml_tensor *    k     = node->src[1];
-        const ggml_tensor *    v     = node->src[2];
-        const ggml_tensor *    mask  = node->src[3];
-        const ggml_tensor *    sinks = node->src[4];
-        const attention_params p(node);
-        attention              a{};
-        a.n_k        = k->ne[0];
-        a.n_v        = v->ne[0];
-        a.n_cells    = k->ne[1];
-        a.n_tokens   = q->ne[1];
-        a.n_heads    = q->ne[2];
-        a.n_kv_heads = k->ne[2];
-        a.q          = static_cast<const uint8_t *>(q->data);
-        a.k          = static_cast<const uint8_t *>(k->data);
-        a.v          = static_cast<const uint8_t *>(v->data);
-        a.q_token    = q->nb[1];
-        a.q_head     = q->nb[2];
-        a.k_cell     = k->nb[1];
-        a.k_head     = k->nb[2];
-        a.v_cell     = v->nb[1];
-        a.v_head     = v->nb[2];
-        a.mask       = mask == nullptr ? nullptr : static_cast<const uint8_t *>(mask->data);
-        a.mask_token = mask == nullptr ? 0 : mask->nb[1];
-        a.sinks      = sinks == nullptr ? nullptr : static_cast<const float *>(sinks->data);
-        a.out        = static_cast<float *>(node->data);
-        a.scale      = p.scale;
-        a.softcap    = p.softcap;
-        a.max_bias   = p.max_bias;
-        attend(*best_kernels(), a, n_threads, scores_);
-        ++n_attentions;
-    }
-
-    template <class T> static T * at(const ggml_tensor * t, int64_t i1, int64_t i2, int64_t i3) {
-        return reinterpret_cast<T *>(static_cast<uint8_t *>(t->data) + size_t(i1) * t->nb[1] + size_t(i2) * t->nb[2] +
-                                     size_t(i3) * t->nb[3]);
-    }
+    void compute(ggml_tensor * node);
+    bool is_prepared(const ggml_tensor * node, input_kind kind);
+    void multiply_matrix(ggml_tensor * node);
+    void multiply_experts(ggml_tensor * node);
+    void get_rows(ggml_tensor * node);
+    void attend_cells(ggml_tensor * node);
 
     workspace        memory_;
     workspace        scores_; // memory_ keeps prepared inputs

@@ -205,7 +205,7 @@ take_attention::~take_attention() {
 }
 
 int64_t take_attention::n_done() {
-    return n_attentions;
+    return n_attentions();
 }
 
 std::string kernels_name() {

@@ -13,7 +13,7 @@ namespace duo::cpu {
 
 namespace {
 
-constexpr int n_tiles_most = 4; // tiles that pass a block together: their sums stay in the first level cache
+constexpr int n_tiles_most = 4; // tiles that pass a block together: their sums stay in a nearby cache
 
 // A tile of a job, and the columns that it holds.
 struct work_tile {

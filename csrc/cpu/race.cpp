@@ -22,7 +22,6 @@ namespace {
 constexpr int64_t n_columns_raced = 2048;
 constexpr int     n_prompt_width  = 32; // inputs; from here on arithmetic is the limit, and a share of the rows will do
 constexpr int     n_prompt_share  = 8;
-constexpr int     width_prompt    = 32; // from so many inputs on memory is no limit: a quarter of the matrix does
 
 double now_us() {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();

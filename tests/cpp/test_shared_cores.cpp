@@ -1,0 +1,109 @@
+// Both models on the same cores, in the real pipeline: the draft begins late, or not at all.
+#include "pair.h"
+
+using namespace duo_test;
+
+namespace {
+
+pair_prior shared_prior(double pass_us = 300.0, double step_us = 50.0) {
+    pair_prior p{.shared = true, .step_us = step_us};
+    p.pass_us = {{1, pass_us}, {4, 1.05 * pass_us}, {16, 1.3 * pass_us}};
+    return p;
+}
+
+ask with_prompt(int32_t n_prompt, int32_t n_predict) {
+    ask q{.n_predict = n_predict};
+    q.prompt.resize(size_t(n_prompt));
+    for (size_t i = 0; i < q.prompt.size(); ++i) {
+        q.prompt[i] = token_id(1 + (7 * i + i / 11) % 39);
+    }
+    return q.as(run_mode::async);
+}
+
+} // namespace
+
+TEST(shared_cores_any_request) {
+    dice d(9);
+    for (int i = 0; i < (check::sanitized ? 12 : 40); ++i) {
+        behaviour t{.delay_us = 100, .pass_us = d.chance(0.5) ? 200 : 0};
+        t.lang.p_end     = d.chance(0.3) ? 0.02 : 0.0;
+        behaviour b      = t;
+        b.pass_us        = 0;
+        b.agree          = d.chance(0.5) ? 0.9 : 0.2;
+        b.delay_us       = d.chance(0.5) ? 50 : 400;
+        b.throw_at       = d.chance(0.2) ? d.between(0, 20) : -1;
+        pair_prior prior = d.chance(0.7) ? shared_prior(300.0, d.chance(0.8) ? 50.0 : 0.0) : pair_prior{.shared = true};
+        if (d.chance(0.5)) {
+            prior.splits = {{.target = 3, .draft = 1}, {.target = 2, .draft = 2}};
+        }
+        scripted_model target(t);
+        scripted_model draft(b);
+        pipeline       line(&target, &draft, {.prior = prior});
+        for (int k = 0; k < 4; ++k) {
+            ask            q       = with_prompt(d.between(1, 100), d.between(0, 60));
+            const run_mode modes[] = {run_mode::plain, run_mode::sync, run_mode::async, run_mode::async};
+            q.plan.mode            = modes[d.between(0, 3)];
+            q.plan.n_max           = d.chance(0.7) ? n_draft_auto : d.between(0, 10);
+            q.plan.use             = d.chance(0.2) ? tree_use::dynamic : q.plan.use;
+            q.plan.n_min           = d.chance(0.2) ? d.between(0, 3) : 0;
+            if (d.chance(0.15)) {
+                q.plan.tree = {{0}, {1}, {0, 0}};
+            }
+            line.begin(q.make());
+            answer a;
+            if (d.chance(0.2) && read_some(line, a, size_t(d.between(1, 10)))) {
+                line.cancel();
+            } else if (a.finish == finish_reason::none) {
+                const answer rest = read_all(line);
+                check_same(rest, reference(t.lang, t.n_ctx, q), "shared");
+                check_stats(rest, q, "shared");
+            }
+        }
+    }
+}
+
+// A long prompt's reading does not pay for a short text. That says nothing of the draft, which short prompts need.
+TEST(shared_cores_reading_that_does_not_pay_is_not_held_against_the_draft) {
+    const behaviour target{.n_ctx = 16384, .pass_us = 2000};
+    behaviour       draft = target;
+    draft.pass_us         = 400;
+    pair      p(target, draft, false, shared_prior(2200.0, 500.0));
+    const ask q = with_prompt(3, 40);
+    CHECK(p.run(q).stats.n_accepted > 0);
+    const auto a = p.run(with_prompt(12000, 60), "long");
+    CHECK_EQ(a.stats.n_drafted, 0, "not worth reading");
+    CHECK(p.line.plans().how() == stance::by_turn);
+    CHECK(p.run(q, "again").stats.n_accepted > 0);
+}
+
+// A text without guesses, or of no tokens, does not decide how the next one begins.
+TEST(shared_cores_requests_without_a_draft_leave_the_stance_alone) {
+    const behaviour target{.pass_us = 2000};
+    behaviour       draft = target;
+    draft.pass_us         = 100;
+    pair      p(target, draft, false, shared_prior(2200.0, 200.0));
+    const ask q = with_prompt(5, 30);
+    p.run(q);
+    REQUIRE(p.line.plans().how() == stance::by_turn);
+    p.run(with_prompt(5, 0), "no tokens");
+    ask ngrams            = q;
+    ngrams.plan.has_model = false;
+    ngrams.plan.ngram     = {.kind = ngram_kind::simple};
+    p.run(ngrams, "n-grams");
+    const auto a = p.run(q, "again");
+    CHECK_EQ(a.stats.n_passes_in[size_t(stance::ahead)], 0);
+}
+
+// The target waits for the guesses of a tree that the user gave only where the draft works beside it.
+TEST(shared_cores_fixed_trees_are_grown_ahead) {
+    const behaviour b{.pass_us = 300};
+    pair_prior      prior = shared_prior();
+    prior.splits          = {{.target = 3, .draft = 1}};
+    pair p(b, b, false, prior);
+    ask  q       = with_prompt(5, 30);
+    q.plan.tree  = {{0}, {1}, {0, 0}};
+    const auto a = p.run(q);
+    CHECK_EQ(a.stats.n_passes_in[size_t(stance::by_turn)], 0);
+    CHECK(p.draft.n_decoded_with[1] > 0);
+    CHECK(p.target.n_decoded_with[3] > 0);
+}
