@@ -22,7 +22,7 @@ DEFAULT = "-DGGML_RPC=on"
 KEEP_STORES = "-fno-dse"
 TIMEOUT_S = 60
 # The one of them all: CMAKE_CXX_FLAGS_RELEASE and the like are added to it.
-_OWN_FLAGS = re.compile(r"\bCMAKE_CXX_FLAGS(?::\w+)?=")
+_OWN_FLAGS = re.compile(r"(?<!\w)(?:-D\s*)?CMAKE_CXX_FLAGS(?::\w+)?=")
 
 
 def compiler(cmake_args: str, environ: Mapping[str, str]) -> list[str]:

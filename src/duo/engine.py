@@ -110,8 +110,7 @@ class Duo(Completions, Loading):
         self._trace: TraceWriter | None = None
         self._trace_path = trace
         self._engine: _core.Engine | None = None
-        self.profile_key = ""  # what this pair teaches is kept under it; empty: nothing is
-        self._closing = False
+        self.profile_key, self._closing = "", False  # the key: what this pair teaches is kept under it; empty: nothing is
         if trace is not None:
             names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
             if self._host is not None:
@@ -138,8 +137,8 @@ class Duo(Completions, Loading):
                 self._child.close()
         guard.tell()  # the program has said it before
         _alive.add(self)
-        if self._host is None and placed.delay_us == 0:
-            self.profile_key = profiles.restore(self.engine, placed)  # what earlier runs learned: a warm start
+        if self._host is None and placed.delay_us == 0:  # a warm start, with what earlier runs learned
+            self.profile_key = profiles.restore(self.engine, placed)
 
     # ---- texts
 
@@ -269,8 +268,9 @@ class Duo(Completions, Loading):
             finally:
                 self._trace = self._engine = None
                 with ExitStack() as last:  # all are closed, the engine first, whatever fails
-                    for other in filter(None, (self._child, self._client)):
-                        last.callback(other.close)
+                    for other in (self._child, self._client):
+                        if other is not None:
+                            last.callback(other.close)
                     last.callback(engine.close)
                     profiles.keep(engine, self.profile_key)
 
