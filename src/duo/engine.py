@@ -110,7 +110,7 @@ class Duo(Completions, Loading):
         self._trace: TraceWriter | None = None
         self._trace_path = trace
         self._engine: _core.Engine | None = None
-        self.profile_key, self._closing = "", False  # the key: what this pair teaches is kept under it; empty: nothing is
+        self.profile_key, self._closing = "", False  # what this pair teaches is kept under the key, if it has one
         if trace is not None:
             names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
             if self._host is not None:

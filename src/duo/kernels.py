@@ -172,9 +172,7 @@ def chosen_types(
     if choice == "stock" or not name or not os.path.isfile(path):
         return []
     types = [t for t in _core.cpu_types(os.fsencode(path), n_gpu_layers) if t in _core.kernel_types()]
-    return types if choice == "duo" else [
-        t for t in types if duo_is_faster(t, teams, of_prompt, drafted=drafted)
-    ]
+    return types if choice == "duo" else [t for t in types if duo_is_faster(t, teams, of_prompt, drafted=drafted)]
 
 
 def read_ahead(weight_types: Sequence[str], n_threads: int) -> None:
