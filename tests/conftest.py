@@ -145,9 +145,9 @@ Races = list[tuple[str, list[int]]]
 @pytest.fixture
 def no_memory_of_races(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    kernels.speeds_of.cache_clear()
+    kernels.RACED.clear()
     yield tmp_path
-    kernels.speeds_of.cache_clear()
+    kernels.RACED.clear()
 
 
 @pytest.fixture

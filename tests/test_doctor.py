@@ -22,7 +22,7 @@ def test_a_race_is_run_once_and_its_times_are_remembered(races: Races) -> None:
         assert kernels.duo_is_faster("q8_0", [1], 1, drafted=True)
         assert not kernels.duo_is_faster("q4_K", [1], 1, drafted=True)
         assert not kernels.duo_is_faster("q4_K", [1], 1, drafted=False)
-        kernels.speeds_of.cache_clear()  # as another process would
+        kernels.RACED.clear()  # as another process would
     assert races == [("q8_0", [1]), ("q4_K", [1])]
     kept = json.loads(kernels.cache_file().read_text())
     assert [list(found["stock"].values()) for found in kept.values()] == 2 * [[1.0, 2.0, 3.0, 30.0]]
@@ -87,16 +87,22 @@ def test_a_damaged_entry_is_measured_anew(races: Races, entry: Any) -> None:
     kernels.duo_is_faster("q8_0", [1], 1, drafted=True)
     kept = json.loads(kernels.cache_file().read_text())
     kernels.cache_file().write_text(json.dumps(dict.fromkeys(kept, entry)))
-    kernels.speeds_of.cache_clear()
+    kernels.RACED.clear()
     assert kernels.duo_is_faster("q8_0", [1], 1, drafted=True)
     assert len(races) == 2
     assert json.loads(kernels.cache_file().read_text()) == kept
 
 
 @needs_kernels
-def test_a_record_that_cannot_be_written_does_no_harm(no_memory_of_races: Path) -> None:
+def test_a_record_that_cannot_be_written_does_no_harm(
+    no_memory_of_races: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (no_memory_of_races / "duo").write_text("a file where the folder should be")
+    told = []
+    monkeypatch.setattr(_core, "read_ahead_of", lambda kind, n: told.append(kind))
     assert kernels.duo_is_faster("q8_0", [1], 1, drafted=True) in (True, False)
+    kernels.read_ahead(["q8_0", "q4_0"], 1)
+    assert told == ["q8_0"]
 
 
 @needs_kernels

@@ -58,11 +58,11 @@ def test_of_a_library_that_was_replaced_nothing_is_remembered(this_process: pyte
             library.write_bytes(b"a build")
         try:
             assert guard.find(again=True).verdicts["plain"] == trial.WORKS
-            kernels.speeds_of.cache_clear()
+            kernels.RACED.clear()
             kernels.speed_of("q8_0", 1)
         finally:
             guard.build.cache_clear()
-            kernels.speeds_of.cache_clear()
+            kernels.RACED.clear()
         assert guard.cache_file().exists() == there
         assert kernels.cache_file().exists() == (there and bool(KERNELS))
 

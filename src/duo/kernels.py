@@ -28,6 +28,8 @@ WIDTHS = (1, 2, 4, PROMPT)  # plain decoding, short and usual verifications, pro
 PASSES_PLAIN = {1: 256, PROMPT: 8}
 PASSES_DRAFTED = {1: 20, 4: 100, PROMPT: 8}
 
+RACED: dict[str, Speed] = {}  # by this process, under the keys of the cache, which cannot always be written
+
 Kind = Literal["stock", "duo"]
 KINDS: tuple[Kind, Kind] = ("duo", "stock")
 
@@ -117,10 +119,10 @@ def _read(found: object) -> Speed | None:
 
 def remembered_speed(weight_type: str, n_threads: int) -> Speed | None:
     """What an earlier race has measured; None: nothing. Races nothing."""
-    return _read(recall(cache_file()).get(_key(weight_type, n_threads)))
+    key = _key(weight_type, n_threads)
+    return RACED.get(key) or _read(recall(cache_file()).get(key))
 
 
-@cache
 def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
     """For each number of threads, measured in some tenths of a second the first time, then read from `cache_file()`.
     What was measured and not what followed from it is kept: another question needs no other race.
@@ -135,7 +137,7 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
         except DuoError:  # no memory to measure: none to pack weights
             return None
         for n, speed in zip(missing, raced, strict=True):
-            known[n] = speed
+            known[n] = RACED[_key(weight_type, n)] = speed
             if guard.is_build_known():
                 remember(cache_file(), _key(weight_type, n), speed._asdict(), N_RACES)
     return [speed for speed in known.values() if speed is not None]

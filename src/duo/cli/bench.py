@@ -90,7 +90,8 @@ class BenchCommand(ModelCommand):
 
 
 def bench(params: dict[str, Any]) -> None:
-    """Raises DuoError; exit code 130 if Ctrl-C ended it early, what was measured is reported then."""
+    """Raises DuoError; exit code 130 if Ctrl-C ended it early, 1 if the target alone failed after the pair. What was
+    measured is reported then."""
     from duo.bench import arms as a
     from duo.bench import chart, files, questions
 
