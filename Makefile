@@ -7,7 +7,10 @@
 
 PYTHON     ?= python3
 VENV       ?= .venv
-JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
+# A container's limit counts too, which nproc does not know.
+CPU_MAX    ?= /sys/fs/cgroup/cpu.max
+JOBS       ?= $(shell { nproc 2>/dev/null || echo 2; cat $(CPU_MAX) 2>/dev/null; } | awk 'NR == 1 { n = $$1 } \
+                NR == 2 && $$1 + 0 > 0 { q = int($$1 / $$2); if (q < n) n = q < 1 ? 1 : q } END { print n }')
 
 PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check

@@ -25,7 +25,10 @@ def measure(core: int) -> dict[str, float]:
     from duo.demo import demo_pair
 
     os.sched_setaffinity(0, {core})
-    found = {f"{t} {w}": _core.race(t, w, 1, RACE_US)[0] for t in _core.kernel_types() for w in WIDTHS}
+    found = {}
+    for t in _core.kernel_types():
+        ((_, times),) = _core.race(t, WIDTHS, [1], RACE_US)
+        found |= {f"{t} {width}": stock for width, (stock, _) in zip(WIDTHS, times, strict=True)}
     probe = _core.Probe(doctor.options(str(demo_pair()[0]), 1, [], 600))
     tokens = doctor.context_of(probe, 256)
     found["demo target, prompt of 256"] = min(probe.decode(tokens) for _ in range(3))

@@ -7,7 +7,8 @@ A cell is a set of CPUs (as `taskset` gives them), a choice of kernels and a dra
 starts a process of its own and writes the same two texts: plain alone (no draft loaded), plain with the draft loaded,
 sync at several lengths, async (the default), and async once more with what the process before it has learned. Reported
 are tokens/s from the first token to the 64th and to the last of the first text, and over the second text, each against
-the best of {plain alone, sync at its best length} in the same round, and the time to first token against plain alone's.
+the best of {plain alone, sync at its best length}, and the time to first token against plain alone's. The best is the
+arm with the highest median over all rounds; it and the arm that is judged are compared round by round.
 """
 
 from __future__ import annotations

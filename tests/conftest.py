@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duo import Duo, guard, kernels
+from duo import Duo, _core, guard, kernels
 from duo.demo import demo_pair
 
 if TYPE_CHECKING:
@@ -115,6 +115,62 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> "Iterator[FakeHub]":
         monkeypatch.delenv(name, raising=False)
     with serving(tales()) as hub:
         yield hub
+
+
+@pytest.fixture(scope="session")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if "CPU_REPACK" not in _core.extra_buffers():
+        pytest.skip("this libggml-cpu has no buffers that could pass for AMX's")
+    from faulty_machine import built
+
+    return built(tmp_path_factory.mktemp("stand-in"))
+
+
+@pytest.fixture
+def this_process(monkeypatch: pytest.MonkeyPatch, stand_in: Path, tmp_path: Path) -> Iterator[pytest.MonkeyPatch]:
+    """Children of this process meet the stand-in; afterwards this process finds what is true again."""
+    others = [name for name in _core.extra_buffers() if name != "AMX"]  # as the stand-in has it
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv("LD_PRELOAD", str(stand_in))
+        m.setenv("FAULTY", "")
+        m.setattr(guard._core, "extra_buffers", lambda: others)
+        m.setenv("XDG_CACHE_HOME", str(tmp_path))
+        yield m
+    guard.find(again=True)
+
+
+Races = list[tuple[str, list[int]]]
+
+
+@pytest.fixture
+def no_memory_of_races(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kernels.RACED.clear()
+    yield tmp_path
+    kernels.RACED.clear()
+
+
+@pytest.fixture
+def races(no_memory_of_races: Path, monkeypatch: pytest.MonkeyPatch) -> Races:
+    """What is raced. By width, stock against duo: q8_0 is duo's at any width, q4_K at none, q6_K has slow prompts,
+    bf16 pays where passes are wide; f16 is stock's for a team of two. Twice the threads take half the time."""
+    raced: Races = []
+    duo = {
+        "q8_0": {1: 0.9, 2: 0.5, 4: 0.4, 64: 0.5},
+        "q4_K": {1: 1.1, 2: 1.1, 4: 1.1, 64: 1.1},
+        "q6_K": {1: 0.8, 2: 0.8, 4: 0.8, 64: 3.0},
+        "bf16": {1: 1.1, 2: 0.6, 4: 0.45, 64: 1.0},
+        "f16": {1: 0.9, 2: 0.9, 4: 0.9, 64: 0.9},
+    }
+    stock = {1: 1.0, 2: 2.0, 4: 3.0, 64: 30.0}
+
+    def race(kind: str, widths: list[int], teams: list[int], us: int) -> list[tuple[int, list[tuple[float, float]]]]:
+        raced.append((kind, list(teams)))
+        slow = {n: 2.0 if kind == "f16" and n == 2 else 1.0 for n in teams}
+        return [(2048 * n, [(stock[w] / n, stock[w] / n * duo[kind][w] * slow[n]) for w in widths]) for n in teams]
+
+    monkeypatch.setattr(_core, "race", race)
+    return raced
 
 
 def need_llama_cpp() -> None:

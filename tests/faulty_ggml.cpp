@@ -1,11 +1,13 @@
 // For LD_PRELOAD: a machine, or a llama.cpp, some of whose kernels fail. FAULTY="AMX=SIGILL,duo avx512=hang" in the
 // environment; kinds as in csrc/cpu/trial.h, ways to fail as in fail() below. Where AMX is named, ggml's rearranged
-// buffers (CPU_REPACK) pass for AMX's. FAULTY_FORK=1: no child process can be started.
+// buffers (CPU_REPACK) pass for AMX's. With FAULTY set, be it empty, the machine's own AMX is not there.
+// FAULTY_FORK=1: no child process can be started.
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include <dlfcn.h>
 #include <sys/mman.h>
@@ -58,9 +60,37 @@ bool is_amx_meant() {
     return !fault_of("AMX").empty();
 }
 
+void * proc_address(ggml_backend_reg_t reg, const char * name) {
+    return next<decltype(ggml_backend_reg_get_proc_address)>("ggml_backend_reg_get_proc_address")(reg, name);
+}
+
+// The device's extra buffer types but AMX's own, with a null pointer behind them.
+ggml_backend_buffer_type_t * extra_but_amx(ggml_backend_dev_t device) {
+    static std::vector<ggml_backend_buffer_type_t> kept;
+
+    const auto name = next<decltype(ggml_backend_buft_name)>("ggml_backend_buft_name");
+    const auto all  = reinterpret_cast<ggml_backend_dev_get_extra_bufts_t>(
+        proc_address(ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts"));
+    kept.clear();
+    for (ggml_backend_buffer_type_t * b = all == nullptr ? nullptr : all(device); b != nullptr && *b != nullptr; ++b) {
+        if (std::strcmp(name(*b), "AMX") != 0) {
+            kept.push_back(*b);
+        }
+    }
+    kept.push_back(nullptr);
+    return kept.data();
+}
+
 } // namespace
 
 extern "C" {
+
+void * ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char * name) {
+    if (std::getenv("FAULTY") != nullptr && std::strcmp(name, "ggml_backend_dev_get_extra_bufts") == 0) {
+        return reinterpret_cast<void *>(extra_but_amx);
+    }
+    return proc_address(reg, name);
+}
 
 const char * ggml_backend_buft_name(ggml_backend_buffer_type_t type) {
     const char * name = next<decltype(ggml_backend_buft_name)>("ggml_backend_buft_name")(type);

@@ -16,10 +16,11 @@ from typing import Any
 import pytest
 from conftest import HANG_S, start_duo
 
-from duo import Duo
+from duo import Duo, DuoError
 from duo.bench import chart
-from duo.bench.arms import PLAIN
+from duo.bench.arms import ALONE, PLAIN, Arm
 from duo.bench.questions import Question
+from duo.bench.record import Answer
 from duo.bench.writer import DuoWriter
 from duo.check import generate_options
 from duo.cli.main import main
@@ -122,6 +123,46 @@ def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], why: str) -> N
     assert (code, out) == (1, "")
     assert err.startswith("duo: ") and err.count("\n") == 1
     assert why in err
+
+
+@pytest.mark.parametrize(
+    ("how", "code"), [("Ctrl-C in it", 130), ("Ctrl-C at once", 130), ("Ctrl-C while it loads", 130), ("no memory", 1)]
+)
+def test_what_the_pair_wrote_is_kept_if_the_target_alone_fails(
+    how: str, code: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where, written = tmp_path / "x.json", 0
+    write, init = DuoWriter.write, Duo.__init__
+
+    def writing(self: DuoWriter, question: Question, arm: Arm) -> list[Answer]:
+        nonlocal written
+        if arm == ALONE:
+            if written == (1 if how == "Ctrl-C in it" else 0):
+                raise KeyboardInterrupt
+            written += 1
+        return write(self, question, arm)
+
+    def loading(self: Duo, model: Any, draft: Any = None, **options: Any) -> None:
+        if draft is None and model is not None:
+            raise DuoError("no memory for the second load") if how == "no memory" else KeyboardInterrupt
+        init(self, model, draft, **options)
+
+    monkeypatch.setattr(
+        *((DuoWriter, "write", writing) if " in it" in how or "once" in how else (Duo, "__init__", loading))
+    )
+    args = ["-m", TARGET, "-md", DRAFT, "-n", 6, "-c", 256, "--questions", 2, "--repetitions", 1, "--warm-up", 0]
+    found, out, _ = run(*args, "--modes", "plain", "--json", where)
+    assert found == code
+    why = {
+        "Ctrl-C in it": "ended early: plain alone, 1 of 2 answers were written, warm-up included",
+        "Ctrl-C at once": "ended early: plain alone, 0 of 2 answers were written, warm-up included",
+        "Ctrl-C while it loads": "ended early: plain alone, it was loading",
+        "no memory": "plain alone failed: no memory for the second load",
+    }[how]
+    figures = json.loads(where.read_text())
+    assert why in " ".join(out.split()) and why in figures["notes"] and not figures["complete"]
+    answers = {s["arm"]: s["n_answers"] for s in figures["summaries"] if s["category"] == "all"}
+    assert answers == {"plain": 2, **({"plain alone": 1} if how == "Ctrl-C in it" else {})}
 
 
 def test_without_a_draft_plain_is_measured(run: Run, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """How llama.cpp is built: the CMAKE_ARGS of `make demo`, the advice that duo prints, and cached wheels that crash."""
 
+import ast
 import os
 import shutil
 import subprocess
@@ -8,9 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import HANG_S
+from conftest import HANG_S, run_python
 
-from duo import build_advice
+from duo import _core, build_advice
 from duo.build_advice import cmake_args, missing, rebuild
 
 ROOT = Path(__file__).parents[1]
@@ -58,11 +59,40 @@ def test_the_users_own_arguments_stay(compiler: CompilerMaker) -> None:
     assert (cmake_args({"CXX": cxx, "CMAKE_ARGS": own}), missing({"CXX": cxx, "CMAKE_ARGS": own})) == (own, "")
 
 
+@pytest.mark.parametrize("flag", ["CMAKE_CXX_FLAGS_RELEASE=-O3", "CMAKE_CXX_FLAGS_DEBUG:STRING=-g"])
+def test_flags_of_one_kind_of_build_are_not_the_flags(flag: str, compiler: CompilerMaker) -> None:
+    environment = {"CXX": compiler(ASM), "CMAKE_ARGS": f"-D{flag}"}
+    assert (cmake_args(environment), missing(environment)) == (f"-D{flag} {FIXED}", "")
+    for own in ("-DCMAKE_CXX_FLAGS:STRING=-O2", "-D CMAKE_CXX_FLAGS=-O2"):
+        assert cmake_args(environment | {"CMAKE_ARGS": own}) == own
+        # CMake then does not look at CXXFLAGS.
+        assert missing(environment | {"CMAKE_ARGS": own, "CXXFLAGS": "-fno-dse"})
+
+
+def test_the_advice_keeps_what_the_user_builds_with(compiler: CompilerMaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    end = "pip install --force-reinstall --no-cache-dir llama-cpp-python==0.3.36"
+    hint = " (add -DGGML_CUDA=on for NVIDIA GPUs)"
+    monkeypatch.setenv("CXX", compiler(ASM))
+    for name in ("CXXFLAGS", "CMAKE_ARGS"):
+        monkeypatch.delenv(name, raising=False)
+    assert rebuild() == f'CMAKE_ARGS="-DGGML_RPC=on {FIXED}" {end}{hint}'
+    monkeypatch.setenv("CXXFLAGS", "-O2 -g")
+    assert rebuild() == f"CMAKE_ARGS=\"-DGGML_RPC=on '-DCMAKE_CXX_FLAGS=-O2 -g -fno-dse'\" {end}{hint}"
+    monkeypatch.delenv("CXXFLAGS")
+    monkeypatch.setenv("CMAKE_ARGS", "-DGGML_CUDA=on")
+    assert rebuild() == f'CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on {FIXED}" {end}'
+    monkeypatch.setenv("CMAKE_ARGS", '-DGGML_RPC=on "-DCMAKE_CXX_FLAGS=-O2 -g"')
+    assert rebuild() == f"CMAKE_ARGS=\"-DGGML_RPC=on '-DCMAKE_CXX_FLAGS=-O2 -g -fno-dse'\" {end}{hint}"
+    monkeypatch.setenv("CMAKE_ARGS", "'-DGGML_CUDA=on")
+    assert rebuild() == f'CMAKE_ARGS="-DGGML_RPC=on {FIXED}" {end}{hint}'
+
+
 def test_the_advice_has_the_flag_where_the_compiler_needs_it(
     compiler: CompilerMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for cxx, plain, amx in ((compiler(ASM), True, True), (compiler(BUILTIN), False, False), ("/nowhere", False, True)):
         monkeypatch.setenv("CXX", cxx)
+        monkeypatch.delenv("CMAKE_ARGS", raising=False)
         assert ("-fno-dse" in rebuild(), "-fno-dse" in rebuild(amx=True)) == (plain, amx)
 
 
@@ -167,3 +197,38 @@ def test_make_stops_where_duo_cannot_say(compiler: CompilerMaker, tmp_path: Path
     with pytest.raises(AssertionError):
         make(tmp_path, "duo", {"CXX": compiler(ASM)}, amx=1)
     assert not (tmp_path / "venv" / "duo").exists()
+
+
+@needs_make
+@pytest.mark.skipif(shutil.which("nproc") is None, reason="no nproc")
+@pytest.mark.parametrize(
+    ("limit", "jobs"),
+    [("100000 100000", 1), ("50000 100000", 1), ("max 100000", None), ("990000000 100000", None), ("", None)],
+)
+def test_make_compiles_with_no_more_jobs_than_a_container_may(limit: str, jobs: int | None, tmp_path: Path) -> None:
+    file = tmp_path / "cpu.max"
+    if limit:
+        file.write_text(limit + "\n")
+    command = ["make", "-s", "--eval", "show: ; @echo $(JOBS)", "show", f"CPU_MAX={file}"]
+    outside = {k: v for k, v in os.environ.items() if k not in ("JOBS", "MAKEFLAGS", "MAKELEVEL")}
+    done = subprocess.run(command, cwd=ROOT, env=outside, capture_output=True, text=True, timeout=HANG_S, check=True)
+    n = int(subprocess.run(["nproc"], env=outside, capture_output=True, check=True).stdout)
+    assert int(done.stdout) == min(n, jobs or n)
+
+
+BUILDS = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import run_builds
+run_builds.RACE_US = 1000
+print(run_builds.measure(int(sys.argv[2])))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="binds itself to a core as Linux does")
+def test_two_builds_can_be_compared() -> None:
+    done = run_python(BUILDS, ROOT / "benchmarks", str(min(os.sched_getaffinity(0))))
+    assert done.returncode == 0, done.stderr
+    found = ast.literal_eval(done.stdout)
+    assert len(found) == 2 * len(_core.kernel_types()) + 2 and all(us > 0 for us in found.values())
+    assert all(found[f"{t} 64"] > found[f"{t} 1"] for t in _core.kernel_types())

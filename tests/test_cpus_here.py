@@ -31,7 +31,22 @@ def threads_of(
 ) -> tuple[int, int]:
     """Of duo as a program, behind a command like taskset: the threads it speaks of in its first line, and all that the
     process has while it writes."""
-    command = [*before, sys.executable, "-m", "duo", "-m", str(target), "-c", "4000", "-p", "Once", "-n", "-1"]
+    command = [
+        *before,
+        sys.executable,
+        "-m",
+        "duo",
+        "-m",
+        str(target),
+        "-c",
+        "4000",
+        "-p",
+        "Once",
+        "-n",
+        "-1",
+        "-dev",
+        "none",
+    ]
     with subprocess.Popen(
         [*command, "--ignore-eos", "--seed", "1", *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **(env or {})},
@@ -59,9 +74,13 @@ def test_taskset_and_openmps_variables(target: Path) -> None:
     assert one[0] == 1
     assert free[0] == usable_cores()
     assert free[1] - one[1] >= usable_cores() - 1
-    assert threads_of(target, before=("taskset", "-c", str(core_cpus()[-1]))) == one
-    assert threads_of(target, env={"OMP_NUM_THREADS": "1,4"}) == one
-    assert threads_of(target, env={"OMP_THREAD_LIMIT": "1"}) == one
+    # In all not exactly as many: other libraries count CPUs too.
+    for limited in (
+        threads_of(target, before=("taskset", "-c", str(core_cpus()[-1]))),
+        threads_of(target, env={"OMP_NUM_THREADS": "1,4"}),
+        threads_of(target, env={"OMP_THREAD_LIMIT": "1"}),
+    ):
+        assert limited[0] == 1 and limited[1] <= one[1]
 
 
 @pytest.fixture(params=["version 2", "version 1"])
@@ -91,4 +110,5 @@ def limited(request: pytest.FixtureRequest) -> Iterator[Path]:
 @several
 def test_a_container_of_one_cpu_starts_one_thread(limited: Path, target: Path) -> None:
     enter = f'echo $$ > "{limited}/cgroup.procs" && exec "$@"'
-    assert threads_of(target, before=("sh", "-c", enter, "sh")) == threads_of(target, "-t", "1")
+    inside, one = threads_of(target, before=("sh", "-c", enter, "sh")), threads_of(target, "-t", "1")
+    assert inside[0] == 1 and inside[1] <= one[1]

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from conftest import Races
 
 from duo import Duo, DuoError, _core, doctor, kernels
 from duo.cli.main import main
@@ -15,70 +16,51 @@ TARGET, DRAFT = map(str, demo_pair())
 needs_kernels = pytest.mark.skipif(not kernels.available(), reason="no instruction set that duo has kernels for")
 
 
-@pytest.fixture
-def no_memory_of_races(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    kernels.speeds_of.cache_clear()
-    return tmp_path
-
-
-Races = list[tuple[str, list[int]]]
-
-
-@pytest.fixture
-def races(no_memory_of_races: Path, monkeypatch: pytest.MonkeyPatch) -> Races:
-    """What is raced. By width, stock against duo: q8_0 is duo's at any width, q4_K at none, q6_K has slow prompts,
-    bf16 pays where passes are wide; f16 is stock's for a team of two."""
-    raced: Races = []
-    duo = {
-        "q8_0": {1: 0.9, 2: 0.5, 4: 0.4, 64: 0.5},
-        "q4_K": {1: 1.1, 2: 1.1, 4: 1.1, 64: 1.1},
-        "q6_K": {1: 0.8, 2: 0.8, 4: 0.8, 64: 3.0},
-        "bf16": {1: 1.1, 2: 0.6, 4: 0.45, 64: 1.0},
-        "f16": {1: 0.9, 2: 0.9, 4: 0.9, 64: 0.9},
-    }
-    stock = {1: 1.0, 2: 2.0, 4: 3.0, 64: 30.0}
-
-    def race(kind: str, widths: list[int], teams: list[int], us: int) -> list[tuple[int, list[tuple[float, float]]]]:
-        raced.append((kind, list(teams)))
-        slow = {n: 1.5 if kind == "f16" and n == 2 else 1.0 for n in teams}
-        return [(2048 * n, [(stock[w], stock[w] * duo[kind][w] * slow[n]) for w in widths]) for n in teams]
-
-    monkeypatch.setattr(_core, "race", race)
-    return raced
-
-
 @needs_kernels
 def test_a_race_is_run_once_and_its_times_are_remembered(races: Races) -> None:
     for _ in range(2):
-        assert kernels.duo_is_faster("q8_0", [1], drafted=True)
-        assert not kernels.duo_is_faster("q4_K", [1], drafted=True)
-        assert not kernels.duo_is_faster("q4_K", [1], drafted=False)
-        kernels.speeds_of.cache_clear()  # as another process would
+        assert kernels.duo_is_faster("q8_0", [1], 1, drafted=True)
+        assert not kernels.duo_is_faster("q4_K", [1], 1, drafted=True)
+        assert not kernels.duo_is_faster("q4_K", [1], 1, drafted=False)
+        kernels.RACED.clear()  # as another process would
     assert races == [("q8_0", [1]), ("q4_K", [1])]
     kept = json.loads(kernels.cache_file().read_text())
     assert [list(found["stock"].values()) for found in kept.values()] == 2 * [[1.0, 2.0, 3.0, 30.0]]
-    assert kernels.duo_is_faster("q8_0", [2, 1], drafted=True)
+    assert kernels.duo_is_faster("q8_0", [2, 1], 2, drafted=True)
     assert races[2:] == [("q8_0", [2])]  # the team that was not raced yet
 
 
 @needs_kernels
 def test_the_choice_is_for_the_whole_text_and_all_teams(races: Races) -> None:
-    assert not kernels.duo_is_faster("q6_K", [1], drafted=False)  # 20% at one token, a third of the speed at prompts
-    assert not kernels.duo_is_faster("q6_K", [1], drafted=True)
-    assert not kernels.duo_is_faster("bf16", [1], drafted=False)  # width 4 pays for nobody without a draft
-    assert kernels.duo_is_faster("bf16", [1], drafted=True)
-    assert kernels.duo_is_faster("f16", [1], drafted=True)
-    assert not kernels.duo_is_faster("f16", [1, 2], drafted=True)
+    assert not kernels.duo_is_faster("q6_K", [1], 1, drafted=False)  # 20% at one token, a third of the speed at prompts
+    assert not kernels.duo_is_faster("q6_K", [1], 1, drafted=True)
+    assert not kernels.duo_is_faster("bf16", [1], 1, drafted=False)  # width 4 pays for nobody without a draft
+    assert kernels.duo_is_faster("bf16", [1], 1, drafted=True)
+    assert kernels.duo_is_faster("f16", [1], 1, drafted=True)
+    assert not kernels.duo_is_faster("f16", [1, 2], 1, drafted=True)
 
 
 @needs_kernels
-def test_weights_are_read_as_far_ahead_as_was_best(races: Races, monkeypatch: pytest.MonkeyPatch) -> None:
-    told = []
-    monkeypatch.setattr(_core, "read_ahead_of", lambda kind, n: told.append((kind, n)))
-    assert kernels.duo_is_faster("q8_0", [1, 3], drafted=True)
-    assert not kernels.duo_is_faster("q4_K", [1], drafted=True)
-    assert told == [("q8_0", 3 * 2048)]
+def test_prompts_are_read_by_a_team_of_their_own(races: Races) -> None:
+    """f16 is duo's for one thread and stock's for two, at every width."""
+    assert kernels.duo_is_faster("f16", [1], 1, drafted=False)
+    assert not kernels.duo_is_faster("f16", [2], 2, drafted=False)
+    assert races == [("f16", [1]), ("f16", [2])]
+    one, two = (kernels.Speed({1: 1.0, 64: 4.0}, {1: duo, 64: 4.0 * prompt}, 0) for duo, prompt in ((0.9, 9), (9, 0.9)))
+    assert one.cost("duo", two, drafted=False) == pytest.approx(256 * 0.9 + 8 * 4 * 0.9)
+    assert two.cost("stock", one, drafted=False) == 256 + 8 * 4
+    kernels.duo_is_faster("q8_0", [1], 3, drafted=True)
+    assert races[2:] == [("q8_0", [1, 3])]
+
+
+@needs_kernels
+def test_the_oldest_races_are_dropped(races: Races, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "N_RACES", 3)
+    for n in range(1, 6):
+        kernels.speed_of("q8_0", n)
+    assert [key.split(" | ")[1] for key in json.loads(kernels.cache_file().read_text())] == [
+        f"{n} threads" for n in (3, 4, 5)
+    ]
 
 
 @needs_kernels
@@ -86,7 +68,7 @@ def test_weights_are_read_as_far_ahead_as_was_best(races: Races, monkeypatch: py
 def test_a_damaged_record_is_measured_anew(races: Races, damage: str) -> None:
     kernels.cache_file().parent.mkdir(parents=True)
     kernels.cache_file().write_text(damage)
-    assert kernels.duo_is_faster("q8_0", [1], drafted=True)
+    assert kernels.duo_is_faster("q8_0", [1], 1, drafted=True)
     assert races == [("q8_0", [1])]
 
 
@@ -102,19 +84,25 @@ def test_a_damaged_record_is_measured_anew(races: Races, damage: str) -> None:
     ],
 )
 def test_a_damaged_entry_is_measured_anew(races: Races, entry: Any) -> None:
-    kernels.duo_is_faster("q8_0", [1], drafted=True)
+    kernels.duo_is_faster("q8_0", [1], 1, drafted=True)
     kept = json.loads(kernels.cache_file().read_text())
     kernels.cache_file().write_text(json.dumps(dict.fromkeys(kept, entry)))
-    kernels.speeds_of.cache_clear()
-    assert kernels.duo_is_faster("q8_0", [1], drafted=True)
+    kernels.RACED.clear()
+    assert kernels.duo_is_faster("q8_0", [1], 1, drafted=True)
     assert len(races) == 2
     assert json.loads(kernels.cache_file().read_text()) == kept
 
 
 @needs_kernels
-def test_a_record_that_cannot_be_written_does_no_harm(no_memory_of_races: Path) -> None:
+def test_a_record_that_cannot_be_written_does_no_harm(
+    no_memory_of_races: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (no_memory_of_races / "duo").write_text("a file where the folder should be")
-    assert kernels.duo_is_faster("q8_0", [1], drafted=True) in (True, False)
+    told = []
+    monkeypatch.setattr(_core, "read_ahead_of", lambda kind, n: told.append(kind))
+    assert kernels.duo_is_faster("q8_0", [1], 1, drafted=True) in (True, False)
+    kernels.read_ahead(["q8_0", "q4_0"], 1)
+    assert told == ["q8_0"]
 
 
 @needs_kernels

@@ -145,6 +145,10 @@ const llama_model_tensor_buft_override * weight_placement::entries() const {
     return entries_.empty() ? nullptr : entries_.data();
 }
 
+std::map<std::string, uint64_t> weight_placement::cpu_bytes() const {
+    return bytes_known_ ? cpu_bytes_ : std::map<std::string, uint64_t>{};
+}
+
 void weight_placement::add(const std::string & pattern, ggml_backend_buffer_type_t buft) {
     entries_.push_back({patterns_.emplace_back(pattern).c_str(), buft});
 }
@@ -169,9 +173,8 @@ void weight_placement::place_user(const std::vector<std::pair<std::string, std::
 }
 
 void weight_placement::count_bytes(ggml_type type, int64_t n_columns, int64_t n_rows, int64_t n_matrices) {
-    if (n_matrices == 1) {
-        cpu_bytes_[ggml_type_name(type)] += uint64_t(n_rows) * ggml_row_size(type, n_columns);
-    }
+    bytes_known_ = bytes_known_ && n_matrices == 1;
+    cpu_bytes_[ggml_type_name(type)] += uint64_t(n_rows * n_matrices) * ggml_row_size(type, n_columns);
 }
 
 void weight_placement::place_duo(const std::string & path, const std::vector<std::string> & types,

@@ -35,8 +35,9 @@ class weight_placement {
     // ggml's names of the types of all such weights on the CPU, each once.
     [[nodiscard]] const std::vector<std::string> & cpu_types() const { return cpu_types_; }
 
-    // Bytes of the matrices that a pass multiplies by on the CPU, by type; of experts none, as their number varies.
-    [[nodiscard]] const std::map<std::string, uint64_t> & cpu_bytes() const { return cpu_bytes_; }
+    // Bytes of the matrices that a pass multiplies by on the CPU, by type. Nothing where some are experts: how many of
+    // those a pass reads depends on its tokens.
+    [[nodiscard]] std::map<std::string, uint64_t> cpu_bytes() const;
 
   private:
     void add(const std::string & pattern, ggml_backend_buffer_type_t buft);
@@ -48,10 +49,11 @@ class weight_placement {
     std::vector<llama_model_tensor_buft_override> entries_;
     std::vector<std::string>                      cpu_types_;
     std::map<std::string, uint64_t>               cpu_bytes_;
-    int                                           n_duo_   = 0;
-    int                                           n_stock_ = 0;
-    int                                           n_small_ = 0;
-    uint64_t                                      n_bytes_ = 0;
+    bool                                          bytes_known_ = true;
+    int                                           n_duo_       = 0;
+    int                                           n_stock_     = 0;
+    int                                           n_small_     = 0;
+    uint64_t                                      n_bytes_     = 0;
 };
 
 } // namespace duo

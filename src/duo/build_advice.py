@@ -21,6 +21,8 @@ PACKAGE = "llama-cpp-python==0.3.36"
 DEFAULT = "-DGGML_RPC=on"
 KEEP_STORES = "-fno-dse"
 TIMEOUT_S = 60
+# The one of them all: CMAKE_CXX_FLAGS_RELEASE and the like are added to it.
+_OWN_FLAGS = re.compile(r"(?<!\w)(?:-D\s*)?CMAKE_CXX_FLAGS(?::\w+)?=")
 
 
 def compiler(cmake_args: str, environ: Mapping[str, str]) -> list[str]:
@@ -41,7 +43,7 @@ def compiler(cmake_args: str, environ: Mapping[str, str]) -> list[str]:
 
 @cache
 def loses_tile_stores(command: tuple[str, ...]) -> bool | None:
-    """Has this compiler the fault? Looks at its header, not at its version. None: it cannot be run."""
+    """Does this compiler have the fault? Looks at its header, not at its version. None: it cannot be run."""
     if not command:
         return None
     try:
@@ -64,7 +66,7 @@ def cmake_args(environ: Mapping[str, str], *, unknown: bool = False) -> str:
     where the compiler cannot be asked?
     """
     given = environ.get("CMAKE_ARGS", "").strip() or DEFAULT
-    if "CMAKE_CXX_FLAGS" in given or not _needs_flag(given, environ, unknown):
+    if _OWN_FLAGS.search(given) or not _needs_flag(given, environ, unknown):
         return given
     flags = f"{environ.get('CXXFLAGS', '').strip()} {KEEP_STORES}".strip()  # CMake takes CXXFLAGS only without -D
     return f"{given} {shlex.quote(f'-DCMAKE_CXX_FLAGS={flags}')}"
@@ -73,7 +75,7 @@ def cmake_args(environ: Mapping[str, str], *, unknown: bool = False) -> str:
 def missing(environ: Mapping[str, str]) -> str:
     """What is to be said of the user's CMAKE_CXX_FLAGS; empty: nothing."""
     given = environ.get("CMAKE_ARGS", "")
-    if "CMAKE_CXX_FLAGS" not in given or not _needs_flag(given, environ, False):
+    if not _OWN_FLAGS.search(given) or not _needs_flag(given, environ, False):
         return ""
     return (
         f"your CMAKE_CXX_FLAGS lack {KEEP_STORES}: this compiler loses stores of llama.cpp's AMX code, "
@@ -82,7 +84,8 @@ def missing(environ: Mapping[str, str]) -> str:
 
 
 def _needs_flag(given: str, environ: Mapping[str, str], unknown: bool) -> bool:
-    if KEEP_STORES in _words(given) or KEEP_STORES in environ.get("CXXFLAGS", "").split():
+    in_effect = given if _OWN_FLAGS.search(given) else f"{given} {environ.get('CXXFLAGS', '')}"
+    if KEEP_STORES in _words(in_effect):
         return False
     lost = loses_tile_stores(tuple(compiler(given, environ)))
     return unknown if lost is None else lost
@@ -94,12 +97,18 @@ def _words(args: str) -> list[str]:
 
 
 def rebuild(*, amx: bool = False) -> str:
-    """The command that builds llama-cpp-python anew. amx: its AMX code crashes."""
-    arguments = cmake_args({k: v for k, v in os.environ.items() if k == "CXX"}, unknown=amx)
-    return (
-        f'CMAKE_ARGS="{arguments}" pip install --force-reinstall --no-cache-dir {PACKAGE}'
-        " (add -DGGML_CUDA=on for NVIDIA GPUs)"
-    )
+    """The command that builds llama-cpp-python anew, with the user's own CMAKE_ARGS and what they lack. amx: its AMX
+    code crashes."""
+    try:
+        words = shlex.split(os.environ.get("CMAKE_ARGS", ""))
+    except ValueError:  # a quotation mark without its twin
+        words = []
+    words += [] if DEFAULT in words else [DEFAULT]
+    if _needs_flag(shlex.join(words), os.environ, amx):
+        words = [f"{word} {KEEP_STORES}" if _OWN_FLAGS.search(word) else word for word in words]
+    arguments = cmake_args({**os.environ, "CMAKE_ARGS": shlex.join(words)}, unknown=amx)
+    gpu = "" if "GGML_CUDA" in arguments else " (add -DGGML_CUDA=on for NVIDIA GPUs)"
+    return f'CMAKE_ARGS="{arguments}" pip install --force-reinstall --no-cache-dir {PACKAGE}{gpu}'
 
 
 if __name__ == "__main__":

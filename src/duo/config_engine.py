@@ -124,7 +124,8 @@ class EngineOptions(TypedDict, total=False):
         Threads | None,
         opt(
             None,
-            "CPU threads of the target. Default: all cores; beside a draft that works on them, all but the draft's.",
+            "CPU threads of the target. Default: all cores, and while a draft works, those that it leaves (beside one "
+            "on a GPU all but one); 1 for a model below 64 MB.",
             "-t",
             "--threads",
             env="THREADS",
@@ -134,7 +135,8 @@ class EngineOptions(TypedDict, total=False):
         Threads | None,
         opt(
             None,
-            "CPU threads of the draft. Default: 1 on a GPU; all cores by turn, its share beside the target.",
+            "CPU threads of the draft. Default: 1 on a GPU and for a model below 64 MB; else all cores by turn, and "
+            "its share while the target works.",
             "-td",
             "--threads-draft",
             "--spec-draft-threads",

@@ -135,7 +135,8 @@ def examine(
     progress("every kind of kernel, in a child process")
     trial = guard.find(again=True)
     name, why_not = _core.kernels()
-    taken = kernels.chosen_types(choice, path, 0, threads[-1:])
+    taken = kernels.chosen_types(choice, path, 0, threads[-1:], threads[-1])
+    kernels.read_ahead(taken, threads[-1])
     types = _core.cpu_types(os.fsencode(path), 0)
     report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken, trial=trial)
     reference: Logits | None = None

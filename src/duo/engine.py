@@ -7,7 +7,7 @@ import os
 import threading
 import weakref
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -20,6 +20,7 @@ from duo.completion import Completions
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
 from duo.errors import DuoError
 from duo.files import PathLike, pair, path
+from duo.job import makes_guesses
 from duo.llama_cpp_members import text_of
 from duo.loading import Loading
 from duo.placement import place
@@ -82,7 +83,7 @@ class Duo(Completions, Loading):
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self._defaults = {k: v for k, v in options.items() if k in GENERATE_OPTIONS}
-        generate_options(self._defaults)
+        defaults = generate_options(self._defaults)
         self._client: Client | None = None
         model, draft, o, self._child = in_child(model, draft, self.options)
         self._host: ClientSettings | None = host_of(o, self._child)  # None: both models are here
@@ -94,7 +95,7 @@ class Duo(Completions, Loading):
             None if model is None else path(model, "target"),
             None if draft is None else path(draft, "draft"),
             n_ctx_remote=n_ctx_remote(self._host),
-            drafted=self._defaults.get("mode") != "plain",
+            drafted=makes_guesses(defaults, draft is not None or o["draft_host"] is not None),
         )
         placed.tracing = trace is not None
         placed.delay_us, placed.delay_seed = _delay
@@ -109,7 +110,7 @@ class Duo(Completions, Loading):
         self._trace: TraceWriter | None = None
         self._trace_path = trace
         self._engine: _core.Engine | None = None
-        self._closing = False
+        self.profile_key, self._closing = "", False  # what this pair teaches is kept under the key, if it has one
         if trace is not None:
             names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
             if self._host is not None:
@@ -136,8 +137,8 @@ class Duo(Completions, Loading):
                 self._child.close()
         guard.tell()  # the program has said it before
         _alive.add(self)
-        if self._host is None:
-            profiles.restore(self.engine, placed)  # what earlier runs learned: a warm start
+        if self._host is None and placed.delay_us == 0:  # a warm start, with what earlier runs learned
+            self.profile_key = profiles.restore(self.engine, placed)
 
     # ---- texts
 
@@ -210,8 +211,7 @@ class Duo(Completions, Loading):
     @property
     def here(self) -> _core.Model:
         """The model whose vocabulary texts are read and written with: the target, or the draft if that is elsewhere."""
-        engine = self.engine
-        here = engine.target or engine.draft
+        here = self.engine.target or self.engine.draft
         assert here is not None
         return here
 
@@ -254,13 +254,11 @@ class Duo(Completions, Loading):
         """Ends what runs and frees everything. Safe to call twice, and from another thread."""
         self._closing = True  # a reader that pulls chunk after chunk would hardly let go of the lock
         with self._pull:
-            engine = self._engine
-            if engine is None:
+            if (engine := self._engine) is None:
                 return
             engine.cancel()
             try:
-                stream = None if self._current is None else self._current()
-                if stream is not None:
+                if self._current is not None and (stream := self._current()) is not None:
                     stream.lose()
                 self.write_trace()
                 if self._trace is not None:
@@ -269,12 +267,12 @@ class Duo(Completions, Loading):
                 raise self._trace_error(e) from None
             finally:
                 self._trace = self._engine = None
-                if self._host is None:
-                    profiles.keep(engine, self._placed)
-                engine.close()
-                for other in (self._client, self._child):
-                    if other is not None:
-                        other.close()
+                with ExitStack() as last:  # all are closed, the engine first, whatever fails
+                    for other in (self._child, self._client):
+                        if other is not None:
+                            last.callback(other.close)
+                    last.callback(engine.close)
+                    profiles.keep(engine, self.profile_key)
 
     def __enter__(self) -> Self:
         return self

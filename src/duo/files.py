@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 
 from duo.config import EngineOptions
 from duo.demo import demo_pair
 from duo.errors import DuoError
 
 PathLike = str | os.PathLike[str]
+
+_PART = re.compile(r"(.+)-[0-9]{5}-of-([0-9]{5})\.gguf")
 
 
 def pair(model: PathLike | None, draft: PathLike | None, o: EngineOptions) -> tuple[PathLike | None, PathLike | None]:
@@ -34,3 +37,16 @@ def path(value: PathLike, what: str) -> str:
     if "\0" in name or not name:
         raise DuoError(f"the path of the {what} is {'empty' if not name else 'not a path (it holds a NUL byte)'}")
     return name
+
+
+def parts(path: str) -> list[str]:
+    """The files of a model that are there. One that is split has several, whose names number them: see llama_split_path
+    of llama.h."""
+    named = _PART.fullmatch(path)
+    files = [path] if named is None else [f"{named[1]}-{i:05}-of-{named[2]}.gguf" for i in range(1, int(named[2]) + 1)]
+    return [file for file in files if os.path.isfile(file)]
+
+
+def model_bytes(path: str) -> int:
+    """Size of all files of a model; 0: there is none."""
+    return sum(map(os.path.getsize, parts(path)))

@@ -55,10 +55,11 @@ class Finding:
                     f"stock {name} kernels {_how(end)} and are not used; to mend it: {rebuild(amx=name == AMX)}"
                 )
         if AMX in self.extra and AMX not in self.verdicts:
-            said.append(f"stock AMX kernels are not used, as they could not be tried before ({self.not_tried})")
+            said.append(f"stock AMX kernels are not used, as they could not be tried ({self.not_tried})")
         if self.refused:
-            ends = ", ".join(f"{name} {_how(self.verdicts[kind_of(name)])}" for name in self.refused)
-            said.append(f"of duo's kernels {ends}; {_best() or 'stock ones'} are used")
+            ends = ", ".join(f"duo's {name} kernels {_how(self.verdicts[kind_of(name)])}" for name in self.refused)
+            best = _best()
+            said.append(f"{ends}; {f'its {best}' if best else 'stock'} kernels are used instead")
         return "; ".join(said)
 
     def lines(self) -> list[str]:
@@ -97,4 +98,4 @@ def _best() -> str:
 def _how(end: str) -> str:
     if end == WRONG:
         return "give wrong products here"
-    return f"do not end here (in {TIMEOUT_S:g} s)" if end == HANGS else f"crash here ({end})"
+    return f"do not finish here ({TIMEOUT_S:g} s)" if end == HANGS else f"crash here ({end})"

@@ -28,6 +28,7 @@ from duo.remembered import recall, remember
 from duo.trial import LASTING, NotTriedError, try_products
 
 N_MACHINES = 32
+GONE = "gone"  # a library that was replaced while it is in use
 _log = logging.getLogger("duo").warning
 
 
@@ -65,14 +66,19 @@ def _libraries() -> list[Path]:
 def _content(path: Path) -> str:
     try:
         return _digest(path.read_bytes())
-    except OSError:  # replaced while it is in use
-        return "gone"
+    except OSError:
+        return GONE
 
 
 @cache
 def build() -> str:
     """Which libggml-cpu this process uses: a digest of its content."""
     return " ".join(_content(p) for p in _libraries())
+
+
+def is_build_known() -> bool:
+    """If not, nobody could say later of which build something was found: it is not to be remembered."""
+    return GONE not in build()
 
 
 def key() -> str:
@@ -86,7 +92,7 @@ def key() -> str:
 def _ask(known: Mapping[str, str]) -> Finding:
     """Tries what has no verdict yet."""
     verdicts = dict(known)
-    extra = tuple(_core.extra_buffers())
+    extra = tuple(dict.fromkeys(_core.extra_buffers()))
     candidates = _core.usable_kernels()
     while True:
         refused = Finding(verdicts).refused
@@ -109,7 +115,7 @@ class _Guard:
     """The finding of this process. Any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # the garbage collector may close a Duo, which asks, at any point
         self._finding: Finding | None = None
         self._told = False
 
@@ -124,11 +130,11 @@ class _Guard:
     def _look(self, again: bool) -> Finding:
         _core.refuse_kernels([])  # as the processor announces them
         where = key()
-        entry = {} if again else recall(cache_file()).get(where)
+        entry = {} if again or not is_build_known() else recall(cache_file()).get(where)
         known = {k: v for k, v in entry.items() if v in LASTING} if isinstance(entry, dict) else {}
         finding = _ask(known)
         lasting = {k: v for k, v in finding.verdicts.items() if v in LASTING}
-        if lasting != known:
+        if lasting != known and is_build_known():
             remember(cache_file(), where, lasting, N_MACHINES)
         return finding
 

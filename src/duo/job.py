@@ -100,6 +100,11 @@ def ngram_of(o: GenerateOptions) -> str:
     return next((t for t in o["spec_type"] if t.startswith("ngram-")), "")
 
 
+def makes_guesses(o: GenerateOptions, has_draft: bool) -> bool:
+    """Passes of the target verify guesses, of a draft model or of n-grams. o: complete."""
+    return o["mode"] != "plain" and (bool(ngram_of(o)) or (has_draft and "draft-simple" in o["spec_type"]))
+
+
 def why_no_ngrams(target: _core.Model | None, o: GenerateOptions) -> str:
     """Why n-grams were asked for and cannot guess for this target; empty: they can, or nobody asked."""
     if target is None or target.can_rollback or o["mode"] == "plain" or not ngram_of(o):

@@ -20,13 +20,18 @@ from duo.option import CpuKernels
 from duo.remembered import recall, remember
 
 RACE_US = 25_000  # for one type, width and team of threads
-WIDTHS = (1, 2, 4, 64)  # plain decoding, short and usual verifications, prompts
+N_RACES = 512  # that are remembered: of 8 types, a few teams and some builds of llama.cpp
+PROMPT = 64
+WIDTHS = (1, 2, 4, PROMPT)  # plain decoding, short and usual verifications, prompts
 
 # What kernels are chosen for: passes of a text of 512 prompt tokens and 256 written ones, by width.
-PASSES_PLAIN = {1: 256, 64: 8}
-PASSES_DRAFTED = {1: 20, 4: 100, 64: 8}
+PASSES_PLAIN = {1: 256, PROMPT: 8}
+PASSES_DRAFTED = {1: 20, 4: 100, PROMPT: 8}
+
+RACED: dict[str, Speed] = {}  # by this process, under the keys of the cache, which cannot always be written
 
 Kind = Literal["stock", "duo"]
+KINDS: tuple[Kind, Kind] = ("duo", "stock")
 
 
 class Speed(NamedTuple):
@@ -37,12 +42,14 @@ class Speed(NamedTuple):
     ahead: int  # bytes that duo's kernels read ahead for them
 
     def duo_is_faster(self, *, drafted: bool) -> bool:
-        """For a whole text, prompt and all. drafted: guesses of a draft are verified."""
-        return self.cost("duo", drafted=drafted) < self.cost("stock", drafted=drafted)
+        """For a whole text, prompt and all. drafted: guesses are verified."""
+        return self.cost("duo", self, drafted=drafted) < self.cost("stock", self, drafted=drafted)
 
-    def cost(self, kind: Kind, *, drafted: bool) -> float:
-        times = self.duo if kind == "duo" else self.stock
-        return sum(n * times[w] for w, n in (PASSES_DRAFTED if drafted else PASSES_PLAIN).items())
+    def cost(self, kind: Kind, of_prompt: Speed, *, drafted: bool) -> float:
+        """of_prompt: of the team that reads the prompt."""
+        times, prompt = (speed.duo if kind == "duo" else speed.stock for speed in (self, of_prompt))
+        passes = PASSES_DRAFTED if drafted else PASSES_PLAIN
+        return sum(n * (prompt if w == PROMPT else times)[w] for w, n in passes.items())
 
 
 def available() -> str:
@@ -110,15 +117,19 @@ def _read(found: object) -> Speed | None:
     return speed if whole and 0 <= speed.ahead < 2**31 else None
 
 
-@cache
+def remembered_speed(weight_type: str, n_threads: int) -> Speed | None:
+    """What an earlier race has measured; None: nothing. Races nothing."""
+    key = _key(weight_type, n_threads)
+    return RACED.get(key) or _read(recall(cache_file()).get(key))
+
+
 def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
     """For each number of threads, measured in some tenths of a second the first time, then read from `cache_file()`.
     What was measured and not what followed from it is kept: another question needs no other race.
 
     None: there is no memory to measure.
     """
-    remembered = recall(cache_file())
-    known = {n: _read(remembered.get(_key(weight_type, n))) for n in teams}
+    known = {n: remembered_speed(weight_type, n) for n in teams}
     missing = [n for n, speed in known.items() if speed is None]
     if missing:
         try:
@@ -126,8 +137,9 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
         except DuoError:  # no memory to measure: none to pack weights
             return None
         for n, speed in zip(missing, raced, strict=True):
-            known[n] = speed
-            remember(cache_file(), _key(weight_type, n), speed._asdict())
+            known[n] = RACED[_key(weight_type, n)] = speed
+            if guard.is_build_known():
+                remember(cache_file(), _key(weight_type, n), speed._asdict(), N_RACES)
     return [speed for speed in known.values() if speed is not None]
 
 
@@ -137,23 +149,22 @@ def speed_of(weight_type: str, n_threads: int) -> Speed | None:
     return speeds[0] if speeds else None
 
 
-def duo_is_faster(weight_type: str, teams: Sequence[int], *, drafted: bool) -> bool:
-    """teams: numbers of threads that passes are made with, one after the other. drafted: see `Speed.duo_is_faster`.
-    If so, duo's kernels read ahead from now on as is best for the last of them."""
-    speeds = speeds_of(weight_type, tuple(dict.fromkeys(teams)))
+def duo_is_faster(weight_type: str, teams: Sequence[int], of_prompt: int, *, drafted: bool) -> bool:
+    """teams: numbers of threads that passes are made with, one after the other. of_prompt: that prompts are read with.
+    drafted: see `Speed.duo_is_faster`."""
+    speeds = speeds_of(weight_type, tuple(dict.fromkeys([*teams, of_prompt])))
     if not speeds:
         return False
-    costs = {kind: sum(s.cost(kind, drafted=drafted) for s in speeds) for kind in ("stock", "duo")}
-    if costs["duo"] >= costs["stock"]:
-        return False
-    _core.read_ahead_of(weight_type, speeds[-1].ahead)
-    return True
+    by_team = dict(zip(dict.fromkeys([*teams, of_prompt]), speeds, strict=True))
+    duo, stock = (sum(by_team[n].cost(kind, by_team[of_prompt], drafted=drafted) for n in teams) for kind in KINDS)
+    return duo < stock
 
 
 def chosen_types(
-    choice: CpuKernels, path: str, n_gpu_layers: int, teams: Sequence[int], *, drafted: bool = True
+    choice: CpuKernels, path: str, n_gpu_layers: int, teams: Sequence[int], of_prompt: int, *, drafted: bool = True
 ) -> list[str]:
-    """The weight types of this file's CPU layers that go to duo's kernels. n_gpu_layers < 0: all layers.
+    """The weight types of this file's CPU layers that go to duo's kernels. n_gpu_layers < 0: all layers. The others:
+    see `duo_is_faster`.
 
     Raises DuoError if duo's kernels are asked for and cannot be had.
     """
@@ -163,4 +174,12 @@ def chosen_types(
     if choice == "stock" or not name or not os.path.isfile(path):
         return []
     types = [t for t in _core.cpu_types(os.fsencode(path), n_gpu_layers) if t in _core.kernel_types()]
-    return types if choice == "duo" else [t for t in types if duo_is_faster(t, teams, drafted=drafted)]
+    return types if choice == "duo" else [t for t in types if duo_is_faster(t, teams, of_prompt, drafted=drafted)]
+
+
+def read_ahead(weight_types: Sequence[str], n_threads: int) -> None:
+    """From now on duo's kernels read weights of these types as far ahead as is best for such a team, where a race has
+    told. All models of this process share it."""
+    for weight_type in weight_types:
+        if (speed := remembered_speed(weight_type, n_threads)) is not None:
+            _core.read_ahead_of(weight_type, speed.ahead)

@@ -10,9 +10,10 @@ from duo import _core, kernels
 from duo.config import EngineOptions
 from duo.cpus import cpu_list, usable_cores
 from duo.errors import DuoError
+from duo.files import model_bytes
 from duo.fit import Plan
 from duo.planned import settled, settled_alone
-from duo.prior import expect
+from duo.prior import SMALL, expect
 
 N_AHEAD = 3.0  # guesses for each pass of the target that a draft should have the cores for
 
@@ -90,7 +91,8 @@ def _model(
     n_gpu_layers = m.n_gpu_layers if _on_gpu(m.devices, layers) else 0
     teams = sorted({n_threads, n_threads_beside or n_threads})
     # A draft's steps over several branches are as wide as a verification.
-    m.cpu_types = kernels.chosen_types(choice, path, n_gpu_layers, teams, drafted=drafted or draft)
+    m.cpu_types = kernels.chosen_types(choice, path, n_gpu_layers, teams, m.n_threads_batch, drafted=drafted or draft)
+    kernels.read_ahead(m.cpu_types, n_threads)
     return m
 
 
@@ -132,9 +134,10 @@ def _same_gpu(plan: Plan | None) -> bool:
 
 def _draft_share(cores: int, target: str, draft: str) -> int:
     """Cores for the draft while both work: its share of the work, if it makes some guesses for each pass."""
-    if not (os.path.isfile(target) and os.path.isfile(draft)):
+    n_target, n_draft = model_bytes(target), model_bytes(draft)
+    if not n_target or not n_draft:
         return 1
-    work = N_AHEAD * os.path.getsize(draft) / max(1, os.path.getsize(target))
+    work = N_AHEAD * n_draft / n_target
     return max(1, min(cores // 2, round(cores * work / (work + 1.0))))
 
 
@@ -155,8 +158,8 @@ def place(
 ) -> tuple[_core.EngineOptions, Plan | None]:
     """Engine options for the two files, and the plan of what lies where; None where no device takes part. While both
     models work, their threads together do not outnumber the cores; one that works alone has them all. target None: it
-    is elsewhere, with a context of n_ctx_remote tokens. drafted: the draft takes part in texts, unless they say
-    otherwise.
+    is elsewhere, with a context of n_ctx_remote tokens. drafted: texts verify guesses, of the draft or of n-grams,
+    unless they say otherwise.
 
     Raises DuoError: what was asked for does not fit a device, or is none.
     """
@@ -178,10 +181,9 @@ def place(
     else:
         splits = []
         n_draft = _n_threads(o, draft or "", share, draft=True)  # a mistake is told without a draft, too
-        n_target = _n_threads(o, target, cores - (n_draft if draft else 0), draft=False)
+        n_target = _n_threads(o, target, cores - (n_draft if draft and drafted else 0), draft=False)
     likely = next(((t, d) for t, d in splits if d >= _team(draft or "", share)), (0, 0))
     out.remote_draft = o["draft_host"] is not None
-    drafted = drafted and (draft is not None or out.remote_draft)
     out.target = _model(o, target, n_target, draft=False, drafted=drafted, n_threads_beside=likely[0])
     if draft is not None:
         out.draft = _model(o, draft, n_draft, draft=True, n_threads_beside=likely[1])
@@ -189,7 +191,9 @@ def place(
         if out.shared and splits:
             out.splits, out.split = splits, splits.index(likely)
         if drafted:
-            expect(out, target_on_cpu=plan is None, draft_on_cpu=draft_on_cpu)
+            race = o["cpu_kernels"] == "auto"
+            expect(out, target_on_cpu=plan is None, draft_on_cpu=draft_on_cpu, race=race)
+        kernels.read_ahead(out.target.cpu_types, n_target)  # of a type that both have, the target's is what counts
     return out, plan
 
 
@@ -203,7 +207,7 @@ def _share_cores(out: _core.EngineOptions, cores: int) -> bool:
 
 def _tiny(path: str) -> bool:
     """A pass takes a millisecond: a team of threads would wait for its slowest member most of the time."""
-    return os.path.isfile(path) and os.path.getsize(path) < 64_000_000
+    return 0 < model_bytes(path) < SMALL
 
 
 def chosen(o: EngineOptions) -> bool:

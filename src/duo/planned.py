@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from duo import _core
 from duo.config import EngineOptions
 from duo.errors import DuoError
+from duo.files import model_bytes
 from duo.fit import Plan, Room, Wish, gigabytes, plan
 from duo.header import Header, read_header
 from duo.memory import Need, context, need_of
@@ -114,7 +115,7 @@ def settled(
     if not uses_device or not readable:
         if readable:
             # Whoever has no device has all of both files in memory.
-            _check_host(o, sum(map(os.path.getsize, paths)), "")
+            _check_host(o, sum(map(model_bytes, paths)), "")
         zeros = {name: 0 for name in ("n_gpu_layers", "n_gpu_layers_draft") if o[name] == "auto"}
         return cast(EngineOptions, {**o, **zeros}), None
     p = plan_of(o, read_header(target), None if draft is None else read_header(draft), devices)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import os
 
 from duo import _core, kernels
+from duo.files import model_bytes
 
 SMALL = 64_000_000  # bytes of weights below which a pass is more than its products
 REST = 1.1  # a pass against its products: attention, norms, the way between them
 
 
-def _times(m: _core.ModelOptions, n_threads: int) -> dict[int, float]:
+def _times(m: _core.ModelOptions, race: bool) -> dict[int, float]:
     """Microseconds of a pass by width, all of it on the CPU; nothing where that is unknown."""
-    path = os.fsdecode(m.path)
-    if not kernels.available() or not os.path.isfile(path):
+    if not kernels.available() or not os.path.isfile(os.fsdecode(m.path)):
         return {}
     total = dict.fromkeys(kernels.WIDTHS, 0.0)
     for weight_type, n_bytes in _core.cpu_weight_bytes(m.path, 0).items():
         if weight_type not in _core.kernel_types():
             return {}
-        speed = kernels.speed_of(weight_type, n_threads)
+        speed = (kernels.speed_of if race else kernels.remembered_speed)(weight_type, m.n_threads)
         if speed is None:
             return {}
         times = speed.duo if weight_type in m.cpu_types else speed.stock
@@ -28,12 +28,11 @@ def _times(m: _core.ModelOptions, n_threads: int) -> dict[int, float]:
     return total
 
 
-def expect(o: _core.EngineOptions, *, target_on_cpu: bool, draft_on_cpu: bool) -> None:
-    """Fills in what is known. The first text then begins with the lengths that should pay, and tries no others."""
-    path = os.fsdecode(o.target.path)
-    if not target_on_cpu or o.target.strict or not os.path.isfile(path) or os.path.getsize(path) < SMALL:
+def expect(o: _core.EngineOptions, *, target_on_cpu: bool, draft_on_cpu: bool, race: bool) -> None:
+    """Fills in what is known. The first text then begins with the lengths that should pay, and tries no others.
+    race: kernels may be raced for it; else what earlier races have measured is all that is known."""
+    if not target_on_cpu or o.target.strict or model_bytes(os.fsdecode(o.target.path)) < SMALL:
         return
-    n_threads = o.target.n_threads
-    o.expected_pass_us = [(w, us) for w, us in _times(o.target, n_threads).items() if us > 0.0]
+    o.expected_pass_us = [(w, us) for w, us in _times(o.target, race).items() if us > 0.0]
     if o.expected_pass_us and draft_on_cpu and o.draft.path:
-        o.expected_step_us = _times(o.draft, n_threads).get(1, 0.0)
+        o.expected_step_us = _times(o.draft, race).get(1, 0.0)

@@ -10,6 +10,7 @@ from platformdirs import user_cache_path
 
 from duo import _core, guard, kernels
 from duo.errors import DuoError
+from duo.files import parts
 from duo.remembered import recall, remember
 
 N_PAIRS = 64
@@ -40,18 +41,20 @@ def in_use() -> bool:
     return os.environ.get("DUO_PROFILES") != "off"
 
 
+def _file(path: Path) -> str:
+    stat = path.stat()
+    return f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}"
+
+
 def _model(m: _core.ModelOptions) -> str:
-    path = Path(os.fsdecode(m.path)).resolve()
-    try:
-        stat = path.stat()
-        file = f"{path} {stat.st_size} {stat.st_mtime_ns}"
-    except OSError:  # gone since it was loaded
-        file = f"{path} gone"
-    return ", ".join([file, *(f"{name} {getattr(m, name)}" for name in FIELDS)])
+    path = os.fsdecode(m.path)
+    files = [_file(Path(p)) for p in parts(path) or [path]]
+    return ", ".join([*files, *(f"{name} {getattr(m, name)}" for name in FIELDS)])
 
 
 def key(placed: _core.EngineOptions) -> str:
-    """This pair in these files, placed so, on this machine."""
+    """This pair in these files, placed so, on this machine. Only right while a relative path still leads to the files
+    that were loaded. Raises OSError: they are gone."""
     # Without a list of devices a model takes all GPUs that this run sees.
     machine = [kernels.processor(), *(f"{d[0]} {d[1]}" for d in _core.devices() if d[2] in ("gpu", "igpu", "rpc"))]
     software = [
@@ -77,16 +80,22 @@ def save(key: str, numbers: list[float], note: str) -> bool:
     return in_use() and remember(cache_file(), key, {"note": note, "numbers": numbers}, N_PAIRS)
 
 
-def restore(engine: _core.Engine, placed: _core.EngineOptions) -> None:
-    """Gives a pair what was saved for it, if anything was. Only between texts."""
-    if engine.draft is not None and (numbers := load(key(placed))) is not None:
+def restore(engine: _core.Engine, placed: _core.EngineOptions) -> str:
+    """Gives a pair that was just loaded what was saved for it, if anything was. Returns its key, for `keep`; empty: it
+    is no pair, or its files are gone."""
+    if engine.draft is None or not guard.is_build_known():
+        return ""
+    try:
+        where = key(placed)
+    except OSError:
+        return ""
+    if (numbers := load(where)) is not None:
         engine.restore_profile(numbers)
+    return where
 
 
-def keep(engine: _core.Engine, placed: _core.EngineOptions) -> None:
+def keep(engine: _core.Engine, key: str) -> None:
     """Saves what this run has learned, if that is more than a few passes. Only between texts."""
-    if engine.draft is None or placed.delay_us > 0:
-        return
     with suppress(DuoError):  # closed, or in the middle of a text that cannot be ended
-        if engine.n_measured >= N_WORTH_KEEPING:
-            save(key(placed), engine.profile(), "learned while texts were written")
+        if key and engine.n_measured >= N_WORTH_KEEPING:
+            save(key, engine.profile(), "learned while texts were written")

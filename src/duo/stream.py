@@ -12,7 +12,7 @@ from typing_extensions import Self
 
 from duo import _core
 from duo.errors import DuoError
-from duo.job import Job, ngram_of, plan, prepare, sampling
+from duo.job import Job, makes_guesses, plan, prepare, sampling
 from duo.result import Chunk, Result, TokenLogprobs, timings
 
 if TYPE_CHECKING:
@@ -204,9 +204,7 @@ def begin(duo: Duo, job: Job, task: object) -> Stream:
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
             )
             has_draft = duo.draft is not None or duo.network is not None
-            guesses = (has_draft and "draft-simple" in o["spec_type"]) or ngram_of(o) != ""
-            with_draft = guesses and o["mode"] != "plain"
-            s = Stream(duo, job, with_draft=with_draft)
+            s = Stream(duo, job, with_draft=makes_guesses(o, has_draft))
             duo._owner = (threading.get_ident(), task)
             duo._current = weakref.ref(s)
             return s

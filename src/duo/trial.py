@@ -18,7 +18,7 @@ WORKS, WRONG, ABSENT, HANGS = "works", "wrong", "absent", "hangs"
 TIMEOUT_S = 60.0  # for what takes a tenth of a second
 # Ends that are the machine's or the library's doing and will come again; an exit code or SIGKILL may be the system's.
 FAULTS = ("SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE", "SIGTRAP", "SIGSYS")
-LASTING = (WORKS, WRONG, ABSENT, HANGS, *FAULTS)
+LASTING = (WORKS, WRONG, ABSENT, *FAULTS)  # a child may hang as the machine was paused
 
 
 class NotTriedError(Exception):
@@ -89,5 +89,6 @@ def try_products(skip: Collection[str], refused: Collection[str]) -> dict[str, s
         verdicts[begun] = end or "exit code 0"
     elif end:
         last = stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        raise NotTriedError(": ".join([f"the child process ended with {end}", *last]))
+        how = f"did not finish ({TIMEOUT_S:g} s)" if end == HANGS else f"ended with {end}"
+        raise NotTriedError(": ".join([f"the child process {how}", *last]))
     return verdicts

@@ -193,6 +193,6 @@ def tune(duo: Duo, prompts: Sequence[str], progress: Progress = lambda _: None) 
     with duo._turn, duo._pull:
         numbers = duo.engine.profile()
     note = ", ".join(f"{name} {speed:.1f}" for name, speed in t.measured.items()) + " tokens/s"
-    if profiles.save(profiles.key(duo._placed), numbers, note):
+    if duo.profile_key and profiles.save(duo.profile_key, numbers, note):
         t.saved = str(profiles.cache_file())
     return t

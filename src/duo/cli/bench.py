@@ -90,7 +90,8 @@ class BenchCommand(ModelCommand):
 
 
 def bench(params: dict[str, Any]) -> None:
-    """Raises DuoError; exit code 130 if Ctrl-C ended it early, what was measured is reported then."""
+    """Raises DuoError; exit code 130 if Ctrl-C ended it early, 1 if the target alone failed after the pair. What was
+    measured is reported then."""
     from duo.bench import arms as a
     from duo.bench import chart, files, questions
 
@@ -182,16 +183,16 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
         with bar.shown():
             records = interleaved(writer, chosen, arms, params["repetitions"], params["warm_up"], bar)
         target = d.target.path if params["alone"] and d.draft is not None and bar.complete else None
-    notes = list(writer.notes)
-    if target is not None and records:
-        records += _alone(params, target, chosen, text)
-    if not records:
-        raise DuoError("no question fits the context with the tokens asked for; raise -c or lower -n")
+    notes, code = list(writer.notes), 0 if bar.complete else 130
     if not bar.complete:
         notes.append(f"ended early: {bar.done} of {bar.total} answers were written, warm-up included")
+    if target is not None and records:
+        code = _alone(params, target, chosen, text, records, notes)
+    if not records:
+        raise DuoError("no question fits the context with the tokens asked for; raise -c or lower -n")
     report.show(records, head, notes)
     if params["json"] is not None:
-        figures = files.as_json(records, head, notes, raw=params["raw"], complete=bar.complete)
+        figures = files.as_json(records, head, notes, raw=params["raw"], complete=code == 0)
         files.write_json(params["json"], figures)
     if params["csv"] is not None:
         files.write_csv(params["csv"], records)
@@ -199,22 +200,43 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
         summaries, sync = measures.summarise(records), measures.best_sync(records)
         title = " + ".join(head[name]["file"] for name in ("target", "draft") if name in head)
         chart.draw(summaries, sync, params["chart"], title)
-    if not bar.complete:
-        raise click.exceptions.Exit(130)
+    if code != 0:
+        raise click.exceptions.Exit(code)
 
 
-def _alone(params: dict[str, Any], target: str, chosen: list[Question], text: GenerateOptions) -> list[Record]:
-    """The same questions by the target without a draft, as a user has it who names none; loaded after the pair."""
+def _alone(
+    params: dict[str, Any],
+    target: str,
+    chosen: list[Question],
+    text: GenerateOptions,
+    records: list[Record],
+    notes: list[str],
+) -> int:
+    """The same questions by the target without a draft, as a user has it who names none; loaded after the pair, whose
+    records and notes it adds to. Returns the exit code; those of the pair are not lost where this ends early."""
     from duo.bench.arms import ALONE
     from duo.bench.run import interleaved
     from duo.bench.writer import DuoWriter
     from duo.engine import Duo
 
     options = {k: v for k, v in given(params, ENGINE_OPTIONS).items() if k not in ("spec_type", *OF_DRAFT)}
-    with Duo(target, mode="plain", **options) as d:
-        bar = Bar()
-        with bar.shown():
-            return interleaved(DuoWriter(d, text), chosen, [ALONE], params["repetitions"], params["warm_up"], bar)
+    bar, code = Bar(), 0
+    try:
+        with Duo(target, mode="plain", **options) as d:
+            writer = DuoWriter(d, text)
+            with bar.shown():
+                records += interleaved(writer, chosen, [ALONE], params["repetitions"], params["warm_up"], bar)
+            notes += [note for note in writer.notes if note not in notes]
+        code = 0 if bar.complete else 130
+    except KeyboardInterrupt:
+        code = 130
+    except DuoError as e:
+        notes.append(f"{ALONE.name} failed: {e}")
+        code = 1
+    if code == 130:
+        done = f"{bar.done} of {bar.total} answers were written, warm-up included" if bar.total else "it was loading"
+        notes.append(f"ended early: {ALONE.name}, {done}")
+    return code
 
 
 def _model_options() -> Iterator[click.Option]:

@@ -18,8 +18,8 @@ def open_duo(params: dict[str, Any], **more: Any) -> Duo:
     """The Duo that a command's options name, with a bar while it loads. more: of `Duo`. Raises DuoError."""
     models = chosen_models(params)
     guard.tell(show.warn)
-    # Kernels and threads are then chosen as if there were no draft.
-    plain: dict[str, Any] = {"mode": "plain"} if params.get("mode") == "plain" else {}
+    # Kernels and threads are chosen for texts of this kind.
+    of_texts = {name: params[name] for name in ("mode", "spec_type") if params.get(name) is not None}
     with show.loading(quiet=params["verbose"]) as progress:
         return Duo(
             models.target,
@@ -28,8 +28,7 @@ def open_duo(params: dict[str, Any], **more: Any) -> Duo:
             log_file=params["log_file"],
             progress=progress,
             **given(params, ENGINE_OPTIONS),
-            **plain,
-            **more,
+            **{**of_texts, **more},
         )
 
 
