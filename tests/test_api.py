@@ -42,7 +42,7 @@ def test_stream_gives_the_same_text_in_pieces() -> None:
     assert list(s) == []
     s.close()
     with pytest.raises(DuoError, match="closed"):
-        s._duo.generate(PROMPT)
+        _ = s._session.engine
 
 
 @pytest.mark.parametrize("mode", ["plain", "sync", "async"])

@@ -179,7 +179,7 @@ def test_a_closed_duo_says_so() -> None:
     for use in uses:
         with pytest.raises(DuoError, match="closed"):
             use()
-    d.write_trace()
+    d.session.write_trace()
 
 
 def test_close_while_a_stream_is_open() -> None:

@@ -4,7 +4,8 @@ import pytest
 
 from duo import Duo
 from duo.demo import demo_pair
-from duo.trace import Event, overlap, read_trace
+from duo.trace import overlap, read_trace
+from duo.trace_writer import Event
 from duo.widen import widen
 
 N_TOKENS = 80

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from duo import Duo, DuoError, Stream
+from duo.trace_writer import TraceWriter
 
 MODULE = sys.modules[Stream.__module__]  # the name duo.stream is the function's
 PROMPT = "Once upon a time"
@@ -29,9 +30,9 @@ def test_close_while_the_last_chunk_is_taken_gives_the_turn_back_once(monkeypatc
         assert finishing.wait(30)
         s.close()
         reader.join(30)
-        assert d._turn.acquire(blocking=False)
-        assert not d._turn.acquire(blocking=False), "the turn was given back twice"
-        d._turn.release()
+        assert d.session.take_turn()
+        assert not d.session.take_turn(), "the turn was given back twice"
+        d.session.end_turn()
         assert s.result.finish_reason in ("length", "cancelled")
         assert len(d.generate(PROMPT, max_tokens=4).tokens) == 4
 
@@ -79,11 +80,10 @@ def test_a_trace_that_cannot_be_written_does_not_cost_the_text(
 ) -> None:
     with Duo(n_ctx=256, trace=f"{tmp_path}/t.json") as d:
 
-        def full(_events: object) -> None:
+        def full(_writer: object, _events: object) -> None:
             raise OSError(28, "No space left on device")
 
-        assert d._trace is not None
-        monkeypatch.setattr(d._trace, "add", full)
+        monkeypatch.setattr(TraceWriter, "add", full)
         r = d.generate(PROMPT, max_tokens=100, ignore_eos=True)
         assert len(r.tokens) == 100
         assert "No space left" in r.warning

@@ -117,8 +117,7 @@ def test_a_prompt_that_does_not_fit_is_refused_before_any_work() -> None:
         for n in (32, 33, 1000):
             with pytest.raises(DuoError, match=f"the prompt has {n} tokens and the context holds 32"):
                 d.generate([300] * n)
-        assert d._engine is not None
-        assert d._engine.take_trace() == []
+        assert d.engine.take_trace() == []
         assert d.timings == {}
         assert len(d.generate([300] * 31, ignore_eos=True).tokens) == 1
 

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duo import trace
 from duo.cli.trace import trace as trace_command
-from duo.trace import Event, TraceWriter, between, clip, draw, overlap, read_models, read_trace, window
+from duo.trace import between, clip, draw, overlap, read_models, read_trace, window
+from duo.trace_writer import LANES, Event, TraceWriter
 
 
 def event(kind: str, lane: str, t0_us: int, t1_us: int, *, slot: int = 0, drafted: int = 0, accepted: int = 0) -> Event:
@@ -43,7 +43,7 @@ event_lists = st.lists(
             kind, lane, t0, t0 + length, slot=slot, drafted=drafted, accepted=min(accepted, drafted)
         ),
         st.sampled_from(["prompt", "verify", "draft", "wait"]),
-        st.sampled_from(trace.LANES),
+        st.sampled_from(LANES),
         times,
         times,
         st.integers(0, 2),
@@ -159,7 +159,7 @@ def test_what_is_not_a_trace_is_refused_in_one_sentence(tmp_path: Path, content:
 def test_overlap_agrees_with_counting_every_microsecond(events: list[Event]) -> None:
     busy = {
         lane: {t for e in events if e.lane == lane and e.kind != "wait" for t in range(e.t0_us, e.t1_us)}
-        for lane in trace.LANES
+        for lane in LANES
     }
     figures = overlap(events)
     assert figures.target_busy_us == len(busy["target"])

@@ -38,7 +38,7 @@ def measured() -> list[float]:
     with pair() as d:
         d.generate("Once upon a time", max_tokens=24, seed=1)
         numbers = d.engine.profile()
-        assert profiles.save(profiles.key(d._placed), numbers, "a note")
+        assert profiles.save(profiles.key(d.placed), numbers, "a note")
     return numbers
 
 
@@ -68,7 +68,7 @@ def test_a_saved_profile_is_found_by_the_same_pair(measured: list[float]) -> Non
 )
 def test_another_placement_does_not_find_it(measured: list[float], other: dict[str, Any]) -> None:
     with pair(n_threads=1, n_threads_draft=1) as d:
-        profiles.save(profiles.key(d._placed), measured, "")
+        profiles.save(profiles.key(d.placed), measured, "")
     with pair(**{"n_threads": 1, "n_threads_draft": 1, **other}) as d:
         assert not any(d.engine.profile())
 
@@ -79,7 +79,7 @@ def test_another_file_does_not_find_it(measured: list[float], tmp_path: Path) ->
     options: dict[str, Any] = {"n_ctx": 256, "cpu_kernels": "stock"}
     with Duo(TARGET, copy, **options) as d:
         assert not any(d.engine.profile())
-        profiles.save(profiles.key(d._placed), measured, "")
+        profiles.save(profiles.key(d.placed), measured, "")
     with Duo(TARGET, copy, **options) as d:
         assert d.engine.profile() == measured
     os.utime(copy, (1, 1))  # as if it were made anew
@@ -98,8 +98,8 @@ def test_a_damaged_file_is_ignored_and_replaced(measured: list[float], cache: Pa
     cache.write_bytes(damage.encode("latin-1"))
     with pair() as d:
         assert not any(d.engine.profile())
-        assert profiles.save(profiles.key(d._placed), measured, "")
-        assert profiles.load(profiles.key(d._placed)) == measured
+        assert profiles.save(profiles.key(d.placed), measured, "")
+        assert profiles.load(profiles.key(d.placed)) == measured
 
 
 @pytest.mark.parametrize(
@@ -115,7 +115,7 @@ def test_a_damaged_record_is_ignored(measured: list[float], cache: Path, record:
 @pytest.mark.parametrize("bad", [[1.0], [float("nan")], [float("inf")], [-1.0]])
 def test_numbers_that_cannot_be_are_ignored(measured: list[float], bad: list[float]) -> None:
     with pair() as d:
-        profiles.save(profiles.key(d._placed), bad * (1 if bad == [1.0] else len(measured)), "")
+        profiles.save(profiles.key(d.placed), bad * (1 if bad == [1.0] else len(measured)), "")
     with pair() as d:
         assert not any(d.engine.profile())
 
@@ -125,7 +125,7 @@ def test_profiles_can_be_switched_off(measured: list[float], cache: Path, monkey
     before = cache.read_bytes()
     with pair() as d:
         assert not any(d.engine.profile())
-        assert not profiles.save(profiles.key(d._placed), measured, "")
+        assert not profiles.save(profiles.key(d.placed), measured, "")
     assert cache.read_bytes() == before
 
 

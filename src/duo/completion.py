@@ -14,7 +14,8 @@ from duo.llama_cpp_members import PLACES_OF_CHAT, PLACES_OF_COMPLETION, LlamaMem
 from duo.result import TokenLogprobs
 
 if TYPE_CHECKING:
-    from duo.engine import Duo, Prompt
+    from duo import _core
+    from duo.job import Prompt
     from duo.stream import Stream
 
 Completion = dict[str, Any]
@@ -36,9 +37,9 @@ DEFAULTS: dict[str, Any] = {"max_tokens": 16}
 CHAT_DEFAULTS: dict[str, Any] = {"temperature": 0.2}
 
 
-def _options(duo: Duo, function: str, given: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
+def _options(own: Mapping[str, Any], function: str, given: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
     """Keywords of `Duo.stream`. Raises TypeError (unknown keyword) and DuoError (not in duo)."""
-    options = {**defaults, **duo._defaults}
+    options = {**defaults, **own}
     for name, value in given.items():
         foreign = name in NEUTRAL and (name not in OF_CHAT or defaults is CHAT_DEFAULTS)
         if foreign and value != NEUTRAL[name]:
@@ -58,18 +59,18 @@ def _options(duo: Duo, function: str, given: dict[str, Any], defaults: dict[str,
 class _Answer:
     """One text on its way into dicts."""
 
-    def __init__(self, duo: Duo, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:
-        self._duo, self._stream, self._prompt, self._n_prompt = duo, stream, prompt, n_prompt
+    def __init__(self, model_here: _core.Model, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:
+        self._model, self._stream, self._prompt, self._n_prompt = model_here, stream, prompt, n_prompt
         self._offset = len(prompt)
         self._head = {
             "id": f"cmpl-{uuid.uuid4()}",
             "object": "text_completion",
             "created": int(time.time()),
-            "model": duo.here.path if model is None else model,
+            "model": model_here.path if model is None else model,
         }
 
     def _piece(self, token: int) -> str:
-        return self._duo.here.piece(token).decode("utf-8", "ignore")
+        return self._model.piece(token).decode("utf-8", "ignore")
 
     def _logprobs(self, tokens: Sequence[TokenLogprobs]) -> Completion:
         found: Completion = {"tokens": [], "text_offset": [], "token_logprobs": [], "top_logprobs": []}
@@ -83,7 +84,7 @@ class _Answer:
         return found
 
     def _is_text(self, token: int | None) -> bool:
-        return token is not None and not self._duo.here.is_end(token)
+        return token is not None and not self._model.is_end(token)
 
     def _choice(self, text: str, logprobs: Completion | None, finish_reason: str | None) -> Completion:
         choice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": finish_reason}
@@ -190,7 +191,7 @@ def schema_of(response_format: object) -> Any:
 
 
 class Completions(LlamaMembers):
-    """llama_cpp.Llama's way to ask. Part of `Duo`."""
+    """llama_cpp.Llama's way to ask."""
 
     _chat_template: str | None  # jinja2, or a known name; None: the model's own
     _template: ChatTemplate | None = None
@@ -199,7 +200,7 @@ class Completions(LlamaMembers):
     def chat_template(self) -> ChatTemplate:
         """The model's chat template, or the one given to `Duo`. Raises DuoError if there is none."""
         if self._template is None:
-            self._template = template_of(cast("Duo", self).here, self._chat_template)
+            self._template = template_of(self.local_model, self._chat_template)
         return self._template
 
     def create_completion(self, prompt: Prompt, *places: Any, **options: Any) -> Completion | Iterator[Completion]:
@@ -208,20 +209,19 @@ class Completions(LlamaMembers):
         `options`: its arguments and those of `generate`; 16 tokens unless `max_tokens` says otherwise. `model`: the
         name that the dicts carry. Raises TypeError (unknown keyword) and DuoError.
         """
-        duo = cast("Duo", self)
         options = by_name("create_completion", PLACES_OF_COMPLETION, places, options)
         stream, echo, model = (options.pop(name, None) for name in ("stream", "echo", "model"))
-        wanted = _options(duo, "create_completion", options, DEFAULTS)
+        wanted = _options(self.defaults, "create_completion", options, DEFAULTS)
         if echo and wanted.get("logprobs") is not None:
             raise DuoError("duo has no log-probabilities of the prompt; leave out echo or logprobs")
-        bos = duo.here.token_bos
+        bos = self.local_model.token_bos
         empty = isinstance(prompt, str) and not prompt and bos >= 0
-        tokens = [bos] if empty else duo.tokenize(prompt) if isinstance(prompt, str) else prompt
-        begun = duo.stream(tokens, **wanted)  # checks the prompt
+        tokens = [bos] if empty else self.tokenize(prompt) if isinstance(prompt, str) else prompt
+        begun = self.stream(tokens, **wanted)  # checks the prompt
         text = prompt if isinstance(prompt, str) else ""
         if not isinstance(prompt, str) and (echo or begun.with_logprobs):  # offsets count from the prompt's begin
-            text = duo.detokenize([int(t) for t in prompt])
-        answer = _Answer(duo, begun, text, len(tokens), model)
+            text = self.detokenize([int(t) for t in prompt])
+        answer = _Answer(self.local_model, begun, text, len(tokens), model)
         return answer.parts() if stream else answer.whole(echo=bool(echo))
 
     def __call__(self, prompt: Prompt, *places: Any, **options: Any) -> Completion | Iterator[Completion]:
@@ -239,11 +239,10 @@ class Completions(LlamaMembers):
         The prompt is what the chat template makes of `messages` and `tools`; temperature 0.2 unless `temperature` says
         otherwise. Raises TypeError (unknown keyword) and DuoError.
         """
-        duo = cast("Duo", self)
         options = by_name("create_chat_completion", PLACES_OF_CHAT, places, options)
         stream, model, tools, tool_choice = (options.pop(n, None) for n in ("stream", "model", "tools", "tool_choice"))
         response_format, logprobs, top_logprobs = (options.pop(n, None) for n in OF_ANSWER)
-        wanted = _options(duo, "create_chat_completion", options, CHAT_DEFAULTS)
+        wanted = _options(self.defaults, "create_chat_completion", options, CHAT_DEFAULTS)
         if tool_choice not in (None, "auto", "none"):
             raise DuoError(
                 f"tool_choice is {tool_choice!r}; duo knows auto and none, and json_schema= shapes an answer"
@@ -254,6 +253,6 @@ class Completions(LlamaMembers):
             wanted["logprobs"] = top_logprobs or 0
         template = self.chat_template
         text = template.render(messages, tools=None if tool_choice == "none" else tools)
-        tokens = duo.tokenize(text, add_special=template.add_special)
-        answer = _Answer(duo, duo.stream(tokens, **wanted), "", len(tokens), model)
+        tokens = self.tokenize(text, add_special=template.add_special)
+        answer = _Answer(self.local_model, self.stream(tokens, **wanted), "", len(tokens), model)
         return _as_chat_parts(answer.parts()) if stream else _as_chat(answer.whole(echo=False))

@@ -13,7 +13,8 @@ from duo.errors import DuoError
 from duo.result import Result
 
 if TYPE_CHECKING:
-    from duo.engine import Duo, Stream
+    from duo.engine import Duo
+    from duo.stream import Stream
 
 
 class Conversation:
@@ -50,7 +51,7 @@ class Conversation:
         self.messages.append({"role": "assistant", "content": r.text})
         self.last = r
         tokens = list(r.tokens)
-        if tokens and self.duo.here.is_end(tokens[-1]):
+        if tokens and self.duo.local_model.is_end(tokens[-1]):
             tokens.pop()
         if self.duo.detokenize(tokens) == r.text:
             self._text, self._tokens = self._text + r.text, self._tokens + tokens
@@ -70,7 +71,7 @@ class Conversation:
         if self._text and text.startswith(self._text):
             rest = duo.tokenize(text[len(self._text) :], add_special=False)
             # Only a control token surely begins a token of its own.
-            if rest and not duo.here.piece(rest[0]) and duo.here.piece(rest[0], True):
+            if rest and not duo.local_model.piece(rest[0]) and duo.local_model.piece(rest[0], True):
                 return self._tokens + rest
         return duo.tokenize(text, add_special=self._template.add_special)
 

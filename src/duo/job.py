@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,13 +15,18 @@ from duo.errors import DuoError
 from duo.grammar import check_grammar, grammar_of
 
 if TYPE_CHECKING:
-    from duo.engine import Duo, Prompt
+    import numpy as np
+
+    from duo.session import Session
+
+    Prompt = str | Sequence[int] | np.ndarray[Any, Any]
 
 
-def prompt_tokens(duo: Duo, prompt: Prompt) -> list[int]:
+def prompt_tokens(model: _core.Model, prompt: Prompt) -> list[int]:
     """Ids of a prompt given as text or as ids. Raises DuoError: empty, NUL, not Unicode, no integers."""
     if isinstance(prompt, str):
-        return duo.tokenize(prompt)
+        check_text(prompt, "the prompt")
+        return model.tokenize(prompt, True, True)
     if isinstance(prompt, bytes | bytearray):
         raise TypeError("the prompt is bytes; decode it to str first")
     if not isinstance(prompt, Iterable) or getattr(prompt, "ndim", 1) == 0:
@@ -34,7 +39,7 @@ def prompt_tokens(duo: Duo, prompt: Prompt) -> list[int]:
             ids.append(operator.index(t))
         except TypeError:
             raise DuoError(f"token {i} of the prompt is {t!r}; give integers") from None
-    n_vocab = duo.here.n_vocab
+    n_vocab = model.n_vocab
     for i, t in enumerate(ids):
         if not 0 <= t < n_vocab:
             raise DuoError(f"token {i} of the prompt is {t}, outside the vocabulary (0 to {n_vocab - 1})")
@@ -51,6 +56,17 @@ def check_text(text: str, what: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as e:
         raise DuoError(f"{what} is not valid Unicode (position {e.start}); decode it as UTF-8") from None
+
+
+def text_of(text: str | bytes) -> str:
+    """What a tokenizer can read; llama_cpp's texts are bytes. Raises DuoError."""
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as e:
+            raise DuoError(f"the text is not UTF-8 (byte {e.start}); convert it") from None
+    check_text(text, "the text")
+    return text
 
 
 def _stops(o: GenerateOptions) -> list[str]:
@@ -138,14 +154,15 @@ def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate
     return o
 
 
-def prepare(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str = "generate") -> Job:
+def prepare(session: Session, prompt: Prompt, given: dict[str, Any], function: str = "generate") -> Job:
     """Checks everything that can be checked before any work. Raises DuoError and TypeError."""
     o = check_early(prompt, given, function)
-    _check_ids(o, duo.here.n_vocab)
-    check_grammar(grammar_of(o), duo.here)
+    model = session.local_model
+    _check_ids(o, model.n_vocab)
+    check_grammar(grammar_of(o), model)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
-    warning = why_no_ngrams(duo.engine.target, o)
+    warning = why_no_ngrams(session.engine.target, o)
     if warning:
         o = {**o, "spec_type": ["none"]}
         warning += "; the text was decoded plainly"
-    return Job(o, prompt_tokens(duo, prompt), _stops(o), seed, warning)
+    return Job(o, prompt_tokens(model, prompt), _stops(o), seed, warning)

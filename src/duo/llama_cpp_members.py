@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from duo import _core
-from duo.errors import DuoError
-from duo.job import check_text
-
-if TYPE_CHECKING:
-    from duo.engine import Duo
+from duo.texts import Texts
 
 # Arguments behind the first one, in llama_cpp's order.
 PLACES_OF_COMPLETION = (
@@ -37,50 +33,39 @@ def by_name(function: str, order: Sequence[str], places: Sequence[Any], given: M
     return named | dict(given)
 
 
-class LlamaMembers:
-    """Part of `Duo`. Figures are of the target, or of the draft if the target is on another machine."""
+class LlamaMembers(Texts):
+    """Figures are of the target, or of the draft if the target is on another machine."""
 
     @property
     def model_path(self) -> str:
         """The target's file."""
-        return cast("Duo", self).target.path
+        return self.target.path
 
     @property
     def metadata(self) -> dict[str, str]:
         """What the file's header says of the model, but for lists. Raises DuoError if it cannot be read any more."""
-        values = _core.read_header(os.fsencode(cast("Duo", self).here.path))["values"]
+        values = _core.read_header(os.fsencode(self.local_model.path))["values"]
         return {key: str(value) for key, value in values.items() if not isinstance(value, list)}
 
     def n_ctx(self) -> int:
         """Tokens that the context holds."""
-        return cast("Duo", self).here.n_ctx
+        return self.local_model.n_ctx
 
     def n_vocab(self) -> int:
         """Tokens of the vocabulary."""
-        return cast("Duo", self).here.n_vocab
+        return self.local_model.n_vocab
 
     def token_bos(self) -> int:
         """The token that begins a text; -1: there is none."""
-        return cast("Duo", self).here.token_bos
+        return self.local_model.token_bos
 
     def token_eos(self) -> int:
         """The token that ends a text; -1: there is none."""
-        return cast("Duo", self).here.token_eos
+        return self.local_model.token_eos
 
     def reset(self) -> None:
         """Nothing: each text begins anew, and what it has in common with the one before is read from the cache.
 
         Raises DuoError if this Duo is closed.
         """
-        _ = cast("Duo", self).engine
-
-
-def text_of(text: str | bytes) -> str:
-    """What a tokenizer can read; llama_cpp's texts are bytes. Raises DuoError."""
-    if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8")
-        except UnicodeDecodeError as e:
-            raise DuoError(f"the text is not UTF-8 (byte {e.start}); convert it") from None
-    check_text(text, "the text")
-    return text
+        _ = self.engine

@@ -12,7 +12,7 @@ from duo.result import Result
 from duo.stream import Stream
 
 if TYPE_CHECKING:
-    from duo.engine import Prompt
+    from duo.job import Prompt
 
 
 def _split(function: str, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

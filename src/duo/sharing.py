@@ -50,11 +50,11 @@ def sharing_of(duo: Duo) -> Sharing:
     if draft is None:
         return Sharing()
     devices = tuple(d for d in target.devices if d in draft.devices)
-    cpus = [set(m.cpus) for m in (duo._placed.target, duo._placed.draft)]
+    cpus = [set(m.cpus) for m in (duo.placed.target, duo.placed.draft)]
     cpu = _on_cpu(target) and _on_cpu(draft)
     own_cores = cpu and all(cpus) and not cpus[0] & cpus[1]
-    splits = duo._placed.splits
+    splits = duo.placed.splits
     cores = core_cpus()[: usable_cores()]
-    teams = splits[duo._placed.split] if splits else (target.n_threads, draft.n_threads)
+    teams = splits[duo.placed.split] if splits else (target.n_threads, draft.n_threads)
     options = separate(cores, *teams) if cpu and not own_cores else ""
     return Sharing(devices, cpu, own_cores, bool(splits), options)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -14,9 +13,10 @@ from duo import _core
 from duo.errors import DuoError
 from duo.job import Job, makes_guesses, plan, prepare, sampling
 from duo.result import Chunk, Result, TokenLogprobs, timings
+from duo.session import Session
 
 if TYPE_CHECKING:
-    from duo.engine import Duo, Prompt
+    from duo.job import Prompt
 
 # A pull waits this long at a time, so that Ctrl-C and close() from elsewhere are heard.
 SLICE_US = 50_000
@@ -25,8 +25,8 @@ SLICE_US = 50_000
 class Stream(Iterator[Chunk]):
     """Chunks of one text. `result` and `timings` are complete when it is exhausted; close it to stop early."""
 
-    def __init__(self, duo: Duo, job: Job, *, with_draft: bool) -> None:
-        self._duo = duo
+    def __init__(self, session: Session, job: Job, *, with_draft: bool) -> None:
+        self._session = session
         self._open = True
         self._stopping = False
         self._lost = False  # its Duo was closed before it ended
@@ -69,10 +69,10 @@ class Stream(Iterator[Chunk]):
         raise StopIteration
 
     def _pull(self) -> Chunk | None:
-        with self._duo._pull:
-            if self._stopping or not self._open or self._duo._closing:
+        with self._session.lock:
+            if self._stopping or not self._open:
                 return None
-            c = self._duo.engine.next(SLICE_US)
+            c = self._session.next_chunk(SLICE_US)
             return None if c is None else self._take(c)
 
     def _take(self, c: _core.TextChunk) -> Chunk:
@@ -96,7 +96,7 @@ class Stream(Iterator[Chunk]):
     def _write_trace(self) -> None:
         # A full disk must not cost the text.
         try:
-            self._duo.write_trace()
+            self._session.write_trace()
         except DuoError as e:
             self.trace_warning = str(e)
 
@@ -118,16 +118,20 @@ class Stream(Iterator[Chunk]):
     def close(self) -> None:
         """Stops the text; its slot is free when this returns. Safe to call twice, and from another thread."""
         self._stopping = True
-        with self._duo._pull:
+        with self._session.lock:
             if self._open:
-                if self._duo._engine is not None:
-                    self._duo._engine.cancel()
+                self._session.cancel()
                 self._finish("cancelled")
         if self.on_close is not None:
             on_close, self.on_close = self.on_close, None
             on_close()
 
-    def lose(self) -> None:
+    @property
+    def is_open(self) -> bool:
+        """Neither exhausted nor closed."""
+        return self._open
+
+    def abort(self) -> None:
         """Ends a text whose Duo is being closed: the reader gets a DuoError. Call with the engine stopped."""
         if self._open:
             self._lost = not self._stopping
@@ -136,25 +140,23 @@ class Stream(Iterator[Chunk]):
     def _finish(self, reason: str) -> str:
         if not self._open:
             return ""
-        duo = self._duo
+        session = self._session
         why = ""
         self.finish_reason = reason
         self._open = False
         try:
-            if duo._engine is not None:
-                stats = duo._engine.stats()
+            if (stats := session.stats()) is not None:
                 self.timings = timings(stats, with_draft=self._with_draft)
-                if duo.network is not None:
+                if session.network is not None:
                     # Two machines' clocks do not tell whose time lay behind whose.
-                    self.timings |= {"draft_hidden_share": None} | duo.network.figures_of_text
-                    self.network_warning = duo.network.take_warning()
-                duo.timings = self.timings
+                    self.timings |= {"draft_hidden_share": None} | session.network.figures_of_text
+                    self.network_warning = session.network.take_warning()
+                session.timings = self.timings
                 self._write_trace()
                 self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
                 why = stats["error"]
         finally:
-            duo._owner = None
-            duo._turn.release()
+            session.end_turn()
         return why
 
     def __enter__(self) -> Self:
@@ -166,36 +168,33 @@ class Stream(Iterator[Chunk]):
     def __del__(self) -> None:
         if not getattr(self, "_open", False):
             return
-        owner = self._duo._owner
-        if self._duo.network is None or (owner is not None and owner[0] == threading.get_ident()):
+        owner = self._session.owner
+        if self._session.network is None or (owner is not None and owner[0] == threading.get_ident()):
             self.close()
             return
         self._stopping = True
-        self._duo._owner = None  # nobody pulls it any more: the next text waits for its turn
+        self._session.abandon()
         # The garbage collector may run in the very thread that the end of the text waits for.
         threading.Thread(target=self.close, name="duo-close").start()
 
 
-def start(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
+def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
     """Waits for its turn and begins the text."""
-    job = prepare(duo, prompt, given, function)
-    owner = duo._owner
-    if owner is not None and owner[0] == threading.get_ident():
-        raise DuoError("this thread has another stream open; finish or close it before starting the next")
-    duo._turn.acquire()
-    return begin(duo, job, None)
+    job = prepare(session, prompt, given, function)
+    session.wait_for_turn()
+    return begin(session, job, None)
 
 
-def begin(duo: Duo, job: Job, task: object) -> Stream:
+def begin(session: Session, job: Job, task: object) -> Stream:
     """Begins a text whose turn it is. task: the asyncio task that will pull it; None: this thread will."""
     o = job.options
     how = plan(o)
-    how.always = duo._always
+    how.always = session.always
     try:
-        with duo._pull:
-            if duo.network is not None:
-                duo.network.begin_text()
-            duo.engine.begin(
+        with session.lock:
+            if session.network is not None:
+                session.network.begin_text()
+            session.engine.begin(
                 prompt=job.tokens,
                 n_predict=o["max_tokens"],
                 sampling=sampling(o, job.seed),
@@ -203,15 +202,12 @@ def begin(duo: Duo, job: Job, task: object) -> Stream:
                 stop=job.stop,
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
             )
-            has_draft = duo.draft is not None or duo.network is not None
-            s = Stream(duo, job, with_draft=makes_guesses(o, has_draft))
-            duo._owner = (threading.get_ident(), task)
-            duo._current = weakref.ref(s)
+            s = Stream(session, job, with_draft=makes_guesses(o, session.has_draft))
+            session.hand_over(s, task)
             return s
     except BaseException:
         # Ctrl-C may come when the engine has begun and nobody holds the stream yet.
-        with duo._pull:
-            if duo._engine is not None and duo._engine.running:
-                duo._engine.cancel()
-        duo._turn.release()
+        with session.lock:
+            session.cancel()
+        session.end_turn()
         raise

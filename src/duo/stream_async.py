@@ -11,30 +11,31 @@ from typing import TYPE_CHECKING, Any
 from duo.errors import DuoError
 from duo.job import prepare
 from duo.result import Chunk, Result
+from duo.session import Session
 from duo.stream import Stream, begin
 
 if TYPE_CHECKING:
-    from duo.engine import Duo, Prompt
+    from duo.job import Prompt
 
 
 # How long a task waits for a stream of its own before it calls that a mistake.
 ABANDONED_S = 5.0
 
 
-async def _start_async(duo: Duo, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
-    job = await asyncio.to_thread(prepare, duo, prompt, given, function)
+async def _start_async(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
+    job = await asyncio.to_thread(prepare, session, prompt, given, function)
     task = asyncio.current_task()
     # Waiting for the turn in the loop, not in a pool thread: waiting tasks would fill the pool, and the text that runs
     # needs a thread of it to end.
     since = time.monotonic()
-    while not duo._turn.acquire(blocking=False):
-        owner = duo._owner or (0, None)
+    while not session.take_turn():
+        owner = session.owner or (0, None)
         # A stream that this task left by `break` is closed by the loop a moment later; one that is open stays.
         mine = owner[1] is task and time.monotonic() - since > ABANDONED_S
         if mine or owner == (threading.get_ident(), None):
             raise DuoError("this task has another stream open; finish or close it before starting the next")
         await asyncio.sleep(0.005)
-    return begin(duo, job, task)
+    return begin(session, job, task)
 
 
 async def _in_thread(stop: threading.Event, call: Callable[[], Any]) -> Any:
@@ -50,11 +51,11 @@ async def _in_thread(stop: threading.Event, call: Callable[[], Any]) -> Any:
 
 async def _close(s: Stream) -> None:
     """Closes a text without holding up the loop: a pass that is under way may take a while to stop."""
-    if s._open:
+    if s.is_open:
         await asyncio.shield(asyncio.to_thread(s.close))
 
 
-async def chunks_async(duo: Duo, prompt: Prompt, given: dict[str, Any]) -> AsyncIterator[Chunk]:
+async def chunks_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> AsyncIterator[Chunk]:
     """Chunks of one text for an event loop."""
     stop = threading.Event()
 
@@ -68,7 +69,7 @@ async def chunks_async(duo: Duo, prompt: Prompt, given: dict[str, Any]) -> Async
             pass
         return None
 
-    s = await _start_async(duo, prompt, given, "astream")
+    s = await _start_async(session, prompt, given, "astream")
     try:
         while (chunk := await _in_thread(stop, pull)) is not None:
             yield chunk
@@ -76,9 +77,9 @@ async def chunks_async(duo: Duo, prompt: Prompt, given: dict[str, Any]) -> Async
         await _close(s)
 
 
-async def result_async(duo: Duo, prompt: Prompt, given: dict[str, Any]) -> Result:
+async def result_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> Result:
     """The whole text for an event loop."""
-    s = await _start_async(duo, prompt, given, "agenerate")
+    s = await _start_async(session, prompt, given, "agenerate")
     stop = threading.Event()
 
     def pull_all() -> None:

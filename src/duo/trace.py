@@ -1,37 +1,18 @@
-"""What the two models did and when: written as a Chrome trace, read back, summed up, drawn as two lanes."""
+"""A trace read back, summed up, drawn as two lanes."""
 
 import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, suppress
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-LANES = ("target", "draft")  # top to bottom; the thread ids in the file are 1 and 2
+from duo.trace_writer import Event
+
 WINDOW_VERIFICATIONS = 30  # as many as one can tell apart in a picture of a page's width
 
 Span = tuple[int, int]  # start and end, us
-
-
-@dataclass(frozen=True)
-class Event:
-    """One pass of a model, or the time that a worker stood waiting."""
-
-    kind: str  # "prompt" | "verify" | "draft" | "wait"
-    lane: str  # "target" | "draft"
-    t0_us: int  # start, on a clock of the engine's choice
-    t1_us: int  # end, on the same clock
-    slot: int
-    n_rows: int  # rows in the pass
-    n_accepted: int  # verify: drafted tokens accepted
-    n_drafted: int  # verify: drafted tokens in the pass; draft: nodes made
-    hit: bool  # verify: the token committed last was already a node of the tree
-    depth: int  # draft: depth of the step below the root; verify: levels drafted
-    n_branch: int = 0  # verify: nodes that the draft may expand in a step
-    expected: float = 0.0  # verify: tokens that the planner expected of the pass
-    stance: str = ""  # verify: "ahead", "by turn", "rest"
 
 
 @dataclass(frozen=True)
@@ -55,67 +36,6 @@ class Overlap:
     def hidden_share(self) -> float:
         """The share of the draft's time that cost nothing because the target was at work anyway."""
         return self.both_busy_us / self.draft_busy_us if self.draft_busy_us else 0.0
-
-
-class TraceWriter(AbstractContextManager["TraceWriter"]):
-    """Writes events as they come; a program that is killed leaves a file that still opens.
-
-    The file is a bare JSON list. Viewers accept one whose end is missing, but refuse an unfinished
-    {"traceEvents": [...]}; so what that form keeps in "otherData" stands in the name of the process here.
-    """
-
-    def __init__(self, path: str | Path, *, target: str, draft: str | None) -> None:
-        self._file = open(path, "w", encoding="utf-8", newline="\n")  # noqa: SIM115 - closed by close()
-        self._has_draft = draft is not None
-        self._separator = "[\n"
-        name = f"duo: target {target}, " + (f"draft {draft}" if draft is not None else "no draft")
-        records = [_metadata("process_name", 0, {"name": name, "target": target, "draft": draft})]
-        for tid, lane in enumerate(LANES, 1):
-            if lane == "target" or self._has_draft:
-                records.append(_metadata("thread_name", tid, {"name": lane}))
-                records.append(_metadata("thread_sort_index", tid, {"sort_index": tid}))
-        try:
-            self._write(records)
-        except OSError:
-            with suppress(OSError):
-                self._file.close()
-            raise
-
-    def add(self, events: Iterable[Event]) -> None:
-        """Appends events, in any order, and hands them to the operating system at once."""
-        records: list[dict[str, Any]] = []
-        for event in events:
-            place = {"cat": "duo", "pid": 1, "tid": LANES.index(event.lane) + 1}
-            args = {key: value for key, value in vars(event).items() if key not in ("kind", "lane", "t0_us", "t1_us")}
-            duration = event.t1_us - event.t0_us
-            records.append({"name": event.kind, "ph": "X", **place, "ts": event.t0_us, "dur": duration, "args": args})
-            if event.kind == "verify" and self._has_draft:
-                outcome = "hit" if event.hit else "miss"
-                records.append({"name": outcome, "ph": "i", "s": "t", **place, "ts": event.t1_us})
-        self._write(records)
-
-    def network(self, t_us: int, figures: dict[str, Any]) -> None:
-        """What the network did up to a time; viewers draw the figures as curves."""
-        values = {name.removeprefix("network_"): value for name, value in figures.items()}
-        self._write([{"name": "network", "ph": "C", "cat": "duo", "pid": 1, "ts": t_us, "args": values}])
-
-    def close(self) -> None:
-        if not self._file.closed:
-            with self._file:
-                self._file.write("\n]")  # no newline after it: a viewer may take that for a second document
-
-    def _write(self, records: list[dict[str, Any]]) -> None:
-        for record in records:
-            self._file.write(self._separator + json.dumps(record, separators=(",", ":")))
-            self._separator = ",\n"
-        self._file.flush()
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
-
-def _metadata(name: str, tid: int, args: dict[str, Any]) -> dict[str, Any]:
-    return {"name": name, "ph": "M", "pid": 1, "tid": tid, "args": args}
 
 
 def read_trace(path: str | Path) -> list[Event]:

@@ -6,7 +6,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from duo.trace import LANES, Event, Span, busy, clip, intersection, overlap
+from duo.trace import Span, busy, clip, intersection, overlap
+from duo.trace_writer import LANES, Event
 
 Colour = str | tuple[float, float, float]
 

@@ -70,7 +70,7 @@ class Texts:
 
     def __init__(self, duo: Duo) -> None:
         self._duo = duo
-        given = duo._defaults
+        given = duo.defaults
         seed = given.get("seed", 1)
         # One seed for all: ways of writing are compared on the same text.
         self._seed = seed if seed >= 0 else secrets.randbits(63)
@@ -183,15 +183,15 @@ def tune(duo: Duo, prompts: Sequence[str], progress: Progress = lambda _: None) 
     if duo.draft is None:
         raise DuoError("duo tune measures a pair and there is no draft; give it with -md")
     chosen = _fitting(duo, prompts)
-    with duo._turn, duo._pull:  # what an earlier run saved must not be taken for this one's
-        duo.engine.forget_profile()
+    with duo.session.between_texts() as engine:  # what an earlier run saved must not be taken for this one's
+        engine.forget_profile()
     t, texts = Tuning(sharing=sharing_of(duo)), Texts(duo)
     _measure_widths(t, texts, chosen, progress)
     _expect(t, _measure_both(t, texts, chosen, progress))
     _race(t, texts, chosen, progress)
     t.advice = advise(t)
-    with duo._turn, duo._pull:
-        numbers = duo.engine.profile()
+    with duo.session.between_texts() as engine:
+        numbers = engine.profile()
     note = ", ".join(f"{name} {speed:.1f}" for name, speed in t.measured.items()) + " tokens/s"
     if duo.profile_key and profiles.save(duo.profile_key, numbers, note):
         t.saved = str(profiles.cache_file())

@@ -100,7 +100,7 @@ def chat(params: dict[str, Any]) -> None:
     show.warn_of_schema(wanted)
     interactive = sys.stdin is not None and sys.stdin.isatty()
     with open_duo(params) as d:
-        talk = Conversation(d, template_of(d.here, chosen), system)
+        talk = Conversation(d, template_of(d.local_model, chosen), system)
         if interactive:
             introduce(d, wanted)
             show.warn("/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends")

@@ -9,7 +9,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from duo.trace import Event, between, clip, draw, overlap, read_models, read_trace
+from duo.trace import between, clip, draw, overlap, read_models, read_trace
+from duo.trace_writer import Event
 
 
 @click.command("trace")
