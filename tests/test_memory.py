@@ -9,10 +9,10 @@ import pytest
 from duo import Duo, DuoError, _core
 from duo.config import ENGINE_OPTIONS
 from duo.demo import demo_pair
+from duo.devices import Device
 from duo.fit import MARGIN, Room, Wish, plan
 from duo.header import read_header
 from duo.memory import Need, bytes_of, cells, context, most_layers, need_of, places
-from duo.placement import Device
 from duo.planned import needs, settled, settled_alone
 
 GB = 10**9

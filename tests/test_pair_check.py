@@ -12,8 +12,8 @@ from loads import load
 from duo import DuoError
 from duo.cli.main import main
 from duo.demo import demo_pair
+from duo.devices import Device
 from duo.pair_check import check_pair
-from duo.placement import Device
 
 TARGET, DRAFT = demo_pair()
 TOKENS = tokens_of(TARGET)

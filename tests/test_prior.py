@@ -14,7 +14,8 @@ from model_files import random_model
 from duo import _core, kernels, placement, prior
 from duo.check import engine_options
 from duo.demo import demo_pair
-from duo.placement import Device
+from duo.devices import Device
+from duo.errors import DuoError
 
 TARGET, DRAFT = demo_pair()
 GB = 10**9
@@ -129,7 +130,7 @@ def test_all_parts_of_a_model_count(place: Place, tmp_path: Path, monkeypatch: p
     assert p.splits[p.split] == (9, 7), "3 guesses a pass, each a quarter of it"
     assert place(16, draft=first, **stock).draft.n_threads == 16
     monkeypatch.setattr(_core, "memory_available", lambda: 3 * prior.SMALL)
-    with pytest.raises(placement.DuoError, match=r"the models need 0\.3 GB of the machine's memory"):
+    with pytest.raises(DuoError, match=r"the models need 0\.3 GB of the machine's memory"):
         place(16, first, **stock)
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from duo.cli.trace import trace as trace_command
-from duo.trace import between, clip, draw, overlap, read_models, read_trace, window
+from duo.trace import between, clip, overlap, read_models, read_trace, window
+from duo.trace_picture import draw
 from duo.trace_writer import LANES, Event, TraceWriter
 
 

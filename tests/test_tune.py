@@ -15,7 +15,8 @@ from duo.cli.main import main
 from duo.cpus import core_cpus
 from duo.demo import demo_pair
 from duo.sharing import Sharing, separate
-from duo.tune import BOUND, LENGTHS, Tuning, tune
+from duo.tune import BOUND, LENGTHS, tune
+from duo.tuning import Tuning
 
 TARGET, DRAFT = map(str, demo_pair())
 

@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from duo.tune import Tuning
+from duo.tuning import Advice, Tuning
 
 CLOSE = 0.97  # --draft auto adapts to each text, so it is advised if it is not slower than this
 VISIBLE = 1.1  # slowdown
-
-
-@dataclass(frozen=True)
-class Advice:
-    with_draft: bool = True
-    flags: tuple[str, ...] = ()  # besides the models and where they are
-    reasons: tuple[str, ...] = ()  # a sentence each
 
 
 def _choice(t: Tuning) -> tuple[bool, tuple[str, ...], str]:

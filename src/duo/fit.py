@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from duo.errors import DuoError
 from duo.memory import Need, Places, most_layers, places
+from duo.wording import gigabytes
 
 MARGIN = 1 << 30  # left free on a device at least, or a sixteenth of a small one: its driver, and what was not foreseen
 
@@ -71,10 +72,6 @@ class Plan:
     def line(self) -> str:
         """For the user: one line."""
         return "placement: " + "; ".join(p.line() for p in (self.draft, self.target) if p is not None)
-
-
-def gigabytes(n: int) -> str:
-    return f"{n / 1e9:.1f} GB" if n >= 50_000_000 else f"{n / 1e6:.0f} MB"
 
 
 def plan(target: Wish, draft: Wish | None, devices: Sequence[Room]) -> Plan:

@@ -10,19 +10,17 @@ import tempfile
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_download, hf_hub_url
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, logging  # type: ignore[attr-defined]
 
 from duo.errors import DuoError
-from duo.fit import gigabytes
 from duo.hub_errors import FAILURES, NO_NETWORK, hub_error, no_listing, unreachable
 from duo.hub_files import Listed, is_blob, is_safe, is_whole
-
-if TYPE_CHECKING:
-    from duo.hub import Hub
+from duo.hub_settings import HubSettings
+from duo.wording import gigabytes
 
 TIMEOUT_S = 10.0  # for an answer, not for a download
 # A vocabulary of 256k tokens with its merges takes about 15 MB; later parts of a split model have none.
@@ -39,7 +37,7 @@ class Unreachable(DuoError):  # noqa: N818 - a state of the network
     """No network, or no hub at the other end. Half a sentence: the other half is what the cache has."""
 
 
-def listing(hub: Hub, repo: str) -> tuple[dict[str, Listed], str]:
+def listing(hub: HubSettings, repo: str) -> tuple[dict[str, Listed], str]:
     """Files of a repository, less those whose names lead out of a folder, and the commit that this is true of.
 
     Raises Unreachable, or DuoError (unknown, private, too many requests).
@@ -68,7 +66,7 @@ def listing(hub: Hub, repo: str) -> tuple[dict[str, Listed], str]:
     return files, info.sha
 
 
-def download(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str) -> Path:
+def download(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit: str) -> Path:
     """Path of the first of these files, all of them being in the cache. Raises DuoError."""
     paths = []
     try:
@@ -104,7 +102,7 @@ class _Head(io.FileIO):
         return n
 
 
-def heads(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str, folder: Path) -> Path:
+def heads(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit: str, folder: Path) -> Path:
     """Stand-ins for these files in `folder`: their beginnings, where the headers are, and holes for the weights.
 
     Returns the path of the first. Raises DuoError.
@@ -130,16 +128,16 @@ def heads(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str, folder:
     return made[0]
 
 
-def _folder(hub: Hub, repo: str) -> Path:
+def _folder(hub: HubSettings, repo: str) -> Path:
     return hub.cache / ("models--" + repo.replace("/", "--"))
 
 
-def _pointer(hub: Hub, repo: str, commit: str, name: str) -> Path:
+def _pointer(hub: HubSettings, repo: str, commit: str, name: str) -> Path:
     """Where a file of that commit is found in the cache, mostly a link to its blob."""
     return _folder(hub, repo) / "snapshots" / commit / name
 
 
-def _drop_damaged(hub: Hub, repo: str, name: str, commit: str, listed: Listed) -> None:
+def _drop_damaged(hub: HubSettings, repo: str, name: str, commit: str, listed: Listed) -> None:
     """A file that has not the size it should have: a disk was full, or somebody wrote into it. It is received anew."""
     pointer = _pointer(hub, repo, commit, name)
     if pointer.exists() and not is_whole(pointer, listed):
@@ -148,7 +146,7 @@ def _drop_damaged(hub: Hub, repo: str, name: str, commit: str, listed: Listed) -
         pointer.unlink(missing_ok=True)
 
 
-def _check_disk(hub: Hub, repo: str, files: Mapping[str, Listed], commit: str) -> None:
+def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit: str) -> None:
     folder = _folder(hub, repo)
     missing = [f for name, f in files.items() if not _pointer(hub, repo, commit, name).exists()]
     needed = sum(f.size - min(f.size, _begun(folder, f.blob)) for f in missing)
@@ -167,7 +165,7 @@ def _begun(folder: Path, blob: str) -> int:
     return sum(p.stat().st_size for p in found if p.exists())
 
 
-def _file(hub: Hub, repo: str, name: str, commit: str) -> Path:
+def _file(hub: HubSettings, repo: str, name: str, commit: str) -> Path:
     """One file. Its data is received here, so that a later call goes on where this one is interrupted; names, links
     and everything else in the cache are huggingface_hub's."""
     pointer = _pointer(hub, repo, commit, name)
@@ -187,7 +185,7 @@ def _file(hub: Hub, repo: str, name: str, commit: str) -> Path:
     )  # fmt: skip
 
 
-def _receive(hub: Hub, repo: str, name: str, url: str, etag: str, size: int) -> None:
+def _receive(hub: HubSettings, repo: str, name: str, url: str, etag: str, size: int) -> None:
     """The blob that huggingface_hub will look for. url: the hub's, not that of the storage it redirects to, because
     storage is signed for an hour and a large file may break off later; a token does not follow the redirection."""
     blob = _folder(hub, repo) / "blobs" / etag

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import httpx2
 from huggingface_hub.errors import (
@@ -18,9 +17,7 @@ from huggingface_hub.errors import (
 )
 
 from duo.errors import DuoError
-
-if TYPE_CHECKING:
-    from duo.hub import Hub
+from duo.hub_settings import HubSettings
 
 # What a broken or missing network looks like.
 NO_NETWORK = (httpx2.TransportError,)
@@ -51,7 +48,7 @@ def no_listing(endpoint: str) -> str:
     return f"{endpoint} answered what is no list of files (a login page?)"
 
 
-def _sentence(e: Exception, repo: str, hub: Hub, folder: Path) -> str:
+def _sentence(e: Exception, repo: str, hub: HubSettings, folder: Path) -> str:
     endpoint, has_token = hub.endpoint, hub.token is not None
     page = f"{endpoint}/{repo}"
     if isinstance(e, HFValidationError):
@@ -85,6 +82,6 @@ def _sentence(e: Exception, repo: str, hub: Hub, folder: Path) -> str:
     return f"{repo} could not be downloaded ({' '.join(str(e).split()) or type(e).__name__}); try again"
 
 
-def hub_error(e: Exception, repo: str, hub: Hub, folder: Path) -> DuoError:
+def hub_error(e: Exception, repo: str, hub: HubSettings, folder: Path) -> DuoError:
     """For everything that huggingface_hub raises while it lists or downloads. folder: where the files should go."""
     return DuoError(_sentence(e, repo, hub, folder))

@@ -17,8 +17,6 @@ from duo.grammar import check_grammar, grammar_of
 if TYPE_CHECKING:
     import numpy as np
 
-    from duo.session import Session
-
     Prompt = str | Sequence[int] | np.ndarray[Any, Any]
 
 
@@ -154,14 +152,18 @@ def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate
     return o
 
 
-def prepare(session: Session, prompt: Prompt, given: dict[str, Any], function: str = "generate") -> Job:
-    """Checks everything that can be checked before any work. Raises DuoError and TypeError."""
+def prepare(
+    model: _core.Model, target: _core.Model | None, prompt: Prompt, given: dict[str, Any], function: str = "generate"
+) -> Job:
+    """Checks everything that can be checked before any work. model: whose vocabulary it is; target: None if elsewhere.
+
+    Raises DuoError and TypeError.
+    """
     o = check_early(prompt, given, function)
-    model = session.local_model
     _check_ids(o, model.n_vocab)
     check_grammar(grammar_of(o), model)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
-    warning = why_no_ngrams(session.engine.target, o)
+    warning = why_no_ngrams(target, o)
     if warning:
         o = {**o, "spec_type": ["none"]}
         warning += "; the text was decoded plainly"

@@ -15,7 +15,7 @@ from duo.memory import Need, context
 from duo.planned import needs, plan_of
 
 if TYPE_CHECKING:
-    from duo.placement import Device
+    from duo.devices import Device
 
 
 @dataclass(frozen=True)

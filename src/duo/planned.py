@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from duo import _core
 from duo.config import EngineOptions
+from duo.devices import Device, device_names, tensor_overrides
 from duo.errors import DuoError
 from duo.files import model_bytes
-from duo.fit import Plan, Room, Wish, gigabytes, plan
+from duo.fit import Plan, Room, Wish, plan
 from duo.header import Header, read_header
 from duo.memory import Need, context, need_of
-
-if TYPE_CHECKING:
-    from duo.placement import Device
+from duo.wording import gigabytes
 
 
 def rooms_of(devices: Sequence[Device]) -> dict[str, Room]:
@@ -50,8 +49,6 @@ def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, .
 
 def needs(o: EngineOptions, target: Header, draft: Header | None) -> tuple[Need, Need | None]:
     """What the two need with these options."""
-    from duo.placement import tensor_overrides
-
     n_ubatch, flash = min(o["n_ubatch"], o["n_batch"]), o["flash_attn"] != "off"
     n_ctx = context(o["n_ctx"], target.n_ctx_train)
     of_target = need_of(
@@ -73,8 +70,6 @@ def _layers(value: int | str, need: Need) -> int | None:
 
 def plan_of(o: EngineOptions, target: Header, draft: Header | None, devices: Sequence[Device]) -> Plan:
     """Raises DuoError: what was asked for does not fit a device."""
-    from duo.placement import device_names
-
     rooms = rooms_of(devices)
     need, need_draft = needs(o, target, draft)
 
@@ -104,8 +99,6 @@ def settled(
 
     Raises DuoError: a device that there is not, a file that cannot be read, or that does not fit.
     """
-    from duo.placement import device_names
-
     paths = [p for p in (target, draft) if p is not None]
     uses_device = False
     for layers, names in (("n_gpu_layers", "device"), ("n_gpu_layers_draft", "device_draft"))[: len(paths)]:

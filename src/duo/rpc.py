@@ -18,8 +18,8 @@ from typing import NoReturn
 
 from duo import _core
 from duo.build_advice import rebuild
+from duo.devices import Device
 from duo.errors import DuoError
-from duo.placement import Device
 
 TIMEOUT_S = 10.0
 # A connection whose other machine is gone (no power, no cable) is given up after so long; libggml sets nothing.

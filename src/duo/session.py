@@ -6,14 +6,17 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from duo import _core
 from duo.errors import DuoError
 from duo.trace_file import TraceFile
 
-if TYPE_CHECKING:
-    from duo.stream import Stream
+
+class Running(Protocol):
+    """A text that is being written."""
+
+    def abort(self) -> None: ...
 
 
 class Network(Protocol):
@@ -48,7 +51,7 @@ class Session:
         self._turn = threading.Lock()  # held while a text is generated
         # Thread (and asyncio task) that pulls the text: neither can wait for itself.
         self._owner: tuple[int, object] | None = None
-        self._current: weakref.ref[Stream] | None = None  # the text that runs, or the last one
+        self._current: weakref.ref[Running] | None = None  # the text that runs, or the last one
         self._closing = False
 
     # ---- models
@@ -93,7 +96,7 @@ class Session:
         """False: a text runs."""
         return self._turn.acquire(blocking=False)
 
-    def hand_over(self, stream: Stream, task: object) -> None:
+    def hand_over(self, stream: Running, task: object) -> None:
         """This thread, or an asyncio task, pulls the text from now on."""
         self._owner = (threading.get_ident(), task)
         self._current = weakref.ref(stream)

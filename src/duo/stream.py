@@ -180,7 +180,7 @@ class Stream(Iterator[Chunk]):
 
 def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
     """Waits for its turn and begins the text."""
-    job = prepare(session, prompt, given, function)
+    job = prepare(session.local_model, session.engine.target, prompt, given, function)
     session.wait_for_turn()
     return begin(session, job, None)
 

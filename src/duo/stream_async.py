@@ -23,7 +23,7 @@ ABANDONED_S = 5.0
 
 
 async def _start_async(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
-    job = await asyncio.to_thread(prepare, session, prompt, given, function)
+    job = await asyncio.to_thread(prepare, session.local_model, session.engine.target, prompt, given, function)
     task = asyncio.current_task()
     # Waiting for the turn in the loop, not in a pool thread: waiting tasks would fill the pool, and the text that runs
     # needs a thread of it to end.

@@ -163,23 +163,3 @@ def window(events: Sequence[Event], start_ms: float | None, end_ms: float | None
     if end_ms is not None:
         return passes[surplus][0], hi
     return passes[surplus // 2][0], passes[surplus // 2 + WINDOW_VERIFICATIONS - 1][1]
-
-
-def draw(
-    events: Sequence[Event],
-    out: Path,
-    *,
-    title: str | None = None,
-    start_ms: float | None = None,
-    end_ms: float | None = None,
-) -> None:
-    """Draws the target's lane above the draft's as .svg or .png, with matplotlib; times count from the first event."""
-    if out.suffix.lower() not in (".svg", ".png"):
-        raise ValueError(f"cannot draw {out}: the name must end in .svg or .png")
-    if not events:
-        raise ValueError("the trace holds no events to draw")
-    from duo.trace_picture import picture  # not at the top: everything else here works without matplotlib
-
-    origin, (lo, hi) = min(event.t0_us for event in events), window(events, start_ms, end_ms)
-    moved = [replace(event, t0_us=event.t0_us - origin, t1_us=event.t1_us - origin) for event in events]
-    picture(moved, (lo - origin, max(hi, lo + 1) - origin), title).savefig(out)

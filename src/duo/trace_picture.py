@@ -1,12 +1,14 @@
-"""The picture of a trace: the target's lane above the draft's. Needs matplotlib; `duo.trace.draw` is the way in."""
+"""The picture of a trace: the target's lane above the draft's. Needs matplotlib."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
-from duo.trace import Span, busy, clip, intersection, overlap
+from duo.trace import Span, busy, clip, intersection, overlap, window
 from duo.trace_writer import LANES, Event
 
 Colour = str | tuple[float, float, float]
@@ -19,6 +21,24 @@ LANE, MARKER_Y, TOP = 0.9, 2.33, 2.5
 GREY, PLAIN, PROMPT = "#5b6570", "#c5ccd3", "#8d99a6"
 HIDDEN, EXPOSED, MISS = "#3a9d78", "#f0883e", "#c8323c"
 NONE_ACCEPTED, ALL_ACCEPTED = (0.80, 0.89, 0.97), (0.05, 0.30, 0.58)
+
+
+def draw(
+    events: Sequence[Event],
+    out: Path,
+    *,
+    title: str | None = None,
+    start_ms: float | None = None,
+    end_ms: float | None = None,
+) -> None:
+    """Draws the target's lane above the draft's as .svg or .png, with matplotlib; times count from the first event."""
+    if out.suffix.lower() not in (".svg", ".png"):
+        raise ValueError(f"cannot draw {out}: the name must end in .svg or .png")
+    if not events:
+        raise ValueError("the trace holds no events to draw")
+    origin, (lo, hi) = min(event.t0_us for event in events), window(events, start_ms, end_ms)
+    moved = [replace(event, t0_us=event.t0_us - origin, t1_us=event.t1_us - origin) for event in events]
+    picture(moved, (lo - origin, max(hi, lo + 1) - origin), title).savefig(out)
 
 
 def picture(events: Sequence[Event], span: Span, title: str | None) -> Figure:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from duo import profiles
-from duo.advice import Advice, advise
+from duo.advice import advise
 from duo.bench.arms import PLAIN, Arm
 from duo.bench.bound import best_sync, overlapped_bound, taking_turns
 from duo.bench.costs import Costs
@@ -16,7 +15,8 @@ from duo.bench.record import Record
 from duo.config import GenerateOptions
 from duo.engine import Duo
 from duo.errors import DuoError
-from duo.sharing import Sharing, sharing_of
+from duo.sharing import sharing_of
+from duo.tuning import Tuning
 
 LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)  # drafted tokens in a pass; one row more
 TOO_WIDE = 8.0  # a pass that costs more passes over one token is the last one tried
@@ -37,32 +37,6 @@ FIXED: GenerateOptions = {
 }
 
 Progress = Callable[[str], None]
-
-
-@dataclass
-class Tuning:
-    """All that was measured, and what follows from it. Speeds are tokens/s."""
-
-    pass_ms: dict[int, float] = field(default_factory=dict)  # by rows, while the draft waits
-    step_ms: dict[int, float] = field(default_factory=dict)  # of the draft by nodes, while the target works
-    step_alone_ms: float | None = None
-    acceptance: list[float] = field(default_factory=list)  # of the best guess by level, those above it being right
-    slowdown: float = 1.0  # of passes while the draft works
-    hidden_share: float = 0.0  # of the draft's time, behind the target's
-    n_sync: int = 1  # the length that the formula finds best for taking turns
-    expected: dict[str, float] = field(default_factory=dict)  # by way of writing, from the formulas
-    measured: dict[str, float] = field(default_factory=dict)  # in a race on the same prompts
-    sharing: Sharing = field(default_factory=Sharing)
-    advice: Advice = field(default_factory=Advice)
-    saved: str | None = None  # the file; None: DUO_PROFILES=off, or it cannot be written
-
-    def v(self, rows: int) -> float:
-        """A pass over so many rows in passes over one."""
-        return self.pass_ms[rows] / self.pass_ms[1]
-
-    def c(self, step_ms: float) -> float:
-        """A step of the draft in passes over one row."""
-        return step_ms / self.pass_ms[1]
 
 
 class Texts:

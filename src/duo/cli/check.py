@@ -18,11 +18,11 @@ from duo.cli.complete import files
 from duo.cli.models import hub_of, model_sources
 from duo.cli.options import ModelCommand, given, model_options
 from duo.config import ENGINE_OPTIONS
+from duo.devices import devices
 from duo.errors import DuoError
-from duo.fit import gigabytes
 from duo.header import Header
 from duo.pair_check import PairCheck, Vocabulary, check_pair
-from duo.placement import devices
+from duo.wording import gigabytes
 
 if TYPE_CHECKING:
     from duo.hub import Source

@@ -11,9 +11,9 @@ from duo import _core, guard, kernels
 from duo.build_advice import rebuild
 from duo.cli import show
 from duo.cpus import usable_cores
+from duo.devices import devices as all_devices
 from duo.errors import DuoError
 from duo.option import Endpoints
-from duo.placement import devices as all_devices
 from duo.rpc import devices_of_all, require_rpc
 
 

@@ -16,9 +16,9 @@ from duo.cli.models import model_sources
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, unescape
 from duo.config import GENERATE_OPTIONS
+from duo.devices import devices
 from duo.errors import DuoError
 from duo.job import check_early
-from duo.placement import devices
 
 HELP = """Write text with a target model and a draft model that run at the same time.
 

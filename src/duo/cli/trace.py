@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from duo.trace import between, clip, draw, overlap, read_models, read_trace
+from duo.trace import between, clip, overlap, read_models, read_trace
 from duo.trace_writer import Event
 
 
@@ -31,6 +31,8 @@ def trace(file: Path, output: Path | None, start_ms: float | None, end_ms: float
         if events and (start_ms, end_ms) != (None, None):
             part = clip(events, *between(events, start_ms, end_ms))
         if output is not None:
+            from duo.trace_picture import draw  # not at the top: everything else here works without matplotlib
+
             draw(events, output, title=_title(file), start_ms=start_ms, end_ms=end_ms)
     except OSError as error:
         raise click.ClickException(f"{error.filename or file}: {error.strerror or error}") from None

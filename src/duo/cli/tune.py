@@ -22,7 +22,8 @@ from duo.cli.run import of_run
 from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.errors import DuoError
 from duo.job import check_text
-from duo.tune import Tuning, tune
+from duo.tune import tune
+from duo.tuning import Tuning
 
 HELP = """Measure a pair on these devices and say which flags to run it with.
 

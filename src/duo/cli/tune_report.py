@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from duo.bench.head import lines_of
-from duo.tune import Tuning
+from duo.tuning import Tuning
 
 
 def _table(*columns: str) -> Table:

@@ -7,8 +7,8 @@ from typing import Any, Literal
 
 from duo.config import ENGINE_OPTIONS, EngineOptions
 from duo.config_host import of_host
+from duo.devices import device_names, devices
 from duo.errors import DuoError
-from duo.placement import device_names, devices
 from duo.remote.child import WITH_PARENT
 
 Side = Literal["draft", "target"]

@@ -7,8 +7,8 @@ import time
 
 from duo import _core, rpc
 from duo.config import EngineOptions
+from duo.devices import device_names
 from duo.errors import DuoError
-from duo.placement import device_names
 
 SILENT_S = 120.0  # for 512 tokens of a prompt on a slow server, or a matrix over a slow network
 _CONNECT_S = 4.0  # a text may wait for it to begin
