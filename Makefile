@@ -11,7 +11,7 @@ JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
 
 PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check
-LLAMA      := llama-cpp-python==0.3.36
+LLAMA      := $(shell sed -n 's/^ *"\(llama-cpp-python==[^"]*\)",*$$/\1/p' pyproject.toml)
 SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cmake' -o -name '*.py' -o -name '*.pyi' \
                 -o -name '*.gguf') CMakeLists.txt pyproject.toml models.yaml
 
@@ -109,6 +109,7 @@ $(VENV)/llama: $(VENV)/tools
 # of a cached wheel works shows when it runs; if not, it is built anew, once.
 $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@mkdir -p build
+	@$(PIP) uninstall -qq -y duo # the distribution's name before it was duo-llama: its files would stay
 	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation .
 	@test -e $(VENV)/amx || { $(PY) tools/check_amx.py; case $$? in 0) ;; 3) $(LLAMA_ARGS) && $(LLAMA_ANEW);; *) exit 1;; esac; }
 	@touch $(VENV)/amx $@

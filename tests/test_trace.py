@@ -296,5 +296,5 @@ def test_cli_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypatch
     monkeypatch.setitem(__import__("sys").modules, "duo.trace_picture", None)
     result = CliRunner().invoke(trace_command, [str(path), "-o", str(tmp_path / "t.svg")])
     assert result.exit_code == 1
-    assert "duo[bench]" in result.output
+    assert "duo-llama[bench]" in result.output
     assert CliRunner().invoke(trace_command, [str(path)]).exit_code == 0

@@ -16,8 +16,9 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
-PACKAGE = "llama-cpp-python==0.3.36"
+DISTRIBUTION = "duo-llama"
 DEFAULT = "-DGGML_RPC=on"
 KEEP_STORES = "-fno-dse"
 TIMEOUT_S = 60
@@ -93,11 +94,26 @@ def _words(args: str) -> list[str]:
     return re.split(r"[\s'\"=]+", args)
 
 
+def package() -> str:
+    """The llama-cpp-python that duo is made for, as pip takes it: pyproject.toml says it, and what pip made of that."""
+    from importlib import metadata  # late: it takes a while, and only errors need it
+
+    source = Path(__file__).parents[2] / "pyproject.toml"
+    try:
+        if Path(__file__).parents[1].name == "src":  # not installed, or not as a copy
+            lines = re.findall(r'^ +"(.+)",?$', source.read_text("utf-8"), re.MULTILINE)
+        else:
+            lines = metadata.requires(DISTRIBUTION) or []
+    except (OSError, metadata.PackageNotFoundError):
+        lines = []
+    return next((line for line in lines if line.startswith("llama-cpp-python==")), "llama-cpp-python")
+
+
 def rebuild(*, amx: bool = False) -> str:
     """The command that builds llama-cpp-python anew. amx: its AMX code crashes."""
     arguments = cmake_args({k: v for k, v in os.environ.items() if k == "CXX"}, unknown=amx)
     return (
-        f'CMAKE_ARGS="{arguments}" pip install --force-reinstall --no-cache-dir {PACKAGE}'
+        f'CMAKE_ARGS="{arguments}" pip install --force-reinstall --no-cache-dir {package()}'
         " (add -DGGML_CUDA=on for NVIDIA GPUs)"
     )
 
