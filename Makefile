@@ -1,5 +1,6 @@
 # make demo   set everything up and watch two models write a story
 # make test   C++ and Python tests          make lint   style and types
+# make test-quick   the Python tests that take neither long nor a network, under two minutes on two cores
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
 #
@@ -7,6 +8,8 @@
 
 PYTHON     ?= python3
 VENV       ?= .venv
+# Python tests in two processes: while one waits for a child or a network, the other works. Files stay together.
+SIDE_BY_SIDE ?= -n 2 --dist loadfile
 JOBS       ?= $(shell nproc 2>/dev/null || echo 2)
 
 PY         := $(VENV)/bin/python
@@ -21,7 +24,7 @@ endif
 # One process compiles with so many jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
-.PHONY: demo test test-cpp test-arm test-arm-kernels test-python lint format tsan asan docs protocol clean
+.PHONY: demo test test-quick test-cpp test-arm test-arm-kernels test-python lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
 	@echo
@@ -49,7 +52,10 @@ test-arm-kernels: $(VENV)/tools
 	@$(VENV)/bin/ctest --test-dir build/arm --output-on-failure -j $(JOBS) -R '^kernels'
 
 test-python: $(VENV)/duo $(VENV)/test
-	@$(PY) -m pytest
+	@$(PY) -m pytest $(SIDE_BY_SIDE)
+
+test-quick: $(VENV)/duo $(VENV)/test
+	@$(PY) -m pytest -q -m "not slow and not remote" $(SIDE_BY_SIDE)
 
 tsan asan: $(VENV)/tools
 	@$(VENV)/bin/cmake -S . -B build/$@ -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \

@@ -118,8 +118,8 @@ inline uint64_t saved_registers() noexcept {
 #endif
 }
 
-// As __builtin_cpu_supports(), which MSVC has not. Intel's manual, volume 2A, CPUID. false for names that duo does not
-// ask.
+// As __builtin_cpu_supports(), which MSVC has not, and Clang not for all names. Intel's manual, volume 2A, CPUID. false
+// for names that duo does not ask.
 inline bool cpu_supports_by_cpuid(std::string_view name) noexcept {
     struct bit {
         std::string_view name;
@@ -143,7 +143,7 @@ inline bool cpu_supports_by_cpuid(std::string_view name) noexcept {
     return false;
 }
 
-#if defined(__GNUC__)
+#if defined(__GNUC__) && !defined(__clang__)
 #define DUO_CPU_SUPPORTS(name) (__builtin_cpu_supports(name) != 0)
 #else
 #define DUO_CPU_SUPPORTS(name) ::duo::cpu_supports_by_cpuid(name)

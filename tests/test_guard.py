@@ -75,6 +75,7 @@ def this_process(monkeypatch: pytest.MonkeyPatch, stand_in: Path, tmp_path: Path
 # ---- a text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [*CRASHES, "wrong", "exit", "kill"])
 def test_buffers_whose_products_fail_are_not_used(
     how: str, machine: MachineMaker, model: Path, plain_text: str

@@ -2,8 +2,8 @@
 // none.
 #pragma once
 
+#include <bit>
 #include <cstdint>
-#include <cstring>
 
 namespace duo {
 
@@ -12,11 +12,11 @@ namespace duo {
 template <int W> struct lanes {
     using f [[gnu::vector_size(4 * W)]] = float;
     using u [[gnu::vector_size(4 * W)]] = uint32_t;
-
-    static f pick_larger(f a, f b) { return b > a ? b : a; }
-    static u bits(f x) { return (u)x; }
-    static f floats(u x) { return (f)x; }
 };
+
+// Macros: a function of wide vectors has another calling convention without the processor's flag.
+#define DUO_PICK_LARGER(a, b) ((b) > (a) ? (b) : (a))
+#define DUO_AS(type, x) ((type)(x))
 
 #else
 
@@ -58,21 +58,14 @@ template <class T, int W> struct plain_lanes {
 template <int W> struct lanes {
     using f = plain_lanes<float, W>;
     using u = plain_lanes<uint32_t, W>;
-
-    static f pick_larger(const f & a, const f & b) {
-        return f::of([&](int i) { return b.v[i] > a.v[i] ? b.v[i] : a.v[i]; });
-    }
-    static u bits(const f & x) {
-        u r;
-        std::memcpy(&r, &x, sizeof r);
-        return r;
-    }
-    static f floats(const u & x) {
-        f r;
-        std::memcpy(&r, &x, sizeof r);
-        return r;
-    }
 };
+
+template <int W> plain_lanes<float, W> pick_larger(const plain_lanes<float, W> & a, const plain_lanes<float, W> & b) {
+    return plain_lanes<float, W>::of([&](int i) { return b.v[i] > a.v[i] ? b.v[i] : a.v[i]; });
+}
+
+#define DUO_PICK_LARGER(a, b) ::duo::pick_larger(a, b)
+#define DUO_AS(type, x) std::bit_cast<type>(x)
 
 #endif
 

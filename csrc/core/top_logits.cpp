@@ -39,12 +39,12 @@ void find_maxima(const float * x, int32_t n_blocks, float * out) {
             for (int j = 0; j < 4; ++j) { // four chains, so that none waits for its last result
                 f v;
                 std::memcpy(&v, x + i + 4 * j, sizeof v);
-                m[j] = lanes<4>::pick_larger(m[j], v);
+                m[j] = DUO_PICK_LARGER(m[j], v);
             }
         }
-        m[0]   = lanes<4>::pick_larger(m[0], m[1]);
-        m[2]   = lanes<4>::pick_larger(m[2], m[3]);
-        m[0]   = lanes<4>::pick_larger(m[0], m[2]);
+        m[0]   = DUO_PICK_LARGER(m[0], m[1]);
+        m[2]   = DUO_PICK_LARGER(m[2], m[3]);
+        m[0]   = DUO_PICK_LARGER(m[0], m[2]);
         out[b] = larger(larger(m[0][0], m[0][1]), larger(m[0][2], m[0][3]));
     }
 }
@@ -53,6 +53,7 @@ void find_maxima(const float * x, int32_t n_blocks, float * out) {
 // without fused multiply-adds: the same bits at any W.
 template <int W> DUO_INLINE float block_exp(const float * x, float max) {
     using f                    = typename lanes<W>::f;
+    using u                    = typename lanes<W>::u;
     constexpr float whole      = 12582912.0f; // 1.5 * 2^23: adding it leaves a whole number in the low bits
     const f         least      = f{} - 80.0f; // exp of it is nothing beside 1 and no denormal; NaN becomes it too
     f               sum[8 / W] = {};
@@ -61,7 +62,7 @@ template <int W> DUO_INLINE float block_exp(const float * x, float max) {
             f y;
             std::memcpy(&y, x + i + W * j, sizeof y);
             y         = y - max;
-            y         = lanes<W>::pick_larger(least, y);
+            y         = DUO_PICK_LARGER(least, y);
             const f t = y * 1.44269504f + whole; // y = n ln 2 + r, |r| <= ln(2) / 2; ln 2 in two parts
             const f n = t - whole;
             const f r = y - n * 0.693359375f - n * -2.12194440e-4f;
@@ -69,7 +70,7 @@ template <int W> DUO_INLINE float block_exp(const float * x, float max) {
             const f rr = r * r;
             const f q  = (r * 8.3124572e-3f + 4.1890327e-2f) * rr + (r * 1.6667116e-1f + 4.9999231e-1f);
             const f p  = q * rr + (r + 1.0f);
-            sum[j] += lanes<W>::floats(lanes<W>::bits(p) + (lanes<W>::bits(t) << 23)); // times 2^n
+            sum[j] += DUO_AS(f, DUO_AS(u, p) + (DUO_AS(u, t) << 23)); // times 2^n
         }
     }
     float part[8];
