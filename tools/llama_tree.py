@@ -57,8 +57,11 @@ class LlamaTree:
             found = [f for part in ("src", "ggml/src", "common") for kind in SOURCES
                      for f in (self.sources / part).rglob(kind)]  # fmt: skip
         else:
-            found = [f for folder in (self.package / "lib", self.folder / "lib") for f in folder.glob("*")
-                     if f.is_file() and not f.is_symlink() and re.search(r"\.(so|dylib|dll)\b", f.name)]  # fmt: skip
+            # One of a wheel's three copies (.so, .so.0, .so.0.5.0) in each of its two folders.
+            libraries = {f.name.partition(".")[0]: f for folder in (self.folder / "lib", self.package / "lib")
+                         for f in sorted(folder.glob("*"), reverse=True)
+                         if re.search(r"\.(so|dylib|dll)\b", f.name)}  # fmt: skip
+            found = list(libraries.values())
         # Names as well: messages of an abort begin with the file's.
         return b"\0".join(f.name.encode() + b"\0" + f.read_bytes() for f in sorted(found))
 

@@ -98,10 +98,10 @@ def package() -> str:
     """The llama-cpp-python that duo is made for, as pip takes it: pyproject.toml says it, and what pip made of that."""
     from importlib import metadata  # late: it takes a while, and only errors need it
 
-    source = Path(__file__).parents[2] / "pyproject.toml"
+    source = next((f.parent for f in Path(__file__).parents if f.name == "src"), None)
     try:
-        if Path(__file__).parents[1].name == "src":  # not installed, or not as a copy
-            lines = re.findall(r'^ +"(.+)",?$', source.read_text("utf-8"), re.MULTILINE)
+        if source is not None and (source / "csrc").is_dir():  # not installed, or not as a copy
+            lines = re.findall(r'^ +"(.+)",?$', (source / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
         else:
             lines = metadata.requires(DISTRIBUTION) or []
     except (OSError, metadata.PackageNotFoundError):
