@@ -1,4 +1,4 @@
-// What compilers and processors spell differently. GCC 12 and Clang 14 compile this; the branches for MSVC were never
+// What compilers and processors spell differently. GCC 12 and Clang 14 accept it. The branches for MSVC were never
 // compiled, apart from cpu_supports_by_cpuid(), which a test compares with GCC's own.
 #pragma once
 

@@ -48,7 +48,7 @@ def test_duo_has_one_version() -> None:
 
 
 def test_nobody_is_told_to_install_another_duo() -> None:
-    """The index has a "duo" of somebody else's."""
+    """The "duo" on the package index is another project."""
     assert f'name = "{build_advice.DISTRIBUTION}"' in PROJECT.read_text("utf-8")
     files = [*(ROOT / "src").rglob("*.py"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("*.md"), ROOT / "Makefile"]
     wrong = re.compile(r"\bduo\[|pip install (?:-U )?['\"]?duo(?![\w-])")
