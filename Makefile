@@ -1,6 +1,6 @@
 # make demo   set everything up and watch two models write a story
 # make test   C++ and Python tests          make lint   style and types
-# make test-quick   the Python tests that take neither long nor a network, under two minutes on two cores
+# make test-quick   the Python tests that take neither long nor a network (about two minutes on two cores)
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
 #
