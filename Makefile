@@ -1,5 +1,6 @@
 # make demo   set everything up and watch two models write a story
 # make test   C++ and Python tests          make lint   style and types
+# make test-quick   the Python tests that take neither long nor a network (about two minutes on two cores)
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
 #
@@ -11,10 +12,12 @@ VENV       ?= .venv
 CPU_MAX    ?= /sys/fs/cgroup/cpu.max
 JOBS       ?= $(shell { nproc 2>/dev/null || echo 2; cat $(CPU_MAX) 2>/dev/null; } | awk 'NR == 1 { n = $$1 } \
                 NR == 2 && $$1 + 0 > 0 { q = int($$1 / $$2); if (q < n) n = q < 1 ? 1 : q } END { print n }')
+# Python tests in two processes: while one waits for a child or a network, the other works. Files stay together.
+SIDE_BY_SIDE ?= -n 2 --dist loadfile
 
 PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check
-LLAMA      := llama-cpp-python==0.3.36
+LLAMA      := $(shell sed -n 's/^ *"\(llama-cpp-python==[^"]*\)",*$$/\1/p' pyproject.toml)
 SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cmake' -o -name '*.py' -o -name '*.pyi' \
                 -o -name '*.gguf') CMakeLists.txt pyproject.toml models.yaml
 
@@ -24,7 +27,7 @@ endif
 # One process compiles with so many jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
-.PHONY: demo test test-cpp test-arm test-arm-kernels test-python lint format tsan asan docs protocol clean
+.PHONY: demo test test-quick test-cpp test-arm test-arm-kernels test-python lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
 	@echo
@@ -52,7 +55,10 @@ test-arm-kernels: $(VENV)/tools
 	@$(VENV)/bin/ctest --test-dir build/arm --output-on-failure -j $(JOBS) -R '^kernels'
 
 test-python: $(VENV)/duo $(VENV)/test
-	@$(PY) -m pytest
+	@$(PY) -m pytest $(SIDE_BY_SIDE)
+
+test-quick: $(VENV)/duo $(VENV)/test
+	@$(PY) -m pytest -q -m "not slow and not remote" $(SIDE_BY_SIDE)
 
 tsan asan: $(VENV)/tools
 	@$(VENV)/bin/cmake -S . -B build/$@ -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
@@ -112,6 +118,7 @@ $(VENV)/llama: $(VENV)/tools
 # of a cached wheel works shows when it runs; if not, it is built anew, once.
 $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@mkdir -p build
+	@$(PIP) uninstall -qq -y duo # the distribution's name before it was duo-llama: its files would stay
 	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation .
 	@test -e $(VENV)/amx || { $(PY) tools/check_amx.py; case $$? in 0) ;; 3) $(LLAMA_ARGS) && $(LLAMA_ANEW);; *) exit 1;; esac; }
 	@touch $(VENV)/amx $@

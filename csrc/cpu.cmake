@@ -9,7 +9,11 @@ add_library(duo_cpu STATIC ${cpu_kernels})
 target_include_directories(duo_cpu PUBLIC csrc)
 # Optimised whatever the build type, and without the rules that keep loops from vectors; with sanitizers -O3 takes minutes
 # to compile.
-set(duo_cpu_flags $<IF:$<BOOL:${DUO_SANITIZE}>,-O1,-O3> -fno-math-errno -fno-trapping-math)
+if(MSVC)
+  set(duo_cpu_flags /O2)
+else()
+  set(duo_cpu_flags $<IF:$<BOOL:${DUO_SANITIZE}>,-O1,-O3> -fno-math-errno -fno-trapping-math)
+endif()
 set_source_files_properties(${cpu_kernels} PROPERTIES COMPILE_OPTIONS "${duo_cpu_flags}")
 
 # GCC takes arrays of vectors that are filled one by one for uninitialised ones.
@@ -30,8 +34,13 @@ if(CMAKE_OSX_ARCHITECTURES)
 endif()
 
 if(cpu_architecture MATCHES "^(x86_64|AMD64|amd64)$")
-  set(avx2 -mavx2 -mfma -mf16c)
-  set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mprefer-vector-width=512)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "MSVC")
+    set(avx2 /arch:AVX2)
+    set(avx512 /arch:AVX512)
+  else()
+    set(avx2 -mavx2 -mfma -mf16c)
+    set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512vnni -mprefer-vector-width=512)
+  endif()
   target_compile_definitions(duo_cpu PUBLIC DUO_X86)
   duo_kernels(avx2 csrc/cpu/kernel_avx2.cpp ${avx2})
   duo_kernels(avx512 csrc/cpu/kernel_avx512.cpp ${avx512})

@@ -1,4 +1,5 @@
 # Where llama.cpp comes from: the headers and CMake configs that llama-cpp-python puts into site-packages.
+include(${CMAKE_CURRENT_LIST_DIR}/llama_build.cmake)
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
 
 # The build environment comes first; else the environment of the interpreter that builds.
@@ -7,7 +8,7 @@ execute_process(
           "import importlib.util as u, pathlib as p; s = u.find_spec('llama_cpp'); print(p.Path(s.origin).parents[1] if s else '')"
   OUTPUT_VARIABLE llama_site OUTPUT_STRIP_TRAILING_WHITESPACE)
 if(NOT llama_site)
-  message(FATAL_ERROR "llama-cpp-python is not installed here: pip install llama-cpp-python==0.3.36")
+  message(FATAL_ERROR "llama-cpp-python is not installed here: pip install ${duo_llama_package}")
 endif()
 
 # Debian's CMake does not look into lib64 by itself, where manylinux builds put them.
@@ -17,7 +18,6 @@ find_path(ggml_DIR ggml-config.cmake HINTS ${ggml_hints} NO_DEFAULT_PATH)
 find_path(llama_DIR llama-config.cmake HINTS ${llama_hints} NO_DEFAULT_PATH)
 find_package(ggml CONFIG REQUIRED)
 find_package(llama CONFIG REQUIRED)
-include(${CMAKE_CURRENT_LIST_DIR}/llama_build.cmake)
 duo_llama_build("${llama_site}")
 if(NOT "ggml-rpc" IN_LIST GGML_AVAILABLE_BACKENDS)
   execute_process(COMMAND ${Python_EXECUTABLE} ${CMAKE_SOURCE_DIR}/src/duo/build_advice.py

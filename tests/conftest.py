@@ -40,6 +40,13 @@ EXACT = {"cpu_kernels": "duo"} if kernels.available() else STOCK
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.name.startswith(("test_remote", "test_rpc")):
+            item.add_marker("remote")
+
+
 @pytest.fixture(autouse=True)
 def _no_options_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):

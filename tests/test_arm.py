@@ -22,6 +22,7 @@ CPU part\t: 0xd0b
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not all(shutil.which(tool) for tool in TOOLS), reason="no g++-aarch64-linux-gnu or no qemu-user-static here"
 )

@@ -96,6 +96,7 @@ def flipped(seed: int) -> tuple[str, str, bytes]:
     return which, part, bytes(data)
 
 
+@pytest.mark.slow
 def test_random_byte_flips(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "flipped.gguf"
     what: list[tuple[str, str]] = []

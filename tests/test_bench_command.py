@@ -177,7 +177,7 @@ def test_without_a_draft_plain_is_measured(run: Run, tmp_path: Path) -> None:
 def test_a_chart_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chart, "find_spec", lambda _name: None)
     code, _, err = run("--chart", "x.svg")
-    assert (code, err) == (1, "duo: a chart needs matplotlib; it comes with: pip install duo[bench]\n")
+    assert (code, err) == (1, "duo: a chart needs matplotlib; it comes with: pip install 'duo-llama[bench]'\n")
 
 
 def test_the_hook_for_made_up_models(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

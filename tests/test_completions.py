@@ -1,6 +1,7 @@
 """Code written for llama_cpp.Llama, run with both."""
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -54,7 +55,7 @@ def without_names(x: Any) -> Any:
     {"max_tokens": 10, "logit_bias": {"11": -100.0, "16": 5}, "top_k": 5, "top_p": 0.9, "min_p": 0.1, "seed": 3},
     {"max_tokens": 30, "grammar": llama_cpp.LlamaGrammar.from_string('root ::= [a-z ]{5,20} "."', verbose=False)},
     {"max_tokens": None, "stop": ["the"], "grammar": None, "seed": None, "logit_bias": None},
-], ids=str)  # fmt: skip
+], ids=lambda o: re.sub(" object at 0x\\w+", "", str(o)))  # fmt: skip
 def test_completions_are_equal(both: tuple[Any, Duo], options: dict[str, Any]) -> None:
     theirs, ours = (llm.create_completion(PROMPT, temperature=0, **options) for llm in both)
     assert list(ours) == list(theirs)
@@ -124,7 +125,7 @@ def test_streams_of_completions_are_equal(both: tuple[Any, Duo], options: dict[s
     {"max_tokens": 60, "stop": ["module"]},
     {"max_tokens": 60, "response_format": {"type": "json_object", "schema": INTEGER}},
     {"max_tokens": 20, "response_format": {"type": "text"}, "tools": None, "tool_choice": None},
-], ids=str)  # fmt: skip
+], ids=lambda o: re.sub(" object at 0x\\w+", "", str(o)))  # fmt: skip
 def test_chat_completions_are_equal(both: tuple[Any, Duo], options: dict[str, Any]) -> None:
     theirs, ours = (llm.create_chat_completion(messages=MESSAGES, temperature=0, **options) for llm in both)
     assert without_names(ours) == without_names(theirs)

@@ -78,6 +78,7 @@ def assert_same_bits(
             assert same.all(), f"{n_threads} threads, {n} wide: rows {np.flatnonzero(~same)} differ"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_logits_are_stocks_and_every_product_is_taken(architecture: str, kind: str, model: ModelMaker) -> None:
@@ -228,6 +229,7 @@ np.save(sys.argv[1], np.stack(found))
 """
 
 
+@pytest.mark.slow
 def test_each_instruction_set_gives_nearly_the_same(model: ModelMaker, tmp_path: Path) -> None:
     paths = [model("llama", kind) for kind in TYPES]
     found: dict[str, Array] = {}

@@ -83,6 +83,7 @@ def test_python_examples_run(block: Block, place: Path) -> None:
     run([sys.executable, "-c", code], place)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", SHELL, ids=lambda b: b.where)
 def test_commands_run(block: Block, place: Path) -> None:
     servers = []

@@ -42,6 +42,7 @@ def plain() -> list[tuple[int, ...]]:
     return texts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draft", ["demo", "itself", "useless"])
 def test_text_is_the_targets(draft: str, plain: list[tuple[int, ...]], useless_draft: Path) -> None:
     target, small = demo_pair()

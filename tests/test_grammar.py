@@ -35,6 +35,7 @@ class Tree(pydantic.BaseModel):
 SENTENCES = 'root ::= ([A-Z] [a-z]+ (" " [a-z]+){2,6} ". "){1,4}'
 
 
+@pytest.mark.slow
 def test_two_hundred_random_schemas_are_kept_to(duo_pair: Duo) -> None:
     for i in range(200):
         r = random.Random(i)

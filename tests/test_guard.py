@@ -58,6 +58,7 @@ def lines_of(err: str, what: str) -> list[str]:
 # ---- a text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [*CRASHES, "wrong", "exit", "kill"])
 def test_buffers_whose_products_fail_are_not_used(
     how: str, machine: MachineMaker, model: Path, plain_text: str

@@ -239,6 +239,7 @@ def test_a_duo_that_is_dropped_is_closed(tmp_path: Path) -> None:
     assert threading.active_count() == before
 
 
+@pytest.mark.slow
 @linux_only
 @pytest.mark.parametrize("options", [{}, {"n_threads": 2, "n_threads_draft": 2}])
 def test_nothing_stays_behind_after_close(options: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from duo.demo import demo_pair
 SAMPLING = {"temperature": 0.8, "top_p": 0.95, "top_k": 0, "min_p": 0.0}
 
 
+@pytest.mark.slow
 def test_a_seed_gives_one_text_whatever_the_draft_mode_length_and_delays() -> None:
     target, draft = demo_pair()
     cases = [
@@ -62,6 +63,7 @@ def _filtered(d: Duo, prompt: list[int]) -> dict[int, float]:
     return dict(zip(ids[:keep].tolist(), (q / q.sum()).tolist(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["plain", "sync"])
 def test_the_distribution_is_the_targets(mode: str) -> None:
     """10,000 draws of the next token that the draft has guessed before (in sync: async waits for no guess)."""
@@ -81,6 +83,7 @@ def test_the_distribution_is_the_targets(mode: str) -> None:
     assert mode == "plain" or n_guessed > n / 10, "the draft's guesses did not take part"
 
 
+@pytest.mark.slow
 def test_acceptance_with_shared_noise_is_like_greedys() -> None:
     with Duo(*demo_pair(), n_ctx=512, _always=True) as d:
 

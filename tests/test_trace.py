@@ -84,6 +84,7 @@ def test_events_are_in_the_file_before_it_is_closed(tmp_path: Path) -> None:
         assert read_trace(tmp_path / "t.json") == events
 
 
+@pytest.mark.slow
 def test_a_file_cut_anywhere_gives_its_first_events_or_one_sentence(tmp_path: Path) -> None:
     events = generation(2)
     whole = write(tmp_path / "t.json", events).read_bytes()
@@ -297,5 +298,5 @@ def test_cli_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypatch
     monkeypatch.setitem(__import__("sys").modules, "duo.trace_picture", None)
     result = CliRunner().invoke(trace_command, [str(path), "-o", str(tmp_path / "t.svg")])
     assert result.exit_code == 1
-    assert "duo[bench]" in result.output
+    assert "duo-llama[bench]" in result.output
     assert CliRunner().invoke(trace_command, [str(path)]).exit_code == 0

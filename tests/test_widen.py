@@ -150,6 +150,7 @@ def test_added_layers_add_nothing(big: Path) -> None:
     assert_says_the_same(big, TARGET)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("type", TYPES)
 def test_every_type_is_exact_in_itself(type: str, big: Path) -> None:
     same_width = big.with_name("same_width.gguf")

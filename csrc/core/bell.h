@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "clock.h"
+#include "compiler.h"
 
 #if defined(__linux__)
 #include <linux/futex.h>
@@ -41,7 +42,7 @@ class bell {
             if (seq_.load(std::memory_order_acquire) != heard) {
                 return true;
             }
-            relax();
+            spin_pause();
         }
         n_asleep_.fetch_add(1, std::memory_order_seq_cst);
         bool rang = true;
@@ -62,14 +63,6 @@ class bell {
   private:
     // A couple of microseconds: longer spinning would take the core from the model's own threads.
     static constexpr int n_spin = 64;
-
-    static void relax() noexcept {
-#if defined(__x86_64__) || defined(__i386__)
-        __builtin_ia32_pause();
-#elif defined(__aarch64__)
-        asm volatile("yield");
-#endif
-    }
 
 #if defined(__linux__)
     void sleep(uint32_t heard, int64_t left_us) noexcept {

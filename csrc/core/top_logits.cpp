@@ -6,18 +6,15 @@
 #include <cstring>
 #include <limits>
 
+#include "compiler.h"
+#include "lanes.h"
+
 namespace duo {
 
 namespace {
 
 constexpr int32_t n_block        = 64; // logits: a good many cache lines to skip, few to search
 constexpr float   minus_infinity = -std::numeric_limits<float>::infinity();
-
-// The compilers' portable vectors: plain loops over an array of partial results stay scalar in GCC 12.
-template <int W> struct vec {
-    using f [[gnu::vector_size(4 * W)]] = float;
-    using u [[gnu::vector_size(4 * W)]] = uint32_t;
-};
 
 // NaN fails every comparison, so that it never replaces `a`.
 inline float larger(float a, float b) {
@@ -34,7 +31,7 @@ float largest_of(const float * x, int32_t n) {
 
 // Of whole blocks. 4 lanes are enough: memory is slower.
 void find_maxima(const float * x, int32_t n_blocks, float * out) {
-    using f = vec<4>::f;
+    using f = lanes<4>::f;
     for (int32_t b = 0; b < n_blocks; ++b, x += n_block) {
         f m[4];
         std::fill(m, m + 4, f{} + minus_infinity);
@@ -42,21 +39,21 @@ void find_maxima(const float * x, int32_t n_blocks, float * out) {
             for (int j = 0; j < 4; ++j) { // four chains, so that none waits for its last result
                 f v;
                 std::memcpy(&v, x + i + 4 * j, sizeof v);
-                m[j] = v > m[j] ? v : m[j];
+                m[j] = DUO_PICK_LARGER(m[j], v);
             }
         }
-        m[0]   = m[1] > m[0] ? m[1] : m[0];
-        m[2]   = m[3] > m[2] ? m[3] : m[2];
-        m[0]   = m[2] > m[0] ? m[2] : m[0];
+        m[0]   = DUO_PICK_LARGER(m[0], m[1]);
+        m[2]   = DUO_PICK_LARGER(m[2], m[3]);
+        m[0]   = DUO_PICK_LARGER(m[0], m[2]);
         out[b] = larger(larger(m[0][0], m[0][1]), larger(m[0][2], m[0][3]));
     }
 }
 
 // Sum of exp(x - max) over one whole block, relative error below 1e-6. W lanes at a time, but added up as if 8, and
 // without fused multiply-adds: the same bits at any W.
-template <int W> [[gnu::always_inline]] inline float block_exp(const float * x, float max) {
-    using f                    = typename vec<W>::f;
-    using u                    = typename vec<W>::u;
+template <int W> DUO_INLINE float block_exp(const float * x, float max) {
+    using f                    = typename lanes<W>::f;
+    using u                    = typename lanes<W>::u;
     constexpr float whole      = 12582912.0f; // 1.5 * 2^23: adding it leaves a whole number in the low bits
     const f         least      = f{} - 80.0f; // exp of it is nothing beside 1 and no denormal; NaN becomes it too
     f               sum[8 / W] = {};
@@ -65,7 +62,7 @@ template <int W> [[gnu::always_inline]] inline float block_exp(const float * x, 
             f y;
             std::memcpy(&y, x + i + W * j, sizeof y);
             y         = y - max;
-            y         = y > least ? y : least;
+            y         = DUO_PICK_LARGER(least, y);
             const f t = y * 1.44269504f + whole; // y = n ln 2 + r, |r| <= ln(2) / 2; ln 2 in two parts
             const f n = t - whole;
             const f r = y - n * 0.693359375f - n * -2.12194440e-4f;
@@ -73,7 +70,7 @@ template <int W> [[gnu::always_inline]] inline float block_exp(const float * x, 
             const f rr = r * r;
             const f q  = (r * 8.3124572e-3f + 4.1890327e-2f) * rr + (r * 1.6667116e-1f + 4.9999231e-1f);
             const f p  = q * rr + (r + 1.0f);
-            sum[j] += (f)((u)p + ((u)t << 23)); // times 2^n
+            sum[j] += DUO_AS(f, DUO_AS(u, p) + (DUO_AS(u, t) << 23)); // times 2^n
         }
     }
     float part[8];
@@ -82,8 +79,8 @@ template <int W> [[gnu::always_inline]] inline float block_exp(const float * x, 
 }
 
 template <int W>
-[[gnu::always_inline]] inline double sum_blocks(const float * x, const std::vector<float> & maxima, int32_t n_blocks,
-                                                float max, float floor) {
+DUO_INLINE double sum_blocks(const float * x, const std::vector<float> & maxima, int32_t n_blocks, float max,
+                             float floor) {
     double sum = 0.0;
     for (int32_t b = 0; b < n_blocks; ++b) {
         if (maxima[size_t(b)] >= floor) {
@@ -99,14 +96,14 @@ double sum_4(const float * x, const std::vector<float> & maxima, int32_t n_block
 
 // A branch rather than target_clones: its resolvers run while the program is being loaded, before ThreadSanitizer is
 // ready, and not every libc has them. Not "fma": that would change bits.
-#if defined(__x86_64__)
-[[gnu::target("avx2")]] double sum_8(const float * x, const std::vector<float> & maxima, int32_t n_blocks, float max,
-                                     float floor) {
+#if defined(DUO_IS_X86_64)
+DUO_TARGET("avx2")
+double sum_8(const float * x, const std::vector<float> & maxima, int32_t n_blocks, float max, float floor) {
     return sum_blocks<8>(x, maxima, n_blocks, max, floor);
 }
 
 bool has_8() {
-    static const bool yes = __builtin_cpu_supports("avx2");
+    static const bool yes = DUO_CPU_SUPPORTS("avx2");
     return yes;
 }
 #else

@@ -4,11 +4,12 @@
 #include <string>
 
 #if defined(__x86_64__) && defined(__linux__)
-#include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdint>
+
+#include "compiler.h"
 #endif
 
 namespace duo::cpu {
@@ -17,22 +18,9 @@ namespace duo::cpu {
 namespace {
 
 bool processor_has_it() {
-    unsigned a = 0;
-    unsigned b = 0;
-    unsigned c = 0;
-    unsigned d = 0;
-    if (__get_cpuid_count(1, 0, &a, &b, &c, &d) == 0 || (c & (1u << 27)) == 0) { // OSXSAVE
-        return false;
-    }
-    uint32_t low  = 0;
-    uint32_t high = 0;
-    asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-    constexpr uint32_t states = 3u << 17; // XTILECFG, XTILEDATA
-    if ((low & states) != states) {
-        return false;
-    }
-    constexpr unsigned features = (1u << 22) | (1u << 24) | (1u << 25); // AMX-BF16, AMX-TILE, AMX-INT8
-    return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & features) == features;
+    constexpr uint64_t states   = 3u << 17;                             // XTILECFG, XTILEDATA
+    constexpr uint32_t features = (1u << 22) | (1u << 24) | (1u << 25); // AMX-BF16, AMX-TILE, AMX-INT8
+    return (saved_registers() & states) == states && (cpuid(7, 0).d & features) == features;
 }
 
 bool system_allows_it() {

@@ -12,6 +12,7 @@
 
 #include "attend_math.h"
 #include "attention.h"
+#include "compiler.h"
 
 namespace duo::cpu {
 namespace {
@@ -99,7 +100,7 @@ template <class V> inline void load_mask(const attended & t, int row, int64_t fr
 
 // s: products in, scores out; high: the largest so far, lane by lane.
 inline void hide(float * __restrict s, const float * __restrict mask, float slope, float * __restrict high) {
-#pragma GCC unroll 1 // 16 copies of the step would not become a vector
+    DUO_UNROLL(1) // 16 copies of the step would not become a vector
     for (int i = 0; i < n_cells_at_once; ++i) {
         const float x = mask[i] == minus_infinity ? minus_infinity : s[i] + slope * mask[i];
         s[i]          = x;
@@ -122,7 +123,7 @@ template <class V> inline void score(const attention & a, const attended & t, fl
             float * s = t.scores + r * t.stride + from;
             for (int c = 0; c < n_cells_at_once; c += V::L) {
                 typename V::floats acc[V::L];
-#pragma GCC unroll 16
+                DUO_UNROLL(16)
                 for (int i = 0; i < V::L; ++i) {
                     acc[i] = V::zero();
                 }
@@ -130,7 +131,7 @@ template <class V> inline void score(const attention & a, const attended & t, fl
                 const float * q   = t.q[r];
                 for (int64_t j = 0; j < a.n_k; j += V::L, key += n_cells_at_once * V::L) {
                     const typename V::floats x = V::load(q + j);
-#pragma GCC unroll 16
+                    DUO_UNROLL(16)
                     for (int i = 0; i < V::L; ++i) {
                         acc[i] = V::fma(x, V::load(key + i * V::L), acc[i]);
                     }
@@ -157,10 +158,10 @@ inline void weigh_some(const attention & a, const attended & t, int row, int64_t
                        float (*sums)[V::L]) {
     typename V::floats acc[R][C];
     typename V::floats sum[R];
-#pragma GCC unroll 4
+    DUO_UNROLL(4)
     for (int r = 0; r < R; ++r) {
         sum[r] = V::load(sums[row + r]);
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int c = 0; c < C; ++c) {
             acc[r][c] = V::load(t.out[row + r] + column + c * V::L);
         }
@@ -169,28 +170,28 @@ inline void weigh_some(const attention & a, const attended & t, int row, int64_t
     for (int64_t i = from; i < to; ++i) {
         const uint8_t *    v = t.v + size_t(t.cells[i]) * a.v_cell + 2 * column;
         typename V::floats value[C];
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int c = 0; c < C; ++c) {
             value[c] = V::load_f16(v + 2 * c * V::L);
         }
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int r = 0; r < R; ++r) {
             const typename V::floats p = V::broadcast_f(w + r * t.stride + i);
             if constexpr (with_sum) {
                 sum[r] = V::add(sum[r], p);
             }
-#pragma GCC unroll 4
+            DUO_UNROLL(4)
             for (int c = 0; c < C; ++c) {
                 acc[r][c] = V::fma(p, value[c], acc[r][c]);
             }
         }
     }
-#pragma GCC unroll 4
+    DUO_UNROLL(4)
     for (int r = 0; r < R; ++r) {
         if constexpr (with_sum) {
             V::store(sums[row + r], sum[r]);
         }
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int c = 0; c < C; ++c) {
             V::store(t.out[row + r] + column + c * V::L, acc[r][c]);
         }

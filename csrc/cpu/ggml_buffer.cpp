@@ -7,6 +7,8 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
+#elif defined(_WIN32)
+#include <malloc.h>
 #endif
 
 #include "repack.h"
@@ -107,6 +109,8 @@ void memset_tensor(ggml_backend_buffer_t, ggml_tensor * t, uint8_t value, size_t
 void free_buffer(ggml_backend_buffer_t b) {
 #if defined(__linux__)
     munmap(b->context, b->size);
+#elif defined(_WIN32)
+    _aligned_free(b->context);
 #else
     std::free(b->context);
 #endif
@@ -136,6 +140,11 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
         mlock(begin, size); // where the limit is too low they stay as they are, as with llama.cpp's own
     }
     base = begin;
+#elif defined(_WIN32)
+    void * base = _aligned_malloc(size, 64);
+    if (base == nullptr) {
+        return nullptr;
+    }
 #else
     void * base = nullptr;
     if (posix_memalign(&base, 64, size) != 0) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "amx.h"
+#include "compiler.h"
 #include "kernel.h"
 
 #if defined(DUO_ARM) && defined(__APPLE__)
@@ -31,24 +32,23 @@ const kernel_set kernels_amx_emulated = with_wide("amx_emulated", kernels_avx512
 const kernel_set kernels_amx_portable = with_wide("amx_portable", kernels_portable, wide_amx_portable);
 
 bool has_avx2() {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return DUO_CPU_SUPPORTS("avx2") && DUO_CPU_SUPPORTS("fma") && DUO_CPU_SUPPORTS("f16c");
 }
 
 bool has_avx512() {
-    return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vnni");
+    return has_avx2() && DUO_CPU_SUPPORTS("avx512f") && DUO_CPU_SUPPORTS("avx512bw") && DUO_CPU_SUPPORTS("avx512vl") &&
+           DUO_CPU_SUPPORTS("avx512dq") && DUO_CPU_SUPPORTS("avx512vnni");
 }
 
 #if defined(DUO_AVX_VNNI)
 bool has_avx_vnni() {
-    return has_avx2() && __builtin_cpu_supports("avxvnni");
+    return has_avx2() && DUO_CPU_SUPPORTS("avxvnni");
 }
 #endif
 
 #if defined(DUO_AVX512_BF16)
 bool has_avx512_bf16() {
-    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+    return has_avx512() && DUO_CPU_SUPPORTS("avx512bf16");
 }
 #endif
 

@@ -2,6 +2,7 @@
 // have the 8-bit product without AVX-512 (Alder Lake and later).
 #include <immintrin.h>
 
+#include "compiler.h"
 #include "kernel_table.h"
 
 namespace duo::cpu {
@@ -87,7 +88,7 @@ struct half {
 
     // GCC would turn the chain of additions into a tree, and has no registers for its leaves.
     static ints keep(ints v) {
-        __asm__("" : "+x"(v));
+        DUO_OPAQUE_VECTOR(v);
         return v;
     }
 

@@ -1,6 +1,7 @@
 // ARM with the dot product of 8-bit codes (Armv8.2 with FEAT_DotProd: Cortex-A76, Neoverse N1, Apple M1). Compiled a
 // second time with DUO_KERNEL_I8MM for machines that also multiply small matrices of 8-bit codes and pairs of bf16
 // (Armv8.6: Neoverse V1, Apple M2). Right under emulation, never timed.
+#include "compiler.h"
 #include "vector_neon.h"
 
 namespace duo::cpu {
@@ -29,7 +30,7 @@ template <int lane> inline int32x4_t dot_lane(int32x4_t s, uint8x16_t w, int8x16
 #endif
 
 template <neon_type V, int N, int bits> inline void begin(block<V, N, bits> & s, const int32_t * start) {
-#pragma GCC                                         unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         if (is_signed<bits>) {
             s.v[c] = V::zero_i();
@@ -51,10 +52,10 @@ inline void dot(block<V, N, bits> & s, const typename V::bytes & low, const type
     if constexpr (n_paired<N> > 0) {
         const typename V::bytes first = V::first_rows(lo, hi);
         const typename V::bytes last  = V::last_rows(lo, hi);
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int c = 0; c < n_paired<N>; c += 2) {
             const int8x16_t both = vld1q_s8(x + 8 * c);
-#pragma GCC unroll 4
+            DUO_UNROLL(4)
             for (int r = 0; r < R; ++r) {
                 s.v[c].v[r]     = vusmmlaq_s32(s.v[c].v[r], first.v[r], both);
                 s.v[c + 1].v[r] = vusmmlaq_s32(s.v[c + 1].v[r], last.v[r], both);
@@ -62,15 +63,15 @@ inline void dot(block<V, N, bits> & s, const typename V::bytes & low, const type
         }
     }
 #endif
-#pragma GCC unroll 4
+    DUO_UNROLL(4)
     for (int c = n_paired<N>; c + 1 < N; c += 2) {
         const int8x16_t both = vld1q_s8(x + 8 * c);
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int r = 0; r < R; ++r) {
             s.v[c].v[r]     = dot_lane<0>(s.v[c].v[r], lo.v[r], both);
             s.v[c + 1].v[r] = dot_lane<2>(s.v[c + 1].v[r], lo.v[r], both);
         }
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int r = 0; r < R; ++r) {
             s.v[c].v[r]     = dot_lane<1>(s.v[c].v[r], hi.v[r], both);
             s.v[c + 1].v[r] = dot_lane<3>(s.v[c + 1].v[r], hi.v[r], both);
@@ -79,11 +80,11 @@ inline void dot(block<V, N, bits> & s, const typename V::bytes & low, const type
     if constexpr (N % 2 == 1) {
         const int8x16_t    one = vcombine_s8(vld1_s8(x + 8 * (N - 1)), vdup_n_s8(0));
         typename V::ints & to  = s.v[N - 1];
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int r = 0; r < R; ++r) {
             to.v[r] = dot_lane<0>(to.v[r], lo.v[r], one);
         }
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int r = 0; r < R; ++r) {
             to.v[r] = dot_lane<1>(to.v[r], hi.v[r], one);
         }
@@ -95,7 +96,7 @@ template <neon_type V, int N, int bits> inline void settle(block<V, N, bits> &) 
 
 template <neon_type V, int N, int bits> inline ints<V, N> finish(const block<V, N, bits> & s, const int32_t *) {
     ints<V, N> out;
-#pragma GCC unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         if (c >= n_paired<N>) {
             out.v[c] = s.v[c];
@@ -113,7 +114,7 @@ template <int N> struct words {
 
     explicit words(const void * memory) {
         const auto * p = static_cast<const uint8_t *>(memory);
-#pragma GCC unroll 2
+        DUO_UNROLL(2)
         for (int i = 0; i < N / 4; ++i) {
             v[i] = vreinterpretq_u32_u8(vld1q_u8(p + 16 * i));
         }
@@ -131,7 +132,7 @@ template <int N> struct words {
 
 template <neon_type V, int N> inline void add_bf16(sums<V, N> & s, const typename V::bf16s & w, const uint16_t * x) {
     const words<N> in(x);
-    unrolled<N>([&](auto at) __attribute__((always_inline)) {
+    unrolled<N>([&](auto at) DUO_INLINE_LAMBDA {
         constexpr int c = decltype(at)::value;
         V::template dot_bf16<c % 4>(s.v[c], w, in.v[c / 4]);
     });
@@ -139,7 +140,7 @@ template <neon_type V, int N> inline void add_bf16(sums<V, N> & s, const typenam
 
 template <neon_type V, int N> inline void add_f32(sums<V, N> & s, const typename V::floats & w, const float * x) {
     const words<N> in(x);
-    unrolled<N>([&](auto at) __attribute__((always_inline)) {
+    unrolled<N>([&](auto at) DUO_INLINE_LAMBDA {
         constexpr int c = decltype(at)::value;
         V::template fma_lane<c % 4>(s.v[c], w, vreinterpretq_f32_u32(in.v[c / 4]));
     });

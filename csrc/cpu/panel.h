@@ -7,6 +7,7 @@
 
 #include <cstring>
 
+#include "compiler.h"
 #include "kernel.h"
 
 namespace duo::cpu {
@@ -24,7 +25,7 @@ template <int i> struct constant {
 };
 
 // f(constant<0>) ... f(constant<n - 1>): a loop whose counter may stand in a template argument.
-template <int n, int i = 0, class F> [[gnu::always_inline]] inline void unrolled(F f) {
+template <int n, int i = 0, class F> DUO_INLINE void unrolled(F f) {
     if constexpr (i < n) {
         f(constant<i>{});
         unrolled<n, i + 1>(f);
@@ -37,7 +38,7 @@ template <class V, int N> struct sums {
 
 template <class V, int N> inline sums<V, N> no_sums() {
     sums<V, N> s;
-#pragma GCC unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         s.v[c] = V::zero();
     }
@@ -46,7 +47,7 @@ template <class V, int N> inline sums<V, N> no_sums() {
 
 template <class V, int N> inline sums<V, N> load_sums(const float * acc, int lane) {
     sums<V, N> s;
-#pragma GCC unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         s.v[c] = V::load(acc + c * n_lanes + lane);
     }
@@ -54,7 +55,7 @@ template <class V, int N> inline sums<V, N> load_sums(const float * acc, int lan
 }
 
 template <class V, int N> inline void store_sums(const sums<V, N> & s, float * acc, int lane) {
-#pragma GCC                           unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         V::store(acc + c * n_lanes + lane, s.v[c]);
     }
@@ -67,7 +68,7 @@ template <class V, int N, int bits> struct block {
 
 // start: what each input's sum begins at.
 template <class V, int N, int bits> inline void begin(block<V, N, bits> & s, const int32_t * start) {
-#pragma GCC                                     unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         s.v[c] = V::template begin<bits>(start + c);
     }
@@ -77,12 +78,12 @@ template <class V, int N, int bits> inline void begin(block<V, N, bits> & s, con
 template <class V, int N, int bits>
 inline void dot(block<V, N, bits> & s, const typename V::bytes & lo, const typename V::bytes & hi, const int8_t * x) {
     const typename V::template codes<bits> p = V::template prepare<bits>(lo);
-#pragma GCC unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         V::template add<bits>(s.v[c], p, x + c * 4);
     }
     const typename V::template codes<bits> q = V::template prepare<bits>(hi);
-#pragma GCC unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         V::template add<bits>(s.v[c], q, x + (N + c) * 4);
     }
@@ -91,7 +92,7 @@ inline void dot(block<V, N, bits> & s, const typename V::bytes & lo, const typen
 // Some sums hold only so many products before they overflow: of 4-bit and 8-bit codes those of 32 columns, of 5-bit
 // ones of 16, of 6-bit ones of 8. To be called in between.
 template <class V, int N, int bits> inline void settle(block<V, N, bits> & s) {
-#pragma GCC                                     unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         V::template settle<bits>(s.v[c]);
     }
@@ -103,7 +104,7 @@ template <class V, int N> struct ints {
 
 template <class V, int N, int bits> inline ints<V, N> finish(const block<V, N, bits> & s, const int32_t * start) {
     ints<V, N> out;
-#pragma GCC unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         out.v[c] = V::template finish<bits>(s.v[c], start + c);
     }
@@ -111,7 +112,7 @@ template <class V, int N, int bits> inline ints<V, N> finish(const block<V, N, b
 }
 
 template <class V, int N> inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats scale) {
-#pragma GCC                           unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         to.v[c] = V::fma(V::to_float(s.v[c]), scale, to.v[c]);
     }
@@ -120,7 +121,7 @@ template <class V, int N> inline void add_scaled(sums<V, N> & to, const ints<V, 
 // The same where each input has a scale of its own for the block.
 template <class V, int N>
 inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats d, const float * scale) {
-#pragma GCC unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         to.v[c] = V::fma(V::to_float(s.v[c]), V::mul(d, V::broadcast_f(scale + c)), to.v[c]);
     }
@@ -128,10 +129,10 @@ inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats
 
 // Asks for the lines of a panel that will be read next but a few thousand bytes: hardware prefetchers stop at the end
 // of a page of 4 KB, and some formats' rhythm they never learn (see read_ahead in product.h).
-template <int n_lines> [[gnu::always_inline]] inline void prefetch(const uint8_t * p, const tile & x) {
-#pragma GCC                                               unroll 8
+template <int n_lines> DUO_INLINE void prefetch(const uint8_t * p, const tile & x) {
+    DUO_UNROLL(8)
     for (int i = 0; i < n_lines; ++i) {
-        __builtin_prefetch(p + x.ahead + i * 64);
+        DUO_PREFETCH(p + x.ahead + i * 64);
     }
 }
 
@@ -148,7 +149,7 @@ template <class V, int N> void panel_q8_0(const uint8_t * w0, const tile & x, in
                 block<V, N, 8>  s;
                 const uint8_t * q = w + 64 + b * 512 + lane * 4;
                 begin(s, start);
-#pragma GCC unroll 4
+                DUO_UNROLL(4)
                 for (int i = 0; i < 8; i += 2) {
                     prefetch<2>(q + i * 64, x);
                     dot(s, V::load_bytes(q + i * 64), V::load_bytes(q + i * 64 + 64), codes + i * 4 * N);
@@ -179,7 +180,7 @@ void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float
                 block<V, N, bits> s;
                 const uint8_t *   q = w + 64 + b * 256 + lane * 4;
                 begin(s, start);
-#pragma GCC unroll 4
+                DUO_UNROLL(4)
                 for (int i = 0; i < 4; ++i) {
                     prefetch<1>(q + i * 64, x);
                     const typename V::bytes v  = V::load_bytes(q + i * 64);

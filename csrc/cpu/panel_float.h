@@ -1,6 +1,7 @@
 // Kernels of bf16 and f16.
 #pragma once
 
+#include "compiler.h"
 #include "panel.h"
 
 namespace duo::cpu {
@@ -8,7 +9,7 @@ namespace {
 
 // Two columns of a panel times the N inputs.
 template <class V, int N> inline void add_bf16(sums<V, N> & s, const typename V::bf16s & w, const uint16_t * x) {
-#pragma GCC                           unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         s.v[c] = V::dot_bf16(s.v[c], w, x + c * 2);
     }
@@ -16,7 +17,7 @@ template <class V, int N> inline void add_bf16(sums<V, N> & s, const typename V:
 
 // One column.
 template <class V, int N> inline void add_f32(sums<V, N> & s, const typename V::floats & w, const float * x) {
-#pragma GCC                           unroll 8
+    DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         s.v[c] = V::fma(w, V::broadcast_f(x + c), s.v[c]);
     }
@@ -37,7 +38,7 @@ template <class V, int N> void panel_bf16(const uint8_t * w0, const tile & x, in
             add_bf16(out, a, codes);
             add_bf16(odd, b, codes + 2 * N);
         }
-#pragma GCC unroll 8
+        DUO_UNROLL(8)
         for (int c = 0; c < N; ++c) {
             out.v[c] = V::add(out.v[c], odd.v[c]);
         }
@@ -58,7 +59,7 @@ template <class V, int N> void panel_f16(const uint8_t * w0, const tile & x, int
             add_f32(out, a, f);
             add_f32(odd, b, f + N);
         }
-#pragma GCC unroll 8
+        DUO_UNROLL(8)
         for (int c = 0; c < N; ++c) {
             out.v[c] = V::add(out.v[c], odd.v[c]);
         }

@@ -1,6 +1,7 @@
 // Kernels of the K-quants: blocks of 256 with small scales of their own inside.
 #pragma once
 
+#include "compiler.h"
 #include "panel.h"
 
 namespace duo::cpu {
@@ -45,7 +46,7 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
                     prefetch<1>(q + 256, x);
                     h = V::load_bytes(q + 256);
                 }
-                unrolled<4>([&](auto step) __attribute__((always_inline)) {
+                unrolled<4>([&](auto step) DUO_INLINE_LAMBDA {
                     constexpr int i = decltype(step)::value;
                     prefetch<1>(q + i * 64, x);
                     const typename V::bytes v  = V::load_bytes(q + i * 64);
@@ -65,21 +66,21 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
                 codes += 32 * N;
             }
             ints<V, N> low;
-#pragma GCC unroll 8
+            DUO_UNROLL(8)
             for (int c = 0; c < N; ++c) {
                 low.v[c] = V::zero_i();
             }
-#pragma GCC unroll 4
+            DUO_UNROLL(4)
             for (int b = 0; b < 4; ++b) {
                 const typename V::ints m = V::load_pairs(least + b * 32 + lane, least + b * 32 + 16 + lane);
-#pragma GCC unroll 8
+                DUO_UNROLL(8)
                 for (int c = 0; c < N; ++c) {
                     low.v[c] = V::dot_pairs(low.v[c], m, pairs + b * N + c);
                 }
             }
             const typename V::floats d     = V::load_f16(w + lane * 2);
             const typename V::floats d_min = V::load_f16(w + 32 + lane * 2);
-#pragma GCC unroll 8
+            DUO_UNROLL(8)
             for (int c = 0; c < N; ++c) {
                 const typename V::floats dx = V::broadcast_f(scale + c);
                 out.v[c]                    = V::fma(part.v[c], V::mul(d, dx), out.v[c]);
@@ -107,7 +108,7 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
                 prefetch<3>(q, x);
                 const typename V::bytes h = V::load_bytes(q + 128);
                 begin(s, start);
-                unrolled<2>([&](auto step) __attribute__((always_inline)) {
+                unrolled<2>([&](auto step) DUO_INLINE_LAMBDA {
                     constexpr int           i  = decltype(step)::value;
                     const typename V::bytes v  = V::load_bytes(q + i * 64);
                     const typename V::bytes lo = V::template add_bits<0x30, 4 - 4 * i>(V::low(v), h);
@@ -122,7 +123,7 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
                 start += N;
             }
             const typename V::floats d = V::load_f16(w + lane * 2);
-#pragma GCC unroll 8
+            DUO_UNROLL(8)
             for (int c = 0; c < N; ++c) {
                 out.v[c] = V::fma(part.v[c], V::mul(d, V::broadcast_f(scale + c)), out.v[c]);
             }

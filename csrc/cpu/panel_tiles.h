@@ -7,6 +7,7 @@
 // come into being those of the group before are scaled.
 #pragma once
 
+#include "compiler.h"
 #include "prepare.h"
 #include "tile_formats.h"
 
@@ -15,7 +16,7 @@ namespace {
 
 // Blocks b and b + 1 of a step times a group of inputs, whose codes begin at x.
 template <class T, class F> void multiply_two(const step & s, const int8_t * x, int64_t width, int b, group & g) {
-    unrolled<2>([&](auto part) __attribute__((always_inline)) {
+    unrolled<2>([&](auto part) DUO_INLINE_LAMBDA {
         constexpr int i = decltype(part)::value;
         const int     k = (b + i) * F::n_block;
         T::template zero<i>();
@@ -29,7 +30,7 @@ template <class T, class F> void multiply_two(const step & s, const int8_t * x, 
 // As prefetch() of panel.h, for as many bytes as a run of tiles takes.
 inline void prefetch_lines(const uint8_t * p, size_t n) {
     for (size_t i = 0; i < n; i += 64) {
-        __builtin_prefetch(p + i, 0, 2);
+        DUO_PREFETCH_2(p + i);
     }
 }
 
@@ -104,7 +105,7 @@ void panel_tiles_bf16(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k
     T::template zero<2>();
     T::template zero<3>();
     for (int64_t k = 0; k < n_k; k += 64) {
-        unrolled<2>([&](auto part) __attribute__((always_inline)) {
+        unrolled<2>([&](auto part) DUO_INLINE_LAMBDA {
             constexpr int i = decltype(part)::value;
             prefetch_lines(w + x.ahead, 1024);
             T::template load<6 + i>(w, 64);

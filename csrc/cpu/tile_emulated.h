@@ -95,9 +95,8 @@ struct emulated_tiles {
                 float s[2] = {};
                 for (int k = 0; k < c.rows[weights]; ++k) {
                     for (int i = 0; i < 2; ++i) {
-                        s[i] =
-                            flushed(__builtin_fmaf(flushed(of_bf16(value<uint16_t>(d[inputs][m], 2 * k + i))),
-                                                   flushed(of_bf16(value<uint16_t>(d[weights][k], 2 * n + i))), s[i]));
+                        s[i] = flushed(::fmaf(flushed(of_bf16(value<uint16_t>(d[inputs][m], 2 * k + i))),
+                                              flushed(of_bf16(value<uint16_t>(d[weights][k], 2 * n + i))), s[i]));
                     }
                 }
                 const float f = flushed(flushed(value<float>(d[sum][m], n)) + flushed(s[0] + s[1]));

@@ -2,6 +2,7 @@
 // of integer sums are scaled. The arithmetic is that of panel.h and panel_k.h, in the same order.
 #pragma once
 
+#include "compiler.h"
 #include "panel_k.h"
 #include "tile_registers.h"
 
@@ -32,7 +33,7 @@ struct group {
 
 template <class V, int n> inline sums<V, n> loaded(const float (*rows)[n_lanes]) {
     sums<V, n> out;
-#pragma GCC unroll 16
+    DUO_UNROLL(16)
     for (int b = 0; b < n; ++b) {
         out.v[b] = V::load(rows[b]);
     }
@@ -42,7 +43,7 @@ template <class V, int n> inline sums<V, n> loaded(const float (*rows)[n_lanes])
 // One input's sums of the n blocks of a K-quant, times the blocks' scales d.
 template <class V, int n, int n_rows> inline typename V::floats scaled(const int32_t * s, const sums<V, n> & d) {
     typename V::floats part = V::zero();
-#pragma GCC unroll 16
+    DUO_UNROLL(16)
     for (int b = 0; b < n; ++b) {
         part = V::fma(V::to_float(V::load_i(s + b * n_rows * n_lanes)), d.v[b], part);
     }
@@ -79,7 +80,7 @@ template <class V> struct of_q8 {
             const int32_t *    s   = g.sums + (b0 * n_rows + c) * n_lanes;
             const float *      x   = g.scale + b0 * width + c;
             typename V::floats out = V::load(acc);
-#pragma GCC unroll 8
+            DUO_UNROLL(8)
             for (int b = 0; b < n; ++b) {
                 out = V::fma(V::to_float(V::load_i(s + b * n_rows * n_lanes)),
                              V::mul(d.v[b], V::broadcast_f(x + b * width)), out);
@@ -92,7 +93,7 @@ template <class V> struct of_q8 {
 template <class V> struct tiles_q8_0 : of_q8<V> {
     static void unpack(const uint8_t * w, step & s, int at) {
         of_q8<V>::scales(w, s, at / 32);
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int i = 0; i < 16; ++i) {
             V::store_bytes(s.codes + at * n_lanes + i * 64, V::less(V::load_bytes(w + 64 + i * 64), 128));
         }
@@ -103,7 +104,7 @@ template <class V, bool table> struct tiles_q4 : of_q8<V> {
     static void unpack(const uint8_t * w, step & s, int at) {
         of_q8<V>::scales(w, s, at / 32);
         uint8_t * out = s.codes + at * n_lanes;
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int i = 0; i < 8; ++i, out += 128) {
             const typename V::bytes v  = V::load_bytes(w + 64 + i * 64);
             typename V::bytes       lo = V::low(v);
@@ -139,7 +140,7 @@ template <class V, bool fifth> struct tiles_q45_k {
             if constexpr (fifth) {
                 h = V::load_bytes(q + 256);
             }
-            unrolled<4>([&](auto part) __attribute__((always_inline)) {
+            unrolled<4>([&](auto part) DUO_INLINE_LAMBDA {
                 constexpr int           i  = decltype(part)::value;
                 const typename V::bytes v  = V::load_bytes(q + i * 64);
                 typename V::bytes       lo = V::low(v);
@@ -160,7 +161,7 @@ template <class V, bool fifth> struct tiles_q45_k {
         const typename V::floats d_min  = V::load(g.from->d_min);
         const int64_t            width  = g.width;
         ints<V, 4>               least;
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int b = 0; b < 4; ++b) {
             least.v[b] = V::load_i(g.from->least[b]);
         }
@@ -168,7 +169,7 @@ template <class V, bool fifth> struct tiles_q45_k {
             float *                  acc  = g.acc + c * n_lanes;
             const typename V::floats part = scaled<V, 8, n_rows>(g.sums + c * n_lanes, scales);
             typename V::ints         low  = V::zero_i();
-#pragma GCC unroll 4
+            DUO_UNROLL(4)
             for (int b = 0; b < 4; ++b) {
                 low = V::dot_pairs(low, least.v[b], g.pairs + b * width + c);
             }
@@ -190,7 +191,7 @@ template <class V> struct tiles_q6_k {
             const uint8_t *         q   = w + 320 + b * 192;
             uint8_t *               out = s.codes + b * 16 * n_lanes;
             const typename V::bytes h   = V::load_bytes(q + 128);
-            unrolled<2>([&](auto part) __attribute__((always_inline)) {
+            unrolled<2>([&](auto part) DUO_INLINE_LAMBDA {
                 constexpr int           i = decltype(part)::value;
                 const typename V::bytes v = V::load_bytes(q + i * 64);
                 V::store_bytes(out + i * 128, V::less(V::template add_bits<0x30, 4 - 4 * i>(V::low(v), h), 32));

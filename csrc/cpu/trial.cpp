@@ -8,8 +8,13 @@
 #if defined(__linux__)
 #include <sys/prctl.h>
 #endif
+#if defined(_WIN32)
+#include <io.h>
+#else
 #include <unistd.h>
+#endif
 
+#include "compiler.h"
 #include "extra_buffers.h"
 #include "ggml_buffer.h"
 #include "ggml_device.h"
@@ -33,7 +38,7 @@ constexpr double     most_error = 0.01; // inputs rounded to 8 bits make 0.0001 
 
 // Whoever computes has seen other functions' leavings on its stack. A tile configuration whose stores a compiler has
 // dropped is made of them, and a fresh stack is all zeros.
-[[gnu::noinline]] void soil_stack() {
+DUO_NOINLINE void soil_stack() {
     std::array<volatile char, 1 << 15> here;
     for (volatile char & c : here) {
         c = char(0xff);
@@ -41,9 +46,16 @@ constexpr double     most_error = 0.01; // inputs rounded to 8 bits make 0.0001 
 }
 
 // By write(): what was said must be out before the process dies.
+void write_now(int file, const std::string & line) {
+#if defined(_WIN32)
+    _write(file, line.data(), unsigned(line.size()));
+#else
+    [[maybe_unused]] const ssize_t n = write(file, line.data(), line.size());
+#endif
+}
+
 void say(const char * what, const std::string & name) {
-    const std::string              line = std::string(what) + '\t' + name + '\n';
-    [[maybe_unused]] const ssize_t n    = write(STDOUT_FILENO, line.data(), line.size());
+    write_now(1, std::string(what) + '\t' + name + '\n');
 }
 
 bool is_right(ggml_backend_buffer_type_t weights, ggml_backend_dev_t device, ggml_type type, int width) {
@@ -120,7 +132,7 @@ void try_products(const std::vector<std::string> & skip) {
 
 // For the child process (src/duo/trial_child.py), which loads this library without Python's import. Both: names, one a
 // line. Returns the exit code.
-extern "C" __attribute__((visibility("default"))) int duo_try_products(const char * skip, const char * refused) {
+extern "C" DUO_EXPORT int duo_try_products(const char * skip, const char * refused) {
 #if defined(__linux__)
     prctl(PR_SET_DUMPABLE, 0); // no core file of a death that was expected
 #endif
@@ -128,8 +140,7 @@ extern "C" __attribute__((visibility("default"))) int duo_try_products(const cha
         duo::cpu::refuse_kernels(duo::cpu::lines_of(refused));
         duo::cpu::try_products(duo::cpu::lines_of(skip));
     } catch (const std::exception & e) {
-        const std::string              line = std::string(e.what()) + '\n';
-        [[maybe_unused]] const ssize_t n    = write(STDERR_FILENO, line.data(), line.size());
+        duo::cpu::write_now(2, std::string(e.what()) + '\n');
         return 1;
     }
     return 0;

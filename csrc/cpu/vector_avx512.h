@@ -4,6 +4,7 @@
 
 #include <immintrin.h>
 
+#include "compiler.h"
 #include "kernel_table.h"
 
 namespace duo::cpu {
@@ -43,11 +44,11 @@ struct raw {
     // quarters.
     static floats lane_sums(const floats (&v)[16]) {
         floats s[8];
-#pragma GCC unroll 8
+        DUO_UNROLL(8)
         for (int i = 0; i < 8; ++i) {
             s[i] = add(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]), _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
         }
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int i = 0; i < 4; ++i) {
             const __m512d a = _mm512_castps_pd(s[2 * i]);
             const __m512d b = _mm512_castps_pd(s[2 * i + 1]);

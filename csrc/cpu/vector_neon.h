@@ -3,6 +3,7 @@
 
 #include <arm_neon.h>
 
+#include "compiler.h"
 #include "kernel_table.h"
 
 namespace duo::cpu {
@@ -23,20 +24,20 @@ template <int n> struct neon {
 
     template <int> using partial = ints;
 
-    template <class F> [[gnu::always_inline]] static auto each(F f) {
+    template <class F> DUO_INLINE static auto each(F f) {
         registers<decltype(f(0))> r;
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int i = 0; i < n; ++i) {
             r.v[i] = f(i);
         }
         return r;
     }
 
-    [[gnu::always_inline]] static floats load(const float * p) {
+    DUO_INLINE static floats load(const float * p) {
         return each([&](int i) { return vld1q_f32(p + 4 * i); });
     }
     static void store(float * p, const floats & x) {
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int i = 0; i < n; ++i) {
             vst1q_f32(p + 4 * i, x.v[i]);
         }
@@ -99,7 +100,7 @@ template <int n> struct neon {
     static floats to_float(const ints & a) {
         return each([&](int i) { return vcvtq_f32_s32(a.v[i]); });
     }
-    [[gnu::always_inline]] static floats load_f16(const uint8_t * p) {
+    DUO_INLINE static floats load_f16(const uint8_t * p) {
         return each([&](int i) { return vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(p + 8 * i))); });
     }
     static floats load_u8(const uint8_t * p) {
@@ -112,7 +113,7 @@ template <int n> struct neon {
     }
     static uint8x8_t load_four(const uint8_t * p) { return vreinterpret_u8_s32(vdup_n_s32(load32(p))); }
 
-    [[gnu::always_inline]] static bytes load_bytes(const uint8_t * p) {
+    DUO_INLINE static bytes load_bytes(const uint8_t * p) {
         return each([&](int i) { return vld1q_u8(p + 16 * i); });
     }
     static bytes low(const bytes & a) {
@@ -156,11 +157,11 @@ template <int n> struct neon {
 
 #if defined(DUO_KERNEL_I8MM)
     using bf16s = registers<bfloat16x8_t>;
-    [[gnu::always_inline]] static bf16s load_bf16s(const uint8_t * p) {
+    DUO_INLINE static bf16s load_bf16s(const uint8_t * p) {
         return each([&](int i) { return vreinterpretq_bf16_u8(vld1q_u8(p + 16 * i)); });
     }
     template <int lane> static void dot_bf16(floats & s, const bf16s & w, uint32x4_t x) {
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int i = 0; i < n; ++i) {
             s.v[i] = vbfdotq_laneq_f32(s.v[i], w.v[i], vreinterpretq_bf16_u32(x), lane);
         }
@@ -169,7 +170,7 @@ template <int n> struct neon {
     struct bf16s {
         floats even, odd;
     };
-    [[gnu::always_inline]] static bf16s load_bf16s(const uint8_t * p) {
+    DUO_INLINE static bf16s load_bf16s(const uint8_t * p) {
         const bytes v = load_bytes(p);
         return {each([&](int i) { return even_of(vreinterpretq_u32_u8(v.v[i])); }),
                 each([&](int i) { return odd_of(vreinterpretq_u32_u8(v.v[i])); })};
@@ -183,7 +184,7 @@ template <int n> struct neon {
     }
 #endif
     template <int lane> static void fma_lane(floats & s, const floats & w, float32x4_t x) {
-#pragma GCC unroll 4
+        DUO_UNROLL(4)
         for (int i = 0; i < n; ++i) {
             s.v[i] = vfmaq_laneq_f32(s.v[i], w.v[i], x, lane);
         }

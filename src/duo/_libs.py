@@ -9,9 +9,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from duo.build_advice import rebuild
-
-REINSTALL = "install llama-cpp-python==0.3.36 and build duo again"
+from duo.build_advice import package, rebuild
 
 
 def library_dir() -> Path:
@@ -42,6 +40,11 @@ def release_of(libraries: Path) -> str:
     return match[1] if match else ""
 
 
+def reinstall() -> str:
+    """What to do where duo and llama.cpp do not fit each other."""
+    return f"install {package()} and build duo again"
+
+
 def load_libraries() -> None:
     """Loads libllama before the extension does: a second copy from site-packages/lib would have its own devices."""
     # An idle OpenMP team that spins for long starves the other model's; one that never spins pays a system call at each
@@ -61,4 +64,4 @@ def load_libraries() -> None:
 
     same, built, loaded = _core.check_llama(release_of(library_dir()))
     if not same:
-        raise ImportError(f"duo was built for another llama.cpp ({built}) than {path} ({loaded}); {REINSTALL}")
+        raise ImportError(f"duo was built for another llama.cpp ({built}) than {path} ({loaded}); {reinstall()}")

@@ -16,8 +16,9 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 
-PACKAGE = "llama-cpp-python==0.3.36"
+DISTRIBUTION = "duo-llama"
 DEFAULT = "-DGGML_RPC=on"
 KEEP_STORES = "-fno-dse"
 TIMEOUT_S = 60
@@ -96,6 +97,21 @@ def _words(args: str) -> list[str]:
     return re.split(r"[\s'\"=]+", args)
 
 
+def package() -> str:
+    """The llama-cpp-python that duo is made for, as pip takes it: pyproject.toml says it, and what pip made of that."""
+    from importlib import metadata  # late: it takes a while, and only errors need it
+
+    source = next((f.parent for f in Path(__file__).parents if f.name == "src"), None)
+    try:
+        if source is not None and (source / "csrc").is_dir():  # not installed, or not as a copy
+            lines = re.findall(r'^ +"(.+)",?$', (source / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
+        else:
+            lines = metadata.requires(DISTRIBUTION) or []
+    except (OSError, metadata.PackageNotFoundError):
+        lines = []
+    return next((line for line in lines if line.startswith("llama-cpp-python==")), "llama-cpp-python")
+
+
 def rebuild(*, amx: bool = False) -> str:
     """The command that builds llama-cpp-python anew, with the user's own CMAKE_ARGS and what they lack. amx: its AMX
     code crashes."""
@@ -108,7 +124,7 @@ def rebuild(*, amx: bool = False) -> str:
         words = [f"{word} {KEEP_STORES}" if _OWN_FLAGS.search(word) else word for word in words]
     arguments = cmake_args({**os.environ, "CMAKE_ARGS": shlex.join(words)}, unknown=amx)
     gpu = "" if "GGML_CUDA" in arguments else " (add -DGGML_CUDA=on for NVIDIA GPUs)"
-    return f'CMAKE_ARGS="{arguments}" pip install --force-reinstall --no-cache-dir {PACKAGE}{gpu}'
+    return f'CMAKE_ARGS="{arguments}" pip install --force-reinstall --no-cache-dir {package()}{gpu}'
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 from duo._libs import library_dir
+from duo.build_advice import package
 from duo.errors import DuoError
 
 # What a JSON string cannot hold as it stands; RFC 8259, section 7.
@@ -32,7 +33,7 @@ def _converter_module() -> Any:
     # By its file: the package's __init__ would take llama.cpp's log away, and half a second.
     spec = spec_from_file_location("duo._llama_grammar", library_dir().parent / "llama_grammar.py")
     if spec is None or spec.loader is None:
-        raise DuoError("llama-cpp-python has no converter of JSON schemas; install llama-cpp-python==0.3.36")
+        raise DuoError(f"llama-cpp-python has no converter of JSON schemas; install {package()}")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -22,7 +22,7 @@ def check_chart(path: Path | None) -> None:
     if path.suffix.lower() not in (".svg", ".png"):
         raise DuoError(f"the chart {path} is neither .svg nor .png; name it so")
     if find_spec("matplotlib") is None:
-        raise DuoError("a chart needs matplotlib; it comes with: pip install duo[bench]")
+        raise DuoError("a chart needs matplotlib; it comes with: pip install 'duo-llama[bench]'")
 
 
 def draw(summaries: Sequence[Summary], sync: Arm | None, path: Path, title: str = "") -> None:

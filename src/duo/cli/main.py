@@ -13,6 +13,8 @@ from typing import Any, NoReturn, TextIO
 import click
 from click.shell_completion import CompletionItem
 
+from duo import __version__
+
 # Name of each command, and where it is: only the one that runs is imported.
 COMMANDS = {
     "run": "run.command",
@@ -84,7 +86,7 @@ class Program(click.Group):
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
 )
-@click.version_option(package_name="duo", message="duo %(version)s")
+@click.version_option(__version__, message="duo %(version)s")
 def program() -> None:
     """Asynchronous speculative decoding for llama.cpp models.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from duo import _core, guard
-from duo._libs import REINSTALL
+from duo._libs import reinstall
 from duo.cli import show
 from duo.cli.models import chosen_models
 from duo.cli.options import given
@@ -47,7 +47,7 @@ def warn_of_models(d: Duo) -> None:
         and d.options["cpu_kernels"] != "stock"
         and any(m.n_cpu_products for m in models)
     ):
-        show.warn(f"duo's CPU kernels are off: {why}; {REINSTALL}")
+        show.warn(f"duo's CPU kernels are off: {why}; {reinstall()}")
     for m in models:
         if m.warning:
             show.warn(m.warning)

@@ -39,7 +39,7 @@ def trace(file: Path, output: Path | None, start_ms: float | None, end_ms: float
     except ValueError as error:
         raise click.ClickException(str(error)) from None
     except ImportError:
-        raise click.ClickException("drawing needs matplotlib, which comes with: pip install 'duo[bench]'") from None
+        raise click.ClickException("drawing needs matplotlib; it comes with: pip install 'duo-llama[bench]'") from None
     if as_json:
         click.echo(json.dumps(_figures(part), indent=2))
     else:

@@ -25,13 +25,13 @@ def need_grpc() -> None:
         import grpc  # noqa: F401
     except ImportError as e:
         raise DuoError(
-            f"models on other machines need the extra duo[remote] ({e}); pip install 'duo[remote]'"
+            f"models on other machines need the extra duo-llama[remote] ({e}); pip install 'duo-llama[remote]'"
         ) from None
     try:
         import duo.remote.wire_pb2  # noqa: F401
     except Exception as e:  # generated code refuses older libraries, in its own way
         why = str(e).split("\n")[0]
-        raise DuoError(f"protobuf does not fit duo ({why}); pip install -U 'duo[remote]'") from None
+        raise DuoError(f"protobuf does not fit duo ({why}); pip install -U 'duo-llama[remote]'") from None
 
 
 def in_child(

@@ -18,7 +18,7 @@ def parse(kind: type[M], data: bytes) -> M:
     """Raises ProtocolError."""
     try:
         return kind.FromString(data)
-    except DecodeError:
+    except (DecodeError, UnicodeDecodeError):  # the latter from protobuf without its C code
         raise ProtocolError("a message cannot be read") from None
 
 

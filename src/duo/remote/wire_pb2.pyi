@@ -2,8 +2,7 @@ from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Iterable as _Iterable, Mapping as _Mapping
-from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -23,7 +22,7 @@ class Vocabulary(_message.Message):
     add_bos: bool
     add_eos: bool
     blocks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, n_vocab: _Optional[int] = ..., type: _Optional[int] = ..., bos: _Optional[int] = ..., eos: _Optional[int] = ..., add_bos: _Optional[bool] = ..., add_eos: _Optional[bool] = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, n_vocab: _Optional[int] = ..., type: _Optional[int] = ..., bos: _Optional[int] = ..., eos: _Optional[int] = ..., add_bos: bool = ..., add_eos: bool = ..., blocks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Identity(_message.Message):
     __slots__ = ("model", "vocabulary")
@@ -123,7 +122,7 @@ class Sampling(_message.Message):
     logit_bias: _containers.RepeatedCompositeFieldContainer[Bias]
     grammar: str
     n_prompt: int
-    def __init__(self, temp: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., repeat_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., repeat_last_n: _Optional[int] = ..., seed: _Optional[int] = ..., ignore_eos: _Optional[bool] = ..., logit_bias: _Optional[_Iterable[_Union[Bias, _Mapping]]] = ..., grammar: _Optional[str] = ..., n_prompt: _Optional[int] = ...) -> None: ...
+    def __init__(self, temp: _Optional[float] = ..., top_k: _Optional[int] = ..., top_p: _Optional[float] = ..., min_p: _Optional[float] = ..., repeat_penalty: _Optional[float] = ..., presence_penalty: _Optional[float] = ..., frequency_penalty: _Optional[float] = ..., repeat_last_n: _Optional[int] = ..., seed: _Optional[int] = ..., ignore_eos: bool = ..., logit_bias: _Optional[_Iterable[_Union[Bias, _Mapping]]] = ..., grammar: _Optional[str] = ..., n_prompt: _Optional[int] = ...) -> None: ...
 
 class Path(_message.Message):
     __slots__ = ("ranks",)
@@ -159,7 +158,7 @@ class Plan(_message.Message):
     ngram_size_n: int
     ngram_size_m: int
     ngram_min_hits: int
-    def __init__(self, mode: _Optional[str] = ..., n_draft: _Optional[int] = ..., n_draft_min: _Optional[int] = ..., p_min: _Optional[float] = ..., n_branch: _Optional[int] = ..., has_model: _Optional[bool] = ..., always: _Optional[bool] = ..., use: _Optional[str] = ..., tree: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., ngram: _Optional[str] = ..., ngram_size_n: _Optional[int] = ..., ngram_size_m: _Optional[int] = ..., ngram_min_hits: _Optional[int] = ...) -> None: ...
+    def __init__(self, mode: _Optional[str] = ..., n_draft: _Optional[int] = ..., n_draft_min: _Optional[int] = ..., p_min: _Optional[float] = ..., n_branch: _Optional[int] = ..., has_model: bool = ..., always: bool = ..., use: _Optional[str] = ..., tree: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., ngram: _Optional[str] = ..., ngram_size_n: _Optional[int] = ..., ngram_size_m: _Optional[int] = ..., ngram_min_hits: _Optional[int] = ...) -> None: ...
 
 class Begin(_message.Message):
     __slots__ = ("id", "prompt", "n_generated", "n_predict", "n_logprobs", "stop", "sampling", "plan", "instance", "session")
@@ -213,7 +212,7 @@ class Node(_message.Message):
     rank: int
     n_rows: int
     step_us: float
-    def __init__(self, kind: _Optional[_Union[Node.Kind, str]] = ..., named: _Optional[bool] = ..., id: _Optional[int] = ..., parent: _Optional[int] = ..., token: _Optional[int] = ..., logp: _Optional[float] = ..., rank: _Optional[int] = ..., n_rows: _Optional[int] = ..., step_us: _Optional[float] = ...) -> None: ...
+    def __init__(self, kind: _Optional[_Union[Node.Kind, str]] = ..., named: bool = ..., id: _Optional[int] = ..., parent: _Optional[int] = ..., token: _Optional[int] = ..., logp: _Optional[float] = ..., rank: _Optional[int] = ..., n_rows: _Optional[int] = ..., step_us: _Optional[float] = ...) -> None: ...
 
 class Verdict(_message.Message):
     __slots__ = ("kind", "accepted", "token", "n_ahead", "n_branch", "n_want", "branch_price", "least_path")
@@ -269,7 +268,7 @@ class Chunk(_message.Message):
     logp: float
     n_hold: int
     n_drop: int
-    def __init__(self, kind: _Optional[_Union[Chunk.Kind, str]] = ..., from_draft: _Optional[bool] = ..., hidden: _Optional[bool] = ..., finish: _Optional[str] = ..., token: _Optional[int] = ..., logp: _Optional[float] = ..., n_hold: _Optional[int] = ..., n_drop: _Optional[int] = ...) -> None: ...
+    def __init__(self, kind: _Optional[_Union[Chunk.Kind, str]] = ..., from_draft: bool = ..., hidden: bool = ..., finish: _Optional[str] = ..., token: _Optional[int] = ..., logp: _Optional[float] = ..., n_hold: _Optional[int] = ..., n_drop: _Optional[int] = ...) -> None: ...
 
 class Figure(_message.Message):
     __slots__ = ("name", "values", "is_list")
@@ -279,7 +278,7 @@ class Figure(_message.Message):
     name: str
     values: _containers.RepeatedScalarFieldContainer[int]
     is_list: bool
-    def __init__(self, name: _Optional[str] = ..., values: _Optional[_Iterable[int]] = ..., is_list: _Optional[bool] = ...) -> None: ...
+    def __init__(self, name: _Optional[str] = ..., values: _Optional[_Iterable[int]] = ..., is_list: bool = ...) -> None: ...
 
 class ToDraft(_message.Message):
     __slots__ = ("begin", "verdicts", "ping", "n_seen")
@@ -313,7 +312,7 @@ class ToVerify(_message.Message):
     ping: int
     cancel: bool
     rtt_us: int
-    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., ping: _Optional[int] = ..., cancel: _Optional[bool] = ..., rtt_us: _Optional[int] = ...) -> None: ...
+    def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., ping: _Optional[int] = ..., cancel: bool = ..., rtt_us: _Optional[int] = ...) -> None: ...
 
 class FromVerify(_message.Message):
     __slots__ = ("verdicts", "chunks", "pong", "n_seen", "figures", "error")
