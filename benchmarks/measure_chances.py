@@ -17,11 +17,11 @@ from pathlib import Path
 
 import duo
 from duo import _core
-from duo.bench.head import command_of
-from duo.check import generate_options
-from duo.demo import demo_pair
-from duo.doctor import options
-from duo.job import sampling
+from duo.measure.bench.head import command_of
+from duo.measure.doctor import options
+from duo.models.demo import demo_pair
+from duo.options.validate import generate_options
+from duo.text.job import sampling
 
 TEMPERATURES = (0.0, 0.2, 0.5, 0.8, 1.0, 1.2)
 

@@ -27,9 +27,9 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from benchmarks import models
 from benchmarks.run_pair import cores
 
-from duo.bench.head import command_of, machine
-from duo.demo import demo_pair
-from duo.doctor import log_softmax
+from duo.measure.bench.head import command_of, machine
+from duo.measure.doctor import log_softmax
+from duo.models.demo import demo_pair
 
 WINDOW = 256
 PADDED = (512, 1024)

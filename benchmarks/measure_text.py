@@ -15,8 +15,8 @@ import sys
 from pathlib import Path
 
 import duo
-from duo.bench.head import command_of
-from duo.demo import demo_pair
+from duo.measure.bench.head import command_of
+from duo.models.demo import demo_pair
 
 
 def main() -> None:

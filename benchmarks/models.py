@@ -11,8 +11,9 @@ import llama_cpp
 import numpy as np
 
 import duo
-from duo import _core, doctor
-from duo.widen import widen
+from duo import _core
+from duo.dev.widen import widen
+from duo.measure import doctor
 
 # As llama-quantize names them. Only the mixtures ("_M") keep libllama's choice of a type for each matrix; in the others
 # all matrices are of one type.

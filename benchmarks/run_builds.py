@@ -21,8 +21,9 @@ RACE_US = 30_000
 
 def measure(core: int) -> dict[str, float]:
     """Microseconds in this process."""
-    from duo import _core, doctor
-    from duo.demo import demo_pair
+    from duo import _core
+    from duo.measure import doctor
+    from duo.models.demo import demo_pair
 
     os.sched_setaffinity(0, {core})
     found = {}

@@ -30,8 +30,8 @@ from benchmarks import models
 from benchmarks.run_pair import cores
 
 from duo import _core
-from duo.bench.head import command_of, machine
-from duo.demo import demo_pair
+from duo.measure.bench.head import command_of, machine
+from duo.models.demo import demo_pair
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 PROMPTS = (64, 512)

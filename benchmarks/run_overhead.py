@@ -19,8 +19,8 @@ import gguf
 import numpy as np
 
 import duo
-from duo.bench.head import command_of, head_of, settings_of
-from duo.demo import demo_pair
+from duo.measure.bench.head import command_of, head_of, settings_of
+from duo.models.demo import demo_pair
 
 PER_TOKEN = ("tokenizer.ggml.tokens", "tokenizer.ggml.scores", "tokenizer.ggml.token_type")
 VOCABULARIES = (32_000, 128_256)

@@ -26,8 +26,8 @@ from typing import Any
 from run_overhead import with_vocabulary
 
 import duo
-from duo.bench.head import command_of, head_of
-from duo.demo import demo_pair
+from duo.measure.bench.head import command_of, head_of
+from duo.models.demo import demo_pair
 
 PROMPT = "Once upon a time there was a little tin soldier who"
 

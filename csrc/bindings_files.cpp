@@ -1,4 +1,4 @@
-// What is known of model files without loading them (duo.header, duo.pair_check).
+// What is known of model files without loading them (duo.models.header, duo.placement.compatibility).
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 

@@ -1,4 +1,4 @@
-// What this process learns from products that a child has tried (src/duo/guard.py).
+// What this process learns from products that a child has tried (src/duo/placement/guard.py).
 #include <pybind11/stl.h>
 
 #include "bindings.h"
@@ -11,11 +11,11 @@ using namespace pybind11::literals;
 namespace duo {
 
 void ask_guard() {
-    py::module_::import("duo.guard").attr("ensure")();
+    py::module_::import("duo.placement.guard").attr("ensure")();
 }
 
 void hear_guard() {
-    py::module_::import("duo.guard").attr("find")();
+    py::module_::import("duo.placement.guard").attr("find")();
 }
 
 void register_guard(py::module_ & m) {

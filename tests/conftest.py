@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from duo import Duo, _core, guard, kernels
-from duo.demo import demo_pair
+from duo import Duo, _core
+from duo.models.demo import demo_pair
+from duo.placement import guard, kernels
 
 if TYPE_CHECKING:
     from hosts import HostProcess

@@ -11,11 +11,11 @@ import grpc
 from hosts import HostProcess
 
 from duo import _core
-from duo.check import generate_options
-from duo.job import plan, sampling
-from duo.remote import hello
-from duo.remote import wire_pb2 as wire
-from duo.remote.codec_begin import put_begin
+from duo.options.validate import generate_options
+from duo.remote.wire import hello
+from duo.remote.wire import wire_pb2 as wire
+from duo.remote.wire.codec_begin import put_begin
+from duo.text.job import sampling, speculation
 
 PATH = "/duo.v1.Host/"
 # Without UNAVAILABLE: then a client looks for seconds into why it lost its host.
@@ -138,7 +138,7 @@ def good_begin(instance: bytes, session: bytes) -> wire.Begin:
     b = _core.Begin()
     o = generate_options({"max_tokens": 30, "ignore_eos": True})
     b.id, b.prompt, b.n_predict = 2**63 + 1, [1, 300, 400, 500], 30
-    b.sampling, b.plan, b.stop = sampling(o, 1), plan(o), []
+    b.sampling, b.plan, b.stop = sampling(o, 1), speculation(o), []
     return put_begin(b, instance=instance, session=session)
 
 

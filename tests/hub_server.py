@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 ENVIRONMENT = ("HF_TOKEN", "HF_HUB_OFFLINE", "HF_HUB_CACHE", "HF_ENDPOINT")  # that a user may have set

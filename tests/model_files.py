@@ -14,9 +14,10 @@ import numpy as np
 from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 from gguf_files import F32, STR, U32, Array, Value, header_of, write
 
-from duo import _core, doctor
+from duo import _core
 from duo._libs import library_dir
-from duo.demo import demo_pair
+from duo.measure import doctor
+from duo.models.demo import demo_pair
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma", "mixtral")
 N_PRODUCTS = 15  # by quantized weights, in a model of two layers

@@ -10,7 +10,7 @@ from conftest import need_llama_cpp, run_python
 
 import duo
 from duo import Chunk, Duo, DuoError, Result
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 24}
@@ -253,7 +253,7 @@ def test_paths_of_any_kind(tmp_path: Path) -> None:
     odd = tmp_path / "mödel 🦆\n.gguf"
     odd.symlink_to(demo_pair()[0])
     raw = bytes(tmp_path) + b"/\xff\xfe.gguf"
-    Path(duo.engine.os.fsdecode(raw)).symlink_to(demo_pair()[1])
+    Path(duo.api.engine.os.fsdecode(raw)).symlink_to(demo_pair()[1])
     with Duo(odd, raw, n_ctx=128) as d:  # type: ignore[arg-type]
         assert d.generate(PROMPT, **GREEDY).text
         assert d.target.path == str(odd)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from duo.kernels import processor
+from duo.placement.kernels import processor
 
 ROOT = Path(__file__).parents[1]
 TOOLS = ("aarch64-linux-gnu-g++", "qemu-aarch64-static")

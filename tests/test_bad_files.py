@@ -12,7 +12,7 @@ import pytest
 from gguf import GGUFReader
 from loads import Outcome, assert_harmless, load, load_all
 
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
 HEADER_BYTES = {source: int(GGUFReader(source).data_offset) for source in (TARGET, DRAFT)}

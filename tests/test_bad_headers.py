@@ -11,7 +11,7 @@ from gguf_files import BOOL, F32, I32, STR, U32, U64, Value, header_of, rewrite,
 from loads import assert_harmless, load, load_all
 
 from duo import Duo
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
 NAN, INF = float("nan"), float("inf")

@@ -17,14 +17,14 @@ import pytest
 from conftest import HANG_S, start_duo
 
 from duo import Duo, DuoError
-from duo.bench import chart
-from duo.bench.arms import ALONE, PLAIN, Arm
-from duo.bench.questions import Question
-from duo.bench.record import Answer
-from duo.bench.writer import DuoWriter
-from duo.check import generate_options
 from duo.cli.main import main
-from duo.demo import demo_pair
+from duo.measure.bench import chart
+from duo.measure.bench.arms import ALONE, PLAIN, Arm
+from duo.measure.bench.questions import Question
+from duo.measure.bench.record import Answer
+from duo.measure.bench.writer import DuoWriter
+from duo.models.demo import demo_pair
+from duo.options.validate import generate_options
 
 TARGET, DRAFT = map(str, demo_pair())
 
@@ -182,9 +182,9 @@ def test_a_chart_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_hook_for_made_up_models(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     called = []
-    module = type(sys)("duo.bench.synthetic")
+    module = type(sys)("duo.measure.bench.synthetic")
     module.run = lambda *args: called.append(args)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "duo.bench.synthetic", module)
+    monkeypatch.setitem(sys.modules, "duo.measure.bench.synthetic", module)
     args = ["--synthetic", "a=0.8", "--modes", "sync", "--sync-lengths", "2", "-n", 50, "--json", tmp_path / "x.json"]
     assert run(*args)[0] == 0
     (arguments,) = called

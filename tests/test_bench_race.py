@@ -13,12 +13,12 @@ from pytest import approx
 from rich.console import Console
 
 from duo import DuoError
-from duo.bench import bound, chart, files, measures, report
-from duo.bench.arms import PLAIN, Arm
-from duo.bench.costs import acceptances, costs_of
-from duo.bench.questions import Question
-from duo.bench.record import Answer, Record
-from duo.bench.run import interleaved
+from duo.measure.bench import bound, chart, files, measures, report
+from duo.measure.bench.arms import PLAIN, Arm
+from duo.measure.bench.costs import acceptances, costs_of
+from duo.measure.bench.questions import Question
+from duo.measure.bench.record import Answer, Record
+from duo.measure.bench.run import interleaved
 
 # ---- the race
 

@@ -14,10 +14,10 @@ from conftest import HANG_S, start_duo
 from gguf_files import rewrite
 
 from duo import Duo, DuoError, Result
+from duo.api.conversation import Conversation
 from duo.cli import chat_commands, show
-from duo.cli.chat import answer
-from duo.conversation import Conversation
-from duo.demo import demo_pair
+from duo.cli.commands.chat import answer
+from duo.models.demo import demo_pair
 
 Run = Callable[..., tuple[int, str, str]]
 FAST = ("-n", 20, "--temp", 0, "-c", 512)

@@ -15,8 +15,8 @@ import duo
 from duo import Chunk
 from duo.cli import show
 from duo.cli.main import main
-from duo.demo import demo_pair
-from duo.trace import read_models, read_trace
+from duo.measure.trace import read_models, read_trace
+from duo.models.demo import demo_pair
 
 TARGET, DRAFT = map(str, demo_pair())
 PROMPT = "Once upon a time"

@@ -10,11 +10,11 @@ import pytest
 from conftest import HANG_S, start_duo
 
 import duo
+from duo.cli.commands.run import command
 from duo.cli.llama_cpp_options import NOT_IN_DUO
 from duo.cli.main import main
 from duo.cli.options import given
-from duo.cli.run import command
-from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
+from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 OPTIONS = [p for p in command.params if isinstance(p, click.Option)]
 VALUED = [p for p in OPTIONS if not p.is_flag]

@@ -31,7 +31,7 @@ def test_ctrl_c_before_anything_is_loaded(how: str) -> None:
 import sys
 class Key:
     def find_spec(self, name, *_):
-        if name == "duo.engine":
+        if name == "duo.api.engine":
             raise {how}
 sys.meta_path.insert(0, Key())
 sys.argv = ["/usr/bin/duo"]

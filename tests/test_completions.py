@@ -10,8 +10,8 @@ import pytest
 from conftest import need_llama_cpp
 
 from duo import Duo, DuoError
-from duo.demo import demo_pair
-from duo.llama_cpp_members import PLACES_OF_CHAT, PLACES_OF_COMPLETION
+from duo.api.llama_cpp_members import PLACES_OF_CHAT, PLACES_OF_COMPLETION
+from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
 LOAD: dict[str, Any] = {"model_path": str(TARGET), "n_ctx": 512, "logits_all": True, "verbose": False, "seed": 7}

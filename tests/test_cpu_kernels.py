@@ -15,8 +15,9 @@ from conftest import run_python
 from gguf_files import Array
 from model_files import ARCHITECTURES, N_PRODUCTS, TOKENS, TYPES, Shape, options, random_model, run
 
-from duo import DuoError, _core, doctor
-from duo.demo import demo_pair
+from duo import DuoError, _core
+from duo.measure import doctor
+from duo.models.demo import demo_pair
 
 NEAR = {"bf16": 0.008, "f16": 0.002}  # relative RMS distance of a row from stock's: thrice what is seen
 NEAR_CODES = 0.05  # the same where inputs are rounded to 8 bits

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from duo import cpus
-from duo.cpus import core_cpus, cpu_quota, omp_limit, usable_cores
+from duo.placement import cpus
+from duo.placement.cpus import core_cpus, cpu_quota, omp_limit, usable_cores
 
 V1 = ("4:cpu,cpuacct:{group}\n3:memory:/elsewhere\n", "{id} 1 0:2 {root} {point} rw - cgroup cgroup rw,cpu,cpuacct\n")
 V2 = ("0::{group}\n", "{id} 1 0:3 {root} {point} rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate\n")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from duo import cpus
-from duo.cpus import core_cpus, usable_cores
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
+from duo.placement import cpus
+from duo.placement.cpus import core_cpus, usable_cores
 
 
 @pytest.fixture(scope="module")

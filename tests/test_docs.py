@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 from conftest import HANG_S, start_duo
 
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 ROOT = Path(__file__).parent.parent
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]

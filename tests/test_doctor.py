@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from conftest import Races
 
-from duo import Duo, DuoError, _core, doctor, kernels
+from duo import Duo, DuoError, _core
 from duo.cli.main import main
-from duo.demo import demo_pair
+from duo.measure import doctor
+from duo.models.demo import demo_pair
+from duo.placement import kernels
 
 TARGET, DRAFT = map(str, demo_pair())
 needs_kernels = pytest.mark.skipif(not kernels.available(), reason="no instruction set that duo has kernels for")

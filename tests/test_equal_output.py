@@ -12,8 +12,8 @@ from conftest import EXACT, STOCK
 from prompts import PROMPTS
 
 from duo import Duo
-from duo.demo import demo_pair
-from duo.random_model import randomize
+from duo.dev.random_model import randomize
+from duo.models.demo import demo_pair
 
 N_TOKENS = 128
 N_PROMPTS = 40

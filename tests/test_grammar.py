@@ -12,9 +12,9 @@ import pytest
 from random_schemas import schema
 
 from duo import Duo, DuoError
-from duo.demo import demo_pair
-from duo.job import plan, prepare, sampling
-from duo.schema import not_enforced, schema_to_gbnf
+from duo.models.demo import demo_pair
+from duo.prompt.schema import not_enforced, schema_to_gbnf
+from duo.text.job import prepare, sampling, speculation
 
 PERSON = {
     "type": "object",
@@ -78,7 +78,7 @@ def test_a_text_that_is_taken_up_again_goes_on_in_its_grammar(strict_pair: Duo) 
     for n in (1, len(whole.tokens) // 2, len(whole.tokens) - 2):
         s = sampling(job.options, 5)
         s.n_prompt = len(job.tokens)
-        d.engine.begin(prompt=[*job.tokens, *whole.tokens[:n]], n_predict=120 - n, sampling=s, plan=plan(job.options),
+        d.engine.begin(prompt=[*job.tokens, *whole.tokens[:n]], n_predict=120 - n, sampling=s, plan=speculation(job.options),
                        stop=[], n_logprobs=-1)  # fmt: skip
         tokens = []
         while not (chunk := d.engine.next(1_000_000)) or not chunk.finish:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from conftest import HANG_S
 
-from duo import _core, guard, kernels, trial
+from duo import _core
+from duo.placement import guard, kernels, trial
 
 KERNELS = _core.usable_kernels()
 

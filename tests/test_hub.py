@@ -12,8 +12,9 @@ import pytest
 from conftest import HANG_S
 from hub_server import COMMIT, DRAFT, PARTS, REPO, SPLIT, TARGET, FakeHub
 
-from duo import DuoError, hub_download
-from duo.hub import Hub, Source, parse
+from duo import DuoError
+from duo.models.hub import download as hub_download
+from duo.models.hub.repository import Hub, Source, parse
 
 CHUNK = 100_000
 

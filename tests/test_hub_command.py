@@ -15,8 +15,8 @@ from hub_server import COMMIT, REPO, FakeHub
 
 from duo import Duo, DuoError
 from duo.cli.main import main
-from duo.demo import demo_pair
-from duo.hub import Hub, parse
+from duo.models.demo import demo_pair
+from duo.models.hub.repository import Hub, parse
 
 
 def test_from_pretrained_is_spelled_as_in_llama_cpp(
@@ -92,7 +92,7 @@ def test_the_command_line_wins_over_the_environment(monkeypatch: pytest.MonkeyPa
 
 
 def test_check_downloads_headers_only(fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duo.hub_download.HEAD_FIRST", 400_000)
+    monkeypatch.setattr("duo.models.hub.download.HEAD_FIRST", 400_000)
     monkeypatch.setenv("HF_ENDPOINT", fake.url)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     fake.storage = True

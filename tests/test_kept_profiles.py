@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from duo import Duo, DuoError, _core, profiles
-from duo.demo import demo_pair
+from duo import Duo, DuoError, _core
+from duo.models.demo import demo_pair
+from duo.placement import profiles
 
 TARGET, DRAFT = demo_pair()
 OPTIONS: dict[str, Any] = {"n_ctx": 512, "cpu_kernels": "stock"}

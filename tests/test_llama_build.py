@@ -12,7 +12,7 @@ from conftest import HANG_S
 
 from duo import _core
 from duo._libs import library_dir, release_of
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 COMMIT = _core.ggml_commit()
 RELEASE = release_of(library_dir())

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from duo import Duo, DuoError, _core
-from duo.config import ENGINE_OPTIONS
-from duo.demo import demo_pair
-from duo.devices import Device
-from duo.fit import MARGIN, Room, Wish, plan
-from duo.header import read_header
-from duo.memory import Need, bytes_of, cells, context, most_layers, need_of, places
-from duo.planned import needs, settled, settled_alone
+from duo.models.demo import demo_pair
+from duo.models.header import read_header
+from duo.options.tables import ENGINE_OPTIONS
+from duo.placement.devices import Device
+from duo.placement.fit import MARGIN, Room, Wish, place_layers
+from duo.placement.memory import Need, bytes_of, cells, context, most_layers, need_of, places
+from duo.placement.resolve_auto import needs, resolve_auto, resolve_auto_alone
 
 GB = 10**9
 TARGET, DRAFT = map(str, demo_pair())
@@ -120,7 +120,7 @@ def test_the_most_layers_that_fit_are_found() -> None:
 
 
 def test_the_draft_goes_first_and_the_target_gets_what_is_left() -> None:
-    p = plan(target(("GPU",)), draft(("GPU",)), [room("GPU", 24)])
+    p = place_layers(target(("GPU",)), draft(("GPU",)), [room("GPU", 24)])
     assert p.draft is not None and p.draft.n_gpu_layers == SMALL.n_all
     used = p.draft.bytes.devices[0] + p.target.bytes.devices[0]
     assert used <= 24 * GB - MARGIN
@@ -133,7 +133,7 @@ def test_the_draft_goes_first_and_the_target_gets_what_is_left() -> None:
 
 
 def test_with_two_devices_the_draft_is_on_one() -> None:
-    p = plan(target(("A", "B")), draft(("A", "B")), [room("A", 80), room("B", 24)])
+    p = place_layers(target(("A", "B")), draft(("A", "B")), [room("A", 80), room("B", 24)])
     assert p.draft is not None and p.draft.devices == ("A",)
     assert p.target.n_gpu_layers == BIG.n_all
     for name, free in (("A", 80), ("B", 24)):
@@ -142,38 +142,38 @@ def test_with_two_devices_the_draft_is_on_one() -> None:
 
 
 def test_a_draft_has_the_device_that_it_was_given() -> None:
-    p = plan(target(("A",)), draft(("B",), device_given=True), [room("A", 80), room("B", 12)])
+    p = place_layers(target(("A",)), draft(("B",), device_given=True), [room("A", 80), room("B", 12)])
     assert p.draft is not None and p.draft.devices == ("B",)
     assert (p.draft.n_gpu_layers, p.target.n_gpu_layers) == (SMALL.n_all, BIG.n_all)
 
 
 def test_what_the_user_fixed_comes_first() -> None:
-    p = plan(target(("GPU",), layers=20), draft(("GPU",)), [room("GPU", 24)])
+    p = place_layers(target(("GPU",), layers=20), draft(("GPU",)), [room("GPU", 24)])
     assert p.draft is not None and 0 < p.draft.n_gpu_layers < SMALL.n_all
     assert p.target.n_gpu_layers == 20 and not p.target.auto and p.auto
 
 
 def test_too_much_names_the_most_that_fits() -> None:
     with pytest.raises(DuoError) as e:
-        plan(target(("GPU",), layers=81), None, [room("GPU", 24)])
-    most = plan(target(("GPU",)), None, [room("GPU", 24)]).target.n_gpu_layers
+        place_layers(target(("GPU",), layers=81), None, [room("GPU", 24)])
+    most = place_layers(target(("GPU",)), None, [room("GPU", 24)]).target.n_gpu_layers
     assert str(e.value) == (
         f"the target needs 74.4 GB on GPU and 24.0 GB are free; -ngl {most} is the most that fits, of 81 (or -ngl auto)"
     )
     with pytest.raises(DuoError, match=r"the draft needs 8\.7 GB on GPU and 4\.0 GB are free; -ngld \d+ is the most"):
-        plan(target((), layers=0), draft(("GPU",), layers=33), [room("GPU", 4)])
+        place_layers(target((), layers=0), draft(("GPU",), layers=33), [room("GPU", 4)])
 
 
 def test_without_room_or_devices_all_is_on_the_cpu() -> None:
     for devices in ((), ("GPU",)):
-        p = plan(target(devices), draft(devices), [room("GPU", 0.1)])
+        p = place_layers(target(devices), draft(devices), [room("GPU", 0.1)])
         assert p.draft is not None
         assert (p.draft.n_gpu_layers, p.target.n_gpu_layers) == (0, 0)
         assert p.line() == "placement: draft on the CPU (9.0 GB); target on the CPU (74.7 GB)"
 
 
 def test_shares_that_the_user_gave_are_kept() -> None:
-    p = plan(target(("A", "B"), shares=(3.0, 1.0)), None, [room("A", 40), room("B", 40)])
+    p = place_layers(target(("A", "B"), shares=(3.0, 1.0)), None, [room("A", 40), room("B", 40)])
     assert p.target.shares == (3.0, 1.0)
     a, b = p.target.bytes.devices
     assert a > 2 * b > 0
@@ -195,20 +195,20 @@ CPU = Device("CPU", "cpu", "cpu", 16 * GB, 32 * GB)
 
 def test_auto_becomes_numbers_on_made_up_devices() -> None:
     gpus = [Device("A", "", "gpu", GB, GB), Device("B", "", "gpu", 2 * GB, 2 * GB), CPU]
-    o, p = settled(options(), TARGET, DRAFT, gpus)
+    o, p = resolve_auto(options(), TARGET, DRAFT, gpus)
     assert p is not None
     assert (o["n_gpu_layers"], o["n_gpu_layers_draft"]) == (5, 3)
     assert o["device_draft"] == ["B"]
     assert o["tensor_split"] is not None and o["tensor_split"][1] > o["tensor_split"][0]
     with pytest.raises(DuoError, match="-mg is 2 and there are 2 devices, counted from 0; choose one of them"):
-        settled(options(split_mode="none", main_gpu=2), TARGET, DRAFT, gpus)
-    o, p = settled(options(split_mode="none", main_gpu=1), TARGET, DRAFT, gpus)
+        resolve_auto(options(split_mode="none", main_gpu=2), TARGET, DRAFT, gpus)
+    o, p = resolve_auto(options(split_mode="none", main_gpu=1), TARGET, DRAFT, gpus)
     assert p is not None and p.target.devices == ("B",)
 
 
 def test_a_tight_device_takes_the_draft_and_a_part_of_the_target() -> None:
     gpu = Device("A", "", "gpu", 34_000_000, 34_000_000)
-    o, p = settled(options(n_ctx=512), TARGET, DRAFT, [gpu, CPU])
+    o, p = resolve_auto(options(n_ctx=512), TARGET, DRAFT, [gpu, CPU])
     assert p is not None and p.draft is not None
     assert o["n_gpu_layers_draft"] == 3 == p.draft.n_all
     assert o["n_gpu_layers"] in (1, 2, 3)
@@ -218,14 +218,14 @@ def test_a_tight_device_takes_the_draft_and_a_part_of_the_target() -> None:
 @pytest.mark.parametrize("given", [{}, {"device": "none", "device_draft": ["none"]}])
 def test_without_a_device_auto_is_none(given: dict[str, Any]) -> None:
     devices = [CPU] if not given else [CPU, Device("A", "", "gpu", GB, GB)]
-    o, p = settled(options(**given), TARGET, DRAFT, devices)
+    o, p = resolve_auto(options(**given), TARGET, DRAFT, devices)
     assert (o["n_gpu_layers"], o["n_gpu_layers_draft"], p) == (0, 0, None)
 
 
 def test_integrated_and_remote_devices_take_part_when_they_are_named() -> None:
     devices = [CPU, Device("iGPU", "", "igpu", 0, 0), Device("RPC0", "", "rpc", GB, GB)]
-    assert settled(options(), TARGET, DRAFT, devices)[1] is None
-    _, p = settled(options(device="iGPU", device_draft="RPC0"), TARGET, DRAFT, devices)
+    assert resolve_auto(options(), TARGET, DRAFT, devices)[1] is None
+    _, p = resolve_auto(options(device="iGPU", device_draft="RPC0"), TARGET, DRAFT, devices)
     assert p is not None and p.draft is not None
     assert (p.target.devices, p.draft.devices) == (("iGPU",), ("RPC0",))
     assert p.target.n_gpu_layers == 5  # it reports no memory: the machine's is its own
@@ -237,22 +237,22 @@ def test_a_device_that_there_is_not_is_the_same_mistake_whatever_shall_be_on_it(
     why = re.escape("there is no device X to place layers on; choose from none, A, as duo --list-devices shows them")
     for given in ({"device": "X", "n_gpu_layers": layers}, {"device_draft": "A,X", "n_gpu_layers_draft": layers}):
         with pytest.raises(DuoError, match=why):
-            settled(options(**given), TARGET, DRAFT, devices)
+            resolve_auto(options(**given), TARGET, DRAFT, devices)
     with pytest.raises(DuoError, match=why):
-        settled_alone(options(device_draft="X", n_gpu_layers_draft=layers), DRAFT, devices, draft=True)
+        resolve_auto_alone(options(device_draft="X", n_gpu_layers_draft=layers), DRAFT, devices, draft=True)
     with pytest.raises(DuoError, match=r"there is no device X to place layers on; .*duo --list-devices"):
         Duo(device="X", n_gpu_layers=layers)
 
 
 def test_a_device_may_be_written_small() -> None:
-    o, p = settled(options(device="a", device_draft="a"), TARGET, DRAFT, [CPU, Device("A", "", "gpu", GB, GB)])
+    o, p = resolve_auto(options(device="a", device_draft="a"), TARGET, DRAFT, [CPU, Device("A", "", "gpu", GB, GB)])
     assert p is not None and p.target.devices == ("A",)
     assert (o["n_gpu_layers"], o["n_gpu_layers_draft"]) == (5, 3)
 
 
 def test_auto_runs_here() -> None:
     with Duo(n_ctx=256, n_gpu_layers="auto", n_gpu_layers_draft="auto", device="none", device_draft="none") as d:
-        assert d.plan is None
+        assert d.placement is None
         assert d.generate("Once", max_tokens=2).text
     with pytest.raises(DuoError, match="tensor_split \\(-ts\\) is 'x', but input should be a share for each device"):
         Duo(tensor_split="x")

@@ -3,10 +3,10 @@
 import pytest
 
 from duo import Duo
-from duo.demo import demo_pair
-from duo.trace import overlap, read_trace
-from duo.trace_writer import Event
-from duo.widen import widen
+from duo.dev.widen import widen
+from duo.measure.trace import overlap, read_trace
+from duo.models.demo import demo_pair
+from duo.text.trace_writer import Event
 
 N_TOKENS = 80
 

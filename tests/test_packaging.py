@@ -15,7 +15,7 @@ import pytest
 
 import duo
 from duo import build_advice
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "pyproject.toml"

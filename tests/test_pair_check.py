@@ -11,9 +11,9 @@ from loads import load
 
 from duo import DuoError
 from duo.cli.main import main
-from duo.demo import demo_pair
-from duo.devices import Device
-from duo.pair_check import check_pair
+from duo.models.demo import demo_pair
+from duo.placement.compatibility import check_pair
+from duo.placement.devices import Device
 
 TARGET, DRAFT = demo_pair()
 TOKENS = tokens_of(TARGET)
@@ -82,8 +82,8 @@ def test_facts_of_both_models_are_told() -> None:
     v = c.target_vocabulary
     assert (v.type, v.n_tokens, v.bos, v.bos_text, v.add_bos) == ("bpe", 4096, 0, TOKENS[0], True)
     assert c.target_need.total > c.draft_need.total > 0
-    assert c.plan.target.devices == ("GPU",) and c.plan.target.n_gpu_layers == 5
-    assert c.as_dict()["placement"]["draft"]["devices"]["GPU"] == c.plan.draft.bytes.devices[0]  # type: ignore[union-attr]
+    assert c.placement.target.devices == ("GPU",) and c.placement.target.n_gpu_layers == 5
+    assert c.as_dict()["placement"]["draft"]["devices"]["GPU"] == c.placement.draft.bytes.devices[0]  # type: ignore[union-attr]
 
 
 def test_a_longer_context_needs_more_and_a_smaller_cache_type_less() -> None:

@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 import pytest
 
-from duo import Duo, DuoError, pairs
+from duo import Duo, DuoError
+from duo.cli.commands.run import command as run_command
 from duo.cli.main import main, program
-from duo.cli.run import command as run_command
-from duo.demo import demo_pair
-from duo.hub import Hub
+from duo.models import pairs
+from duo.models.demo import demo_pair
+from duo.models.hub.repository import Hub
 
 GOOD = """\
 # mine
@@ -26,7 +27,7 @@ pairs:
 @pytest.fixture(autouse=True)
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The user's file, which is not there yet."""
-    monkeypatch.setattr("duo.pairs.user_config_path", lambda name: tmp_path / name)
+    monkeypatch.setattr("duo.models.pairs.user_config_path", lambda name: tmp_path / name)
     (tmp_path / "duo").mkdir()
     return tmp_path / "duo" / "models.yaml"
 

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 import pytest
 from conftest import HANG_S, run_python
 
-from duo import _core, kernels
-from duo.demo import demo_pair
+from duo import _core
+from duo.models.demo import demo_pair
+from duo.placement import kernels
 
 pytestmark = pytest.mark.skipif(
     not _core.supports_rpc() or not kernels.available(), reason="needs RPC and duo's kernels"
@@ -84,7 +85,7 @@ for mb in (100, 34, 1):
     where = {"device": "RPC0", "device_draft": "RPC0", "n_gpu_layers": "auto", "n_gpu_layers_draft": "auto"}
     with Duo(n_ctx=512, cpu_kernels="stock", **where) as d:
         text = d.generate("Once upon a time", max_tokens=8, temperature=0).text
-        found.append([d.plan.draft.n_gpu_layers, d.plan.target.n_gpu_layers, d.target.n_cpu_products, text])
+        found.append([d.placement.draft.n_gpu_layers, d.placement.target.n_gpu_layers, d.target.n_cpu_products, text])
 try:
     Duo(n_ctx=512, device="RPC0", device_draft="none")
 except DuoError as e:

@@ -11,11 +11,13 @@ import pytest
 from conftest import Races
 from model_files import random_model
 
-from duo import _core, kernels, placement, prior
-from duo.check import engine_options
-from duo.demo import demo_pair
-from duo.devices import Device
+from duo import _core
 from duo.errors import DuoError
+from duo.models.demo import demo_pair
+from duo.options.validate import engine_options
+from duo.placement import kernels, prior
+from duo.placement import place as placement
+from duo.placement.devices import Device
 
 TARGET, DRAFT = demo_pair()
 GB = 10**9

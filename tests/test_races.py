@@ -8,7 +8,7 @@ import time
 import pytest
 
 from duo import Duo, DuoError, Stream
-from duo.trace_writer import TraceWriter
+from duo.text.trace_writer import TraceWriter
 
 MODULE = sys.modules[Stream.__module__]  # the name duo.stream is the function's
 PROMPT = "Once upon a time"
@@ -51,7 +51,7 @@ def test_ctrl_c_just_after_the_engine_began_leaves_the_duo_usable(monkeypatch: p
 
 
 def test_a_text_inside_a_text_of_the_same_task_is_an_error_and_not_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("duo.stream_async.ABANDONED_S", 1.0)
+    monkeypatch.setattr("duo.text.stream_async.ABANDONED_S", 1.0)
 
     async def nested(d: Duo) -> int:
         n = 0

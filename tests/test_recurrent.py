@@ -11,7 +11,7 @@ from gguf_files import tiny_mamba
 from loads import load
 
 from duo import Duo
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
 NGRAMS = ("ngram-simple", "ngram-map-k", "ngram-map-k4v")

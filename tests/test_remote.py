@@ -14,7 +14,7 @@ from hosts import PROMPT, HostProcess, host, remote, until_it_helps
 from storms import sockets, threads
 
 from duo import Duo, DuoError
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")
 

@@ -14,9 +14,9 @@ from conftest import HANG_S, run_python
 from rpc_servers import free_port, needs_rpc, serving
 
 from duo import Duo, DuoError
-from duo.check import engine_options
-from duo.remote.child import Child
-from duo.remote.child_options import host_command, remote_side
+from duo.options.validate import engine_options
+from duo.remote.client.child import Child
+from duo.remote.client.child_options import host_command, remote_side
 
 # What a host does, without a model: it listens, and ends with its parent.
 HOST = """

@@ -13,7 +13,7 @@ from proxies import proxy
 from storms import Storm, held, left
 
 from duo import Duo, Result
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")
 

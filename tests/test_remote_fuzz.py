@@ -20,12 +20,12 @@ from hostile import PATH, Attacker, HostileHost, as_it_is, good_begin, raw
 from hosts import KERNELS, PROMPT, host, remote, rss_mb, until_it_helps
 
 from duo import Duo, DuoError, _core
-from duo.demo import demo_pair
-from duo.remote import client
-from duo.remote import wire_pb2 as wire
-from duo.remote.codec_begin import get_begin
-from duo.remote.host_service import N_UNBEGUN_MAX
-from duo.remote.host_text import VerifyText
+from duo.models.demo import demo_pair
+from duo.remote.client import client
+from duo.remote.host.service import N_UNBEGUN_MAX
+from duo.remote.host.text import VerifyText
+from duo.remote.wire import wire_pb2 as wire
+from duo.remote.wire.codec_begin import get_begin
 
 N_MESSAGES = int(os.environ.get("DUO_FUZZ_MESSAGES", "1000"))  # at each end, and for each kind of host
 N_GROWTH_MB = 60  # of a process, over all of it: arenas and caches; a leak of one message in ten would be more

@@ -15,11 +15,11 @@ import pytest
 from conftest import run_python
 
 from duo import DuoError, _core
-from duo.check import generate_options
-from duo.job import plan, sampling
-from duo.remote import wire_pb2 as wire
-from duo.remote.client_draft import _Nodes
-from duo.remote.codec import (
+from duo.options.validate import generate_options
+from duo.remote.client.draft import _Nodes
+from duo.remote.host.text import batches
+from duo.remote.wire import wire_pb2 as wire
+from duo.remote.wire.codec import (
     N_BATCH_MAX,
     ChunkTuple,
     NodeTuple,
@@ -34,9 +34,9 @@ from duo.remote.codec import (
     put_nodes,
     put_verdicts,
 )
-from duo.remote.codec_begin import get_begin, n_message_most, put_begin
-from duo.remote.host_text import batches
-from duo.remote.methods import parse
+from duo.remote.wire.codec_begin import get_begin, n_message_most, put_begin
+from duo.remote.wire.methods import parse
+from duo.text.job import sampling, speculation
 
 N_VOCAB = 128_256
 NODES: list[NodeTuple] = [
@@ -107,7 +107,7 @@ def begin_of(**options: Any) -> _core.Begin:
     o = generate_options(options)
     b.id, b.prompt, b.n_generated = 2**63 + 9, [1, 5, 700, 1535], 1
     b.n_predict, b.n_logprobs, b.stop = 77, 3, ["é", "stop"]
-    b.sampling, b.plan = sampling(o, 2**64 - 1), plan(o)
+    b.sampling, b.plan = sampling(o, 2**64 - 1), speculation(o)
     return b
 
 

@@ -11,13 +11,13 @@ from gguf_files import header_of, rewrite, tokens_of
 from hosts import PROMPT, HostProcess, host, make_certificate, until_it_helps, write_token
 
 from duo import Duo, DuoError
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")
 
 from duo.remote.address import Address
-from duo.remote.identity import Identity, mismatch
 from duo.remote.security import ServerSecurity, read_token, same_token
+from duo.remote.wire.identity import Identity, mismatch
 
 
 @pytest.fixture(scope="module")
@@ -141,8 +141,8 @@ def test_another_version_is_refused_by_both_ends(role: str) -> None:
         finally:
             p.terminate()
             p.wait(HANG_S)
-    from duo.remote import hello
-    from duo.remote import wire_pb2 as wire
+    from duo.remote.wire import hello
+    from duo.remote.wire import wire_pb2 as wire
 
     asked = wire.HelloRequest(protocol=77, version="9.9", role=role)
     assert "install the same duo" in hello.refusal(asked, role, identity([b"a"] * 10))

@@ -15,17 +15,17 @@ from hostile import HostileHost
 from hosts import GREEDY, KERNELS, LONG, PROMPT, deaf, host, remote, write
 
 from duo import Chunk, Duo, DuoError
+from duo.api.conversation import Conversation
 from duo.cli import show
-from duo.cli.chat import answer
-from duo.conversation import Conversation
-from duo.demo import demo_pair
+from duo.cli.commands.chat import answer
+from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")
 
-from duo.remote import client
-from duo.remote import wire_pb2 as wire
 from duo.remote.address import Address
-from duo.remote.session import CalledOff, Calls, ClientSettings, Session, new_key
+from duo.remote.client import client
+from duo.remote.client.connection import CalledOff, Calls, ClientSettings, Session, new_key
+from duo.remote.wire import wire_pb2 as wire
 
 
 class PoorHost(HostileHost):

@@ -11,9 +11,10 @@ from hosts import until_it_helps
 from rpc_servers import Server, free_port, needs_rpc, not_a_server, run_duo, serving
 
 from duo import Duo, DuoError
-from duo.demo import demo_pair
-from duo.remote import child, client_draft
-from duo.remote.child import Child
+from duo.models.demo import demo_pair
+from duo.remote.client import child
+from duo.remote.client import draft as client_draft
+from duo.remote.client.child import Child
 
 pytestmark = needs_rpc
 

@@ -9,9 +9,10 @@ import pytest
 from conftest import HANG_S, run_python
 from rpc_servers import Server, free_port, needs_rpc, not_a_server, run_duo, serving
 
-from duo import DuoError, _core, rpc
-from duo.check import engine_options
-from duo.demo import demo_pair
+from duo import DuoError, _core
+from duo.models.demo import demo_pair
+from duo.options.validate import engine_options
+from duo.remote.rpc import server as rpc
 
 pytestmark = needs_rpc
 

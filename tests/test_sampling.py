@@ -8,7 +8,7 @@ from prompts import PROMPTS
 from scipy import stats
 
 from duo import Duo, _core
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 SAMPLING = {"temperature": 0.8, "top_p": 0.95, "top_k": 0, "min_p": 0.0}
 

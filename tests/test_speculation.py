@@ -17,7 +17,7 @@ from model_files import quantized
 from prompts import PROMPTS
 
 from duo import Duo
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 N_TOKENS = 48
 LIST = [[0], [1], [2], [0, 0], [0, 1], [1, 0], [0, 0, 0]]  # Medusa's notation

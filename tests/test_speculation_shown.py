@@ -10,9 +10,9 @@ import duo
 from duo import Duo, DuoError, Result
 from duo.cli import show
 from duo.cli.main import main
-from duo.demo import demo_pair
-from duo.trace import read_trace
-from duo.trace_writer import Event, TraceWriter
+from duo.measure.trace import read_trace
+from duo.models.demo import demo_pair
+from duo.text.trace_writer import Event, TraceWriter
 
 PROMPT = "One day a dog saw a cat."
 TARGET, DRAFT = demo_pair()

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from duo import _core, placement
-from duo.check import engine_options
-from duo.demo import demo_pair
+from duo import _core
+from duo.models.demo import demo_pair
+from duo.options.validate import engine_options
+from duo.placement import place as placement
 
 Place = Callable[..., _core.EngineOptions]
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from duo import Duo, DuoError
-from duo.demo import demo_pair
+from duo.models.demo import demo_pair
 
 PROMPT = "Once upon a time"
 MODES = ("plain", "sync", "async")

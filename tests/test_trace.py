@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from duo.cli.trace import trace as trace_command
-from duo.trace import between, clip, overlap, read_models, read_trace, window
-from duo.trace_picture import draw
-from duo.trace_writer import LANES, Event, TraceWriter
+from duo.cli.commands.trace import trace as trace_command
+from duo.measure.trace import between, clip, overlap, read_models, read_trace, window
+from duo.measure.trace_picture import draw
+from duo.text.trace_writer import LANES, Event, TraceWriter
 
 
 def event(kind: str, lane: str, t0_us: int, t1_us: int, *, slot: int = 0, drafted: int = 0, accepted: int = 0) -> Event:
@@ -220,7 +220,7 @@ def test_the_picture_tells_hidden_from_exposed(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.colors import same_color
 
-    from duo.trace_picture import EXPOSED, HIDDEN, picture
+    from duo.measure.trace_picture import EXPOSED, HIDDEN, picture
 
     def has(events: list[Event], colour: str) -> bool:
         faces: Any = picture(events, (0, 100), None).axes[0].collections[0].get_facecolor()
@@ -295,7 +295,7 @@ def test_cli_errors_are_one_sentence(
 
 def test_cli_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "t.json", generation(3))
-    monkeypatch.setitem(__import__("sys").modules, "duo.trace_picture", None)
+    monkeypatch.setitem(__import__("sys").modules, "duo.measure.trace_picture", None)
     result = CliRunner().invoke(trace_command, [str(path), "-o", str(tmp_path / "t.svg")])
     assert result.exit_code == 1
     assert "duo-llama[bench]" in result.output

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from duo import Duo, DuoError, profiles
-from duo.advice import advise
+from duo import Duo, DuoError
 from duo.cli.main import main
-from duo.cpus import core_cpus
-from duo.demo import demo_pair
-from duo.sharing import Sharing, separate
-from duo.tune import BOUND, LENGTHS, tune
-from duo.tuning import Tuning
+from duo.measure.advice import advise
+from duo.measure.sharing import Sharing, separate
+from duo.measure.tune import BOUND, LENGTHS, tune
+from duo.measure.tuning import Tuning
+from duo.models.demo import demo_pair
+from duo.placement import profiles
+from duo.placement.cpus import core_cpus
 
 TARGET, DRAFT = map(str, demo_pair())
 

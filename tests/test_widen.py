@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from duo.widen import TYPES, WidenReport, widen
+from duo.dev.widen import TYPES, WidenReport, widen
 
 Floats = npt.NDArray[np.float32]
 

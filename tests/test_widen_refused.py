@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from duo.cli.widen import parse_size
-from duo.cli.widen import widen as widen_command
-from duo.widen import widen
+from duo.cli.commands.widen import parse_size
+from duo.cli.commands.widen import widen as widen_command
+from duo.dev.widen import widen
 
 DATA = Path(__file__).parents[1] / "src" / "duo" / "data"
 TARGET = DATA / "duo-demo-target-q8_0.gguf"

@@ -7,9 +7,9 @@ Asks duo, which tries it in a child process. 0 as well: no AMX here, or nothing 
 
 import sys
 
-from duo import guard
-from duo.finding import AMX
-from duo.trial import WORKS
+from duo.placement import guard
+from duo.placement.finding import AMX
+from duo.placement.trial import WORKS
 
 
 def main() -> int:

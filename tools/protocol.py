@@ -1,4 +1,4 @@
-"""Makes the Python code of src/duo/remote/wire.proto, or says whether what is there is current.
+"""Makes the Python code of src/duo/remote/wire/wire.proto, or says whether what is there is current.
 
 python tools/protocol.py            writes it
 python tools/protocol.py --check    exit code 1 if it is not what wire.proto says
@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parent.parent / "src"
-PROTO = "duo/remote/wire.proto"
+PROTO = "duo/remote/wire/wire.proto"
 MADE = ("wire_pb2.py", "wire_pb2.pyi")
 # Of the release in lint-requirements.txt, whose wheel puts it beside the interpreter.
 PROTOC = Path(sysconfig.get_path("scripts")) / "protoc"

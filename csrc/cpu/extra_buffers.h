@@ -10,7 +10,7 @@ namespace duo::cpu {
 // In the order in which libllama tries them. The first call asks the system for AMX, as libllama would.
 std::vector<ggml_backend_buffer_type_t> extra_buffers();
 
-// May models and races of this process use them? Yes, until somebody (duo.guard) says no.
+// May models and races of this process use them? Yes, until somebody (duo.placement.guard) says no.
 bool extra_buffers_allowed();
 void allow_extra_buffers(bool yes);
 

@@ -129,7 +129,7 @@ const kernel_set * best_kernels();
 // What best_kernels() chooses from, best first.
 std::vector<const kernel_set *> usable_kernels();
 
-// Sets that are not to be used although the processor announces them: it was seen to die of them (duo.guard). Only
+// Sets that are not to be used although the processor announces them: it was seen to die of them (duo.placement.guard). Only
 // before the first best_kernels(); not thread-safe.
 void                             refuse_kernels(std::vector<std::string> names);
 const std::vector<std::string> & refused_kernels();

@@ -130,7 +130,7 @@ void try_products(const std::vector<std::string> & skip) {
 
 } // namespace duo::cpu
 
-// For the child process (src/duo/trial_child.py), which loads this library without Python's import. Both: names, one a
+// For the child process (src/duo/placement/trial_child.py), which loads this library without Python's import. Both: names, one a
 // line. Returns the exit code.
 extern "C" DUO_EXPORT int duo_try_products(const char * skip, const char * refused) {
 #if defined(__linux__)

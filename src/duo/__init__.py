@@ -13,10 +13,10 @@ try:
     load_libraries()  # before anything that needs duo._core
     if _program:
         import_module("click.shell_completion")  # what the program needs next
-    from duo.engine import Duo, Stream
+    from duo.api.engine import Duo, Stream
+    from duo.api.shortcuts import generate, stream
     from duo.errors import DuoError
-    from duo.once import generate, stream
-    from duo.result import Chunk, Result
+    from duo.text.result import Chunk, Result
 except (ImportError, KeyboardInterrupt) as e:
     if not _program:
         raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from duo.result import Result
+    from duo.text.result import Result
 
 
 class DuoError(Exception):

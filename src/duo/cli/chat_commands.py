@@ -7,11 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
+from duo.api.conversation import Conversation
 from duo.cli import show
-from duo.config import GENERATE_OPTIONS
-from duo.conversation import Conversation
 from duo.errors import DuoError
-from duo.option import Mode
+from duo.options.option import Mode
+from duo.options.tables import GENERATE_OPTIONS
 
 HELP_TEXT = """  /reset          forget the conversation, but not the system prompt
   /save FILE      write the conversation as JSON

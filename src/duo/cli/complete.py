@@ -21,7 +21,7 @@ def by_metavar(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 
 
 def pair_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from duo.pairs import entries
+    from duo.models.pairs import entries
 
     try:
         return [CompletionItem(name) for name in entries() if name.startswith(incomplete)]

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from duo.cli.main import program
-from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS
+from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 HEAD = """# Command line
 

@@ -37,7 +37,7 @@ COMMANDS = {
 def command_named(name: str) -> click.Command | None:
     """None: there is no such command."""
     module, _, member = COMMANDS.get(name, "").partition(".")
-    found: click.Command | None = getattr(import_module(f"duo.cli.{module}"), member) if module else None
+    found: click.Command | None = getattr(import_module(f"duo.cli.commands.{module}"), member) if module else None
     return found
 
 

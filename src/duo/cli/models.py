@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from duo.check import engine_options
 from duo.cli import show
 from duo.cli.complete import by_metavar, pair_names
 from duo.cli.options import given
-from duo.config import ENGINE_OPTIONS
 from duo.errors import DuoError
+from duo.options.tables import ENGINE_OPTIONS
+from duo.options.validate import engine_options
 
 if TYPE_CHECKING:
-    from duo.hub import Hub
+    from duo.models.hub.repository import Hub
 
 TARGET = {"model": "-m", "hf_repo": "-hf"}
 DRAFT = {"model_draft": "-md", "hf_repo_draft": "-hfd"}
@@ -104,7 +104,7 @@ def chosen_models(params: dict[str, Any]) -> Models:
 def hub_of(params: dict[str, Any]) -> Hub:
     """The hub as --hf-token and --offline and, where they are not given, the environment say. Raises DuoError."""
     # Only now: without the hub a run need not wait for its client to be imported.
-    from duo.hub import Hub
+    from duo.models.hub.repository import Hub
 
     hub = Hub(note=show.warn)
     return replace(hub, token=params["hf_token"] or hub.token, offline=hub.offline or params["offline"])
@@ -114,8 +114,8 @@ def _found(params: dict[str, Any], target: str | None, draft: str | None) -> Mod
     if not {target, draft} & {"pair", "hf_repo", "hf_repo_draft"}:
         return Models(params["model"] if target else None, params["model_draft"] if draft else None)
     engine_options(given(params, ENGINE_OPTIONS))  # a mistake is told before hours of downloading
-    from duo import pairs
-    from duo.hub import parse
+    from duo.models import pairs
+    from duo.models.hub.repository import parse
 
     hub = hub_of(params)
     if target == "pair":

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from duo import _core, guard
+from duo import _core
 from duo._libs import reinstall
+from duo.api.engine import Duo
 from duo.cli import show
 from duo.cli.models import chosen_models
 from duo.cli.options import given
-from duo.config import ENGINE_OPTIONS, GenerateOptions
-from duo.engine import Duo
-from duo.stream import Stream
+from duo.options.generate import GenerateOptions
+from duo.options.tables import ENGINE_OPTIONS
+from duo.placement import guard
+from duo.text.stream import Stream
 
 
 def open_duo(params: dict[str, Any], **more: Any) -> Duo:
@@ -35,7 +37,7 @@ def open_duo(params: dict[str, Any], **more: Any) -> Duo:
 def introduce(d: Duo, wanted: GenerateOptions) -> None:
     """Which models, where and how. wanted: complete."""
     show.warn(show.first_line(d.engine.target, d.draft, wanted, d.options["strict"], show.elsewhere(d)))
-    show.note_plan(d.plan)
+    show.note_placement(d.placement)
 
 
 def warn_of_models(d: Duo) -> None:

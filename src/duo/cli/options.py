@@ -14,9 +14,11 @@ import click
 
 from duo.cli.complete import by_metavar
 from duo.cli.llama_cpp_options import IN_CHAT, NOT_IN_DUO
-from duo.config import ENGINE_OPTIONS, GENERATE_OPTIONS, EngineOptions, GenerateOptions
 from duo.errors import DuoError
-from duo.option import Opt
+from duo.options.engine import EngineOptions
+from duo.options.generate import GenerateOptions
+from duo.options.option import Opt
+from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
 REPEATABLE = ("stop", "logit_bias", "override_tensor", "override_tensor_draft")

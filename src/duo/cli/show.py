@@ -17,16 +17,16 @@ from rich.progress import Progress, TaskID
 from rich.table import Table
 
 from duo import _core
-from duo.config import GenerateOptions
 from duo.errors import DuoError
-from duo.fit import Plan
-from duo.job import ngram_of, why_no_ngrams
-from duo.result import Chunk, Result
-from duo.schema import not_enforced
+from duo.options.generate import GenerateOptions
+from duo.placement.fit import Placement
+from duo.prompt.schema import not_enforced
+from duo.text.job import ngram_of, why_no_ngrams
+from duo.text.result import Chunk, Result
 
 if TYPE_CHECKING:
-    from duo.engine import Duo
-    from duo.stream import Stream
+    from duo.api.engine import Duo
+    from duo.text.stream import Stream
 
 GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
 
@@ -231,10 +231,10 @@ def as_json(r: Result) -> str:
     )
 
 
-def note_plan(plan: Plan | None) -> None:
+def note_placement(placement: Placement | None) -> None:
     """What -ngl auto has chosen; for a person, so not into a pipe."""
-    if plan is not None and plan.auto and sys.stderr.isatty():
-        warn(plan.line())
+    if placement is not None and placement.auto and sys.stderr.isatty():
+        warn(placement.line())
 
 
 def warn_of_schema(o: GenerateOptions) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from duo.bench.head import lines_of
-from duo.tuning import Tuning
+from duo.measure.bench.head import lines_of
+from duo.measure.tuning import Tuning
 
 
 def _table(*columns: str) -> Table:

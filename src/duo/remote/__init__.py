@@ -9,11 +9,11 @@ from duo.errors import DuoError
 
 if TYPE_CHECKING:
     from duo import _core
-    from duo.config import EngineOptions
-    from duo.files import PathLike
-    from duo.remote.child import Child
-    from duo.remote.client import Client
-    from duo.remote.session import ClientSettings
+    from duo.models.paths import PathLike
+    from duo.options.engine import EngineOptions
+    from duo.remote.client.child import Child
+    from duo.remote.client.client import Client
+    from duo.remote.client.connection import ClientSettings
 
 
 def need_grpc() -> None:
@@ -28,7 +28,7 @@ def need_grpc() -> None:
             f"models on other machines need the extra duo-llama[remote] ({e}); pip install 'duo-llama[remote]'"
         ) from None
     try:
-        import duo.remote.wire_pb2  # noqa: F401
+        import duo.remote.wire.wire_pb2  # noqa: F401
     except Exception as e:  # generated code refuses older libraries, in its own way
         why = str(e).split("\n")[0]
         raise DuoError(f"protobuf does not fit duo ({why}); pip install -U 'duo-llama[remote]'") from None
@@ -39,13 +39,13 @@ def in_child(
 ) -> tuple[PathLike | None, PathLike | None, EngineOptions, Child | None]:
     """Where --rpc was given: a child for the model that it is for, what is left of the pair, and options that name the
     child as the other's host. Raises DuoError."""
-    from duo.remote.child_options import remote_side
+    from duo.remote.client.child_options import remote_side
 
     if not o["rpc"]:
         remote_side(o, has_draft=draft is not None)  # an RPC device without a server
         return model, draft, o, None
     need_grpc()
-    from duo.remote.in_child import in_child as to_child
+    from duo.remote.client.in_child import in_child as to_child
 
     return to_child(model, draft, o)
 
@@ -55,7 +55,7 @@ def host_of(o: EngineOptions, child: Child | None) -> ClientSettings | None:
     if o["draft_host"] is None and o["verify_host"] is None:
         return None
     need_grpc()
-    from duo.remote.attach import settings_of
+    from duo.remote.client.attach import settings_of
 
     return settings_of(o, child)
 
@@ -64,13 +64,13 @@ def n_ctx_remote(host: ClientSettings | None) -> int:
     """Tokens of a verify host's context, 0 where the target is here. Raises DuoError if the host is not there."""
     if host is None or host.role != "verify":
         return 0
-    from duo.remote.attach import context_of
+    from duo.remote.client.attach import context_of
 
     return context_of(host)
 
 
 def attach(host: ClientSettings, engine: _core.Engine) -> Client:
     """Connects an engine's open end to its host. Raises DuoError."""
-    from duo.remote.attach import attach as to_host
+    from duo.remote.client.attach import attach as to_host
 
     return to_host(host, engine)

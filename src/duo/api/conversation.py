@@ -1,0 +1,117 @@
+"""A conversation: its messages, and the tokens of them that the models have read."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from duo.errors import DuoError
+from duo.prompt.chat_template import ChatTemplate, check_messages
+from duo.text.result import Result
+
+if TYPE_CHECKING:
+    from duo.api.engine import Duo
+    from duo.text.stream import Stream
+
+
+class Conversation:
+    """Turns of a user and a model. What an answer was read and written as stays in both KV caches for the next turn."""
+
+    def __init__(self, duo: Duo, template: ChatTemplate, system: str | None = None) -> None:
+        self.duo, self._template, self._system = duo, template, system
+        self.messages: list[dict[str, Any]] = []
+        self._text = ""  # what the models have read and written
+        self._tokens: list[int] = []
+        self.last: Result | None = None  # the last answer
+        self.reset()
+
+    def reset(self) -> None:
+        """Forgets all but the system prompt."""
+        self.messages = [] if self._system is None else [{"role": "system", "content": self._system}]
+        self._text, self._tokens = "", []
+
+    def ask(self, question: str, **options: Any) -> Stream:
+        """Starts the answer; hand its result to `answered`. Raises DuoError, and the question is forgotten then."""
+        self.messages.append({"role": "user", "content": question})
+        try:
+            text = self._template.render(self.messages)
+            tokens = self.tokens_of(text)
+            stream = self.duo.stream(tokens, **options)
+        except BaseException:
+            self.messages.pop()
+            raise
+        self._text, self._tokens = text, tokens
+        return stream
+
+    def answered(self, r: Result) -> None:
+        """The answer, whole or as far as it came."""
+        self.messages.append({"role": "assistant", "content": r.text})
+        self.last = r
+        tokens = list(r.tokens)
+        if tokens and self.duo.local_model.is_end(tokens[-1]):
+            tokens.pop()
+        if self.duo.detokenize(tokens) == r.text:
+            self._text, self._tokens = self._text + r.text, self._tokens + tokens
+        else:  # a stop string was cut off
+            self._text, self._tokens = "", []
+
+    @property
+    def is_full(self) -> bool:
+        """The last answer ended because the context did."""
+        r = self.last
+        return r is not None and r.finish_reason == "length" and r.prompt_tokens + len(r.tokens) >= self.duo.n_ctx()
+
+    def tokens_of(self, text: str) -> list[int]:
+        """Ids of a rendered conversation. An answer keeps the tokens it was written as, which its text need not give:
+        it is cached as those."""
+        duo = self.duo
+        if self._text and text.startswith(self._text):
+            rest = duo.tokenize(text[len(self._text) :], add_special=False)
+            # Only a control token surely begins a token of its own.
+            if rest and not duo.local_model.piece(rest[0]) and duo.local_model.piece(rest[0], True):
+                return self._tokens + rest
+        return duo.tokenize(text, add_special=self._template.add_special)
+
+    def save(self, path: Path) -> None:
+        """Writes the messages as JSON. Raises DuoError."""
+        try:
+            data = (json.dumps(self.messages, ensure_ascii=False, indent=1) + "\n").encode("utf-8")
+        except UnicodeEncodeError:
+            raise DuoError("a message is not valid Unicode and cannot be written; begin anew without it") from None
+        try:
+            _replace(path, data)
+        except OSError as e:
+            raise DuoError(f"{path} cannot be written ({e.strerror}); choose another file") from None
+
+    def load(self, path: Path) -> None:
+        """Takes a file's messages in place of these. Raises DuoError, and nothing is changed then."""
+        try:
+            found = json.loads(path.read_bytes().decode("utf-8-sig"))
+        except OSError as e:
+            raise DuoError(f"{path} cannot be read ({e.strerror}); check the path") from None
+        except (ValueError, RecursionError) as e:
+            raise DuoError(f"{path} is not a conversation in JSON ({e}); /save writes such files") from None
+        try:
+            messages = check_messages(found.get("messages") if isinstance(found, dict) else found)
+        except DuoError as e:
+            raise DuoError(f"{path}: {e}") from None
+        self.messages, self._text, self._tokens = messages, "", []
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Writes the file whole, or leaves the old one as it is. Raises OSError."""
+    path = Path(os.path.realpath(path))  # a link stays one
+    if path.exists() and not path.is_file():  # a pipe or a terminal cannot be replaced
+        path.write_bytes(data)
+        return
+    fresh = path.parent / f".duo-{os.getpid()}.tmp"
+    try:
+        fresh.write_bytes(data)
+        if path.exists():
+            shutil.copymode(path, fresh)
+        os.replace(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)

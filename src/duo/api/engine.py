@@ -1,0 +1,174 @@
+"""`Duo`: a target, a draft, and the texts they write."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import Self
+
+from duo import _core
+from duo.api import llama_cpp_names
+from duo.api.completion import Completions
+from duo.errors import DuoError
+from duo.models.loading import Loading
+from duo.models.paths import PathLike, pair, path
+from duo.options.engine import EngineOptions
+from duo.options.generate import GenerateOptions
+from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
+from duo.options.validate import check_keywords, engine_options, generate_options
+from duo.placement import guard, profiles
+from duo.placement.place import place
+from duo.remote import attach, host_of, in_child, n_ctx_remote
+from duo.text.job import makes_guesses
+from duo.text.session import Session
+from duo.text.stream import Stream
+from duo.text.trace_file import TraceFile
+
+if TYPE_CHECKING:
+    from duo.remote.client.client import Client
+    from duo.remote.client.connection import ClientSettings
+
+_alive: weakref.WeakSet[Duo] = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all() -> None:
+    """A daemon thread that came back from C++ while the interpreter goes would abort the process."""
+    for d in list(_alive):
+        d.session.lock.acquire()  # for good: such threads wait here until the process is gone
+        with suppress(DuoError):
+            d.close()
+
+
+class Duo(Completions, Loading):
+    """A target model and, if given, a draft model, loaded and ready.
+
+    `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
+    package; without `draft` plain decoding. One of the two may be on another machine (`draft_host`, `verify_host`).
+    Keywords: those of `duo.options.engine` (llama_cpp's names, `_draft` twins), and as defaults for every text those
+    of `duo.options.generate`. `trace`: a file for the Chrome trace of all that runs.
+    `progress`: called while a model loads, with its path and the share that is read. `chat_template`: jinja2 or a name
+    (chatml, llama3, ...) in place of the target's own. llama_cpp.Llama's arguments are understood (`model_path`, ...).
+
+    One text at a time: calls from several threads queue up. Close it, or use `with`: then both models' memory and
+    threads are gone.
+
+    Raises DuoError (bad file, bad value, vocabularies that differ, no memory) and TypeError (unknown keyword).
+    """
+
+    def __init__(
+        self,
+        model: PathLike | None = None,
+        draft: PathLike | None = None,
+        *,
+        trace: PathLike | None = None,
+        verbose: bool = False,
+        log_file: PathLike | None = None,
+        progress: Callable[[str, float], None] | None = None,
+        _delay: tuple[int, int] = (0, 0),  # tests: (at most so many microseconds late, seed)
+        _always: bool = False,  # tests: speculate whether it pays or not
+        **options: Any,
+    ) -> None:
+        model, options = llama_cpp_names.translated(model, options)
+        self._chat_template = options.pop("chat_template", None)
+        check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
+        self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
+        self.defaults = {k: v for k, v in options.items() if k in GENERATE_OPTIONS}
+        defaults = generate_options(self.defaults)
+        self._client: Client | None = None
+        model, draft, o, self._child = in_child(model, draft, self.options)
+        self._host: ClientSettings | None = host_of(o, self._child)  # None: both models are here
+        self.elsewhere = "" if self._host is None else self._host.where
+        model, draft = pair(model, draft, o)
+        if self._child is not None:
+            self._child.start()
+        placed, self.placement = place(
+            o,
+            None if model is None else path(model, "target"),
+            None if draft is None else path(draft, "draft"),
+            n_ctx_remote=n_ctx_remote(self._host),
+            drafted=makes_guesses(defaults, draft is not None or o["draft_host"] is not None),
+        )
+        placed.tracing = trace is not None
+        placed.delay_us, placed.delay_seed = _delay
+        self.placed = placed  # where the models were put
+        self.profile_key = ""  # what this pair teaches is kept under the key, if it has one
+        trace_file, engine = None, None
+        if trace is not None:
+            names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
+            if self._host is not None:
+                names[self._host.role == "draft"] = self.elsewhere
+            trace_file = TraceFile(trace, names[0] or "", names[1])
+        try:
+            _core.log_to(verbose, b"" if log_file is None else os.fsencode(log_file))
+            engine = _core.Engine(placed, progress)
+            if self._host is not None:
+                self._client = attach(self._host, engine)
+            self.session = Session(engine, network=self._client, trace=trace_file, always=_always)
+        except MemoryError:
+            raise DuoError("there is not enough memory for these models; lower -c or choose smaller files") from None
+        finally:
+            if not self._loaded:
+                for made in (trace_file, engine, self._child):
+                    if made is not None:
+                        made.close()
+        guard.tell()  # the program has said it before
+        _alive.add(self)
+        if self._host is None and placed.delay_us == 0:  # a warm start, with what earlier runs learned
+            self.profile_key = profiles.restore(self.engine, placed)
+
+    # ---- life
+
+    @property
+    def _loaded(self) -> bool:
+        return "session" in self.__dict__
+
+    @property
+    def network(self) -> Client | None:
+        """What keeps this Duo in touch with its host; None: both models are here."""
+        return self._client
+
+    def close(self) -> None:
+        """Ends what runs and frees everything. Safe to call twice, and from another thread."""
+
+        def last(engine: _core.Engine) -> None:
+            with ExitStack() as stack:  # all are closed, the engine first, whatever fails
+                for other in (self._child, self._client):
+                    if other is not None:
+                        stack.callback(other.close)
+                stack.callback(engine.close)
+                profiles.keep(engine, self.profile_key)
+
+        self.session.close(last)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if self._loaded and not self.session.closed:
+            # Other threads may be the client's own, which `close` waits for.
+            here = self._client is None or threading.current_thread() is threading.main_thread()
+            self.close() if here else threading.Thread(target=self.close, name="duo-close").start()
+        elif (child := getattr(self, "_child", None)) is not None:
+            child.close()  # __init__ failed
+
+    def __repr__(self) -> str:
+        if self.session.closed:
+            return "<Duo, closed>"
+        names = [Path(m.path).name for m in (self.engine.target, self.engine.draft) if m is not None]
+        names += [] if self._host is None else [self._host.name]
+        return f"<Duo {' + '.join(names)}>"
+
+
+__all__ = ["Duo", "EngineOptions", "GenerateOptions", "Stream"]

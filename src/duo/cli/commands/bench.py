@@ -1,0 +1,293 @@
+"""`duo bench`: plain, sync and async decoding side by side."""
+
+from __future__ import annotations
+
+import secrets
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from duo.cli import show
+from duo.cli.commands.run import of_run
+from duo.cli.models import NAMES, model_sources, names_draft, names_target
+from duo.cli.opening import open_duo, warn_of_models
+from duo.cli.options import ModelCommand, given, model_options
+from duo.errors import DuoError
+from duo.options.generate import GenerateOptions
+from duo.options.option import Mode
+from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
+
+if TYPE_CHECKING:
+    from duo.measure.bench.arms import Arm, Length
+    from duo.measure.bench.questions import Question
+    from duo.measure.bench.record import Record
+
+HELP = """Measure plain, sync and async decoding of the same questions, side by side in one run.
+
+All arms but one use the same loaded models; "plain alone" is the target by itself, loaded after them. Each question is
+written by every arm before the next one, in an order that rotates, so that a noisy moment hits all arms alike. Plain
+always runs: it is the yardstick. Sync runs at each of --sync-lengths, and the fastest of them is what async is compared
+with. Prompts go in as they are: no chat template.
+
+\b
+Examples:
+  duo bench
+  duo bench -m 70B.gguf -md 8B.gguf -f question.jsonl --questions 20 --temp 0 --chart speed.svg
+  duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json run.json --csv run.csv
+"""
+
+# A run sets the mode and the length of each arm itself, and needs the whole text.
+NOT_HERE = ("mode", "n_draft", "stop")
+DEFAULTS = {"max_tokens": 128, "seed": 1}
+OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or name == "draft_host")
+
+
+class Bar:
+    """Where a run stands; drawn on standard error if that is a terminal."""
+
+    def __init__(self) -> None:
+        self.done, self.total = 0, 0
+        self._draw: Callable[[str], None] = lambda _name: None
+
+    @property
+    def complete(self) -> bool:
+        return self.done >= self.total
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        if not sys.stderr.isatty():
+            yield
+            return
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        # Drawn between answers only: a thread that draws would take time from what is measured.
+        with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
+            task = bar.add_task("")
+
+            def draw(name: str) -> None:
+                bar.update(task, completed=self.done, total=self.total, description=name, refresh=True)
+
+            self._draw = draw
+            yield
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        self.done, self.total = done, total
+        self._draw(name)
+
+
+class BenchCommand(ModelCommand):
+    """Keeps the command line as it was typed, for the report."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta["duo.measure.bench"] = shlex.join(["duo", "bench", *args])
+        return super().parse_args(ctx, args)
+
+
+def bench(params: dict[str, Any]) -> None:
+    """Raises DuoError; exit code 130 if Ctrl-C ended it early, 1 if the target alone failed after the pair. What was
+    measured is reported then."""
+    from duo.measure.bench import arms as a
+    from duo.measure.bench import chart, files, questions
+
+    modes = a.parse_modes(params["modes"])
+    sync_lengths = a.parse_lengths(params["sync_lengths"], "--sync-lengths", auto=False)
+    lengths = a.parse_lengths(params["lengths"], "--lengths", auto=True)
+    text_options = {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
+    for path, what in ((params["json"], "JSON"), (params["csv"], "CSV"), (params["chart"], "chart")):
+        files.check_writable(path, what)
+    chart.check_chart(params["chart"])
+    if params["raw"] and params["json"] is None:
+        raise DuoError("--raw adds the records to a JSON file; name it with --json")
+    if params["synthetic"] is not None:
+        n_predict = _checked(text_options, a.PLAIN)["max_tokens"]
+        _synthetic(params["synthetic"], modes, sync_lengths, lengths, n_predict, params)
+        return
+    modes = _modes_without_draft(params, modes)
+    arms = a.arms_of(modes, sync_lengths, lengths)
+    for arm in arms:
+        checked = _checked(text_options, arm)  # a mistake is told before minutes of loading
+    if checked["seed"] == -1:
+        checked["seed"] = secrets.randbits(63)  # one for all arms: their texts are compared
+    chosen = questions.choose(questions.read(params["questions_file"]), params["questions"], params["category"])
+    _measure(params, arms, chosen, checked)
+
+
+def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:
+    from duo.options.validate import generate_options
+
+    return generate_options({**options, "mode": arm.mode, "n_draft": arm.n_draft or "auto"})
+
+
+def _modes_without_draft(params: dict[str, Any], modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
+    """Without a draft there is plain decoding only; asked for by name, the other modes are a mistake."""
+    drafted = not names_target(params) or names_draft(params)
+    if drafted or modes == ("plain",) or "ngram-" in (params.get("spec_type") or ""):
+        return modes
+    source = click.get_current_context().get_parameter_source("modes")
+    if source is not click.core.ParameterSource.DEFAULT:
+        raise DuoError(f"--modes {','.join(modes)} needs a draft; give it with -md")
+    show.warn("plain decoding only: no draft was given (-md)")
+    return ("plain",)
+
+
+def _synthetic(
+    spec: str,
+    modes: Sequence[Mode],
+    sync_lengths: Sequence[Length],
+    lengths: Sequence[Length],
+    n_predict: int,
+    params: dict[str, Any],
+) -> None:
+    source = click.get_current_context().get_parameter_source
+    for name in (*NAMES, "questions_file", "questions", "category", "warm_up", "chart", "raw"):
+        if source(name) is click.core.ParameterSource.COMMANDLINE:
+            flag = next(p.opts[-1] for p in command.params if p.name == name)
+            raise DuoError(f"{flag} has no meaning with --synthetic, whose models and questions are made up")
+    ignored = {**given(params, ENGINE_OPTIONS), **given(params, GENERATE_OPTIONS)}
+    ignored.pop("max_tokens", None)
+    for name in ignored:
+        flag = (ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS[name]).flags[-1].split("/")[0]
+        raise DuoError(f"{flag} has no meaning with --synthetic, whose models and questions are made up")
+    from duo.measure.bench.synthetic import run
+
+    bar = Bar()
+    with bar.shown():
+        run(spec, modes, sync_lengths, lengths, n_predict, params["repetitions"], params["json"], params["csv"], bar)
+
+
+def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], text: GenerateOptions) -> None:
+    from duo.measure.bench import chart, files, measures, report
+    from duo.measure.bench.head import head_of
+    from duo.measure.bench.run import interleaved
+    from duo.measure.bench.writer import DuoWriter
+
+    with open_duo(params) as d:
+        show.note_placement(d.placement)
+        warn_of_models(d)
+        settings = {
+            "questions": len(chosen),
+            "repetitions": params["repetitions"],
+            "warm_up": params["warm_up"],
+            **{k: v for k, v in text.items() if k not in (*NOT_HERE, "logprobs")},
+            **{k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default},
+        }
+        loaded = [m for m in (d.target, d.draft) if m is not None]
+        head = head_of(loaded, click.get_current_context().meta["duo.measure.bench"], settings)
+        writer, bar = DuoWriter(d, text), Bar()
+        with bar.shown():
+            records = interleaved(writer, chosen, arms, params["repetitions"], params["warm_up"], bar)
+        target = d.target.path if params["alone"] and d.draft is not None and bar.complete else None
+    notes, code = list(writer.notes), 0 if bar.complete else 130
+    if not bar.complete:
+        notes.append(f"ended early: {bar.done} of {bar.total} answers were written, warm-up included")
+    if target is not None and records:
+        code = _alone(params, target, chosen, text, records, notes)
+    if not records:
+        raise DuoError("no question fits the context with the tokens asked for; raise -c or lower -n")
+    report.show(records, head, notes)
+    if params["json"] is not None:
+        figures = files.as_json(records, head, notes, raw=params["raw"], complete=code == 0)
+        files.write_json(params["json"], figures)
+    if params["csv"] is not None:
+        files.write_csv(params["csv"], records)
+    if params["chart"] is not None:
+        summaries, sync = measures.summarise(records), measures.best_sync(records)
+        title = " + ".join(head[name]["file"] for name in ("target", "draft") if name in head)
+        chart.draw(summaries, sync, params["chart"], title)
+    if code != 0:
+        raise click.exceptions.Exit(code)
+
+
+def _alone(
+    params: dict[str, Any],
+    target: str,
+    chosen: list[Question],
+    text: GenerateOptions,
+    records: list[Record],
+    notes: list[str],
+) -> int:
+    """The same questions by the target without a draft, as a user has it who names none; loaded after the pair, whose
+    records and notes it adds to. Returns the exit code; those of the pair are not lost where this ends early."""
+    from duo.api.engine import Duo
+    from duo.measure.bench.arms import ALONE
+    from duo.measure.bench.run import interleaved
+    from duo.measure.bench.writer import DuoWriter
+
+    options = {k: v for k, v in given(params, ENGINE_OPTIONS).items() if k not in ("spec_type", *OF_DRAFT)}
+    bar, code = Bar(), 0
+    try:
+        with Duo(target, mode="plain", **options) as d:
+            writer = DuoWriter(d, text)
+            with bar.shown():
+                records += interleaved(writer, chosen, [ALONE], params["repetitions"], params["warm_up"], bar)
+            notes += [note for note in writer.notes if note not in notes]
+        code = 0 if bar.complete else 130
+    except KeyboardInterrupt:
+        code = 130
+    except DuoError as e:
+        notes.append(f"{ALONE.name} failed: {e}")
+        code = 1
+    if code == 130:
+        done = f"{bar.done} of {bar.total} answers were written, warm-up included" if bar.total else "it was loading"
+        notes.append(f"ended early: {ALONE.name}, {done}")
+    return code
+
+
+def _model_options() -> Iterator[click.Option]:
+    for o in model_options():
+        if o.name in NOT_HERE:
+            continue
+        if o.name in DEFAULTS:
+            was = GENERATE_OPTIONS[o.name].default
+            head = (o.help or "").removesuffix(f" [default: {was}]")
+            o.help = f"{head} [default: {DEFAULTS[o.name]}]"
+        yield o
+
+
+def _command() -> click.Command:
+    path = click.Path(path_type=Path)
+    counts = click.IntRange(min=1)
+    first = [
+        click.Option(["questions_file", "-f", "--questions-file"], type=path, metavar="FILE",
+                     help="Questions in Spec-Bench's form: a JSON object a line with question_id, category, turns. "
+                          "Default: eight openings that come with duo."),
+        click.Option(["questions", "--questions"], type=counts, metavar="N",
+                     help="So many of them, spread evenly over the file. Default: all."),
+        click.Option(["category", "--category"], multiple=True, metavar="NAME",
+                     help="Only questions of this category; may be repeated."),
+        click.Option(["modes", "--modes"], default="plain,sync,async", metavar="MODE,MODE",
+                     help="Modes to measure; plain always is. [default: plain,sync,async]"),
+        click.Option(["sync_lengths", "--sync-lengths"], default="1,2,3,4,5,7", metavar="N,N",
+                     help="Draft lengths of sync; the fastest is what async is compared with. [default: 1,2,3,4,5,7]"),
+        click.Option(["lengths", "--lengths"], default="auto", metavar="N|auto,...",
+                     help="Draft lengths of async. [default: auto]"),
+        click.Option(["alone", "--alone/--no-alone"], default=True,
+                     help="Measure the target also without a draft loaded beside it, after the pair. [default: on]"),
+        click.Option(["repetitions", "--repetitions"], type=counts, default=2, metavar="N",
+                     help="Times that each question is asked. [default: 2]"),
+        click.Option(["warm_up", "--warm-up"], type=click.IntRange(min=0), default=1, metavar="N",
+                     help="Questions that each arm answers first, uncounted. [default: 1]"),
+        click.Option(["json", "--json"], type=path, metavar="FILE", help="Write all figures as JSON."),
+        click.Option(["raw", "--raw"], is_flag=True, help="With every single answer's figures in the JSON."),
+        click.Option(["csv", "--csv"], type=path, metavar="FILE", help="Write a row for each arm and category."),
+        click.Option(["chart", "--chart"], type=path, metavar="FILE",
+                     help="Draw speed-ups by category as this .svg or .png file."),
+        click.Option(["synthetic", "--synthetic"], metavar="SPEC",
+                     help="Made-up models with given speeds and agreement instead of real ones."),
+    ]  # fmt: skip
+    return BenchCommand(
+        "bench",
+        params=[*model_sources(), *first, *_model_options(), *of_run("verbose", "log_file")],
+        callback=lambda **params: bench(params),
+        help=HELP,
+    )
+
+
+command = _command()

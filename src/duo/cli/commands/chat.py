@@ -1,0 +1,131 @@
+"""`duo chat`: a conversation on a terminal, or with lines from a pipe."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from duo.api.conversation import Conversation
+from duo.cli import show
+from duo.cli.chat_commands import HELP_TEXT, Commands, Leave
+from duo.cli.chat_input import Reader
+from duo.cli.commands.run import of_run
+from duo.cli.models import model_sources
+from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
+from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
+from duo.errors import DuoError
+from duo.options.tables import GENERATE_OPTIONS
+from duo.prompt.chat_template import ChatTemplate, template_of
+from duo.text.job import check_early
+
+HELP = f"""Talk with a model, turn by turn.
+
+The model's own chat template is used. What was said stays in both models' caches, so that a turn costs what is new in
+it. A line is a turn; one that ends in \\ goes on in the next, and \"\"\" begins a text of several lines up to the
+next \"\"\". Ctrl-C stops an answer, Ctrl-D or /exit ends the conversation. Without a terminal each line of standard
+input is a turn.
+
+\b
+Commands:
+{HELP_TEXT}
+
+\b
+Examples:
+  duo chat
+  duo chat -m 70B.gguf -md 8B.gguf -ngl 11 -ngld 99 -sys "Answer in one sentence."
+  printf 'Hello!\\nAnd in French?\\n' | duo chat -m 70B.gguf -md 8B.gguf --temp 0
+"""
+
+
+FULL = "the context holds"  # of the core's sentence for a prompt that is too long
+
+
+def _either(params: dict[str, Any], text: str, file: str, flags: str) -> str | None:
+    if params[text] is not None and params[file] is not None:
+        raise DuoError(f"both {flags} were given; choose one")
+    found: str | None = params[text]
+    return found if params[file] is None else text_of(params[file], f"file of {flags.split(' and ')[1]}")
+
+
+def answer(talk: Conversation, question: str, options: dict[str, Any], *, color: bool) -> None:
+    """One turn, printed as it comes. Ctrl-C ends the answer, which is kept as far as it came."""
+    stream = talk.ask(question, **options)
+    failure = show.TokenPrinter(sys.stdout, color).write(stream)
+    talk.answered(stream.result)
+    if failure is not None:
+        raise failure
+    warn_of_draft(talk.duo, stream)
+    if talk.is_full:
+        show.warn(f"the context of {talk.duo.n_ctx()} tokens is full; /reset begins anew, and -c makes it larger")
+
+
+def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
+    commands = Commands(talk, options)
+    reader = Reader()
+    with reader:
+        for turn in reader:
+            try:
+                if reader.one_line and turn.startswith("/"):
+                    commands(turn)
+                else:
+                    answer(talk, turn, options, color=color)
+                    if not reader.interactive and talk.last is not None and talk.last.finish_reason == "cancelled":
+                        raise KeyboardInterrupt
+            except Leave:
+                return
+            except KeyboardInterrupt:
+                if not reader.interactive:
+                    raise
+            except DuoError as e:
+                why = " ".join(str(e).split())
+                if FULL in why:
+                    why += ", and /reset begins anew"
+                if not reader.interactive:
+                    raise DuoError(why, e.result) from None
+                show.warn(why)
+
+
+def chat(params: dict[str, Any]) -> None:
+    system = _either(params, "system_prompt", "system_prompt_file", "-sys and -sysf")
+    if system is not None and params["system_prompt"] is not None and params["escape"]:
+        system = unescape(system)
+    chosen = _either(params, "chat_template", "chat_template_file", "--chat-template and --chat-template-file")
+    options = given(params, GENERATE_OPTIONS)
+    if chosen is not None and "{" in chosen:
+        ChatTemplate(chosen)
+    wanted = check_early("?", options)  # a mistake is told before minutes of loading
+    show.warn_of_schema(wanted)
+    interactive = sys.stdin is not None and sys.stdin.isatty()
+    with open_duo(params) as d:
+        talk = Conversation(d, template_of(d.local_model, chosen), system)
+        if interactive:
+            introduce(d, wanted)
+            show.warn("/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends")
+        warn_of_start(d)
+        _talk(talk, options, show.wants_color(params["color"], sys.stdout))
+
+
+def _command() -> click.Command:
+    path = click.Path(path_type=Path)
+    own = [
+        click.Option(["system_prompt", "-sys", "--system-prompt"], metavar="TEXT", help="The system prompt."),
+        click.Option(["system_prompt_file", "-sysf", "--system-prompt-file"], type=path, metavar="FILE",
+                     help="A file that holds it."),
+        click.Option(["chat_template", "--chat-template"], metavar="NAME|JINJA", envvar="LLAMA_ARG_CHAT_TEMPLATE",
+                     help="A template that llama.cpp knows by name (chatml, llama3, ...), or jinja2. Default: the "
+                          "model's own."),
+        click.Option(["chat_template_file", "--chat-template-file"], type=path, metavar="FILE",
+                     envvar="LLAMA_ARG_CHAT_TEMPLATE_FILE", help="A file that holds a jinja2 template."),
+    ]  # fmt: skip
+    return ModelCommand(
+        "chat",
+        params=[*model_sources(), *own, *model_options(), *of_run("escape", "color", "verbose", "log_file")],
+        callback=lambda **params: chat(params),
+        help=HELP,
+    )
+
+
+command = _command()

@@ -1,0 +1,174 @@
+"""`duo check`: may this draft serve this target, and where would the two fit?"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from duo.cli.complete import files
+from duo.cli.models import hub_of, model_sources
+from duo.cli.options import ModelCommand, given, model_options
+from duo.errors import DuoError
+from duo.models.header import Header
+from duo.options.tables import ENGINE_OPTIONS
+from duo.placement.compatibility import PairCheck, Vocabulary, check_pair
+from duo.placement.devices import devices
+from duo.support.wording import gigabytes
+
+if TYPE_CHECKING:
+    from duo.models.hub.repository import Source
+
+HELP = """Say whether a draft fits a target, what the two need, and where they would go.
+
+TARGET and DRAFT are GGUF files (of a split model the first part) or repositories of the hub (user/repo[:quant]); one
+argument that is no file is the name of a pair. Only headers are read, and of the hub's models only they are downloaded.
+The rules are those that duo itself applies when it loads: the same kind of tokenizer, the same text for each token,
+sizes within 128 of each other (padding at the end does not matter), the same beginning and end of prompts. Exit code 1
+if the draft does not fit the target.
+
+\b
+Examples:
+  duo check 70B.gguf 8B.gguf
+  duo check 70B.gguf 8B.gguf -c 16384 -ctk q8_0 -ctv q8_0 --json
+  duo check demo
+"""
+
+OPTIONS = (
+    "n_ctx",
+    "n_ctx_draft",
+    "type_k",
+    "type_v",
+    "type_k_draft",
+    "type_v_draft",
+    "device",
+    "device_draft",
+    "override_tensor",
+    "override_tensor_draft",
+)
+
+
+class StandIns:
+    """What stands in for models of the hub that are not here: files below `folder`, gone after the check."""
+
+    def __init__(self, params: dict[str, Any], folder: str) -> None:
+        self._params, self._folder = params, folder
+        self._repo_of: dict[str, str] = {}  # by folder
+
+    def make(self, source: Source) -> Path:
+        """One of them, or the model itself where the cache has it. Raises DuoError."""
+        folder = tempfile.mkdtemp(dir=self._folder)
+        self._repo_of[folder] = source.repo
+        return hub_of(self._params).heads(source, Path(folder))
+
+    def named(self, text: str) -> str:
+        """A sentence with the names of their repositories in place of their folders."""
+        for folder, repo in self._repo_of.items():
+            text = text.replace(folder, repo)
+        return text
+
+
+def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple[str, str]:
+    """Target and draft. Raises DuoError."""
+    if len(models) == 1 and os.path.exists(models[0]):
+        raise DuoError(f"{models[0]} is a file, and a pair is two; give the draft too")
+    if len(models) not in (1, 2):
+        raise DuoError(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
+    if len(models) == 2 and all(map(_is_file, models)):
+        return models[0], models[1]
+    from duo.models import pairs
+    from duo.models.hub.repository import parse
+
+    if len(models) == 1:
+        target, draft = pairs.paths(models[0], stand_in)
+    else:
+        target, draft = (Path(m) if _is_file(m) else stand_in(parse(m)) for m in models)
+    return str(target), str(draft)
+
+
+def _is_file(model: str) -> bool:
+    """Rather than a repository."""
+    return os.path.exists(model) or model.lower().endswith(".gguf") or model.count("/") != 1
+
+
+def _token(text: str, number: int, added: bool) -> str:
+    if number < 0:
+        return "none"
+    return f"{number} {text!r}, {'added' if added else 'not added'}"
+
+
+def _print(c: PairCheck) -> None:
+    out = Console(highlight=False, soft_wrap=True)
+    table = Table("", "target", "draft", box=None, padding=(0, 2, 0, 0))
+    both = ((c.target, c.target_vocabulary, c.target_need), (c.draft, c.draft_vocabulary, c.draft_need))
+    files = [os.path.basename(h.path) + (f" (and {h.n_parts - 1} more)" if h.n_parts > 1 else "") for h, _, _ in both]
+    table.add_row("file", *files)
+    table.add_row("model", *(f"{h.architecture}, {_count(h.n_parameters)}, {h.weight_type}" for h, _, _ in both))
+    table.add_row("tokenizer", *(f"{v.type}, {v.n_tokens} tokens" for _, v, _ in both))
+    table.add_row("begin", *(_token(v.bos_text, v.bos, v.add_bos) for _, v, _ in both))
+    table.add_row("end", *(_token(v.eos_text, v.eos, v.add_eos) for _, v, _ in both))
+    table.add_row("context", *(f"{n} tokens" for n in (c.n_ctx, c.n_ctx_draft)))
+    table.add_row("weights", *(gigabytes(n.total_weights) for _, _, n in both))
+    table.add_row("cache", *(gigabytes(n.total_cache) for _, _, n in both))
+    table.add_row("work", *(f"about {gigabytes(max(n.work, n.logits))}" for _, _, n in both))
+    table.add_row("together", *(gigabytes(n.total) for _, _, n in both))
+    out.print(table)
+    out.print(c.placement.line() + ("" if c.fits else f"; too much for the CPU ({gigabytes(c.host_free)} free)"))
+    out.print(
+        "the draft fits the target" + _padding(c.target_vocabulary, c.draft_vocabulary) if c.compatible else c.why_not
+    )
+
+
+def _padding(target: Vocabulary, draft: Vocabulary) -> str:
+    n = abs(target.n_tokens - draft.n_tokens)
+    return f" (the vocabularies differ by {n} tokens at the end, which does not matter)" if n else ""
+
+
+def _count(n: int) -> str:
+    return f"{n / 1e9:.1f}B" if n >= 1e9 else f"{n / 1e6:.1f}M"
+
+
+def _checked(params: dict[str, Any]) -> PairCheck:
+    with tempfile.TemporaryDirectory(prefix="duo-check-") as folder:
+        stand_ins = StandIns(params, folder)
+
+        def named(h: Header) -> Header:
+            return replace(h, path=os.path.basename(h.path)) if h.path.startswith(folder) else h
+
+        try:
+            target, draft = _paths(params["models"], stand_ins.make)
+            c = check_pair(target, draft, devices(), **given(params, ENGINE_OPTIONS))
+        except DuoError as e:
+            raise DuoError(stand_ins.named(str(e))) from None
+        return replace(c, target=named(c.target), draft=named(c.draft), why_not=stand_ins.named(c.why_not))
+
+
+def run(params: dict[str, Any]) -> None:
+    c = _checked(params)
+    if params["json"]:
+        click.echo(json.dumps(c.as_dict(), indent=2))
+    else:
+        _print(c)
+    if not c.compatible:
+        raise click.exceptions.Exit(1)
+
+
+command = ModelCommand(
+    "check",
+    params=[
+        click.Argument(["models"], nargs=-1, metavar="TARGET DRAFT", shell_complete=files),
+        *(o for o in model_options() if o.name in OPTIONS),
+        *(o for o in model_sources() if o.name in ("hf_token", "offline")),
+        click.Option(["json", "--json"], is_flag=True, help="Print everything as JSON, sizes in bytes."),
+    ],
+    callback=lambda **params: run(params),
+    help=HELP,
+)

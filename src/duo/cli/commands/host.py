@@ -1,0 +1,107 @@
+"""`duo draft-host` and `duo verify-host`: one model of a pair, for clients on other machines."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from duo import _core
+from duo.cli import show
+from duo.cli.commands.run import of_run
+from duo.cli.complete import by_metavar
+from duo.cli.options import ModelCommand, given, table_options
+from duo.models.demo import demo_pair
+from duo.options.engine import EngineOptions
+from duo.options.host import HostOptions, of_host
+from duo.options.tables import ENGINE_OPTIONS, HOST_OPTIONS
+from duo.options.validate import engine_options, host_options
+from duo.placement import guard
+from duo.placement.place import place_alone
+from duo.remote import need_grpc
+from duo.remote.client.child import WITH_PARENT, end_with_parent
+
+ABOUT = {
+    "draft": (
+        """Run the draft for clients on other machines (duo -m TARGET --draft-host HOST:PORT).
+
+Only token ids cross the network. It ends on Ctrl-C or SIGTERM. docs/remote.md has a pair on two machines, and what is
+protected.
+
+\b
+Examples:
+  duo draft-host -md 8B.gguf --listen 127.0.0.1:50060
+  duo draft-host -md 8B.gguf --listen 0.0.0.0:50060 --tls-cert host.pem --tls-key host.key --token-file token
+""",
+        "The draft: a GGUF file. Default: the demo pair's.",
+        ("-md", "--model-draft", "--draft-model", "--spec-draft-model"),
+    ),
+    "verify": (
+        """Run the target for clients whose draft is on their own machine (duo -md DRAFT --verify-host HOST:PORT).
+
+The text is what this target says. Only token ids cross the network. It ends on Ctrl-C or SIGTERM. docs/remote.md says
+what is protected.
+
+\b
+Examples:
+  duo verify-host -m 70B.gguf --listen 127.0.0.1:50060
+  duo verify-host -m 70B.gguf --listen 0.0.0.0:50060 --tls-cert host.pem --tls-key host.key --token-file token
+""",
+        "The target: a GGUF file. Default: the demo pair's.",
+        ("-m", "--model"),
+    ),
+}
+
+
+def host(role: str, params: dict[str, Any]) -> None:
+    """Loads, says where it listens, serves until it is told to end."""
+    need_grpc()
+    from duo.remote.address import Address
+    from duo.remote.host.host import HostSettings, serve
+    from duo.remote.rpc.on_rpc import use_servers
+    from duo.remote.security import ServerSecurity, read_token
+
+    o = host_options(given(params, HOST_OPTIONS))
+    placing = engine_options(given(params, of_host(role, ENGINE_OPTIONS)))
+    address = Address.of(o["listen"], option="--listen", any_port=True)
+    token = None if o["token_file"] is None else read_token(o["token_file"])
+    security = ServerSecurity(cert=o["tls_cert"], key=o["tls_key"], ca=o["tls_ca"], token=token)
+    security.check(address, insecure=o["insecure"])
+    if params["end_with_parent"]:
+        end_with_parent(address.path)
+    placing = use_servers(placing, role, o["parallel"])
+    path = str(params["model"] or demo_pair()[role == "draft"])
+
+    def ready(address: Address, model: Any) -> None:
+        name, n = Path(path).name, o["parallel"]
+        texts = f"{n} text{'s' if n > 1 else ''} at once"
+        print(f"duo {role}-host: {name} on {address} ({texts}; {security.words})", flush=True)
+
+    _core.log_to(params["verbose"], b"" if params["log_file"] is None else os.fsencode(params["log_file"]))
+    guard.tell(show.warn)
+    with show.loading(quiet=params["verbose"]) as progress:
+        options = place_alone(placing, path, draft=role == "draft")
+        settings = HostSettings(address, security, o["parallel"])
+        serve(role, options, settings, ready=ready, progress=progress)
+
+
+def _command(role: str) -> click.Command:
+    about, what, flags = ABOUT[role]
+    return ModelCommand(
+        f"{role}-host",
+        params=[
+            click.Option(["model", *flags], type=str, metavar="FILE", shell_complete=by_metavar, help=what),
+            *table_options(HostOptions, HOST_OPTIONS),
+            *table_options(EngineOptions, of_host(role, ENGINE_OPTIONS)),
+            *of_run("verbose", "log_file"),
+            click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),  # duo.remote.child
+        ],
+        callback=lambda **params: host(role, params),
+        help=about,
+    )
+
+
+draft_host = _command("draft")
+verify_host = _command("verify")

@@ -1,0 +1,157 @@
+"""`duo pairs`: targets and drafts by name."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+import click
+from pydantic import ValidationError
+from rich.console import Console
+from rich.table import Table
+
+from duo.cli.complete import by_metavar, pair_names
+from duo.errors import DuoError
+from duo.models import pairs as known
+from duo.models.hub.repository import parse
+
+HELP = """List the pairs of models that duo knows by name.
+
+The list comes with duo (models.yaml); your own, which `duo pairs add` writes, adds to it and wins over it.
+
+\b
+Examples:
+  duo pairs
+  duo pairs show llama-3.3-70b
+  duo pairs add mine -hf bartowski/Qwen2.5-14B-Instruct-GGUF:Q6_K -hfd bartowski/Qwen2.5-0.5B-Instruct-GGUF:Q8_0
+  duo --pair mine -p "Why is the sky blue?"
+"""
+
+
+def _memory(m: known.ModelRef) -> str:
+    return "" if m.memory_gb is None else f"{m.memory_gb:g} GB" if m.memory_gb >= 0.1 else f"{1e3 * m.memory_gb:g} MB"
+
+
+def _as_dict(e: known.Entry) -> dict[str, Any]:
+    return {**e.pair.model_dump(exclude_none=True), "own": e.own}
+
+
+@click.group("pairs", invoke_without_command=True, help=HELP)
+@click.option("--json", "as_json", is_flag=True, help="Print the list as JSON.")
+@click.pass_context
+def pairs(ctx: click.Context, as_json: bool) -> None:
+    if ctx.invoked_subcommand is not None:
+        return
+    found = known.entries()
+    if as_json:
+        click.echo(json.dumps([_as_dict(e) for e in found.values()], indent=2))
+        return
+    out = Console(highlight=False)
+    if not out.is_terminal:
+        out.width = 200  # nothing is cut or wrapped for a program that reads it
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    table.add_column("name", no_wrap=True)
+    for column in ("target", "draft", "memory"):
+        table.add_column(column, overflow="fold")
+    table.add_column("")
+    for name, e in found.items():
+        memory = " + ".join(filter(None, (_memory(e.pair.target), _memory(e.pair.draft))))
+        table.add_row(name, _short(e.pair.target), _short(e.pair.draft), memory, "yours" if e.own else "")
+    out.print(table)
+    out.print("duo pairs show NAME says more of one; duo --pair NAME runs it.", style="dim")
+
+
+def _short(m: known.ModelRef) -> str:
+    """Without the user, so that a line has room for it."""
+    if m.repo is None:
+        return str(m.file)
+    name = m.repo.split("/")[1].removesuffix("-GGUF").removesuffix("-GGUF-v2")
+    return f"{name} {m.quant or ''}".strip()
+
+
+@pairs.command("show")
+@click.argument("name", shell_complete=pair_names)
+@click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
+def show(name: str, as_json: bool) -> None:
+    """Say everything that is known of a pair."""
+    e = known.find(name)
+    if as_json:
+        click.echo(json.dumps(_as_dict(e), indent=2))
+        return
+    p = e.pair
+    click.echo(f"{p.name}{' (yours)' if e.own else ''}")
+    for what, m in (("target", p.target), ("draft", p.draft)):
+        memory = f", {_memory(m)} of memory at a context of 4096 tokens" if m.memory_gb is not None else ""
+        click.echo(f"{what}: {m}{memory}")
+    if p.licence:
+        click.echo(f"licence: {p.licence}")
+    if p.notes:
+        click.echo(f"notes: {p.notes}")
+    for box, options in p.placement.items():
+        click.echo(f"{box}: duo --pair {p.name} {options}")
+    if not p.placement:
+        click.echo(f"run it: duo --pair {p.name}")
+
+
+def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) -> dict[str, Any]:
+    flags = ("-m", "-hf", "--hf-file") if what == "target" else ("-md", "-hfd", "--hf-file-draft")
+    flag, hub_flag, file_flag = flags
+    if (file is None) == (repo is None):
+        raise DuoError(f"a pair needs one {what}; give it with {flag} or {hub_flag}")
+    if repo is None:
+        if hub_file is not None:
+            raise DuoError(f"{file_flag} goes with {hub_flag}; leave it out beside {flag}")
+        return {"file": str(known.expanded(str(file)).resolve())}
+    source = parse(repo, hub_file, hub_flag)
+    return {"repo": source.repo} | ({"file": hub_file} if hub_file else {"quant": source.quant} if source.quant else {})
+
+
+def _words(options: str) -> str:
+    try:
+        return shlex.join(shlex.split(options))
+    except ValueError as e:
+        raise DuoError(f"--options is {options!r}, which the shell would not take ({e}); mend its quotes") from None
+
+
+@pairs.command("add")
+@click.argument("name")
+@click.option("-m", "--model", metavar="FILE", shell_complete=by_metavar, help="The target: a GGUF file.")
+@click.option("-md", "--model-draft", metavar="FILE", shell_complete=by_metavar, help="The draft: a GGUF file.")
+@click.option("-hf", "--hf-repo", metavar="USER/REPO[:QUANT]", help="The target from the Hugging Face Hub.")
+@click.option("-hfd", "--hf-repo-draft", metavar="USER/REPO[:QUANT]", help="The draft from the Hugging Face Hub.")
+@click.option("-hff", "--hf-file", metavar="FILE", help="Which file of -hf's repository.")
+@click.option("-hffd", "--hf-file-draft", metavar="FILE", help="Which file of -hfd's repository.")
+@click.option("--licence", metavar="TEXT", help="The models' licence.")
+@click.option("--notes", metavar="TEXT", help="What you want to remember of it.")
+@click.option("--options", metavar="OPTIONS", help="Options that suit it on this machine, as '-ngl 11 -ngld 99'.")
+@click.option("--replace", is_flag=True, help="Also if you have a pair of this name.")
+def add(
+    name: str,
+    model: str | None,
+    model_draft: str | None,
+    hf_repo: str | None,
+    hf_repo_draft: str | None,
+    hf_file: str | None,
+    hf_file_draft: str | None,
+    licence: str | None,
+    notes: str | None,
+    options: str | None,
+    replace: bool,
+) -> None:
+    """Add a pair to your own list."""
+    data: dict[str, Any] = {
+        "name": name,
+        "target": _model("target", model, hf_repo, hf_file),
+        "draft": _model("draft", model_draft, hf_repo_draft, hf_file_draft),
+        "licence": licence,
+        "notes": notes,
+        "placement": {"this machine": _words(options)} if options else {},
+    }
+    try:
+        pair = known.Pair.model_validate(data)
+    except ValidationError as e:
+        first = e.errors(include_url=False)[0]
+        where = ".".join(str(x) for x in first["loc"])
+        raise DuoError(f"{where} is {first['input']!r}, but {first['msg'][0].lower() + first['msg'][1:]}") from None
+    click.echo(f"added {name} to {known.add(pair, replace=replace)}")

@@ -1,0 +1,156 @@
+"""`duo tune`: what this pair can do on these devices, and which flags to run it with."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.progress import Progress, TextColumn
+
+from duo.cli import show
+from duo.cli.commands.run import of_run
+from duo.cli.models import DRAFT, TARGET, model_sources, names_draft, names_target
+from duo.cli.opening import open_duo, warn_of_models
+from duo.cli.options import ModelCommand, given, model_options, text_of
+from duo.errors import DuoError
+from duo.measure.tune import tune
+from duo.measure.tuning import Tuning
+from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
+from duo.text.job import check_text
+
+HELP = """Measure a pair on these devices and say which flags to run it with.
+
+Times passes of the target over 1 to 17 tokens (the curve that decides how much speculation pays) and steps of the
+draft, counts how often guesses are right, and lets plain decoding, turn-taking and both models at once write the same
+texts. What was measured is saved for this pair, placed so: later runs start warm. Takes some hundred passes.
+
+\b
+Examples:
+  duo tune
+  duo tune -m 70B.gguf -md 8B.gguf -ngl 11 -ngld 99
+  duo tune -m 70B.gguf -md 8B.gguf -f prompts.txt --temp 0 --json tuning.json
+"""
+
+# How to speculate is what comes out, so it does not go in.
+SAMPLING = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repeat_penalty",
+    "repeat_last_n",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "ignore_eos",
+    "seed",
+)
+
+
+def prompts_of(path: Path | None) -> list[str]:
+    """A file's lines, blank ones left out; without a path the built-in openings. Raises DuoError."""
+    if path is None:
+        from duo.measure.bench.questions import read
+
+        return [q.turns[0] for q in read()]
+    found = [line.strip() for line in text_of(path, "prompt file").split("\n") if line.strip()]
+    if not found:
+        raise DuoError(f"the prompt file {path} holds no prompt; write one a line")
+    for n, line in enumerate(found, 1):
+        check_text(line, f"prompt {n} in {path}")
+    return found
+
+
+def recommended(t: Tuning, params: dict[str, Any], target: str) -> str:
+    """The command line for runs: the models and options as they were given here, and what was found best."""
+    words = ["duo"]
+    if not t.advice.with_draft:
+        words += ["-m", params["model"] or target]
+    else:
+        given = {"pair": "--pair", **TARGET, **DRAFT, "hf_file": "--hf-file", "hf_file_draft": "--hf-file-draft"}
+        for name, flag in given.items():
+            words += [flag, params[name]] if params.get(name) is not None else []
+    for p in model_options():
+        value = params.get(p.name or "")
+        of_draft = (p.name or "").endswith("_draft")
+        if value in (None, ()) or (of_draft and not t.advice.with_draft):
+            continue
+        if isinstance(value, bool):
+            words.append(p.opts[0] if value else p.secondary_opts[0])
+        else:
+            for one in value if isinstance(value, tuple) else (value,):
+                words += [p.opts[0], str(one)]
+    return shlex.join([*words, *t.advice.flags])
+
+
+@contextmanager
+def measuring() -> Iterator[Callable[[str], None]]:
+    """Says on a terminal what is being measured."""
+    quiet = not sys.stderr.isatty()
+    # Drawn between texts only: a thread that draws would take time from what is measured.
+    with Progress(
+        TextColumn("{task.description}"),
+        console=Console(stderr=True),
+        transient=True,
+        auto_refresh=False,
+        disable=quiet,
+    ) as bar:
+        task = bar.add_task("")
+        yield lambda what: bar.update(task, description=f"measuring {what}", refresh=True)
+
+
+def run(params: dict[str, Any]) -> None:
+    from duo.cli import tune_report
+    from duo.measure.bench.files import check_writable, write_json
+    from duo.measure.bench.head import head_of
+
+    check_writable(params["json"], "JSON")
+    if names_target(params) and not names_draft(params):
+        raise DuoError("duo tune measures a pair and no draft was given; give it with -md")
+    prompts = prompts_of(params["file"])
+    with open_duo(params, **given(params, GENERATE_OPTIONS)) as d:
+        show.note_placement(d.placement)
+        warn_of_models(d)
+        models = [m for m in (d.target, d.draft) if m is not None]
+        with measuring() as told:
+            t = tune(d, prompts, told)
+        command = recommended(t, params, d.target.path)
+        settings = {k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default}
+        head = head_of(models, command, {**settings, **given(params, GENERATE_OPTIONS)})
+    tune_report.show(t, head)
+    if params["json"] is not None:
+        write_json(params["json"], {**head, **asdict(t)})
+
+
+def _options() -> Iterator[click.Option]:
+    for o in model_options():
+        if o.name in ENGINE_OPTIONS or o.name in SAMPLING:
+            if o.name == "seed":
+                o.help = "Seed; -1: a new one each time. [default: 1]"
+            yield o
+
+
+def _command() -> click.Command:
+    path = click.Path(path_type=Path)
+    own = [
+        click.Option(["file", "-f", "--file"], type=path, metavar="FILE",
+                     help="A file with prompts, one a line; three of them are used. Default: openings that come with "
+                          "duo."),
+        click.Option(["json", "--json"], type=path, metavar="FILE", help="Write all figures as JSON."),
+    ]  # fmt: skip
+    return ModelCommand(
+        "tune",
+        params=[*model_sources(), *own, *_options(), *of_run("verbose", "log_file")],
+        callback=lambda **params: run(params),
+        help=HELP,
+    )
+
+
+command = _command()

@@ -1,0 +1,1 @@
+"""What a developer needs and a user does not."""

@@ -1,0 +1,196 @@
+"""Widening: make a GGUF of any size that says exactly what a small one says, to measure the speed of big models.
+
+The weights that are added meet only activations that are zero: they cost what real ones cost (memory, bandwidth,
+arithmetic) and change nothing, whatever they are. They are noise because zeros take less time (a fifth, measured).
+
+- width: every row gets noise behind it. The residual is zero there, because token embeddings get zeros and added rows
+  are zero as far as the source's width. The mean square over D values of which D - d are zero is d/D of that over d, so
+  RMSNorm weights are multiplied by sqrt(d/D) and epsilon by d/D. Where D/d is 4, 16, 64... both are exact.
+- heads, feed-forward units: zero as far as the source's width, so they give zero. Head size and query heads per KV head
+  stay, so RoPE and sharing do too.
+- layers: their norms are zero, so nothing enters them and nothing comes out.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+from gguf import GGMLQuantizationType as GgmlType
+
+from duo.dev.widen_plan import Shape, Source, Tensor, choose_shape
+
+# What gguf-py can quantise without wrecking the model.
+TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
+
+_CHUNK = 1 << 21  # weights handled at a time: memory stays flat whatever the size of the output
+_ALIGN = gguf.GGUF_DEFAULT_ALIGNMENT
+
+
+@dataclass(frozen=True)
+class WidenReport:
+    """What was written."""
+
+    path: Path
+    bytes: int
+    n_embd: int
+    n_ff: int
+    n_layer: int
+    n_parameters: int
+
+
+def widen(
+    source: Path,
+    out: Path,
+    *,
+    n_embd: int | None = None,
+    n_ff: int | None = None,
+    n_layer: int | None = None,
+    size: float | None = None,
+    type: str = "q8_0",
+    progress: Callable[[str, int, int], None] | None = None,
+) -> WidenReport:
+    """Write a bigger model to `out` that says what `source` says; what cannot be done raises ValueError.
+
+    `size` is in bytes and chooses the dimensions that are not given; without it they stay the source's.
+    `progress` is called with the tensor's name, the bytes written so far and all bytes.
+    """
+    if type.lower() not in TYPES:
+        hint = "; for the others widen to f16 and run llama-quantize" if type.upper() in GgmlType.__members__ else ""
+        raise ValueError(f"type '{type}' cannot be written; choose one of {', '.join(TYPES)}{hint}")
+    if all(value is None for value in (n_embd, n_ff, n_layer, size)):
+        raise ValueError("nothing says how big: give a size or one of n_embd, n_ff, n_layer")
+    if None not in (n_embd, n_ff, n_layer, size):
+        raise ValueError("a size and all of n_embd, n_ff, n_layer are one too many: leave one out")
+    if source.exists() and out.exists() and out.samefile(source):
+        raise ValueError(f"{out}: is the source itself; write to another file")
+    ggml_type = GgmlType[type.upper()]
+    small = Source(source)
+    small.check(ggml_type, n_embd, n_ff, n_layer)
+    if size is None:
+        own = small.shape
+        shape = Shape(n_embd or own.n_embd, n_ff or own.n_ff, n_layer or own.n_layer)
+    else:
+        shape = choose_shape(small, ggml_type, size, {"n_embd": n_embd, "n_ff": n_ff, "n_layer": n_layer})
+        small.check(ggml_type, shape.n_embd, shape.n_ff, shape.n_layer)
+    plan = small.plan(shape, ggml_type)
+    _check_room(out, sum(tensor.bytes for tensor in plan))
+    part = out.with_name(out.name + ".part")
+    try:
+        _write_header(part, small, shape, plan, ggml_type)
+        _write_weights(part, plan, ggml_type, math.sqrt(small.shape.n_embd / shape.n_embd), progress)
+        os.replace(part, out)
+    except OSError as error:
+        raise ValueError(f"{out}: could not be written ({error.strerror}); choose another place") from error
+    except NotImplementedError as error:
+        raise ValueError(f"{source}: gguf-py cannot read its weights ({error}); use an f16 or q8_0 file") from error
+    finally:
+        part.unlink(missing_ok=True)
+    n_parameters = sum(math.prod(tensor.dims) for tensor in plan)
+    return WidenReport(out, out.stat().st_size, shape.n_embd, shape.n_ff, shape.n_layer, n_parameters)
+
+
+def _check_room(out: Path, n_bytes: int) -> None:
+    if not out.parent.is_dir():
+        raise ValueError(f"{out}: there is no directory {out.parent}; make it first")
+    if out.is_dir():
+        raise ValueError(f"{out}: is a directory; name a file")
+    if (free := shutil.disk_usage(out.parent).free) < n_bytes:
+        raise ValueError(f"{out}: {n_bytes} bytes to write, {free} free; make room or ask for less")
+
+
+def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], type: GgmlType) -> None:
+    """The source's metadata (tokenizer, template, context...) with what widening changes, and the tensors' places."""
+    n_head, n_head_kv = source.heads(shape.n_embd)
+    name = source.value("general.name", str, source.path.stem)
+    changed: dict[str, int | float | str] = {
+        "general.name": f"{name} widened to n_embd {shape.n_embd}, n_ff {shape.n_ff}, {shape.n_layer} layers",
+        "general.file_type": int(gguf.LlamaFileType["ALL_F32" if type is GgmlType.F32 else f"MOSTLY_{type.name}"]),
+        "general.quantization_version": gguf.GGML_QUANT_VERSION,
+        "llama.embedding_length": shape.n_embd,
+        "llama.feed_forward_length": shape.n_ff,
+        "llama.block_count": shape.n_layer,
+        "llama.attention.head_count": n_head,
+        "llama.attention.head_count_kv": n_head_kv,
+        "llama.attention.layer_norm_rms_epsilon": source.eps * source.shape.n_embd / shape.n_embd,
+    }
+    if n_head * source.head_dim != shape.n_embd:
+        changed |= {"llama.attention.key_length": source.head_dim, "llama.attention.value_length": source.head_dim}
+    dropped = {"general.architecture", "general.alignment", "general.size_label", "general.parameter_count", *changed}
+    writer = gguf.GGUFWriter(path, "llama")
+    for key, field in source.reader.fields.items():
+        if not key.startswith("GGUF.") and key not in dropped and field.data:  # gguf-py writes no empty arrays
+            writer.add_key_value(key, _content(field), field.types[0], field.types[-1] if field.types[1:] else None)
+    kinds = {str: gguf.GGUFValueType.STRING, int: gguf.GGUFValueType.UINT32, float: gguf.GGUFValueType.FLOAT32}
+    for key, value in changed.items():
+        writer.add_key_value(key, value, kinds[value.__class__])
+    for tensor in plan:
+        writer.add_tensor_info(tensor.name, tensor.dims, np.dtype(np.float32), tensor.bytes, tensor.type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+
+
+def _content(field: gguf.ReaderField) -> Any:
+    """A metadata value as it is: text stays bytes, valid or not."""
+    if field.types[-1] is not gguf.GGUFValueType.STRING:
+        return field.contents()
+    strings = [field.parts[i].tobytes() for i in field.data]
+    return strings if field.types[0] is gguf.GGUFValueType.ARRAY else strings[0]
+
+
+def _write_weights(
+    path: Path, plan: list[Tensor], type: GgmlType, norm_scale: float, progress: Callable[[str, int, int], None] | None
+) -> None:
+    """Append the weights, a chunk at a time."""
+    values = np.random.default_rng(0).normal(0, 0.02, (_CHUNK // 1024, 1024)).astype(np.float32)
+    noise = gguf.quantize(values, type).view(np.uint8).ravel()
+    n_done, n_total = 0, sum(tensor.bytes for tensor in plan)
+    with path.open("ab") as file:
+        for tensor in plan:
+            file.write(b"\0" * (-file.tell() % _ALIGN))
+            for rows in _rows(tensor, norm_scale, noise):
+                file.write(rows.data)
+                n_done += rows.nbytes
+                if progress is not None:
+                    progress(tensor.name, n_done, n_total)
+        file.write(b"\0" * (-file.tell() % _ALIGN))
+
+
+def _rows(tensor: Tensor, norm_scale: float, noise: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
+    """The tensor as it is stored, some rows at a time: the source's values, zeros below them, noise to their right."""
+    n_rows, n_cols = math.prod(tensor.dims[:-1]), tensor.dims[-1]
+    block, block_bytes = gguf.GGML_QUANT_SIZES[tensor.type]
+    stored = np.empty((0, 0)) if tensor.source is None else np.atleast_2d(tensor.source.data)
+    own_cols = 0 if tensor.source is None else int(tensor.source.shape[0])
+    own_bytes = -(-own_cols // block) * block_bytes
+    n_noise = 0 if len(tensor.dims) == 1 or tensor.name == "token_embd.weight" else tensor.row_bytes - own_bytes
+    n_chunk = max(1, _CHUNK // n_cols)
+    for start in range(0, n_rows, n_chunk):
+        # Zero bytes are zeros in every ggml type.
+        rows = np.zeros((min(n_chunk, n_rows - start), tensor.row_bytes), np.uint8)
+        if n_noise:
+            rows[:, -n_noise:] = np.resize(noise, (len(rows), n_noise))
+        if tensor.source is not None and start < len(stored):
+            own = _convert(stored[start : start + n_chunk], tensor.source.tensor_type, tensor, norm_scale)
+            rows[: len(own), : own.shape[1]] = own
+        yield rows
+
+
+def _convert(stored: npt.NDArray[Any], type: GgmlType, tensor: Tensor, norm_scale: float) -> npt.NDArray[np.uint8]:
+    is_norm = tensor.name.endswith("_norm.weight")
+    if type == tensor.type and not is_norm:  # blocks are carried over bit for bit
+        return np.ascontiguousarray(stored).view(np.uint8)
+    values = gguf.dequantize(np.ascontiguousarray(stored), type) * np.float32(norm_scale if is_norm else 1)
+    block = gguf.GGML_QUANT_SIZES[tensor.type][0]
+    values = np.pad(values, ((0, 0), (0, -values.shape[1] % block)))
+    return gguf.quantize(values, tensor.type).view(np.uint8)

@@ -1,0 +1,1 @@
+"""How fast, and why: bench, tune, doctor, the trace read back."""

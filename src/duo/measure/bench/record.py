@@ -1,0 +1,49 @@
+"""One answer as it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from duo.measure.bench.arms import Arm
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a writer hands over for one turn."""
+
+    tokens: Sequence[int]
+    t_us: Sequence[int]  # when each token was committed, microseconds on one clock
+    timings: dict[str, Any]  # names of duo.result.timings
+    warning: str = ""  # why the text went on without the draft, if it did
+
+
+@dataclass(frozen=True)
+class Record:
+    """An answer and what it is the answer to."""
+
+    arm: Arm
+    question_id: int | str
+    category: str
+    repetition: int  # from 0
+    turn: int  # from 0
+    tokens: tuple[int, ...]
+    t_us: tuple[int, ...]
+    timings: dict[str, Any] = field(default_factory=dict)
+    warning: str = ""
+
+    @property
+    def seconds(self) -> float:
+        """From the first token to the end, as llama-server counts: the first one comes out of the prompt's pass."""
+        return float(self.timings["predicted_ms"]) / 1e3
+
+    @property
+    def n_timed(self) -> int:
+        """Tokens that those seconds brought."""
+        return max(0, int(self.timings["predicted_n"]) - 1)
+
+    @property
+    def gaps_ms(self) -> list[float]:
+        """Milliseconds between consecutive tokens; about 0 between tokens of one pass, which come together."""
+        return [(b - a) / 1e3 for a, b in zip(self.t_us, self.t_us[1:], strict=False)]

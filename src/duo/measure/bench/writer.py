@@ -1,0 +1,65 @@
+"""Answers from a loaded pair."""
+
+from __future__ import annotations
+
+from duo.api.engine import Duo
+from duo.measure.bench.arms import Arm
+from duo.measure.bench.questions import Question
+from duo.measure.bench.record import Answer
+from duo.options.generate import GenerateOptions
+from duo.options.option import Mode
+
+
+class DuoWriter:
+    """Writes with one Duo; `options`: complete keywords of `Duo.stream`; the arms set mode and n_draft.
+
+    `notes`: what was left out and why, each once.
+    """
+
+    def __init__(self, duo: Duo, options: GenerateOptions) -> None:
+        self._duo, self._options = duo, options
+        self.notes: dict[str, None] = {}
+
+    def write(self, question: Question, arm: Arm) -> list[Answer]:
+        """Raises DuoError if a model fails."""
+        answers: list[Answer] = []
+        prompt = ""
+        for i, turn in enumerate(question.turns):
+            prompt += turn
+            ids = self._duo.tokenize(prompt)
+            if not self._fits(len(ids)):
+                what = f"turn {i + 1} of question {question.question_id}"
+                self.notes[f"{what} was left out: it would not fit the context of {self._n_ctx} tokens (-c)"] = None
+                break
+            if i == 0:
+                self._forget(ids[0])
+            answer, text = self._answer(ids, arm)
+            answers.append(answer)
+            # A NUL ends a C string, so no tokenizer could read one that the model wrote.
+            prompt += text.replace("\0", "") + "\n"
+        return answers
+
+    @property
+    def _n_ctx(self) -> int:
+        return self._duo.target.n_ctx
+
+    def _fits(self, n_prompt: int) -> bool:
+        # Without a limit (-1) a text ends where the context does.
+        return n_prompt + max(1, self._options["max_tokens"]) <= self._n_ctx
+
+    def _forget(self, first: int) -> None:
+        """Empties the prompt caches: else only the first arm of a round would evaluate the question."""
+        other = (first + 1) % self._duo.target.n_vocab
+        mode: Mode = "plain" if self._duo.draft is None else "sync"
+        self._duo.generate([other], max_tokens=2, temperature=0.0, ignore_eos=True, mode=mode, n_draft=1)
+
+    def _answer(self, prompt: list[int], arm: Arm) -> tuple[Answer, str]:
+        options: GenerateOptions = {**self._options, "mode": arm.mode, "n_draft": arm.n_draft or "auto"}
+        tokens: list[int] = []
+        t_us: list[int] = []
+        with self._duo.stream(prompt, **options) as stream:
+            for chunk in stream:
+                if chunk.token is not None:
+                    tokens.append(chunk.token)
+                    t_us.append(chunk.t_us)
+        return Answer(tokens, t_us, stream.timings, stream.warning), stream.result.text

@@ -1,0 +1,209 @@
+"""What `duo doctor` measures on a user's model and machine: equal bits, accuracy, speed by width."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import gguf
+import numpy as np
+import numpy.typing as npt
+
+from duo import _core
+from duo.errors import DuoError
+from duo.options.option import CpuKernels
+from duo.placement import guard, kernels
+from duo.placement.finding import Finding
+
+WIDTHS = tuple(range(1, 17))
+SPEED_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)
+N_CONTEXT = 544  # more than 512: from there stock attention takes another path for one row
+TEXT = "Once upon a time there was a little girl who lived in a house at the edge of a wood with her mother. "
+
+Logits = npt.NDArray[np.float32]
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Accuracy:
+    """Squared error of a product as a share of the exact one's own; exact: the file's weights in double precision."""
+
+    stock: float
+    duo: float
+
+
+@dataclass
+class Report:
+    model: str
+    processor: str
+    kernels: str  # instruction set; empty: none
+    why_not: str
+    types: list[str]  # of the weights on the CPU
+    duo_types: list[str]  # of those, what duo's kernels take
+    n_duo: int = 0  # matrices that they multiply by
+    n_cpu: int = 0  # all that the CPU does
+    promised: bool = False  # duo promises equal bits for this model: all products are its own
+    n_context: int = N_CONTEXT
+    # threads -> widths whose logits are not those of one row and one thread
+    differ: dict[int, list[int]] = field(default_factory=dict)
+    accuracy: dict[str, Accuracy] = field(default_factory=dict)  # by type
+    divergence: float | None = None  # KL(stock || duo) of the next token, nats, mean over the rows compared
+    ms: dict[str, dict[int, float]] = field(default_factory=dict)  # "stock", "duo" -> width -> milliseconds
+    trial: Finding = field(default_factory=Finding)  # which kinds of kernels a child process has survived
+
+    @property
+    def same_bits(self) -> bool:
+        return not any(self.differ.values())
+
+    def v(self, which: str, width: int) -> float:
+        """Time of a pass over `width` tokens against one token's."""
+        return self.ms[which][width] / self.ms[which][1]
+
+
+def options(path: str, n_threads: int, types: Sequence[str], n_ctx: int) -> _core.ModelOptions:
+    """A target on the CPU alone, as duo loads it by default."""
+    o = _core.ModelOptions()
+    o.path, o.n_ctx, o.devices = os.fsencode(path), n_ctx, ["none"]
+    o.n_threads = o.n_threads_batch = n_threads
+    o.cpu_types = list(types)
+    return o
+
+
+def context_of(probe: _core.Probe, n: int) -> list[int]:
+    """n token ids of ordinary text."""
+    ids = probe.tokenize(TEXT)
+    return (ids * (n // max(1, len(ids)) + 1))[:n]
+
+
+def _passes(probe: _core.Probe, context: list[int], tokens: list[int]) -> tuple[Logits, dict[int, Logits]]:
+    """Logits of `tokens` behind the context, one by one and in one pass of each width."""
+    probe.decode(context, 0)
+    alone = []
+    for i, t in enumerate(tokens):
+        probe.decode([t], len(context) + i)
+        alone.append(probe.logits()[0])
+    wide = {}
+    for width in WIDTHS:
+        probe.decode(tokens[:width], len(context))
+        wide[width] = probe.logits()
+    return np.stack(alone), wide
+
+
+def _times(probe: _core.Probe, context: list[int], tokens: list[int], repeat: int) -> dict[int, float]:
+    probe.decode(context, 0)
+    times: dict[int, list[float]] = {w: [] for w in SPEED_WIDTHS}
+    for _ in range(repeat):
+        for width in SPEED_WIDTHS:
+            times[width].append(probe.decode(tokens[:width], len(context)) / 1e3)
+    return {w: statistics.median(t) for w, t in times.items()}
+
+
+def log_softmax(x: Logits) -> npt.NDArray[np.float64]:
+    """Along the last axis, in double precision."""
+    y = x.astype(np.float64)
+    y -= y.max(axis=-1, keepdims=True)
+    out: npt.NDArray[np.float64] = y - np.log(np.exp(y).sum(axis=-1, keepdims=True))
+    return out
+
+
+def accuracy(path: str, weight_type: str, n_matrices: int = 3, n_rows: int = 128) -> Accuracy:
+    """Products of rows of the file's own matrices of this type with Gaussian inputs, against double precision."""
+    kind = gguf.GGMLQuantizationType[weight_type.upper()]
+    # Of a split model the first file.
+    all_of_it = [t for t in gguf.GGUFReader(path).tensors if t.tensor_type == kind and len(t.shape) == 2]
+    tensors = all_of_it[:: max(1, len(all_of_it) // n_matrices)][:n_matrices]
+    found = []
+    for t in tensors:
+        with suppress(DuoError):  # a shape that stays with stock kernels
+            found.append(_core.product_errors(weight_type, t.data[:n_rows].tobytes(), int(t.shape[0]), 4))
+    stock, duo = np.mean(found, axis=0) if found else (float("nan"), float("nan"))
+    return Accuracy(float(stock), float(duo))
+
+
+def examine(
+    path: str, choice: CpuKernels, threads: Sequence[int], *, repeat: int = 5, progress: Progress = lambda _: None
+) -> Report:
+    """Loads the model once for each number of threads, and once with stock kernels; one copy at a time.
+
+    Raises DuoError (bad file, no memory, duo's kernels asked for and not there).
+    """
+    if not os.path.isfile(path):
+        raise DuoError(f"there is no file {path}; check the path")
+    progress("every kind of kernel, in a child process")
+    trial = guard.find(again=True)
+    name, why_not = _core.kernels()
+    taken = kernels.chosen_types(choice, path, 0, threads[-1:], threads[-1])
+    kernels.read_ahead(taken, threads[-1])
+    types = _core.cpu_types(os.fsencode(path), 0)
+    report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken, trial=trial)
+    reference: Logits | None = None
+    for n_threads in threads:
+        progress(f"{'duo' if taken else 'stock'} kernels, {n_threads} thread{'s' if n_threads > 1 else ''}")
+        probe = _core.Probe(options(path, n_threads, taken, N_CONTEXT + 32))
+        report.n_duo, report.n_cpu = probe.n_duo_products, probe.n_cpu_products
+        report.promised = probe.same_bits
+        context = context_of(probe, N_CONTEXT)
+        tokens = context_of(probe, 40)[-16:]
+        alone, wide = _passes(probe, context, tokens)
+        reference = alone if reference is None else reference
+        report.differ[n_threads] = [w for w, rows in wide.items() if rows.tobytes() != reference[:w].tobytes()] or (
+            [] if alone.tobytes() == reference.tobytes() else [1]
+        )
+        if n_threads == threads[-1]:
+            report.ms["duo" if taken else "stock"] = _times(probe, context, tokens, repeat)
+        del probe
+    assert reference is not None
+    for t in taken:
+        progress(f"accuracy of {t}")
+        report.accuracy[t] = accuracy(path, t)
+    if taken:
+        progress("stock kernels")
+        probe = _core.Probe(options(path, threads[-1], [], N_CONTEXT + 32))
+        context = context_of(probe, N_CONTEXT)
+        tokens = context_of(probe, 40)[-16:]
+        probe.decode(context, 0)
+        probe.decode(tokens, len(context))
+        p, q = log_softmax(probe.logits()), log_softmax(reference)
+        report.divergence = float(np.mean(np.sum(np.exp(p) * (p - q), axis=-1)))
+        report.ms["stock"] = _times(probe, context, tokens, repeat)
+    return report
+
+
+def _who(r: Report) -> str:
+    if not r.n_duo:
+        why = r.why_not or (
+            "stock kernels are faster for these weights here" if r.types else "no weight type that duo has kernels for"
+        )
+        return f"Stock kernels are used: {why}."
+    rest = f" {r.n_duo} of {r.n_cpu} matrices; stock kernels the rest." if r.n_duo < r.n_cpu else " all matrices."
+    return f"duo's kernels ({r.kernels}: {', '.join(r.duo_types)}) multiply{rest}"
+
+
+def verdict(r: Report) -> list[str]:
+    """What the figures say, a sentence each."""
+    said = [_who(r)]
+    if len(r.ms) == 2:
+        gains = {w: r.ms["stock"][w] / r.ms["duo"][w] for w in (1, 4, 8)}
+        times = ", ".join(f"{g:.2f} times as fast with {w} token{'s' if w > 1 else ''}" for w, g in gains.items())
+        said.append(f"Against stock kernels: {times}.")
+    threads = " and ".join(map(str, r.differ)) + (" thread" if list(r.differ) == [1] else " threads")
+    if r.same_bits:
+        said.append(f"Logits are the same bits at widths 1 to 16 with {threads}.")
+    else:
+        widths = sorted({w for ws in r.differ.values() for w in ws})
+        meaning = (
+            "that is a bug in duo, please report it"
+            if r.promised
+            else "near ties may fall differently with a draft than without; --strict prevents it"
+        )
+        said.append(f"Logits differ from one row's at widths {', '.join(map(str, widths))}: {meaning}.")
+    v4 = r.v("duo" if "duo" in r.ms else "stock", 4)
+    pays = (
+        "pays with almost any draft" if v4 < 1.5 else "pays with a good and cheap draft" if v4 < 2.5 else "hardly pays"
+    )
+    said.append(f"Four tokens cost {v4:.2f} times one token: speculation {pays}.")
+    return said

@@ -1,0 +1,1 @@
+"""Which file a model is in, and what its header says."""

@@ -1,0 +1,157 @@
+"""Models from the Hugging Face Hub: "user/repo[:quant]" -> a path in its normal cache."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from duo.errors import DuoError
+from duo.models.hub import listing as hub_files
+from duo.models.hub.settings import HubSettings
+
+
+class Source(NamedTuple):
+    """A model in a repository: a quantisation, or a file, or neither (llama.cpp's default)."""
+
+    repo: str  # user/repo
+    quant: str | None = None
+    file: str | None = None  # a name, or a pattern that fits one
+
+    def __str__(self) -> str:
+        return self.repo + (f" {self.file}" if self.file else f":{self.quant}" if self.quant else "")
+
+
+def parse(text: str, file: str | None = None, flag: str = "") -> Source:
+    """ "user/repo" or "user/repo:quant". flag: where it was given. Raises DuoError."""
+    match = re.fullmatch(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?", text, re.ASCII)
+    if match is None:
+        where = f" ({flag})" if flag else ""
+        raise DuoError(f"{text!r}{where} is no repository; write it as user/repo or user/repo:quant")
+    return Source(match[1], match[2], file)
+
+
+class Hub(HubSettings):
+    """Models of a hub, from its cache or its server."""
+
+    def fetch(self, source: Source) -> Path:
+        """The model's file, or the first of its parts, all of them being there; downloads what is not.
+
+        Without a network, what the cache has is taken. Raises DuoError.
+        """
+        from duo.models.hub.download import download
+
+        there, wanted = self._look(source)
+        return there or download(self, source.repo, *wanted)
+
+    def heads(self, source: Source, folder: Path) -> Path:
+        """For a look at the header: the model itself if the cache has it, else a stand-in without weights in `folder`.
+
+        Raises DuoError.
+        """
+        from duo.models.hub.download import heads
+
+        there, wanted = self._look(source)
+        cached = self._snapshot(source.repo)
+        if (
+            there is None
+            and cached is not None
+            and all(hub_files.is_whole(cached / n, f) for n, f in wanted[0].items())
+        ):
+            there = cached / next(iter(wanted[0]))
+        return there or heads(self, source.repo, *wanted, folder)
+
+    def _look(self, source: Source) -> tuple[Path | None, tuple[dict[str, hub_files.Listed], str]]:
+        """The model in the cache where there is no network, else its files with their sizes and the commit."""
+        from duo.models.hub.download import Unreachable, listing
+
+        if self.offline:
+            return self._cached(source), ({}, "")
+        try:
+            files, commit = listing(self, source.repo)
+        except Unreachable as e:
+            try:
+                path = self._cached(source)
+            except DuoError as missing:
+                what, _, _advice = str(missing).partition("; ")
+                raise DuoError(f"{e}, and {what}; check the network") from None
+            self.note(f"{self.endpoint} cannot be reached; {source} comes from the cache")
+            return path, ({}, "")
+        names = self._chosen(list(files), source, f"{self.endpoint}/{source.repo}")
+        return None, ({n: files[n] for n in names}, commit)
+
+    def _chosen(self, names: list[str], source: Source, where: str) -> list[str]:
+        if source.file is not None:
+            chosen = hub_files.match(names, source.file)
+            there = [n for n in names if n.lower().endswith(".gguf")]
+            missing = f"there is no file {source.file} in {where}"
+        else:
+            chosen = hub_files.choose(names, source.quant)
+            there = hub_files.quants(names)
+            missing = f"there is no {source.quant} in {where}" if source.quant else f"{where} has no GGUF model"
+        if chosen is None:
+            advice = f"choose from {hub_files.shown(there)}" if there else "choose a repository with GGUF files"
+            raise DuoError(f"{missing}; {advice}")
+        return hub_files.parts_of(names, chosen)
+
+    # ---- what is there already
+
+    def _cached(self, source: Source) -> Path:
+        folder, names = self._snapshot(source.repo), self._models(source.repo)
+        if folder is None or not names:
+            raise DuoError(f"the cache {self._has(source.repo)}; leave out --offline once to download it")
+        return folder / self._chosen(names, source, f"the cache ({self.cache})")[0]
+
+    def _models(self, repo: str) -> list[str]:
+        """The files of a repository that the cache has, if there is a model among them."""
+        folder = self._snapshot(repo)
+        names = [] if folder is None else _files_in(folder)
+        return names if any(hub_files.is_model(n) for n in names) else []
+
+    def _snapshot(self, repo: str) -> Path | None:
+        """The newest state of a repository that the cache has."""
+        root = self.cache / ("models--" + repo.replace("/", "--"))
+        try:
+            named = root / "snapshots" / (root / "refs" / "main").read_text().strip()
+        except OSError:
+            named = root / "no ref"
+        if named.is_dir():
+            return named
+        found = [p for p in (root / "snapshots").glob("*") if p.is_dir()]
+        return max(found, key=lambda p: p.stat().st_mtime, default=None)
+
+    def _has(self, repo: str) -> str:
+        """ "has no X; it has Y and Z": for the end of a sentence."""
+        others = sorted(self.repositories())
+        return f"({self.cache}) has no {repo}" + (
+            f", but {hub_files.shown(others)}" if others else " and no other model"
+        )
+
+    def repositories(self) -> Iterator[str]:
+        """Repositories of which the cache has a model."""
+        for root in self.cache.glob("models--*--*"):
+            repo = root.name.removeprefix("models--").replace("--", "/", 1)
+            if self._models(repo):
+                yield repo
+
+
+def from_hub(
+    repo: str,
+    file: str | None = None,
+    *,
+    cache_dir: str | os.PathLike[str] | None = None,
+    token: str | None = None,
+    offline: bool | None = None,
+) -> Path:
+    """Path of a model of the hub, downloaded if need be; what is not given is as the environment says."""
+    given = {"cache": None if cache_dir is None else Path(cache_dir), "token": token, "offline": offline}
+    hub = replace(Hub(), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
+    return hub.fetch(parse(repo, file))
+
+
+def _files_in(folder: Path) -> list[str]:
+    # Links to data that was deleted are no files.
+    return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())

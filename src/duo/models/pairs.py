@@ -1,0 +1,254 @@
+"""Pairs of models by name: models.yaml, and the user's own file over it."""
+
+from __future__ import annotations
+
+import difflib
+import shutil
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import yaml
+from platformdirs import user_config_path
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from typing_extensions import Self
+
+from duo.errors import DuoError
+from duo.models.hub.repository import Hub, Source
+
+Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
+# Not a number or a flag: names stand on command lines.
+Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,63}$")]
+
+
+class ModelRef(BaseModel):
+    """One model: in a repository of the hub, or a file here."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    repo: Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")] | None = None
+    quant: Annotated[str, StringConstraints(pattern=r"^[\w.-]+$")] | None = None
+    file: Text | None = None  # in the repository; without one a path, as seen from the list's folder
+    memory_gb: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # with a context of 4096 tokens
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if self.repo is None and self.file is None:
+            raise ValueError("give repo (user/repo), or file with a path")
+        if self.quant is not None and (self.repo is None or self.file is not None):
+            raise ValueError("quant goes with repo, and without file")
+        return self
+
+    def __str__(self) -> str:
+        return str(Source(self.repo, self.quant, self.file)) if self.repo is not None else str(self.file)
+
+
+class Pair(BaseModel):
+    """A target and a draft that fit each other."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name
+    target: ModelRef
+    draft: ModelRef
+    licence: Text | None = None
+    placement: dict[Text, str] = {}  # a box in words -> options that suit it
+    notes: Text | None = None
+
+
+class _List(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    pairs: list[Pair]
+
+
+class Entry(NamedTuple):
+    pair: Pair
+    folder: Path  # that its relative paths start from
+    own: bool  # from the user's file
+
+
+def shipped_file() -> Path:
+    """models.yaml beside the package's modules, or at the top of a checkout."""
+    here = Path(__file__).parents[1]
+    found = next((p for p in (here / "models.yaml", here.parents[1] / "models.yaml") if p.is_file()), None)
+    if found is None:
+        raise DuoError("duo's list of pairs (models.yaml) is missing from this installation; install duo again")
+    return found
+
+
+def user_file() -> Path:
+    return user_config_path("duo") / "models.yaml"
+
+
+def _line(node: yaml.Node | None, path: tuple[int | str, ...]) -> int:
+    """The line, from 1, of the deepest part of `path` that the document has."""
+    line = 0
+    for step in (None, *path):
+        if isinstance(node, yaml.MappingNode) and step is not None:
+            item = next(((k, v) for k, v in node.value if k.value == step), None)
+            if item is None:
+                break
+            line, node = item[0].start_mark.line, item[1]
+            continue
+        if isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+        elif step is not None:
+            break
+        line = line if node is None else node.start_mark.line
+    return line + 1
+
+
+def _path_text(path: tuple[int | str, ...]) -> str:
+    text = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in path)
+    return text.lstrip(".") or "the list"
+
+
+def parse(text: str, file: Path) -> list[Pair]:
+    """Pairs of a list. Raises DuoError with file, line and field."""
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        data = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as e:
+        line = 1 if e.problem_mark is None else e.problem_mark.line + 1
+        raise DuoError(f"{file}, line {line}: this is not YAML ({e.problem or e.context}); mend it") from None
+    except (yaml.YAMLError, RecursionError, ValueError) as e:
+        raise DuoError(f"{file} is not YAML ({' '.join(str(e).split())}); mend it") from None
+    except (LookupError, TypeError, AttributeError):  # PyYAML's own, of values such as !!int ""
+        raise DuoError(f"{file} is not YAML (a value is not of the type that its !! says); mend it") from None
+    try:
+        found = _List.model_validate({"pairs": []} if data is None else data).pairs
+    except ValidationError as e:
+        first = e.errors(include_url=False)[0]
+        given = first["input"]
+        value = (
+            f" is {given!r}, but" if isinstance(given, str | int | float | None) and first["type"] != "missing" else ":"
+        )
+        why = first["msg"].removeprefix("Value error, ")
+        where = f"{file}, line {_line(node, first['loc'])}"
+        raise DuoError(f"{where}: {_path_text(first['loc'])}{value} {why[0].lower() + why[1:]}; mend it") from None
+    seen: set[str] = set()
+    for i, p in enumerate(found):
+        if p.name in seen:
+            where = f"{file}, line {_line(node, ('pairs', i, 'name'))}"
+            raise DuoError(f"{where}: pairs[{i}].name is {p.name!r}, which another pair has; choose another name")
+        seen.add(p.name)
+    return found
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as e:
+        if file.is_dir():
+            raise DuoError(f"the list of pairs {file} is a folder; move that away") from None
+        raise DuoError(f"the list of pairs {file} cannot be read ({e.strerror}); check its permissions") from None
+    except UnicodeDecodeError as e:
+        raise DuoError(f"the list of pairs {file} is not UTF-8 (byte {e.start}); convert it") from None
+
+
+def read(file: Path) -> list[Pair]:
+    return parse(_text(file), file)
+
+
+@cache
+def _shipped() -> tuple[Pair, ...]:
+    return tuple(read(shipped_file()))
+
+
+def entries() -> dict[str, Entry]:
+    """All pairs by name, the user's own over those that come with duo. Raises DuoError (a list that is broken)."""
+    data = Path(__file__).parents[1] / "data"  # where the demo pair lies
+    found = {p.name: Entry(p, data, False) for p in _shipped()}
+    own = user_file()
+    if own.exists():
+        found |= {p.name: Entry(p, own.parent, True) for p in read(own)}
+    return found
+
+
+def unknown(name: str, names: Iterable[str], flag: str = "") -> DuoError:
+    close = difflib.get_close_matches(name, list(names), 3, 0.4)
+    advice = f"did you mean {' or '.join(close)}?" if close else "see duo pairs"
+    shown = name if name.isprintable() else repr(name)
+    return DuoError(f"there is no pair {shown}{f' ({flag})' if flag else ''}; {advice}")
+
+
+def find(name: str, flag: str = "") -> Entry:
+    """flag: where the name was given. Raises DuoError: unknown (with the nearest names)."""
+    known = entries()
+    if name not in known:
+        raise unknown(name, known, flag)
+    return known[name]
+
+
+def expanded(path: str) -> Path:
+    """With the home folder for ~. Raises DuoError (a user that there is not)."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        raise DuoError(f"{path} begins with a home folder that is not known; write the whole path") from None
+
+
+def path_of(model: ModelRef, folder: Path, fetch: Callable[[Source], Path]) -> Path:
+    """The model's file. fetch: what to do if it is the hub's. Raises DuoError."""
+    if model.repo is None:
+        return folder / expanded(str(model.file))
+    return fetch(Source(model.repo, model.quant, model.file))
+
+
+def paths(name: str, fetch: Callable[[Source], Path] | None = None) -> tuple[Path, Path]:
+    """Target and draft of a pair, downloaded if need be. Raises DuoError."""
+    entry = find(name)
+    fetch = fetch or Hub().fetch
+    return path_of(entry.pair.target, entry.folder, fetch), path_of(entry.pair.draft, entry.folder, fetch)
+
+
+def add(pair: Pair, *, replace: bool = False) -> Path:
+    """Writes a pair into the user's file and returns that. Raises DuoError (the name is taken there)."""
+    file = user_file()
+    old = _text(file) if file.exists() else ""
+    known = parse(old, file)
+    entry = pair.model_dump(exclude_none=True, exclude_defaults=True)
+    if any(p.name == pair.name for p in known):
+        if not replace:
+            raise DuoError(f"{file} has a pair {pair.name} already; use --replace, or another name")
+        kept = [p.model_dump(exclude_none=True, exclude_defaults=True) for p in known if p.name != pair.name]
+        text = _dump({"pairs": [*kept, entry]})
+    else:
+        text = _appended(old, entry, file)
+    try:
+        real = file.resolve()  # a link stays one
+        real.parent.mkdir(parents=True, exist_ok=True)
+        # What is as duo writes it has no comments, and an earlier copy may have.
+        if old.strip() and not text.startswith(old.rstrip("\n")) and old != _dump(yaml.safe_load(old)):
+            shutil.copy2(real, real.with_name(f"{real.name}.bak"))
+        new = real.with_name(f"{real.name}.new")
+        new.write_text(text, encoding="utf-8")
+        new.replace(real)
+    except RuntimeError:  # a link to itself, before Python 3.13
+        raise DuoError(f"{file} is a link that leads nowhere; remove it") from None
+    except OSError as e:
+        raise DuoError(f"{file} cannot be written ({e.strerror}); check its permissions") from None
+    return file
+
+
+def _dump(data: Any) -> str:
+    return str(yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000))
+
+
+def _appended(text: str, entry: dict[str, Any], file: Path) -> str:
+    """The list with one more entry, its comments kept where that is possible."""
+    known: list[dict[str, Any]] = (yaml.safe_load(text) or {"pairs": []})["pairs"] if text.strip() else []
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    items = node.value[0][1] if isinstance(node, yaml.MappingNode) and node.value else None
+    if isinstance(items, yaml.SequenceNode) and items.value and not items.flow_style:
+        indent = " " * items.start_mark.column
+        block = "".join(f"{indent}{line}\n" for line in _dump([entry]).splitlines())
+        longer = text.rstrip("\n") + "\n" + block
+        try:
+            if len(parse(longer, file)) == len(known) + 1:
+                return longer
+        except DuoError:
+            pass
+    return _dump({"pairs": [*known, entry]})

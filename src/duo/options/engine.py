@@ -1,0 +1,290 @@
+"""The options of `Duo`: where the models live. See config.py."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from duo.options.option import (
+    Count,
+    CpuKernels,
+    Endpoints,
+    Int,
+    KvType,
+    LayerCount,
+    LoadMode,
+    OnOffAuto,
+    Shares,
+    SplitMode,
+    Threads,
+    opt,
+)
+
+
+class EngineOptions(TypedDict, total=False):
+    """Keywords of `Duo`: where the models live. Fixed from load to close."""
+
+    n_gpu_layers: Annotated[
+        LayerCount,
+        opt(
+            "all",
+            "Layers of the target on its devices; auto: as many as fit, after the draft.",
+            "-ngl",
+            "--gpu-layers",
+            "--n-gpu-layers",
+            env="N_GPU_LAYERS",
+        ),
+    ]
+    n_gpu_layers_draft: Annotated[
+        LayerCount,
+        opt(
+            "all",
+            "Layers of the draft on its devices; auto: as many as fit, before the target.",
+            "-ngld",
+            "--gpu-layers-draft",
+            "--n-gpu-layers-draft",
+            "--spec-draft-ngl",
+            env="N_GPU_LAYERS_DRAFT",
+        ),
+    ]
+    device: Annotated[
+        str | list[str] | None,
+        opt(
+            None,
+            "Devices for the target, comma-separated; none: CPU only. Default: every local GPU.",
+            "-dev",
+            "--device",
+            env="DEVICE",
+            metavar="DEV,DEV",
+        ),
+    ]
+    device_draft: Annotated[
+        str | list[str] | None,
+        opt(
+            None,
+            "Devices for the draft, comma-separated; none: CPU only. Default: every local GPU.",
+            "-devd",
+            "--device-draft",
+            "--spec-draft-device",
+            metavar="DEV,DEV",
+        ),
+    ]
+    tensor_split: Annotated[
+        Shares | None,
+        opt(
+            None,
+            "Share of each of the target's devices, as 3,1. Default: by their free memory.",
+            "-ts",
+            "--tensor-split",
+            env="TENSOR_SPLIT",
+            metavar="N,N",
+        ),
+    ]
+    split_mode: Annotated[
+        SplitMode,
+        opt("layer", "How the target is split over several devices.", "-sm", "--split-mode", env="SPLIT_MODE"),
+    ]
+    main_gpu: Annotated[
+        Annotated[Int, Field(ge=0, le=127)],
+        opt(0, "With -sm none, which of its devices holds the target.", "-mg", "--main-gpu", env="MAIN_GPU"),
+    ]
+    rpc: Annotated[
+        Endpoints | None,
+        opt(
+            None,
+            "GGML RPC servers (duo rpc-server). Their devices, RPC0 and on, serve the draft, unless -dev names them "
+            "for the target.",
+            "--rpc",
+            env="RPC",
+            metavar="HOST:PORT,...",
+        ),
+    ]
+    n_ctx: Annotated[
+        Annotated[Int, Field(ge=0, le=2**31 - 2)] | None,
+        opt(
+            None,
+            "Context of the target in tokens; 0: the model's own. Default: the model's own, at most 4096.",
+            "-c",
+            "--ctx-size",
+            env="CTX_SIZE",
+        ),
+    ]
+    n_ctx_draft: Annotated[
+        Annotated[Int, Field(ge=0, le=2**31 - 2)] | None,
+        opt(
+            None,
+            "Context of the draft in tokens. Default: the target's, or the draft's own if that is smaller.",
+            "-cd",
+            "--ctx-size-draft",
+        ),
+    ]
+    n_threads: Annotated[
+        Threads | None,
+        opt(
+            None,
+            "CPU threads of the target. Default: all cores, and while a draft works, those that it leaves (beside one "
+            "on a GPU all but one); 1 for a model below 64 MB.",
+            "-t",
+            "--threads",
+            env="THREADS",
+        ),
+    ]
+    n_threads_draft: Annotated[
+        Threads | None,
+        opt(
+            None,
+            "CPU threads of the draft. Default: 1 on a GPU and for a model below 64 MB; else all cores by turn, and "
+            "its share while the target works.",
+            "-td",
+            "--threads-draft",
+            "--spec-draft-threads",
+        ),
+    ]
+    n_threads_batch: Annotated[
+        Threads | None,
+        opt(None, "CPU threads of the target for prompts. Default: as -t.", "-tb", "--threads-batch"),
+    ]
+    n_threads_batch_draft: Annotated[
+        Threads | None,
+        opt(
+            None,
+            "CPU threads of the draft for prompts. Default: as -td.",
+            "-tbd",
+            "--threads-batch-draft",
+            "--spec-draft-threads-batch",
+        ),
+    ]
+    cpu_mask: Annotated[str | None, opt(None, "CPUs of the target as a hexadecimal mask.", "-C", "--cpu-mask")]
+    cpu_mask_draft: Annotated[
+        str | None,
+        opt(None, "CPUs of the draft as a hexadecimal mask.", "-Cd", "--cpu-mask-draft", "--spec-draft-cpu-mask"),
+    ]
+    cpu_range: Annotated[str | None, opt(None, "CPUs of the target as a range.", "-Cr", "--cpu-range", metavar="LO-HI")]
+    cpu_range_draft: Annotated[
+        str | None,
+        opt(
+            None,
+            "CPUs of the draft as a range.",
+            "-Crd",
+            "--cpu-range-draft",
+            "--spec-draft-cpu-range",
+            metavar="LO-HI",
+        ),
+    ]
+    n_batch: Annotated[Count, opt(2048, "Tokens in one evaluation at most.", "-b", "--batch-size", env="BATCH")]
+    n_ubatch: Annotated[Count, opt(512, "Tokens on the device at once.", "-ub", "--ubatch-size", env="UBATCH")]
+    flash_attn: Annotated[OnOffAuto, opt("auto", "Flash attention.", "-fa", "--flash-attn", env="FLASH_ATTN")]
+    type_k: Annotated[KvType, opt("f16", "K cache type of the target.", "-ctk", "--cache-type-k", env="CACHE_TYPE_K")]
+    type_v: Annotated[KvType, opt("f16", "V cache type of the target.", "-ctv", "--cache-type-v", env="CACHE_TYPE_V")]
+    type_k_draft: Annotated[
+        KvType,
+        opt(
+            "f16",
+            "K cache type of the draft.",
+            "-ctkd",
+            "--cache-type-k-draft",
+            "--spec-draft-type-k",
+            env="SPEC_DRAFT_CACHE_TYPE_K",
+        ),
+    ]
+    type_v_draft: Annotated[
+        KvType,
+        opt(
+            "f16",
+            "V cache type of the draft.",
+            "-ctvd",
+            "--cache-type-v-draft",
+            "--spec-draft-type-v",
+            env="SPEC_DRAFT_CACHE_TYPE_V",
+        ),
+    ]
+    load_mode: Annotated[LoadMode, opt("auto", "How weights are read.", "-lm", "--load-mode", env="LOAD_MODE")]
+    override_tensor: Annotated[
+        str | list[str] | None,
+        opt(
+            None,
+            "Memory for the target's tensors whose names match, as ffn_up=CPU; wins over --cpu-kernels.",
+            "-ot",
+            "--override-tensor",
+            env="OVERRIDE_TENSOR",
+            metavar="PATTERN=MEMORY,...",
+        ),
+    ]
+    override_tensor_draft: Annotated[
+        str | list[str] | None,
+        opt(
+            None,
+            "The same for the draft.",
+            "-otd",
+            "--override-tensor-draft",
+            "--spec-draft-override-tensor",
+            metavar="PATTERN=MEMORY,...",
+        ),
+    ]
+    cpu_kernels: Annotated[
+        CpuKernels,
+        opt(
+            "auto",
+            "Who multiplies weights on the CPU: duo's kernels or llama.cpp's stock ones. auto: for each weight type "
+            "the faster one, measured once on this machine (see duo doctor).",
+            "--cpu-kernels",
+        ),
+    ]
+    strict: Annotated[
+        bool,
+        opt(
+            False,
+            "Same bits at every width with stock kernels too: the text is equal to plain decoding's even where two "
+            "tokens nearly tie. On the CPU, duo's kernels do so anyway, and faster.",
+            "--strict/--no-strict",
+        ),
+    ]
+    draft_host: Annotated[
+        str | None,
+        opt(
+            None,
+            "A machine that runs the draft (duo draft-host), as host:port or unix:/path.",
+            "--draft-host",
+            metavar="HOST:PORT",
+        ),
+    ]
+    verify_host: Annotated[
+        str | None,
+        opt(
+            None,
+            "A machine that runs the target (duo verify-host), as host:port or unix:/path; the draft (-md) runs here.",
+            "--verify-host",
+            metavar="HOST:PORT",
+        ),
+    ]
+    require_draft: Annotated[
+        bool,
+        opt(
+            False,
+            "A draft host that cannot be reached at the start is an error.",
+            "--require-draft/--no-require-draft",
+        ),
+    ]
+    host_ca: Annotated[
+        str | None,
+        opt(None, "TLS to the host: the certificate (PEM) to know it by.", "--host-ca", metavar="FILE"),
+    ]
+    host_cert: Annotated[
+        str | None,
+        opt(
+            None,
+            "TLS to the host: this machine's own certificate (PEM), if the host asks.",
+            "--host-cert",
+            metavar="FILE",
+        ),
+    ]
+    host_key: Annotated[str | None, opt(None, "The key of --host-cert (PEM).", "--host-key", metavar="FILE")]
+    token_file: Annotated[
+        str | None, opt(None, "A file with the word that the host wants to hear.", "--token-file", metavar="FILE")
+    ]
+    host_patience: Annotated[
+        Annotated[float, Field(ge=0.0, le=86400.0, allow_inf_nan=False)],
+        opt(30.0, "Seconds that a text waits for a verify host that was lost.", "--host-patience"),
+    ]

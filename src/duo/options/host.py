@@ -1,0 +1,72 @@
+"""The options of `duo draft-host` and `duo verify-host`: where they listen and to whom. See config.py."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+from typing_extensions import TypedDict
+
+from duo.options.option import Int, Opt, opt
+
+# What only a client has.
+NOT_A_HOSTS = (
+    "draft_host",
+    "verify_host",
+    "require_draft",
+    "host_ca",
+    "host_cert",
+    "host_key",
+    "token_file",
+    "host_patience",
+)
+# What a draft has not: it lies on its devices by their free memory.
+NOT_A_DRAFTS = ("tensor_split", "split_mode", "main_gpu")
+
+
+class HostOptions(TypedDict, total=False):
+    """One host."""
+
+    listen: Annotated[
+        str,
+        opt(
+            "127.0.0.1:50060",
+            "Where to listen: host:port, [IPv6]:port or unix:/path; port 0: one that is free, which is printed.",
+            "--listen",
+            metavar="HOST:PORT",
+        ),
+    ]
+    parallel: Annotated[
+        Annotated[Int, Field(ge=1, le=64)],
+        opt(1, "Texts at once; each has a context of its own.", "--parallel", "-np", metavar="N"),
+    ]
+    insecure: Annotated[
+        bool,
+        opt(
+            False,
+            "Listen to other machines without TLS or without a token: the network is trusted.",
+            "--insecure/--no-insecure",
+        ),
+    ]
+    tls_cert: Annotated[str | None, opt(None, "The host's certificate (PEM).", "--tls-cert", metavar="FILE")]
+    tls_key: Annotated[str | None, opt(None, "The key of --tls-cert (PEM).", "--tls-key", metavar="FILE")]
+    tls_ca: Annotated[
+        str | None,
+        opt(None, "Clients must have a certificate of this authority (PEM).", "--tls-ca", metavar="FILE"),
+    ]
+    token_file: Annotated[
+        str | None,
+        opt(None, "A file with the word that clients must know.", "--token-file", metavar="FILE"),
+    ]
+
+
+def of_one_model(role: str, table: dict[str, Opt]) -> set[str]:
+    """The engine's options that place this one of the two models alone. role: "draft" or "verify"."""
+    twins = [name for name in table if f"{name}_draft" in table]
+    return {f"{name}_draft" for name in twins} if role == "draft" else {*twins, *NOT_A_DRAFTS}
+
+
+def of_host(role: str, table: dict[str, Opt]) -> dict[str, Opt]:
+    """The engine's options that place the one model of a host. role: "draft" or "verify"."""
+    unwanted = of_one_model("draft" if role == "verify" else "verify", table) | set(NOT_A_HOSTS)
+    return {name: o for name, o in table.items() if name not in unwanted}

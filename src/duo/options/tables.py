@@ -1,0 +1,28 @@
+"""Every option, once: its Python keyword, its type and bounds, its command-line spellings, environment name and help.
+
+The TypedDicts are what `Duo(...)`, `generate(...)` and the hosts take as keywords; pydantic checks values against them,
+and duo.cli.options makes the command line of them. llama.cpp's spellings, old and new, are aliases of one option.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, get_args, get_origin, get_type_hints
+
+from duo.options.engine import EngineOptions
+from duo.options.generate import GenerateOptions
+from duo.options.host import HostOptions
+from duo.options.option import Opt
+
+
+def options_of(table: type) -> dict[str, Opt]:
+    """Keyword -> Opt, in order of definition."""
+    found = {}
+    for name, hint in get_type_hints(table, include_extras=True).items():
+        if get_origin(hint) is Annotated:
+            found[name] = next(m for m in get_args(hint)[1:] if isinstance(m, Opt))
+    return found
+
+
+ENGINE_OPTIONS = options_of(EngineOptions)
+GENERATE_OPTIONS = options_of(GenerateOptions)
+HOST_OPTIONS = options_of(HostOptions)

@@ -1,0 +1,1 @@
+"""Which device, which CPUs, which kernels, how much memory."""

@@ -1,0 +1,142 @@
+"""May this draft serve this target, what do they need, and where would they fit? From headers alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from duo import _core
+from duo.models.header import Header, read_header
+from duo.options.validate import engine_options
+from duo.placement.fit import Placement
+from duo.placement.memory import Need, context
+from duo.placement.resolve_auto import needs, placement_of
+
+if TYPE_CHECKING:
+    from duo.placement.devices import Device
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """A tokenizer, as the engine sees it. Ids of -1: there is no such token."""
+
+    type: str  # "spm", "bpe", ...
+    n_tokens: int
+    bos: int
+    bos_text: str
+    add_bos: bool  # prompts begin with it
+    eos: int
+    eos_text: str
+    add_eos: bool
+    keeps_state: bool  # recurrent: a wrong guess cannot be taken back
+
+
+@dataclass(frozen=True)
+class PairCheck:
+    """What is known of a pair without loading it."""
+
+    target: Header
+    draft: Header
+    target_vocabulary: Vocabulary
+    draft_vocabulary: Vocabulary
+    why_not: str  # one sentence; empty: the draft may serve the target
+    n_ctx: int  # tokens
+    n_ctx_draft: int
+    target_need: Need
+    draft_need: Need
+    host_free: int  # bytes
+    placement: Placement  # as -ngl auto -ngld auto would place them
+    fits: bool  # there is room for it
+
+    @property
+    def compatible(self) -> bool:
+        return not self.why_not
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; sizes in bytes."""
+        models = {
+            name: {
+                "file": h.path,
+                "parts": h.n_parts,
+                "architecture": h.architecture,
+                "parameters": h.n_parameters,
+                "weight_type": h.weight_type,
+                "layers": h.n_layer,
+                "context": n_ctx,
+                "vocabulary": asdict(v),
+                "memory": {
+                    "weights": need.total_weights,
+                    "cache": need.total_cache,
+                    "work": max(need.work, need.logits),
+                    "total": need.total,
+                },
+            }
+            for name, h, v, need, n_ctx in (
+                ("target", self.target, self.target_vocabulary, self.target_need, self.n_ctx),
+                ("draft", self.draft, self.draft_vocabulary, self.draft_need, self.n_ctx_draft),
+            )
+        }
+        placement = {
+            p.what: {
+                "n_gpu_layers": p.n_gpu_layers,
+                "of": p.n_all,
+                "devices": dict(zip(p.devices, p.bytes.devices, strict=True)),
+                "cpu": p.bytes.host,
+            }
+            for p in (self.placement.target, self.placement.draft)
+            if p is not None
+        }
+        return {
+            "compatible": self.compatible,
+            "why_not": self.why_not or None,
+            **models,
+            "placement": placement,
+            "fits": self.fits,
+            "cpu_free": self.host_free,
+        }
+
+
+def check_pair(
+    target: str | os.PathLike[str],
+    draft: str | os.PathLike[str],
+    devices: Sequence[Device],
+    host_free: int | None = None,
+    **options: Any,
+) -> PairCheck:
+    """Keywords: of `Duo`, as n_ctx and type_k. host_free: bytes, default what is available.
+
+    Raises DuoError (a file that cannot be read) and TypeError (unknown keyword).
+    """
+    o = engine_options({"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto", **options})
+    header, header_draft = read_header(target), read_header(draft)
+    facts = _core.vocab_check(os.fsencode(target), os.fsencode(draft))
+    vocabularies = Vocabulary(**facts["target"]), Vocabulary(**facts["draft"])
+    why_not = facts["mismatch"]
+    for h, v in zip((header, header_draft), vocabularies, strict=True):
+        if v.keeps_state and not why_not:
+            why_not = (
+                f"{h.path} keeps a recurrent state that cannot be rolled back after a wrong guess; "
+                "run it without a draft"
+            )
+    n_ctx = context(o["n_ctx"], header.n_ctx_train)
+    need, need_draft = needs(o, header, header_draft)
+    assert need_draft is not None
+    p = placement_of(o, header, header_draft, devices)
+    free = _core.memory_available() if host_free is None else host_free
+    on_host = p.target.bytes.host + (0 if p.draft is None else p.draft.bytes.host)
+    return PairCheck(
+        target=header,
+        draft=header_draft,
+        target_vocabulary=vocabularies[0],
+        draft_vocabulary=vocabularies[1],
+        why_not=why_not,
+        n_ctx=n_ctx,
+        n_ctx_draft=context(o["n_ctx_draft"] or None, header_draft.n_ctx_train, n_ctx),
+        target_need=need,
+        draft_need=need_draft,
+        host_free=free,
+        placement=p,
+        fits=on_host <= free,
+    )

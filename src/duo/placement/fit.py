@@ -1,0 +1,116 @@
+"""Which layers of two models go to which devices: the draft first, because it profits most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from duo.errors import DuoError
+from duo.placement.memory import Need, Places, most_layers, places
+from duo.support.wording import gigabytes
+
+MARGIN = 1 << 30  # left free on a device at least, or a sixteenth of a small one: its driver, and what was not foreseen
+
+
+class Room(NamedTuple):
+    """A device that layers may go to."""
+
+    name: str
+    free: int  # bytes
+    total: int
+
+    @property
+    def usable(self) -> int:
+        return max(0, self.free - min(MARGIN, self.total // 16))
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user said of one model."""
+
+    what: str  # "target" or "draft"
+    need: Need
+    devices: tuple[str, ...]  # that it may use; none: the CPU alone
+    n_gpu_layers: int | None  # None: auto
+    flag: str = "-ngl"
+    shares: tuple[float, ...] = ()  # -ts; none: by free memory
+    device_given: bool = False
+
+
+@dataclass(frozen=True)
+class Placed:
+    """Where one model will lie."""
+
+    what: str
+    n_gpu_layers: int
+    n_all: int
+    devices: tuple[str, ...]
+    shares: tuple[float, ...]  # of each device; none: libllama's own split
+    bytes: Places
+    auto: bool
+
+    def line(self) -> str:
+        if not self.n_gpu_layers or not self.devices:
+            return f"{self.what} on the CPU ({gigabytes(self.bytes.host)})"
+        parts = [f"{d} ({gigabytes(b)})" for d, b in zip(self.devices, self.bytes.devices, strict=True) if b]
+        if self.n_gpu_layers >= self.n_all:
+            return f"{self.what} whole on {' + '.join(parts)}"
+        rest = f"the rest on the CPU ({gigabytes(self.bytes.host)})"
+        return f"{self.what} {self.n_gpu_layers} of {self.n_all} layers on {' + '.join(parts)}, {rest}"
+
+
+@dataclass(frozen=True)
+class Placement:
+    target: Placed
+    draft: Placed | None
+
+    @property
+    def auto(self) -> bool:
+        return self.target.auto or (self.draft is not None and self.draft.auto)
+
+    def line(self) -> str:
+        """For the user: one line."""
+        return "placement: " + "; ".join(p.line() for p in (self.draft, self.target) if p is not None)
+
+
+def place_layers(target: Wish, draft: Wish | None, devices: Sequence[Room]) -> Placement:
+    """Layers for both models. What the user fixed comes first, then the draft, then the target.
+
+    Raises DuoError: what was fixed does not fit, with the largest number of layers that does.
+    """
+    free = {d.name: d for d in devices}
+    wishes = [w for w in (draft, target) if w is not None]
+    found: dict[str, Placed] = {}
+    for w in sorted(wishes, key=lambda w: w.n_gpu_layers is None):  # stable: the draft before the target
+        found[w.what] = p = _fixed(w, free) if w.n_gpu_layers is not None else _fitted(w, free)
+        for name, used in zip(p.devices, p.bytes.devices, strict=True):
+            free[name] = free[name]._replace(free=max(0, free[name].free - used))
+    return Placement(found[target.what], None if draft is None else found[draft.what])
+
+
+def _fitted(w: Wish, free: dict[str, Room]) -> Placed:
+    rooms = [free[name] for name in w.devices]
+    if w.what == "draft" and not w.device_given and len(rooms) > 1:
+        rooms = [max(rooms, key=lambda d: d.usable)]  # a small model is slower on two devices than on one
+    usable = [d.usable for d in rooms]
+    shares = w.shares[: len(rooms)] if w.shares else tuple(map(float, usable))
+    n = most_layers(w.need, usable, shares) if rooms else 0
+    names = tuple(d.name for d in rooms)
+    return Placed(w.what, n, w.need.n_all, names, shares, places(w.need, n, shares), auto=True)
+
+
+def _fixed(w: Wish, free: dict[str, Room]) -> Placed:
+    rooms = [free[name] for name in w.devices]
+    shares = w.shares[: len(rooms)] if w.shares else tuple(float(d.free) for d in rooms)
+    n = min(w.n_gpu_layers or 0, w.need.n_all)
+    found = places(w.need, n, shares)
+    placed = Placed(w.what, n, w.need.n_all, w.devices, (), found, auto=False)
+    for d, exact in zip(rooms, found.fixed, strict=True):
+        if exact > d.free:
+            most = _fitted(replace(w, device_given=True), free).n_gpu_layers
+            raise DuoError(
+                f"the {w.what} needs {gigabytes(exact)} on {d.name} and {gigabytes(d.free)} are free; "
+                f"{w.flag} {most} is the most that fits, of {w.need.n_all} (or {w.flag} auto)"
+            )
+    return placed

@@ -1,0 +1,173 @@
+"""What this process must not compute, because a process has died of it here.
+
+A processor, or the virtual machine around it, may announce instructions and refuse them, and llama.cpp may have been
+built by a compiler that breaks its AMX code (duo.build_advice). So before this process computes a product, a child does
+(duo.placement.trial), once for each build of libggml-cpu and duo on each machine; the finding is kept in the user's
+cache. The extension module calls `ensure` before it loads a model, races kernels or serves devices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import platform
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cache
+from itertools import takewhile
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from duo import _core
+from duo._libs import library_dir
+from duo.errors import DuoError
+from duo.placement.finding import PLAIN, Finding, kind_of
+from duo.placement.trial import LASTING, NotTriedError, try_products
+from duo.support.json_cache import recall, remember
+
+N_MACHINES = 32
+GONE = "gone"  # a library that was replaced while it is in use
+_log = logging.getLogger("duo").warning
+
+
+def cache_file() -> Path:
+    return user_cache_path("duo") / "guard.json"
+
+
+def _machine() -> str:
+    """The processor's name, and a digest of what it announces."""
+    wanted = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU part")
+    found: dict[str, str] = {}
+    with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        for line in takewhile(str.strip, file):  # the first processor's
+            name, _, value = map(str.strip, line.partition(":"))
+            if name in wanted:
+                found[name] = value
+    name = found.get("model name") or platform.processor() or platform.machine()
+    return f"{name} {_digest(repr(sorted(found.items())).encode())}"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
+
+
+def _libraries() -> list[Path]:
+    """Every libggml-cpu that is loaded, or that would be."""
+    with suppress(OSError):
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+        paths = {line.split(maxsplit=5)[5] for line in maps if "ggml-cpu" in line}
+        if paths:
+            return sorted(Path(p) for p in paths if "ggml-cpu" in Path(p).name)
+    return sorted(p for p in library_dir().glob("*ggml-cpu*") if not p.is_symlink())
+
+
+def _content(path: Path) -> str:
+    try:
+        return _digest(path.read_bytes())
+    except OSError:
+        return GONE
+
+
+@cache
+def build() -> str:
+    """Which libggml-cpu this process uses: a digest of its content."""
+    return " ".join(_content(p) for p in _libraries())
+
+
+def is_build_known() -> bool:
+    """If not, nobody could say later of which build something was found: it is not to be remembered."""
+    return GONE not in build()
+
+
+def key() -> str:
+    """Which machine, libggml-cpu and duo a finding is of."""
+    return " | ".join([_machine(), f"libggml-cpu {build()}", f"duo {_content(Path(_core.__file__))}"])
+
+
+# ---- the finding
+
+
+def _ask(known: Mapping[str, str]) -> Finding:
+    """Tries what has no verdict yet."""
+    verdicts = dict(known)
+    extra = tuple(dict.fromkeys(_core.extra_buffers()))
+    candidates = _core.usable_kernels()
+    while True:
+        refused = Finding(verdicts).refused
+        ours = [kind_of(isa) for isa in candidates if isa not in refused][:1]
+        missing = [name for name in (PLAIN, *extra, *ours) if name not in verdicts]
+        if not missing:
+            return Finding(verdicts, extra)
+        if Finding(verdicts).obstacle:
+            return Finding(verdicts, extra, "nothing can be computed here")
+        try:
+            new = try_products(verdicts, refused)
+        except NotTriedError as e:
+            return Finding(verdicts, extra, str(e))
+        if not any(name in new for name in missing):
+            return Finding(verdicts, extra, f"the child process did not try {missing[0]}")
+        verdicts |= new
+
+
+class _Guard:
+    """The finding of this process. Any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()  # the garbage collector may close a Duo, which asks, at any point
+        self._finding: Finding | None = None
+        self._told = False
+
+    def find(self, *, again: bool = False) -> Finding:
+        with self._lock:
+            if self._finding is None or again:
+                self._finding = self._look(again)
+                _core.allow_extra_buffers(self._finding.extra_allowed)
+                _core.refuse_kernels(self._finding.refused)
+            return self._finding
+
+    def _look(self, again: bool) -> Finding:
+        _core.refuse_kernels([])  # as the processor announces them
+        where = key()
+        entry = {} if again or not is_build_known() else recall(cache_file()).get(where)
+        known = {k: v for k, v in entry.items() if v in LASTING} if isinstance(entry, dict) else {}
+        finding = _ask(known)
+        lasting = {k: v for k, v in finding.verdicts.items() if v in LASTING}
+        if lasting != known and is_build_known():
+            remember(cache_file(), where, lasting, N_MACHINES)
+        return finding
+
+    def tell(self, say: Callable[[str], None]) -> None:
+        warning = self.find().warning
+        with self._lock:
+            told, self._told = self._told, True
+        if warning and not told:
+            say(warning)
+
+
+_guard = _Guard()
+
+
+def find(*, again: bool = False) -> Finding:
+    """What a child has found here; it is started if nothing is known (a tenth of a second), or `again`.
+
+    This process keeps to it from then on, but for duo's instruction set: that is chosen once, at its first use.
+    """
+    return _guard.find(again=again)
+
+
+def ensure() -> None:
+    """As find. Raises DuoError where nothing can be computed on this CPU."""
+    if obstacle := find().obstacle:
+        raise DuoError(obstacle)
+
+
+def tell(say: Callable[[str], None] = _log) -> None:
+    """Hands `say` what is not used and how it is mended, if there is such a thing; once in a process."""
+    _guard.tell(say)
+
+
+def stock_name() -> str:
+    """The stock kernels that this process uses, for records of their speed."""
+    return f"libggml-cpu {build()}" + ("" if find().extra_allowed else ", plain memory alone")

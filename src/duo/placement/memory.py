@@ -1,0 +1,168 @@
+"""How much memory a model will take, and where: weights, cache and working memory, from its header."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from duo.models.header import Header
+
+# As the engine makes its contexts (csrc/llama/model_load.cpp): cells beside the text, in steps of 256.
+SPARE_TARGET, SPARE_DRAFT, STEP = 65, 513, 256
+
+
+@dataclass(frozen=True)
+class Need:
+    """Bytes of a model's parts."""
+
+    weights: tuple[int, ...]  # by layer; those that may lie on a device
+    cache: tuple[int, ...]  # by layer; lies where the layer lies
+    output: int  # the output matrix, which counts as one more layer
+    host: int  # embeddings, and what -ot keeps on the CPU
+    work: int  # of each place that computes layers
+    logits: int  # of the place of the output matrix, instead of `work` if that is less
+
+    @property
+    def n_all(self) -> int:
+        """Layers that -ngl counts: the output matrix is one."""
+        return len(self.weights) + 1
+
+    @property
+    def total_weights(self) -> int:
+        return sum(self.weights) + self.output + self.host
+
+    @property
+    def total_cache(self) -> int:
+        return sum(self.cache)
+
+    @property
+    def total(self) -> int:
+        """With all of it in one place."""
+        return self.total_weights + self.total_cache + max(self.work, self.logits)
+
+
+@dataclass(frozen=True)
+class Places:
+    """Bytes by place."""
+
+    devices: tuple[int, ...]
+    fixed: tuple[int, ...]  # the part of it that is no estimate: weights and cache
+    host: int
+
+
+def cells(n_ctx: int, *, draft: bool) -> int:
+    """Cells of the cache for a context of so many tokens."""
+    n = n_ctx + (SPARE_DRAFT if draft else SPARE_TARGET)
+    return -(-n // STEP) * STEP
+
+
+def context(asked: int | None, n_train: int, n_target: int | None = None) -> int:
+    """Tokens of a model's context, as the engine chooses them. n_target: the target's, for a draft."""
+    if n_target is None:
+        return asked or (min(n_train, 4096) if asked is None else n_train)
+    return asked or min(n_train, n_target)
+
+
+def bytes_of(n: int, cache_type: str) -> int:
+    """Bytes of n numbers in a cache of this type."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType  # brings numpy, whose OpenBLAS starts a thread for each CPU
+
+    n_block, n_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[cache_type.upper()]]
+    return n * n_bytes // n_block
+
+
+def _pattern(text: str) -> re.Pattern[str] | None:
+    try:
+        return re.compile(text)
+    except re.error:  # the engine will say so
+        return None
+
+
+def need_of(
+    h: Header,
+    n_ctx: int,
+    *,
+    draft: bool = False,
+    type_k: str = "f16",
+    type_v: str = "f16",
+    n_ubatch: int = 512,
+    flash_attn: bool = True,
+    overrides: Sequence[tuple[str, str]] = (),
+) -> Need:
+    """n_ctx: tokens. overrides: (pattern, memory) as of -ot; tensors that go to the CPU are the host's.
+
+    Weights and cache are exact, but for sliding windows and recurrent states: every layer is taken to keep the whole
+    context, which with many branches it does up to rather long ones. Working memory is an estimate.
+    """
+    on_host = [p for p in (_pattern(p) for p, memory in overrides if memory == "CPU") if p is not None]
+    weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
+    for t in h.tensors:
+        layer = t.layer
+        if any(p.search(t.name) for p in on_host):
+            host += t.n_bytes
+        elif layer is not None and layer < h.n_layer:
+            weights[layer] += t.n_bytes
+        elif t.name.startswith("output"):
+            output += t.n_bytes
+        else:
+            host += t.n_bytes
+        embedding = t.n_bytes if t.name == "token_embd.weight" else embedding
+        has_output = has_output or t.name == "output.weight"
+    if not has_output:
+        output += embedding  # tied: a device needs a copy of its own
+    n_cells = cells(n_ctx, draft=draft)
+    by_token = [
+        bytes_of(n * h.key_length, type_k) + (bytes_of(n * h.value_length, type_v) if h.value_length else 0)
+        for n in h.n_head_kv
+    ]
+    mask = 6 * n_cells if flash_attn else 6 * n_cells + 8 * h.n_head * n_cells
+    return Need(
+        weights=tuple(weights),
+        cache=tuple(n_cells * b for b in by_token),
+        output=output,
+        host=host,
+        work=n_ubatch * (4 * (2 * h.n_ff + 4 * h.n_embd) + mask),
+        logits=n_ubatch * (4 * (h.n_vocab + h.n_embd) + mask),
+    )
+
+
+def places(need: Need, n_gpu_layers: int, shares: Sequence[float]) -> Places:
+    """Bytes on each device and on the CPU with so many layers on the devices, split as libllama does: the last layers,
+    in the order of the devices, by `shares`."""
+    n = min(n_gpu_layers, need.n_all) if shares else 0
+    first = need.n_all - n
+    total = sum(shares) or 1.0
+    ends = [x / total for x in accumulate(shares)]
+    fixed, host, last = [0] * len(shares), need.host, need.n_all - 1
+    used, has_output = [False] * len(shares), [False] * len(shares)
+    for i in range(need.n_all):
+        size = need.output if i == last else need.weights[i] + need.cache[i]
+        if i < first:
+            host += size
+            continue
+        device = min(bisect_right(ends, (i - first) / n), len(shares) - 1)
+        fixed[device] += size
+        used[device] = True
+        has_output[device] = i == last
+    work = [
+        (max(need.work, need.logits) if out else need.work) if yes else 0
+        for yes, out in zip(used, has_output, strict=True)
+    ]
+    devices = tuple(f + w for f, w in zip(fixed, work, strict=True))
+    return Places(
+        devices, tuple(fixed), host + (0 if n == need.n_all else max(need.work, need.logits if n == 0 else 0))
+    )
+
+
+def most_layers(need: Need, room: Sequence[int], shares: Sequence[float] | None = None) -> int:
+    """The largest n_gpu_layers with which each device keeps within its room. shares: by room, if not given."""
+    by = [max(0, r) for r in room] if shares is None else shares
+    if not any(by):
+        return 0
+    for n in range(need.n_all, 0, -1):
+        if all(b <= r for b, r in zip(places(need, n, by).devices, room, strict=True)):
+            return n
+    return 0

@@ -1,0 +1,39 @@
+"""What passes of a pair should take, before one was made: from the race of the CPU kernels and the models' sizes."""
+
+from __future__ import annotations
+
+import os
+
+from duo import _core
+from duo.models.paths import model_bytes
+from duo.placement import kernels
+
+SMALL = 64_000_000  # bytes of weights below which a pass is more than its products
+REST = 1.1  # a pass against its products: attention, norms, the way between them
+
+
+def _times(m: _core.ModelOptions, race: bool) -> dict[int, float]:
+    """Microseconds of a pass by width, all of it on the CPU; nothing where that is unknown."""
+    if not kernels.available() or not os.path.isfile(os.fsdecode(m.path)):
+        return {}
+    total = dict.fromkeys(kernels.WIDTHS, 0.0)
+    for weight_type, n_bytes in _core.cpu_weight_bytes(m.path, 0).items():
+        if weight_type not in _core.kernel_types():
+            return {}
+        speed = (kernels.speed_of if race else kernels.remembered_speed)(weight_type, m.n_threads)
+        if speed is None:
+            return {}
+        times = speed.duo if weight_type in m.cpu_types else speed.stock
+        for width in total:
+            total[width] += REST * times[width] * n_bytes / _core.RACE_BYTES
+    return total
+
+
+def expect(o: _core.EngineOptions, *, target_on_cpu: bool, draft_on_cpu: bool, race: bool) -> None:
+    """Fills in what is known. The first text then begins with the lengths that should pay, and tries no others.
+    race: kernels may be raced for it; else what earlier races have measured is all that is known."""
+    if not target_on_cpu or o.target.strict or model_bytes(os.fsdecode(o.target.path)) < SMALL:
+        return
+    o.expected_pass_us = [(w, us) for w, us in _times(o.target, race).items() if us > 0.0]
+    if o.expected_pass_us and draft_on_cpu and o.draft.path:
+        o.expected_step_us = _times(o.draft, race).get(1, 0.0)

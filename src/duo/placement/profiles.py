@@ -1,0 +1,102 @@
+"""What runs have learned of pairs, kept so that later ones start warm. DUO_PROFILES=off: nothing is read or written."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from platformdirs import user_cache_path
+
+from duo import _core
+from duo.errors import DuoError
+from duo.models.paths import parts
+from duo.placement import guard, kernels
+from duo.support.json_cache import recall, remember
+
+N_PAIRS = 64
+N_WORTH_KEEPING = 32  # passes that a run has measured
+# Of a model's options, those on which its speed or its agreement depends. The context is not among them.
+FIELDS = (
+    "devices",
+    "n_gpu_layers",
+    "tensor_split",
+    "split_mode",
+    "main_gpu",
+    "n_threads",
+    "cpus",
+    "cpu_types",
+    "type_k",
+    "type_v",
+    "flash_attn",
+    "strict",
+    "override_tensors",
+)
+
+
+def cache_file() -> Path:
+    return user_cache_path("duo") / "pairs.json"
+
+
+def in_use() -> bool:
+    return os.environ.get("DUO_PROFILES") != "off"
+
+
+def _file(path: Path) -> str:
+    stat = path.stat()
+    return f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}"
+
+
+def _model(m: _core.ModelOptions) -> str:
+    path = os.fsdecode(m.path)
+    files = [_file(Path(p)) for p in parts(path) or [path]]
+    return ", ".join([*files, *(f"{name} {getattr(m, name)}" for name in FIELDS)])
+
+
+def key(placed: _core.EngineOptions) -> str:
+    """This pair in these files, placed so, on this machine. Only right while a relative path still leads to the files
+    that were loaded. Raises OSError: they are gone."""
+    # Without a list of devices a model takes all GPUs that this run sees.
+    machine = [kernels.processor(), *(f"{d[0]} {d[1]}" for d in _core.devices() if d[2] in ("gpu", "igpu", "rpc"))]
+    software = [
+        f"llama.cpp {_core.ggml_commit()}",
+        guard.stock_name(),
+        f"{kernels.available()} {_core.KERNELS_VERSION}",
+    ]
+    software.append(f"profile {_core.PROFILE_VERSION}")
+    return " | ".join([*machine, *software, _model(placed.target), _model(placed.draft), f"splits {placed.splits}"])
+
+
+def load(key: str) -> list[float] | None:
+    """The numbers that were saved under this key; None: none, or the record is damaged."""
+    found = recall(cache_file()).get(key) if in_use() else None
+    try:
+        return [float(x) for x in found["numbers"]] if isinstance(found, dict) else None
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return None
+
+
+def save(key: str, numbers: list[float], note: str) -> bool:
+    """note: for whoever reads the file. False: it could not be written, or DUO_PROFILES=off."""
+    return in_use() and remember(cache_file(), key, {"note": note, "numbers": numbers}, N_PAIRS)
+
+
+def restore(engine: _core.Engine, placed: _core.EngineOptions) -> str:
+    """Gives a pair that was just loaded what was saved for it, if anything was. Returns its key, for `keep`; empty: it
+    is no pair, or its files are gone."""
+    if engine.draft is None or not guard.is_build_known():
+        return ""
+    try:
+        where = key(placed)
+    except OSError:
+        return ""
+    if (numbers := load(where)) is not None:
+        engine.restore_profile(numbers)
+    return where
+
+
+def keep(engine: _core.Engine, key: str) -> None:
+    """Saves what this run has learned, if that is more than a few passes. Only between texts."""
+    with suppress(DuoError):  # closed, or in the middle of a text that cannot be ended
+        if key and engine.n_measured >= N_WORTH_KEEPING:
+            save(key, engine.profile(), "learned while texts were written")

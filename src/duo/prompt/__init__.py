@@ -1,0 +1,1 @@
+"""What a prompt is made of: chat templates, grammars, JSON schemas."""

@@ -1,0 +1,97 @@
+"""Grammars (GBNF): what the text must look like, checked before any work."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Callable
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from duo import _core
+from duo.errors import DuoError
+from duo.prompt.schema import schema_to_gbnf
+
+if TYPE_CHECKING:
+    from duo.options.generate import GenerateOptions
+
+_stderr = threading.Lock()
+
+
+def grammar_of(o: GenerateOptions) -> str:
+    """The GBNF that a text is held to; empty: none. Raises DuoError."""
+    if o["grammar"] is not None and o["json_schema"] is not None:
+        raise DuoError("both a grammar (--grammar) and a JSON schema (-j) were given; choose one")
+    if o["json_schema"] is not None:
+        made = schema_to_gbnf(o["json_schema"])
+        _check_made(made)
+        return made
+    return o["grammar"] or ""
+
+
+def _said(read: Callable[[], bool]) -> tuple[bool, str]:
+    """What `read` answers, and what it wrote to standard error: llama.cpp's reader of grammars knows no other way."""
+    with _stderr, tempfile.TemporaryFile() as said:
+        try:
+            kept = os.dup(2)
+        except OSError:  # the program runs without one
+            return read(), ""
+        try:
+            os.dup2(said.fileno(), 2)
+            ok = read()
+        finally:
+            os.dup2(kept, 2)
+            os.close(kept)
+        said.seek(0)
+        text = said.read()
+        if ok and text:
+            os.write(2, text)  # another thread's
+        return ok, text.decode("utf-8", "replace")
+
+
+@lru_cache(maxsize=64)
+def _complaint(gbnf: str) -> str:
+    """What is wrong with a grammar, as far as that can be said without a vocabulary; empty: nothing."""
+    return _core.grammar_too_large(gbnf) or _why_not(gbnf, None)
+
+
+def _why_not(gbnf: str, model: _core.Model | None) -> str:
+    ok, said = _said(lambda: _core.reads_grammar(gbnf) if model is None else model.reads_grammar(gbnf))
+    if ok:
+        return ""
+    match = re.search(r"error parsing grammar: (.*?)\n\n", said, re.DOTALL)
+    if match is None:
+        return (
+            "it has no rule named root" if not re.search(r"(?m)^\s*root\s*::=", gbnf) else "a rule begins with itself"
+        )
+    if model is None and match[1].startswith("no vocab"):
+        return ""  # it names tokens: said when there is a model
+    why = " ".join(match[1].split())[:200]
+    return f"{why} its end" if why.endswith(" at") else why
+
+
+def _check_made(gbnf: str) -> None:
+    """A schema's grammar: the user has never seen it."""
+    if _core.grammar_too_large(gbnf):
+        raise DuoError("the JSON schema (-j) makes a grammar that is too large; lower minLength, maxLength or maxItems")
+    if why := _complaint(gbnf):
+        raise DuoError(f"the JSON schema (-j) cannot be turned into a grammar: {why}; simplify it")
+
+
+def check_grammar(gbnf: str, model: _core.Model | None = None) -> None:
+    """Raises DuoError if llama.cpp cannot read it. Without a model, names of tokens (<think>) are not looked at."""
+    if not gbnf:
+        return
+    if "\0" in gbnf:
+        raise DuoError("the grammar (--grammar) holds a NUL character; remove it")
+    try:
+        gbnf.encode("utf-8")
+    except UnicodeEncodeError:
+        raise DuoError("the grammar (--grammar) is not valid Unicode; decode it as UTF-8") from None
+    why = _complaint(gbnf)
+    if not why and model is not None:
+        why = _why_not(gbnf, model)
+    if why:
+        raise DuoError(f"the grammar (--grammar) cannot be read: {why}; correct it")

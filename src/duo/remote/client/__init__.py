@@ -1,0 +1,1 @@
+"""The side that writes the text: it keeps in touch with a host."""

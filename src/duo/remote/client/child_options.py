@@ -1,0 +1,60 @@
+"""Which model a child process has, and the command line that says so to it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Literal
+
+from duo.errors import DuoError
+from duo.options.engine import EngineOptions
+from duo.options.host import of_host
+from duo.options.tables import ENGINE_OPTIONS
+from duo.placement.devices import device_names, devices
+from duo.remote.client.child import WITH_PARENT
+
+Side = Literal["draft", "target"]
+
+
+def names_rpc(value: str | list[str] | None) -> bool:
+    """A -dev or -devd that names a device of an RPC server."""
+    return any(name.upper().startswith("RPC") for name in device_names(value))
+
+
+def remote_side(o: EngineOptions, *, has_draft: bool) -> Side | None:
+    """The model that `--rpc` is for. Raises DuoError where it is for none, or for both."""
+    target, draft = names_rpc(o["device"]), names_rpc(o["device_draft"])
+    if not o["rpc"]:
+        for name, flag, there in (("device", "-dev", target), ("device_draft", "-devd", draft)):
+            # What the program has registered itself is its own business.
+            if there and not set(device_names(o[name])) <= {d.name for d in devices()}:  # type: ignore[literal-required]
+                value = ",".join(device_names(o[name]))  # type: ignore[literal-required]
+                raise DuoError(f"{flag} {value} names a device of an RPC server; say which servers there are (--rpc)")
+        return None
+    if target and draft:
+        raise DuoError("-dev and -devd both name devices of RPC servers; one model must be on this machine")
+    if target:
+        return "target"
+    if not has_draft:
+        raise DuoError("--rpc is for the draft, and none was given; give one (-md), or the target RPC devices (-dev)")
+    if o["device_draft"] is not None and not draft:
+        raise DuoError("--rpc was given and neither -devd nor -dev names an RPC device; leave out --rpc or name one")
+    return "draft"
+
+
+def _spelled(name: str, value: Any) -> list[str]:
+    flag = ENGINE_OPTIONS[name].flags[0]
+    if "/" in flag:
+        return [flag.split("/")[0 if value else 1]]
+    return [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
+
+
+def host_command(side: Side, path: str, o: EngineOptions, address: str) -> list[str]:
+    """A host in a process of its own for this model alone, with what the user said of it."""
+    out = ["draft-host", "-md", path] if side == "draft" else ["verify-host", "-m", path]
+    chosen = dict(o)
+    if side == "draft" and o["n_ctx_draft"] is None:
+        chosen["n_ctx_draft"] = o["n_ctx"]
+    for name, found in of_host("draft" if side == "draft" else "verify", ENGINE_OPTIONS).items():
+        if chosen[name] is not None and chosen[name] != found.default:
+            out += _spelled(name, chosen[name])
+    return [sys.executable, "-m", "duo", *out, "--listen", address, WITH_PARENT]

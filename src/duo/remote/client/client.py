@@ -1,0 +1,185 @@
+"""The thread that keeps a Duo in touch with its host: hello, texts, loss, coming back."""
+
+from __future__ import annotations
+
+import threading
+import time
+from abc import ABC, abstractmethod
+from contextlib import suppress
+from typing import Any
+
+from duo.errors import DuoError
+from duo.remote.client.connection import CalledOff, Calls, ClientSettings, HostError, Own, Session, new_key
+from duo.remote.figures import NetworkFigures
+
+BACK_OFF_FIRST_S, BACK_OFF_MOST_S = 0.2, 5.0
+HOPELESS_S = 30.0  # somebody may start another host there
+
+
+class Client(ABC):
+    """Owned by a Duo. The thread starts with `start` and has ended when `close` returns."""
+
+    def __init__(self, settings: ClientSettings, own: Own) -> None:
+        self.settings = settings
+        self.figures = NetworkFigures()
+        self._own = own
+        self._key = new_key()
+        self._session: Session | None = None
+        self._stop = threading.Event()
+        self._calls = Calls(lambda: self._stop.is_set() or not self._may_wait())
+        self._first = threading.Event()  # the first attempt has ended, well or not
+        self._lock = threading.Lock()
+        self._trouble: HostError | None = None  # why there is no session
+        self._warning: HostError | None = None  # the last trouble, until somebody is told
+        self._back_off_s = BACK_OFF_FIRST_S
+        self._thread = threading.Thread(target=self._run, name=f"duo-{settings.role}-host", daemon=True)
+
+    def start(self, wait_s: float) -> None:
+        """Begins to connect, and waits for the outcome that long. Raises DuoError if the host must be there and is not,
+        or if it is and does not fit."""
+        self._thread.start()
+        self._first.wait(wait_s)
+        with self._lock:
+            why = self._trouble
+        if self._session is None and why is None:
+            why = HostError(f"{self.settings.name} does not answer")
+            self._warn(why)
+        if why is not None and (self.settings.required or why.hopeless):
+            self.close()
+            raise DuoError(f"{why}; start it, or give another address" if not why.hopeless else str(why))
+
+    @property
+    def figures_of_text(self) -> dict[str, Any]:
+        """For Result.timings; nothing of a child process on this machine, whose own network goes elsewhere."""
+        return {} if self.settings.child is not None else self.figures.of_text()
+
+    @property
+    def host_model(self) -> str:
+        """The name of the host's model; empty: it has not been seen yet."""
+        session = self._session
+        return session.model if session is not None else ""
+
+    @property
+    def notice(self) -> str:
+        """What a person should know of this connection, well as it may work; mostly nothing."""
+        s = self.settings
+        if s.security.token is None or s.security.ca is not None or s.address.is_local:
+            return ""
+        return f"the token goes to {s.address} without TLS, where others can read it; give --host-ca"
+
+    def begin_text(self) -> None:
+        """What follows belongs to a new text."""
+        self.figures.begin_text()
+        with self._lock:
+            if self._trouble is None:
+                self._warning = None
+
+    def take_warning(self) -> str:
+        """The last thing that went wrong, once."""
+        with self._lock:
+            why, self._warning = self._warning, None
+        child = self.settings.child
+        if why is not None and not why.hopeless and child is not None and child.last_reason:
+            return child.last_reason  # it knows more than that the socket is closed
+        return "" if why is None else str(why)
+
+    def close(self) -> None:
+        """Ends the thread and the connection. The engine may be closed before or afterwards."""
+        self._stop.set()
+        self._calls.close()
+        if self._thread.ident is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+
+    def _named(self, why: HostError) -> str:
+        """Why the host was lost, as a sentence with its name."""
+        name = self.settings.name
+        return str(why) if name in str(why) else f"{name} was lost ({why})"
+
+    def _remark(self, why: HostError) -> None:
+        """For the warning of a text that goes on; the session is kept."""
+        with self._lock:
+            self._warning = why
+
+    def _warn(self, why: HostError) -> None:
+        with self._lock:
+            self._warning = self._trouble = why
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                try:
+                    self._step()
+                except Exception as e:
+                    if self._stop.is_set() or self._closed():
+                        return
+                    # Not foreseen: nobody shall wait for a thread that is gone.
+                    why = HostError(f"the connection to {self.settings.name} failed ({e or type(e).__name__})")
+                    self._warn(why)
+                    self._give_up(str(why))
+                    self._drop()
+                    self._first.set()
+                    self._pause()
+        finally:
+            self._first.set()
+            self._drop()
+            with suppress(DuoError):
+                if not self._closed():
+                    self._give_up(f"the connection to {self.settings.name} was closed")
+
+    @abstractmethod
+    def _step(self) -> None:
+        """One thing after the other, each bounded in time."""
+
+    @abstractmethod
+    def _closed(self) -> bool:
+        """The engine is closed, or closing."""
+
+    @abstractmethod
+    def _give_up(self, why: str) -> None:
+        """The text that runs, if one does, need not wait for the host."""
+
+    def _connect(self) -> Session | None:
+        """The session, or a new one; None: not now."""
+        if self._session is not None:
+            return self._session
+        try:
+            self._session = Session(self.settings, self._own, self._key, self._calls)
+        except CalledOff:
+            return None
+        except HostError as e:
+            self._warn(e)
+            return None
+        except DuoError as e:
+            self._warn(HostError(str(e), hopeless=True))
+            return None
+        finally:
+            self._first.set()
+        with self._lock:
+            self._trouble = None
+        return self._session
+
+    def _drop(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.close()
+
+    def _pause(self) -> None:
+        """Before the next attempt: longer each time, and longest where nothing will change by itself."""
+        with self._lock:
+            hopeless = self._trouble is not None and self._trouble.hopeless
+        until = time.monotonic() + (HOPELESS_S if hopeless else self._back_off_s)
+        self._back_off_s = min(BACK_OFF_MOST_S, 2 * self._back_off_s)
+        child = self.settings.child
+        n_ready = 0 if child is None else child.n_ready  # a child that is there again is known at once
+        while not self._stop.is_set() and time.monotonic() < until and self._may_wait():
+            if child is not None and child.n_ready != n_ready:
+                return
+            self._stop.wait(0.05)
+
+    def _was_useful(self) -> None:
+        """The host: should it be lost, it is asked again soon."""
+        self._back_off_s = BACK_OFF_FIRST_S
+
+    def _may_wait(self) -> bool:
+        """Nobody waits for this thread to let go of a text."""
+        return True

@@ -1,0 +1,213 @@
+"""A client's connection to its host, from the hello on."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from duo.errors import DuoError
+from duo.remote.address import Address
+from duo.remote.client.child import Child
+from duo.remote.client.diagnosis import why_unreachable
+from duo.remote.security import ClientSecurity
+from duo.remote.wire import hello
+from duo.remote.wire import wire_pb2 as wire
+from duo.remote.wire.codec import ProtocolError, in_range, printable
+from duo.remote.wire.codec_begin import N_KEY
+from duo.remote.wire.identity import Identity, Vocabulary, mismatch, texts_of
+from duo.remote.wire.methods import M, method_of, parse
+
+N_MESSAGE_MAX = 256 * 1024  # bytes that a host may send at once
+HELLO_S = 5.0
+SLICE_S = 0.05
+
+OPTIONS: list[tuple[str, int]] = [
+    ("grpc.max_receive_message_length", N_MESSAGE_MAX),
+    ("grpc.max_metadata_size", 16 * 1024),
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.use_local_subchannel_pool", 1),  # a new session is a new connection, without the old one's back-off
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+]
+
+
+class HostError(DuoError):
+    """A host that cannot be used now. hopeless: nor later, until somebody changes something."""
+
+    def __init__(self, message: str, *, hopeless: bool = False) -> None:
+        super().__init__(message)
+        self.hopeless = hopeless
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """Which host, how, and how long it may be gone."""
+
+    address: Address
+    security: ClientSecurity = field(default_factory=ClientSecurity)
+    role: str = "draft"
+    required: bool = False  # an error at start if it cannot be reached
+    patience_s: float = 30.0  # verify: how long a text waits for a lost host
+    child: Child | None = None  # the host is this process, of our own
+
+    @property
+    def name(self) -> str:
+        return f"the {self.role} host {self.address}" if self.child is None else self.child.name
+
+    @property
+    def where(self) -> str:
+        """Of the host's model, in few words."""
+        return str(self.address) if self.child is None else self.child.name
+
+
+class CalledOff(HostError):  # noqa: N818 - no failure
+    """Nobody waits for the answer any more."""
+
+
+class Calls:
+    """The call that a session waits for, so that nobody who closes it has to wait too. off: true, nobody waits."""
+
+    def __init__(self, off: Callable[[], bool] = lambda: False) -> None:
+        self._lock = threading.Lock()
+        self._call: Any = None
+        self._off = off
+        self._closed = False
+
+    @property
+    def off(self) -> bool:
+        return self._closed or self._off()
+
+    def wait_for(self, call: Any) -> bytes:
+        """Its result. Raises grpc.RpcError."""
+        with self._lock:
+            self._call = call
+        try:
+            while not self.off:
+                with suppress(grpc.FutureTimeoutError):
+                    data: bytes = call.result(SLICE_S)
+                    return data
+            call.cancel()
+        except grpc.FutureCancelledError:
+            pass
+        raise CalledOff("it was called off")
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._call is not None:
+                self._call.cancel()
+
+
+class Own:
+    """The model at this end."""
+
+    def __init__(self, name: str, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self.identity = Identity.of(name, vocabulary)
+
+
+class Session:
+    """An open channel whose host has been found to fit. Raises HostError.
+
+    own: the model at this end, its name and vocabulary; None: only a look at the host's limits.
+    """
+
+    def __init__(self, settings: ClientSettings, own: Own | None, key: bytes, calls: Calls | None = None) -> None:
+        self._settings, self.key, self._calls = settings, key, calls or Calls()
+        target, credentials = settings.address.target, settings.security.credentials()
+        self.channel: Any = (
+            grpc.insecure_channel(target, OPTIONS)
+            if credentials is None
+            else grpc.secure_channel(target, credentials, OPTIONS)
+        )
+        try:
+            asked = hello.request(settings.role, None if own is None else own.identity)
+            reply = self._ask("Hello", asked, wire.HelloReply)
+            self._check(reply, own)
+        except ProtocolError as e:
+            self.close()
+            raise HostError(f"{settings.name} sends what no duo host sends ({e})", hopeless=True) from None
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        return self._settings.security.metadata
+
+    def method(self, name: str) -> Any:
+        """A stream's method."""
+        return method_of(self.channel, name)
+
+    def _ask(self, name: str, request: Any, kind: type[M]) -> M:
+        try:
+            call = method_of(self.channel, name).future(request, timeout=HELLO_S, metadata=self.metadata)
+            data = self._calls.wait_for(call)
+        except grpc.RpcError as e:
+            raise self.error(e) from None
+        return parse(kind, data)
+
+    def error(self, e: grpc.RpcError) -> HostError:
+        """What gRPC says, in words."""
+        s, code = self._settings, e.code()
+        details = printable(e.details() or "")
+        if code == grpc.StatusCode.UNAVAILABLE and not self._calls.off:
+            why, hopeless = self._diagnosis()
+            return HostError(f"{s.name} cannot be reached ({why})", hopeless=hopeless)
+        if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
+            return HostError(f"{s.name} does not answer")
+        if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
+            return HostError(f"{s.name} cannot take another text ({details})")
+        if code == grpc.StatusCode.UNIMPLEMENTED:
+            return HostError(f"{s.name} is no duo host of this kind ({details})", hopeless=True)
+        hopeless = code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT)
+        return HostError(f"{s.name} refused ({details})", hopeless=hopeless)
+
+    def _diagnosis(self) -> tuple[str, bool]:
+        """As why_unreachable, which takes seconds, in a thread of its own: until nobody wants to know."""
+        found: list[tuple[str, bool]] = []
+        s = self._settings
+        asking = threading.Thread(target=lambda: found.append(why_unreachable(s.address, s.security)), daemon=True)
+        asking.start()
+        while asking.is_alive() and not self._calls.off:
+            asking.join(SLICE_S)
+        return found[0] if found else ("it does not answer", False)
+
+    def _check(self, reply: wire.HelloReply, own: Own | None) -> None:
+        s = self._settings
+        why = hello.check_reply(reply, s.role, s.name)
+        if not why:
+            theirs = Identity.from_message(reply.identity)
+            self.model = theirs.model
+            why = "" if own is None else self._mismatch(theirs, own)
+            why = why or printable(reply.refusal)
+        if why:
+            raise HostError(why if why.startswith(s.name) else f"{s.name} cannot be used: {why}", hopeless=True)
+        self.n_ctx = in_range(reply.limits.n_ctx, 1, 2**31 - 1, "the host's context")
+        self.n_message = in_range(reply.limits.n_message, 1024, 2**31 - 1, "the host's limit of a message")
+        if len(reply.instance) != N_KEY:
+            raise ProtocolError("its answer has no key")
+        self.instance = reply.instance
+
+    def _mismatch(self, theirs: Identity, own: Own) -> str:
+        if self._settings.role == "verify":
+            return mismatch(theirs, own.identity, self._texts, texts_of(own.vocabulary))
+        return mismatch(own.identity, theirs, texts_of(own.vocabulary), self._texts)
+
+    def _texts(self, first: int, n: int) -> list[bytes]:
+        return list(self._ask("Tokens", wire.TokensRequest(first=first, n=n), wire.TokensReply).texts)
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+def new_key() -> bytes:
+    """A client's name for itself, which nobody else can guess."""
+    return secrets.token_bytes(N_KEY)

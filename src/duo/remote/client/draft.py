@@ -1,0 +1,157 @@
+"""A Duo whose draft is elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+import grpc
+
+from duo import _core
+from duo.errors import DuoError
+from duo.remote.client.client import Client
+from duo.remote.client.connection import ClientSettings, HostError, Own, Session
+from duo.remote.client.exchange import SLICE_US, Exchange, code_of, in_words
+from duo.remote.wire import wire_pb2 as wire
+from duo.remote.wire.codec import N_BATCH_MAX, get_nodes, put_verdicts
+from duo.remote.wire.codec_begin import put_begin
+
+IDLE_US = 100_000
+SILENT_S = 5.0
+
+
+class _Nodes:
+    """Between a stream and the link: nodes in, verdicts out."""
+
+    def __init__(self, link: _core.DraftLink, n_vocab: int, lock: threading.Lock) -> None:
+        self._link, self._n_vocab, self._lock = link, n_vocab, lock
+        self._left: list[Any] = []
+        self._seen = self._told = 0  # nodes
+        self._guessed = False  # it has read its prompt
+        self._asked = 0.0  # when the first verdict went that nothing has come after; 0: none
+
+    @property
+    def any(self) -> bool:
+        """Some have come."""
+        return self._seen > 0
+
+    def take(self) -> wire.ToDraft | None:
+        verdicts = self._left or self._link.take(SLICE_US)
+        seen = self._seen
+        if not verdicts and seen == self._told:
+            return None
+        self._left = verdicts[N_BATCH_MAX:]
+        message = wire.ToDraft(n_seen=seen if seen != self._told else 0)
+        self._told = seen
+        put_verdicts(message, verdicts[:N_BATCH_MAX])
+        if verdicts and self._guessed and not self._asked:
+            self._asked = time.monotonic()
+        return message
+
+    @property
+    def silent_s(self) -> float:
+        """How long it has said nothing to what it was told; a draft at rest names the text's tokens all the same."""
+        asked = self._asked
+        return time.monotonic() - asked if asked else 0.0
+
+    def give(self, message: wire.FromDraft) -> None:
+        nodes = get_nodes(message, self._n_vocab)
+        self._seen += len(message.nodes)
+        if nodes:
+            self._asked = 0.0
+            # The first one only names the root, before the prompt is read.
+            self._guessed = self._guessed or any(kind == "node" and guess for kind, guess, *_ in nodes)
+            with self._lock:
+                self._link.give(nodes)
+
+    def rtt(self, us: float) -> None:
+        self._link.rtt(int(us))
+
+    def is_last(self, message: wire.ToDraft) -> bool:
+        return bool(message.verdicts) and message.verdicts[-1].kind == wire.Verdict.END
+
+    def empty(self) -> wire.ToDraft:
+        return wire.ToDraft()
+
+
+class DraftClient(Client):
+    """While the host is away the link is told so, and texts go on without the draft."""
+
+    def __init__(self, settings: ClientSettings, link: _core.DraftLink, own: Own) -> None:
+        super().__init__(settings, own)
+        self._link = link
+        self._link_lock = threading.Lock()
+        self._ready = False
+
+    def _step(self) -> None:
+        if self._link.closed:
+            self._stop.set()
+            return
+        session = self._connect()
+        if session is None:
+            self._pause()
+            return
+        if not self._ready:
+            with self._link_lock:
+                self._link.ready()
+            self._ready = True
+        begin = self._link.wait_begin(IDLE_US)
+        if begin is not None:
+            self._text(session, begin)
+
+    def _closed(self) -> bool:
+        return self._link.closed
+
+    def _give_up(self, why: str) -> None:
+        with self._link_lock:
+            self._link.lost()
+        self._ready = False
+
+    def _text(self, session: Session, begin: _core.Begin) -> None:
+        nodes = _Nodes(self._link, self._own.vocabulary.n_tokens, self._link_lock)
+        exchange = Exchange(session, session.method("Draft"), wire.FromDraft, nodes, self.figures)
+        try:
+            first = wire.ToDraft(begin=put_begin(begin, instance=session.instance, session=session.key))
+            if first.ByteSize() > session.n_message:
+                raise HostError(f"{self.settings.name} takes no prompt of {len(begin.prompt)} tokens")
+        except DuoError as e:
+            self._without(begin, HostError(str(e)))
+            return
+
+        def watch() -> bool:
+            if nodes.silent_s > SILENT_S:  # the host lives, but its model hangs, perhaps on an RPC server
+                self._remark(HostError(f"{self.settings.name} has made no guess for {SILENT_S:g} s"))
+            return not (self._stop.is_set() or self._link.closed)
+
+        exchange.run(first, watch)
+        if nodes.any:
+            self._was_useful()
+        if self._stop.is_set() or self._link.closed:
+            return
+        error, code = exchange.error, code_of(exchange.error)
+        if error is None and exchange.said_last:
+            return
+        if code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT):
+            assert error is not None
+            self._without(begin, in_words(error, session))
+            return
+        self._lost(HostError("it ended the text") if error is None else error, session, code, useful=nodes.any)
+
+    def _without(self, begin: _core.Begin, why: HostError) -> None:
+        """The host cannot help with this text, but perhaps with the next one."""
+        self._warn(why)
+        with self._link_lock:
+            self._link.give([("failed", False, begin.id, 0, -1, 0.0, 0, 0, 0.0)])
+
+    def _lost(self, error: DuoError, session: Session, code: grpc.StatusCode | None, *, useful: bool) -> None:
+        # First of all the text: it must not wait for a host that is gone.
+        self._give_up("")
+        self.figures.lost()
+        why = in_words(error, session)
+        if code != grpc.StatusCode.ABORTED:  # else it is there, but started anew
+            self._warn(HostError(self._named(why), hopeless=why.hopeless))
+        self._drop()
+        # A host that says hello and then nothing of use would be asked again and again.
+        if code == grpc.StatusCode.RESOURCE_EXHAUSTED or why.hopeless or not useful:
+            self._pause()

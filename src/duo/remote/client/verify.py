@@ -1,0 +1,183 @@
+"""A Duo whose target is elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import grpc
+
+from duo import _core
+from duo.errors import DuoError
+from duo.remote.client.client import Client
+from duo.remote.client.connection import ClientSettings, HostError, Own, Session
+from duo.remote.client.exchange import SLICE_US, Exchange, code_of, in_words
+from duo.remote.window import Window
+from duo.remote.wire import wire_pb2 as wire
+from duo.remote.wire.codec import N_BATCH_MAX, N_SIZE_SLACK, get_chunks, get_figures, get_verdicts, put_nodes
+from duo.remote.wire.codec_begin import put_begin
+
+IDLE_US = 100_000
+FINAL = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.UNAUTHENTICATED)
+
+
+class _Text:
+    """Between a stream and the link: verdicts and text in, nodes out."""
+
+    def __init__(self, link: _core.TargetLink, n_vocab: int) -> None:
+        self._link, self._n_vocab = link, n_vocab
+        self._left: list[Any] = []
+        self.ended = False  # the last piece of text has come
+        self.n_tokens = 0
+        self._rtt_us = 0
+        self._window = Window()
+
+    def take(self) -> wire.ToVerify | None:
+        if self.ended:
+            time.sleep(SLICE_US / 1e6)  # the host closes the stream
+            return None
+        if self._link.cancelled:
+            return wire.ToVerify(cancel=True)
+        nodes = self._left
+        if not nodes and self._window.room(SLICE_US / 1e6):
+            nodes = self._link.take(SLICE_US)
+            self._window.sent(len(nodes))
+        if not nodes and not self._rtt_us:
+            return None
+        self._left = nodes[N_BATCH_MAX:]
+        message = wire.ToVerify(rtt_us=self._rtt_us)
+        self._rtt_us = 0
+        put_nodes(message, nodes[:N_BATCH_MAX])
+        return message
+
+    def rtt(self, us: float) -> None:
+        self._rtt_us = min(int(us), 2**31 - 1)
+
+    def give(self, message: wire.FromVerify) -> None:
+        verdicts, chunks = get_verdicts(message, self._n_vocab), get_chunks(message, self._n_vocab)
+        if self.ended:
+            return
+        if message.n_seen:
+            self._window.seen(message.n_seen)
+        if message.figures:
+            self._link.add_stats(get_figures(message))
+        if not (verdicts or chunks):
+            return
+        self.n_tokens += len(chunks)
+        end = next((i for i, c in enumerate(chunks) if c[0] == "end"), None)
+        if end is not None and chunks[end][3] == "error":
+            # Said with the host's own sentence.
+            self._link.give(verdicts, chunks[:end])
+            self._link.fail(f"the verify host failed: {message.error[:500] or 'it does not say why'}")
+        else:
+            self._link.give(verdicts, chunks)
+        self.ended = end is not None  # not before: an end that the core has refused is none
+
+    def is_last(self, message: wire.ToVerify) -> bool:
+        return message.cancel
+
+    def empty(self) -> wire.ToVerify:
+        return wire.ToVerify()
+
+
+class VerifyClient(Client):
+    """A text whose host is lost waits for it, for a while, and goes on from the tokens that have come."""
+
+    def __init__(self, settings: ClientSettings, link: _core.TargetLink, own: Own) -> None:
+        super().__init__(settings, own)
+        self._link = link
+        # Both vocabularies may differ in size; tokens of the host's that are not the draft's can come.
+        self._n_vocab = own.vocabulary.n_tokens + N_SIZE_SLACK
+
+    def _step(self) -> None:
+        if self._link.closed:
+            self._stop.set()
+            return
+        if not self._first.is_set():
+            self._connect()
+        begin = self._link.wait_begin(IDLE_US)
+        if begin is not None:
+            self._write(begin)
+
+    def _may_wait(self) -> bool:
+        return not (self._link.closed or self._link.cancelled)
+
+    def _closed(self) -> bool:
+        return self._link.closed
+
+    def _give_up(self, why: str) -> None:
+        self._link.fail(why)
+
+    def _write(self, begin: _core.Begin) -> None:
+        """One text, over as many connections as it takes."""
+        since: float | None = None  # when it was last known to write
+        stale = False  # a stream has begun with what `begin` says
+        model = ""  # of the host, when the text began
+        while not (self._stop.is_set() or self._link.closed):
+            if self._link.cancelled:
+                self._link.stopped()
+                return
+            session = self._connect()
+            if session is not None:
+                if stale and session.model != model:
+                    self._link.fail(
+                        f"{self.settings.name} came back with another model ({session.model}, not {model}); what was "
+                        "written until then is kept"
+                    )
+                    return
+                model = session.model
+                begin = self._link.restart() if stale else begin
+                ended, wrote, why = self._stream(session, begin)
+                if ended:
+                    return
+                stale, since = True, None if wrote else since
+                if wrote:
+                    self._was_useful()
+            else:
+                with self._lock:
+                    why = self._trouble or HostError(f"{self.settings.name} cannot be reached")
+            if self._stop.is_set() or self._link.closed or self._link.cancelled:
+                continue
+            since = since or time.monotonic()
+            if why.hopeless or time.monotonic() - since > self.settings.patience_s:
+                self._link.fail(self._sentence(why))
+                return
+            self._pause()
+
+    def _sentence(self, why: HostError) -> str:
+        if why.hopeless:
+            return str(why)
+        return f"{why}, and has not come back for {self.settings.patience_s:g} s; what was written until then is kept"
+
+    def _stream(self, session: Session, begin: _core.Begin) -> tuple[bool, bool, HostError]:
+        """(the text has ended, tokens have come, why the stream ended)."""
+        text = _Text(self._link, self._n_vocab)
+        try:
+            first = wire.ToVerify(begin=put_begin(begin, instance=session.instance, session=session.key))
+            if first.ByteSize() > session.n_message:
+                raise DuoError(f"{self.settings.name} takes no prompt of {len(begin.prompt)} tokens")
+        except DuoError as e:
+            return False, False, HostError(str(e), hopeless=True)
+        exchange = Exchange(session, session.method("Verify"), wire.FromVerify, text, self.figures)
+        given_up = [0.0]
+
+        def watch() -> bool:
+            if self._link.cancelled and not text.ended:
+                # The host is told so that its seat is free; the caller does not wait for it.
+                given_up[0] = given_up[0] or time.monotonic()
+                return time.monotonic() - given_up[0] < 1.0
+            return not (self._stop.is_set() or self._link.closed)
+
+        exchange.run(first, watch)
+        if text.ended:
+            return True, True, HostError("")
+        if self._stop.is_set() or self._link.closed or self._link.cancelled:
+            return False, False, HostError("")
+        error, code = exchange.error or HostError("it ended the text"), code_of(exchange.error)
+        why = in_words(error, session)
+        why = HostError(self._named(why), hopeless=why.hopeless or code in FINAL)
+        if code != grpc.StatusCode.RESOURCE_EXHAUSTED:
+            self.figures.lost()
+            self._drop()
+        self._warn(why)
+        return False, text.n_tokens > 0, why

@@ -1,0 +1,196 @@
+"""The program of a host: one model, one address, until it is told to end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from duo import _core
+from duo.errors import DuoError
+from duo.remote.address import Address
+from duo.remote.host.service import HANDSHAKE_S, IDLE_S, HostService
+from duo.remote.security import ServerSecurity
+from duo.remote.wire.codec_begin import n_message_most
+from duo.remote.wire.identity import Identity
+from duo.remote.wire.methods import add_to_server
+
+GRACE_S = 1.0
+END_S = 20.0  # from the signal; then the process ends, whatever hangs
+
+
+@dataclass(frozen=True)
+class HostSettings:
+    """How a host is reached."""
+
+    address: Address
+    security: ServerSecurity
+    n_seats: int = 1
+    idle_s: float = IDLE_S
+    handshake_s: float = HANDSHAKE_S
+
+
+def server_options(n_ctx: int) -> list[tuple[str, int]]:
+    """gRPC's own limits, for each connection."""
+    return [
+        ("grpc.max_receive_message_length", n_message_most(n_ctx)),
+        ("grpc.max_concurrent_streams", 16),
+        ("grpc.max_metadata_size", 16 * 1024),
+        ("grpc.server_handshake_timeout_ms", 10_000),
+        ("grpc.max_connection_idle_ms", 120_000),
+        ("grpc.keepalive_time_ms", 15_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        ("grpc.keepalive_permit_without_calls", 1),
+        # A peer that does not read holds its stream until its connection goes; texts go on over a new one.
+        ("grpc.max_connection_age_ms", 3_600_000),
+        ("grpc.max_connection_age_grace_ms", 600_000),
+        ("grpc.so_reuseport", 0),  # a second host on the same port is a mistake
+    ]
+
+
+class Host:
+    """A server for one service; start and stop it in one event loop."""
+
+    def __init__(self, settings: HostSettings, service: HostService, n_ctx: int) -> None:
+        self._settings, self.service = settings, service
+        self._server = grpc.aio.server(options=server_options(n_ctx), maximum_concurrent_rpcs=32 + 4 * settings.n_seats)
+        add_to_server(service, self._server)
+        self._socket: tuple[int, int] | None = None  # the file that this host has made
+
+    async def start(self) -> Address:
+        """Listens. Returns where: a port that was 0 is the one chosen. Raises DuoError."""
+        address, credentials = self._settings.address, self._settings.security.credentials()
+        if address.path:
+            _make_way(address.path)
+        # Nobody else may connect, not even between binding and a chmod.
+        mask = os.umask(0o177) if address.path else None
+        try:
+            if credentials is None:
+                port = self._server.add_insecure_port(address.target)
+            else:
+                port = self._server.add_secure_port(address.target, credentials)
+        except RuntimeError:
+            raise DuoError(f"the host cannot listen on {address}; it is in use, or not of this machine") from None
+        finally:
+            if mask is not None:
+                os.umask(mask)
+        await self._server.start()
+        if address.path:
+            self._socket = _file_id(address.path)
+        return address if address.path else Address(host=address.host, port=port)
+
+    async def stop(self) -> None:
+        """Ends all texts and frees the seats."""
+        await self._server.stop(GRACE_S)
+        await self.service.close()
+        path = self._settings.address.path
+        if self._socket is not None and _file_id(path) == self._socket:  # nobody else's
+            with suppress(OSError):
+                os.unlink(path)
+
+
+def _file_id(path: str) -> tuple[int, int] | None:
+    try:
+        s = os.lstat(path)
+    except OSError:
+        return None
+    return s.st_dev, s.st_ino
+
+
+def _make_way(path: str) -> None:
+    """Removes the socket of a host that was killed. Raises DuoError: the path is somebody else's, or cannot be used.
+    (gRPC itself would take a living host's socket away.)"""
+    cannot = f"the host cannot listen on unix:{path}"
+    try:
+        is_socket = stat.S_ISSOCK(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        if not os.path.isdir(os.path.dirname(path)):
+            raise DuoError(f"{cannot}; there is no folder {os.path.dirname(path)}") from None
+        return
+    except OSError as e:
+        raise DuoError(f"{cannot} ({e.strerror}); choose another path") from None
+    if not is_socket:
+        raise DuoError(f"{cannot}; there is a file of that name, choose another")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.settimeout(1)
+        try:
+            s.connect(path)
+        except ConnectionRefusedError:
+            with suppress(OSError):
+                os.unlink(path)
+            return
+        except OSError as e:
+            raise DuoError(f"{cannot} ({e.strerror or e}); choose another path") from None
+    raise DuoError(f"{cannot}; another process listens there")
+
+
+async def _until_told(
+    settings: HostSettings, service: HostService, n_ctx: int, ready: Callable[[Address], None], last: threading.Timer
+) -> None:
+    told = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    # What clients do wrong is told to them. A log of it would let them fill a disk, or a pipe that nobody reads.
+    loop.set_exception_handler(lambda _loop, _context: None)
+    for name in ("asyncio", "grpc"):
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+    def tell() -> None:
+        if not told.is_set():
+            told.set()
+            last.start()
+
+    for s in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(s, tell)
+    host = Host(settings, service, n_ctx)
+    try:
+        await service.seats.prepare()
+        ready(await host.start())
+        await told.wait()
+    finally:
+        await host.stop()
+
+
+def serve(
+    role: str,
+    options: _core.ModelOptions,
+    settings: HostSettings,
+    *,
+    ready: Callable[[Address, _core.SharedModel], None],
+    progress: Callable[[str, float], None] | None = None,
+) -> None:
+    """Loads the model and serves it until SIGTERM or SIGINT. role: "draft" or "verify". Raises DuoError."""
+    settings.security.credentials()  # a mistake is told before minutes of loading
+    model = _core.SharedModel(options, role == "draft", progress)
+    kind: Any = _core.DraftSeat if role == "draft" else _core.VerifySeat
+    first = kind(model)  # what does not fit into memory is told now, and a seat says how large its context is
+    spare = [first]
+    service = HostService(
+        role,
+        Identity.of(Path(model.path).name, model.vocabulary),
+        model.vocabulary,
+        lambda: spare.pop() if spare else kind(model),
+        n_seats=settings.n_seats,
+        n_ctx=first.n_ctx,
+        token=settings.security.token,
+        idle_s=settings.idle_s,
+        handshake_s=settings.handshake_s,
+    )
+    last = threading.Timer(END_S, os._exit, (1,))
+    last.daemon = True
+    try:
+        asyncio.run(_until_told(settings, service, first.n_ctx, lambda address: ready(address, model), last))
+    finally:
+        for seat in spare:
+            seat.close()
+        last.cancel()

@@ -1,0 +1,289 @@
+"""One text at a host: the stream's messages in, the seat's out, and everything that ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, Generic, TypeVar
+
+import grpc
+
+from duo import _core
+from duo.errors import DuoError
+from duo.remote.host.pump import Pump
+from duo.remote.window import N_WINDOW, Window
+from duo.remote.wire import wire_pb2 as wire
+from duo.remote.wire.codec import (
+    N_BATCH_MAX,
+    ChunkTuple,
+    NodeTuple,
+    ProtocolError,
+    VerdictTuple,
+    get_nodes,
+    get_verdicts,
+    in_range,
+    put_chunks,
+    put_figures,
+    put_nodes,
+    put_verdicts,
+)
+from duo.remote.wire.methods import parse
+
+WRITE_S = 1.0  # for a message that is being sent before its text has begun or when it ends
+TAKE_US = 20_000
+END_US = 1_000_000
+RATE = 4000  # messages a second that one text may send on average; a fast model needs a tenth of it
+
+SeatT = TypeVar("SeatT")
+Out = TypeVar("Out", wire.FromDraft, wire.FromVerify)
+Made = TypeVar("Made")
+
+
+class Idle(Exception):  # noqa: N818 - no error
+    """The client has gone quiet, or does not read."""
+
+
+async def write_in_time(context: Any, message: Any) -> None:
+    """Sends it. Raises Idle if the client does not read."""
+    writing = asyncio.ensure_future(context.write(message))
+    if not (await asyncio.wait({writing}, timeout=WRITE_S))[0]:
+        writing.cancel()
+        raise Idle
+    writing.result()
+
+
+def batches(chunks: Sequence[ChunkTuple]) -> list[Sequence[ChunkTuple]]:
+    """Parts of N_BATCH_MAX chunks at most; none ends between a token and its log-probabilities."""
+    ends = [i for i, chunk in enumerate(chunks) if chunk[0] != "logprob" and i > 0] + [len(chunks)]
+    out, first = [], 0
+    for whole, end in pairwise(ends):
+        if end - first > N_BATCH_MAX:
+            out.append(chunks[first:whole])
+            first = whole
+    return [*out, chunks[first:]]
+
+
+class HostText(ABC, Generic[SeatT, Made, Out]):
+    """Everything in the event loop's thread but the pump's `take`."""
+
+    incoming: type[Any]  # messages of the client
+
+    def __init__(self, context: Any, seat: SeatT, n_vocab: int, idle_s: float) -> None:
+        self._context, self.seat, self._n_vocab, self._idle_s = context, seat, n_vocab, idle_s
+        self._loop = asyncio.get_running_loop()
+        self._since = self._heard = self._loop.time()
+        self._writing_since = 0.0  # 0: no write is under way
+        self._n_messages = 0
+        self._write_lock = asyncio.Lock()
+        self._under_way: asyncio.Future[None] | None = None
+        self.failed = False  # the seat's model; the seat is of no use any more
+        self.evicted = asyncio.Event()  # the same client has come back on another connection
+        self.done = asyncio.Event()
+        self.beginning: asyncio.Future[None]
+        self.pump: Pump[Made] | None = None
+
+    @abstractmethod
+    def _take(self) -> Made | None: ...
+    @abstractmethod
+    async def _give(self, message: Any) -> bool:
+        """Passes a message on to the seat. True: it was the last one."""
+
+    @abstractmethod
+    def _messages(self, made: Made) -> list[Out]: ...
+    @staticmethod
+    @abstractmethod
+    def nothing() -> Out:
+        """A message that says that the host is alive."""
+
+    @abstractmethod
+    def _is_last(self, made: Made) -> bool: ...
+    @abstractmethod
+    def end(self) -> None:
+        """Lets go of the text; blocks for a step of the model at most."""
+
+    async def run(self) -> None:
+        """Carries messages until the text has ended at either side. Raises ProtocolError, DuoError, Idle."""
+        pump = self.pump = Pump(self._take, "duo-seat")
+        tasks = {asyncio.ensure_future(t) for t in (self._read(), self._write(pump), self.evicted.wait())}
+        reads = True
+        try:
+            while True:
+                done, _ = await asyncio.wait(tasks, timeout=0.5, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    task.result()
+                if done:
+                    break
+                now = self._loop.time()
+                if now - self._heard > self._idle_s or 0 < self._writing_since < now - self._idle_s:
+                    raise Idle
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            if self._under_way is not None and not (await asyncio.wait({self._under_way}, timeout=WRITE_S))[0]:
+                self._under_way.cancel()
+                reads = False
+            await pump.stop()
+        if not reads:
+            raise Idle
+        await self._finish()
+
+    async def _finish(self) -> None:
+        """What is still to be sent; nobody else writes any more. Raises Idle."""
+
+    async def _read(self) -> None:
+        while True:
+            data = await self._context.read()
+            if data is grpc.aio.EOF:
+                return
+            message = parse(self.incoming, data)
+            self._heard = self._loop.time()
+            self._n_messages += 1
+            if self._n_messages > RATE * (1 + self._heard - self._since):
+                raise ProtocolError("too many messages")
+            if message.HasField("begin"):
+                raise ProtocolError("a text was begun twice")
+            if await self._give(message):
+                return
+            if message.ping:
+                pong = self.nothing()
+                pong.pong = message.ping
+                await self._send(pong)
+
+    async def _send(self, message: Out) -> None:
+        async with self._write_lock:
+            self._writing_since = self._loop.time()
+            # Not cancelled with who waits for it: gRPC could not end a stream whose write was broken off.
+            self._under_way = asyncio.ensure_future(self._context.write(message))
+            await asyncio.shield(self._under_way)
+            self._writing_since = 0.0
+
+    async def _write(self, pump: Pump[Made]) -> None:
+        while True:
+            try:
+                made = await pump.get()
+            except DuoError:
+                self.failed = True
+                raise
+            for message in self._messages(made):
+                await self._send(message)
+            if self._is_last(made):
+                return
+
+
+class DraftText(HostText[_core.DraftSeat, list[NodeTuple], wire.FromDraft]):
+    """Verdicts in, nodes out."""
+
+    incoming = wire.ToDraft
+
+    def __init__(self, context: Any, seat: _core.DraftSeat, n_vocab: int, idle_s: float) -> None:
+        super().__init__(context, seat, n_vocab, idle_s)
+        self._window = Window()
+
+    def _take(self) -> list[NodeTuple] | None:
+        if not self._window.room(TAKE_US / 1e6):
+            return None
+        nodes = self.seat.take(TAKE_US)
+        self._window.sent(len(nodes))
+        return nodes or None
+
+    async def _give(self, message: wire.ToDraft) -> bool:
+        verdicts = get_verdicts(message, self._n_vocab)
+        if message.n_seen:
+            self._window.seen(message.n_seen)
+        if verdicts:
+            self.seat.give(verdicts)
+        return any(kind == "end" for kind, *_ in verdicts)
+
+    def _messages(self, made: list[NodeTuple]) -> list[wire.FromDraft]:
+        out = []
+        for i in range(0, len(made), N_BATCH_MAX):
+            out.append(wire.FromDraft())
+            put_nodes(out[-1], made[i : i + N_BATCH_MAX])
+        return out
+
+    @staticmethod
+    def nothing() -> wire.FromDraft:
+        return wire.FromDraft()
+
+    def _is_last(self, made: list[NodeTuple]) -> bool:
+        return False
+
+    def end(self) -> None:
+        while not self.seat.end(END_US):
+            if self.seat.closed:
+                return
+
+
+class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[ChunkTuple]], wire.FromVerify]):
+    """Nodes in, verdicts and text out."""
+
+    incoming = wire.ToVerify
+
+    def __init__(self, context: Any, seat: _core.VerifySeat, n_vocab: int, idle_s: float) -> None:
+        super().__init__(context, seat, n_vocab, idle_s)
+        self._giver = ThreadPoolExecutor(1, "duo-give")
+        self._stopping = threading.Lock()  # a client that goes away breaks _finish off, but not its thread
+        self._cancelled = False
+        self._seen = self._told = 0  # nodes
+
+    def _told_seen(self, message: wire.FromVerify) -> wire.FromVerify:
+        if self._seen != self._told:
+            message.n_seen = self._told = self._seen
+        return message
+
+    def _take(self) -> tuple[list[VerdictTuple], list[ChunkTuple]] | None:
+        verdicts, chunks = self.seat.take(TAKE_US)
+        return (verdicts, chunks) if verdicts or chunks else None
+
+    async def _give(self, message: wire.ToVerify) -> bool:
+        nodes = get_nodes(message, self._n_vocab)
+        self._seen += len(message.nodes)
+        if nodes:
+            # It waits where the target has no room for more; then this client waits too, and nobody else.
+            await self._loop.run_in_executor(self._giver, self.seat.give, nodes)
+        if self._seen - self._told > N_WINDOW // 4:
+            await self._send(self._told_seen(wire.FromVerify()))
+        if message.rtt_us:
+            self.seat.rtt(in_range(message.rtt_us, 0, 2**31 - 1, "the round trip"))
+        self._cancelled = message.cancel
+        return message.cancel
+
+    def _messages(self, made: tuple[list[VerdictTuple], list[ChunkTuple]]) -> list[wire.FromVerify]:
+        verdicts, chunks = made
+        parts = batches(chunks)
+        out = []
+        for i in range(max(-(-len(verdicts) // N_BATCH_MAX), len(parts))):
+            out.append(wire.FromVerify())
+            put_verdicts(out[-1], verdicts[i * N_BATCH_MAX : (i + 1) * N_BATCH_MAX])
+            put_chunks(out[-1], parts[i] if i < len(parts) else ())
+        self._told_seen(out[-1])
+        if self._is_last(made):
+            put_figures(out[-1], self.seat.stats())
+            out[-1].error = self.seat.error[:1000]
+        return out
+
+    @staticmethod
+    def nothing() -> wire.FromVerify:
+        return wire.FromVerify()
+
+    def _is_last(self, made: tuple[list[VerdictTuple], list[ChunkTuple]]) -> bool:
+        return any(chunk[0] == "end" for chunk in made[1])
+
+    async def _finish(self) -> None:
+        if self._cancelled:
+            await asyncio.to_thread(self.end)
+            message = wire.FromVerify()
+            put_figures(message, self.seat.stats())
+            await write_in_time(self._context, message)
+
+    def end(self) -> None:
+        with self._stopping:
+            # First: it makes the target take chunks and nodes, and give() may be waiting for room for its nodes.
+            if self.seat.running:
+                self.seat.cancel()
+            self._giver.shutdown()

@@ -1,0 +1,1 @@
+"""llama.cpp's RPC servers: devices on other machines."""

@@ -1,0 +1,47 @@
+"""A host whose model lives on devices of GGML RPC servers: libggml ends this process when one of them is lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+from duo import _core
+from duo.errors import DuoError
+from duo.options.engine import EngineOptions
+from duo.placement.devices import device_names
+from duo.remote.rpc import server as rpc
+
+SILENT_S = 120.0  # for 512 tokens of a prompt on a slow server, or a matrix over a slow network
+_CONNECT_S = 4.0  # a text may wait for it to begin
+_ASK_S = 5.0
+
+
+def use_servers(o: EngineOptions, role: str, n_texts: int) -> EngineOptions:
+    """Connects to o["rpc"]; returns the options with all their devices for the host's model, unless it names devices.
+
+    From then on the process ends with one sentence when a server is lost, or silent for SILENT_S. Raises DuoError: a
+    server that cannot be reached, no RPC in libggml, more than one text at once.
+    """
+    if not o["rpc"]:
+        return o
+    if n_texts > 1:
+        raise DuoError("--parallel is above 1 with --rpc, whose servers compute for one text at a time; leave one out")
+    names = rpc.connect(o["rpc"], _CONNECT_S)
+    threading.Thread(target=_watch, args=(list(o["rpc"]), names), daemon=True, name="duo-rpc-watch").start()
+    which = "device_draft" if role == "draft" else "device"
+    placed: EngineOptions = {**o}
+    if not device_names(o[which]):  # type: ignore[literal-required]
+        placed[which] = names  # type: ignore[literal-required]
+    return placed
+
+
+def _watch(endpoints: list[str], names: list[str]) -> None:
+    """Asks the servers something now and then: libggml would wait for ever, and not look while there is no text."""
+    ports = [rpc.split(e)[1] for e in endpoints]
+    silent = f"the RPC server {' or '.join(endpoints)} has not answered for {SILENT_S:g} s"
+    while True:
+        rpc.guard_connections(ports)
+        with rpc.deadline(SILENT_S, silent):
+            for name in names:
+                _core.rpc_memory(name)
+        time.sleep(_ASK_S)

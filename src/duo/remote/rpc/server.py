@@ -1,0 +1,209 @@
+"""GGML RPC servers, as a client sees them.
+
+libggml-rpc ends the process where a server is lost or is none, and waits for ever for one that says nothing. So what
+this process wants to know of a server, a child asks (`devices_of`), and a model on one lives in a child (duo.remote).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from typing import NoReturn
+
+from duo import _core
+from duo.build_advice import rebuild
+from duo.errors import DuoError
+from duo.placement.devices import Device
+
+TIMEOUT_S = 10.0
+# A connection whose other machine is gone (no power, no cable) is given up after so long; libggml sets nothing.
+_GONE_S = 20
+
+
+def require_rpc() -> None:
+    """Raises DuoError if libggml-rpc is not there."""
+    if not _core.supports_rpc():
+        raise DuoError(f"this llama-cpp-python was built without RPC; to have it: {rebuild()}")
+
+
+def split(endpoint: str) -> tuple[str, int]:
+    """ "host:port" as the option --rpc has checked it."""
+    host, _, port = endpoint.rpartition(":")
+    return host, int(port)
+
+
+def reach(endpoint: str, timeout_s: float = TIMEOUT_S) -> None:
+    """Connects and hangs up. Raises DuoError if nobody listens there. A server that is busy can be reached."""
+    host, port = split(endpoint)
+    try:
+        # As libggml does: the first IPv4 address.
+        address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4]
+    except (OSError, UnicodeError) as e:
+        why = e.strerror if isinstance(e, OSError) else "it is no host name"
+        raise DuoError(f"the host of the RPC server {endpoint} is unknown ({why}); check its name") from None
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
+        s.settimeout(timeout_s)
+        try:
+            s.connect(address)
+        except OSError as e:
+            why = e.strerror or f"no answer in {timeout_s:g} s"
+            raise DuoError(
+                f"the RPC server {endpoint} cannot be reached ({why[0].lower() + why[1:]}); start duo rpc-server there"
+            ) from None
+
+
+def child_env() -> dict[str, str]:
+    """For a child that runs this duo: this process's modules, no options but those that it is given."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("LLAMA_ARG_")}
+    return {**env, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "GGML_NO_BACKTRACE": "1"}
+
+
+def reason_of(code: int, stderr: bytes, used: str) -> str:
+    """Why a child that used `used` ended, as a sentence."""
+    lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
+    said = [line.removeprefix("duo: ") for line in lines if line.startswith("duo: ")]
+    if said and code > 0:
+        return said[-1]
+    last = f" ({lines[-1]})" if lines else ""
+    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
+    return f"the child process that uses {used} ended with {how}{last}"
+
+
+def devices_of(endpoint: str, timeout_s: float = TIMEOUT_S) -> list[Device]:
+    """The devices that a server offers, named as if it were the only one (RPC0, ...).
+
+    Raises DuoError if it cannot be reached, does not answer in time or is none.
+    """
+    require_rpc()
+    reach(endpoint, timeout_s)
+    command = [sys.executable, "-c", "from duo.rpc import _answer; _answer()", endpoint, str(timeout_s)]
+    # The child ends itself in time; this limit is for one that cannot.
+    limit_s = timeout_s + 20
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False, env=child_env()
+        )
+    except subprocess.TimeoutExpired:
+        raise DuoError(silent_sentence(endpoint, limit_s)) from None
+    if done.returncode != 0:
+        raise DuoError(reason_of(done.returncode, done.stderr, f"the RPC server {endpoint}"))
+    return [Device(*d) for d in json.loads(done.stdout)]
+
+
+def devices_of_all(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> Iterator[tuple[str, list[Device] | str]]:
+    """Each endpoint with its devices, named as `--rpc` with all of them names them, or with what is wrong with it."""
+    names = list(endpoints)
+    found: dict[str, list[Device] | str] = {}
+
+    def ask(endpoint: str) -> None:
+        try:
+            found[endpoint] = devices_of(endpoint, timeout_s)
+        except DuoError as e:
+            found[endpoint] = str(e)
+
+    threads = [threading.Thread(target=ask, args=(e,)) for e in names]
+    for t in threads:
+        t.start()
+    n = 0
+    for t, endpoint in zip(threads, names, strict=True):
+        t.join()
+        answer = found[endpoint]
+        if not isinstance(answer, str):
+            answer = [d._replace(name=f"RPC{n + i}") for i, d in enumerate(answer)]
+            n += len(answer)
+        yield endpoint, answer
+
+
+# ---- in a process that may die
+
+
+def silent_sentence(endpoint: str, timeout_s: float) -> str:
+    return (
+        f"the RPC server {endpoint} did not answer in {timeout_s:g} s: it is busy (it serves one program at a time), "
+        "frozen, or no RPC server"
+    )
+
+
+def end_process(sentence: str) -> NoReturn:
+    """Ends the process although a thread is in libggml."""
+    with suppress(OSError):
+        os.write(2, f"duo: {sentence}\n".encode())
+    os._exit(1)
+
+
+@contextmanager
+def deadline(timeout_s: float, sentence: str) -> Iterator[None]:
+    """Ends the process with the sentence if what is done here, a call of libggml, takes longer."""
+    timer = threading.Timer(timeout_s, end_process, (sentence,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def connect(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> list[str]:
+    """Registers the servers' devices in this process and returns their names, in order.
+
+    Raises DuoError for a server that cannot be reached; ends the process for one that does not answer in time, and
+    libggml ends it for one that is lost, now or later.
+    """
+    require_rpc()
+    names = []
+    for endpoint in endpoints:
+        reach(endpoint, timeout_s)
+        with deadline(timeout_s, silent_sentence(endpoint, timeout_s)):
+            names += _core.rpc_connect(endpoint)
+    return names
+
+
+def guard_connections(ports: Iterable[int], *, listening: bool = False) -> int:
+    """Lets this process's TCP connections to these ports fail when the other machine is gone; returns how many.
+
+    listening: its servers on these ports instead, whose connections inherit it.
+    """
+    wanted, n = set(ports), 0
+    try:
+        fds = [int(name) for name in os.listdir("/dev/fd")]
+    except OSError:  # a system without it
+        return 0
+    for fd in fds:
+        with suppress(OSError), socket.socket(fileno=os.dup(fd)) as s:
+            if s.family != socket.AF_INET or s.type != socket.SOCK_STREAM:
+                continue
+            if bool(s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)) != listening:
+                continue
+            if (s.getsockname() if listening else s.getpeername())[1] not in wanted:
+                continue
+            s.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in (
+                ("TCP_KEEPIDLE", _GONE_S // 2),
+                ("TCP_KEEPINTVL", _GONE_S // 4),
+                ("TCP_KEEPCNT", 2),
+                ("TCP_USER_TIMEOUT", _GONE_S * 1000),
+            ):
+                if hasattr(socket, name):
+                    s.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+            n += 1
+    return n
+
+
+def _answer() -> None:
+    """The child of devices_of: one endpoint in, its devices out."""
+    endpoint, timeout_s = sys.argv[1], float(sys.argv[2])
+    _core.log_to(True, b"")
+    with deadline(timeout_s, silent_sentence(endpoint, timeout_s)):
+        try:
+            names = connect([endpoint], timeout_s)
+        except DuoError as e:
+            end_process(str(e))
+        found = [Device(name, endpoint, "rpc", *_core.rpc_memory(name)) for name in names]
+    print(json.dumps(found), flush=True)
+    os._exit(0)

@@ -1,0 +1,1 @@
+"""One text, from what is wanted to what came."""

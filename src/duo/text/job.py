@@ -1,0 +1,170 @@
+"""What is wanted of one text, checked before any work is done."""
+
+from __future__ import annotations
+
+import operator
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from duo import _core
+from duo.errors import DuoError
+from duo.options.generate import GenerateOptions
+from duo.options.validate import generate_options
+from duo.prompt.grammar import check_grammar, grammar_of
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    Prompt = str | Sequence[int] | np.ndarray[Any, Any]
+
+
+def prompt_tokens(model: _core.Model, prompt: Prompt) -> list[int]:
+    """Ids of a prompt given as text or as ids. Raises DuoError: empty, NUL, not Unicode, no integers."""
+    if isinstance(prompt, str):
+        check_text(prompt, "the prompt")
+        return model.tokenize(prompt, True, True)
+    if isinstance(prompt, bytes | bytearray):
+        raise TypeError("the prompt is bytes; decode it to str first")
+    if not isinstance(prompt, Iterable) or getattr(prompt, "ndim", 1) == 0:
+        raise TypeError(f"the prompt is {type(prompt).__name__}; give text or token ids")
+    ids = []
+    for i, t in enumerate(prompt):
+        try:
+            if isinstance(t, bool):
+                raise TypeError
+            ids.append(operator.index(t))
+        except TypeError:
+            raise DuoError(f"token {i} of the prompt is {t!r}; give integers") from None
+    n_vocab = model.n_vocab
+    for i, t in enumerate(ids):
+        if not 0 <= t < n_vocab:
+            raise DuoError(f"token {i} of the prompt is {t}, outside the vocabulary (0 to {n_vocab - 1})")
+    if not ids:
+        raise DuoError("the prompt is empty; give at least one token")
+    return ids
+
+
+def check_text(text: str, what: str) -> None:
+    """Raises DuoError for what no tokenizer can read: NUL (the end of a C string) and lone surrogates."""
+    if "\0" in text:
+        raise DuoError(f"{what} holds a NUL character at position {text.index(chr(0))}; remove it")
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as e:
+        raise DuoError(f"{what} is not valid Unicode (position {e.start}); decode it as UTF-8") from None
+
+
+def text_of(text: str | bytes) -> str:
+    """What a tokenizer can read; llama_cpp's texts are bytes. Raises DuoError."""
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as e:
+            raise DuoError(f"the text is not UTF-8 (byte {e.start}); convert it") from None
+    check_text(text, "the text")
+    return text
+
+
+def _stops(o: GenerateOptions) -> list[str]:
+    return [o["stop"]] if isinstance(o["stop"], str) else list(o["stop"])
+
+
+def _check_ids(o: GenerateOptions, n_vocab: int) -> None:
+    for t in o["logit_bias"]:
+        if not 0 <= t < n_vocab:
+            raise DuoError(f"logit_bias (-l) names token {t}, outside the vocabulary (0 to {n_vocab - 1})")
+    if (o["logprobs"] or 0) > n_vocab:
+        raise DuoError(f"logprobs is {o['logprobs']} and the vocabulary has {n_vocab} tokens; ask for fewer")
+
+
+def sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
+    s = _core.Sampling()
+    # Logits divided by less than this overflow a float.
+    s.temp = o["temperature"] if o["temperature"] >= 1e-6 else 0.0
+    s.top_k, s.top_p, s.min_p = o["top_k"], o["top_p"], o["min_p"]
+    s.repeat_penalty, s.repeat_last_n = o["repeat_penalty"], o["repeat_last_n"]
+    s.presence_penalty, s.frequency_penalty = o["presence_penalty"], o["frequency_penalty"]
+    s.ignore_eos, s.seed = o["ignore_eos"], seed
+    s.logit_bias = list(o["logit_bias"].items())
+    s.grammar = grammar_of(o)
+    return s
+
+
+def speculation(o: GenerateOptions) -> _core.Plan:
+    """How to speculate, as the core takes it."""
+    p = _core.Plan()
+    p.mode = o["mode"]
+    p.n_draft = _core.N_DRAFT_AUTO if o["n_draft"] == "auto" else o["n_draft"]
+    p.n_draft_min, p.p_min = o["n_draft_min"], o["draft_p_min"]
+    p.n_branch = 0 if o["n_draft_branches"] == "auto" else o["n_draft_branches"]
+    p.has_model = "draft-simple" in o["spec_type"]
+    if isinstance(o["draft_tree"], str):
+        p.use = o["draft_tree"]
+    else:
+        p.tree = o["draft_tree"]
+    p.ngram = ngram_of(o) or "none"
+    p.ngram_size_n, p.ngram_size_m, p.ngram_min_hits = o["ngram_size_n"], o["ngram_size_m"], o["ngram_min_hits"]
+    return p
+
+
+def ngram_of(o: GenerateOptions) -> str:
+    """The kind of n-grams that guess along; empty: none."""
+    return next((t for t in o["spec_type"] if t.startswith("ngram-")), "")
+
+
+def makes_guesses(o: GenerateOptions, has_draft: bool) -> bool:
+    """Passes of the target verify guesses, of a draft model or of n-grams. o: complete."""
+    return o["mode"] != "plain" and (bool(ngram_of(o)) or (has_draft and "draft-simple" in o["spec_type"]))
+
+
+def why_no_ngrams(target: _core.Model | None, o: GenerateOptions) -> str:
+    """Why n-grams were asked for and cannot guess for this target; empty: they can, or nobody asked."""
+    if target is None or target.can_rollback or o["mode"] == "plain" or not ngram_of(o):
+        return ""
+    return "the target keeps a recurrent state that cannot be rolled back after a wrong guess, so n-grams cannot guess"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A text that is wanted: checked, not begun."""
+
+    options: GenerateOptions
+    tokens: list[int]
+    stop: list[str]
+    seed: int
+    warning: str = ""  # what of it cannot be had
+
+
+def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate") -> GenerateOptions:
+    """What can be said without the models: the options complete, the prompt readable. Raises DuoError and TypeError."""
+    o = generate_options(given, function)
+    if isinstance(prompt, str):
+        if not prompt:
+            raise DuoError("the prompt is empty; give some text")
+        check_text(prompt, "the prompt")
+    for s in _stops(o):
+        if not s:
+            raise DuoError("a stop string (-r) is empty; leave it out")
+        check_text(s, f"the stop string {s!r} (-r)")
+    check_grammar(grammar_of(o))
+    return o
+
+
+def prepare(
+    model: _core.Model, target: _core.Model | None, prompt: Prompt, given: dict[str, Any], function: str = "generate"
+) -> Job:
+    """Checks everything that can be checked before any work. model: whose vocabulary it is; target: None if elsewhere.
+
+    Raises DuoError and TypeError.
+    """
+    o = check_early(prompt, given, function)
+    _check_ids(o, model.n_vocab)
+    check_grammar(grammar_of(o), model)
+    seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
+    warning = why_no_ngrams(target, o)
+    if warning:
+        o = {**o, "spec_type": ["none"]}
+        warning += "; the text was decoded plainly"
+    return Job(o, prompt_tokens(model, prompt), _stops(o), seed, warning)

@@ -1,0 +1,213 @@
+"""One text on its way out: pulled from the engine chunk by chunk."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import Self
+
+from duo import _core
+from duo.errors import DuoError
+from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
+from duo.text.result import Chunk, Result, TokenLogprobs, timings
+from duo.text.session import Session
+
+if TYPE_CHECKING:
+    from duo.text.job import Prompt
+
+# A pull waits this long at a time, so that Ctrl-C and close() from elsewhere are heard.
+SLICE_US = 50_000
+
+
+class Stream(Iterator[Chunk]):
+    """Chunks of one text. `result` and `timings` are complete when it is exhausted; close it to stop early."""
+
+    def __init__(self, session: Session, job: Job, *, with_draft: bool) -> None:
+        self._session = session
+        self._open = True
+        self._stopping = False
+        self._lost = False  # its Duo was closed before it ended
+        self.with_logprobs = job.options["logprobs"] is not None
+        self._with_draft = with_draft
+        self._text: list[str] = []
+        self._tokens: list[int] = []
+        self._from_draft: list[bool] = []
+        self._logprobs: list[TokenLogprobs] = []
+        self._n_prompt = len(job.tokens)
+        self.seed = job.seed  # the one in use, also where -1 asked for any
+        self.finish_reason = ""
+        self.start_warning = job.warning  # what was known before the first token
+        self.warning = job.warning  # that, or why the text went on without the draft, or without the trace, if it did
+        self.trace_warning = self.network_warning = ""  # what of it is of the trace, of the connection to a host
+        self.timings: dict[str, Any] = {}
+        self.on_close: Callable[[], None] | None = None
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Chunk:
+        try:
+            while (chunk := self.poll()) is None:
+                pass
+            return chunk
+        except BaseException:
+            self.close()
+            raise
+
+    def poll(self) -> Chunk | None:
+        """The next chunk, or None if none came within a twentieth of a second. Raises StopIteration after the last."""
+        if self._open and not self._stopping:
+            chunk = self._pull()
+            if self._open or chunk is not None:
+                return chunk
+        if self._lost:
+            self._lost = False
+            raise DuoError("this Duo was closed while it wrote", self.result)
+        raise StopIteration
+
+    def _pull(self) -> Chunk | None:
+        with self._session.lock:
+            if self._stopping or not self._open:
+                return None
+            c = self._session.next_chunk(SLICE_US)
+            return None if c is None else self._take(c)
+
+    def _take(self, c: _core.TextChunk) -> Chunk:
+        """Records what came. Under the engine's lock: nobody closes the text between its last chunk and its end."""
+        if c.text:
+            self._text.append(c.text)
+        if c.finish:
+            why = self._finish(c.finish)
+            if c.finish == "error":
+                raise DuoError(why, self.result)
+            return Chunk(c.text, finish_reason=c.finish, t_us=c.t_us)
+        logprobs = TokenLogprobs(c.token, c.logprob, tuple(c.top)) if self.with_logprobs else None
+        if logprobs is not None:
+            self._logprobs.append(logprobs)
+        self._tokens.append(c.token)
+        self._from_draft.append(c.from_draft)
+        if len(self._tokens) % 64 == 0:
+            self._write_trace()
+        return Chunk(c.text, c.token, c.from_draft, None, logprobs, c.t_us)
+
+    def _write_trace(self) -> None:
+        # A full disk must not cost the text.
+        try:
+            self._session.write_trace()
+        except DuoError as e:
+            self.trace_warning = str(e)
+
+    @property
+    def result(self) -> Result:
+        """What there is so far; all of it once the stream has ended."""
+        return Result(
+            text="".join(self._text),
+            tokens=tuple(self._tokens),
+            from_draft=tuple(self._from_draft),
+            finish_reason=self.finish_reason,
+            timings=self.timings,
+            prompt_tokens=self._n_prompt,
+            logprobs=tuple(self._logprobs),
+            seed=self.seed,
+            warning=self.warning,
+        )
+
+    def close(self) -> None:
+        """Stops the text; its slot is free when this returns. Safe to call twice, and from another thread."""
+        self._stopping = True
+        with self._session.lock:
+            if self._open:
+                self._session.cancel()
+                self._finish("cancelled")
+        if self.on_close is not None:
+            on_close, self.on_close = self.on_close, None
+            on_close()
+
+    @property
+    def is_open(self) -> bool:
+        """Neither exhausted nor closed."""
+        return self._open
+
+    def abort(self) -> None:
+        """Ends a text whose Duo is being closed: the reader gets a DuoError. Call with the engine stopped."""
+        if self._open:
+            self._lost = not self._stopping
+            self._finish("cancelled")
+
+    def _finish(self, reason: str) -> str:
+        if not self._open:
+            return ""
+        session = self._session
+        why = ""
+        self.finish_reason = reason
+        self._open = False
+        try:
+            if (stats := session.stats()) is not None:
+                self.timings = timings(stats, with_draft=self._with_draft)
+                if session.network is not None:
+                    # Two machines' clocks do not tell whose time lay behind whose.
+                    self.timings |= {"draft_hidden_share": None} | session.network.figures_of_text
+                    self.network_warning = session.network.take_warning()
+                session.timings = self.timings
+                self._write_trace()
+                self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
+                why = stats["error"]
+        finally:
+            session.end_turn()
+        return why
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_open", False):
+            return
+        owner = self._session.owner
+        if self._session.network is None or (owner is not None and owner[0] == threading.get_ident()):
+            self.close()
+            return
+        self._stopping = True
+        self._session.abandon()
+        # The garbage collector may run in the very thread that the end of the text waits for.
+        threading.Thread(target=self.close, name="duo-close").start()
+
+
+def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
+    """Waits for its turn and begins the text."""
+    job = prepare(session.local_model, session.engine.target, prompt, given, function)
+    session.wait_for_turn()
+    return begin(session, job, None)
+
+
+def begin(session: Session, job: Job, task: object) -> Stream:
+    """Begins a text whose turn it is. task: the asyncio task that will pull it; None: this thread will."""
+    o = job.options
+    how = speculation(o)
+    how.always = session.always
+    try:
+        with session.lock:
+            if session.network is not None:
+                session.network.begin_text()
+            session.engine.begin(
+                prompt=job.tokens,
+                n_predict=o["max_tokens"],
+                sampling=sampling(o, job.seed),
+                plan=how,
+                stop=job.stop,
+                n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
+            )
+            s = Stream(session, job, with_draft=makes_guesses(o, session.has_draft))
+            session.hand_over(s, task)
+            return s
+    except BaseException:
+        # Ctrl-C may come when the engine has begun and nobody holds the stream yet.
+        with session.lock:
+            session.cancel()
+        session.end_turn()
+        raise
