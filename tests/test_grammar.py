@@ -74,12 +74,18 @@ def test_a_text_that_is_taken_up_again_goes_on_in_its_grammar(strict_pair: Duo) 
     d = strict_pair
     options = {"json_schema": PERSON, "seed": 5, "max_tokens": 120}
     whole = d.generate("Once", **options)
-    job = prepare(d, "Once", options)
+    job = prepare(d.local_model, d.target, "Once", options)
     for n in (1, len(whole.tokens) // 2, len(whole.tokens) - 2):
         s = sampling(job.options, 5)
         s.n_prompt = len(job.tokens)
-        d.engine.begin(prompt=[*job.tokens, *whole.tokens[:n]], n_predict=120 - n, sampling=s, plan=speculation(job.options),
-                       stop=[], n_logprobs=-1)  # fmt: skip
+        d.engine.begin(
+            prompt=[*job.tokens, *whole.tokens[:n]],
+            n_predict=120 - n,
+            sampling=s,
+            plan=speculation(job.options),
+            stop=[],
+            n_logprobs=-1,
+        )
         tokens = []
         while not (chunk := d.engine.next(1_000_000)) or not chunk.finish:
             tokens += [chunk.token] if chunk else []

@@ -1,16 +1,63 @@
-"""What can go wrong, as exceptions whose text is one sentence: what was wrong and what to do."""
+"""What can go wrong, as exceptions whose text is one sentence: what was wrong and what to do.
+
+Programs tell them apart by class or by `code`, which stays the same in later versions; the texts may change.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from duo.text.result import Result
 
 
 class DuoError(Exception):
-    """A user's mistake or a failed model. `result` holds what was generated before, if anything was."""
+    """A user's mistake or a failure. `result` holds what was generated before, if anything was."""
+
+    code: ClassVar[str] = "internal"
 
     def __init__(self, message: str, result: Result | None = None) -> None:
         super().__init__(message)
         self.result = result
+
+
+class BadValue(DuoError, ValueError):  # noqa: N818 - names say what happened
+    """An option, a prompt or a file's content that cannot be used; llama_cpp raises ValueError there."""
+
+    code = "bad_value"
+
+
+class UnknownModel(BadValue):
+    """There is no such file, repository or pair, or it is no model."""
+
+    code = "unknown_model"
+
+
+class ContextFull(BadValue):
+    """The prompt leaves no room in the context."""
+
+    code = "context_full"
+
+
+class DoesNotFit(DuoError):  # noqa: N818
+    """The models need more memory or disk than there is."""
+
+    code = "does_not_fit"
+
+
+class Busy(DuoError):  # noqa: N818
+    """Another text is being written, or a host serves another client."""
+
+    code = "busy"
+
+
+class PeerLost(DuoError):  # noqa: N818
+    """The other machine cannot be reached, or refuses."""
+
+    code = "peer_lost"
+
+
+class Cancelled(DuoError):  # noqa: N818
+    """The text was stopped from outside: its Duo was closed."""
+
+    code = "cancelled"
