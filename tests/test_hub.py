@@ -113,7 +113,8 @@ def test_a_cut_connection_is_taken_up_where_it_broke(hub: Hub, fake: FakeHub) ->
 def test_a_download_that_was_ended_goes_on_the_next_time(hub: Hub, fake: FakeHub) -> None:
     fake.chunk_s = 0.01
     script = (
-        "import sys, huggingface_hub.constants as c; from pathlib import Path; from duo.hub import Hub, parse\n"
+        "import sys, huggingface_hub.constants as c; from pathlib import Path\n"
+        "from duo.models.hub.repository import Hub, parse\n"
         f"c.DOWNLOAD_CHUNK_SIZE = {CHUNK}\n"
         "Hub(endpoint=sys.argv[1], cache=Path(sys.argv[2])).fetch(parse(sys.argv[3]))"
     )

@@ -150,7 +150,8 @@ def test_listening_beyond_loopback_is_warned_of_and_weights_can_be_cached(tmp_pa
 
 CONNECTION = """
 import sys
-from duo import _core, rpc
+from duo import _core
+from duo.remote.rpc import server as rpc
 (name,) = rpc.connect([sys.argv[1]])
 m = _core.ModelOptions()
 m.path, m.devices, m.n_ctx, m.n_gpu_layers = sys.argv[2], [name], 256, -1

@@ -18,7 +18,9 @@ _OURS = "duo "
 class Finding:
     """Which kernels this process may use."""
 
-    verdicts: Mapping[str, str] = field(default_factory=dict)  # kind of product -> WORKS, or how it failed; duo.trial
+    verdicts: Mapping[str, str] = field(
+        default_factory=dict
+    )  # kind of product -> WORKS, or how it failed; duo.placement.trial
     extra: tuple[str, ...] = ()  # the extra buffer types of this libggml-cpu
     not_tried: str = ""  # why the kinds without a verdict have none
 
@@ -82,7 +84,7 @@ class Finding:
 
 
 def kind_of(isa: str) -> str:
-    """What duo.trial calls the products of duo's kernels for this instruction set."""
+    """What duo.placement.trial calls the products of duo's kernels for this instruction set."""
     return _OURS + isa
 
 

@@ -1,4 +1,4 @@
-"""The child process of duo.trial: computes products that may end it, and says how far it came.
+"""The child process of duo.placement.trial: computes products that may end it, and says how far it came.
 
 Arguments: libllama, the extension module, and two lists of names, one a line: kinds of products to leave out, and duo's
 instruction sets that are not to be used. Standard library only, nothing of duo: it starts in milliseconds.
