@@ -30,7 +30,7 @@ template <typename Enum, size_t n> Enum kind_of(const char * const (&names)[n], 
     throw error("the other side sent a message of the unknown kind " + name.substr(0, 40));
 }
 
-// Tuples of n fields, each made into a message by `make`.
+// Checks that each tuple has n fields and turns it into a message with `make`.
 template <typename Message, typename Make>
 std::vector<Message> messages(const py::list & tuples, size_t n, const Make & make) {
     std::vector<Message> out;

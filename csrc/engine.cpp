@@ -14,7 +14,7 @@
 
 namespace duo {
 
-// Threads that OpenMP or ggml start from this one inherit the mask, so it binds the whole team.
+// Threads that OpenMP or ggml start from this thread inherit the mask, so it binds the whole team.
 void pin_this_thread(const std::vector<int32_t> & cpus) {
 #if defined(__linux__)
     if (cpus.empty()) {
