@@ -24,7 +24,7 @@ const char * type_name(ggml_backend_dev_t dev) {
     }
 }
 
-// The CPU has what no device holds, and accelerators (BLAS, duo's kernels) help it.
+// The CPU gets the layers that no device holds. Accelerators (BLAS, duo's kernels) only help the CPU.
 bool holds_layers(const std::string & type) {
     return type != "cpu" && type != "accel";
 }

@@ -15,7 +15,7 @@ namespace duo {
 
 namespace {
 
-constexpr size_t n_array_most = 1024; // one value a layer, not a vocabulary
+constexpr size_t n_array_most = 1024; // enough for one value per layer; a vocabulary is longer
 
 struct gguf_closer {
     void operator()(gguf_context * g) const { gguf_free(g); }
@@ -85,7 +85,7 @@ int64_t integer(const gguf_context * g, const char * key, int64_t otherwise) {
     return x == nullptr ? otherwise : *x;
 }
 
-// Adds the tensors of one file. Returns the number of parts that it speaks of.
+// Adds the tensors of one file. Returns the number of parts that its header declares.
 int read_part(const std::string & path, int i_part, file_header & out) {
     ggml_context *                                   tensors = nullptr;
     const std::unique_ptr<gguf_context, gguf_closer> g(
