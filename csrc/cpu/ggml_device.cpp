@@ -29,7 +29,7 @@ bool on_host(const ggml_tensor * t) {
     return buffer != nullptr && ggml_backend_buffer_is_host(buffer);
 }
 
-// A cache of half-precision rows of whole vectors, in one stream.
+// Whether the cache has half-precision rows of whole vectors, in one stream.
 bool is_f16_cache(const ggml_tensor * t) {
     return t->type == GGML_TYPE_F16 && t->nb[0] == 2 && t->ne[0] % n_lanes == 0 && t->ne[3] == 1 && on_host(t);
 }
@@ -90,7 +90,7 @@ ggml_backend_t init_backend(ggml_backend_dev_t device, const char *) {
     return b.release();
 }
 
-// Registered for the life of the process, as ggml's own devices are.
+// Registered for the life of the process, like ggml's own devices.
 struct registered {
     ggml_backend_reg         reg{};
     ggml_backend_device      device{};

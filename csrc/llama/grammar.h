@@ -28,7 +28,8 @@ class grammar {
     // Removes the tokens that must not follow; the order stays.
     void keep_allowed(std::vector<llama_token_data> & tokens);
 
-    // Whether the text may end here. If the vocabulary has no end token, this is unknown, and the result is true.
+    // Whether the text may end here. Always true if the vocabulary has no end token; the text then ends only where
+    // nothing else may follow.
     bool complete();
 
     // Whether llama.cpp can read the grammar. Without a vocabulary it cannot read one that names tokens (<think>).
@@ -43,9 +44,9 @@ class grammar {
     struct state {
         std::vector<token_id> text; // the state is the one after this text
         sampler_ptr           at;
-        std::string           tail;           // bytes of an incomplete character
-        bool                  over   = false; // after an end or a token that the grammar does not allow: nothing may follow
-        uint64_t              t_used = 0;
+        std::string           tail; // bytes of an incomplete character
+        bool     over   = false;    // after an end or a token that the grammar does not allow: nothing may follow
+        uint64_t t_used = 0;
     };
 
     state & nearest(std::span<const token_id> generated);
