@@ -59,7 +59,7 @@ class probe {
     std::vector<std::pair<token_id, float>> candidates(int32_t i_row, const sampling_params & sampling,
                                                        const std::vector<token_id> & text, size_t n) {
         if (i_row < 0 || i_row >= n_rows_) {
-            throw error("row " + std::to_string(i_row) + " is none of the last pass");
+            throw error("row " + std::to_string(i_row) + " was not in the last pass");
         }
         std::vector<candidate> found(n);
         found.resize(size_t(model_.candidates(i_row, sampling, text, found)));

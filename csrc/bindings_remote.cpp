@@ -27,7 +27,7 @@ template <typename Enum, size_t n> Enum kind_of(const char * const (&names)[n], 
             return Enum(i);
         }
     }
-    throw error("the other side sent a message of the unknown kind " + name.substr(0, 40));
+    throw error("the other side sent a message of unknown kind " + name.substr(0, 40));
 }
 
 // Checks that each tuple has n fields and turns it into a message with `make`.

@@ -162,7 +162,7 @@ void engine::close() noexcept {
 planner & engine::plans() const {
     check_open();
     if (pipeline_->running()) {
-        throw error("a text is being written; ask for what was measured when it has ended");
+        throw error("a text is being written; ask for the measurements after it has ended");
     }
     return pipeline_->plans();
 }

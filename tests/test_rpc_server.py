@@ -99,7 +99,7 @@ def test_a_server_that_is_written_wrongly_is_refused(value: object, why: str) ->
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("-d", "CUDA77"), b"there is no device CUDA77 to serve; choose from "),
+        (("-d", "CUDA77"), b"unknown device CUDA77; choose from "),
         (("-H", "nosuch.invalid"), b"'nosuch.invalid' (-H) has no IPv4 address"),
         (("-H", "192.0.2.1", "--insecure"), b"192.0.2.1:0 cannot be listened at"),
         (

@@ -1,4 +1,4 @@
-"""Prints what one extra of the installed duo needs, a line each: pyproject.toml stays the only list.
+"""Prints the requirements of one extra of the installed duo, one per line. pyproject.toml stays the only list.
 
 python tools/extra_requirements.py test
 """

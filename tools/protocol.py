@@ -1,7 +1,7 @@
-"""Makes the Python code of src/duo/remote/wire.proto, or says whether what is there is current.
+"""Generates the Python code of src/duo/remote/wire.proto, or checks that it is current.
 
-python tools/protocol.py            writes it
-python tools/protocol.py --check    exit code 1 if it is not what wire.proto says
+python tools/protocol.py            writes the code
+python tools/protocol.py --check    exit code 1 if it does not match wire.proto
 """
 
 import sys
@@ -16,7 +16,7 @@ MADE = ("wire_pb2.py", "wire_pb2.pyi")
 
 
 def make(folder: Path) -> int:
-    """Writes the two files below `folder`; protoc's exit code."""
+    """Writes the two files below `folder`. Returns protoc's exit code."""
     outputs = [f"--{kind}_out={folder}" for kind in ("python", "pyi")]
     return int(protoc.main(["protoc", f"-I{SOURCE}", *outputs, PROTO]))
 
@@ -30,7 +30,7 @@ def main() -> int:
         for name in MADE:
             committed, made = (base / "duo/remote" / name for base in (SOURCE, Path(folder)))
             if not committed.exists() or committed.read_bytes() != made.read_bytes():
-                print(f"{committed} is not what wire.proto says; run: make protocol", file=sys.stderr)
+                print(f"{committed} does not match wire.proto; run: make protocol", file=sys.stderr)
                 return 1
     return 0
 

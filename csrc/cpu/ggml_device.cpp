@@ -142,10 +142,10 @@ std::string & release() {
 
 std::string find_obstacle() {
     if (best_kernels() == nullptr && std::getenv("DUO_CPU_ISA") != nullptr) {
-        return "DUO_CPU_ISA names no instruction set that works here";
+        return "DUO_CPU_ISA does not name an instruction set that works here";
     }
     if (best_kernels() == nullptr && !refused_kernels().empty()) {
-        return "duo's kernels crash here, by instructions that the processor announces";
+        return "duo's kernels crash here, on instructions that the processor announces";
     }
     if (best_kernels() == nullptr) {
         return "this processor has none of the instruction sets that duo has kernels for (x86-64: AVX2; ARM: NEON "
@@ -178,7 +178,7 @@ std::string other_ggml() {
     }
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (cpu == nullptr || ggml_backend_dev_backend_reg(cpu)->api_version != duo_ggml_api_version) {
-        return "libggml has another backend interface than the kernels were made for";
+        return "libggml's backend interface differs from the one that the kernels were made for";
     }
     return "";
 }

@@ -40,7 +40,7 @@ ggml_type type_named(const std::string & name) {
             return ggml_type(t);
         }
     }
-    throw error("there are no CPU kernels for weights of type " + name +
+    throw error("duo has no CPU kernels for weights of type " + name +
                 "; choose from q8_0, q4_0, iq4_nl, q4_K, q5_K, "
                 "q6_K, bf16, f16");
 }
@@ -205,7 +205,8 @@ product_error product_errors(const std::string & name, std::string_view weights,
     const ggml_type type = type_named(name);
     if (n_columns < 1 || n_columns > (1 << 20) || !shape_of(type, n_columns, 1) || width < 1 || width > 512 ||
         weights.empty() || weights.size() % ggml_row_size(type, n_columns) != 0) {
-        throw error("these are no rows of " + std::to_string(n_columns) + " weights of type " + name);
+        throw error("the data is not a number of whole rows of " + std::to_string(n_columns) + " weights of type " +
+                    name);
     }
     const team_size            packing(1);
     const auto                 n_rows = int64_t(weights.size() / ggml_row_size(type, n_columns));

@@ -44,9 +44,9 @@ class grammar {
     struct state {
         std::vector<token_id> text; // the state is the one after this text
         sampler_ptr           at;
-        std::string           tail; // bytes of an incomplete character
-        bool     over   = false;    // after an end or a token that the grammar does not allow: nothing may follow
-        uint64_t t_used = 0;
+        std::string           tail;           // bytes of an incomplete character
+        bool                  over   = false; // after an end or a forbidden token: nothing may follow
+        uint64_t              t_used = 0;
     };
 
     state & nearest(std::span<const token_id> generated);

@@ -44,8 +44,8 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
             throw error("token id " + std::to_string(r.token) + " is outside the vocabulary of " + opt_.path);
         }
         if (r.branch < 0 || r.n_branches < 1 || r.branch + r.n_branches > n_branch_) {
-            throw error("a row is in branches " + std::to_string(r.branch) + " and up, and the cache of " + opt_.path +
-                        " has " + std::to_string(n_branch_));
+            throw error("a row belongs to branch " + std::to_string(r.branch) + " or higher ones, but the cache of " +
+                        opt_.path + " only has " + std::to_string(n_branch_));
         }
         set_row(n++, r, r.pos, r.output);
     }

@@ -119,7 +119,7 @@ void check_gate(const std::string & path, const gguf_context * g, const std::str
     const int64_t     i     = gguf_find_key(g, bound.c_str());
     if (i >= 0 && gguf_get_kv_type(g, i) == GGUF_TYPE_FLOAT32) {
         if (const float x = gguf_get_val_f32(g, i); !std::isfinite(x) || x >= 0.0f) {
-            refuse(path, bound + " is " + std::to_string(x) + " and must be below 0");
+            refuse(path, bound + " is " + std::to_string(x) + ", but must be below 0");
         }
     }
     const std::string safe = arch + ".kda.safe_gate";

@@ -39,7 +39,7 @@ ggml_type cache_type(const std::string & name, const char * option) {
         }
         known += (known.empty() ? "" : ", ") + std::string(ggml_type_name(t));
     }
-    throw error(std::string(option) + " " + name + " is no cache type; choose from " + known);
+    throw error(std::string(option) + " " + name + " is not a cache type; choose from " + known);
 }
 
 llama_flash_attn_type flash_attn_type(const std::string & name) {
@@ -96,7 +96,7 @@ void llama_token_model::load() {
         if (opt_.cpu_types.empty() || !wants_memory(e.what())) {
             throw;
         }
-        warning_ = std::string("duo's CPU kernels found no memory for the weights of ") + opt_.path +
+        warning_ = std::string("there is not enough memory for duo's CPU kernels to pack the weights of ") + opt_.path +
                    "; stock kernels are used";
         load_file({});
     }
@@ -232,11 +232,11 @@ void llama_token_model::create_context() {
     try {
         context_.reset(llama_init_from_model(model_.get(), params));
     } catch (const std::exception & e) {
-        throw error("no context of " + std::to_string(n_ctx_) + " tokens could be made for " + opt_.path + ": " +
+        throw error("a context of " + std::to_string(n_ctx_) + " tokens could not be created for " + opt_.path + ": " +
                     e.what() + "; lower " + option);
     }
     if (!context_) {
-        throw error("no context of " + std::to_string(n_ctx_) + " tokens could be made for " + opt_.path +
+        throw error("a context of " + std::to_string(n_ctx_) + " tokens could not be created for " + opt_.path +
                     log_reason() + "; lower " + option + " or free memory");
     }
     const size_t n = size_t(n_batch_) + 1;

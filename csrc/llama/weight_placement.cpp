@@ -158,7 +158,7 @@ void weight_placement::place_user(const std::vector<std::pair<std::string, std::
         try {
             const std::regex checked(pattern);
         } catch (const std::regex_error &) {
-            throw error("the pattern " + pattern + " (-ot) is no regular expression; check it");
+            throw error("the pattern " + pattern + " (-ot) is not a valid regular expression; check it");
         }
         ggml_backend_buffer_type_t found = nullptr;
         for (size_t i = 0; i < ggml_backend_dev_count() && found == nullptr; ++i) {
@@ -166,7 +166,7 @@ void weight_placement::place_user(const std::vector<std::pair<std::string, std::
             found                        = buffer == ggml_backend_buft_name(t) ? t : nullptr;
         }
         if (found == nullptr) {
-            throw error("there is no memory " + buffer + " to put tensors in (-ot); choose from " + buffer_names());
+            throw error("unknown memory " + buffer + " (-ot); choose from " + buffer_names());
         }
         add(pattern, found);
     }
@@ -189,7 +189,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     std::map<std::string, std::set<int>> taken; // layers of each kind for duo's kernels
     std::string                          output;
     uint64_t                             n_largest = 0; // the largest matrix is read as a whole before it is packed
-    const std::vector<std::regex>        user_patterns(patterns_.begin(), patterns_.end()); // all patterns so far are the user's
+    const std::vector<std::regex>        user_patterns(patterns_.begin(), patterns_.end()); // only the user's so far
     n_small_ = file.n_small;
     for (const weight & w : file.others) {
         n_stock_ += w.layer < i_gpu_start ? 1 : 0;
