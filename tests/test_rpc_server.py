@@ -53,7 +53,7 @@ def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
 def test_a_peer_that_is_no_rpc_server_is_an_error_and_no_crash(answer: bytes) -> None:
     with (
         not_a_server(answer) as endpoint,
-        pytest.raises(DuoError, match=r"none that this llama\.cpp understands|did not answer"),
+        pytest.raises(DuoError, match=r"is not compatible with this llama\.cpp|did not answer"),
     ):
         rpc.devices_of(endpoint, timeout_s=2)
 
@@ -62,7 +62,7 @@ def test_another_version_of_the_protocol_is_named() -> None:
     hello = struct.pack("<Q", 28) + bytes([6, 1, 0, 0]) + bytes(24)
     with (
         not_a_server(hello) as endpoint,
-        pytest.raises(DuoError, match=r"understands \(RPC server version mismatch: 6\.1\.0\)"),
+        pytest.raises(DuoError, match=r"compatible with this llama\.cpp \(RPC server version mismatch: 6\.1\.0\)"),
     ):
         rpc.devices_of(endpoint, timeout_s=5)
 
