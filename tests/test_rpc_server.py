@@ -54,7 +54,7 @@ def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
 def test_a_peer_that_is_no_rpc_server_is_an_error_and_no_crash(answer: bytes) -> None:
     with (
         not_a_server(answer) as endpoint,
-        pytest.raises(DuoError, match=r"none that this llama\.cpp understands|did not answer"),
+        pytest.raises(DuoError, match=r"is not compatible with this llama\.cpp|did not answer"),
     ):
         rpc.devices_of(endpoint, timeout_s=2)
 
@@ -63,7 +63,7 @@ def test_another_version_of_the_protocol_is_named() -> None:
     hello = struct.pack("<Q", 28) + bytes([6, 1, 0, 0]) + bytes(24)
     with (
         not_a_server(hello) as endpoint,
-        pytest.raises(DuoError, match=r"understands \(RPC server version mismatch: 6\.1\.0\)"),
+        pytest.raises(DuoError, match=r"compatible with this llama\.cpp \(RPC server version mismatch: 6\.1\.0\)"),
     ):
         rpc.devices_of(endpoint, timeout_s=5)
 
@@ -100,7 +100,7 @@ def test_a_server_that_is_written_wrongly_is_refused(value: object, why: str) ->
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("-d", "CUDA77"), b"there is no device CUDA77 to serve; choose from "),
+        (("-d", "CUDA77"), b"unknown device CUDA77; choose from "),
         (("-H", "nosuch.invalid"), b"'nosuch.invalid' (-H) has no IPv4 address"),
         (("-H", "192.0.2.1", "--insecure"), b"192.0.2.1:0 cannot be listened at"),
         (

@@ -25,7 +25,7 @@ std::string apply_chat_template(const std::string & name, const std::vector<chat
     }
     const auto names = chat_template_names();
     if (std::find(names.begin(), names.end(), name) == names.end() || n_bytes > INT32_MAX) {
-        throw error("there is no chat template " + name + ", or the conversation is longer than any context");
+        throw error("unknown chat template " + name + ", or the conversation is longer than any context");
     }
     std::string text(n_bytes, '\0');
     int32_t     n = llama_chat_apply_template(name.c_str(), chat.data(), chat.size(), add_assistant, text.data(),

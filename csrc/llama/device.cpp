@@ -24,7 +24,7 @@ const char * type_name(ggml_backend_dev_t dev) {
     }
 }
 
-// The CPU has what no device holds, and accelerators (BLAS, duo's kernels) help it.
+// The CPU gets the layers that no device holds. Accelerators (BLAS, duo's kernels) only help the CPU.
 bool holds_layers(const std::string & type) {
     return type != "cpu" && type != "accel";
 }
@@ -62,8 +62,8 @@ std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> &
                         known += (known.empty() ? "" : ", ") + d.name;
                     }
                 }
-                throw error("there is no device " + name + " to place layers on; " +
-                            (known.empty() ? "this build of llama-cpp-python has none besides the CPU (use none)"
+                throw error("unknown device " + name + "; " +
+                            (known.empty() ? "this build of llama-cpp-python supports the CPU only, so use none"
                                            : "choose from none, " + known));
             }
             devs.push_back(dev);
