@@ -104,7 +104,7 @@ def test_where_no_token_fits_what_was_written_is_not_lost(duo_pair: Duo) -> None
     comma = duo_pair.tokenize("b", add_special=False)
     bias = {t: float("-inf") for t in range(duo_pair.target.n_vocab) if b"b" in duo_pair.target.piece(t)}
     assert comma[0] in bias
-    with pytest.raises(DuoError, match="the grammar wants more") as e:
+    with pytest.raises(DuoError, match="the grammar requires more text") as e:
         duo_pair.generate("Once", grammar='root ::= "aab"', logit_bias=bias)
     assert e.value.result is not None
     assert e.value.result.text == "aa"
@@ -146,14 +146,14 @@ def test_a_bad_grammar_is_one_sentence(
 
 @pytest.mark.parametrize("wanted,why", [
     ("{", "is not JSON"),
-    ("[1]", "is no schema"),
+    ("[1]", "is not a schema"),
     ({"type": "widget"}, "widget"),
     ({"$ref": "#/$defs/gone"}, "gone"),
     ({"$ref": "https://example.org/schema.json"}, "remote"),
     ({"type": "string", "pattern": "a+"}, "Pattern must start"),
     ({"type": "string", "pattern": "^[ -~]+$"}, "holds quotes"),
     ({"type": "string", "pattern": r"^\s$"}, "cannot be written"),
-    ({"type": "string", "pattern": "^(a$"}, "is no regular expression"),
+    ({"type": "string", "pattern": "^(a$"}, "is not a regular expression"),
     ({"type": "string", "maxLength": 100_000}, "the JSON schema (-j) makes a grammar that is too large; lower"),
     ({"const": float("nan")}, "is not JSON"),
     ({"x": {1, 2}}, "is not JSON"),

@@ -69,7 +69,7 @@ def test_a_file_that_was_damaged_comes_again(hub: Hub, size: int) -> None:
         f.truncate(size)
     notes: list[str] = []
     assert fetched(replace(hub, note=notes.append), f"{REPO}:Q2_K").read_bytes() == DRAFT
-    assert notes == [f"tales-Q2_K.gguf has {size} bytes in the cache and {len(DRAFT)} at the hub; it comes again"]
+    assert notes == [f"tales-Q2_K.gguf has {size} bytes in the cache and {len(DRAFT)} on the hub; it is downloaded again"]
 
 
 def test_a_file_can_be_named_and_a_pattern_fits_one(hub: Hub) -> None:
@@ -150,7 +150,7 @@ def test_a_slow_hub_is_waited_for(hub: Hub, fake: FakeHub) -> None:
 def test_too_many_requests_name_the_wait(hub: Hub, fake: FakeHub) -> None:
     fake.busy = 1
     assert error_of(hub, REPO) == (
-        f"{fake.url} takes no more requests for now (429); try again in 7 seconds, or set HF_TOKEN"
+        f"{fake.url} accepts no more requests for now (429); try again in 7 seconds, or set HF_TOKEN"
     )
     assert fetched(hub, REPO).is_file()
 
@@ -199,7 +199,7 @@ def test_a_gated_repository_says_how_to_get_in(hub: Hub, fake: FakeHub) -> None:
 def test_a_wrong_token_is_named(hub: Hub, fake: FakeHub) -> None:
     assert (
         error_of(replace(hub, token="hf_wrong"), REPO)
-        == f"{fake.url}/{REPO} may not be read (401); check the token (HF_TOKEN or --hf-token)"
+        == f"access to {fake.url}/{REPO} is denied (401); check the token (HF_TOKEN or --hf-token)"
     )
 
 
@@ -209,7 +209,7 @@ def test_an_unknown_repository_is_named(hub: Hub, fake: FakeHub) -> None:
         f"there is no repository someone/Nothing at {fake.url}; check the name, or set HF_TOKEN if it is private"
     )
     with_token = error_of(replace(hub, token=fake.token), "someone/Nothing")
-    assert with_token == f"there is no repository someone/Nothing at {fake.url} with this token; check the name"
+    assert with_token == f"there is no repository someone/Nothing at {fake.url} for this token; check the name"
 
 
 def test_an_unknown_quantisation_names_those_that_there_are(hub: Hub, fake: FakeHub) -> None:
@@ -228,7 +228,7 @@ def test_a_repository_without_models_is_refused(hub: Hub, fake: FakeHub) -> None
 
 @pytest.mark.parametrize("text", ["tales", "a/b/c", "a/b:", "https://huggingface.co/a/b", "", "a/b:Q4 K"])
 def test_what_is_no_repository_is_refused(text: str) -> None:
-    with pytest.raises(DuoError, match="is no repository; write it as user/repo"):
+    with pytest.raises(DuoError, match="is not a repository; write it as user/repo"):
         parse(text)
 
 

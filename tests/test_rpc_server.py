@@ -54,7 +54,7 @@ def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
 def test_a_peer_that_is_no_rpc_server_is_an_error_and_no_crash(answer: bytes) -> None:
     with (
         not_a_server(answer) as endpoint,
-        pytest.raises(DuoError, match=r"none that this llama\.cpp understands|did not answer"),
+        pytest.raises(DuoError, match=r"this llama\.cpp does not understand it|did not answer"),
     ):
         rpc.devices_of(endpoint, timeout_s=2)
 
@@ -87,7 +87,7 @@ def test_a_name_that_no_host_has_is_one_sentence() -> None:
         ("localhost", "is not host:port"),
         ("a:1,", "is not host:port"),
         ("[::1]:50052", "is not host:port"),
-        ("a:70000", "not 1 to 65535"),
+        ("a:70000", "not between 1 and 65535"),
         ("a:1,a:1", "named twice"),
         ([], "host:port"),
     ],
@@ -100,7 +100,7 @@ def test_a_server_that_is_written_wrongly_is_refused(value: object, why: str) ->
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("-d", "CUDA77"), b"there is no device CUDA77 to serve; choose from "),
+        (("-d", "CUDA77"), b"unknown device CUDA77; choose from "),
         (("-H", "nosuch.invalid"), b"'nosuch.invalid' (-H) has no IPv4 address"),
         (("-H", "192.0.2.1", "--insecure"), b"192.0.2.1:0 cannot be listened at"),
         (

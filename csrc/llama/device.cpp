@@ -62,9 +62,10 @@ std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> &
                         known += (known.empty() ? "" : ", ") + d.name;
                     }
                 }
-                throw error("there is no device " + name + " to place layers on; " +
-                            (known.empty() ? "this build of llama-cpp-python has none besides the CPU (use none)"
-                                           : "choose from none, " + known));
+                throw error(error_kind::bad_value,
+                            "unknown device " + name + "; " +
+                                (known.empty() ? "this build of llama-cpp-python has none besides the CPU (give none)"
+                                               : "choose from none, " + known));
             }
             devs.push_back(dev);
         }

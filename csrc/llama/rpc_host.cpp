@@ -22,7 +22,7 @@ template <class F> F * rpc_function(const char * name) {
     ggml_backend_reg_t reg = ggml_backend_reg_by_name("RPC");
     F * f = reg == nullptr ? nullptr : reinterpret_cast<F *>(ggml_backend_reg_get_proc_address(reg, name));
     if (f == nullptr) {
-        throw error("this llama-cpp-python was built without RPC; duo devices says how to have it");
+        throw error("this llama-cpp-python was built without RPC; duo devices says how to get it");
     }
     return f;
 }
@@ -39,7 +39,7 @@ void on_abort(const char * message) {
         std::fprintf(stderr, "%s\n", message);
         return;
     }
-    std::fprintf(stderr, "duo: the RPC server %s was lost, or is none that this llama.cpp understands%s\n",
+    std::fprintf(stderr, "duo: the RPC server %s is gone, or this llama.cpp does not understand it%s\n",
                  servers().c_str(), log_reason().c_str());
     std::fflush(stderr);
     std::_Exit(1);
@@ -71,7 +71,7 @@ std::vector<ggml_backend_dev_t> served_devices(const std::vector<std::string> & 
             }
         }
         if (!found) {
-            throw error("there is no device " + name + " to serve; choose from " + known);
+            throw error(error_kind::bad_value, "unknown device " + name + "; choose from " + known);
         }
         devs.push_back(ggml_backend_dev_by_name(name.c_str()));
     }
@@ -99,7 +99,8 @@ std::vector<std::string> rpc_connect(const std::string & endpoint) {
     ggml_set_abort_callback(on_abort);
     ggml_backend_reg_t reg = add(endpoint.c_str());
     if (reg == nullptr) {
-        throw error("the RPC server at " + endpoint + " serves no device; see duo rpc-server --help");
+        throw error(error_kind::peer_lost,
+                    "the RPC server at " + endpoint + " serves no device; see duo rpc-server --help");
     }
     ggml_backend_register(reg);
     std::vector<std::string> names;
@@ -112,7 +113,7 @@ std::vector<std::string> rpc_connect(const std::string & endpoint) {
 std::pair<size_t, size_t> rpc_memory(const std::string & name) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_name(name.c_str());
     if (dev == nullptr) {
-        throw error("there is no device " + name);
+        throw error(error_kind::bad_value, "unknown device " + name);
     }
     std::pair<size_t, size_t> bytes;
     ggml_backend_dev_memory(dev, &bytes.first, &bytes.second);
