@@ -67,14 +67,14 @@ def test_bad_messages_are_one_sentence(duo_pair: Duo, messages: object, why: str
 
 @pytest.mark.parametrize("source,why", [
     ("{{ foo", "line 1 of the chat template is not jinja2"),
-    ("{% for %}", "no jinja2"),
+    ("{% for %}", "not jinja2"),
     ("{% for a in b %}" * 25 + "{% endfor %}" * 25, "cannot be compiled"),
     ("{{ " + "9" * 5000 + " }}", "cannot be compiled"),
     ("nonsense", "unknown chat template 'nonsense'"),
     ("", "unknown chat template ''"),
     ("{{ raise_exception('roles must\nalternate') }}", "refuses this conversation: roles must alternate"),
     ("{{ ''.__class__.__mro__ }}", "does something that is forbidden"),
-    ("{{ messages.append(1) }}", "must not"),
+    ("{{ messages.append(1) }}", "forbidden"),
     ("{{ messages[0].content.format_map(1, 2) }}", "fails on this conversation"),
     ("{{ messages[7].content + 1 }}", "fails on this conversation"),
     ("{% for i in range(10**9) %}{% endfor %}", "fails on this conversation"),

@@ -112,7 +112,7 @@ def test_the_finding_is_remembered_until_another_build_comes(machine: MachineMak
         library.write_bytes(library.read_bytes() + b"another build")
     there.more["LLAMA_CPP_LIB_PATH"] = str(libraries)
     unknown = there.duo("devices")
-    assert "stock AMX kernels: not tried (no child process can be started, " in unknown.stdout
+    assert "stock AMX kernels: not tried (no child process can be started: " in unknown.stdout
     del there.more["FAULTY_FORK"]
     there.faults = "AMX=SIGILL"
     assert "stock AMX kernels: crash here (SIGILL)" in there.duo("devices").stdout
@@ -157,7 +157,7 @@ def test_without_child_processes_amx_alone_is_left_out(machine: MachineMaker, mo
     there.faults = ""
     done = there.duo("devices")
     assert done.returncode == 0
-    assert "stock CPU_REPACK kernels: not tried (no child process can be started, " in done.stdout
+    assert "stock CPU_REPACK kernels: not tried (no child process can be started: " in done.stdout
     assert "not used" not in done.stdout
 
 

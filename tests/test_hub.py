@@ -69,13 +69,15 @@ def test_a_file_that_was_damaged_comes_again(hub: Hub, size: int) -> None:
         f.truncate(size)
     notes: list[str] = []
     assert fetched(replace(hub, note=notes.append), f"{REPO}:Q2_K").read_bytes() == DRAFT
-    assert notes == [f"tales-Q2_K.gguf has {size} bytes in the cache and {len(DRAFT)} on the hub; it is downloaded again"]
+    assert notes == [
+        f"tales-Q2_K.gguf has {size} bytes in the cache and {len(DRAFT)} on the hub; it is downloaded again"
+    ]
 
 
 def test_a_file_can_be_named_and_a_pattern_fits_one(hub: Hub) -> None:
     assert fetched(hub, REPO, "tales-Q2_K.gguf").read_bytes() == DRAFT
     assert fetched(hub, REPO, "*Q2_K.gguf").read_bytes() == DRAFT
-    assert error_of(hub, REPO, "tales-*.gguf").startswith("tales-*.gguf fits 3 files")
+    assert error_of(hub, REPO, "tales-*.gguf").startswith("tales-*.gguf matches 3 files")
 
 
 def test_a_split_model_comes_whole(hub: Hub) -> None:
@@ -88,7 +90,7 @@ def test_a_split_model_comes_whole(hub: Hub) -> None:
 
 def test_a_split_model_of_which_a_part_is_missing_is_not_begun(hub: Hub, fake: FakeHub) -> None:
     del fake.repos[SPLIT]["Q8_0/long-Q8_0-00002-of-00003.gguf"]
-    assert "the model has 3 parts and Q8_0/long-Q8_0-00002-of-00003.gguf is missing" in error_of(hub, SPLIT)
+    assert "the model has 3 parts, but Q8_0/long-Q8_0-00002-of-00003.gguf is missing" in error_of(hub, SPLIT)
     assert fake.n_sent == 0
 
 
@@ -113,7 +115,8 @@ def test_a_cut_connection_is_taken_up_where_it_broke(hub: Hub, fake: FakeHub) ->
 def test_a_download_that_was_ended_goes_on_the_next_time(hub: Hub, fake: FakeHub) -> None:
     fake.chunk_s = 0.01
     script = (
-        "import sys, huggingface_hub.constants as c; from pathlib import Path; from duo.hub import Hub, parse\n"
+        "import sys, huggingface_hub.constants as c; from pathlib import Path\n"
+        "from duo.models.hub.repository import Hub, parse\n"
         f"c.DOWNLOAD_CHUNK_SIZE = {CHUNK}\n"
         "Hub(endpoint=sys.argv[1], cache=Path(sys.argv[2])).fetch(parse(sys.argv[3]))"
     )
@@ -135,8 +138,7 @@ def test_a_download_that_was_ended_goes_on_the_next_time(hub: Hub, fake: FakeHub
 def test_a_file_of_another_size_than_announced_is_not_kept(hub: Hub, fake: FakeHub) -> None:
     fake.wrong_size = 1000
     assert error_of(hub, REPO) == (
-        f"tales-Q4_K_M.gguf of {REPO} came with another size than the {len(TARGET)} bytes that the hub announced; "
-        "try again"
+        f"tales-Q4_K_M.gguf of {REPO} did not have the {len(TARGET)} bytes that the hub announced; try again"
     )
     fake.wrong_size = 0
     assert fetched(hub, REPO).read_bytes() == TARGET
@@ -159,7 +161,7 @@ def test_a_full_disk_is_told_before_anything_is_downloaded(
     hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub_download.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    assert f"{REPO} needs 8 MB more on the disk of {hub.cache} and 0 MB are free" in error_of(hub, REPO)
+    assert f"{REPO} needs 8 MB more on the disk of {hub.cache}, but only 0 MB are free" in error_of(hub, REPO)
     assert fake.n_sent == 0
 
 
@@ -249,7 +251,7 @@ def test_without_a_network_the_cache_is_used(hub: Hub) -> None:
     notes: list[str] = []
     gone = replace(nowhere(hub), note=notes.append)
     assert fetched(gone, f"{REPO}:Q2_K") == path
-    assert notes == [f"http://127.0.0.1:9 cannot be reached; {REPO}:Q2_K comes from the cache"]
+    assert notes == [f"http://127.0.0.1:9 cannot be reached; {REPO}:Q2_K is taken from the cache"]
 
 
 def test_without_a_network_what_the_cache_has_is_named(hub: Hub) -> None:

@@ -64,7 +64,7 @@ def test_the_program_downloads_and_runs_both_models(fake: FakeHub, tmp_path: Pat
 def test_an_endpoint_that_huggingface_hub_cannot_bear_is_one_sentence(fake: FakeHub, tmp_path: Path) -> None:
     r = run_duo(fake, tmp_path, "-hf", REPO, "-p", "Once", HF_ENDPOINT="http://[::1")
     assert (r.returncode, r.stderr.count("\n")) == (1, 1)
-    assert "HF_ENDPOINT is 'http://[::1', which is no address" in r.stderr
+    assert "HF_ENDPOINT is 'http://[::1', which is not a web address" in r.stderr
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_cache_that_cannot_be_written_is_named(fake: FakeHub, tmp_path: Path) 
     r = run_duo(fake, tmp_path / "cache", "-hf", REPO, "-p", "Once")
     assert (r.returncode, r.stderr) == (
         1,
-        f"duo: {REPO} could not be written to {tmp_path / 'cache'} (not a directory); see to that folder, or choose "
+        f"duo: {REPO} could not be written to {tmp_path / 'cache'} (not a directory); check that folder, or choose "
         "another\n",
     )
 
@@ -207,5 +207,5 @@ def test_what_is_no_address_is_refused(monkeypatch: pytest.MonkeyPatch, endpoint
     with pytest.raises(DuoError, match=r"which is not a web address; write it as https://huggingface.co"):
         Hub(endpoint=endpoint)
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    with pytest.raises(DuoError, match=r"HF_ENDPOINT is .* which is no address"):
+    with pytest.raises(DuoError, match=r"HF_ENDPOINT is .* which is not a web address"):
         Hub()

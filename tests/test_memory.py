@@ -158,9 +158,10 @@ def test_too_much_names_the_most_that_fits() -> None:
         place_layers(target(("GPU",), layers=81), None, [room("GPU", 24)])
     most = place_layers(target(("GPU",)), None, [room("GPU", 24)]).target.n_gpu_layers
     assert str(e.value) == (
-        f"the target needs 74.4 GB on GPU, but only 24.0 GB are free; give at most -ngl {most} (of 81 layers), or -ngl auto"
+        f"the target needs 74.4 GB on GPU, but only 24.0 GB are free; "
+        f"give at most -ngl {most} (of 81 layers), or -ngl auto"
     )
-    with pytest.raises(DuoError, match=r"the draft needs 8\.7 GB on GPU, but only 4\.0 GB are free; give at most -ngld \d+ \(of"):
+    with pytest.raises(DuoError, match=r"needs 8\.7 GB on GPU, but only 4\.0 GB are free; give at most -ngld \d+ \("):
         place_layers(target((), layers=0), draft(("GPU",), layers=33), [room("GPU", 4)])
 
 
@@ -262,7 +263,7 @@ def test_models_that_the_machine_cannot_hold_are_refused_before_loading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_core, "memory_available", lambda: 1_000_000)
-    with pytest.raises(DuoError, match=r"need \d+ MB of the machine's memory, but only 1 MB are free; choose smaller files"):
+    with pytest.raises(DuoError, match=r"need \d+ MB of the machine's memory, but only 1 MB are free; choose"):
         Duo(n_ctx=256)
     with Duo(n_ctx=256, load_mode="mmap") as d:
         assert d.generate("Once", max_tokens=2).tokens

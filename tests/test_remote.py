@@ -135,7 +135,8 @@ def test_options_of_a_model_that_is_elsewhere_are_refused(role: str, flag: str) 
     p = start_duo(f"--{role}-host", "127.0.0.1:1", flag, "1", "-p", PROMPT)
     out, err = p.communicate(timeout=HANG_S)
     assert (p.returncode, out) == (1, b"")
-    assert err.endswith(f"({flag}) belongs to the model on the other machine; give it to duo {role}-host there\n".encode())
+    why = f"({flag}) belongs to the model on the other machine; give it to duo {role}-host there\n"
+    assert err.endswith(why.encode())
 
 
 def test_a_unix_socket_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
