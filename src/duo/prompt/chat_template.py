@@ -73,7 +73,7 @@ def _reason(e: BaseException) -> str:
 def check_messages(messages: object) -> list[dict[str, Any]]:
     """Messages with their content as text. Raises BadValue."""
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
-        raise BadValue("a conversation is a list of messages and not empty; write [{'role': 'user', 'content': '...'}]")
+        raise BadValue("a conversation is a list of messages, at least one; write [{'role': 'user', 'content': '...'}]")
     return [_message(i, m) for i, m in enumerate(messages)]
 
 
