@@ -8,7 +8,7 @@
 
 PYTHON     ?= python3
 VENV       ?= .venv
-# A container's limit counts too, which nproc does not know.
+# nproc does not know a container's limit, so this reads it.
 CPU_MAX    ?= /sys/fs/cgroup/cpu.max
 JOBS       ?= $(shell { nproc 2>/dev/null || echo 2; cat $(CPU_MAX) 2>/dev/null; } | awk 'NR == 1 { n = $$1 } \
                 NR == 2 && $$1 + 0 > 0 { q = int($$1 / $$2); if (q < n) n = q < 1 ? 1 : q } END { print n }')
@@ -24,7 +24,7 @@ SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cma
 ifdef CMAKE_ARGS
 export CMAKE_ARGS
 endif
-# One process compiles with so many jobs, whatever CMake chooses.
+# The number of compile jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
 .PHONY: demo test test-quick test-cpp test-arm test-arm-kernels test-python lint format tsan asan docs protocol clean
@@ -41,7 +41,7 @@ test-cpp: $(VENV)/tools
 	@$(VENV)/bin/cmake --build build/test
 	@$(VENV)/bin/ctest --test-dir build/test --output-on-failure
 
-# Right on ARM, by emulation: how fast it is there, only a machine can say.
+# Emulation shows whether results on ARM are right. It cannot show their speed.
 test-arm: test-arm-kernels
 	@$(VENV)/bin/cmake --build build/arm
 	@$(VENV)/bin/ctest --test-dir build/arm --output-on-failure -E '^kernels'
@@ -99,12 +99,12 @@ $(VENV)/tools: $(VENV)/pip
 	@$(PIP) install -q 'cmake>=3.21' ninja 'scikit-build-core>=0.11' 'pybind11>=3.0'
 	@touch $@
 
-# Yours or the default, with -fno-dse where the compiler would break llama.cpp's AMX code.
+# The user's arguments or the default, with -fno-dse if the compiler would break llama.cpp's AMX code.
 LLAMA_ARGS := CMAKE_ARGS="$$($(PYTHON) tools/cmake_args.py)" && export CMAKE_ARGS
 LLAMA_ANEW := $(PY) tools/build_progress.py build/llama.log "llama.cpp" \
                 $(PIP) install -v --force-reinstall --no-deps --no-cache-dir $(LLAMA)
 
-# pip caches the wheel but not the options it was built with, hence the look at what came and the second try.
+# pip caches the wheel but not its build options, so this checks the installed build and compiles again if needed.
 $(VENV)/llama: $(VENV)/tools
 	@mkdir -p build
 	@echo "Installing $(LLAMA) (compiles llama.cpp, some minutes the first time)"
@@ -114,8 +114,8 @@ $(VENV)/llama: $(VENV)/tools
 	@$(LLAMA_ARGS) && $(PY) tools/check_llama.py "$$CMAKE_ARGS"
 	@touch $@
 
-# Not editable and not isolated: the llama.cpp that was just built is the one it is compiled against. Whether the AMX code
-# of a cached wheel works shows when it runs; if not, it is built anew, once.
+# Not editable and not isolated, so that duo is compiled against the llama.cpp that was just built. If the AMX code of a
+# cached wheel crashes in a trial, llama.cpp is built again, once.
 $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@mkdir -p build
 	@$(PIP) uninstall -qq -y duo # the distribution's name before it was duo-llama: its files would stay

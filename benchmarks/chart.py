@@ -1,4 +1,4 @@
-"""The picture of run_kernels.py's results: milliseconds of a pass by width, a panel for each weight type."""
+"""Draws the results of run_kernels.py: milliseconds of a pass by width, with a panel for each weight type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def draw(found: dict[str, Any], svg: Path) -> None:
     types = found["types"]
     n_columns = min(4, len(types))
     n_rows = -(-len(types) // n_columns)
-    # Text stays text: smaller, and sharp at any size.
+    # Keep text as text: the file is smaller, and sharp at any size.
     with plt.rc_context({"svg.fonttype": "none", "svg.hashsalt": "duo", "font.family": "sans-serif", "font.size": 9}):
         figure, grid = plt.subplots(
             n_rows, n_columns, figsize=(2.6 * n_columns, 2.2 * n_rows + 0.7), sharex=True, squeeze=False, facecolor="w"

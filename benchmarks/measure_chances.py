@@ -1,10 +1,10 @@
-"""What a draft says of its guesses, and how often they are right, by temperature.
+"""How likely a draft estimates its guesses to be right, and how often they are right, by temperature.
 
     python benchmarks/measure_chances.py [--target T.gguf --draft D.gguf] [--questions 40] [-n 160] [--out FILE]
 
-The target writes alone; the draft reads the same texts, and its two best candidates at every token (with the text's own
-noise) are compared with the token that the target chose. "said": mean of the chance that the draft gives a guess;
-"true": share of right ones. Filters are the defaults.
+The target writes alone, and the draft reads the same texts. At every token the script compares the draft's two best
+candidates (with the text's own noise) with the token that the target chose. "said" is the mean chance that the draft
+gives a guess, "true" the share of right guesses. Filters are the defaults.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ TEMPERATURES = (0.0, 0.2, 0.5, 0.8, 1.0, 1.2)
 
 
 def compare(draft: _core.Probe, d: duo.Duo, prompts: list[str], n: int, temperature: float) -> dict[str, float]:
-    """Means over all tokens of the texts; a token that has no second guess counts as one of chance 0."""
+    """Means over all tokens of the texts. A token without a second guess counts as a guess of chance 0."""
     said, true, n_tokens = [0.0, 0.0], [0, 0], 0
     for seed, prompt in enumerate(prompts):
         begin = d.tokenize(prompt)

@@ -2,11 +2,12 @@
 
     python benchmarks/measure_kernels_accuracy.py --work build/kernels --out benchmarks/results/kernels-accuracy.json
 
-Every weight type is made of an F32 file of the demo target and of one of Gaussian weights, and compared with two
-references, both F32 with stock kernels. `same weights`: the quantised file written back to F32, so any difference is
-the kernels', which round the inputs of a product. `F32 weights`: the original. KL is that of the reference to the
-kernels' distribution, in nats. Text: held-out openings in the demo pair's domain, in windows of 256 tokens.
-K-quants need 256 columns: the demo target is padded for them, its distribution stays the same.
+The script quantises an F32 file of the demo target and one of Gaussian weights to every weight type, and compares them
+with two references, both F32 with stock kernels. `same weights`: the quantised file converted back to F32, so any
+difference comes from the kernels, which round the inputs of a product. `F32 weights`: the original. KL is the
+divergence of the kernels' distribution from the reference, in nats. The text is held-out openings in the demo pair's
+domain, in windows of 256 tokens. K-quants need 256 columns, so the demo target is padded for them; its distribution
+stays the same.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class Text:
         self.tokens: list[int] = []
 
     def log_probabilities(self, path: Path, ours: bool, width: int, n_threads: int) -> Rows:
-        """Of the next token at every position, evaluated `width` tokens at a time."""
+        """Log probabilities of the next token at every position, evaluated `width` tokens at a time."""
         p = models.probe(path, n_threads, WINDOW, ours)
         if not self.tokens:
             tokens = p.tokenize(self.text)[: self.n_tokens]
@@ -69,7 +70,7 @@ def divergence(reference: Rows, rows: Rows) -> dict[str, float]:
 
 
 def sides(text: Text, source: Path, type: str, original: Rows, args: argparse.Namespace) -> dict[str, Any]:
-    """Both kernels on the file of this type, against both references."""
+    """Compares both kernels, on the file of this type, with both references."""
     n_threads = len(cores(args.cores))
     path = models.quantized(source, args.work / f"{source.stem}-{type}.gguf", type)
     back = models.quantized(path, args.work / f"{path.stem}-back.gguf", "f32")
@@ -104,13 +105,13 @@ def table(found: dict[str, Any]) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--source", type=Path, default=demo_pair()[0], help="the demo target; better in F16")
-    p.add_argument("--text", type=Path, help="UTF-8; without it the openings in prompts/completion_dev.jsonl")
-    p.add_argument("--tokens", type=int, default=3840, help=f"at most; whole windows of {WINDOW}")
+    p.add_argument("--source", type=Path, default=demo_pair()[0], help="the demo target, preferably in F16")
+    p.add_argument("--text", type=Path, help="UTF-8; default: the openings in prompts/completion_dev.jsonl")
+    p.add_argument("--tokens", type=int, default=3840, help=f"most tokens, in whole windows of {WINDOW}")
     p.add_argument("--types", default=TYPES, help=f"of {', '.join(models.FILE_TYPES)}")
     p.add_argument("--width", type=int, default=16, help="tokens in a pass")
-    p.add_argument("--cores", default="0", help="LO-HI, a thread on each")
-    p.add_argument("--work", type=Path, default=Path("build/kernels"), help="folder of the model files; they are kept")
+    p.add_argument("--cores", default="0", help="LO-HI, one thread per core")
+    p.add_argument("--work", type=Path, default=Path("build/kernels"), help="folder for the model files")
     p.add_argument("--out", type=Path, help="JSON")
     args = p.parse_args()
     os.sched_setaffinity(0, cores(args.cores))

@@ -1,10 +1,10 @@
-// What choosing tokens costs: microseconds for one row of logits, before core/top_logits.h and with it.
+// The cost of choosing tokens: microseconds for one row of logits, without core/top_logits.h and with it.
 //
 //     g++ -std=c++20 -O3 -I../csrc measure_overhead.cpp ../csrc/core/top_logits.cpp -o measure_overhead &&
 //         ./measure_overhead
 //
-// Rows come in turn out of 64, so that none is in the L2 cache. Lowest and median time of a row, and how far apart the
-// two log-sum-exps are.
+// Uses 64 rows in turn, so that none is in the L2 cache. Prints the lowest and the median time of a row, and the
+// difference between the two log-sum-exps.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -19,7 +19,7 @@ using namespace duo;
 
 namespace {
 
-// As llama/sampler.cpp did it.
+// The earlier code of llama/sampler.cpp.
 namespace before {
 
 token_id argmax(const std::vector<float> & x) {
@@ -56,7 +56,7 @@ double log_sum_exp(const std::vector<float> & x) {
 
 } // namespace before
 
-// A bell of this spread, its middle at 0, and a few logits far above, as of a model that is fairly sure.
+// A normal distribution of this spread around 0, plus a few logits far above it, like a fairly confident model.
 std::vector<float> make_row(int32_t n, uint64_t i_row, float spread) {
     std::vector<float> x(static_cast<size_t>(n));
     for (int32_t t = 0; t < n; ++t) {

@@ -1,9 +1,9 @@
-"""How often the text differs from plain decoding's, and how often target and draft agree.
+"""How often the text differs from that of plain decoding, and how often target and draft agree.
 
     python benchmarks/measure_text.py [--target T.gguf --draft D.gguf] [--questions 40] [-n 256] [--out FILE]
 
-1. Greedy texts with duo's kernels, with stock ones (they round a row differently at other widths) and --strict, against
-   plain decoding in the same setting.
+1. Greedy texts with duo's kernels, with stock kernels (which round a row differently at other widths) and with
+   --strict, each compared with plain decoding in the same setting.
 2. Acceptance of single guesses (sync, draft length 1), greedy and at temperature 0.8 and 1 with shared noise.
 """
 

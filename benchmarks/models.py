@@ -1,4 +1,4 @@
-"""Model files for the benchmarks of kernels: widened, randomised, in every weight type."""
+"""Makes model files for the kernel benchmarks: widened, randomised, in every weight type."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from duo import _core
 from duo.dev.widen import widen
 from duo.measure import doctor
 
-# As llama-quantize names them. Only the mixtures ("_M") keep libllama's choice of a type for each matrix; in the others
-# all matrices are of one type.
+# The names of llama-quantize. Only the mixtures ("_M") keep libllama's choice of a type for each matrix; in the others
+# all matrices have the same type.
 FILE_TYPES = {
     "f32": llama_cpp.LLAMA_FTYPE_ALL_F32,
     "f16": llama_cpp.LLAMA_FTYPE_MOSTLY_F16,
@@ -38,12 +38,12 @@ def _silent(_level: int, _text: bytes, _data: ctypes.c_void_p) -> None:
 
 
 def quiet() -> None:
-    """Takes libllama's log, which importing llama_cpp has turned to stderr."""
+    """Redirects libllama's log, which `import llama_cpp` has sent to stderr."""
     llama_cpp.llama_log_set(_silent, ctypes.c_void_p(0))
 
 
 def widened(source: Path, work: Path, shape: tuple[int, int, int], type: str) -> Path:
-    """`source` padded to (n_embd, n_ff, n_layer), as f16 or f32; a file from an earlier run is taken as it is."""
+    """Pads `source` to (n_embd, n_ff, n_layer), as f16 or f32. A file from an earlier run is reused."""
     out = work / f"{source.stem}-{'x'.join(map(str, shape))}-{type}.gguf"
     if not out.exists():
         work.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def widened(source: Path, work: Path, shape: tuple[int, int, int], type: str) ->
 
 
 def quantized(source: Path, out: Path, type: str) -> Path:
-    """`source` in another weight type."""
+    """Converts `source` to another weight type."""
     if out.exists():
         return out
     quiet()
@@ -70,7 +70,7 @@ def quantized(source: Path, out: Path, type: str) -> Path:
 
 
 def randomized(source: Path, out: Path, seed: int = 7) -> Path:
-    """An f32 file with all matrices replaced by Gaussian noise, all norms by ones."""
+    """Makes an f32 file in which Gaussian noise replaces all matrices, and ones replace all norms."""
     if out.exists():
         return out
     part = out.with_name(out.name + ".part")
@@ -91,22 +91,22 @@ def dimensions(path: Path) -> tuple[int, int, int]:
 
 
 def bytes_of_pass(path: Path) -> int:
-    """Bytes of the weights that a pass reads in full: all but the embeddings, unless they are the output too."""
+    """Bytes of the weights that a pass reads in full: all except embeddings that are not also the output."""
     sizes = {tensor.name: int(tensor.n_bytes) for tensor in gguf.GGUFReader(path).tensors}
     return sum(sizes.values()) - (sizes["token_embd.weight"] if "output.weight" in sizes else 0)
 
 
 def probe(path: Path, n_threads: int, n_ctx: int, ours: bool) -> _core.Probe:
-    """The model, with duo's kernels for every type that they know or with stock ones."""
+    """Loads the model with duo's kernels for every supported type, or with stock kernels."""
     o = doctor.options(str(path), n_threads, _core.kernel_types() if ours else [], n_ctx)
     p = _core.Probe(o)
     if ours and p.n_duo_products == 0:
-        raise SystemExit(f"none of the weights of {path} is of a type and shape that duo's kernels take")
+        raise SystemExit(f"duo's kernels support none of the weights of {path}")
     return p
 
 
 def versions() -> dict[str, str]:
-    """What was measured, for the result files."""
+    """Describes what was measured, for the result files."""
     name, why = _core.kernels()
     return {
         "duo": duo.__version__,

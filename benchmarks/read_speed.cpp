@@ -1,4 +1,4 @@
-// How fast threads read memory, each its own part from start to end: the limit of a pass that reads every weight once.
+// How fast threads read memory, each one its own part from start to end. It limits a pass that reads each weight once.
 //
 //     g++ -std=c++20 -O3 -march=native -pthread read_speed.cpp -o read_speed && ./read_speed BYTES PASSES CORE...
 //
@@ -51,7 +51,7 @@ int main(int argc, char ** argv) {
         std::fprintf(stderr, "cannot map %s bytes\n", argv[1]);
         return 1;
     }
-    madvise(memory, n_bytes, MADV_HUGEPAGE); // as the weights of duo's kernels; without it the speed is a little lower
+    madvise(memory, n_bytes, MADV_HUGEPAGE); // like the weights of duo's kernels; otherwise it is a little slower
 
     std::vector<double>   seconds;
     std::atomic<uint64_t> seen{0};
@@ -82,6 +82,6 @@ int main(int argc, char ** argv) {
     std::sort(seconds.begin(), seconds.end());
     const double bytes = double(n_bytes);
     std::printf("%.0f %.0f\n", bytes / seconds.front(), bytes / seconds[seconds.size() / 2]);
-    std::fprintf(stderr, "%llx\n", static_cast<unsigned long long>(seen.load())); // else nothing would be read
+    std::fprintf(stderr, "%llx\n", static_cast<unsigned long long>(seen.load())); // so that no read is optimised away
     return 0;
 }

@@ -1,10 +1,11 @@
-"""The stock kernels of two builds of llama.cpp against each other, as built with and without -fno-dse.
+"""Compares the stock kernels of two builds of llama.cpp, for example with and without -fno-dse.
 
     python benchmarks/run_builds.py LIB LIB --core 0
 
-LIB: the folder of a build's libraries, as site-packages/llama_cpp/lib or the lib folder in a wheel; the same release.
-The two take turns, a process each; each product (a matrix of 64 MB by one input and by 64) and each pass of the demo
-target (one token, a prompt of 256) counts with its best time over the rounds. Prints second / first.
+LIB: the folder of a build's libraries, such as site-packages/llama_cpp/lib or the lib folder in a wheel. Both must be
+of the same release. The two builds take turns, each in its own process. The script takes the best time over the rounds
+for each product (a matrix of 64 MB with one input and with 64) and each pass of the demo target (one token, a prompt of
+256), and prints second / first.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""duo as a stranger starts it: nothing pinned, no options, one fresh process for each way of writing.
+"""duo as a new user starts it: nothing pinned, no options, each mode in a fresh process.
 
     python benchmarks/run_defaults.py --target big.gguf --draft 0.01=small.gguf --draft 0.2=medium.gguf \
         --cpus 0 --cpus 0-1
 
-A cell is a set of CPUs (as `taskset` gives them), a choice of kernels and a draft. In each cell and round every arm
-starts a process of its own and writes the same two texts: plain alone (no draft loaded), plain with the draft loaded,
-sync at several lengths, async (the default), and async once more with what the process before it has learned. Reported
-are tokens/s from the first token to the 64th and to the last of the first text, and over the second text, each against
-the best of {plain alone, sync at its best length}, and the time to first token against plain alone's. The best is the
-arm with the highest median over all rounds; it and the arm that is judged are compared round by round.
+A cell is a set of CPUs (set with `taskset`), a choice of kernels and a draft. In each cell and round every arm starts
+its own process and writes the same two texts: plain alone (no draft loaded), plain with the draft loaded, sync at
+several lengths, async (the default), and async again with what the previous process learned. The script reports
+tokens/s from the first token to the 64th and to the last of the first text, and over the second text, each relative to
+the best of {plain alone, sync at its best length}, and the time to first token relative to that of plain alone. The
+best is the arm with the highest median over all rounds. It is compared with the other arm round by round.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Arm:
     name: str
     options: dict[str, Any]
     with_draft: bool = True
-    warm: bool = False  # keeps the record of what was learned; else it starts from none
+    warm: bool = False  # keeps the saved measurements; otherwise it starts without any
     speeds: dict[str, list[float]] = field(default_factory=lambda: {s: [] for s in SPANS})  # tokens/s, by round
     first_ms: list[float] = field(default_factory=list)  # time to first token of the first text
     timings: dict[str, Any] = field(default_factory=dict)  # of the last text
 
 
 def write(job: dict[str, Any]) -> dict[str, Any]:
-    """In the child: both texts, with the time of each token in microseconds after the call."""
+    """In the child: writes both texts, with the time of each token in microseconds after the call."""
     import time
 
     import duo
@@ -72,7 +72,7 @@ def run(arm: Arm, job: dict[str, Any], cpus: str, cache: Path, kernels_cache: Pa
     if not arm.warm:
         for old in folder.iterdir():
             old.unlink()
-    if kernels_cache.exists():  # which kernels are faster is no part of the text
+    if kernels_cache.exists():  # the race of the kernels is not part of the text
         (folder / KERNELS_FILE).write_bytes(kernels_cache.read_bytes())
     command = ["taskset", "-c", cpus, sys.executable, __file__, "--child", json.dumps(job)]
     done = subprocess.run(
@@ -102,7 +102,7 @@ def arms_for(lengths: list[int], *, warm: bool) -> list[Arm]:
 
 
 def paired(arm: Arm, others: list[Arm], span: str) -> float:
-    """Median over rounds of the ratio to the best of the others, which is chosen by its own median."""
+    """Median over rounds of the ratio to the best other arm, which is the one with the highest median."""
     best = max(others, key=lambda o: statistics.median(o.speeds[span]))
     return statistics.median(a / b for a, b in zip(arm.speeds[span], best.speeds[span], strict=True))
 
@@ -131,7 +131,7 @@ def report(cell: dict[str, Any], arms: list[Arm]) -> dict[str, Any]:
 def measure(
     job: dict[str, Any], cell: dict[str, str], args: argparse.Namespace, prompts: list[str], folder: Path
 ) -> dict[str, Any]:
-    """All arms by turns, in an order that rotates; the warm run follows the cold one whose record it reads."""
+    """Runs all arms in turn, in a rotating order. The warm run follows the cold run whose measurements it reads."""
     arms = arms_for([int(k) for k in args.lengths.split(",")], warm=args.warm)
     cache, known = folder / "cache", folder / f"kernels-{cell['cpus']}.json"
     cold = [a for a in arms if not a.warm]
@@ -147,14 +147,14 @@ def measure(
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--target")
-    p.add_argument("--draft", action="append", default=[], metavar="C=FILE", help="a draft, and its step in passes")
-    p.add_argument("--cpus", action="append", metavar="LIST", help="as taskset -c takes it; may be repeated")
+    p.add_argument("--draft", action="append", default=[], metavar="C=FILE", help="a draft, and its step / pass time")
+    p.add_argument("--cpus", action="append", metavar="LIST", help="as for taskset -c; may be repeated")
     p.add_argument("--kernels", default="auto", help="--cpu-kernels: auto, duo, stock, or several")
-    p.add_argument("--lengths", default="1,2,4,6", help="of sync")
+    p.add_argument("--lengths", default="1,2,4,6", help="draft lengths of sync")
     p.add_argument("--prompts", default=str(Path(__file__).parent / "prompts/completion_dev.jsonl"))
-    p.add_argument("-n", type=int, default=256, help="tokens of a text")
+    p.add_argument("-n", type=int, default=256, help="tokens per text")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--warm", action="store_true", help="also async with what the run before has learned")
+    p.add_argument("--warm", action="store_true", help="also async with what the previous run learned")
     p.add_argument("--out", type=Path, help="JSON")
     p.add_argument("--child", help=argparse.SUPPRESS)
     args = p.parse_args()

@@ -1,14 +1,14 @@
-"""Passes of duo's CPU kernels against stock ones, by width and weight type, and against the memory's read speed.
+"""Compares passes of duo's CPU kernels with stock ones, by width and weight type, and with the memory's read speed.
 
     python benchmarks/run_kernels.py --work build/kernels --cores 0 --out benchmarks/results/kernels-1core.json
     python benchmarks/run_kernels.py --chart benchmarks/results/kernels-1core.json --svg docs/kernels.svg
 
-Both kernels have the same file loaded and take turns, pass by pass, in an order that alternates, so that a noisy moment
-hits both alike. A ratio is the median of the ratios of neighbouring passes. Width 1 is as duo uses it (with stock
-attention two rows, one of them thrown away, where that makes the bits independent of the width). The limit: all weights
-of the file, read once by the same threads as a plain sum (read_speed.cpp). Types already in the file named by --out
-stay there, if machine, versions and cores are the same: the types can be measured one at a time. DUO_CPU_ISA forces an
-instruction set on duo (not on stock).
+Both kernels have the same file loaded and take turns, pass by pass, in alternating order, so that a noisy moment
+affects both alike. A ratio is the median of the ratios of neighbouring passes. Width 1 is measured as duo uses it (with
+stock attention two rows, one of them discarded, if that makes the bits independent of the width). The limit is the time
+in which the same threads read all weights of the file once, as a plain sum (read_speed.cpp). Types that are already in
+the --out file stay there if machine, versions and cores are the same, so you can measure one type at a time.
+DUO_CPU_ISA selects duo's instruction set (not that of stock).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Samples = dict[str, dict[int, list[float]]]  # side -> width -> milliseconds
 
 
 def read_speed(work: Path, n_bytes: int, on: Sequence[int], passes: int = 15) -> dict[str, float]:
-    """Bytes per second of a program that does nothing else."""
+    """Bytes per second of a program that only reads."""
     source, program = Path(__file__).parent / "read_speed.cpp", work / "read_speed"
     if not program.exists() or program.stat().st_mtime < source.stat().st_mtime:
         flags = ["-std=c++20", "-O3", "-march=native", "-pthread"]
@@ -55,7 +55,7 @@ def read_speed(work: Path, n_bytes: int, on: Sequence[int], passes: int = 15) ->
 
 
 class Probes:
-    """The two kernels with one file: both loaded at once, or each when its turn comes."""
+    """Both kernels with one file: loaded at once, or each in its turn."""
 
     def __init__(self, path: Path, n_threads: int, together: bool) -> None:
         self.path, self.n_threads = path, n_threads
@@ -75,7 +75,7 @@ class Probes:
         return p
 
     def milliseconds(self, p: _core.Probe, width: int) -> float:
-        # The tokens are the same every time, so a prompt leaves the context of the other passes as it was.
+        # The tokens are always the same, so a prompt does not change the context of the other passes.
         pos = 0 if width in PROMPTS else N_CONTEXT
         return p.decode(self.tokens[pos : pos + width], pos) / 1000
 
@@ -162,20 +162,20 @@ def table(types: dict[str, Any]) -> str:
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--source", type=Path, default=demo_pair()[0], help="small model that is widened")
-    p.add_argument("--n-embd", type=int, default=1280, help="K-quants need multiples of 256 here and in --n-ff")
+    p.add_argument("--source", type=Path, default=demo_pair()[0], help="small model to widen")
+    p.add_argument("--n-embd", type=int, default=1280, help="K-quants need multiples of 256, also for --n-ff")
     p.add_argument("--n-ff", type=int, default=3840)
     p.add_argument("--n-layer", type=int, default=26)
     p.add_argument("--types", default=TYPES, help=f"of {', '.join(models.FILE_TYPES)}")
-    p.add_argument("--cores", default="0", help="LO-HI, a thread on each")
-    p.add_argument("--rounds", type=int, default=16, help="a prompt of 64 tokens every 4th, of 512 every 8th")
-    p.add_argument("--longest", type=int, default=max(PROMPTS), help="no longer prompts than this")
-    p.add_argument("--one-at-a-time", action="store_true", help="load kernels by turns: half the memory, slower")
-    p.add_argument("--work", type=Path, default=Path("build/kernels"), help="folder of the model files; they are kept")
+    p.add_argument("--cores", default="0", help="LO-HI, one thread per core")
+    p.add_argument("--rounds", type=int, default=16, help="every 4th round has a prompt of 64 tokens, every 8th of 512")
+    p.add_argument("--longest", type=int, default=max(PROMPTS), help="longest prompt, tokens")
+    p.add_argument("--one-at-a-time", action="store_true", help="load the kernels in turn: half the memory, slower")
+    p.add_argument("--work", type=Path, default=Path("build/kernels"), help="folder for the model files")
     p.add_argument("--out", type=Path, help="JSON")
-    p.add_argument("--quick", action="store_true", help="a model of a few MB, 3 rounds, the first of the types")
-    p.add_argument("--chart", type=Path, help="measure nothing: draw this JSON")
-    p.add_argument("--svg", type=Path, help="where to")
+    p.add_argument("--quick", action="store_true", help="a model of a few MB, 3 rounds, the first type only")
+    p.add_argument("--chart", type=Path, help="only draw this JSON; measure nothing")
+    p.add_argument("--svg", type=Path, help="output file of --chart")
     args = p.parse_args()
     if args.chart:
         from benchmarks.chart import draw

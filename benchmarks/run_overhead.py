@@ -1,9 +1,9 @@
-"""What duo itself costs per verification: the time of a cycle that is neither the target's pass nor a wait.
+"""duo's own time per verification: the part of a cycle that is neither the target's pass nor a wait.
 
     python benchmarks/run_overhead.py --work build/overhead --out benchmarks/results/overhead.json
 
-The demo target gets a vocabulary of 32,000 and of 128,256 tokens (the added ones have zero weights) and is its own
-draft, so that most guesses are right and several rows are sampled in each pass.
+The demo target gets a vocabulary of 32,000 and of 128,256 tokens (the added tokens have zero weights). It is its own
+draft, so most guesses are right and each pass samples several rows.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 def with_vocabulary(source: Path, out: Path, n: int) -> Path:
-    """`source` with n tokens; the added ones have names of their own and zero weights."""
+    """`source` with a vocabulary of n tokens; added tokens have new names and zero weights."""
     reader = gguf.GGUFReader(source)
     writer = gguf.GGUFWriter(out, "llama")
     for field in reader.fields.values():
@@ -74,7 +74,7 @@ def main() -> None:
     args = p.parse_args()
     args.work.mkdir(parents=True, exist_ok=True)
     rows = []
-    print("| vocabulary | way | us per pass (least to most) | rows sampled per pass |\n|---|---|---|---|")
+    print("| vocabulary | mode | us per pass (least to most) | rows sampled per pass |\n|---|---|---|---|")
     for n in VOCABULARIES:
         path = with_vocabulary(demo_pair()[0], args.work / f"demo-{n}.gguf", n)
         with duo.Duo(path, path, n_ctx=512, cpu_range=args.cores, cpu_range_draft=args.cores_draft) as d:

@@ -2,8 +2,8 @@
 
     python benchmarks/run_pair.py --target big.gguf --draft small.gguf --useless random.gguf --cores 0 --cores-draft 1
 
-Every prompt is written by every arm before the next prompt, in an order that rotates, so that a noisy moment hits
-all arms alike. All models stay loaded. Reported: median over prompts of tokens/s after the first token, and the
+Every arm writes each prompt before the next prompt begins, in a rotating order, so that a noisy moment affects all arms
+alike. All models stay loaded. The script reports the median over prompts of tokens/s after the first token, and the
 median of the ratios to llama.cpp's plain loop on the same prompt in the same round.
 """
 
@@ -66,7 +66,7 @@ def main() -> None:
     p.add_argument("--questions", type=int, default=6, help="prompts, spread over the file")
     p.add_argument("--lengths", default="1,2,4", help="draft lengths of llama.cpp's loop and of duo on stock kernels")
     p.add_argument("--lengths-duo", default="3,5,7", help="draft lengths of duo on its own CPU kernels")
-    p.add_argument("--kernels", default="duo,stock", help="CPU kernels that duo's arms run on")
+    p.add_argument("--kernels", default="duo,stock", help="CPU kernels of duo's arms")
     p.add_argument("-n", type=int, default=64, help="tokens")
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("--out", type=Path, help="JSON")
@@ -128,7 +128,7 @@ def main() -> None:
     base = arms[0]
     rows = []
     for arm in arms:
-        # Arms rotate, so the j-th figures of two arms are of the same prompt in the same round.
+        # The j-th figures of two arms are for the same prompt in the same round.
         ratio = statistics.median(x / y for x, y in zip(arm.speed, base.speed, strict=True))
         rows.append(
             {

@@ -1,11 +1,11 @@
-"""What a network costs: plain, draft in process, draft host on loopback and behind cables, side by side in one run.
+"""The cost of a network: plain, draft in process, draft host on loopback and behind cables, side by side in one run.
 
     python benchmarks/run_remote.py --target big.gguf --draft small.gguf --cores 0 --core-draft 1 --rtt 0,50
 
-Round trips above 0 need root: the host is in a network namespace behind a cable that keeps packets back
-(tests/far_machine.py). Every prompt is written by every arm before the next one, in an order that rotates. Reported:
-medians over prompts and rounds, and medians of the ratios to plain and to the draft in process for the same prompt
-and round.
+Round trips above 0 need root: the host is in a network namespace behind a cable that delays packets
+(tests/far_machine.py). Every arm writes each prompt before the next one begins, in a rotating order. The script reports
+medians over prompts and rounds, and medians of the ratios to plain and to the draft in process for the same prompt and
+round.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from far_machine import far_machine, why_not
 import duo
 from duo.measure.bench.head import command_of, head_of, settings_of
 
-os.environ["DUO_PROFILES"] = "off"  # each run measures for itself
+os.environ["DUO_PROFILES"] = "off"  # each run starts without saved measurements
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Arm:
 
 
 def start_host(stack: ExitStack, prefix: list[str], listen: str, args: argparse.Namespace) -> str:
-    """A draft host on the draft's core; its address."""
+    """Starts a draft host on the draft's core; returns its address."""
     command = [*prefix, "taskset", "-c", args.core_draft, sys.executable, "-m", "duo", "draft-host"]
     command += ["-md", args.draft, "-td", "1", "--insecure", "--listen", listen, "-cd", str(args.n_ctx)]
     p = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
@@ -91,7 +91,7 @@ def arms_of(stack: ExitStack, args: argparse.Namespace) -> list[Arm]:
             arms.append(Arm("draft host, loopback", d))
             continue
         if why_not():
-            raise SystemExit(f"a round trip of {rtt} ms cannot be made: {why_not()}")
+            raise SystemExit(f"a round trip of {rtt} ms is not possible: {why_not()}")
         c = stack.enter_context(far_machine(delay_ms=float(rtt) / 2, loss=args.loss, rate_kbit=args.rate))
         address = start_host(stack, c.command(), f"{c.there}:0", args)
         d = stack.enter_context(duo.Duo(args.target, draft_host=address, require_draft=True, **place))
@@ -121,13 +121,13 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--target", required=True)
     p.add_argument("--draft", required=True)
-    p.add_argument("--cores", default="0", help="N or LO-HI of the target")
-    p.add_argument("--core-draft", default="1", help="of the draft, here and at the hosts")
+    p.add_argument("--cores", default="0", help="cores of the target, N or LO-HI")
+    p.add_argument("--core-draft", default="1", help="core of the draft, here and on the hosts")
     p.add_argument("--rtt", default="0,50", help="round trips in ms; 0: loopback")
     p.add_argument(
-        "--loss", type=float, default=0.0, help="share of packets, each way, where the round trip is above 0"
+        "--loss", type=float, default=0.0, help="share of lost packets, each way, if the round trip is above 0"
     )
-    p.add_argument("--rate", type=float, default=0.0, help="kbit/s, the same; 0: as fast as it goes")
+    p.add_argument("--rate", type=float, default=0.0, help="kbit/s, under the same condition; 0: no limit")
     p.add_argument("--prompts", default=str(Path(__file__).parent / "prompts/completion_dev.jsonl"))
     p.add_argument("--questions", type=int, default=6)
     p.add_argument("--rounds", type=int, default=2)

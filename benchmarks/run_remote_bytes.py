@@ -1,9 +1,9 @@
 """Bytes on the wire between a target and its draft, GGML RPC (--rpc) and token ids (--draft-host), through a proxy.
 
     python benchmarks/run_remote_bytes.py --work build/bytes --out benchmarks/results/remote-bytes.json
-    python benchmarks/run_remote_bytes.py --proxy 127.0.0.1:50052    a proxy alone: its port, and sums on Ctrl-C
+    python benchmarks/run_remote_bytes.py --proxy 127.0.0.1:50052    only a proxy: prints its port, and sums on Ctrl-C
 
-The demo pair as it is, and with a vocabulary of 128,256 tokens (the added ones have zero weights).
+Uses the demo pair unchanged, and with a vocabulary of 128,256 tokens (the added tokens have zero weights).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 class CountingProxy:
-    """Passes TCP connections on to `host:port` and counts bytes and pieces, each way. Its own address: `endpoint`."""
+    """Forwards TCP connections to `host:port` and counts bytes and pieces, each way. `endpoint` is its own address."""
 
     def __init__(self, to: str) -> None:
         host, _, port = to.rpartition(":")
@@ -95,7 +95,7 @@ class CountingProxy:
 
 @contextlib.contextmanager
 def host(pattern: str, *args: str) -> Iterator[str]:
-    """A `duo` command on 127.0.0.1, and where it listens, as it says."""
+    """Runs a `duo` command on 127.0.0.1, and yields the address that it prints."""
     p = subprocess.Popen([sys.executable, "-m", "duo", *args], stdout=subprocess.PIPE, text=True)
     try:
         assert p.stdout is not None
@@ -111,7 +111,7 @@ def host(pattern: str, *args: str) -> Iterator[str]:
 
 
 def measured(proxy: CountingProxy, n_tokens: int, model: Path, draft: Path | None, **options: Any) -> dict[str, Any]:
-    """One text after another that is not counted: the model's load and the first graphs are on their own."""
+    """Measures one text after an uncounted one, which covers the loading of the model and the first graphs."""
     with duo.Duo(model, draft, n_ctx=1024, _always=True, **options) as d:
         d.generate(PROMPT, max_tokens=32, temperature=0)
         while not d.timings["draft_n_accepted"]:
@@ -155,7 +155,7 @@ def compare(work: Path, n_tokens: int) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--proxy", metavar="HOST:PORT", help="only pass connections on to it, and count")
+    parser.add_argument("--proxy", metavar="HOST:PORT", help="only forward connections to this address, and count")
     parser.add_argument("--work", type=Path, default=Path("build/bytes"))
     parser.add_argument("--out", type=Path)
     parser.add_argument("-n", type=int, default=256, help="tokens")

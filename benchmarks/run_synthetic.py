@@ -1,10 +1,10 @@
-"""How well the engine schedules: scripted models that take exact time and agree at a given rate, cell by cell.
+"""How well the engine schedules: scripted models with exact timing and a given rate of agreement, cell by cell.
 
     python benchmarks/run_synthetic.py --grid main --out benchmarks/results/synthetic.json
 
 Every cell is one interleaved run of `duo bench --synthetic` (plain, sync at each length, async), on the real rings,
-tree, planner and workers. Reported: async against the best sync of the same run, against plain, against the formula for
-hits and misses with the run's own figures. The grid "width" compares auto with each fixed width.
+tree, planner and workers. The script reports async relative to the best sync of the same run, to plain, and to the
+formula for hits and misses with the run's own figures. The grid "width" compares auto with each fixed width.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ GRIDS: dict[str, list[str]] = {
                for c in (0.05, 0.2)],
     "width": [f"a={a},c={c},{CPU_V}" for a in (0.5, 0.7, 0.9) for c in (0.01, 0.05)],
 }  # fmt: skip
-# What turn-taking is tried at; long drafts where they may pay.
+# Draft lengths for turn-taking; long ones where they may pay off.
 SYNC_LENGTHS = {"main": "1,2,3,4,5,6,8,10,13", "poor": "1,2,4", "cheap": "2,3,4,6,8,10,13", "uneven": "1,2,3,4,6,8,10",
                 "width": "1,2,3,4,6"}  # fmt: skip
 
@@ -84,7 +84,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--grid", action="append", choices=GRIDS, help="may be repeated; default: all")
     p.add_argument("--pass-ms", type=float, default=20.0)
-    p.add_argument("-n", type=int, default=256, help="tokens of a text")
+    p.add_argument("-n", type=int, default=256, help="tokens per text")
     p.add_argument("--questions", type=int, default=4)
     p.add_argument("--out", type=Path)
     args = p.parse_args()

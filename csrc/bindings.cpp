@@ -1,4 +1,4 @@
-// pybind11 only: no logic. The GIL is dropped wherever a call may take longer than a look.
+// pybind11 only: no logic. The GIL is released wherever a call may take long.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -40,7 +40,7 @@ py::tuple event_tuple(const char * lane, const duo::trace_event & e) {
                           e.depth, e.n_branch, e.expected, duo::name_of(e.how));
 }
 
-// A model as Python sees it: it may outlive the engine, and then says so.
+// A model as Python sees it. It may outlive the engine; its members then throw.
 class model_view {
   public:
     explicit model_view(const std::shared_ptr<const duo::llama_token_model> & model) : model_(model) {}
@@ -53,7 +53,7 @@ class model_view {
         return model;
     }
 
-    // A getter of the model as one of the view.
+    // Turns a getter of the model into a getter of the view.
     template <auto getter> static auto of(const model_view & v) { return (*v.get().*getter)(); }
 
   private:
@@ -157,7 +157,7 @@ void register_engine(py::module_ & m) {
              [](const engine & e) {
                  return e.current() == nullptr ? py::dict() : duo::stats_of(*e.current(), e.plans().profile());
              })
-        // Between two texts: what was learned of the pair, for a file, and back.
+        // Between two texts: the measurements of the pair, to a file and back.
         .def("profile", [](const engine & e) { return e.plans().saved(); })
         .def("restore_profile", [](engine & e, const std::vector<double> & x) { e.plans().restore(x); })
         .def("forget_profile", [](engine & e) { e.plans().forget(); })

@@ -11,18 +11,19 @@ namespace duo {
 // ModelOptions, EngineOptions, Sampling, Plan, SyntheticOptions.
 void register_options(pybind11::module_ & m);
 
-// What `duo doctor` and the benchmarks look at: one model, pass by pass, and the kernels alone.
+// For `duo doctor` and the benchmarks: one model, pass by pass, and the kernels alone.
 void register_probe(pybind11::module_ & m);
 
-// Buffer types and instruction sets that are used, or not.
+// Which buffer types and instruction sets are used.
 void register_guard(pybind11::module_ & m);
 
-// Both with the GIL, before anything is computed on the CPU: from then on products that end a process here are not
-// tried in this one. ask_guard raises DuoError (as error_already_set) where stock ggml cannot compute at all.
+// Call either with the GIL, before anything is computed on the CPU. They learn from a child process which products
+// crash, so that this process does not try them. ask_guard raises DuoError (as error_already_set) if stock ggml cannot
+// compute at all.
 void ask_guard();
 void hear_guard();
 
-// GGML RPC: serving devices, and using another machine's.
+// GGML RPC: serves devices, and uses those of another machine.
 void register_rpc(pybind11::module_ & m);
 
 // The ends of a link to another process, and the seats of a host.
@@ -39,19 +40,20 @@ class vocabulary {
     std::shared_ptr<const llama_token_model> model_;
 };
 
-// Names, metadata and error messages come from files: what is not UTF-8 in them must not become another error.
+// Names, metadata and error messages come from files: invalid UTF-8 in them must not cause another error.
 pybind11::str text_of(const std::string & s);
-// And what is not UTF-8 in a path comes back as os.fsencode took it.
+// Decodes a path; invalid UTF-8 in it survives a round trip through os.fsencode.
 pybind11::str path_text(const std::string & path);
 
 // Headers and vocabularies of files that are not loaded.
 void register_files(pybind11::module_ & m);
 
-// A request's statistics and what the planner knows, as Python reads them (duo.text.result.timings).
+// A request's statistics and the planner's measurements, as Python reads them (duo.text.result.timings).
 pybind11::dict stats_of(const request & r, const pair_profile & profile);
 const char *   name_of(stance s);
 
-// The figures that one part of a text adds to the whole, from one process to another. part_of throws duo::error.
+// The figures of one part of a text, sent from one process to another and added to the whole. part_of throws
+// duo::error.
 pybind11::dict part_stats(const verify_stats & s);
 verify_stats   part_of(const pybind11::dict & d);
 

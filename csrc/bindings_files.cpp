@@ -1,4 +1,4 @@
-// What is known of model files without loading them (duo.models.header, duo.placement.compatibility).
+// Reads properties of model files without loading them (duo.models.header, duo.placement.compatibility).
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -62,7 +62,7 @@ py::dict vocab_of(const vocab_file & f) {
                     "keeps_state"_a = f.keeps_state());
 }
 
-// The two vocabularies, and what pair_mismatch says of them.
+// The two vocabularies and the result of pair_mismatch.
 py::dict vocab_check(const std::string & target, const std::string & draft) {
     const auto [t, d] = [&] {
         const py::gil_scoped_release released;

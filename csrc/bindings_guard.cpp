@@ -1,4 +1,4 @@
-// What this process learns from products that a child has tried (src/duo/placement/guard.py).
+// Applies the results of the products that a child process tried (src/duo/placement/guard.py).
 #include <pybind11/stl.h>
 
 #include "bindings.h"

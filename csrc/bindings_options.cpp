@@ -20,14 +20,14 @@ template <auto member> void in_agreement(py::class_<synthetic_options> & c, cons
         [](synthetic_options & o, const value & x) { o.agree.*member = x; });
 }
 
-// An enumeration as its names, in order.
+// The enumeration value with this name; names are in the order of the values.
 template <typename Enum, size_t n> Enum value_of(const char * const (&names)[n], const std::string & name) {
     for (size_t i = 0; i < n; ++i) {
         if (name == names[i]) {
             return Enum(i);
         }
     }
-    throw error(error_kind::bad_value, "unknown choice " + name + "; see duo --help");
+    throw error(error_kind::bad_value, "unknown value " + name + "; see duo --help");
 }
 
 constexpr const char * modes[]       = {"plain", "sync", "async"};
@@ -89,7 +89,7 @@ void register_options(py::module_ & m) {
     using o = model_options;
     py::class_<o>(m, "ModelOptions")
         .def(py::init<>())
-        // Bytes: a file's name need not be UTF-8.
+        // Bytes: a file name need not be UTF-8.
         .def_property(
             "path", [](const o & x) { return py::bytes(x.path); },
             [](o & x, const std::string & path) { x.path = path; })

@@ -17,12 +17,12 @@ namespace duo {
 
 namespace {
 
-// One model without workers: the passes that the caller asks for, timed. Used by one thread at a time.
+// One model without workers: runs and times the passes that the caller asks for. One thread at a time may use it.
 class probe {
   public:
     probe(const model_options & options, bool is_draft) : model_(options, is_draft) { stock_kernels_used(); }
 
-    // Evaluates tokens at positions from pos0, after what is in the cache below it. Returns microseconds.
+    // Evaluates tokens at positions from pos0 on; the cache below pos0 stays. Returns microseconds.
     int64_t decode(const std::vector<token_id> & tokens, int32_t pos0) {
         if (pos0 < 0 || pos0 + int64_t(tokens.size()) > model_.n_ctx()) {
             throw error(error_kind::bad_value, "a pass of " + std::to_string(tokens.size()) + " tokens at " +
@@ -55,11 +55,12 @@ class probe {
         return out;
     }
 
-    // (token, logp) of the n best after a row of the last pass, as a worker gets them; text: all up to that row.
+    // (token, logp) of the n best tokens after a row of the last pass, as a worker gets them. text: all tokens up to
+    // that row.
     std::vector<std::pair<token_id, float>> candidates(int32_t i_row, const sampling_params & sampling,
                                                        const std::vector<token_id> & text, size_t n) {
         if (i_row < 0 || i_row >= n_rows_) {
-            throw error(error_kind::bad_value, "row " + std::to_string(i_row) + " is not in the last pass");
+            throw error(error_kind::bad_value, "row " + std::to_string(i_row) + " was not in the last pass");
         }
         std::vector<candidate> found(n);
         found.resize(size_t(model_.candidates(i_row, sampling, text, found)));
@@ -100,7 +101,7 @@ void register_probe(py::module_ & m) {
              [](const probe & p, const std::string & text) { return p.model().tokenize(text, true, true); });
 
     m.def("kernels", [] {
-        hear_guard(); // it may take an instruction set away, before the first look at them
+        hear_guard(); // it may disable an instruction set, so it comes before the first use
         const std::string why = cpu::why_no_kernels();
         return py::make_tuple(why.empty() ? cpu::kernels_name() : "", why);
     });

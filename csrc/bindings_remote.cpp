@@ -27,10 +27,10 @@ template <typename Enum, size_t n> Enum kind_of(const char * const (&names)[n], 
             return Enum(i);
         }
     }
-    throw error(error_kind::peer_lost, "the other side sent a message of the unknown kind " + name.substr(0, 40));
+    throw error(error_kind::peer_lost, "the other side sent a message of unknown kind " + name.substr(0, 40));
 }
 
-// Tuples of n fields, each made into a message by `make`.
+// Checks that each tuple has n fields and turns it into a message with `make`.
 template <typename Message, typename Make>
 std::vector<Message> messages(const py::list & tuples, size_t n, const Make & make) {
     std::vector<Message> out;

@@ -9,7 +9,7 @@
 
 namespace duo {
 
-// Each throws duo::error for what is no such tuple.
+// Each throws duo::error if the tuple has another form.
 std::vector<node_msg>    nodes_of(const pybind11::list & tuples);
 std::vector<verdict_msg> verdicts_of(const pybind11::list & tuples);
 std::vector<chunk_msg>   chunks_of(const pybind11::list & tuples);

@@ -31,12 +31,12 @@ model_ptr load_weights(model_options opt, bool is_draft, const py::object & prog
     });
 }
 
-// Python's class of the weights; const inside, as all seats read them.
+// The Python class for the weights; const inside, because all seats read them.
 struct shared_model {
     model_ptr model;
 };
 
-// A seat with the context that it works on.
+// A seat and its context.
 template <typename Seat> struct seated {
     explicit seated(const model_ptr & weights)
         : model(*weights), seat(model, [cpus = weights->options().cpus] { pin_this_thread(cpus); }) {
@@ -79,7 +79,7 @@ void register_weights(py::module_ & m) {
 
 const auto released = py::call_guard<py::gil_scoped_release>();
 
-// What both kinds of seats have.
+// The members that both kinds of seats share.
 template <typename Seat> py::class_<seated<Seat>> register_seat(py::module_ & m, const char * name) {
     using s = seated<Seat>;
     return py::class_<s>(m, name)

@@ -1,4 +1,4 @@
-// Figures of one request as a dict: names are those of the C++ members.
+// The figures of one request as a dict, with the names of the C++ members.
 #include <pybind11/stl.h>
 
 #include "bindings.h"
@@ -54,7 +54,7 @@ py::dict stats_of(const request & r, const pair_profile & profile) {
 
 namespace {
 
-// A figure from another process, or a list of such; what is too long in it is let be.
+// Reads a figure from another process, or a list of figures. Extra elements of a list are ignored.
 template <typename T> void read_figure(const py::handle & from, T & to) {
     if constexpr (std::is_integral_v<T>) {
         to = py::cast<T>(from);

@@ -1,5 +1,5 @@
-# The kernels of csrc/cpu: one file per instruction set, each with its own flags, all in one library; which one runs is
-# decided at run time. They know neither ggml nor duo.
+# The kernels of csrc/cpu: one file per instruction set, each with its own flags, all in one library. The set is chosen
+# at run time. The kernels depend neither on ggml nor on duo.
 include(CheckCXXCompilerFlag)
 include(CheckCXXSourceCompiles)
 
@@ -16,7 +16,7 @@ else()
 endif()
 set_source_files_properties(${cpu_kernels} PROPERTIES COMPILE_OPTIONS "${duo_cpu_flags}")
 
-# GCC takes arrays of vectors that are filled one by one for uninitialised ones.
+# GCC wrongly warns that arrays of vectors are uninitialised if they are filled one by one.
 set(duo_kernel_warnings "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-ignored-attributes>")
 
 function(duo_kernels name source)
@@ -27,7 +27,7 @@ function(duo_kernels name source)
   target_sources(duo_cpu PRIVATE $<TARGET_OBJECTS:duo_${name}>)
 endfunction()
 
-# macOS compiles for several at once: then the kernels of both are left out.
+# macOS can compile for several architectures at once; then all these kernels are left out.
 set(cpu_architecture ${CMAKE_SYSTEM_PROCESSOR})
 if(CMAKE_OSX_ARCHITECTURES)
   set(cpu_architecture "${CMAKE_OSX_ARCHITECTURES}")
@@ -56,7 +56,7 @@ if(cpu_architecture MATCHES "^(x86_64|AMD64|amd64)$")
   endif()
   duo_kernels(amx_emulated csrc/cpu/kernel_amx.cpp ${avx512})
   set(amx -mamx-tile -mamx-int8 -mamx-bf16)
-  list(JOIN amx " " CMAKE_REQUIRED_FLAGS) # the assembler must know them too
+  list(JOIN amx " " CMAKE_REQUIRED_FLAGS) # the assembler must support them too
   check_cxx_source_compiles("int main() { asm volatile(\"tdpbf16ps %tmm2, %tmm1, %tmm0\"); }" DUO_HAS_AMX)
   unset(CMAKE_REQUIRED_FLAGS)
   if(DUO_HAS_AMX)
@@ -64,8 +64,8 @@ if(cpu_architecture MATCHES "^(x86_64|AMD64|amd64)$")
     duo_kernels(amx csrc/cpu/kernel_amx.cpp ${avx512} ${amx} -DDUO_KERNEL_AMX)
   endif()
 elseif(cpu_architecture MATCHES "^(aarch64|arm64)$")
-  # No more than the extension: what else a later Armv8 has is not asked for at run time. GCC orders these kernels for
-  # their arithmetic before it deals out registers, and then has too few.
+  # Only this extension: the run-time check does not test for other features of later Armv8 versions. GCC schedules
+  # these kernels before register allocation and then runs out of registers.
   set(neon -march=armv8.2-a+dotprod "$<$<CXX_COMPILER_ID:GNU>:-fno-schedule-insns>")
   target_compile_definitions(duo_cpu PUBLIC DUO_ARM)
   duo_kernels(neon_dot csrc/cpu/kernel_neon.cpp ${neon})
@@ -76,8 +76,8 @@ elseif(cpu_architecture MATCHES "^(aarch64|arm64)$")
   endif()
 endif()
 
-# The same OpenMP team as ggml-cpu's: two teams of one thread would fight for its cores.
-# ThreadSanitizer does not know libgomp's barriers and would report races that are none.
+# Uses the same OpenMP team as ggml-cpu: two teams of one thread would compete for its cores. ThreadSanitizer does not
+# understand libgomp's barriers and would report false races.
 find_package(OpenMP COMPONENTS CXX)
 if(OpenMP_CXX_FOUND AND NOT DUO_SANITIZE STREQUAL "thread")
   target_link_libraries(duo_cpu PRIVATE OpenMP::OpenMP_CXX)

@@ -14,7 +14,7 @@
 
 namespace duo {
 
-// Threads that OpenMP or ggml start from this one inherit the mask, so it binds the whole team.
+// Threads that OpenMP or ggml start from this thread inherit the mask, so it binds the whole team.
 void pin_this_thread(const std::vector<int32_t> & cpus) {
 #if defined(__linux__)
     if (cpus.empty()) {
@@ -163,7 +163,7 @@ void engine::close() noexcept {
 planner & engine::plans() const {
     check_open();
     if (pipeline_->running()) {
-        throw error(error_kind::busy, "a text is being written; ask for what was measured when it has ended");
+        throw error(error_kind::busy, "a text is being written; ask for the measurements after it has ended");
     }
     return pipeline_->plans();
 }

@@ -15,7 +15,7 @@
 
 namespace duo {
 
-// Must be called from the thread that is to run on these CPUs; empty: anywhere. Threads that it starts inherit it.
+// Binds the calling thread to these CPUs; empty: any CPU. Threads that it starts inherit this.
 void pin_this_thread(const std::vector<int32_t> & cpus);
 // Throws duo::error for a CPU that this process may not use.
 void check_cpus(const std::vector<int32_t> & cpus);
@@ -24,10 +24,10 @@ struct engine_options {
     model_options target;
     model_options draft;                // path empty: no draft
     bool          remote_draft = false; // the draft is elsewhere: see draft_link()
-    int32_t       n_ctx_remote = 0;     // > 0: the target is elsewhere, with so large a context: see target_link()
-    pair_prior    prior{};              // where the two are placed, and what passes should cost
+    int32_t       n_ctx_remote = 0;     // > 0: the target is elsewhere, with a context of this size: see target_link()
+    pair_prior    prior{};              // where the two models are placed, and the expected cost of passes
     bool          tracing    = false;
-    int32_t       delay_us   = 0; // tests: each decode is late by up to this
+    int32_t       delay_us   = 0; // for tests: each decode is delayed by up to this
     uint64_t      delay_seed = 0;
 };
 
@@ -36,7 +36,7 @@ class engine {
   public:
     // Loads both models. Throws duo::error.
     explicit engine(const engine_options & opt);
-    // Two models without weights instead: target() and draft() stay null. Throws duo::error.
+    // Makes two models without weights instead: target() and draft() stay null. Throws duo::error.
     explicit engine(const synthetic_options & opt);
     ~engine();
 
@@ -46,17 +46,17 @@ class engine {
     void      close() noexcept;
     void      take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
 
-    // What was learned of the pair; while no text is being written. Throws duo::error when closed.
+    // The measurements of the pair. Call only while no text is being written. Throws duo::error if closed.
     [[nodiscard]] planner & plans() const;
 
-    // What stands for a model that is elsewhere; it may outlive the engine. Null: both are here.
+    // Represents a model in another process; it may outlive the engine. Null: both models are here.
     [[nodiscard]] std::shared_ptr<draft_link>  link_to_draft() const { return draft_link_; }
     [[nodiscard]] std::shared_ptr<target_link> link_to_target() const { return target_link_; }
 
     [[nodiscard]] bool            running() const { return pipeline_ && pipeline_->running(); }
     [[nodiscard]] const request * current() const { return pipeline_ ? pipeline_->current() : nullptr; }
 
-    // Null when closed, and for a model that is elsewhere or that there is not.
+    // Null if the engine is closed, or the model is elsewhere or absent.
     [[nodiscard]] std::shared_ptr<const llama_token_model> target() const { return target_view_.lock(); }
     [[nodiscard]] std::shared_ptr<const llama_token_model> draft() const { return draft_view_.lock(); }
 
@@ -64,7 +64,7 @@ class engine {
     void check_open() const;
     void start(token_model * target, token_model * draft, const pipeline::options & opt);
 
-    // Set by the constructor alone: one thread may ask for token ids while another closes.
+    // Only the constructor sets it: one thread may ask for token ids while another closes.
     std::weak_ptr<const llama_token_model> target_view_;
     std::weak_ptr<const llama_token_model> draft_view_;
 

@@ -1,4 +1,4 @@
-// One exception type for everything a user can cause: a full sentence that says what was wrong and what to do.
+// The exception for everything a user can cause: one full sentence that says what was wrong and what to do.
 #pragma once
 
 #include <stdexcept>

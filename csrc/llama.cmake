@@ -2,7 +2,7 @@
 include(${CMAKE_CURRENT_LIST_DIR}/llama_build.cmake)
 find_package(Python REQUIRED COMPONENTS Interpreter Development.Module)
 
-# The build environment comes first; else the environment of the interpreter that builds.
+# The build environment comes first, then the environment of the interpreter that runs the build.
 execute_process(
   COMMAND ${Python_EXECUTABLE} -c
           "import importlib.util as u, pathlib as p; s = u.find_spec('llama_cpp'); print(p.Path(s.origin).parents[1] if s else '')"
@@ -11,7 +11,7 @@ if(NOT llama_site)
   message(FATAL_ERROR "llama-cpp-python is not installed here: pip install ${duo_llama_package}")
 endif()
 
-# Debian's CMake does not look into lib64 by itself, where manylinux builds put them.
+# manylinux builds install into lib64, where Debian's CMake does not look by default.
 set(llama_hints ${llama_site}/lib/cmake/llama ${llama_site}/lib64/cmake/llama)
 set(ggml_hints ${llama_site}/lib/cmake/ggml ${llama_site}/lib64/cmake/ggml)
 find_path(ggml_DIR ggml-config.cmake HINTS ${ggml_hints} NO_DEFAULT_PATH)

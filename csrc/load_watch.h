@@ -1,4 +1,4 @@
-// What happens in Python while models are loaded.
+// Calls Python while models are loading: signals and progress.
 #pragma once
 
 #include <initializer_list>
@@ -14,7 +14,8 @@
 
 namespace duo {
 
-// Ctrl-C while a large file is read, and a look at how far it is. Each look takes the GIL, so not for each tensor.
+// Handles Ctrl-C and reports progress while a large file is read. Each check takes the GIL, so not every tensor gets
+// one.
 struct load_watch {
     pybind11::object progress; // (path, share) -> None, or None
     std::string      path;
@@ -42,8 +43,8 @@ struct load_watch {
     }
 };
 
-// What load() returns; it runs without the GIL and is watched for each of these models. Throws duo::error, or what was
-// raised in Python meanwhile.
+// Runs load() without the GIL, watches the loading of each of these models, and returns the result of load(). Throws
+// duo::error, or what Python raised meanwhile.
 template <typename Load>
 auto load_watched(std::initializer_list<model_options *> models, const pybind11::object & progress, const Load & load) {
     for (model_options * m : models) {

@@ -85,5 +85,5 @@ def test_chances_add_up_and_keep_the_order_of_the_race(draft: _core.Probe) -> No
 def test_a_row_that_is_not_there_is_one_sentence(draft: _core.Probe) -> None:
     draft.decode([5, 6])
     for row in (-1, 2):
-        with pytest.raises(Exception, match="is not in the last pass"):
+        with pytest.raises(Exception, match="was not in the last pass"):
             draft.candidates(row, _core.Sampling(), [5, 6], 2)

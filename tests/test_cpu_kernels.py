@@ -293,7 +293,7 @@ print(target.n_duo_products, target.same_bits, target.warning)
 def test_weights_that_find_no_memory_are_left_to_stock(share: float, large_model: Path) -> None:
     child = run_python(CHILD + NO_MEMORY, large_model, str(int(share * large_model.stat().st_size)))
     assert child.returncode == 0, child.stderr
-    assert child.stdout.startswith("0 False duo's CPU kernels found no memory for the weights of ")
+    assert child.stdout.startswith("0 False there is not enough memory for duo's CPU kernels to pack the weights of ")
 
 
 MEMORY = """

@@ -162,9 +162,9 @@ def test_progress_goes_up_for_each_model_and_its_error_ends_the_loading() -> Non
 @needs_kernels
 def test_what_is_no_row_of_weights_is_refused() -> None:
     for kind, n_bytes, n_columns in (("q8_0", 33, 32), ("q8_0", 0, 64), ("q4_K", 144, 128), ("q8_0", 68, -64)):
-        with pytest.raises(DuoError, match="the weights are not whole rows"):
+        with pytest.raises(DuoError, match="the data is not a number of whole rows"):
             _core.product_errors(kind, bytes(n_bytes), n_columns, 1)
-    with pytest.raises(DuoError, match="there are no CPU kernels for weights of type q9_9; choose from"):
+    with pytest.raises(DuoError, match="duo has no CPU kernels for weights of type q9_9; choose from"):
         _core.product_errors("q9_9", bytes(64), 64, 1)
 
 

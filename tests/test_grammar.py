@@ -104,7 +104,7 @@ def test_where_no_token_fits_what_was_written_is_not_lost(duo_pair: Duo) -> None
     comma = duo_pair.tokenize("b", add_special=False)
     bias = {t: float("-inf") for t in range(duo_pair.target.n_vocab) if b"b" in duo_pair.target.piece(t)}
     assert comma[0] in bias
-    with pytest.raises(DuoError, match="the grammar requires more text") as e:
+    with pytest.raises(DuoError, match="the grammar is not complete") as e:
         duo_pair.generate("Once", grammar='root ::= "aab"', logit_bias=bias)
     assert e.value.result is not None
     assert e.value.result.text == "aa"

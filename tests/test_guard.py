@@ -35,7 +35,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 PLAIN_TEXT = """
 import sys
-from duo import Duo, _core, guard
+from duo import Duo, _core
+from duo.placement import guard
 guard.find()
 _core.allow_extra_buffers(False)
 with Duo(sys.argv[1], n_ctx=256, n_threads=2, cpu_kernels="stock") as d:
@@ -186,7 +187,7 @@ def test_an_instruction_set_that_crashes_gives_way_to_the_next(machine: MachineM
     assert line in done.stderr.splitlines()
     there.faults = ",".join(f"duo {name}=SIGSEGV" for name in KERNELS)
     for again in (False, True):
-        assert there.python("-c", f"from duo import guard; guard.find(again={again})").returncode == 0
+        assert there.python("-c", f"from duo.placement import guard; guard.find(again={again})").returncode == 0
         out = there.duo("devices").stdout
         if not again:
             assert f"CPU kernels: duo ({second})" in out

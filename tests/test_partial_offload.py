@@ -46,7 +46,7 @@ CLIENT = (
     + """
 import numpy as np
 from duo import _core
-from duo.doctor import context_of, options
+from duo.measure.doctor import context_of, options
 
 ggml, rpc = library("ggml"), library("ggml-rpc")
 rpc.ggml_backend_rpc_add_server.restype = ctypes.c_void_p
@@ -73,14 +73,14 @@ print(json.dumps(found))
 PLANNED = (
     CLIENT.split("found = []")[0]
     + """
-import duo.placement
+from duo.placement import place
 from duo import Duo, DuoError
 
-real = duo.placement.devices
+real = place.devices
 found = []
 for mb in (100, 34, 1):
     small = lambda: [d._replace(free=mb * 10**6, total=mb * 10**6) if d.type == "rpc" else d for d in real()]
-    duo.placement.devices = small
+    place.devices = small
     # With stock kernels: duo's attention, on the CPU, rounds otherwise than the device's.
     where = {"device": "RPC0", "device_draft": "RPC0", "n_gpu_layers": "auto", "n_gpu_layers_draft": "auto"}
     with Duo(n_ctx=512, cpu_kernels="stock", **where) as d:

@@ -123,7 +123,7 @@ def test_another_vocabulary_is_named_by_its_first_other_token(role: str, changed
 @pytest.mark.parametrize("role", ["draft", "verify"])
 def test_another_version_is_refused_by_both_ends(role: str) -> None:
     code = (
-        "import sys, duo.remote.hello as hello\n"
+        "import sys, duo.remote.wire.hello as hello\n"
         "hello.PROTOCOL = 77\n"
         "hello.version = lambda: '9.9'\n"
         "from duo.cli.main import main\n"

@@ -54,7 +54,7 @@ def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
 def test_a_peer_that_is_no_rpc_server_is_an_error_and_no_crash(answer: bytes) -> None:
     with (
         not_a_server(answer) as endpoint,
-        pytest.raises(DuoError, match=r"this llama\.cpp does not understand it|did not answer"),
+        pytest.raises(DuoError, match=r"is not compatible with this llama\.cpp|did not answer"),
     ):
         rpc.devices_of(endpoint, timeout_s=2)
 
@@ -63,7 +63,7 @@ def test_another_version_of_the_protocol_is_named() -> None:
     hello = struct.pack("<Q", 28) + bytes([6, 1, 0, 0]) + bytes(24)
     with (
         not_a_server(hello) as endpoint,
-        pytest.raises(DuoError, match=r"understands \(RPC server version mismatch: 6\.1\.0\)"),
+        pytest.raises(DuoError, match=r"compatible with this llama\.cpp \(RPC server version mismatch: 6\.1\.0\)"),
     ):
         rpc.devices_of(endpoint, timeout_s=5)
 
@@ -150,7 +150,8 @@ def test_listening_beyond_loopback_is_warned_of_and_weights_can_be_cached(tmp_pa
 
 CONNECTION = """
 import sys
-from duo import _core, rpc
+from duo import _core
+from duo.remote.rpc import server as rpc
 (name,) = rpc.connect([sys.argv[1]])
 m = _core.ModelOptions()
 m.path, m.devices, m.n_ctx, m.n_gpu_layers = sys.argv[2], [name], 256, -1

@@ -1,8 +1,8 @@
-"""Does the AMX code of the installed llama-cpp-python work on this machine? Exit code 3, and a line, if it crashes.
+"""Checks the AMX code of the installed llama-cpp-python on this machine. Prints a line and exits with 3 if it crashes.
 
     python tools/check_amx.py
 
-Asks duo, which tries it in a child process. 0 as well: no AMX here, or nothing could be tried.
+duo tries the code in a child process. The exit code is also 0 if there is no AMX, or if nothing could be tried.
 """
 
 import sys

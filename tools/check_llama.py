@@ -1,4 +1,4 @@
-"""Does the installed llama-cpp-python have the backends that CMAKE_ARGS asks for? Exit code 1 if not.
+"""Checks that the installed llama-cpp-python has the backends that CMAKE_ARGS requests. Exit code 1 if not.
 
 python tools/check_llama.py "-DGGML_RPC=on -DGGML_CUDA=on"
 """

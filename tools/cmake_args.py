@@ -1,4 +1,4 @@
-"""Prints the CMAKE_ARGS to build llama-cpp-python with here: yours, if the environment has some, and what they lack.
+"""Prints the CMAKE_ARGS for building llama-cpp-python on this machine: those of the environment, plus what they lack.
 
     CMAKE_ARGS="$(python3 tools/cmake_args.py)" pip install .
 

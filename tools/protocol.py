@@ -1,7 +1,7 @@
 """Makes the Python code of src/duo/remote/wire/wire.proto, or says whether what is there is current.
 
-python tools/protocol.py            writes it
-python tools/protocol.py --check    exit code 1 if it is not what wire.proto says
+python tools/protocol.py            writes the code
+python tools/protocol.py --check    exit code 1 if it does not match wire.proto
 """
 
 import subprocess
@@ -35,7 +35,7 @@ def main() -> int:
         for name in MADE:
             committed, made = (base / "duo/remote" / name for base in (SOURCE, Path(folder)))
             if not committed.exists() or committed.read_bytes() != made.read_bytes():
-                print(f"{committed} is not what wire.proto says; run: make protocol", file=sys.stderr)
+                print(f"{committed} does not match wire.proto; run: make protocol", file=sys.stderr)
                 return 1
     return 0
 

@@ -1,4 +1,5 @@
-// What both comparators share: the command line, prompts by file name on stdin, one line of JSON per prompt on stdout.
+// The common part of both programs: the command line, prompts by file name on stdin, one line of JSON per prompt on
+// stdout.
 #pragma once
 
 #include "ggml-backend.h"
@@ -20,9 +21,9 @@
 
 namespace loop {
 
-constexpr int n_predict_warmup = 16; // tokens generated, and thrown away, before the first prompt
+constexpr int n_predict_warmup = 16; // tokens generated and discarded before the first prompt
 
-// One model of the pair, where it runs and with how much.
+// One model of the pair, its placement and its threads.
 struct placement {
     std::string                     path;
     int32_t                         n_threads    = 1;
@@ -34,7 +35,7 @@ struct placement {
 struct options {
     placement target;
     placement draft;
-    int32_t   n_ctx      = 0; // 0 = what the model was trained with
+    int32_t   n_ctx      = 0; // 0 = the model's training context
     int32_t   n_predict  = 128;
     int32_t   n_draft    = 3;    // longest draft, llama.cpp's default
     float     p_min      = 0.0f; // stop drafting below this probability, llama.cpp's default
@@ -46,7 +47,7 @@ struct result {
     std::vector<llama_token> tokens; // without an end-of-generation token
 
     int32_t n_prompt   = 0;
-    int32_t n_first    = 0; // tokens that the first pass after the prompt gave
+    int32_t n_first    = 0; // tokens from the first pass after the prompt
     int32_t n_passes   = 0; // passes of the target after the prompt
     int32_t n_drafted  = 0;
     int32_t n_accepted = 0;
@@ -163,7 +164,7 @@ inline void print_json(const result & r) {
     std::fflush(stdout);
 }
 
-// llama.cpp's own messages: errors only, so that no time goes into printing
+// llama.cpp's own messages: errors only, so that printing takes no time
 inline void log_errors(ggml_log_level level, const char * text, void *) {
     if (level == GGML_LOG_LEVEL_ERROR) {
         std::fputs(text, stderr);

@@ -1,8 +1,8 @@
-// The attention kernel, written over a vector type like panel.h: its load, load_f16, store, zero, broadcast_f, add, mul
-// and fma, and where it has one its own lane_sums.
+// The attention kernel, written over a vector type like panel.h. It uses the type's load, load_f16, store, zero,
+// broadcast_f, add, mul and fma, and its lane_sums if it has one.
 //
-// Two walks over the cells that any of the rows sees: scores first, then values. With all scores at hand the largest is
-// known before the first value is weighed, so nothing has to be scaled again, and each sum is made cell by cell.
+// It walks twice over the cells that any of the rows sees: first for scores, then for values. So the largest score is
+// known before the first value is weighed. No sum has to be rescaled, and each sum is made cell by cell.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@
 namespace duo::cpu {
 namespace {
 
-// What rows of one head of keys need of the whole.
+// The part of the attention for rows of one key head.
 struct attended {
     int             n_rows;
     const float *   q[n_rows_together];
     float *         out[n_rows_together];
-    const uint8_t * mask[n_rows_together]; // of its token; nullptr: none
+    const uint8_t * mask[n_rows_together]; // mask of the row's token; nullptr: none
     float           slope[n_rows_together];
     float           sink[n_rows_together];
     const uint8_t * k;
@@ -31,11 +31,12 @@ struct attended {
     float *   keys;   // [n_cells_at_once][n_k]
     float *   scores; // [n_rows_together][stride]
     int64_t   stride;
-    int32_t * cells; // that at least one row sees, in order
+    int32_t * cells; // cells that at least one row sees, in order
     int64_t   n_cells;
 };
 
-// ALiBi's factor of a head (arXiv 2108.12409; for other numbers of heads than powers of two as llama.cpp's ops.cpp).
+// ALiBi's factor of a head (arXiv 2108.12409; for numbers of heads that are not powers of two, as in llama.cpp's
+// ops.cpp).
 inline float slope_of(const attention & a, int64_t head) {
     if (a.max_bias <= 0) {
         return 1.0f;
@@ -47,7 +48,7 @@ inline float slope_of(const attention & a, int64_t head) {
 
 constexpr uint16_t half_minus_infinity = 0xfc00;
 
-// The list of cells that at least one row sees.
+// Lists the cells that at least one row sees.
 inline void list_cells(const attention & a, attended & t, uint8_t * seen) {
     const auto n = size_t(a.n_cells);
     std::memset(seen, t.mask[0] == nullptr ? 1 : 0, n);
@@ -67,7 +68,7 @@ inline void list_cells(const attention & a, attended & t, uint8_t * seen) {
     }
 }
 
-// Keys of n listed cells as floats, [n_k / L][n_cells_at_once][L]; zeros behind them.
+// Loads the keys of n listed cells as floats, [n_k / L][n_cells_at_once][L]; zeros after them.
 template <class V> inline void load_keys(const attention & a, const attended & t, int64_t from, int n) {
     if (n < n_cells_at_once) {
         std::memset(t.keys, 0, size_t(n_cells_at_once * a.n_k) * sizeof(float));
@@ -80,12 +81,12 @@ template <class V> inline void load_keys(const attention & a, const attended & t
     }
 }
 
-// What a row's mask says of n listed cells; -infinity behind them.
+// Loads a row's mask for n listed cells; -infinity after them.
 template <class V> inline void load_mask(const attended & t, int row, int64_t from, int n, float * mask) {
     const auto *         m = reinterpret_cast<const uint16_t *>(t.mask[row]);
     const int32_t *      c = t.cells + from;
     alignas(64) uint16_t half[n_cells_at_once];
-    if (m != nullptr && n == n_cells_at_once && c[n - 1] - c[0] == n - 1) { // neighbours, as nearly always
+    if (m != nullptr && n == n_cells_at_once && c[n - 1] - c[0] == n - 1) { // contiguous cells, the usual case
         m += c[0];
     } else {
         for (int i = 0; i < n_cells_at_once; ++i) {
@@ -98,7 +99,7 @@ template <class V> inline void load_mask(const attended & t, int row, int64_t fr
     }
 }
 
-// s: products in, scores out; high: the largest so far, lane by lane.
+// Masks scores. s: products in, scores out. high: the largest score so far, lane by lane.
 inline void hide(float * __restrict s, const float * __restrict mask, float slope, float * __restrict high) {
     DUO_UNROLL(1) // 16 copies of the step would not become a vector
     for (int i = 0; i < n_cells_at_once; ++i) {
@@ -108,7 +109,7 @@ inline void hide(float * __restrict s, const float * __restrict mask, float slop
     }
 }
 
-// Scores of all rows, and each row's largest.
+// Computes the scores of all rows, and each row's largest score.
 template <class V> inline void score(const attention & a, const attended & t, float * most) {
     alignas(64) float high[n_rows_together][n_cells_at_once];
     std::fill_n(high[0], n_rows_together * n_cells_at_once, minus_infinity);
@@ -151,8 +152,8 @@ template <class V> inline void score(const attention & a, const attended & t, fl
     }
 }
 
-// out[R rows][C vectors from column] += weights of cells [from, to) times their values. with_sum: the same for the sum
-// of the weights, in all lanes of sums.
+// out[R rows][C vectors from column] += weights of cells [from, to) times their values. with_sum: also adds the
+// weights, in all lanes of sums.
 template <class V, int R, int C, bool with_sum>
 inline void weigh_some(const attention & a, const attended & t, int row, int64_t column, int64_t from, int64_t to,
                        float (*sums)[V::L]) {
@@ -206,7 +207,7 @@ inline void weigh_columns(const attention & a, const attended & t, int row, int6
                     : weigh_some<V, R, C, false>(a, t, row, column, from, to, sums);
     };
     int64_t column = 0;
-    if constexpr (V::L != 8) { // 32 registers and not 16
+    if constexpr (V::L != 8) { // these types have 32 registers, not 16
         for (; column + 4 * V::L <= a.n_v; column += 4 * V::L) {
             some.template operator()<4>(column);
         }
@@ -219,7 +220,7 @@ inline void weigh_columns(const attention & a, const attended & t, int row, int6
     }
 }
 
-constexpr int64_t n_cells_weighed = 64; // values of so many cells stay in the first level cache while the rows pass by
+constexpr int64_t n_cells_weighed = 64; // the values of this many cells stay in the first-level cache for all rows
 
 template <class V> void attend_rows(const attention & a, int64_t kv_head, int64_t row0, int n_rows, float * scratch) {
     const attention_scratch parts(a);
@@ -267,7 +268,7 @@ template <class V> void attend_rows(const attention & a, int64_t kv_head, int64_
     }
     for (int r = 0; r < n_rows; ++r) {
         const float sum   = sums[r][0] + (a.sinks == nullptr ? 0.0f : std::exp(t.sink[r] - most[r]));
-        const float share = sum == 0 ? 0.0f : 1.0f / sum; // 0: a row that sees nothing
+        const float share = sum == 0 ? 0.0f : 1.0f / sum; // 0: the row sees no cell
         for (int64_t j = 0; j < a.n_v; ++j) {
             t.out[r][j] *= share;
         }

@@ -32,7 +32,7 @@ template <class V> inline typename V::floats lane_sums(const typename V::floats 
     }
 }
 
-// s[i] = e^(s[i] - most), 0 where it is below e^-87. Cephes' expf (Moshier, netlib.org/cephes) without branches: x is
+// s[i] = e^(s[i] - most), or 0 if that is below e^-87. Cephes' expf (Moshier, netlib.org/cephes) without branches: x is
 // n ln 2 + r, a polynomial gives e^r, and n goes into the exponent. NaN stays NaN.
 inline void exponentials(float * s, int64_t n, float most) {
     for (int64_t i = 0; i < n; ++i) {

@@ -13,7 +13,7 @@ namespace duo::cpu {
 
 namespace {
 
-// Rows of a piece: many share the work of reading keys, but every thread should get some pieces.
+// Rows per piece: more rows share the reading of keys, but every thread should get some pieces.
 int rows_of_piece(const attention & a, int n_threads) {
     int n = n_rows_together;
     while (n > 1 && n_threads > 1 && a.n_kv_heads * ((a.rows() + n - 1) / n) < 2 * n_threads) {
@@ -25,7 +25,7 @@ int rows_of_piece(const attention & a, int n_threads) {
 void attend_some(const kernel_set & kernels, const attention & a, int n_rows, std::atomic<int64_t> & next,
                  float * scratch) {
     const int64_t n_pieces = (a.rows() + n_rows - 1) / n_rows;
-    // Relaxed: the counter only hands out pieces.
+    // Relaxed: the counter only distributes pieces.
     for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < a.n_kv_heads * n_pieces;
          i         = next.fetch_add(1, std::memory_order_relaxed)) {
         const int64_t row0 = i % n_pieces * n_rows;

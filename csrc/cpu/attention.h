@@ -1,5 +1,5 @@
-// Attention over a cache of half-precision keys and values, in one order of sums whatever the number of rows, of
-// threads and of cells that a row does not see.
+// Attention over a cache of half-precision keys and values. The order of sums does not depend on the number of rows, of
+// threads, or of cells that a row does not see.
 #pragma once
 
 #include <cstddef>
@@ -17,24 +17,24 @@ struct attention {
     const uint8_t * v; // half
     size_t          q_token, q_head, k_cell, k_head, v_cell, v_head;
 
-    const uint8_t * mask; // half, [n_tokens][n_cells]; -infinity: not seen. nullptr: everything is seen
+    const uint8_t * mask; // half, [n_tokens][n_cells]; -infinity hides a cell; nullptr hides none
     size_t          mask_token;
-    const float *   sinks; // [n_heads], a score beside those of the cells; nullptr: none
+    const float *   sinks; // [n_heads], an additional score per head; nullptr: none
 
     float * out; // [n_tokens][n_heads][n_v]
 
     float scale;
-    float softcap;  // scores are softcap * tanh(score / softcap); 0: as they are
-    float max_bias; // of ALiBi; 0: none
+    float softcap;  // scores become softcap * tanh(score / softcap); 0: unchanged
+    float max_bias; // ALiBi's; 0: none
 
     [[nodiscard]] int64_t group() const { return n_heads / n_kv_heads; } // heads that share keys and values
-    [[nodiscard]] int64_t rows() const { return n_tokens * group(); }    // of a key's head
+    [[nodiscard]] int64_t rows() const { return n_tokens * group(); }    // rows per key head
 };
 
-constexpr int n_rows_together = 16; // rows that pass the cells together
+constexpr int n_rows_together = 16; // rows that walk over the cells together
 constexpr int n_cells_at_once = 16;
 
-// Scratch of a thread, in floats: keys of n_cells_at_once cells, the rows' scores, the cells that they see.
+// A thread's scratch memory, in floats: keys of n_cells_at_once cells, the rows' scores, the list of cells.
 struct attention_scratch {
     int64_t keys, scores, cells, seen;
 
@@ -48,14 +48,14 @@ struct attention_scratch {
     [[nodiscard]] size_t bytes() const { return size_t(keys + scores + cells + seen + 16) / 16 * 64; }
 };
 
-// Rows [row0, row0 + n_rows) of a head of keys; n_rows <= n_rows_together. Row = token * group() + head within the
+// Computes rows [row0, row0 + n_rows) of a key head; n_rows <= n_rows_together. Row = token * group() + head within the
 // group.
 using attend_fn = void (*)(const attention & a, int64_t kv_head, int64_t row0, int n_rows, float * scratch);
 
 class workspace;
 struct kernel_set;
 
-// All rows, by the caller's team of threads. Throws std::bad_alloc.
+// Computes all rows with the caller's team of threads. Throws std::bad_alloc.
 void attend(const kernel_set & kernels, const attention & a, int n_threads, workspace & memory);
 
 } // namespace duo::cpu

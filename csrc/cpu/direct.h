@@ -1,5 +1,5 @@
-// Sums of a block for an instruction set that adds products of 8-bit codes to 32 bits at once: the block needs no more
-// than the sum. R is the rest of a vector type, with dot().
+// Sums of a block for an instruction set that adds products of 8-bit codes directly to 32-bit sums, so a block is just
+// this sum. R is the rest of a vector type, with dot().
 #pragma once
 
 #include "format.h"
@@ -10,7 +10,7 @@ namespace {
 template <class R> struct direct : R {
     using ints  = typename R::ints;
     using bytes = typename R::bytes;
-    using R::add; // of floats
+    using R::add; // the one for floats
 
     template <int> using partial = ints;
     template <int> using codes   = bytes;

@@ -1,4 +1,4 @@
-// ggml-cpu's buffer types beside the plain one: weights rearranged for AMX, or for wider vectors.
+// ggml-cpu's extra buffer types: weights rearranged for AMX, or for wider vectors.
 #pragma once
 
 #include <vector>
@@ -7,14 +7,14 @@
 
 namespace duo::cpu {
 
-// In the order in which libllama tries them. The first call asks the system for AMX, as libllama would.
+// The types in the order in which libllama tries them. The first call asks the system for AMX, like libllama.
 std::vector<ggml_backend_buffer_type_t> extra_buffers();
 
-// May models and races of this process use them? Yes, until somebody (duo.placement.guard) says no.
+// Whether models and races of this process may use them. They may until duo.placement.guard forbids it.
 bool extra_buffers_allowed();
 void allow_extra_buffers(bool yes);
 
-// All of them if they are allowed, else none.
+// All of them if allowed, otherwise none.
 std::vector<ggml_backend_buffer_type_t> allowed_extra_buffers();
 
 } // namespace duo::cpu

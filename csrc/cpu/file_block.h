@@ -1,24 +1,24 @@
-// The blocks of a GGUF file (ggml-common.h: block_q8_0 ... block_q6_K), as numbers.
+// Converts the blocks of a GGUF file (ggml-common.h: block_q8_0 ... block_q6_K) to numbers and back.
 #pragma once
 
 #include "format.h"
 
 namespace duo::cpu {
 
-// One row of one unit, as numbers: codes of up to 8 bits (unsigned), scales and minima of its blocks.
+// One row of one unit: codes of up to 8 bits (unsigned), scales and minima of its blocks.
 struct unit_row {
     alignas(64) uint8_t codes[256];
     uint8_t d[4];       // f16 scale (and minimum's scale) of the unit; for blocks of 32: of block 0 and 1
-    uint8_t scales[16]; // of its blocks
+    uint8_t scales[16]; // of the row's blocks
     uint8_t least[8];
 };
 
-// Bytes of one unit of a row in the file.
+// Bytes in the file of one row of a unit.
 constexpr size_t file_unit(const format_traits & t) {
     return size_t(t.n_unit / t.n_file_block * t.n_file_bytes);
 }
 
-// Both for the integer formats only.
+// Both functions are for the integer formats only.
 void read_unit(format f, const uint8_t * file, unit_row & u);
 void write_unit(format f, const unit_row & u, uint8_t * file);
 

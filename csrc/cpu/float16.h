@@ -1,4 +1,4 @@
-// Half and bf16 to float, bit by bit, for the code that no instruction set helps.
+// Converts half and bf16 to float in plain C++, for code without an instruction set.
 #pragma once
 
 #include <cstdint>

@@ -1,13 +1,12 @@
-// How weights lie in memory for the kernels of this folder: the formats and their sizes.
+// The memory layout of weights for the kernels of this folder: the formats and their sizes.
 //
 // A matrix of `n` rows and `k` columns is cut into panels of 16 rows, one row per lane of a 512-bit register. Within a
-// panel the rows are interleaved by 4 codes (8-bit ones), 8 codes (4-bit ones, low and high half of a byte) or 2
-// floats, so that one load brings the same four columns of 16 rows and one broadcast the four inputs that meet them.
-// Scales stand before the codes that they scale. The bytes are those of the GGUF file in another order: nothing is
-// rounded.
+// panel the rows are interleaved in groups of 4 codes (8-bit codes), 8 codes (4-bit codes, low and high half of a byte)
+// or 2 floats. So one load reads the same four columns of 16 rows, and one broadcast reads the four inputs that belong
+// to them. Scales come before their codes. The bytes are those of the GGUF file in another order: nothing is rounded.
 //
-// 16 panels form a block. In a block the columns come in chunks of 1,024: the inputs of one chunk stay in the first
-// level cache while the panels pass by, and a thread still reads its weights as one sequential stream.
+// 16 panels form a block. The columns of a block are stored in chunks of 1,024. The inputs of one chunk stay in the
+// first-level cache for all panels, and a thread still reads its weights as one sequential stream.
 #pragma once
 
 #include <cstddef>
@@ -18,13 +17,13 @@ namespace duo::cpu {
 constexpr int n_lanes      = 16;   // rows of a panel
 constexpr int n_panels     = 16;   // panels of a block
 constexpr int n_chunk      = 1024; // columns of a chunk
-constexpr int n_width_most = 8;    // inputs that a kernel takes at once
+constexpr int n_width_most = 8;    // most inputs that a kernel takes at once
 
 enum class format : uint8_t { q8_0, q4_0, iq4_nl, q4_k, q5_k, q6_k, bf16, f16 };
 constexpr int n_formats = 8;
 
-// How the inputs of a product are prepared. Integer kinds hold 8-bit codes, a scale for each group of inputs, and per
-// block the value at which the integer sum starts: it takes back the offset that makes the weight's code unsigned.
+// How the inputs of a product are prepared. Integer kinds have 8-bit codes, a scale for each group of inputs, and the
+// start of each block's integer sum, which removes the offset that makes the weight's code unsigned.
 enum class input_kind : uint8_t {
     q8_full, // a scale per 32 inputs, as stock's Q8_0; start -128 * sum of 32, for codes of 8 bits: Q8_0, IQ4_NL
     q8_four, // the same; start -8 * sum, for codes of 4 bits: Q4_0
@@ -39,7 +38,7 @@ struct format_traits {
     int          n_unit;       // columns of a unit, the smallest part of a panel
     int          n_unit_bytes; // of 16 rows
     int          n_file_block; // columns of a block in the file
-    int          n_file_bytes; // of a block of one row
+    int          n_file_bytes; // bytes of this block
     input_kind   input;
 };
 
@@ -58,7 +57,7 @@ constexpr const format_traits & traits_of(format f) {
     return traits[int(f)];
 }
 
-// Where the parts of a packed matrix stand. n: rows, k: columns, a multiple of n_unit.
+// The layout of a packed matrix. n: rows; k: columns, a multiple of n_unit.
 struct matrix_shape {
     format  f;
     int64_t n;

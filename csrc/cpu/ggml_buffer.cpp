@@ -116,7 +116,7 @@ void free_buffer(ggml_backend_buffer_t b) {
 #endif
 }
 
-// nullptr: out of memory; llama.cpp reports it and the model is loaded with stock kernels.
+// Returns nullptr if memory is short; llama.cpp reports this, and the model is then loaded with stock kernels.
 ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
     size = std::max(size, size_t(1));
 #if defined(__linux__)
@@ -125,7 +125,7 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
     if (base == MAP_FAILED) {
         return nullptr;
     }
-    // Cut to a huge page's boundary: the rest is given back.
+    // Align to a huge page and free the rest.
     auto *       begin = static_cast<uint8_t *>(base);
     const size_t skip  = (huge_page - reinterpret_cast<uintptr_t>(base) % huge_page) % huge_page;
     if (skip > 0) {
@@ -135,9 +135,9 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
     if (skip < huge_page) {
         munmap(begin + size, huge_page - skip);
     }
-    madvise(begin, size, MADV_HUGEPAGE); // only advice: without it the weights are read more slowly
+    madvise(begin, size, MADV_HUGEPAGE); // only a hint: without huge pages reading is slower
     if (locking) {
-        mlock(begin, size); // where the limit is too low they stay as they are, as with llama.cpp's own
+        mlock(begin, size); // if the limit is too low, the weights stay unlocked, as in llama.cpp
     }
     base = begin;
 #elif defined(_WIN32)

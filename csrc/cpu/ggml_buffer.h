@@ -8,16 +8,16 @@
 
 namespace duo::cpu {
 
-// How a weight would be packed; nothing: this type or shape is left to stock kernels.
+// The packed shape of a weight; empty: stock kernels handle this type or shape.
 std::optional<matrix_shape> shape_of(ggml_type type, int64_t n_columns, int64_t n_rows);
 
-// The same of a tensor in a weight buffer; a third dimension counts matrices (experts).
+// The packed shape of a tensor in a weight buffer; its third dimension counts matrices (experts).
 matrix_shape shape_of(const ggml_tensor * weight);
 
-// Memory of a weight buffer is asked for in huge pages: without them the page tables cost a quarter of the read speed.
+// Weight buffers ask for huge pages: with small pages, page tables cost a quarter of the read speed.
 ggml_backend_buffer_type make_buffer_type(ggml_backend_dev_t device);
 
-// While one lives, weight buffers that this thread allocates are locked into memory as far as the system allows.
+// While one exists, this thread's new weight buffers are locked into memory as far as the system allows.
 class lock_weights {
   public:
     explicit lock_weights(bool lock);
@@ -26,7 +26,7 @@ class lock_weights {
     lock_weights & operator=(const lock_weights &) = delete;
 };
 
-// True for tensors (or views of tensors) that lie in a weight buffer.
+// True for tensors (or views of tensors) in a weight buffer.
 bool is_packed(const ggml_tensor * t);
 
 } // namespace duo::cpu

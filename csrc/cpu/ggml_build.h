@@ -1,4 +1,4 @@
-// Which build of llama.cpp something was made for, and whether another is made of the same source.
+// Identifies a build of llama.cpp, and tells whether two builds come from the same source.
 #pragma once
 
 #include <algorithm>
@@ -8,12 +8,12 @@
 namespace duo::cpu {
 
 struct ggml_build {
-    std::string commit;  // as ggml_commit() says: "0c1e570", "0c1e570-dirty"; "unknown" where it was made without git
-    std::string version; // as ggml_version() says
-    std::string release; // of the llama-cpp-python that brought it; empty: not known
+    std::string commit;  // ggml_commit(): "0c1e570", "0c1e570-dirty"; "unknown" if built without git
+    std::string version; // ggml_version()
+    std::string release; // of llama-cpp-python; empty: unknown
 };
 
-// The hexadecimal digits of a commit, without what git adds of the work tree; empty: not known.
+// The hexadecimal digits of a commit, without git's suffix for the work tree; empty: unknown.
 inline std::string_view commit_digits(std::string_view commit) {
     commit            = commit.substr(0, commit.find('-'));
     const bool is_hex = std::all_of(commit.begin(), commit.end(),
@@ -21,15 +21,15 @@ inline std::string_view commit_digits(std::string_view commit) {
     return is_hex && commit.size() >= 7 ? commit : std::string_view(); // git writes 7 or more
 }
 
-// For a sentence.
+// Describes the build in error messages.
 inline std::string description(const ggml_build & b) {
     const std::string_view commit = commit_digits(b.commit);
     return "ggml " + b.version + ", commit " + (commit.empty() ? "unknown" : b.commit) +
            (b.release.empty() ? "" : ", of llama-cpp-python " + b.release);
 }
 
-// The commit decides, of which one side may know more digits. Where a side does not know it, the release does; where
-// that is not known either, nothing says that the two are the same.
+// The commit decides; one side may have more digits of it. If a side does not know the commit, the release decides. If
+// that is unknown too, the builds count as different.
 inline bool same_source(const ggml_build & a, const ggml_build & b) {
     const std::string_view x = commit_digits(a.commit);
     const std::string_view y = commit_digits(b.commit);

@@ -14,7 +14,7 @@ namespace {
 
 thread_local int64_t n_computed = 0;
 
-// As ggml_flash_attn_ext keeps them in the node.
+// The parameters as ggml_flash_attn_ext stores them in the node.
 struct attention_params {
     float scale, max_bias, softcap;
     explicit attention_params(const ggml_tensor * node) { std::memcpy(this, node->op_params, sizeof *this); }
@@ -59,12 +59,12 @@ void backend::compute(ggml_tensor * node) {
         case GGML_OP_FLASH_ATTN_EXT:
             return attend_cells(node);
         default:
-            return; // views
+            return; // views need no work
     }
 }
 
-// Q, K and V, or gate and up, read the same tensor: it is prepared for the first of them. A tensor is written once
-// in a run of the graph, so only a second product by the same node (the next run) makes it stale.
+// Q, K and V, or gate and up, read the same tensor, which is prepared for the first of them. A run of the graph writes
+// a tensor once, so the prepared input is stale only when the same node comes again (in the next run).
 bool backend::is_prepared(const ggml_tensor * node, input_kind kind) {
     const ggml_tensor * x    = node->src[1];
     const bool          same = input_ == x && data_ == x->data && kind_ == kind && n_ == ggml_nelements(x) &&
@@ -121,7 +121,7 @@ void backend::multiply_experts(ggml_tensor * node) {
     multiply(*best_kernels(), s, jobs_, n_threads, memory_, false);
 }
 
-// The token embeddings, where they are the output matrix as well.
+// The token embeddings, if they are also the output matrix.
 void backend::get_rows(ggml_tensor * node) {
     const ggml_tensor *  w        = node->src[0];
     const ggml_tensor *  ids      = node->src[1];

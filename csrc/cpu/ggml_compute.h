@@ -1,4 +1,4 @@
-// What duo's device computes: the nodes of a graph, one after the other.
+// Computes the nodes of a graph on duo's device, one after the other.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace duo::cpu {
 
-// Attentions that this thread has computed.
+// Number of attentions that this thread has computed.
 int64_t n_attentions();
 
-// One context's backend: its thread count and scratch memory. Used by one thread at a time, as the context is.
+// One context's backend: its thread count and scratch memory. Like the context, only one thread at a time may use it.
 class backend {
   public:
     int n_threads = GGML_DEFAULT_N_THREADS;
 
     ggml_status compute(ggml_cgraph * graph);
-    // The prepared inputs are those of a graph that has ended.
+    // Discards the prepared inputs, because their graph has ended.
     void forget();
 
   private:
@@ -31,10 +31,10 @@ class backend {
     void attend_cells(ggml_tensor * node);
 
     workspace        memory_;
-    workspace        scores_; // memory_ keeps prepared inputs
+    workspace        scores_; // separate, because memory_ keeps prepared inputs
     std::vector<job> jobs_;
 
-    // What memory_ holds prepared, and the products that have used it.
+    // The input prepared in memory_, and the products that have used it.
     const ggml_tensor *              input_ = nullptr;
     const void *                     data_  = nullptr;
     input_kind                       kind_{};

@@ -29,7 +29,7 @@ bool on_host(const ggml_tensor * t) {
     return buffer != nullptr && ggml_backend_buffer_is_host(buffer);
 }
 
-// A cache of half-precision rows of whole vectors, in one stream.
+// Whether the cache has half-precision rows of whole vectors, in one stream.
 bool is_f16_cache(const ggml_tensor * t) {
     return t->type == GGML_TYPE_F16 && t->nb[0] == 2 && t->ne[0] % n_lanes == 0 && t->ne[3] == 1 && on_host(t);
 }
@@ -90,7 +90,7 @@ ggml_backend_t init_backend(ggml_backend_dev_t device, const char *) {
     return b.release();
 }
 
-// Registered for the life of the process, as ggml's own devices are.
+// Registered for the life of the process, like ggml's own devices.
 struct registered {
     ggml_backend_reg         reg{};
     ggml_backend_device      device{};
@@ -142,10 +142,10 @@ std::string & release() {
 
 std::string find_obstacle() {
     if (best_kernels() == nullptr && std::getenv("DUO_CPU_ISA") != nullptr) {
-        return "DUO_CPU_ISA names no instruction set that works here";
+        return "DUO_CPU_ISA does not name an instruction set that works here";
     }
     if (best_kernels() == nullptr && !refused_kernels().empty()) {
-        return "duo's kernels crash here, by instructions that the processor announces";
+        return "duo's kernels crash here, on instructions that the processor announces";
     }
     if (best_kernels() == nullptr) {
         return "this processor has none of the instruction sets that duo has kernels for (x86-64: AVX2; ARM: NEON "
@@ -178,7 +178,7 @@ std::string other_ggml() {
     }
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (cpu == nullptr || ggml_backend_dev_backend_reg(cpu)->api_version != duo_ggml_api_version) {
-        return "libggml has another backend interface than the kernels were made for";
+        return "libggml's backend interface differs from the one that the kernels were made for";
     }
     return "";
 }

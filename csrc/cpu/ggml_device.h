@@ -1,6 +1,6 @@
-// A ggml device of type ACCEL that multiplies packed weights, and attends where it is told to. Stock libllama puts no
-// tensor there by itself: weights come by llama_model_params.tensor_buft_overrides, and the scheduler follows the
-// weights.
+// A ggml device of type ACCEL that multiplies packed weights, and computes attention on request. Stock libllama does
+// not place tensors there by itself: llama_model_params.tensor_buft_overrides places the weights, and the scheduler
+// follows them.
 #pragma once
 
 #include <string>
@@ -11,24 +11,23 @@
 
 namespace duo::cpu {
 
-// The libggml in this process. release: of the llama-cpp-python that it was loaded from, as told by set_release().
+// The libggml in this process. release: that of llama-cpp-python, set by set_release().
 ggml_build loaded_build();
 void       set_release(const std::string & release);
 
-// Why the kernels do not know the structures of this libggml; empty: they do. Part of why_no_kernels().
+// Why the kernels cannot use the structures of this libggml; empty: they can. Part of why_no_kernels().
 std::string other_ggml();
 
 // Why this machine or this libggml cannot use duo's kernels; empty: it can. Registers nothing.
 std::string why_no_kernels();
 
-// The buffer type for weights; nullptr if why_no_kernels() says why. The device is registered at the first call, and
-// from then on every context of the process has it, so: only when there are weights to place. Not thread-safe: ggml's
-// registry has no lock.
+// The buffer type for weights; nullptr if why_no_kernels() gives a reason. The first call registers the device, and
+// from then on every context of the process has it. So call this only if there are weights to place. Not thread-safe:
+// ggml's registry has no lock.
 ggml_backend_buffer_type_t weight_buffer_type();
 
-// While it lives, graphs that this thread builds leave attention (ggml's FLASH_ATTN_EXT over an F16 cache in host
-// memory) to duo's device. Every context of the process has the device, so each call says whether its context wants
-// that.
+// While it exists, graphs that this thread builds give attention (ggml's FLASH_ATTN_EXT over an F16 cache in host
+// memory) to duo's device. Every context of the process has the device, so each call sets this for its context.
 class take_attention {
   public:
     explicit take_attention(bool take);
@@ -36,14 +35,14 @@ class take_attention {
     take_attention(const take_attention &)             = delete;
     take_attention & operator=(const take_attention &) = delete;
 
-    // How many of them this thread has computed, ever.
+    // Number of attentions that this thread has computed so far.
     static int64_t n_done();
 
   private:
     bool before_;
 };
 
-// The instruction set in use, as "avx512"; empty without one.
+// The instruction set in use, e.g. "avx512"; empty: none.
 std::string kernels_name();
 
 } // namespace duo::cpu

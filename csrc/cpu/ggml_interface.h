@@ -1,6 +1,6 @@
-// The side of ggml that a backend fills in. llama-cpp-python installs no header for it, so the structures are declared
-// here in duo's own words, as ggml-backend-impl.h of llama.cpp 0c1e57098 lays them out (backend API version 2). They
-// are used only with that commit: see other_ggml().
+// The structures that a ggml backend fills in. llama-cpp-python installs no header for them, so they are declared here
+// again, with the layout of ggml-backend-impl.h in llama.cpp 0c1e57098 (backend API version 2). They are used only with
+// that commit: see other_ggml().
 #pragma once
 
 #include <ggml-backend.h>
@@ -9,7 +9,7 @@
 constexpr int          duo_ggml_api_version = 2;
 constexpr const char * duo_ggml_commit      = "0c1e57098";
 constexpr const char * duo_ggml_version     = "0.25.3";
-constexpr const char * duo_llama_release    = "0.3.36"; // of llama-cpp-python, which has this commit
+constexpr const char * duo_llama_release    = "0.3.36"; // the llama-cpp-python with this commit
 
 // Unused members are declared as plain pointers: only their size counts.
 using duo_unused_fn = void (*)();

@@ -18,7 +18,7 @@ ggml_context_ptr new_context() {
 
 error no_memory() {
     return error(error_kind::does_not_fit,
-                 "there is no memory to measure the CPU kernels; give --cpu-kernels duo or stock");
+                 "there is not enough memory to measure the CPU kernels; give --cpu-kernels duo or stock");
 }
 
 } // namespace

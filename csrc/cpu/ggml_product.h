@@ -1,4 +1,4 @@
-// One product of a weight matrix through ggml: what is raced, compared, and tried in a child process.
+// One product of a weight matrix through ggml, for races, comparisons and the trial in a child process.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ class ggml_product {
     // Weights [n_rows][n_columns] in memory of type `weights`, computed by `device`. Throws duo::error without memory.
     ggml_product(ggml_backend_buffer_type_t weights, ggml_backend_dev_t device, int n_threads, ggml_type type,
                  int64_t n_columns, int64_t n_rows, int width);
-    // The same weights, whichever are set, with inputs and threads of its own.
+    // Shares the other's weights, and has its own inputs and threads.
     ggml_product(const ggml_product & other, int n_threads, int width);
 
-    // Does the device multiply by this type and shape from that memory? If not, nothing below may be called.
+    // Whether the device can multiply by this type and shape from that memory. If not, do not call the functions below.
     [[nodiscard]] bool can_run(ggml_backend_dev_t device) const;
 
     // weight: in the file's form. input: [width][n_columns].
@@ -49,10 +49,10 @@ class ggml_product {
     ggml_cgraph *           graph_   = nullptr;
 };
 
-// The same n numbers at each call.
+// Returns the same n numbers at each call.
 std::vector<float> gaussian(size_t n, float scale);
 
-// Sum of squared differences from the product in double precision, as a share of the product's own.
+// Sum of squared differences from the product in double precision, divided by that product's sum of squares.
 double error_of(const std::vector<float> & got, const std::vector<float> & weights, const std::vector<float> & input,
                 size_t n_columns);
 

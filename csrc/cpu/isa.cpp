@@ -75,7 +75,7 @@ bool has_dot() {
     return has_dot() && has("hw.optional.arm.FEAT_I8MM") && has("hw.optional.arm.FEAT_BF16");
 }
 #elif defined(__linux__)
-// Bits of Linux's asm/hwcap.h, which older systems do not name.
+// Bits of Linux's asm/hwcap.h; older systems have no names for them.
 bool has_dot() {
     return (getauxval(AT_HWCAP) & (1UL << 20)) != 0; // HWCAP_ASIMDDP
 }
@@ -103,7 +103,7 @@ bool has_nothing() {
 struct row {
     const kernel_set * kernels;
     bool (*can_run)();
-    bool by_name_alone = false; // never timed, or there for tests
+    bool by_name_alone = false; // never timed, or for tests only
 };
 
 // Best first.

@@ -1,5 +1,5 @@
-// What an instruction set offers: one product of a panel with up to n_width inputs, for each format, the
-// preparation of inputs for it, and attention. Built once per instruction set from panel.h.
+// The kernels of an instruction set: for each format the product of a panel with up to n_width inputs, the preparation
+// of these inputs, and attention. Built once per instruction set from panel.h.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace duo::cpu {
 
-// Up to n_width_most inputs (columns of the right-hand matrix), interleaved so that a kernel reads one stream. For wide
-// kernels up to n_wide_most: [k/32][width][32], in bytes or bf16.
+// Up to n_width_most inputs (columns of the right-hand matrix), interleaved so that a kernel reads one stream. Wide
+// kernels take up to n_wide_most inputs as [k/32][width][32], in bytes or bf16.
 struct tile {
     int             width;
     const void *    codes; // int8: [k/4][width][4] (NEON: [k/8][width][8]); bf16: [k/2][width][2]; f32: [k][width]
     const float *   scale; // [k/32 or k/256][width]
     const int32_t * start; // [k/32 or k/16][width]
     const int32_t * pairs; // q8_k: [k/64][width], two 16-bit sums of 32 codes each
-    int             ahead; // bytes: so far ahead of use weights are asked for
+    int             ahead; // bytes: how far ahead weights are prefetched
 };
 
 // Bytes of each part of a tile.
@@ -63,14 +63,14 @@ inline tile tile_at(void * memory, input_kind kind, int64_t k, int width, int ah
             ahead};
 }
 
-// acc[width][16] += a part of a panel (n_k columns from column k0) times the tile. A column's sums are made in the same
-// order whatever the width.
+// acc[width][16] += a part of a panel (n_k columns from column k0) times the tile. The order of a column's sums does
+// not depend on the width.
 using panel_fn = void (*)(const uint8_t * weights, const tile & x, int64_t k0, int64_t n_k, float * acc);
 
-// Columns [k0, k1) of an input of k floats become column i of the tile. k0 and k1: multiples of 256, or k.
+// Converts columns [k0, k1) of an input of k floats into column i of the tile. k0 and k1: multiples of 256, or k.
 using prepare_fn = void (*)(const float * x, int64_t k0, int64_t k1, int i, const tile & t);
 
-// The shapes of a thread's tile registers, as LDTILECFG reads them (Intel AMX). Palette 0: there are none.
+// The shapes of a thread's tile registers, in the form of LDTILECFG (Intel AMX). Palette 0: no tiles.
 struct alignas(64) tile_config {
     uint8_t  palette;
     uint8_t  start_row;
@@ -80,15 +80,15 @@ struct alignas(64) tile_config {
 };
 static_assert(sizeof(tile_config) == 64);
 
-// Kernels for many inputs at once, on tile registers. A product's bits are those of the narrow kernels, or a format has
-// no others. They may read (and never use) n_wide_beyond bytes behind a tile's codes.
+// Kernels for many inputs at once, on tile registers. They give the same bits as the narrow kernels, or the format has
+// no narrow ones. They may read (but never use) n_wide_beyond bytes after a tile's codes.
 struct wide_kernels {
-    int        from[n_formats];  // inputs that are enough
-    panel_fn   panel[n_formats]; // nullptr: narrow ones alone
+    int        from[n_formats];  // smallest number of inputs
+    panel_fn   panel[n_formats]; // nullptr: narrow kernels only
     prepare_fn prepare[n_input_kinds];
 
-    // Of the calling thread. Whoever configures saves first and loads what was there in the end: ggml configures a
-    // thread once and relies on it for good.
+    // The configuration of the calling thread. Save it before you configure and load it afterwards: ggml configures a
+    // thread once and relies on that from then on.
     void (*save)(tile_config &);
     void (*load)(const tile_config &);
     const tile_config & (*config_of)(format f, int width);
@@ -108,7 +108,7 @@ struct kernel_set {
 };
 
 extern const kernel_set kernels_portable;
-#if defined(DUO_X86) // set by cpu.cmake, with those of the variants that the compiler can make
+#if defined(DUO_X86) // cpu.cmake sets this, and a macro for each variant that the compiler supports
 extern const kernel_set   kernels_avx2;
 extern const kernel_set   kernels_avx_vnni;
 extern const kernel_set   kernels_avx512;
@@ -121,23 +121,24 @@ extern const kernel_set kernels_neon_dot;
 extern const kernel_set kernels_neon_i8mm;
 #endif
 
-// The best set that this machine runs, or nullptr if that is the portable one: stock kernels are the better choice
-// then. Decided once. DUO_CPU_ISA=NAME forces one that the machine can run; nullptr: it cannot. No other way leads to
-// amx (AVX-512 and tiles: never timed), and to amx_emulated and amx_portable, whose tiles are plain C++.
+// The best set that this machine runs, or nullptr if only the portable one runs, because stock kernels are better then.
+// Decided once. DUO_CPU_ISA=NAME selects a set; nullptr: this machine cannot run it. Only DUO_CPU_ISA can select amx
+// (AVX-512 and tiles, never timed), and amx_emulated and amx_portable, whose tiles are plain C++.
 const kernel_set * best_kernels();
 
-// What best_kernels() chooses from, best first.
+// The sets that best_kernels() chooses from, best first.
 std::vector<const kernel_set *> usable_kernels();
 
-// Sets that are not to be used although the processor announces them: it was seen to die of them (duo.placement.guard). Only
+// Excludes sets that the processor announces but that crashed a child process (duo.placement.guard). Call it only
 // before the first best_kernels(); not thread-safe.
 void                             refuse_kernels(std::vector<std::string> names);
 const std::vector<std::string> & refused_kernels();
 
-// By name; nullptr: unknown, or this machine cannot run it.
+// The set with this name; nullptr: unknown, or this machine cannot run it.
 const kernel_set * kernels_named(const char * name);
 
-// All that this machine runs, best first; the last is the portable one. Or those that must be named to be chosen.
+// All sets that this machine runs, best first, the portable one last. by_name_alone: those that only DUO_CPU_ISA
+// selects.
 std::vector<const kernel_set *> kernels_here(bool by_name_alone = false);
 
 } // namespace duo::cpu

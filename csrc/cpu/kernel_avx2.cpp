@@ -1,5 +1,5 @@
-// AVX2 with FMA and F16C (Haswell, Zen 1 and later). Compiled a second time with DUO_KERNEL_AVX_VNNI for machines that
-// have the 8-bit product without AVX-512 (Alder Lake and later).
+// AVX2 with FMA and F16C (Haswell, Zen 1 and later). Compiled a second time with DUO_KERNEL_AVX_VNNI for machines with
+// the 8-bit product but without AVX-512 (Alder Lake and later).
 #include <immintrin.h>
 
 #include "compiler.h"
@@ -9,11 +9,11 @@ namespace duo::cpu {
 namespace {
 
 #if !defined(DUO_KERNEL_AVX_VNNI)
-// Sums of products in pairs, 16 bits each, and what has been moved out of them.
+// 16-bit sums of pairs of products, and the 32-bit sum into which they are moved.
 template <int bits> struct sums_of {
     __m256i pairs, sum;
 };
-// Codes of 8 bits are multiplied in halves: their pairs would overflow at once.
+// 8-bit codes are multiplied in halves, because their pairs would overflow at once.
 template <> struct sums_of<8> {
     __m256i low, high;
 };
@@ -81,12 +81,12 @@ struct half {
     static ints dot(ints s, bytes w, const int8_t * x) { return _mm256_dpbusd_avx_epi32(s, w, input(x)); }
 
 #else
-    // Products of two codes and two inputs are summed in 16 bits, and those sums as long as they cannot overflow.
+    // Products of two codes and two inputs are summed in 16 bits, as long as the sums cannot overflow.
     static ints sum_pairs(ints s, ints pairs, int times) {
         return _mm256_add_epi32(s, _mm256_madd_epi16(pairs, _mm256_set1_epi16(short(times))));
     }
 
-    // GCC would turn the chain of additions into a tree, and has no registers for its leaves.
+    // Otherwise GCC turns the chain of additions into a tree and runs out of registers.
     static ints keep(ints v) {
         DUO_OPAQUE_VECTOR(v);
         return v;

@@ -1,4 +1,5 @@
-// AVX-512 with VNNI. Compiled a second time with DUO_KERNEL_AVX512_BF16 for machines that also multiply pairs of bf16.
+// AVX-512 with VNNI. Compiled a second time with DUO_KERNEL_AVX512_BF16 for machines that can also multiply pairs of
+// bf16.
 #include "vector_avx512.h"
 
 namespace duo::cpu {

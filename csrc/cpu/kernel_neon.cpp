@@ -10,8 +10,8 @@ namespace {
 #if defined(DUO_KERNEL_I8MM)
 template <int bits> constexpr bool is_signed = false;
 
-// One instruction multiplies eight codes of two rows with eight of two inputs. From four inputs on that saves more than
-// it costs to bring a row's eight codes together. The two sums of a pair of inputs hold rows 0 and 1, and 2 and 3.
+// One instruction multiplies eight codes of two rows with eight of two inputs. From four inputs on this saves more than
+// the grouping of a row's eight codes costs. The two sums of a pair of inputs hold rows 0 and 1, and 2 and 3.
 template <int N> constexpr int n_paired = N >= 4 ? N / 2 * 2 : 0;
 
 // Four rows times the four codes in a lane of x.
@@ -19,7 +19,7 @@ template <int lane> inline int32x4_t dot_lane(int32x4_t s, uint8x16_t w, int8x16
     return vusdotq_laneq_s32(s, w, x, lane);
 }
 #else
-// Codes that use the eighth bit become signed ones, and their sums need no start.
+// Codes that use the eighth bit become signed, so their sums need no start.
 template <int bits> constexpr bool is_signed = bits == 8;
 
 template <int N> constexpr int n_paired = 0;
@@ -108,7 +108,7 @@ template <neon_type V, int N, int bits> inline ints<V, N> finish(const block<V, 
     return out;
 }
 
-// Inputs of 32 bits, four to a register. Nothing behind the last is read: a tile may end there.
+// 32-bit inputs, four per register. Nothing after the last is read, because the tile may end there.
 template <int N> struct words {
     uint32x4_t v[(N + 3) / 4];
 
@@ -146,7 +146,7 @@ template <neon_type V, int N> inline void add_f32(sums<V, N> & s, const typename
     });
 }
 
-// As many rows at a time as 32 registers hold sums of integers and of floats for.
+// As many rows at a time as 32 registers have space for, with integer and float sums.
 template <int N> struct type_for<neon<1>, N> {
     using type = neon<N <= 2 ? 4 : N <= 4 ? 2 : 1>;
 };

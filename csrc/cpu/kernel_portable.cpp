@@ -1,4 +1,4 @@
-// No instruction set at all: what the others equal bit by bit, and what runs where they cannot.
+// Kernels in plain C++: the reference that the others match bit by bit, and the set for machines without them.
 #include <cmath>
 
 #include "float16.h"

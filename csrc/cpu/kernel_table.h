@@ -14,13 +14,12 @@
 namespace duo::cpu {
 namespace {
 
-// The vector type for N inputs. Two inputs of a vector that holds half a panel still leave registers for the other
-// half.
+// The vector type for N inputs. If a vector holds half a panel, two inputs still leave registers for the other half.
 template <class V, int N> struct type_for {
     using type = std::conditional_t<V::L == n_lanes || (N > 2), V, twice<V>>;
 };
 
-// Codes of an input that lie side by side in a tile.
+// Number of adjacent codes of an input in a tile.
 template <class V> constexpr int together() {
     if constexpr (requires { V::n_together; }) {
         return V::n_together;
@@ -60,7 +59,7 @@ template <class V> constexpr kernel_set make_kernels(const char * name) {
     return k;
 }
 
-// Plus 128, which the start of the sum takes back.
+// Plus 128, which the start of the sum removes again.
 alignas(64) constexpr uint8_t iq4_nl_codes[16] = {1,   24,  45,  63,  79,  93,  106, 118,
                                                   129, 141, 153, 166, 181, 197, 217, 241};
 

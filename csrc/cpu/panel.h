@@ -1,8 +1,8 @@
 // The kernels, written once over a small vector type V and compiled once per instruction set. Everything is in an
 // unnamed namespace: code made for one instruction set must never be linked into another.
 //
-// V::L lanes; V::bytes holds four codes of each lane. A panel of 16 rows is walked 16 / L times. What is done for all
-// inputs of a tile is a function of its own, which a vector type may overload.
+// V::L lanes; V::bytes holds four codes of each lane. A panel of 16 rows is walked 16 / L times. Work on all inputs of
+// a tile is in separate functions, which a vector type may overload.
 #pragma once
 
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace duo::cpu {
 namespace {
 
-// Four bytes, whatever they are: a load that the compiler folds into a broadcast.
+// Loads any four bytes; the compiler folds this load into a broadcast.
 [[maybe_unused]] inline int load32(const void * p) {
     int v;
     std::memcpy(&v, p, 4);
@@ -66,7 +66,7 @@ template <class V, int N, int bits> struct block {
     typename V::template partial<bits> v[N];
 };
 
-// start: what each input's sum begins at.
+// start: the initial value of each input's sum.
 template <class V, int N, int bits> inline void begin(block<V, N, bits> & s, const int32_t * start) {
     DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
@@ -89,8 +89,8 @@ inline void dot(block<V, N, bits> & s, const typename V::bytes & lo, const typen
     }
 }
 
-// Some sums hold only so many products before they overflow: of 4-bit and 8-bit codes those of 32 columns, of 5-bit
-// ones of 16, of 6-bit ones of 8. To be called in between.
+// Call this before sums can overflow: after 32 columns for 4-bit and 8-bit codes, 16 for 5-bit codes, 8 for 6-bit
+// codes.
 template <class V, int N, int bits> inline void settle(block<V, N, bits> & s) {
     DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
@@ -118,7 +118,7 @@ template <class V, int N> inline void add_scaled(sums<V, N> & to, const ints<V, 
     }
 }
 
-// The same where each input has a scale of its own for the block.
+// The same if each input has its own scale for the block.
 template <class V, int N>
 inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats d, const float * scale) {
     DUO_UNROLL(8)
@@ -164,7 +164,7 @@ template <class V, int N> void panel_q8_0(const uint8_t * w0, const tile & x, in
     }
 }
 
-// Q4_0 and IQ4_NL: 4-bit codes, or 4-bit places in a table of 8-bit codes.
+// Q4_0 and IQ4_NL: 4-bit codes, or 4-bit indices into a table of 8-bit codes.
 template <class V, int N, bool table>
 void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
     constexpr int bits = table ? 8 : 4;

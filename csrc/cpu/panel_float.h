@@ -23,8 +23,8 @@ template <class V, int N> inline void add_f32(sums<V, N> & s, const typename V::
     }
 }
 
-// Pairs of bf16 times pairs of bf16 where the machine multiplies them, else widened and times float.
-// Even and odd columns have a sum each: two chains, so that one input is not bound by latency.
+// Multiplies pairs of bf16 with pairs of bf16 if the machine can; otherwise widens the weights and multiplies with
+// floats. Even and odd columns have separate sums: two chains, so latency does not limit a single input.
 template <class V, int N> void panel_bf16(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float * acc) {
     for (int lane = 0; lane < n_lanes; lane += V::L) {
         sums<V, N>      out   = load_sums<V, N>(acc, lane);

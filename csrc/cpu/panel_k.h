@@ -1,4 +1,4 @@
-// Kernels of the K-quants: blocks of 256 with small scales of their own inside.
+// Kernels of the K-quants: blocks of 256 that contain small scales.
 #pragma once
 
 #include "compiler.h"

@@ -1,10 +1,10 @@
 // Kernels on tile registers: a panel's codes are the second operand of a tile product, up to 16 inputs the first.
 // Written over a vector type V of 16 lanes and the tile registers T (tile_registers, emulated_tiles).
 //
-// 256 columns at a time (a step): their codes are unpacked to signed bytes, once for all inputs; each block of columns
-// that has a scale gives a tile of integer sums; the sums are scaled as the narrow kernels do it, so bits are theirs.
-// Tiles cannot be read but through memory, and a product takes some fifty cycles: while the sums of one group of inputs
-// come into being those of the group before are scaled.
+// A step is 256 columns. Their codes are unpacked to signed bytes, once for all inputs. Each block of columns with its
+// own scale gives a tile of integer sums. The sums are scaled as in the narrow kernels, so the bits are the same. Tiles
+// can only be read through memory, and a product takes some fifty cycles. So the sums of the previous group of inputs
+// are scaled while those of the next group are computed.
 #pragma once
 
 #include "compiler.h"
@@ -14,7 +14,7 @@
 namespace duo::cpu {
 namespace {
 
-// Blocks b and b + 1 of a step times a group of inputs, whose codes begin at x.
+// Multiplies blocks b and b + 1 of a step with a group of inputs, whose codes begin at x.
 template <class T, class F> void multiply_two(const step & s, const int8_t * x, int64_t width, int b, group & g) {
     unrolled<2>([&](auto part) DUO_INLINE_LAMBDA {
         constexpr int i = decltype(part)::value;
@@ -27,14 +27,14 @@ template <class T, class F> void multiply_two(const step & s, const int8_t * x, 
     });
 }
 
-// As prefetch() of panel.h, for as many bytes as a run of tiles takes.
+// Like prefetch() in panel.h, for the bytes of a run of tiles.
 inline void prefetch_lines(const uint8_t * p, size_t n) {
     for (size_t i = 0; i < n; i += 64) {
         DUO_PREFETCH_2(p + i);
     }
 }
 
-// Of n columns of a panel.
+// Bytes of n columns of a panel.
 template <format f> constexpr int64_t bytes_of(int64_t n) {
     return n / traits_of(f).n_unit * traits_of(f).n_unit_bytes;
 }
@@ -77,13 +77,13 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
                     prefetch_lines(w + bytes_of<f>(k + n_step) + size_t(b / 2) * n + x.ahead, n);
                 }
                 const int to = done + n_some < before->n ? done + n_some : before->n;
-                if (done < to) { // the first group has none before it
+                if (done < to) { // the first group has no predecessor
                     F::scale(*before, done, to);
                 }
                 done = to;
             }
             before = &g;
-            if (c == 0 && k + n_step < n_k) { // now that nobody needs what the other one holds
+            if (c == 0 && k + n_step < n_k) { // the other step is no longer needed
                 unpack(k + n_step, steps[(k / n_step + 1) % 2]);
             }
         }
@@ -91,8 +91,8 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
     F::scale(*before, 0, before->n);
 }
 
-// Sums stay in tiles for all columns; each group has two, for even and odd runs of 32, so that one does not wait for
-// the other. As a tile product rounds in its own way, single inputs take it too.
+// Sums stay in tiles for all columns. Each group has two sums, for even and odd runs of 32, so that one does not wait
+// for the other. A tile product rounds in its own way, so single inputs use it too.
 template <class V, class T>
 void panel_tiles_bf16(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, float * acc) {
     const int         n_rows = tile_rows(format::bf16, x.width);
@@ -139,7 +139,7 @@ inline void prepare_bf16_rows(const float * x, int64_t k0, int64_t k1, int colum
 template <class V, class T> constexpr wide_kernels make_wide() {
     wide_kernels k{};
     for (int & n : k.from) {
-        n = 5; // counted in instructions, never measured: there the unpacking is paid for
+        n = 5; // an estimate by counting instructions, never measured: from here on unpacking pays off
     }
     k.from[int(format::bf16)]           = 1;
     k.panel[int(format::q8_0)]          = panel_tiles<V, T, tiles_q8_0<V>, format::q8_0>;

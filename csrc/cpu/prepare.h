@@ -1,5 +1,5 @@
-// Inputs become 8-bit codes or bf16. Plain loops that the compiler turns into the vectors of the instruction set;
-// compiled once for each, like panel.h, and unnamed for the same reason.
+// Converts inputs to 8-bit codes or bf16. These are plain loops that the compiler vectorises for the instruction set.
+// Like panel.h, they are compiled once per instruction set, and in an unnamed namespace for the same reason.
 #pragma once
 
 #include <cstring>
@@ -9,7 +9,8 @@
 namespace duo::cpu {
 namespace {
 
-// Largest absolute value. Compared as integers: sums and comparisons of floats would not be vectorised, and NaN wins.
+// Largest absolute value. Compares integers, because the compiler would not vectorise float comparisons, and because
+// NaN then wins.
 inline float largest(const float * x, int64_t n) {
     int32_t most = 0;
     for (int64_t i = 0; i < n; ++i) {
@@ -41,7 +42,7 @@ inline int32_t sum(const int8_t * q, int64_t n) {
     return s;
 }
 
-// n_group inputs share a scale; n_start codes share a start of -offset times their sum; n_together lie side by side.
+// n_group inputs share a scale; n_start codes share a start of -offset times their sum; n_together codes are adjacent.
 template <int n_group, int n_start, int offset, bool with_pairs, int n_together>
 void prepare_q8(const float * x, int64_t k0, int64_t k1, int column, const tile & t) {
     auto *             codes = static_cast<int8_t *>(const_cast<void *>(t.codes)) + column * n_together;
@@ -53,7 +54,7 @@ void prepare_q8(const float * x, int64_t k0, int64_t k1, int column, const tile 
         const int64_t n        = k1 - k < n_group ? k1 - k : n_group;
         const float   most     = largest(x + k, n);
         scale[k / n_group * w] = most / 127.0f;
-        round_codes(x + k, n, most > 1e-30f ? 127.0f / most : 0.0f, q); // NaN and infinity: the scale carries them on
+        round_codes(x + k, n, most > 1e-30f ? 127.0f / most : 0.0f, q); // the scale preserves NaN and infinity
         for (int64_t i = 0; i < n; i += n_together) {
             std::memcpy(codes + (k + i) * w, q + i, n_together);
         }

@@ -13,9 +13,9 @@ namespace duo::cpu {
 
 namespace {
 
-constexpr int n_tiles_most = 4; // tiles that pass a block together: their sums stay in a nearby cache
+constexpr int n_tiles_most = 4; // tiles that use a block together, so their sums stay in a near cache
 
-// A tile of a job, and the columns that it holds.
+// A tile of a job, and its columns.
 struct work_tile {
     tile           t;
     const column * columns;
@@ -26,8 +26,8 @@ struct work_job {
     std::vector<work_tile> tiles;
 };
 
-// Tiles of nearly equal width: 9 inputs are 5 and 4, not 8 and 1. What has enough for a wide kernel has so in each
-// tile.
+// Makes tiles of nearly equal width: 9 inputs become 5 and 4, not 8 and 1. If a job has enough inputs for a wide
+// kernel, so has each tile.
 std::vector<work_job> lay_out(const kernel_set & kernels, const matrix_shape & s, const std::vector<job> & jobs,
                               workspace & memory) {
     const input_kind      kind  = traits_of(s.f).input;
@@ -89,7 +89,7 @@ void prepare_inputs(const kernel_set & kernels, const matrix_shape & s, const st
     }
 }
 
-// A thread's tile registers while it multiplies. What another library has made of them comes back afterwards.
+// A thread's tile registers while it multiplies. The destructor restores the configuration of another library.
 class registers {
   public:
     explicit registers(const wide_kernels * wide) : wide_(wide) {}
@@ -118,18 +118,18 @@ class registers {
     tile_config          before_{};
 };
 
-// Panels of a block: what a thread takes at a time.
+// Panels of a block that a thread takes at a time.
 struct piece {
     int64_t block;
     int     from, to;
 };
 
-// One piece against up to n_tiles_most tiles.
+// Multiplies one piece with up to n_tiles_most tiles.
 void multiply_piece(const kernel_set & kernels, const matrix_shape & s, const uint8_t * weights, const piece & rows,
                     const work_tile * tiles, int n_tiles, registers & regs) {
     alignas(64) float sums[n_tiles_most * n_panels * n_wide_most * n_lanes];
     const bool        is_wide = kernels.is_wide(s.f, tiles[0].t.width);
-    const int         n_sums  = (is_wide ? n_wide_most : n_width_most) * n_lanes; // of a panel
+    const int         n_sums  = (is_wide ? n_wide_most : n_width_most) * n_lanes; // sums per panel
     const auto        acc     = [&](int i, int p) { return sums + (i * n_panels + p) * n_sums; };
     for (int i = 0; i < n_tiles; ++i) {
         std::memset(acc(i, rows.from), 0, size_t(rows.to - rows.from) * size_t(n_sums) * sizeof sums[0]);
@@ -160,7 +160,7 @@ void multiply_piece(const kernel_set & kernels, const matrix_shape & s, const ui
     }
 }
 
-// Panels of a piece: whole blocks read best, but every thread should get several pieces.
+// Panels per piece: whole blocks read fastest, but every thread should get several pieces.
 int piece_size(const matrix_shape & s, size_t n_jobs, int n_threads) {
     int n = n_panels;
     while (n > 1 && n_threads > 1 && s.panels() * int64_t(n_jobs) < 4 * int64_t(n) * n_threads) {
@@ -175,7 +175,8 @@ void multiply_some(const kernel_set & kernels, const matrix_shape & s, const std
     const int64_t n_in_job   = s.blocks() * n_in_block;
     const int64_t n          = n_in_job * int64_t(jobs.size());
     registers     regs(kernels.wide);
-    // Relaxed: the counter only hands out pieces; inputs were published by the team's barrier, sums by its end.
+    // Relaxed: the counter only distributes pieces. The team's barrier published the inputs, and its end publishes the
+    // sums.
     for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < n;
          i         = next.fetch_add(1, std::memory_order_relaxed)) {
         const work_job & w = jobs[size_t(i / n_in_job)];
@@ -188,7 +189,7 @@ void multiply_some(const kernel_set & kernels, const matrix_shape & s, const std
     }
 }
 
-// Relaxed: whichever value a product sees, its bits are the same.
+// Relaxed: the bits of a product do not depend on this value.
 std::atomic<int> & ahead_of(format f) {
     static std::atomic<int> all[n_formats] = {{n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual},
                                               {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}};
@@ -209,7 +210,7 @@ uint8_t * workspace::reserve(size_t n) {
     if (n > size_) {
         data_.reset();
         size_    = 0;
-        void * p = nullptr; // aligned_alloc came to macOS late
+        void * p = nullptr; // older macOS has no aligned_alloc
         if (posix_memalign(&p, 4096, (n + 4095) / 4096 * 4096) != 0) {
             throw std::bad_alloc();
         }

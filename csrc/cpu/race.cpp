@@ -20,7 +20,7 @@ namespace duo::cpu {
 namespace {
 
 constexpr int64_t n_columns_raced = 2048;
-constexpr int     n_prompt_width  = 32; // inputs; from here on arithmetic is the limit, and a share of the rows will do
+constexpr int     n_prompt_width  = 32; // inputs; from here on arithmetic is the limit, so a part of the rows is enough
 constexpr int     n_prompt_share  = 8;
 
 double now_us() {
@@ -40,7 +40,7 @@ ggml_type type_named(const std::string & name) {
             return ggml_type(t);
         }
     }
-    throw error(error_kind::bad_value, "there are no CPU kernels for weights of type " + name +
+    throw error(error_kind::bad_value, "duo has no CPU kernels for weights of type " + name +
                                            "; choose from q8_0, q4_0, iq4_nl, q4_K, q5_K, "
                                            "q6_K, bf16, f16");
 }
@@ -58,7 +58,7 @@ class pair {
             return std::make_unique<ggml_product>(buft, device, n_threads, type, n_columns, n_rows, width);
         };
         duo = on(ours, ggml_backend_buft_get_device(ours));
-        // As libllama chooses for a weight on the CPU.
+        // Libllama's choice for a weight on the CPU.
         for (ggml_backend_buffer_type_t b : allowed_extra_buffers()) {
             stock = on(b, cpu);
             if (stock->can_run(cpu)) {
@@ -112,8 +112,8 @@ std::vector<uint8_t> some_weights(ggml_type type, int64_t n_rows) {
     return weight;
 }
 
-// The distance that reads duo's weights fastest. Another than the usual one must win clearly, and in nearly every
-// round: where it matters it matters much, and noise must not choose.
+// The prefetch distance with the fastest reading. A distance other than the usual one must win clearly, in nearly every
+// round: real differences are large, and noise must not decide.
 int best_ahead(format f, ggml_product & duo) {
     constexpr std::array distances = {n_ahead_usual, 0, n_ahead_usual / 4, n_ahead_usual * 2};
     constexpr int        n_rounds  = 6;
@@ -128,7 +128,7 @@ int best_ahead(format f, ggml_product & duo) {
             set_read_ahead(f, distances[i]);
             const double t = time_of(duo);
             usual          = i == 0 ? t : usual;
-            if (round > 0) { // in the first one caches and pages are cold
+            if (round > 0) { // in the first round caches and pages are cold
                 best[i] = std::min(best[i], t);
                 n_won[i] += t < margin * usual ? 1 : 0;
             }
@@ -138,8 +138,8 @@ int best_ahead(format f, ggml_product & duo) {
     return best[fastest] < margin * best[0] && n_won[fastest] >= n_rounds - 1 ? distances[fastest] : distances[0];
 }
 
-// Best times of each pair. All take turns, so that a disturbance meets all alike and each has many chances to meet
-// none.
+// Best times of each pair. The pairs take turns, so a disturbance affects all of them alike, and each has many
+// undisturbed chances.
 std::vector<race_time> time_all(const std::vector<pair> & pairs, int64_t n_us) {
     constexpr double       never = std::numeric_limits<double>::infinity();
     std::vector<race_time> best(pairs.size(), {never, never});
@@ -205,8 +205,8 @@ product_error product_errors(const std::string & name, std::string_view weights,
     const ggml_type type = type_named(name);
     if (n_columns < 1 || n_columns > (1 << 20) || !shape_of(type, n_columns, 1) || width < 1 || width > 512 ||
         weights.empty() || weights.size() % ggml_row_size(type, n_columns) != 0) {
-        throw error(error_kind::bad_value,
-                    "the weights are not whole rows of " + std::to_string(n_columns) + " weights of type " + name);
+        throw error(error_kind::bad_value, "the data is not a number of whole rows of " + std::to_string(n_columns) +
+                                               " weights of type " + name);
     }
     const team_size            packing(1);
     const auto                 n_rows = int64_t(weights.size() / ggml_row_size(type, n_columns));

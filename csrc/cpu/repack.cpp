@@ -18,14 +18,14 @@ void store32(uint8_t * p, uint32_t u) {
     std::memcpy(p, &u, 4);
 }
 
-// Where the vectors of 4-bit codes of a unit stand: behind every n_vectors of them comes a vector of high bits, if
-// n_high is 1. What is read together stands together, or the hardware's prefetcher sees two streams that keep jumping.
+// Offsets of the vectors of 4-bit codes in a unit. If n_high is 1, a vector of high bits follows after every n_vectors
+// of them. Data that is read together is stored together; otherwise the hardware prefetcher sees two jumping streams.
 struct nibble_place {
     int    n_vectors, n_high;
     size_t operator()(int i) const { return size_t(64 * (i + i / n_vectors * n_high)); }
 };
 
-// Pairs of four codes share four bytes. lane: the row's place in the panel.
+// Pairs of four codes share four bytes. lane: the row's index in the panel.
 void put_nibbles(const unit_row & u, int n, uint8_t * q, int lane, nibble_place at = {1, 0}) {
     for (int i = 0; i < n / 8; ++i) {
         store32(q + at(i) + 4 * lane,
@@ -41,7 +41,7 @@ void get_nibbles(unit_row & u, int n, const uint8_t * q, int lane, nibble_place 
     }
 }
 
-// Scales and minima of 6 bits: low four bits of both in a byte, high ones of blocks j and j + 4 in another.
+// 6-bit scales and minima: the low four bits of both share a byte; the high bits of blocks j and j + 4 share another.
 void put_scales(const unit_row & u, uint8_t * p, int lane) {
     for (int j = 0; j < 8; ++j) {
         p[16 * j + lane] = uint8_t((u.scales[j] & 15) | ((u.least[j] & 15) << 4));
@@ -169,7 +169,7 @@ bool is_float(format f) {
     return f == format::bf16 || f == format::f16;
 }
 
-// The place of a unit, given by its first column, of one panel.
+// The address of a panel's unit, given by its first column.
 size_t place(const matrix_shape & s, int64_t panel, int64_t k) {
     const int64_t k0 = k / n_chunk * n_chunk;
     return s.part(panel / n_panels, int(panel % n_panels), k0) +

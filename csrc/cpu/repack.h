@@ -1,17 +1,17 @@
-// Weights from the order of a GGUF file to that of format.h, and back.
+// Converts weights from the order of a GGUF file to that of format.h, and back.
 #pragma once
 
 #include "format.h"
 
 namespace duo::cpu {
 
-// Packs the rows of one panel. rows: the file's bytes of row 16 * panel + i, or nullptr behind the last row (zeros).
+// Packs the rows of one panel. rows: the file's bytes of row 16 * panel + i, or nullptr after the last row (zeros).
 void pack_panel(const matrix_shape & shape, int64_t panel, const uint8_t * const rows[n_lanes], uint8_t * packed);
 
-// The file's bytes of one row, as they were packed.
+// Restores the file's bytes of one packed row.
 void unpack_row(const matrix_shape & shape, const uint8_t * packed, int64_t row, uint8_t * out);
 
-// Packs a whole matrix; rows stand row_bytes apart. Uses up to n_threads threads.
+// Packs a whole matrix with up to n_threads threads. The distance between rows is row_bytes.
 void pack_matrix(const matrix_shape & shape, const uint8_t * rows, size_t row_bytes, uint8_t * packed, int n_threads);
 
 } // namespace duo::cpu

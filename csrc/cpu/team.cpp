@@ -10,7 +10,7 @@ namespace {
 
 void set_threads([[maybe_unused]] int n) {
 #if defined(_OPENMP)
-    omp_set_num_threads(n); // of the calling thread alone
+    omp_set_num_threads(n); // for the calling thread only
 #endif
 }
 

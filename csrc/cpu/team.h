@@ -1,10 +1,10 @@
-// The size of OpenMP teams that say none themselves: packing here, and ggml's own packing for AMX.
+// The default size of OpenMP teams, for packing here and for ggml's own packing for AMX.
 #pragma once
 
 namespace duo::cpu {
 
-// While it lives, such teams of this thread have n members; without it as many as the machine has processors, whatever
-// a container allows.
+// While it exists, such teams of this thread have n members. Otherwise they have as many as the machine has processors,
+// even if a container allows fewer.
 class team_size {
   public:
     explicit team_size(int n);
@@ -16,7 +16,7 @@ class team_size {
     int before_;
 };
 
-// Members of a team that this thread would start now.
+// Size of a team that this thread would start now.
 int threads_here();
 
 } // namespace duo::cpu

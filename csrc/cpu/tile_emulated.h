@@ -1,6 +1,7 @@
 // The tile registers in plain C++, as the instructions are defined in Intel's Software Developer's Manual (volume 2:
-// LDTILECFG, STTILECFG, TILELOADD, TILESTORED, TILEZERO, TDPBSSD, TDPBF16PS): for machines without them. What faults
-// there calls tile_fault() here, a start row as well (a load that was interrupted: nothing here makes one).
+// LDTILECFG, STTILECFG, TILELOADD, TILESTORED, TILEZERO, TDPBSSD, TDPBF16PS): for machines without them. Errors that
+// fault there call tile_fault() here. A start row also does: it belongs to an interrupted load, which cannot happen
+// here.
 #pragma once
 
 #include <cstring>
@@ -14,7 +15,7 @@ namespace {
 struct emulated_tiles {
     static constexpr int n_registers = 8;
 
-    // One thread's.
+    // The state of one thread.
     struct state {
         tile_config config{}; // palette 0: none
         uint8_t     data[n_registers][16][64]{};
@@ -55,7 +56,7 @@ struct emulated_tiles {
     }
 
     static void load(int t, const void * p, int64_t stride) {
-        zero(t); // rows and bytes beyond the shape
+        zero(t); // clears rows and bytes outside the shape
         const tile_config & c = mine().config;
         for (int m = 0; m < c.rows[t]; ++m) {
             std::memcpy(mine().data[t][m], static_cast<const uint8_t *>(p) + m * stride, c.n_bytes[t]);
@@ -86,7 +87,7 @@ struct emulated_tiles {
         }
     }
 
-    // Even and odd products have a sum each, which begins at zero; denormals are zero; rounded to nearest, even.
+    // Even and odd products have separate sums that begin at zero. Denormals are zero; rounding is to nearest even.
     static void dot_bf16(int sum, int inputs, int weights) {
         const tile_config & c = shapes_that_fit(sum, inputs, weights);
         auto &              d = mine().data;
@@ -105,7 +106,7 @@ struct emulated_tiles {
         }
     }
 
-    // As tile_registers has them.
+    // The interface of tile_registers.
     template <int t> static void               zero() { zero(t); }
     template <int t> static void               load(const void * p, int64_t stride) { load(t, p, stride); }
     template <int t> static void               store(void * p, int64_t stride) { store(t, p, stride); }

@@ -1,5 +1,5 @@
-// What the kernels of panel_tiles.h know of each format: how 256 columns of a panel become signed bytes, and how tiles
-// of integer sums are scaled. The arithmetic is that of panel.h and panel_k.h, in the same order.
+// The parts of panel_tiles.h that depend on the format: unpacking 256 columns of a panel to signed bytes, and scaling
+// tiles of integer sums. The arithmetic is that of panel.h and panel_k.h, in the same order.
 #pragma once
 
 #include "compiler.h"
@@ -19,7 +19,7 @@ struct alignas(64) step {
     int32_t least[4][n_lanes]; // Q4_K, Q5_K: the minima of blocks, in pairs
 };
 
-// Sums of a step's blocks for a group of inputs, and what they are scaled with.
+// Sums of a step's blocks for a group of inputs, and their scales.
 struct group {
     const step *    from;
     const float *   scale; // of the inputs
@@ -50,7 +50,7 @@ template <class V, int n, int n_rows> inline typename V::floats scaled(const int
     return part;
 }
 
-// What a format adds: the bytes of a unit become signed codes and scales, sums become floats.
+// A format's part: converts the bytes of a unit to signed codes and scales, and sums to floats.
 template <class V> struct of_q8 {
     static constexpr int n_block = 32;
     static constexpr int n_rows  = n_tile_rows;
@@ -61,7 +61,7 @@ template <class V> struct of_q8 {
         }
     }
 
-    // Inputs [c0, c1) of the group.
+    // Scales the sums of inputs [c0, c1) of the group.
     static void scale(const group & g, int c0, int c1) {
         if (g.n_blocks == 8) {
             return scale_blocks<8>(g, 0, c0, c1);

@@ -1,7 +1,7 @@
-// The tile registers of a processor with AMX: eight of up to 16 rows of 64 bytes. Their shapes are set together, from
-// tables in static memory: GCC 12's _tile_loadconfig says that it reads eight bytes, so what is stored to a local
-// struct can be removed as dead. For the same reason the instructions are written out here, with all that they read and
-// write.
+// The tile registers of a processor with AMX: eight registers of up to 16 rows of 64 bytes. Their shapes are set
+// together, from tables in static memory. GCC 12's _tile_loadconfig declares that it reads eight bytes only, so GCC may
+// remove other stores to a local struct as dead. For the same reason the instructions are written out here, with
+// everything that they read and write.
 #pragma once
 
 #include "kernel.h"
@@ -9,15 +9,15 @@
 namespace duo::cpu {
 namespace {
 
-// Inputs that share a tile. Q6_K has twice as many sums: half the inputs keep them in the first level cache.
+// Inputs that share a tile. Q6_K has twice as many sums, so half the inputs keep them in the first-level cache.
 constexpr int n_tile_rows      = 16;
 constexpr int n_tile_rows_q6_k = 8;
 
 // Shapes for sums of `m` inputs: a product takes n_bytes of each input (A) and n_bytes / 4 rows of weights (B).
 struct tile_shapes {
     int n_sums;    // registers 0 ... hold sums (C), m x 16
-    int n_inputs;  // the next ones inputs
-    int n_weights; // and then weights
+    int n_inputs;  // the next registers hold inputs (A)
+    int n_weights; // the last ones hold weights (B)
     int n_bytes;
 };
 
@@ -61,7 +61,7 @@ constexpr tile_table make_tile_table() {
 
 alignas(64) constexpr tile_table tile_configs = make_tile_table();
 
-// Inputs of a tile when `width` are cut into as few equal tiles as there can be.
+// Inputs per tile if `width` inputs are split into as few equal tiles as possible.
 constexpr int tile_rows(format f, int width) {
     const int most = f == format::q6_k ? n_tile_rows_q6_k : n_tile_rows;
     const int n    = (width + most - 1) / most;

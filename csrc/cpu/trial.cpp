@@ -25,8 +25,8 @@ namespace duo::cpu {
 
 namespace {
 
-// Types of weights in common files. One matrix of each, as small as AMX takes them, at the widths of one token (which
-// is multiplied without tiles), a verification and a prompt.
+// Weight types of common files. Each is tried with one matrix, as small as AMX accepts, at the widths of one token
+// (which uses no tiles), a verification and a prompt.
 constexpr std::array types      = {GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16,   GGML_TYPE_Q8_0,
                                    GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,   GGML_TYPE_Q5_0,   GGML_TYPE_Q5_1,
                                    GGML_TYPE_Q2_K, GGML_TYPE_Q3_K,   GGML_TYPE_Q4_K,   GGML_TYPE_Q5_K,
@@ -34,10 +34,10 @@ constexpr std::array types      = {GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_B
 constexpr std::array widths     = {1, 4, 32};
 constexpr int64_t    n_rows     = 32;
 constexpr int64_t    n_columns  = 256;
-constexpr double     most_error = 0.01; // inputs rounded to 8 bits make 0.0001 of it
+constexpr double     most_error = 0.01; // 8-bit rounding of inputs causes 0.0001
 
-// Whoever computes has seen other functions' leavings on its stack. A tile configuration whose stores a compiler has
-// dropped is made of them, and a fresh stack is all zeros.
+// Fills the stack with garbage, as earlier functions do in real use. If a compiler dropped the stores to a tile
+// configuration, garbage makes it fail, while a fresh stack of zeros would hide the error.
 DUO_NOINLINE void soil_stack() {
     std::array<volatile char, 1 << 15> here;
     for (volatile char & c : here) {
@@ -45,7 +45,7 @@ DUO_NOINLINE void soil_stack() {
     }
 }
 
-// By write(): what was said must be out before the process dies.
+// Uses write(), so that the line is out before the process dies.
 void write_now(int file, const std::string & line) {
 #if defined(_WIN32)
     _write(file, line.data(), unsigned(line.size()));
@@ -76,7 +76,7 @@ bool is_right(ggml_backend_buffer_type_t weights, ggml_backend_dev_t device, ggm
     p.set(weight, input);
     soil_stack();
     p.compute();
-    return error_of(p.product(), exact, input, size_t(n_columns)) < most_error; // not so for NaN
+    return error_of(p.product(), exact, input, size_t(n_columns)) < most_error; // false for NaN
 }
 
 void try_kind(const std::string & name, ggml_backend_buffer_type_t weights, ggml_backend_dev_t device, bool ours) {
@@ -119,7 +119,7 @@ void try_products(const std::vector<std::string> & skip) {
     }
     const std::string ours = "duo " + kernels_name();
     if (best_kernels() == nullptr || !wanted(ours)) {
-        // nothing more
+        // nothing more to try
     } else if (ggml_backend_buffer_type_t weights = weight_buffer_type(); weights == nullptr) {
         say("absent", ours);
     } else {
@@ -130,11 +130,11 @@ void try_products(const std::vector<std::string> & skip) {
 
 } // namespace duo::cpu
 
-// For the child process (src/duo/placement/trial_child.py), which loads this library without Python's import. Both: names, one a
-// line. Returns the exit code.
+// For the child process (src/duo/placement/trial_child.py), which loads this library without Python's import. Both
+// arguments are names, one per line. Returns the exit code.
 extern "C" DUO_EXPORT int duo_try_products(const char * skip, const char * refused) {
 #if defined(__linux__)
-    prctl(PR_SET_DUMPABLE, 0); // no core file of a death that was expected
+    prctl(PR_SET_DUMPABLE, 0); // no core file for an expected crash
 #endif
     try {
         duo::cpu::refuse_kernels(duo::cpu::lines_of(refused));

@@ -1,5 +1,5 @@
-// Does every instruction do here what the processor announces? Products are tried in a child process, which may die of
-// them: stock ggml's in plain memory and in each extra buffer type, and those of duo's kernels.
+// Tests whether the instructions that the processor announces work. A child process, which may crash, tries stock
+// ggml's products in plain memory and in each extra buffer type, and those of duo's kernels.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace duo::cpu {
 
-// What is tried, in this order: "plain", the extra buffer types ("AMX", "CPU_REPACK"), "duo avx512". Each kind is
-// announced on standard output before it is computed ("begins<TAB>NAME") and judged after ("works", "wrong"; "absent":
-// this libggml cannot have duo's kernels). At the end comes "done". Kinds in `skip` are left out.
+// Tries, in this order: "plain", the extra buffer types ("AMX", "CPU_REPACK"), "duo avx512". Prints "begins<TAB>NAME"
+// before each kind and the result after it ("works", "wrong"; "absent": duo's kernels do not support this libggml). The
+// last line is "done". Skips the kinds in `skip`.
 void try_products(const std::vector<std::string> & skip);
 
 } // namespace duo::cpu

@@ -1,5 +1,5 @@
-// A vector type of twice as many lanes from one that holds half a panel: narrow tiles are bound by memory, and with all
-// 16 rows at once every cache line is read once.
+// Builds a vector type with twice as many lanes from one that holds half a panel. Memory limits narrow tiles, and with
+// all 16 rows at once every cache line is read only once.
 #pragma once
 
 #include "format.h"

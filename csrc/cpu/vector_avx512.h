@@ -1,5 +1,5 @@
 // The vector type of AVX-512 with VNNI (Ice Lake, Zen 4 and later): 64 products of 8-bit codes in one instruction; with
-// DUO_KERNEL_AVX512_BF16 for machines that also multiply pairs of bf16.
+// DUO_KERNEL_AVX512_BF16 for machines that can also multiply pairs of bf16.
 #pragma once
 
 #include <immintrin.h>
@@ -40,7 +40,7 @@ struct raw {
         return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i *>(p))));
     }
 
-    // Quarters of a register are four lanes; pairs of vectors are added until each quarter holds sums of four, then the
+    // A quarter of a register is four lanes. Adds pairs of vectors until each quarter holds sums of four, then adds the
     // quarters.
     static floats lane_sums(const floats (&v)[16]) {
         floats s[8];

@@ -1,4 +1,4 @@
-// A vector type of ARM's registers, with and without DUO_KERNEL_I8MM.
+// The vector type for ARM's registers, with and without DUO_KERNEL_I8MM.
 #pragma once
 
 #include <arm_neon.h>
@@ -13,7 +13,7 @@ namespace {
 template <int n> struct neon {
     static constexpr int L          = 4 * n;
     static constexpr int n_width    = 8;
-    static constexpr int n_together = 8; // two inputs fill a register, and products take what they need by lane
+    static constexpr int n_together = 8; // two inputs fill a register, and products select theirs by lane
 
     template <class T> struct registers {
         T v[n];
@@ -51,7 +51,7 @@ template <int n> struct neon {
     static ints broadcast(const int32_t * p) {
         return each([&](int) { return vdupq_n_s32(*p); });
     }
-    // Lane i: the sum of vector i's lanes, 0 and 2 and 1 and 3 first.
+    // Lane i is the sum of vector i's lanes: (0 + 2) + (1 + 3).
     static floats lane_sums(const floats (&v)[4]) {
         const auto halves = [](float32x4_t a, float32x4_t b) {
             return vaddq_f32(vcombine_f32(vget_low_f32(a), vget_low_f32(b)),
@@ -71,7 +71,7 @@ template <int n> struct neon {
     static ints odd_lanes(const ints & a, const ints & b) {
         return each([&](int i) { return vuzp2q_s32(a.v[i], b.v[i]); });
     }
-    // Eight codes of rows 0 and 1 of four, from four and four of each.
+    // Eight codes of rows 0 and 1 (of four rows), from two groups of four codes each.
     static bytes first_rows(const bytes & lo, const bytes & hi) {
         return each([&](int i) {
             return vreinterpretq_u8_u32(vzip1q_u32(vreinterpretq_u32_u8(lo.v[i]), vreinterpretq_u32_u8(hi.v[i])));
@@ -140,7 +140,7 @@ template <int n> struct neon {
         });
     }
 
-    // Numbers of 16 bits: those that meet the first of a pair in the lower half.
+    // 16-bit numbers: the lower half belongs to the first of a pair.
     static ints load_pairs(const uint8_t * even, const uint8_t * odd) {
         return each([&](int i) {
             const int32x2_t both = vset_lane_s32(load32(odd + 4 * i), vdup_n_s32(load32(even + 4 * i)), 1);
@@ -175,7 +175,7 @@ template <int n> struct neon {
         return {each([&](int i) { return even_of(vreinterpretq_u32_u8(v.v[i])); }),
                 each([&](int i) { return odd_of(vreinterpretq_u32_u8(v.v[i])); })};
     }
-    // Pairs of bf16 become floats.
+    // Converts pairs of bf16 to floats.
     static float32x4_t even_of(uint32x4_t v) { return vreinterpretq_f32_u32(vshlq_n_u32(v, 16)); }
     static float32x4_t odd_of(uint32x4_t v) { return vreinterpretq_f32_u32(vandq_u32(v, vdupq_n_u32(0xffff0000))); }
     template <int lane> static void dot_bf16(floats & s, const bf16s & w, uint32x4_t x) {

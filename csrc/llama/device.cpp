@@ -24,7 +24,7 @@ const char * type_name(ggml_backend_dev_t dev) {
     }
 }
 
-// The CPU has what no device holds, and accelerators (BLAS, duo's kernels) help it.
+// The CPU gets the layers that no device holds. Accelerators (BLAS, duo's kernels) only help the CPU.
 bool holds_layers(const std::string & type) {
     return type != "cpu" && type != "accel";
 }
@@ -64,7 +64,7 @@ std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> &
                 }
                 throw error(error_kind::bad_value,
                             "unknown device " + name + "; " +
-                                (known.empty() ? "this build of llama-cpp-python has none besides the CPU (give none)"
+                                (known.empty() ? "this build of llama-cpp-python supports the CPU only, so use none"
                                                : "choose from none, " + known));
             }
             devs.push_back(dev);

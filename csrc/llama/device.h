@@ -20,8 +20,8 @@ struct device_info {
 // All registered devices, CPU and accelerators included.
 std::vector<device_info> list_devices();
 
-// NULL-terminated list for llama_model_params.devices. No names: every local GPU, never an RPC device (a registered RPC
-// server would otherwise join every model). "none": no device, the CPU alone. Throws duo::error for an unknown name.
+// NULL-terminated list for llama_model_params.devices. No names: every local GPU, but no RPC device (otherwise every
+// model would use a registered RPC server). "none": no device, the CPU alone. Throws duo::error for an unknown name.
 std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> & names);
 
 } // namespace duo

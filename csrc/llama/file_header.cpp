@@ -15,7 +15,7 @@ namespace duo {
 
 namespace {
 
-constexpr size_t n_array_most = 1024; // one value a layer, not a vocabulary
+constexpr size_t n_array_most = 1024; // enough for one value per layer; a vocabulary is longer
 
 struct gguf_closer {
     void operator()(gguf_context * g) const { gguf_free(g); }
@@ -85,7 +85,7 @@ int64_t integer(const gguf_context * g, const char * key, int64_t otherwise) {
     return x == nullptr ? otherwise : *x;
 }
 
-// Adds the tensors of one file. Returns the number of parts that it speaks of.
+// Adds the tensors of one file. Returns the number of parts that its header declares.
 int read_part(const std::string & path, int i_part, file_header & out) {
     ggml_context *                                   tensors = nullptr;
     const std::unique_ptr<gguf_context, gguf_closer> g(
@@ -98,7 +98,7 @@ int read_part(const std::string & path, int i_part, file_header & out) {
     if (const int64_t no = integer(g.get(), "split.no", 0); no != i_part) {
         throw error(error_kind::unknown_model, path + " is part " + std::to_string(no + 1) + " of " +
                                                    std::to_string(n_parts) + " of a model" +
-                                                   ", not what its name says; download it again");
+                                                   ", which contradicts its name; download it again");
     }
     for (int64_t i = 0; i_part == 0 && i < gguf_get_n_kv(g.get()); ++i) {
         out.values.emplace_back(gguf_get_key(g.get(), i), value(g.get(), i));
@@ -126,7 +126,7 @@ file_header read_file_header(const std::string & path) {
     if (llama_split_prefix(prefix.data(), prefix.size(), path.c_str(), 0, n_parts) <= 0) {
         throw error(error_kind::unknown_model,
                     path + " is the first of " + std::to_string(n_parts) +
-                        " parts, but its name does not say so; rename it to NAME-00001-of-0000N.gguf");
+                        " parts, but its name is not NAME-00001-of-0000N.gguf; restore that name");
     }
     for (int i = 1; i < n_parts; ++i) {
         std::array<char, 4200> part{};

@@ -1,4 +1,4 @@
-// What the headers of a GGUF model say, all parts of a split model together. No weight is read.
+// The contents of the headers of a GGUF model, for all parts of a split model together. No weight is read.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace duo {
 
-// monostate: an array of text, or one too long to be a property of the model (the vocabulary).
+// monostate: an array of strings, or an array too long to be a property of the model (the vocabulary).
 using header_value = std::variant<std::monostate, int64_t, double, bool, std::string, std::vector<int64_t>>;
 
 struct header_tensor {
@@ -26,7 +26,7 @@ struct file_header {
     std::vector<header_tensor>                        tensors;
 };
 
-// Throws duo::error: see check_model_file; a part that is missing, or a path that is not the first part's.
+// Throws duo::error as check_model_file does, for a missing part, and for a path that is not the first part.
 file_header read_file_header(const std::string & path);
 
 } // namespace duo

@@ -21,7 +21,7 @@ llama_sampler * read(const llama_vocab * vocab, const std::string & gbnf) {
     return grammar_too_large(gbnf).empty() ? llama_sampler_init_grammar(vocab, gbnf.c_str(), root) : nullptr;
 }
 
-// The token's text after `bytes`, control tokens spelled out as grammars see them.
+// Appends the token's text to `bytes`. Control tokens are spelled out, as grammars see them.
 void add_piece(const llama_vocab * vocab, token_id token, std::string & bytes) {
     const size_t n_before = bytes.size();
     bytes.resize(n_before + 64);
@@ -50,7 +50,8 @@ bool grammar::reads(const llama_vocab * vocab, const std::string & gbnf) {
     return sampler_ptr(read(vocab, gbnf)) != nullptr;
 }
 
-// The state behind the longest beginning of the text: advanced in place if it is the one to be given up, else cloned.
+// Finds the state after the longest prefix of the text. It is advanced in place if it is the next to be evicted,
+// otherwise cloned.
 grammar::state & grammar::nearest(std::span<const token_id> generated) {
     state * best = nullptr;
     for (state & s : states_) {
@@ -76,7 +77,7 @@ grammar::state & grammar::nearest(std::span<const token_id> generated) {
         fresh.over = best->over;
     }
     if (chosen == nullptr) {
-        return states_.emplace_back(std::move(fresh)); // room was reserved: `best` stays where it is
+        return states_.emplace_back(std::move(fresh)); // capacity was reserved, so `best` stays valid
     }
     *chosen = std::move(fresh);
     return *chosen;
@@ -91,7 +92,7 @@ void grammar::stand_behind(std::span<const token_id> generated) {
     }
 }
 
-// libllama throws at a token that the grammar does not allow, and aborts at an end where there is none.
+// libllama throws for a token that the grammar does not allow, and aborts for an end token at a wrong place.
 void grammar::accept(state & s, token_id token) {
     s.text.push_back(token);
     if (s.over || llama_vocab_is_eog(vocab_, token) || !may_be_text(s, token)) {
@@ -106,8 +107,8 @@ void grammar::accept(state & s, token_id token) {
     }
 }
 
-// Its text is a part of the answer as it stands, and leaves the answer UTF-8 (grammars take an overlong form for the
-// character that it would be). bytes_ is then the tail with the token's text.
+// Whether the token is ordinary text and keeps the answer valid UTF-8. (Grammars accept an overlong form as the
+// character that it encodes.) If so, bytes_ is the tail plus the token's text.
 bool grammar::may_be_text(const state & s, token_id token) {
     if ((llama_vocab_get_attr(vocab_, token) & (LLAMA_TOKEN_ATTR_CONTROL | LLAMA_TOKEN_ATTR_UNKNOWN)) != 0) {
         return false;
@@ -138,7 +139,7 @@ void grammar::keep_allowed(std::vector<llama_token_data> & tokens) {
     }
     llama_token_data_array asked{asked_.data(), asked_.size(), -1, false};
     llama_sampler_apply(s.at.get(), &asked);
-    size_t n = 0; // it refuses by a logit of -inf, and leaves the order
+    size_t n = 0; // the grammar refuses by a logit of -inf, and keeps the order
     for (size_t i = 0; i < tokens.size(); ++i) {
         if (asked_[i].logit != -std::numeric_limits<float>::infinity()) {
             tokens[n++] = tokens[i];

@@ -1,5 +1,4 @@
-// What a text may go on with: llama.cpp's grammar sampler (GBNF), asked about any text that was generated, in any
-// order.
+// How a text may continue: llama.cpp's grammar sampler (GBNF), for any generated texts in any order.
 #pragma once
 
 #include <cstddef>
@@ -15,25 +14,25 @@
 
 namespace duo {
 
-// One thread. The answer is a function of (grammar, generated text); states behind earlier texts are kept, and cloned
-// forward from the longest one that the text begins with.
+// For one thread. The answer is a function of (grammar, generated text). States after earlier texts are kept; a new
+// state is cloned from that of the longest prefix and advanced.
 class grammar {
   public:
-    // n_states: texts whose states are kept; 1 is best for a text that only grows. Throws duo::error if llama.cpp
-    // cannot read `gbnf`.
+    // n_states: number of texts whose states are kept; 1 is best for a text that only grows. Throws duo::error if
+    // llama.cpp cannot read `gbnf`.
     grammar(const llama_vocab * vocab, const std::string & gbnf, size_t n_states);
 
-    // The text that the calls below are about: generated tokens, without the prompt.
+    // Sets the text for the calls below: generated tokens, without the prompt.
     void stand_behind(std::span<const token_id> generated);
 
-    // Leaves the tokens that may follow, in their order.
+    // Removes the tokens that must not follow; the order stays.
     void keep_allowed(std::vector<llama_token_data> & tokens);
 
-    // The text may end here. With a vocabulary that has no token for the end, it is only known to end where nothing
-    // else may follow, and the answer is true.
+    // Whether the text may end here. Always true if the vocabulary has no end token; the text then ends only where
+    // nothing else may follow.
     bool complete();
 
-    // Whether llama.cpp reads it. Without a vocabulary a grammar that names tokens (<think>) is not read.
+    // Whether llama.cpp can read the grammar. Without a vocabulary it cannot read one that names tokens (<think>).
     static bool reads(const llama_vocab * vocab, const std::string & gbnf);
 
   private:
@@ -43,10 +42,10 @@ class grammar {
     using sampler_ptr = std::unique_ptr<llama_sampler, sampler_free>;
 
     struct state {
-        std::vector<token_id> text; // behind which it stands
+        std::vector<token_id> text; // the state is the one after this text
         sampler_ptr           at;
-        std::string           tail;           // bytes of a character whose rest is missing
-        bool                  over   = false; // an end, or a token that the grammar does not allow: nothing may follow
+        std::string           tail;           // bytes of an incomplete character
+        bool                  over   = false; // after an end or a forbidden token: nothing may follow
         uint64_t              t_used = 0;
     };
 
@@ -57,13 +56,13 @@ class grammar {
     const llama_vocab * const vocab_;
     const size_t              n_states_;
     sampler_ptr               start_;
-    token_id                  end_ = no_token; // one of those that end a text
+    token_id                  end_ = no_token; // one of the tokens that end a text
     std::vector<state>        states_;
-    size_t                    i_here_ = 0; // of states_: what stand_behind() found
+    size_t                    i_here_ = 0; // index in states_ of the state that stand_behind() found
     uint64_t                  clock_  = 0;
 
     std::string                   bytes_; // scratch
-    std::vector<llama_token_data> asked_; // scratch: what goes through the grammar
+    std::vector<llama_token_data> asked_; // scratch: tokens to check with the grammar
 };
 
 } // namespace duo

@@ -56,7 +56,7 @@ void log_install() {
 }
 
 void log_to(bool to_stderr, const std::string & path) {
-    log_install(); // `import llama_cpp` puts its own there
+    log_install(); // `import llama_cpp` installs its own callback
     sink &                            s = the_sink();
     const std::lock_guard<std::mutex> lock(s.mutex);
     s.to_stderr = to_stderr;
@@ -81,7 +81,7 @@ std::string log_errors() {
     const std::lock_guard<std::mutex> lock(s.mutex);
     std::string                       all;
     for (const std::string & line : s.errors) {
-        // "function: what happened\n" -> "what happened"; the lines after the first mostly say that it failed.
+        // "function: what happened\n" -> "what happened"; later lines mostly say that the caller failed.
         const size_t colon = line.find(": ");
         const bool   named = colon != std::string::npos && line.find(' ') == colon + 1;
         std::string  text  = named ? line.substr(colon + 2) : line;

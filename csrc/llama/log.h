@@ -1,17 +1,17 @@
-// libllama's log lines: kept for error messages, passed on where the user wants them.
+// libllama's log lines: kept for error messages, and passed on if the user wants them.
 #pragma once
 
 #include <string>
 
 namespace duo {
 
-// Installs the callback of the whole process.
+// Installs the log callback for the whole process.
 void log_install();
 
-// Where lines go from now on. `path` empty: no file. Throws duo::error if the file cannot be opened.
+// Sets where lines go from now on. `path` empty: no file. Throws duo::error if the file cannot be opened.
 void log_to(bool to_stderr, const std::string & path);
 
-// Forgets the error lines so far; call before an operation whose failure is to be explained.
+// Forgets the error lines so far. Call it before an operation whose failure should be explained.
 void log_clear_errors();
 
 // The first error lines since then, joined, without line ends; empty: none.

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint64_t unknown = std::numeric_limits<uint64_t>::max();
 
-// The number behind `name` in a file of "name number" lines.
+// The number after `name` in a file of "name number" lines.
 uint64_t field(const char * path, const std::string & name) {
     std::ifstream file(path);
     std::string   word;
@@ -27,7 +27,7 @@ uint64_t field(const char * path, const std::string & name) {
 uint64_t number(const char * path) {
     std::ifstream file(path);
     uint64_t      x = 0;
-    return file >> x ? x : unknown; // "max" is no number
+    return file >> x ? x : unknown; // "max" means no limit
 }
 
 int64_t meta(const llama_model * model, const std::string & key, int64_t otherwise) {
@@ -40,7 +40,7 @@ int64_t meta(const llama_model * model, const std::string & key, int64_t otherwi
 uint64_t memory_available() {
     const uint64_t kib    = field("/proc/meminfo", "MemAvailable:");
     const uint64_t system = kib == unknown ? unknown : kib * 1024;
-    // A container's limit; the page cache that counts against it gives way.
+    // A container's limit. Its page cache counts as used, but the system can reclaim it.
     const uint64_t limit = number("/sys/fs/cgroup/memory.max");
     const uint64_t used  = number("/sys/fs/cgroup/memory.current");
     const uint64_t pages = field("/sys/fs/cgroup/memory.stat", "file");

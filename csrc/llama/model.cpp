@@ -13,8 +13,8 @@ void llama_token_model::limit_vocab(int32_t n) {
     sampler_ = std::make_unique<sampler>(vocab(), std::min(n, n_vocab_), is_draft_);
 }
 
-// Rows without output leave the last layer before its feed-forward part: one that is left alone would be computed as a
-// single row. A neighbour in the same pass keeps it company.
+// Rows without output leave the last layer before its feed-forward part. If one row remained, it would be computed as a
+// single row, so a neighbour in the same pass gets an output too.
 void llama_token_model::keep_two_outputs(size_t n) {
     const size_t n_pass = llama_n_ubatch(context_.get());
     for (size_t from = 0; from < n; from += n_pass) {
@@ -45,12 +45,12 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
                         "token id " + std::to_string(r.token) + " is outside the vocabulary of " + opt_.path);
         }
         if (r.branch < 0 || r.n_branches < 1 || r.branch + r.n_branches > n_branch_) {
-            throw error("a row is in branches " + std::to_string(r.branch) + " and up, and the cache of " + opt_.path +
-                        " has " + std::to_string(n_branch_));
+            throw error("a row belongs to branch " + std::to_string(r.branch) + " or higher ones, but the cache of " +
+                        opt_.path + " only has " + std::to_string(n_branch_));
         }
         set_row(n++, r, r.pos, r.output);
     }
-    // The last pass of the batch must not be one row wide; the extra row is taken back below.
+    // The last pass of the batch must not be one row wide. The extra row is removed below.
     const bool padded = wants_company() && can_rollback_ && n % llama_n_ubatch(context_.get()) == 1;
     if (padded) {
         set_row(n++, rows.back(), rows.back().pos + 1, false);
@@ -63,7 +63,7 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
 
     const cpu::take_attention attention(own_attention_);
     log_clear_errors();
-    stop_      = can_rollback_ ? &stop : nullptr; // a recurrent state that is half evaluated could not be mended
+    stop_      = can_rollback_ ? &stop : nullptr; // a half-evaluated recurrent state could not be restored
     int32_t rc = 0;
     try {
         rc = llama_decode(context_.get(), batch);
@@ -74,7 +74,7 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     }
     stop_ = nullptr;
     if (rc == 2) {
-        undo(rows); // earlier parts of the batch may have been kept
+        undo(rows); // the cache may contain earlier parts of the batch
         return decode_status::stopped;
     }
     if (rc != 0) {
@@ -135,7 +135,7 @@ bool llama_token_model::rollback(int32_t branch, int32_t pos) {
     return can_rollback_ && llama_memory_seq_rm(memory, branch, pos, -1);
 }
 
-// Metadata only: all branches live in one buffer (kv_unified), whose cells know which sequences they belong to.
+// This copies metadata only: all branches are in one buffer (kv_unified), whose cells know their sequences.
 void llama_token_model::fork(int32_t from, int32_t to, int32_t pos) {
     if (from != to && pos > 0) {
         llama_memory_seq_cp(llama_get_memory(context_.get()), from, to, 0, pos);

@@ -17,9 +17,9 @@ struct model_options {
     std::string              path;
     std::vector<std::string> devices;                   // see resolve_devices
     int32_t                  n_gpu_layers = -1;         // < 0: all
-    std::vector<float>       tensor_split;              // share of each device; empty: by their free memory
+    std::vector<float>       tensor_split;              // share of each device; empty: by free memory
     std::string              split_mode      = "layer"; // none, layer, row
-    int32_t                  main_gpu        = 0;       // of the devices, with split_mode none
+    int32_t                  main_gpu        = 0;       // index in devices, for split_mode none
     int32_t                  n_ctx           = 0;       // tokens; 0: the model's own, but at most n_ctx_most
     int32_t                  n_ctx_most      = 0;       // 0: no limit
     int32_t                  n_batch         = 2048;    // rows in a decode
@@ -30,21 +30,21 @@ struct model_options {
     std::string              type_k          = "f16";  // ggml's name of the K cache type
     std::string              type_v          = "f16";
     std::string              load_mode       = "auto"; // auto, mmap, none, mlock, dio
-    std::vector<int32_t>     cpus;                     // the worker's thread and its team run on these; empty: anywhere
+    std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
     bool                     strict = false;           // same bits at every width: see llama_token_model::decode
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
 
     std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
-    std::function<bool(float)> keep_loading; // asked while weights are read (share that is); false: stop
+    std::function<bool(float)> keep_loading; // called while weights are read, with the share read so far; false: stop
 };
 
-// Not copyable; used by one thread at a time, but for the vocabulary.
+// Not copyable. Only one thread at a time may use it, except for the vocabulary.
 class llama_token_model : public token_model {
   public:
-    // Loads. is_draft: candidates() carries log-probabilities. with_context false: weights and vocabulary alone, for
-    // others to share. Throws duo::error.
+    // Loads a model. is_draft: candidates() returns log-probabilities. with_context false: only weights and vocabulary,
+    // for others to share. Throws duo::error.
     llama_token_model(const model_options & opt, bool is_draft, bool with_context = true);
-    // The same weights with a context of its own. Throws duo::error.
+    // Shares the weights and makes a new context. Throws duo::error.
     explicit llama_token_model(const llama_token_model & weights);
 
     int32_t n_ctx() const override { return n_ctx_; }
@@ -53,9 +53,9 @@ class llama_token_model : public token_model {
     int32_t n_cells() const override { return int32_t(llama_n_ctx(context_.get())) - 1; }
     int32_t n_vocab() const override { return n_vocab_; }
 
-    // Duo's kernels add in one order at any width. Stock ones add a row's products in one order when it is alone and in
-    // another when it has company, but in the same order at all widths from 2 to 16, and stock attention does so up to
-    // 63. Where bits must be the same, passes are as wide as what is stock's allows.
+    // Duo's kernels add in one order at any width. Stock kernels add a single row's products in a different order, but
+    // use one order for all widths from 2 to 16; stock attention does so up to 63. If bits must be the same, the stock
+    // parts limit the width of passes.
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
     void    use_threads(int32_t n) override;
@@ -71,20 +71,21 @@ class llama_token_model : public token_model {
     // The last pass's logits of a row, [n_vocab]. Throws duo::error if it has none.
     [[nodiscard]] std::span<const float> logits(int32_t i_row) const;
 
-    // Candidates only among ids below n: those that the other model can read.
+    // Limits candidates to ids below n, which the other model can read.
     void limit_vocab(int32_t n);
 
-    // False: recurrent or hybrid memory; what was decoded cannot be taken back one token at a time.
+    // False for recurrent or hybrid memory, which cannot take back single tokens.
     [[nodiscard]] bool can_rollback() const { return can_rollback_; }
-    // Throws duo::error, with what is to be done, if it cannot.
+    // Throws duo::error with this advice if the model cannot roll back.
     void require_rollback(const char * advice) const;
 
-    // Logits do not depend on the width of the pass: the user asked for it, or duo's kernels have all products.
+    // Whether logits are independent of the width of the pass: the user asked for it, or duo's kernels compute all
+    // products.
     [[nodiscard]] bool same_bits() const { return same_bits_; }
-    // Matrices that duo's kernels multiply by, and all that the CPU does.
+    // Number of matrices for duo's kernels, and of all matrices on the CPU.
     [[nodiscard]] int32_t n_duo_products() const { return n_duo_products_; }
     [[nodiscard]] int32_t n_cpu_products() const { return n_cpu_products_; }
-    // Why duo's kernels could not be used although they were asked for; empty: nothing to say.
+    // Why duo's kernels could not be used although they were requested; empty: no warning.
     [[nodiscard]] const std::string & warning() const { return warning_; }
 
     [[nodiscard]] const llama_vocab *      vocab() const { return llama_model_get_vocab(model_.get()); }
@@ -95,16 +96,16 @@ class llama_token_model : public token_model {
     [[nodiscard]] int32_t                  n_ctx_train() const { return llama_model_n_ctx_train(model_.get()); }
     [[nodiscard]] std::string              meta(const std::string & key) const; // empty: absent
 
-    // Ids of the tokens that begin and end a text; no_token: there is none.
+    // Ids of the tokens that begin and end a text; no_token: none.
     [[nodiscard]] token_id token_bos() const { return llama_vocab_bos(vocab()); }
     [[nodiscard]] token_id token_eos() const { return llama_vocab_eos(vocab()); }
 
-    // Throws duo::error for an id outside the vocabulary. special: control tokens as text, not as nothing.
+    // Throws duo::error for an id outside the vocabulary. special: control tokens as text, not as an empty string.
     [[nodiscard]] std::string piece(token_id token, bool special) const;
 
-    // A hash of the raw texts of ids from `first` on, at most n of them: equal vocabularies have equal ones.
+    // A hash of the raw texts of at most n ids from `first` on. Equal vocabularies have equal hashes.
     [[nodiscard]] uint64_t vocab_hash(int32_t first, int32_t n) const;
-    // As the file has it. Throws duo::error for an id outside the vocabulary.
+    // The token's text as in the file. Throws duo::error for an id outside the vocabulary.
     [[nodiscard]] std::string token_text(token_id token) const;
 
     // UTF-8 text to ids. parse_special: "<|im_end|>" in the text is that token.
@@ -117,12 +118,12 @@ class llama_token_model : public token_model {
 
     void load();
     void load_file(const std::vector<std::string> & cpu_types);
-    void make_context();   // and finds out what it can
-    void create_context(); // llama.cpp's
+    void make_context();   // also finds out its capabilities
+    void create_context(); // the llama_context alone
     void probe_rollback();
     // A row of the last pass. Throws duo::error if it has no logits.
     float * logits_of(int32_t i_row) const;
-    // Bits must be the same, and something that stock kernels do gives a row without company others.
+    // Bits must be the same, and some stock kernel gives a single row other bits.
     [[nodiscard]] bool wants_company() const { return same_bits_ && (stock_products_ || !own_attention_); }
     void               keep_two_outputs(size_t n);
     void               undo(std::span<const row> rows);
@@ -135,7 +136,7 @@ class llama_token_model : public token_model {
     std::unique_ptr<llama_context, context_free> context_;
     std::unique_ptr<sampler>                     sampler_;
 
-    const std::atomic<bool> * stop_           = nullptr; // of the decode() that is running
+    const std::atomic<bool> * stop_           = nullptr; // of the running decode()
     int32_t                   n_ctx_          = 0;
     int32_t                   n_batch_        = 0;
     int32_t                   n_branch_       = 1;
@@ -144,17 +145,17 @@ class llama_token_model : public token_model {
     bool                      is_draft_       = false;
     int32_t                   n_threads_      = 0; // see use_threads()
     bool                      same_bits_      = false;
-    bool                      own_attention_  = false; // duo's kernels attend, in all layers
-    bool                      stock_products_ = false; // some, if only of a router
+    bool                      own_attention_  = false; // duo's kernels compute the attention of all layers
+    bool                      stock_products_ = false; // stock kernels compute some product, perhaps only a router's
     int32_t                   n_duo_products_ = 0;
     int32_t                   n_cpu_products_ = 0;
     std::string               warning_;
 
-    // The batch, as llama_decode reads it; room for n_batch_ rows and the strict one.
+    // The batch in llama_decode's form, with space for n_batch_ rows and the extra row of strict passes.
     std::vector<llama_token>    token_;
     std::vector<llama_pos>      pos_;
     std::vector<int32_t>        n_seq_;
-    std::vector<llama_seq_id>   seq_; // 0, 1, 2, ...: a row's branches are a part of it
+    std::vector<llama_seq_id>   seq_; // 0, 1, 2, ...; a row's branches are a slice of it
     std::vector<llama_seq_id *> seq_of_;
     std::vector<int8_t>         output_;
 };

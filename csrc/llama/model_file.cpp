@@ -41,7 +41,7 @@ void check_model_file(const std::string & path) {
     }
     if (!fs::is_regular_file(path, ec)) {
         throw error(error_kind::unknown_model,
-                    path + " is not a regular file; give a .gguf file"); // a pipe would be waited for
+                    path + " is not a regular file; give a .gguf file"); // opening a pipe would block
     }
     const auto    n_bytes = uint64_t(fs::file_size(path, ec));
     std::ifstream file(path, std::ios::binary);
@@ -68,7 +68,7 @@ void check_model_file(const std::string & path) {
     uint64_t n_needed = gguf_get_data_offset(g.get());
     for (int64_t i = 0; i < gguf_get_n_tensors(g.get()); ++i) {
         const uint64_t begin = gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), i);
-        if (begin % 32 != 0) { // ggml asserts it of what it maps into memory
+        if (begin % 32 != 0) { // ggml asserts this for mapped memory
             throw error(error_kind::bad_value, path + " aligns its weights to less than 32 bytes; convert it again");
         }
         const uint64_t end = begin + gguf_get_tensor_size(g.get(), i);
@@ -92,7 +92,7 @@ bool uses_tiled_products(const std::string & path) {
         gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
     for (int64_t i = 0; g && i < gguf_get_n_tensors(g.get()); ++i) {
         const ggml_type type = gguf_get_tensor_type(g.get(), i);
-        // The types of one scale a block, and the unquantised ones, have no tiled products.
+        // Types with one scale per block and unquantised types have no tiled products.
         if (ggml_is_quantized(type) && ggml_blck_size(type) > 32) {
             return true;
         }

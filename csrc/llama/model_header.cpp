@@ -16,7 +16,7 @@ namespace {
     throw error(error_kind::bad_value, path + " is corrupt: " + what + "; download or convert it again");
 }
 
-// Header integer of any width; `otherwise` if absent, -1 if it is no single integer.
+// Header integer of any width; `otherwise` if absent, -1 if it is not a single integer.
 int64_t integer(const gguf_context * g, const std::string & key, int64_t otherwise) {
     const int64_t i = gguf_find_key(g, key.c_str());
     if (i < 0) {
@@ -34,7 +34,7 @@ int64_t integer(const gguf_context * g, const std::string & key, int64_t otherwi
         case GGUF_TYPE_UINT16:
             return gguf_get_val_u16(g, i);
         case GGUF_TYPE_ARRAY:
-            return otherwise; // one value a layer, for some architectures
+            return otherwise; // some architectures have one value per layer
         default:
             return -1;
     }
@@ -88,13 +88,13 @@ void check_experts(const std::string & path, const gguf_context * g, const std::
     check_range(path, g, arch + ".expert_group_used_count", n_group > 1 ? 1 : 0, n_group > 1 ? n_group - 1 : 1024);
 }
 
-// What the graph of this architecture may multiply by: NaN and infinity would make every logit NaN. Limits, gates and
-// bounds are not among it: they may be infinite, and llama.cpp writes some of all architectures into every file.
+// Values that the graph may multiply by: NaN and infinity would make every logit NaN. Limits, gates and bounds are
+// excluded: they may be infinite, and llama.cpp writes some of all architectures into every file.
 bool is_factor(std::string_view name) {
     return name.starts_with("rope.") || name.ends_with("scale") || name.ends_with("softcapping");
 }
 
-// A norm asserts that its epsilon is not negative, and NaN is not either.
+// A norm asserts that its epsilon is not negative; NaN fails the assertion too.
 void check_floats(const std::string & path, const gguf_context * g, const std::string & arch) {
     for (int64_t i = 0; i < gguf_get_n_kv(g); ++i) {
         const std::string_view key = gguf_get_key(g, i);
@@ -110,7 +110,7 @@ void check_floats(const std::string & path, const gguf_context * g, const std::s
     }
 }
 
-// libllama asserts these of one architecture. -inf, "no bound" elsewhere, would be multiplied by.
+// libllama asserts these values for one architecture. -inf means "no bound" elsewhere, but here it would be a factor.
 void check_gate(const std::string & path, const gguf_context * g, const std::string & arch) {
     if (arch != "bailingmoe3") {
         return;
@@ -119,7 +119,7 @@ void check_gate(const std::string & path, const gguf_context * g, const std::str
     const int64_t     i     = gguf_find_key(g, bound.c_str());
     if (i >= 0 && gguf_get_kv_type(g, i) == GGUF_TYPE_FLOAT32) {
         if (const float x = gguf_get_val_f32(g, i); !std::isfinite(x) || x >= 0.0f) {
-            refuse(path, bound + " is " + std::to_string(x) + " and must be below 0");
+            refuse(path, bound + " is " + std::to_string(x) + ", but must be below 0");
         }
     }
     const std::string safe = arch + ".kda.safe_gate";
@@ -133,7 +133,7 @@ void check_gate(const std::string & path, const gguf_context * g, const std::str
 void check_tokens(const std::string & path, const gguf_context * g) {
     const int64_t i = gguf_find_key(g, "tokenizer.ggml.tokens");
     if (i < 0 || gguf_get_kv_type(g, i) != GGUF_TYPE_ARRAY || gguf_get_arr_type(g, i) != GGUF_TYPE_STRING) {
-        return; // libllama says so itself
+        return; // libllama reports this itself
     }
     const size_t                                 n = gguf_get_arr_n(g, i);
     std::unordered_map<std::string_view, size_t> seen(n);

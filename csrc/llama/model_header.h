@@ -1,4 +1,4 @@
-// The header values of a GGUF file, before libllama uses them: it asserts on some and divides by others.
+// Checks the header values of a GGUF file before libllama uses them: it asserts on some and divides by others.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace duo {
 
-// Throws duo::error: header values that no model can have, or that libllama would abort on.
+// Throws duo::error for impossible header values, and for values on which libllama would abort.
 void check_model_header(const std::string & path, const gguf_context * g);
 
 } // namespace duo

@@ -24,9 +24,9 @@ namespace {
 constexpr int32_t n_ubatch_strict = 16;
 // Branches of the cache: enough for a tree of 64 nodes; llama.cpp takes up to 256 (LLAMA_MAX_SEQ).
 constexpr int32_t n_branch_most = 64;
-// Cells of the draft's cache beside the context: for nodes that are not text, or not yet.
+// Extra cells of the draft's cache, for nodes that are not (yet) text.
 constexpr int32_t n_spare_draft = 512;
-// With duo's products and stock attention: the latter takes other paths from 64 rows (ggml-cpu/ops.cpp).
+// For duo's products with stock attention, which takes another path from 64 rows on (ggml-cpu/ops.cpp).
 constexpr int32_t n_ubatch_duo = 63;
 
 ggml_type cache_type(const std::string & name, const char * option) {
@@ -52,7 +52,7 @@ llama_split_mode split_mode(const std::string & name) {
     return name == "none" ? LLAMA_SPLIT_MODE_NONE : name == "row" ? LLAMA_SPLIT_MODE_ROW : LLAMA_SPLIT_MODE_LAYER;
 }
 
-// libllama reads one number a device, whatever was given.
+// libllama always reads one number per device.
 std::vector<float> padded(std::vector<float> shares, size_t n_devices) {
     if (!shares.empty()) {
         shares.resize(std::max(n_devices, llama_max_devices()), 0.0f);
@@ -60,7 +60,7 @@ std::vector<float> padded(std::vector<float> shares, size_t n_devices) {
     return shares;
 }
 
-// Loading failed for want of memory for packed weights.
+// Loading failed because there was not enough memory for packed weights.
 bool wants_memory(const std::string & what) {
     return what.find("packed weights cannot be allocated") != std::string::npos ||
            what.find("unable to allocate duo buffer") != std::string::npos ||
@@ -92,11 +92,11 @@ void llama_token_model::load() {
     try {
         load_file(opt_.cpu_types);
     } catch (const error & e) {
-        // Packed weights are memory of their own, which a mapped file is not: without them it may fit.
+        // Packed weights need memory of their own, a mapped file does not. So the model may fit without them.
         if (opt_.cpu_types.empty() || !wants_memory(e.what())) {
             throw;
         }
-        warning_ = std::string("duo's CPU kernels found no memory for the weights of ") + opt_.path +
+        warning_ = std::string("there is not enough memory for duo's CPU kernels to pack the weights of ") + opt_.path +
                    "; stock kernels are used";
         load_file({});
     }
@@ -109,7 +109,7 @@ void llama_token_model::load() {
                     opt_.path + " does not generate text token by token; choose a decoder-only language model");
     }
     n_vocab_          = llama_vocab_n_tokens(vocab());
-    opt_.keep_loading = nullptr; // it may hold what only the caller's thread may free
+    opt_.keep_loading = nullptr; // it may hold objects that only the caller's thread may free
 }
 
 void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
@@ -136,10 +136,10 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     params.tensor_split             = shares.empty() ? nullptr : shares.data();
     params.split_mode               = split_mode(opt_.split_mode);
     params.main_gpu                 = opt_.main_gpu;
-    // Repacked weights change kernels with the width.
+    // With repacked weights the kernel depends on the width.
     params.use_extra_bufts = !same_bits_ && cpu::extra_buffers_allowed();
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
-        // Weights that are packed anyway are read, not mapped: a mapping would stay resident beside them.
+        // Weights that will be packed are read, not mapped: a mapping would stay resident as a second copy.
         params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP
                            : opt_.load_mode == "mlock" ? LLAMA_LOAD_MODE_MLOCK
                            : opt_.load_mode == "dio"   ? LLAMA_LOAD_MODE_DIRECT_IO
@@ -173,8 +173,8 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     }
 }
 
-// Whether duo's device is given all attention is llama.cpp's scheduler's choice, and architectures differ: the probe's
-// pass tells. Where it is not, the context is made again, without and for narrow passes.
+// llama.cpp's scheduler decides whether duo's device computes all attention, and architectures differ. The probe's pass
+// shows it. If stock kernels compute some, the context is made again, without duo's attention and for narrow passes.
 void llama_token_model::make_context() {
     own_attention_  = own_attention_ && !llama_model_is_recurrent(model_.get()) && !llama_model_is_hybrid(model_.get());
     const int64_t n = cpu::take_attention::n_done();
@@ -182,7 +182,7 @@ void llama_token_model::make_context() {
     probe_rollback();
     if (own_attention_ && cpu::take_attention::n_done() - n != llama_model_n_layer(model_.get())) {
         own_attention_ = false;
-        context_.reset(); // before the next one needs the memory
+        context_.reset(); // frees the memory for the next one
         create_context();
         probe_rollback();
     }
@@ -194,14 +194,14 @@ void llama_token_model::create_context() {
                                      : n_ctx_train();
     n_batch_ = std::min(opt_.n_batch, n_ctx_);
 
-    // Recurrent memory is a state for each branch, and cannot be rolled back anyway.
+    // Recurrent memory needs a state per branch, and cannot be rolled back anyway.
     const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
-    n_branch_      = one ? 1 : std::min(n_branch_most, n_batch_); // libllama reserves an output for each
+    n_branch_      = one ? 1 : std::min(n_branch_most, n_batch_); // libllama reserves an output for each branch
 
     const bool           all_duo  = n_duo_products_ > 0 && n_duo_products_ == n_cpu_products_;
     const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
     llama_context_params params   = llama_context_default_params();
-    // One cell more for the strict row behind the last position; a tree's nodes share positions.
+    // One more cell for the extra row of a strict pass, after the last position. A tree's nodes share positions.
     params.n_ctx           = uint32_t(n_ctx_ + (n_branch_ == 1 ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
     params.n_batch         = uint32_t(n_batch_) + 1;
     const bool narrow      = same_bits_ && !own_attention_;
@@ -235,12 +235,14 @@ void llama_token_model::create_context() {
     try {
         context_.reset(llama_init_from_model(model_.get(), params));
     } catch (const std::exception & e) {
-        throw error(error_kind::does_not_fit, "no context of " + std::to_string(n_ctx_) + " tokens could be made for " +
-                                                  opt_.path + ": " + e.what() + "; lower " + option);
+        throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) +
+                                                  " tokens could not be created for " + opt_.path + ": " + e.what() +
+                                                  "; lower " + option);
     }
     if (!context_) {
-        throw error(error_kind::does_not_fit, "no context of " + std::to_string(n_ctx_) + " tokens could be made for " +
-                                                  opt_.path + log_reason() + "; lower " + option + " or free memory");
+        throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) +
+                                                  " tokens could not be created for " + opt_.path + log_reason() +
+                                                  "; lower " + option + " or free memory");
     }
     const size_t n = size_t(n_batch_) + 1;
     token_.resize(n);
@@ -252,7 +254,7 @@ void llama_token_model::create_context() {
     output_.resize(n);
 }
 
-// Decodes two tokens and tries to take one back (as common_context_can_seq_rm does).
+// Decodes two tokens and tries to remove one (like common_context_can_seq_rm).
 void llama_token_model::probe_rollback() {
     if (llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get())) {
         can_rollback_ = false;

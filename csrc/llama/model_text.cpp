@@ -1,4 +1,4 @@
-// llama_token_model: what it knows of text and of itself; any thread.
+// llama_token_model: text conversion and properties of the model; any thread may call these.
 #include <algorithm>
 #include <cstdint>
 #include <exception>

@@ -28,7 +28,7 @@ struct special {
     llama_token id;
 };
 
-// Why the draft's is not the target's; empty: it is, or neither is of any use.
+// The difference between the draft's and the target's token; empty: they are equal, or neither is used.
 std::string difference(const std::string & name, const char * begins, const special & target, const special & draft) {
     if (target.added != draft.added) {
         return "it " + std::string(begins) + " a text with" + (draft.added ? "" : "out") + " its " + name +

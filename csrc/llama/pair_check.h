@@ -1,4 +1,4 @@
-// May this draft guess for this target? Their token ids must mean the same text.
+// Whether this draft can guess for this target: their token ids must mean the same text.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace duo {
 
-// Empty: yes. Else one sentence: the first difference, with both sides. The rule is llama.cpp's
+// Empty: yes. Otherwise one sentence with the first difference, for both sides. The rule is llama.cpp's
 // (common/speculative.cpp, common_speculative_are_compatible): sizes within 128 of each other (padding differs), same
 // text from id 5 on, same type and same BOS/EOS.
 std::string pair_mismatch(const llama_vocab * target, const llama_vocab * draft);

@@ -17,12 +17,12 @@ namespace duo {
 
 namespace {
 
-// By name, not linked: llama-cpp-python may have been built without it.
+// Found by name, not linked: llama-cpp-python may have been built without RPC.
 template <class F> F * rpc_function(const char * name) {
     ggml_backend_reg_t reg = ggml_backend_reg_by_name("RPC");
     F * f = reg == nullptr ? nullptr : reinterpret_cast<F *>(ggml_backend_reg_get_proc_address(reg, name));
     if (f == nullptr) {
-        throw error("this llama-cpp-python was built without RPC; duo devices says how to get it");
+        throw error("this llama-cpp-python was built without RPC; duo devices says how to add it");
     }
     return f;
 }
@@ -33,13 +33,13 @@ std::string & servers() {
     return s;
 }
 
-// What would be an abort, with a picture of memory on the disk, becomes the end of the process with one sentence.
+// Instead of an abort with a core dump, the process ends with one sentence.
 void on_abort(const char * message) {
     if (std::string_view(message).find("ggml-rpc.cpp:") == std::string_view::npos) {
         std::fprintf(stderr, "%s\n", message);
         return;
     }
-    std::fprintf(stderr, "duo: the RPC server %s is gone, or this llama.cpp does not understand it%s\n",
+    std::fprintf(stderr, "duo: the RPC server %s was lost, or is not compatible with this llama.cpp%s\n",
                  servers().c_str(), log_reason().c_str());
     std::fflush(stderr);
     std::_Exit(1);
@@ -84,7 +84,7 @@ void rpc_serve(const std::string & endpoint, const std::string & cache_dir, int 
                const std::vector<std::string> & devices) {
     const auto start = rpc_function<decltype(ggml_backend_rpc_start_server)>("ggml_backend_rpc_start_server");
     std::vector<ggml_backend_dev_t> devs = served_devices(devices);
-    // The library says on standard output what it serves and who comes; a pipe shall have it at once.
+    // The library reports its devices and clients on standard output; a pipe must get each line at once.
     std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
     const cpu::team_size packing(n_threads);
     start(endpoint.c_str(), cache_dir.empty() ? nullptr : cache_dir.c_str(), size_t(n_threads), devs.size(),
@@ -113,7 +113,7 @@ std::vector<std::string> rpc_connect(const std::string & endpoint) {
 std::pair<size_t, size_t> rpc_memory(const std::string & name) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_name(name.c_str());
     if (dev == nullptr) {
-        throw error(error_kind::bad_value, "unknown device " + name);
+        throw error(error_kind::bad_value, "unknown device " + name + "; see duo devices");
     }
     std::pair<size_t, size_t> bytes;
     ggml_backend_dev_memory(dev, &bytes.first, &bytes.second);

@@ -14,33 +14,33 @@ namespace {
 
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
-// How much a draft's logits differ from the target's: the scale of the Gumbel-like error that makes a softmax of them,
-// divided by it, the chance that the target likes a token best. Fitted, as the next, on the demo pair by likelihood
-// (benchmarks/measure_chances.py).
+// How much a draft's logits differ from the target's: the scale of a Gumbel-like error. The softmax of the draft's
+// logits, divided by this scale, is the chance that a token is the target's best. This and the next constant are fitted
+// on the demo pair by likelihood (benchmarks/measure_chances.py).
 constexpr double logit_softness = 0.33;
-// The part of a race's error that a high temperature does not divide away: with more noise, tokens further down come
-// in, on which the models differ more, and some that a filter leaves to one of them alone.
+// The part of a race's error that does not shrink with a high temperature. More noise brings in less likely tokens, on
+// which the models differ more, and tokens that a filter leaves to only one of them.
 constexpr double race_softness = 0.4;
-constexpr size_t n_rivals      = 8; // candidates that share all of the chance
+constexpr size_t n_rivals      = 8; // candidates that share the whole probability
 
-// Under a grammar.
-constexpr size_t n_states_draft = 32;   // texts of a tree whose states are kept
-constexpr size_t n_asked        = 8;    // candidates that go through it first
-constexpr size_t n_wider        = 8;    // then so many times more
-constexpr size_t n_widest_draft = 4096; // tokens that a draft looks through for one that is allowed
-// A draft is not held to a grammar that takes it longer than this on average, after so many rows (a thousand
-// alternatives make a state large): its guesses are rejected then.
+// For grammars.
+constexpr size_t n_states_draft = 32;   // number of texts of a tree whose states are kept
+constexpr size_t n_asked        = 8;    // number of candidates that the grammar checks first
+constexpr size_t n_wider        = 8;    // factor for each next round
+constexpr size_t n_widest_draft = 4096; // most tokens that a draft searches for an allowed one
+// A draft stops following a grammar that takes longer than this on average, after so many rows. (A thousand
+// alternatives make a state large.) The target then rejects its wrong guesses.
 constexpr int64_t most_us_draft = 2000;
 constexpr int64_t n_held_least  = 3;
 
-// How far a draft's scores are from the target's, in nats: 0 would be a draft that is always right. Both race by logit
-// / temperature + the same noise, so what the draft's own probability says of a token is not its chance to win, and the
-// error of the logits is divided by the temperature as they are. Two independent errors add in squares.
+// How far a draft's scores are from the target's, in nats; 0 would be a draft that is always right. Both race by logit
+// / temperature + the same noise. So the draft's own probability of a token is not its chance to win, and the error of
+// the logits is divided by the temperature like the logits. Two independent errors add in squares.
 double softness_of(const sampling_params & sampling) {
     return sampling.greedy() ? logit_softness : std::hypot(logit_softness / double(sampling.temp), race_softness);
 }
 
-// Tokens that the penalties see; the user's -1 means all of the text.
+// Number of tokens that the penalties see; the user's -1 means the whole text.
 int32_t look_back(const sampling_params & sampling) {
     return sampling.repeat_last_n < 0 ? 1 << 20 : sampling.repeat_last_n;
 }
@@ -58,7 +58,7 @@ void sampler::prepare(const sampling_params & sampling) {
     if (sampling.grammar != params_.grammar) {
         grammar_.reset();
         n_held_ = held_us_ = 0;
-        ready_             = false; // should the next line throw
+        ready_             = false; // in case the next line throws
         if (!sampling.grammar.empty()) {
             grammar_.emplace(vocab_, sampling.grammar, with_logp_ ? n_states_draft : 1);
         }
@@ -88,7 +88,7 @@ void sampler::prepare(const sampling_params & sampling) {
     ready_ = true;
 }
 
-// Bias and penalties are of some tens of tokens: a copy of the row would cost more than choosing from it.
+// Bias and penalties change some tens of tokens only. Copying the row would cost more than choosing from it.
 void sampler::read(float * logits, const sampling_params & sampling, std::span<const token_id> text) {
     for (const auto & [token, bias] : bias_) {
         change(logits, token, logits[token] + bias);
@@ -104,7 +104,7 @@ void sampler::change(float * logits, token_id token, float to) {
     logits[token] = to;
 }
 
-// llama_sampler_penalties_apply to the letter, but looks only at tokens that it changes.
+// The same arithmetic as llama_sampler_penalties_apply, but only visits the tokens that it changes.
 void sampler::penalise(float * logits, const sampling_params & sampling, std::span<const token_id> text) {
     counts_.resize(size_t(n_vocab_));
     const auto past  = text.last(std::min(text.size(), size_t(look_back(sampling))));
@@ -125,7 +125,7 @@ void sampler::penalise(float * logits, const sampling_params & sampling, std::sp
     }
 }
 
-// The k best into data_; what must not come is not among them.
+// Puts the k best tokens into data_, without those that are forbidden.
 void sampler::look(size_t k) {
     row_.top_k(k, top_);
     data_.clear();
@@ -136,8 +136,8 @@ void sampler::look(size_t k) {
     }
 }
 
-// Filters data_, and makes p what its candidates race by: log p + noise. Its constant does not matter, but a large one
-// swallows the noise.
+// Filters data_ and sets p to the score in the race: log p + noise. A constant offset does not matter, but a large one
+// would swallow the noise.
 void sampler::score(const sampling_params & sampling, std::span<const token_id> text) {
     if (sampling.greedy() || data_.empty()) {
         return;
@@ -151,14 +151,14 @@ void sampler::score(const sampling_params & sampling, std::span<const token_id> 
     }
 }
 
-// The first n of data_ in the order of the race.
+// Sorts the first n of data_ by their score in the race.
 void sampler::sort(size_t n) {
     std::partial_sort(data_.begin(), data_.begin() + ptrdiff_t(std::min(n, data_.size())), data_.end(),
                       [](const auto & a, const auto & b) { return a.p > b.p || (a.p == b.p && a.id < b.id); });
 }
 
-// Writes the first of data_, which are sorted. The target runs the same race with somewhat other scores: a candidate
-// far behind is hardly ever its first, however probable it was before the noise.
+// Writes the first entries of data_, which are sorted. The target runs the same race with somewhat different scores. A
+// candidate far behind is hardly ever its winner, however probable it was before the noise.
 int32_t sampler::rank(const sampling_params & sampling, std::span<candidate> out) {
     const double softness = softness_of(sampling);
     const auto   ahead    = [this, softness](size_t i) { return double(data_[i].p - data_[0].p) / softness; };
@@ -180,8 +180,8 @@ bool sampler::too_dear() {
     return !grammar_;
 }
 
-// The race goes on until a candidate that the grammar allows comes in. If all that the filters left are refused, k is
-// raised, and the filters see only what is allowed.
+// The race continues until it reaches a candidate that the grammar allows. If the grammar refuses all candidates that
+// the filters left, k is raised, and the filters then see allowed tokens only.
 int32_t sampler::held(const sampling_params & sampling, std::span<const token_id> text, size_t k,
                       std::span<candidate> out) {
     const int64_t t0 = now_us();
@@ -210,7 +210,7 @@ int32_t sampler::held(const sampling_params & sampling, std::span<const token_id
     } while (data_.empty() && k < n_widest);
     if (data_.empty() && !with_logp_ && !grammar_->complete()) {
         throw error(error_kind::bad_value,
-                    "the grammar requires more text, but no allowed token fits it; change the grammar or the biases");
+                    "the grammar is not complete, but no permitted token fits it; change the grammar or the biases");
     }
     score(sampling, text);
     sort(out.size());
@@ -219,7 +219,7 @@ int32_t sampler::held(const sampling_params & sampling, std::span<const token_id
 
 int32_t sampler::candidates(float * logits, const sampling_params & sampling, std::span<const token_id> text,
                             std::span<candidate> out) {
-    struct restorer { // also if something throws
+    struct restorer { // restores the logits, also after an exception
         ~restorer() {
             for (; !before.empty(); before.pop_back()) {
                 logits[before.back().token] = before.back().logit;
@@ -233,7 +233,7 @@ int32_t sampler::candidates(float * logits, const sampling_params & sampling, st
     return chosen(sampling, text, out);
 }
 
-// From row_.
+// Chooses candidates from row_.
 int32_t sampler::chosen(const sampling_params & sampling, std::span<const token_id> text, std::span<candidate> out) {
     const bool   limited = sampling.top_k > 0 && sampling.top_k < n_vocab_;
     const size_t k       = !sampling.greedy() ? size_t(limited ? sampling.top_k : n_vocab_)

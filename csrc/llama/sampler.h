@@ -17,18 +17,19 @@
 
 namespace duo {
 
-// One thread. What it answers is a function of its arguments: what penalties and grammar need of the past is in `text`.
+// For one thread. The result is a function of the arguments: `text` has the past that penalties and grammar need.
 class sampler {
   public:
-    // Only ids below n_vocab are candidates. with_logp: each carries the log of the chance that the target, which has
-    // the same noise, chooses it (a draft's do).
+    // Only ids below n_vocab are candidates. with_logp (for a draft): each candidate has the log of the chance that the
+    // target, which uses the same noise, chooses it.
     sampler(const llama_vocab * vocab, int32_t n_vocab, bool with_logp);
 
-    // logits: (n_vocab) or longer; changed while it runs, and then as they were. Otherwise as token_model::candidates.
+    // logits: [n_vocab] or longer; changed during the call and restored at its end. Otherwise like
+    // token_model::candidates.
     int32_t candidates(float * logits, const sampling_params & sampling, std::span<const token_id> text,
                        std::span<candidate> out);
 
-    // As token_model::logprobs.
+    // See token_model::logprobs.
     float logprobs(const float * logits, token_id token, std::span<candidate> out);
 
   private:
@@ -54,19 +55,19 @@ class sampler {
     const bool          with_logp_;
 
     bool                                    ready_ = false;
-    sampling_params                         params_;      // what the members below were made for
-    std::vector<std::pair<token_id, float>> bias_;        // logit bias, and -inf for what must not come
+    sampling_params                         params_;      // the parameters for which the members below were made
+    std::vector<std::pair<token_id, float>> bias_;        // logit bias; -inf for forbidden tokens
     chain_ptr                               filter_;      // top-p, min-p, temperature
-    std::optional<grammar>                  grammar_;     // a draft's may be given up: too_dear()
-    int64_t                                 n_held_  = 0; // times that it was asked
-    int64_t                                 held_us_ = 0; // that this took, its states being cloned
+    std::optional<grammar>                  grammar_;     // a draft may give it up: too_dear()
+    int64_t                                 n_held_  = 0; // number of times the grammar was used
+    int64_t                                 held_us_ = 0; // time for cloning its states
 
     logit_row                     row_;
-    std::vector<top_logit>        before_; // scratch: logits that bias and penalties have changed, as they were
+    std::vector<top_logit>        before_; // scratch: original values of the logits that bias and penalties changed
     std::vector<int32_t>          counts_; // scratch: occurrences of each token; all 0 between calls
     std::vector<top_logit>        top_;    // scratch: the best of row_
-    std::vector<llama_token_data> data_;   // scratch: candidates on their way through the chain; p: what they race by
-    std::vector<llama_token_data> first_;  // scratch: the first of them, on their way through the grammar
+    std::vector<llama_token_data> data_;   // scratch: candidates in the filter chain; p: score in the race
+    std::vector<llama_token_data> first_;  // scratch: the first of them, for the grammar
 };
 
 } // namespace duo

@@ -11,9 +11,9 @@ namespace duo {
 
 namespace {
 
-std::atomic<bool> computed{false}; // a model or a race in this process may have set ggml's mind
+std::atomic<bool> computed{false}; // a model or a race in this process may have fixed ggml's choice
 
-// Some products that ggml would tile stay with stock kernels.
+// Whether stock kernels would compute products that ggml tiles.
 bool tiles(const model_options & o) {
     return uses_tiled_products(o.path) &&
            weight_placement(o.path, o.cpu_types, o.n_gpu_layers, o.override_tensors).n_stock() > 0;

@@ -1,15 +1,15 @@
-// ggml-cpu decides once in a process, at its first matrix product, whether K-quants are tiled from 8 rows on; --strict
-// needs them not to be.
+// ggml-cpu decides once per process, at its first matrix product, whether it tiles K-quants from 8 rows on. --strict
+// needs it not to.
 #pragma once
 
 #include "model.h"
 
 namespace duo {
 
-// To be called before a model loads. Throws duo::error where --strict cannot be had.
+// Call this before a model loads. Throws duo::error if --strict is not possible.
 void prepare_stock_kernels(const model_options & target);
 
-// Something else is about to compute with stock kernels.
+// Call this before other code computes with stock kernels.
 void stock_kernels_used();
 
 } // namespace duo

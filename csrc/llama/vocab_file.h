@@ -1,4 +1,4 @@
-// The vocabulary of a GGUF file without its weights: what pair_check looks at.
+// The vocabulary of a GGUF file without its weights, for pair_check.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@ namespace duo {
 
 class vocab_file {
   public:
-    // Throws duo::error: see check_model_file; a file without a tokenizer.
+    // Throws duo::error as check_model_file does, and for a file without a tokenizer.
     explicit vocab_file(const std::string & path);
 
     [[nodiscard]] const llama_vocab * get() const { return llama_model_get_vocab(model_.get()); }
@@ -18,10 +18,10 @@ class vocab_file {
     // ggml's text of a token; empty for none (-1).
     [[nodiscard]] std::string text(llama_token token) const;
 
-    // "spm", "bpe", ...: the kind of tokenizer, and "none" if there is none.
+    // The kind of tokenizer: "spm", "bpe", ...; "none" if there is none.
     [[nodiscard]] std::string type() const;
 
-    // The memory of such a model cannot be rolled back after a wrong guess.
+    // Whether the model is recurrent, so that its memory cannot be rolled back after a wrong guess.
     [[nodiscard]] bool keeps_state() const;
 
   private:

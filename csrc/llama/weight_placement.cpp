@@ -24,7 +24,7 @@ struct ggml_closer {
     void operator()(ggml_context * g) const { ggml_free(g); }
 };
 
-// What libllama only ever multiplies by, whole (src/models: no views of these).
+// Tensors that libllama uses only in matrix products, and only whole (src/models: no views of these).
 constexpr std::array kinds = {"attn_q",           "attn_k",        "attn_v",         "attn_qkv",      "attn_output",
                               "ffn_gate",         "ffn_up",        "ffn_down",       "ffn_gate_exps", "ffn_up_exps",
                               "ffn_gate_up_exps", "ffn_down_exps", "ffn_gate_shexp", "ffn_up_shexp",  "ffn_down_shexp"};
@@ -56,9 +56,9 @@ bool parse(const std::string & name, weight & w) {
 
 struct file_weights {
     std::vector<weight> all;    // products that duo's kernels may take
-    std::vector<weight> others; // and may not
+    std::vector<weight> others; // products that they may not take
     int64_t             n_layer = 0;
-    int                 n_small = 0; // F32 matrices beside the products
+    int                 n_small = 0; // other F32 matrices
 };
 
 void read_file(const std::string & path, file_weights & out, std::vector<weight> & embedding, int & n_split) {
@@ -67,7 +67,7 @@ void read_file(const std::string & path, file_weights & out, std::vector<weight>
         gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = &tensors}));
     const std::unique_ptr<ggml_context, ggml_closer> owned(tensors);
     if (!g) {
-        return; // loading will say what is wrong
+        return; // loading will report the error
     }
     if (const int64_t key = gguf_find_key(g.get(), "split.count");
         key >= 0 && gguf_get_kv_type(g.get(), key) == GGUF_TYPE_UINT16) {
@@ -82,7 +82,7 @@ void read_file(const std::string & path, file_weights & out, std::vector<weight>
             out.n_layer = std::max<int64_t>(out.n_layer, w.layer + 1);
             out.all.push_back(w);
         } else if (ggml_n_dims(t) > 1 && t->type != GGML_TYPE_F32) {
-            out.others.push_back(w); // some other architecture's matrices
+            out.others.push_back(w); // matrices of some other architecture
         } else if (ggml_n_dims(t) > 1) {
             ++out.n_small;
         }
@@ -111,7 +111,7 @@ file_weights read_weights(const std::string & path) {
             read_file(part.data(), out, embedding, same);
         }
     }
-    // Tied: the embeddings are the output matrix as well, and libllama looks for both under one name.
+    // Tied embeddings: they are the output matrix too, and libllama finds both under one name.
     if (std::none_of(out.all.begin(), out.all.end(), [](const weight & w) { return w.layer < 0; })) {
         out.all.insert(out.all.end(), embedding.begin(), embedding.end());
     }
@@ -159,7 +159,7 @@ void weight_placement::place_user(const std::vector<std::pair<std::string, std::
             const std::regex checked(pattern);
         } catch (const std::regex_error &) {
             throw error(error_kind::bad_value,
-                        "the pattern " + pattern + " (-ot) is not a regular expression; check it");
+                        "the pattern " + pattern + " (-ot) is not a valid regular expression; check it");
         }
         ggml_backend_buffer_type_t found = nullptr;
         for (size_t i = 0; i < ggml_backend_dev_count() && found == nullptr; ++i) {
@@ -181,15 +181,16 @@ void weight_placement::count_bytes(ggml_type type, int64_t n_columns, int64_t n_
 void weight_placement::place_duo(const std::string & path, const std::vector<std::string> & types,
                                  int32_t n_gpu_layers) {
     const file_weights file = read_weights(path);
-    // As llama_model::load_tensors splits: the last layers go to the devices, the output matrix counts as one.
+    // The split of llama_model::load_tensors: the last layers go to the devices, and the output matrix counts as a
+    // layer.
     const int64_t n_all       = file.n_layer + 1;
     const int64_t i_gpu_start = n_gpu_layers < 0 ? 0 : std::max<int64_t>(n_all - n_gpu_layers, 0);
 
     ggml_backend_buffer_type_t           buft = types.empty() ? nullptr : cpu::weight_buffer_type();
-    std::map<std::string, std::set<int>> taken; // layers by kind
+    std::map<std::string, std::set<int>> taken; // layers of each kind for duo's kernels
     std::string                          output;
-    uint64_t                             n_largest = 0; // is read as a whole before it is packed
-    const std::vector<std::regex>        user_patterns(patterns_.begin(), patterns_.end()); // all so far are the user's
+    uint64_t                             n_largest = 0; // the largest matrix is read as a whole before it is packed
+    const std::vector<std::regex>        user_patterns(patterns_.begin(), patterns_.end()); // only the user's so far
     n_small_ = file.n_small;
     for (const weight & w : file.others) {
         n_stock_ += w.layer < i_gpu_start ? 1 : 0;
@@ -224,7 +225,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
         }
     }
     n_bytes_ += n_largest;
-    // libllama compiles every pattern for every tensor: one for all kinds that go in the same layers.
+    // libllama compiles every pattern for every tensor, so kinds with the same layers share a pattern.
     std::map<std::set<int>, std::string> by_layers;
     for (const auto & [kind, layers] : taken) {
         std::string & names = by_layers[layers];

@@ -1,4 +1,4 @@
-"""The command line made of duo.config's tables; values go to Python unchanged, so each is checked in one place."""
+"""The command line made of duo.options' tables; values go to Python unchanged, so each is checked in one place."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def _command(role: str) -> click.Command:
             *table_options(HostOptions, HOST_OPTIONS),
             *table_options(EngineOptions, of_host(role, ENGINE_OPTIONS)),
             *of_run("verbose", "log_file"),
-            click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),  # duo.remote.child
+            click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),  # duo.remote.client.child
         ],
         callback=lambda **params: host(role, params),
         help=about,

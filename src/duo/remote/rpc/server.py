@@ -82,7 +82,7 @@ def devices_of(endpoint: str, timeout_s: float = TIMEOUT_S) -> list[Device]:
     """
     require_rpc()
     reach(endpoint, timeout_s)
-    command = [sys.executable, "-c", "from duo.rpc import _answer; _answer()", endpoint, str(timeout_s)]
+    command = [sys.executable, "-c", "from duo.remote.rpc.server import _answer; _answer()", endpoint, str(timeout_s)]
     # The child ends itself in time; this limit is for one that cannot.
     limit_s = timeout_s + 20
     try:
