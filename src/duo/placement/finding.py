@@ -18,9 +18,8 @@ _OURS = "duo "
 class Finding:
     """Which kernels this process may use."""
 
-    verdicts: Mapping[str, str] = field(
-        default_factory=dict
-    )  # by kind of product: WORKS, or how it failed (duo.placement.trial)
+    # By kind of product: WORKS, or how it failed (duo.placement.trial).
+    verdicts: Mapping[str, str] = field(default_factory=dict)
     extra: tuple[str, ...] = ()  # the extra buffer types of this libggml-cpu
     not_tried: str = ""  # why some kinds have no verdict
 
