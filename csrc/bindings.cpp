@@ -2,6 +2,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <array>
+
 #include <ggml.h>
 #include <llama.h>
 
@@ -46,7 +48,7 @@ class model_view {
     std::shared_ptr<const duo::llama_token_model> get() const {
         auto model = model_.lock();
         if (!model) {
-            throw duo::error("this Duo is closed; make a new one");
+            throw duo::error(duo::error_kind::cancelled, "this Duo is closed; make a new one");
         }
         return model;
     }
@@ -178,15 +180,25 @@ void register_engine(py::module_ & m) {
 } // namespace
 
 PYBIND11_MODULE(_core, m) {
-    // Lives as long as the process, like the module.
-    static PyObject * duo_error = py::object(py::module_::import("duo.errors").attr("DuoError")).release().ptr();
+    // Kept for the life of the process, as the module is. By error_kind.
+    static const auto classes = [] {
+        constexpr std::array names = {"DuoError",   "BadValue", "UnknownModel", "ContextFull",
+                                      "DoesNotFit", "Busy",     "PeerLost",     "Cancelled"};
+        static_assert(names.size() == size_t(duo::error_kind::cancelled) + 1);
+        const py::module_                    errors = py::module_::import("duo.errors");
+        std::array<PyObject *, names.size()> found{};
+        for (size_t i = 0; i < names.size(); ++i) {
+            found[i] = py::object(errors.attr(names[i])).release().ptr();
+        }
+        return found;
+    }();
     py::register_exception_translator([](std::exception_ptr p) {
         try {
             if (p) {
                 std::rethrow_exception(p);
             }
         } catch (const duo::error & e) {
-            PyErr_SetObject(duo_error, duo::text_of(e.what()).ptr());
+            PyErr_SetObject(classes[size_t(e.kind())], duo::text_of(e.what()).ptr());
         }
     });
 

@@ -27,7 +27,7 @@ template <typename Enum, size_t n> Enum value_of(const char * const (&names)[n],
             return Enum(i);
         }
     }
-    throw error("unknown value " + name + "; see duo --help");
+    throw error(error_kind::bad_value, "unknown value " + name + "; see duo --help");
 }
 
 constexpr const char * modes[]       = {"plain", "sync", "async"};

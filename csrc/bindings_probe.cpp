@@ -25,8 +25,9 @@ class probe {
     // Evaluates tokens at positions from pos0 on; the cache below pos0 stays. Returns microseconds.
     int64_t decode(const std::vector<token_id> & tokens, int32_t pos0) {
         if (pos0 < 0 || pos0 + int64_t(tokens.size()) > model_.n_ctx()) {
-            throw error("a pass of " + std::to_string(tokens.size()) + " tokens at " + std::to_string(pos0) +
-                        " does not fit the context of " + std::to_string(model_.n_ctx()));
+            throw error(error_kind::bad_value, "a pass of " + std::to_string(tokens.size()) + " tokens at " +
+                                                   std::to_string(pos0) + " does not fit the context of " +
+                                                   std::to_string(model_.n_ctx()));
         }
         std::vector<row> rows;
         for (size_t i = 0; i < tokens.size(); ++i) {
@@ -59,7 +60,7 @@ class probe {
     std::vector<std::pair<token_id, float>> candidates(int32_t i_row, const sampling_params & sampling,
                                                        const std::vector<token_id> & text, size_t n) {
         if (i_row < 0 || i_row >= n_rows_) {
-            throw error("row " + std::to_string(i_row) + " was not in the last pass");
+            throw error(error_kind::bad_value, "row " + std::to_string(i_row) + " was not in the last pass");
         }
         std::vector<candidate> found(n);
         found.resize(size_t(model_.candidates(i_row, sampling, text, found)));

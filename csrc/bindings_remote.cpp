@@ -27,7 +27,7 @@ template <typename Enum, size_t n> Enum kind_of(const char * const (&names)[n], 
             return Enum(i);
         }
     }
-    throw error("the other side sent a message of unknown kind " + name.substr(0, 40));
+    throw error(error_kind::peer_lost, "the other side sent a message of unknown kind " + name.substr(0, 40));
 }
 
 // Checks that each tuple has n fields and turns it into a message with `make`.
@@ -39,12 +39,13 @@ std::vector<Message> messages(const py::list & tuples, size_t n, const Make & ma
         for (const auto & x : tuples) {
             const auto t = py::cast<py::tuple>(x);
             if (t.size() != n) {
-                throw error("the other side sent a message of " + std::to_string(t.size()) + " fields");
+                throw error(error_kind::peer_lost,
+                            "the other side sent a message of " + std::to_string(t.size()) + " fields");
             }
             out.push_back(make(t));
         }
     } catch (const py::cast_error &) { // a number that does not fit its field
-        throw error("the other side sent a message with an impossible number");
+        throw error(error_kind::peer_lost, "the other side sent a message with an impossible number");
     }
     return out;
 }

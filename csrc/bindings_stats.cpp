@@ -59,7 +59,7 @@ template <typename T> void read_figure(const py::handle & from, T & to) {
     if constexpr (std::is_integral_v<T>) {
         to = py::cast<T>(from);
         if (to < 0) {
-            throw error("the other side sent a negative figure");
+            throw error(error_kind::peer_lost, "the other side sent a negative figure");
         }
     } else {
         size_t i = 0;
@@ -88,7 +88,7 @@ verify_stats part_of(const py::dict & d) {
             }
         });
     } catch (const py::cast_error &) {
-        throw error("the other side sent an impossible figure");
+        throw error(error_kind::peer_lost, "the other side sent an impossible figure");
     }
     return s;
 }

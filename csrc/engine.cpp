@@ -38,13 +38,14 @@ void check_cpus(const std::vector<int32_t> & cpus) {
     sched_getaffinity(0, sizeof allowed, &allowed);
     for (const int32_t cpu : cpus) {
         if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(size_t(cpu), &allowed)) {
-            throw error("CPU " + std::to_string(cpu) + " is not available to this process (it may run on " +
-                        std::to_string(CPU_COUNT(&allowed)) + " CPUs); choose others");
+            throw error(error_kind::bad_value, "CPU " + std::to_string(cpu) +
+                                                   " is not available to this process (it may run on " +
+                                                   std::to_string(CPU_COUNT(&allowed)) + " CPUs); choose others");
         }
     }
 #else
     if (!cpus.empty()) {
-        throw error("CPU masks and ranges work on Linux only; leave them out");
+        throw error(error_kind::bad_value, "CPU masks and ranges work on Linux only; leave them out");
     }
 #endif
 }
@@ -63,7 +64,7 @@ engine::engine(const engine_options & opt) {
     }
     if (target_ && draft_) {
         if (const std::string why = pair_mismatch(target_->vocab(), draft_->vocab()); !why.empty()) {
-            throw error(why);
+            throw error(error_kind::bad_value, why);
         }
         draft_->limit_vocab(target_->n_vocab());
     }
@@ -126,7 +127,7 @@ engine::~engine() {
 
 void engine::check_open() const {
     if (!pipeline_) {
-        throw error("this engine is closed; make a new one");
+        throw error(error_kind::cancelled, "this engine is closed; make a new one");
     }
 }
 
@@ -162,7 +163,7 @@ void engine::close() noexcept {
 planner & engine::plans() const {
     check_open();
     if (pipeline_->running()) {
-        throw error("a text is being written; ask for the measurements after it has ended");
+        throw error(error_kind::busy, "a text is being written; ask for the measurements after it has ended");
     }
     return pipeline_->plans();
 }

@@ -131,9 +131,9 @@ def demo_template() -> str:
 
 
 @pytest.mark.parametrize("args,stdin,why", [
-    (["--chat-template", "{{ x"], b"Hi", "line 1 of the chat template is no jinja2"),
+    (["--chat-template", "{{ x"], b"Hi", "line 1 of the chat template is not jinja2"),
     (["--chat-template", "{{ raise_exception('only users') }}"], b"Hi", "refuses this conversation: only users"),
-    (["--chat-template", "widget"], b"Hi", "there is no chat template 'widget'"),
+    (["--chat-template", "widget"], b"Hi", "unknown chat template 'widget'"),
     (["--chat-template", "chatml", "--chat-template-file", "x"], b"Hi", "choose one"),
     (["--chat-template-file", "no/such"], b"Hi", "no/such cannot be read"),
     (["-sys", "a", "-sysf", "b"], b"Hi", "both -sys and -sysf were given"),
@@ -194,7 +194,7 @@ def test_a_base_model_says_that_it_has_no_template(run: Run, tmp_path: Path) -> 
     code, _, err = run("chat", "-m", base, stdin=b"Hi")
     assert code == 1
     assert err == (
-        "duo: base.gguf has no chat template, as base models have none; give one with --chat-template (chatml, "
+        "duo: base.gguf has no chat template, like most base models; give one with --chat-template (chatml, "
         "llama3, ...) or --chat-template-file\n"
     )
     assert run("chat", *FAST, "-m", base, "--chat-template", "chatml", stdin=b"Hi")[0] == 0

@@ -66,19 +66,19 @@ def test_bad_messages_are_one_sentence(duo_pair: Duo, messages: object, why: str
 
 
 @pytest.mark.parametrize("source,why", [
-    ("{{ foo", "line 1 of the chat template is no jinja2"),
-    ("{% for %}", "no jinja2"),
+    ("{{ foo", "line 1 of the chat template is not jinja2"),
+    ("{% for %}", "not jinja2"),
     ("{% for a in b %}" * 25 + "{% endfor %}" * 25, "cannot be compiled"),
     ("{{ " + "9" * 5000 + " }}", "cannot be compiled"),
-    ("nonsense", "no chat template 'nonsense'"),
-    ("", "no chat template ''"),
+    ("nonsense", "unknown chat template 'nonsense'"),
+    ("", "unknown chat template ''"),
     ("{{ raise_exception('roles must\nalternate') }}", "refuses this conversation: roles must alternate"),
-    ("{{ ''.__class__.__mro__ }}", "what a template must not"),
-    ("{{ messages.append(1) }}", "must not"),
-    ("{{ messages[0].content.format_map(1, 2) }}", "fails at this conversation"),
-    ("{{ messages[7].content + 1 }}", "fails at this conversation"),
-    ("{% for i in range(10**9) %}{% endfor %}", "fails at this conversation"),
-    ("{% include 'x' %}", "fails at this conversation"),
+    ("{{ ''.__class__.__mro__ }}", "does something that is forbidden"),
+    ("{{ messages.append(1) }}", "forbidden"),
+    ("{{ messages[0].content.format_map(1, 2) }}", "fails on this conversation"),
+    ("{{ messages[7].content + 1 }}", "fails on this conversation"),
+    ("{% for i in range(10**9) %}{% endfor %}", "fails on this conversation"),
+    ("{% include 'x' %}", "fails on this conversation"),
 ])  # fmt: skip
 def test_a_template_error_is_one_sentence(source: str, why: str) -> None:
     with pytest.raises(DuoError) as e:

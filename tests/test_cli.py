@@ -73,7 +73,7 @@ def test_escapes_in_a_prompt(run: Run) -> None:
         (["-p", "a", "--trace", "no/such/file"], b"", "the trace file no/such/file cannot be written"),
         (["-p", "a", "--trace", "/dev/full"], b"", "the trace file /dev/full cannot be written (No space left"),
         (["-p", "a", "--log-file", "no/such/file"], b"", "the log file no/such/file cannot be written"),
-        (["-p", "a", "-dev", "CUDA7"], b"", "there is no device CUDA7"),
+        (["-p", "a", "-dev", "CUDA7"], b"", "unknown device CUDA7"),
         (["-p", "a", "-Cr", "0-9999"], b"", "is not available to this process"),
         (["trace", "no.json"], b"", "no.json"), (["widen", "no.gguf", "-o", "x", "--size", "1M"], b"", "no.gguf"),
     ],

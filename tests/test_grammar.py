@@ -146,14 +146,14 @@ def test_a_bad_grammar_is_one_sentence(
 
 @pytest.mark.parametrize("wanted,why", [
     ("{", "is not JSON"),
-    ("[1]", "is no schema"),
+    ("[1]", "is not a schema"),
     ({"type": "widget"}, "widget"),
     ({"$ref": "#/$defs/gone"}, "gone"),
     ({"$ref": "https://example.org/schema.json"}, "remote"),
     ({"type": "string", "pattern": "a+"}, "Pattern must start"),
-    ({"type": "string", "pattern": "^[ -~]+$"}, "holds quotes"),
+    ({"type": "string", "pattern": "^[ -~]+$"}, "contains quotes"),
     ({"type": "string", "pattern": r"^\s$"}, "cannot be written"),
-    ({"type": "string", "pattern": "^(a$"}, "is no regular expression"),
+    ({"type": "string", "pattern": "^(a$"}, "is not a regular expression"),
     ({"type": "string", "maxLength": 100_000}, "the JSON schema (-j) makes a grammar that is too large; lower"),
     ({"const": float("nan")}, "is not JSON"),
     ({"x": {1, 2}}, "is not JSON"),

@@ -71,7 +71,7 @@ def test_buffers_whose_products_fail_are_not_used(
     (line,) = lines_of(done.stderr, "AMX")
     end = {"wrong": "give wrong products here", "exit": "crash here (exit code 3)", "kill": "crash here (SIGKILL)"}
     assert line.startswith(
-        f"duo: stock AMX kernels {end.get(how, f'crash here ({how})')} and are not used; to mend it: "
+        f"duo: stock AMX kernels {end.get(how, f'crash here ({how})')} and are not used; to repair them: "
     )
     assert "pip install --force-reinstall" in line
     # What may have been the system's doing is not held against the machine.
@@ -106,14 +106,14 @@ def test_the_finding_is_remembered_until_another_build_comes(machine: MachineMak
     assert there.duo("devices").returncode == 0
     there.more["FAULTY_FORK"] = "1"  # so no child can be asked again
     known = there.duo("devices")
-    assert "stock AMX kernels: crash here (SIGSEGV); not used; to mend it: " in known.stdout
+    assert "stock AMX kernels: crash here (SIGSEGV); not used; to repair them: " in known.stdout
     libraries = tmp_path / "lib"
     shutil.copytree(library_dir(), libraries)
     for library in libraries.glob("libggml-cpu.so*"):
         library.write_bytes(library.read_bytes() + b"another build")
     there.more["LLAMA_CPP_LIB_PATH"] = str(libraries)
     unknown = there.duo("devices")
-    assert "stock AMX kernels: not tried (no child process can be started, " in unknown.stdout
+    assert "stock AMX kernels: not tried (no child process can be started: " in unknown.stdout
     del there.more["FAULTY_FORK"]
     there.faults = "AMX=SIGILL"
     assert "stock AMX kernels: crash here (SIGILL)" in there.duo("devices").stdout
@@ -153,12 +153,12 @@ def test_without_child_processes_amx_alone_is_left_out(machine: MachineMaker, mo
     done = there.duo("-m", model, *PROMPT, "--cpu-kernels", "stock")
     assert (done.returncode, done.stdout) == (0, plain_text)
     (line,) = lines_of(done.stderr, "AMX")
-    assert line.startswith("duo: stock AMX kernels are not used, as they could not be tried (no child process")
+    assert line.startswith("duo: stock AMX kernels are not used because they could not be tried (no child process")
     assert not there.record.exists()
     there.faults = ""
     done = there.duo("devices")
     assert done.returncode == 0
-    assert "stock CPU_REPACK kernels: not tried (no child process can be started, " in done.stdout
+    assert "stock CPU_REPACK kernels: not tried (no child process can be started: " in done.stdout
     assert "not used" not in done.stdout
 
 
@@ -206,7 +206,7 @@ def test_an_instruction_set_that_crashes_gives_way_to_the_next(machine: MachineM
 def test_devices_and_its_race_do_without_what_crashes(machine: MachineMaker) -> None:
     done = machine("AMX=SIGILL").duo("devices", "--measure")
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("stock AMX kernels: crash here (SIGILL); not used; to mend it: ") == 1
+    assert done.stdout.count("stock AMX kernels: crash here (SIGILL); not used; to repair them: ") == 1
     assert "stock kernels: work" in done.stdout.splitlines()
 
 

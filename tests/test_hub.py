@@ -69,13 +69,15 @@ def test_a_file_that_was_damaged_comes_again(hub: Hub, size: int) -> None:
         f.truncate(size)
     notes: list[str] = []
     assert fetched(replace(hub, note=notes.append), f"{REPO}:Q2_K").read_bytes() == DRAFT
-    assert notes == [f"tales-Q2_K.gguf has {size} bytes in the cache and {len(DRAFT)} at the hub; it comes again"]
+    assert notes == [
+        f"tales-Q2_K.gguf has {size} bytes in the cache and {len(DRAFT)} on the hub; it is downloaded again"
+    ]
 
 
 def test_a_file_can_be_named_and_a_pattern_fits_one(hub: Hub) -> None:
     assert fetched(hub, REPO, "tales-Q2_K.gguf").read_bytes() == DRAFT
     assert fetched(hub, REPO, "*Q2_K.gguf").read_bytes() == DRAFT
-    assert error_of(hub, REPO, "tales-*.gguf").startswith("tales-*.gguf fits 3 files")
+    assert error_of(hub, REPO, "tales-*.gguf").startswith("tales-*.gguf matches 3 files")
 
 
 def test_a_split_model_comes_whole(hub: Hub) -> None:
@@ -88,7 +90,7 @@ def test_a_split_model_comes_whole(hub: Hub) -> None:
 
 def test_a_split_model_of_which_a_part_is_missing_is_not_begun(hub: Hub, fake: FakeHub) -> None:
     del fake.repos[SPLIT]["Q8_0/long-Q8_0-00002-of-00003.gguf"]
-    assert "the model has 3 parts and Q8_0/long-Q8_0-00002-of-00003.gguf is missing" in error_of(hub, SPLIT)
+    assert "the model has 3 parts, but Q8_0/long-Q8_0-00002-of-00003.gguf is missing" in error_of(hub, SPLIT)
     assert fake.n_sent == 0
 
 
@@ -136,8 +138,7 @@ def test_a_download_that_was_ended_goes_on_the_next_time(hub: Hub, fake: FakeHub
 def test_a_file_of_another_size_than_announced_is_not_kept(hub: Hub, fake: FakeHub) -> None:
     fake.wrong_size = 1000
     assert error_of(hub, REPO) == (
-        f"tales-Q4_K_M.gguf of {REPO} came with another size than the {len(TARGET)} bytes that the hub announced; "
-        "try again"
+        f"tales-Q4_K_M.gguf of {REPO} did not have the {len(TARGET)} bytes that the hub announced; try again"
     )
     fake.wrong_size = 0
     assert fetched(hub, REPO).read_bytes() == TARGET
@@ -151,7 +152,7 @@ def test_a_slow_hub_is_waited_for(hub: Hub, fake: FakeHub) -> None:
 def test_too_many_requests_name_the_wait(hub: Hub, fake: FakeHub) -> None:
     fake.busy = 1
     assert error_of(hub, REPO) == (
-        f"{fake.url} takes no more requests for now (429); try again in 7 seconds, or set HF_TOKEN"
+        f"{fake.url} accepts no more requests for now (429); try again in 7 seconds, or set HF_TOKEN"
     )
     assert fetched(hub, REPO).is_file()
 
@@ -160,7 +161,7 @@ def test_a_full_disk_is_told_before_anything_is_downloaded(
     hub: Hub, fake: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub_download.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
-    assert f"{REPO} needs 8 MB more on the disk of {hub.cache} and 0 MB are free" in error_of(hub, REPO)
+    assert f"{REPO} needs 8 MB more on the disk of {hub.cache}, but only 0 MB are free" in error_of(hub, REPO)
     assert fake.n_sent == 0
 
 
@@ -200,7 +201,7 @@ def test_a_gated_repository_says_how_to_get_in(hub: Hub, fake: FakeHub) -> None:
 def test_a_wrong_token_is_named(hub: Hub, fake: FakeHub) -> None:
     assert (
         error_of(replace(hub, token="hf_wrong"), REPO)
-        == f"{fake.url}/{REPO} may not be read (401); check the token (HF_TOKEN or --hf-token)"
+        == f"access to {fake.url}/{REPO} is denied (401); check the token (HF_TOKEN or --hf-token)"
     )
 
 
@@ -210,7 +211,7 @@ def test_an_unknown_repository_is_named(hub: Hub, fake: FakeHub) -> None:
         f"there is no repository someone/Nothing at {fake.url}; check the name, or set HF_TOKEN if it is private"
     )
     with_token = error_of(replace(hub, token=fake.token), "someone/Nothing")
-    assert with_token == f"there is no repository someone/Nothing at {fake.url} with this token; check the name"
+    assert with_token == f"there is no repository someone/Nothing at {fake.url} for this token; check the name"
 
 
 def test_an_unknown_quantisation_names_those_that_there_are(hub: Hub, fake: FakeHub) -> None:
@@ -229,7 +230,7 @@ def test_a_repository_without_models_is_refused(hub: Hub, fake: FakeHub) -> None
 
 @pytest.mark.parametrize("text", ["tales", "a/b/c", "a/b:", "https://huggingface.co/a/b", "", "a/b:Q4 K"])
 def test_what_is_no_repository_is_refused(text: str) -> None:
-    with pytest.raises(DuoError, match="is no repository; write it as user/repo"):
+    with pytest.raises(DuoError, match="is not a repository; write it as user/repo"):
         parse(text)
 
 
@@ -250,7 +251,7 @@ def test_without_a_network_the_cache_is_used(hub: Hub) -> None:
     notes: list[str] = []
     gone = replace(nowhere(hub), note=notes.append)
     assert fetched(gone, f"{REPO}:Q2_K") == path
-    assert notes == [f"http://127.0.0.1:9 cannot be reached; {REPO}:Q2_K comes from the cache"]
+    assert notes == [f"http://127.0.0.1:9 cannot be reached; {REPO}:Q2_K is taken from the cache"]
 
 
 def test_without_a_network_what_the_cache_has_is_named(hub: Hub) -> None:

@@ -33,7 +33,7 @@ def test_from_pretrained_is_spelled_as_in_llama_cpp(
         assert d.generate("Once", max_tokens=2).text
     with pytest.raises(DuoError, match=r"there is no Q3_K in .*choose from"):
         Duo.from_pretrained(f"{REPO}:Q3_K")
-    with pytest.raises(DuoError, match="draft_filename is a file in a repository and none was given"):
+    with pytest.raises(DuoError, match="draft_filename was given without a repository"):
         Duo.from_pretrained(REPO, draft_filename="tales-Q2_K.gguf")
 
 
@@ -64,7 +64,7 @@ def test_the_program_downloads_and_runs_both_models(fake: FakeHub, tmp_path: Pat
 def test_an_endpoint_that_huggingface_hub_cannot_bear_is_one_sentence(fake: FakeHub, tmp_path: Path) -> None:
     r = run_duo(fake, tmp_path, "-hf", REPO, "-p", "Once", HF_ENDPOINT="http://[::1")
     assert (r.returncode, r.stderr.count("\n")) == (1, 1)
-    assert "HF_ENDPOINT is 'http://[::1', which is no address" in r.stderr
+    assert "HF_ENDPOINT is 'http://[::1', which is not a web address" in r.stderr
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_an_endpoint_that_huggingface_hub_cannot_bear_is_one_sentence(fake: Fake
         (("-md", "a.gguf", "-hfd", "a/b"), "-md and -hfd both name the same model; choose one"),
         (("--pair", "demo", "-m", "a.gguf"), "-m and --pair both name the same model; choose one"),
         (("-m", "a.gguf", "--hf-file", "b.gguf"), "--hf-file is a file in a repository and none was given; give it"),
-        (("-hf", "nonsense"), "'nonsense' (-hf) is no repository; write it as user/repo or user/repo:quant"),
+        (("-hf", "nonsense"), "'nonsense' (-hf) is not a repository; write it as user/repo or user/repo:quant"),
     ],
 )
 def test_models_that_are_named_twice_or_wrongly_are_refused(
@@ -123,7 +123,7 @@ def test_check_names_what_the_user_named_and_takes_a_token(
     for repo, found in (
         ("a/broken-GGUF", "duo: a/broken-GGUF/b-Q4_K_M.gguf has a truncated or corrupt header"),
         ("a/state-GGUF", "\na/state-GGUF/s-Q4_K_M.gguf keeps a recurrent state"),
-        ("a/long-GGUF", f"duo: a/long-GGUF could not be written into {tempfile.gettempdir()} (file name too long); "),
+        ("a/long-GGUF", f"duo: a/long-GGUF could not be written to {tempfile.gettempdir()} (file name too long); "),
     ):
         assert main(["check", REPO, repo]) == 1
         said = "".join(capfd.readouterr())
@@ -138,7 +138,7 @@ def test_a_cache_that_cannot_be_written_is_named(fake: FakeHub, tmp_path: Path) 
     r = run_duo(fake, tmp_path / "cache", "-hf", REPO, "-p", "Once")
     assert (r.returncode, r.stderr) == (
         1,
-        f"duo: {REPO} could not be written into {tmp_path / 'cache'} (not a directory); see to that folder, or choose "
+        f"duo: {REPO} could not be written to {tmp_path / 'cache'} (not a directory); check that folder, or choose "
         "another\n",
     )
 
@@ -185,7 +185,7 @@ def test_a_file_outside_of_its_folder_is_none(hub: Hub, fake: FakeHub, tmp_path:
 def test_what_is_no_list_of_files_counts_as_no_network(hub: Hub, fake: FakeHub, answer: bytes) -> None:
     fake.answer = answer
     message = error_of(hub)
-    assert message.startswith(f"{fake.url} answered what is no list of files (a login page?), and the cache")
+    assert message.startswith(f"{fake.url} did not answer with a list of files (a login page?), and the cache")
     assert message.endswith("; check the network")
     fake.answer = None
     path = hub.fetch(parse(REPO))
@@ -195,7 +195,7 @@ def test_what_is_no_list_of_files_counts_as_no_network(hub: Hub, fake: FakeHub, 
 
 def test_data_cannot_be_named_as_a_path(hub: Hub, fake: FakeHub) -> None:
     fake.etag = "../../x"
-    assert "a name that no file may have; use another hub" in error_of(hub)
+    assert "sends an invalid file name for " in error_of(hub)
     assert fake.n_sent == 0
 
 
@@ -204,8 +204,8 @@ def test_data_cannot_be_named_as_a_path(hub: Hub, fake: FakeHub) -> None:
     ["http://[::1", "http://x:99999999", "http://x:y", "http://..", "http://:80", "http://[zz]", "http://x?y", "x"],
 )
 def test_what_is_no_address_is_refused(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
-    with pytest.raises(DuoError, match=r"which is no address; write it as https://huggingface.co"):
+    with pytest.raises(DuoError, match=r"which is not a web address; write it as https://huggingface.co"):
         Hub(endpoint=endpoint)
     monkeypatch.setenv("HF_ENDPOINT", endpoint)
-    with pytest.raises(DuoError, match=r"HF_ENDPOINT is .* which is no address"):
+    with pytest.raises(DuoError, match=r"HF_ENDPOINT is .* which is not a web address"):
         Hub()

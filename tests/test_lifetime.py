@@ -187,7 +187,7 @@ def test_close_while_a_stream_is_open() -> None:
     s = d.stream(PROMPT, **ENDLESS)
     next(s)
     d.close()
-    with pytest.raises(DuoError, match="closed while it wrote") as e:
+    with pytest.raises(DuoError, match="closed while it generated a text") as e:
         next(s)
     assert e.value.result is not None
     assert len(e.value.result.tokens) == 1

@@ -158,9 +158,10 @@ def test_too_much_names_the_most_that_fits() -> None:
         place_layers(target(("GPU",), layers=81), None, [room("GPU", 24)])
     most = place_layers(target(("GPU",)), None, [room("GPU", 24)]).target.n_gpu_layers
     assert str(e.value) == (
-        f"the target needs 74.4 GB on GPU and 24.0 GB are free; -ngl {most} is the most that fits, of 81 (or -ngl auto)"
+        f"the target needs 74.4 GB on GPU, but only 24.0 GB are free; "
+        f"give at most -ngl {most} (of 81 layers), or -ngl auto"
     )
-    with pytest.raises(DuoError, match=r"the draft needs 8\.7 GB on GPU and 4\.0 GB are free; -ngld \d+ is the most"):
+    with pytest.raises(DuoError, match=r"needs 8\.7 GB on GPU, but only 4\.0 GB are free; give at most -ngld \d+ \("):
         place_layers(target((), layers=0), draft(("GPU",), layers=33), [room("GPU", 4)])
 
 
@@ -200,7 +201,7 @@ def test_auto_becomes_numbers_on_made_up_devices() -> None:
     assert (o["n_gpu_layers"], o["n_gpu_layers_draft"]) == (5, 3)
     assert o["device_draft"] == ["B"]
     assert o["tensor_split"] is not None and o["tensor_split"][1] > o["tensor_split"][0]
-    with pytest.raises(DuoError, match="-mg is 2 and there are 2 devices, counted from 0; choose one of them"):
+    with pytest.raises(DuoError, match="-mg is 2, but there are 2 devices, counted from 0"):
         resolve_auto(options(split_mode="none", main_gpu=2), TARGET, DRAFT, gpus)
     o, p = resolve_auto(options(split_mode="none", main_gpu=1), TARGET, DRAFT, gpus)
     assert p is not None and p.target.devices == ("B",)
@@ -234,13 +235,13 @@ def test_integrated_and_remote_devices_take_part_when_they_are_named() -> None:
 @pytest.mark.parametrize("layers", ["auto", "all", 0, 3])
 def test_a_device_that_there_is_not_is_the_same_mistake_whatever_shall_be_on_it(layers: object) -> None:
     devices = [CPU, Device("A", "", "gpu", GB, GB)]
-    why = re.escape("there is no device X to place layers on; choose from none, A, as duo --list-devices shows them")
+    why = re.escape("unknown device X; choose from none, A; duo --list-devices shows them")
     for given in ({"device": "X", "n_gpu_layers": layers}, {"device_draft": "A,X", "n_gpu_layers_draft": layers}):
         with pytest.raises(DuoError, match=why):
             resolve_auto(options(**given), TARGET, DRAFT, devices)
     with pytest.raises(DuoError, match=why):
         resolve_auto_alone(options(device_draft="X", n_gpu_layers_draft=layers), DRAFT, devices, draft=True)
-    with pytest.raises(DuoError, match=r"there is no device X to place layers on; .*duo --list-devices"):
+    with pytest.raises(DuoError, match=r"unknown device X; .*duo --list-devices"):
         Duo(device="X", n_gpu_layers=layers)
 
 
@@ -262,7 +263,7 @@ def test_models_that_the_machine_cannot_hold_are_refused_before_loading(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(_core, "memory_available", lambda: 1_000_000)
-    with pytest.raises(DuoError, match=r"need \d+ MB of the machine's memory and 1 MB are free; choose smaller files"):
+    with pytest.raises(DuoError, match=r"need \d+ MB of the machine's memory, but only 1 MB are free; choose"):
         Duo(n_ctx=256)
     with Duo(n_ctx=256, load_mode="mmap") as d:
         assert d.generate("Once", max_tokens=2).tokens

@@ -105,7 +105,7 @@ def test_the_users_own_list_adds_and_wins(own: Path) -> None:
         ("me/Big-GGUF", "Big-GGUF", "line 4: pairs[0].target.repo is 'Big-GGUF', but string should match pattern"),
         ("quant: Q8_0", "quant: 8", "line 4: pairs[0].target.quant is 8, but input should be a valid string"),
         ("{file: little.gguf}", "{}", "line 5: pairs[0].draft: give repo (user/repo), or file with a path"),
-        ("{file: little.gguf}", "{file: a, quant: Q8_0}", "line 5: pairs[0].draft: quant goes with repo, and without"),
+        ("{file: little.gguf}", "{file: a, quant: Q8_0}", "line 5: pairs[0].draft: quant needs repo, and excludes"),
         ("    draft:", "    darft:", "line 3: pairs[0].draft: field required"),
         ("{file: little.gguf}", "{file: a}\n    colour: red", "line 6: pairs[0].colour is 'red', but extra inputs are"),
         ("name: small", "name: -ngl", "line 3: pairs[0].name is '-ngl', but string should match pattern"),
@@ -125,7 +125,7 @@ def test_a_mistake_is_told_with_line_and_field(own: Path, old: str, new: str, me
 
 def test_two_pairs_of_one_name_are_refused(own: Path) -> None:
     written(own, GOOD + GOOD.split("pairs:\n")[1])
-    assert error() == f"{own}, line 6: pairs[1].name is 'small', which another pair has; choose another name"
+    assert error() == f"{own}, line 6: pairs[1].name is 'small', which is already in use; choose another name"
 
 
 @pytest.mark.parametrize(
@@ -157,14 +157,14 @@ def test_a_file_that_is_not_utf8_is_refused(own: Path, capfd: pytest.CaptureFixt
 
 def test_a_folder_in_the_lists_place_is_named(own: Path, capfd: pytest.CaptureFixture[str]) -> None:
     own.mkdir()
-    assert error() == f"the list of pairs {own} is a folder; move that away"
+    assert error() == f"the list of pairs {own} is a folder; move it away"
     assert main(["pairs", "add", "x", "-m", "a", "-md", "b"]) == 1
-    assert "is a folder; move that away" in capfd.readouterr().err
+    assert "is a folder; move it away" in capfd.readouterr().err
 
 
 def test_an_unknown_home_folder_is_named(own: Path) -> None:
     written(own, "pairs: [{name: small, target: {file: b}, draft: {file: ~no-such-user/a.gguf}}]")
-    with pytest.raises(DuoError, match=r"~no-such-user/a\.gguf begins with a home folder that is not known"):
+    with pytest.raises(DuoError, match=r"~no-such-user/a\.gguf begins with an unknown home folder"):
         pairs.paths("small", lambda _: own)
 
 
@@ -193,7 +193,7 @@ def test_add_keeps_what_is_there_and_its_comments(own: Path, capfd: pytest.Captu
     two = pairs.find("two").pair
     assert (two.target.quant, two.draft.file, two.placement) == ("Q6_K", "c.gguf", {"this machine": "-ngl 11"})
     assert main(["pairs", "add", "two", *more]) == 1
-    assert "has a pair two already; use --replace, or another name" in capfd.readouterr().err
+    assert "already has a pair two; use --replace, or another name" in capfd.readouterr().err
     assert main(["pairs", "add", "two", "-hf", "x/y", "-hfd", "x/z", "--replace"]) == 0
     assert pairs.find("two").pair.target.repo == "x/y"
     assert [e.pair.name for e in pairs.entries().values() if e.own] == ["small", "two"]
@@ -228,13 +228,13 @@ def test_add_takes_lists_of_any_shape(own: Path, text: str) -> None:
         (["x", "-m", "a", "-hf", "b/c", "-md", "d"], "a pair needs one target; give it with -m or -hf"),
         (["-x-", "-m", "a", "-md", "b"], ""),
         (["1x", "-m", "a", "-md", "b"], "name is '1x', but string should match pattern"),
-        (["x", "-m", "~no-such-user/a", "-md", "b"], "~no-such-user/a begins with a home folder that is not known"),
+        (["x", "-m", "~no-such-user/a", "-md", "b"], "~no-such-user/a begins with an unknown home folder"),
         (["x", "-m", "a", "-md", "b", "--options", "'-ngl"], "(No closing quotation); mend its quotes"),
         (
             ["x", "-m", "a", "-md", "b", "--hf-file-draft", "c"],
             "--hf-file-draft goes with -hfd; leave it out",
         ),
-        (["x", "-hf", "nonsense", "-md", "b"], "'nonsense' (-hf) is no repository; write it as user/repo"),
+        (["x", "-hf", "nonsense", "-md", "b"], "'nonsense' (-hf) is not a repository; write it as user/repo"),
     ],
 )
 def test_add_refuses_what_is_no_pair(

@@ -142,4 +142,4 @@ def test_auto_places_what_fits_the_device(endpoint: str) -> None:
     # What the engine has done: seven products a layer and the output matrix are not the CPU's.
     assert [x[2] for x in placed] == [0, 29 - 1 - 7 * (placed[1][1] - 1), 29]
     assert len({x[3] for x in placed}) == 1
-    assert refused.startswith("the target needs 11 MB on RPC0 and 1 MB are free; -ngl 0 is the most that fits, of 5")
+    assert refused.startswith("the target needs 11 MB on RPC0, but only 1 MB are free; give at most -ngl 0 (of 5")

@@ -135,7 +135,8 @@ def test_options_of_a_model_that_is_elsewhere_are_refused(role: str, flag: str) 
     p = start_duo(f"--{role}-host", "127.0.0.1:1", flag, "1", "-p", PROMPT)
     out, err = p.communicate(timeout=HANG_S)
     assert (p.returncode, out) == (1, b"")
-    assert err.endswith(f"({flag}) is of a model on another machine; give it to duo {role}-host there\n".encode())
+    why = f"({flag}) belongs to the model on the other machine; give it to duo {role}-host there\n"
+    assert err.endswith(why.encode())
 
 
 def test_a_unix_socket_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
@@ -246,9 +247,9 @@ def test_an_address_that_is_none(wrong: str) -> None:
 def test_options_that_exclude_each_other() -> None:
     with pytest.raises(DuoError, match="choose one"):
         Duo(draft_host="localhost:1", verify_host="localhost:1")
-    with pytest.raises(DuoError, match="leave out one of the two"):
+    with pytest.raises(DuoError, match="leave out one of them"):
         Duo(demo_pair()[0], demo_pair()[1], draft_host="localhost:1")
-    with pytest.raises(DuoError, match="leave out one of the two"):
+    with pytest.raises(DuoError, match="leave out one of them"):
         Duo(demo_pair()[0], verify_host="localhost:1")
     with pytest.raises(DuoError, match="belong together"):
         Duo(draft_host="localhost:1", host_cert="x")

@@ -122,7 +122,7 @@ def test_a_draft_that_is_required_is_an_error_without_its_server() -> None:
 
 
 def test_what_no_server_can_mend_is_an_error_at_the_start(server: Server) -> None:
-    with pytest.raises(DuoError, match="there is no device RPC7"):
+    with pytest.raises(DuoError, match="unknown device RPC7"):
         for _ in range(3):  # a server that does not answer in time, for once, is a warning only
             duo_with(server.endpoint, device_draft="RPC7").close()
     with pytest.raises(DuoError, match=r"nosuch\.gguf"):

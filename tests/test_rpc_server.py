@@ -87,7 +87,7 @@ def test_a_name_that_no_host_has_is_one_sentence() -> None:
         ("localhost", "is not host:port"),
         ("a:1,", "is not host:port"),
         ("[::1]:50052", "is not host:port"),
-        ("a:70000", "not 1 to 65535"),
+        ("a:70000", "not between 1 and 65535"),
         ("a:1,a:1", "named twice"),
         ([], "host:port"),
     ],

@@ -38,12 +38,12 @@ def stderr_of(capsys: pytest.CaptureFixture[str], *args: object) -> list[str]:
         )),
         ("--draft-tree", LONG_PATH, "a tree can have 63 nodes at most"),
         ("--draft-tree", MANY, "a tree can have 63 nodes at most"),
-        *(("--spec-type", v, f"llama.cpp's {v} is not in duo yet; choose from none, draft-simple, ") for v in
+        *(("--spec-type", v, f"duo does not support llama.cpp's {v} yet; choose from none, draft-simple, ") for v in
           ("draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")),
-        ("--spec-type", "draft-simple,ngram-mod", "llama.cpp's ngram-mod is not in duo yet"),
-        ("--spec-type", "ngram", "'ngram' is none of none, draft-simple, ngram-simple"),
-        ("--spec-type", "ngram-map-k,", "'' is none of"),
-        ("--spec-type", "ngram-simple,ngram-map-k", "only one kind of n-grams can be used at once"),
+        ("--spec-type", "draft-simple,ngram-mod", "duo does not support llama.cpp's ngram-mod yet"),
+        ("--spec-type", "ngram", "'ngram' is not one of none, draft-simple, ngram-simple"),
+        ("--spec-type", "ngram-map-k,", "'' is not one of"),
+        ("--spec-type", "ngram-simple,ngram-map-k", "only one kind of n-grams can be used at a time"),
         ("--spec-type", "ngram-map-k4v,draft-simple,ngram-simple", "only one kind of n-grams"),
         ("--spec-type", "none,draft-simple", "none cannot be combined with others"),
         ("--spec-type", "ngram-map-k,none", "none cannot be combined with others"),

@@ -46,24 +46,25 @@ pipeline::~pipeline() {
 
 request & pipeline::begin(std::unique_ptr<request> req) {
     if (closed_) {
-        throw error("this engine is closed; make a new one");
+        throw error(error_kind::cancelled, "this engine is closed; make a new one");
     }
     if (running_) {
-        throw error("another text is being generated; wait for it or cancel it first");
+        throw error(error_kind::busy, "another text is being generated; wait for it or cancel it first");
     }
     if (req->prompt.empty()) {
-        throw error("the prompt is empty; give at least one token");
+        throw error(error_kind::bad_value, "the prompt is empty; give at least one token");
     }
     // A text that is taken up again may be complete but for its end.
     if (int32_t(req->prompt.size()) >= n_ctx_ + (req->n_generated > 0 ? 1 : 0)) {
-        throw error("the prompt has " + std::to_string(req->prompt.size()) + " tokens and the context holds " +
-                    std::to_string(n_ctx_) + " with the answer; shorten it or raise -c/--ctx-size" +
-                    (verify_worker_ ? "" : " of the verify host"));
+        throw error(error_kind::context_full, "the prompt has " + std::to_string(req->prompt.size()) +
+                                                  " tokens and the context holds " + std::to_string(n_ctx_) +
+                                                  " with the answer; shorten it or raise -c/--ctx-size" +
+                                                  (verify_worker_ ? "" : " of the verify host"));
     }
     for (const token_id t : req->prompt) {
         if (t < 0 || t >= text_model_.n_vocab()) {
-            throw error("token id " + std::to_string(t) + " is outside the vocabulary (0 to " +
-                        std::to_string(text_model_.n_vocab() - 1) + ")");
+            throw error(error_kind::bad_value, "token id " + std::to_string(t) + " is outside the vocabulary (0 to " +
+                                                   std::to_string(text_model_.n_vocab() - 1) + ")");
         }
     }
     req->settle();

@@ -17,7 +17,8 @@ ggml_context_ptr new_context() {
 }
 
 error no_memory() {
-    return error("there is not enough memory to measure the CPU kernels; give --cpu-kernels duo or stock");
+    return error(error_kind::does_not_fit,
+                 "there is not enough memory to measure the CPU kernels; give --cpu-kernels duo or stock");
 }
 
 } // namespace

@@ -40,9 +40,9 @@ ggml_type type_named(const std::string & name) {
             return ggml_type(t);
         }
     }
-    throw error("duo has no CPU kernels for weights of type " + name +
-                "; choose from q8_0, q4_0, iq4_nl, q4_K, q5_K, "
-                "q6_K, bf16, f16");
+    throw error(error_kind::bad_value, "duo has no CPU kernels for weights of type " + name +
+                                           "; choose from q8_0, q4_0, iq4_nl, q4_K, q5_K, "
+                                           "q6_K, bf16, f16");
 }
 
 // Both sides with the same weights and inputs.
@@ -51,7 +51,7 @@ class pair {
     pair(ggml_type type, int64_t n_columns, int64_t n_rows, int width, int n_threads) {
         const ggml_backend_buffer_type_t ours = weight_buffer_type();
         if (ours == nullptr) {
-            throw error("duo's CPU kernels cannot be used: " + why_no_kernels());
+            throw error(error_kind::bad_value, "duo's CPU kernels cannot be used: " + why_no_kernels());
         }
         ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
         const auto         on  = [&](ggml_backend_buffer_type_t buft, ggml_backend_dev_t device) {
@@ -163,7 +163,7 @@ std::vector<team_race> race(const std::string & name, const std::vector<int> & w
     const auto bad = [](int n) { return n < 1 || n > 512; };
     if (widths.empty() || teams.empty() || std::any_of(widths.begin(), widths.end(), bad) ||
         std::any_of(teams.begin(), teams.end(), bad)) {
-        throw error("a race needs numbers of inputs and of threads from 1 to 512");
+        throw error(error_kind::bad_value, "a race needs numbers of inputs and of threads from 1 to 512");
     }
     const ggml_type type   = type_named(name);
     const format    f      = shape_of(type, n_columns_raced, 16)->f;
@@ -205,8 +205,8 @@ product_error product_errors(const std::string & name, std::string_view weights,
     const ggml_type type = type_named(name);
     if (n_columns < 1 || n_columns > (1 << 20) || !shape_of(type, n_columns, 1) || width < 1 || width > 512 ||
         weights.empty() || weights.size() % ggml_row_size(type, n_columns) != 0) {
-        throw error("the data is not a number of whole rows of " + std::to_string(n_columns) + " weights of type " +
-                    name);
+        throw error(error_kind::bad_value, "the data is not a number of whole rows of " + std::to_string(n_columns) +
+                                               " weights of type " + name);
     }
     const team_size            packing(1);
     const auto                 n_rows = int64_t(weights.size() / ggml_row_size(type, n_columns));

@@ -25,7 +25,8 @@ std::string apply_chat_template(const std::string & name, const std::vector<chat
     }
     const auto names = chat_template_names();
     if (std::find(names.begin(), names.end(), name) == names.end() || n_bytes > INT32_MAX) {
-        throw error("unknown chat template " + name + ", or the conversation is longer than any context");
+        throw error(error_kind::bad_value,
+                    "unknown chat template " + name + ", or the conversation is longer than any context");
     }
     std::string text(n_bytes, '\0');
     int32_t     n = llama_chat_apply_template(name.c_str(), chat.data(), chat.size(), add_assistant, text.data(),
@@ -35,7 +36,8 @@ std::string apply_chat_template(const std::string & name, const std::vector<chat
         n = llama_chat_apply_template(name.c_str(), chat.data(), chat.size(), add_assistant, text.data(), n);
     }
     if (n < 0) {
-        throw error("the chat template " + name + " cannot write this conversation; choose another (--chat-template)");
+        throw error(error_kind::bad_value,
+                    "the chat template " + name + " cannot write this conversation; choose another (--chat-template)");
     }
     text.resize(size_t(n));
     return text;

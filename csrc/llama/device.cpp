@@ -62,9 +62,10 @@ std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> &
                         known += (known.empty() ? "" : ", ") + d.name;
                     }
                 }
-                throw error("unknown device " + name + "; " +
-                            (known.empty() ? "this build of llama-cpp-python supports the CPU only, so use none"
-                                           : "choose from none, " + known));
+                throw error(error_kind::bad_value,
+                            "unknown device " + name + "; " +
+                                (known.empty() ? "this build of llama-cpp-python supports the CPU only, so use none"
+                                               : "choose from none, " + known));
             }
             devs.push_back(dev);
         }

@@ -92,12 +92,13 @@ int read_part(const std::string & path, int i_part, file_header & out) {
         gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = &tensors}));
     const std::unique_ptr<ggml_context, ggml_closer> owned(tensors);
     if (!g) {
-        throw error(path + " has a truncated or corrupt header; download it again");
+        throw error(error_kind::bad_value, path + " has a truncated or corrupt header; download it again");
     }
     const auto n_parts = int(integer(g.get(), "split.count", 1));
     if (const int64_t no = integer(g.get(), "split.no", 0); no != i_part) {
-        throw error(path + " is part " + std::to_string(no + 1) + " of " + std::to_string(n_parts) + " of a model" +
-                    ", which contradicts its name; download it again");
+        throw error(error_kind::unknown_model, path + " is part " + std::to_string(no + 1) + " of " +
+                                                   std::to_string(n_parts) + " of a model" +
+                                                   ", which contradicts its name; download it again");
     }
     for (int64_t i = 0; i_part == 0 && i < gguf_get_n_kv(g.get()); ++i) {
         out.values.emplace_back(gguf_get_key(g.get(), i), value(g.get(), i));
@@ -123,16 +124,18 @@ file_header read_file_header(const std::string & path) {
     }
     std::array<char, 4096> prefix{};
     if (llama_split_prefix(prefix.data(), prefix.size(), path.c_str(), 0, n_parts) <= 0) {
-        throw error(path + " is the first of " + std::to_string(n_parts) +
-                    " parts, but its name is not NAME-00001-of-0000N.gguf; restore that name");
+        throw error(error_kind::unknown_model,
+                    path + " is the first of " + std::to_string(n_parts) +
+                        " parts, but its name is not NAME-00001-of-0000N.gguf; restore that name");
     }
     for (int i = 1; i < n_parts; ++i) {
         std::array<char, 4200> part{};
         llama_split_path(part.data(), part.size(), prefix.data(), i, n_parts);
         std::error_code ec;
         if (!std::filesystem::exists(part.data(), ec)) {
-            throw error("part " + std::to_string(i + 1) + " of " + std::to_string(n_parts) +
-                        " is missing: there is no file " + part.data() + "; download it into the same folder");
+            throw error(error_kind::unknown_model, "part " + std::to_string(i + 1) + " of " + std::to_string(n_parts) +
+                                                       " is missing: there is no file " + part.data() +
+                                                       "; download it into the same folder");
         }
         read_part(part.data(), i, out);
     }

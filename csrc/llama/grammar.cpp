@@ -38,7 +38,7 @@ void add_piece(const llama_vocab * vocab, token_id token, std::string & bytes) {
 grammar::grammar(const llama_vocab * vocab, const std::string & gbnf, size_t n_states)
     : vocab_(vocab), n_states_(n_states), start_(read(vocab, gbnf)) {
     if (!start_) {
-        throw error("llama.cpp cannot read the grammar; see its log (-v)");
+        throw error(error_kind::bad_value, "llama.cpp cannot read the grammar; see its log (-v)");
     }
     for (token_id t = 0; t < llama_vocab_n_tokens(vocab) && end_ == no_token; ++t) {
         end_ = llama_vocab_is_eog(vocab, t) ? t : no_token;

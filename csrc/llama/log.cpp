@@ -64,7 +64,8 @@ void log_to(bool to_stderr, const std::string & path) {
     if (!path.empty()) {
         s.file.reset(std::fopen(path.c_str(), "a"));
         if (!s.file) {
-            throw error("the log file " + path + " cannot be written; choose another --log-file");
+            throw error(error_kind::bad_value,
+                        "the log file " + path + " cannot be written; choose another --log-file");
         }
     }
 }

@@ -35,13 +35,14 @@ void llama_token_model::set_row(size_t i, const row & r, int32_t pos, bool outpu
 
 decode_status llama_token_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
     if (rows.empty() || rows.size() > size_t(n_batch_)) {
-        throw error("a batch of " + std::to_string(rows.size()) + " rows does not fit -b/--batch-size " +
-                    std::to_string(n_batch_));
+        throw error(error_kind::bad_value, "a batch of " + std::to_string(rows.size()) +
+                                               " rows does not fit -b/--batch-size " + std::to_string(n_batch_));
     }
     size_t n = 0;
     for (const row & r : rows) {
         if (r.token < 0 || r.token >= n_vocab_) {
-            throw error("token id " + std::to_string(r.token) + " is outside the vocabulary of " + opt_.path);
+            throw error(error_kind::bad_value,
+                        "token id " + std::to_string(r.token) + " is outside the vocabulary of " + opt_.path);
         }
         if (r.branch < 0 || r.n_branches < 1 || r.branch + r.n_branches > n_branch_) {
             throw error("a row belongs to branch " + std::to_string(r.branch) + " or higher ones, but the cache of " +
@@ -112,7 +113,8 @@ int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sam
     const int32_t n      = sampler_->candidates(logits, sampling, text, out);
     if (n == 0 || !std::isfinite(logits[out[0].token])) {
         if (std::any_of(logits, logits + n_vocab_, [](float x) { return std::isnan(x); })) {
-            throw error(opt_.path + " computes NaN instead of numbers; its weights are corrupt, download it again");
+            throw error(error_kind::bad_value,
+                        opt_.path + " computes NaN instead of numbers; its weights are corrupt, download it again");
         }
     }
     return n;

@@ -29,28 +29,30 @@ struct ggml_closer {
 void check_model_file(const std::string & path) {
     namespace fs = std::filesystem;
     if (path.find('\0') != std::string::npos) {
-        throw error("a model path holds a NUL byte; check the path");
+        throw error(error_kind::unknown_model, "a model path holds a NUL byte; check the path");
     }
     std::error_code ec;
     if (!fs::exists(path, ec)) {
-        throw error(ec ? path + " cannot be read (" + ec.message() + "); check the path"
-                       : "there is no file " + path + "; check the path");
+        throw error(error_kind::unknown_model, ec ? path + " cannot be read (" + ec.message() + "); check the path"
+                                                  : "there is no file " + path + "; check the path");
     }
     if (fs::is_directory(path, ec)) {
-        throw error(path + " is a directory; give the .gguf file in it");
+        throw error(error_kind::unknown_model, path + " is a directory; give the .gguf file in it");
     }
     if (!fs::is_regular_file(path, ec)) {
-        throw error(path + " is not a regular file; give a .gguf file"); // opening a pipe would block
+        throw error(error_kind::unknown_model,
+                    path + " is not a regular file; give a .gguf file"); // opening a pipe would block
     }
     const auto    n_bytes = uint64_t(fs::file_size(path, ec));
     std::ifstream file(path, std::ios::binary);
     if (ec || !file) {
-        throw error(path + " cannot be read; check its permissions");
+        throw error(error_kind::unknown_model, path + " cannot be read; check its permissions");
     }
     std::array<char, 4> magic{};
     file.read(magic.data(), magic.size());
     if (file.gcount() < 4 || std::memcmp(magic.data(), "GGUF", 4) != 0) {
-        throw error(path + " is not a GGUF file (it does not begin with GGUF); convert the model with llama.cpp");
+        throw error(error_kind::unknown_model,
+                    path + " is not a GGUF file (it does not begin with GGUF); convert the model with llama.cpp");
     }
     file.close();
 
@@ -59,22 +61,23 @@ void check_model_file(const std::string & path) {
         gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = &tensors}));
     const std::unique_ptr<ggml_context, ggml_closer> owned(tensors);
     if (!g) {
-        throw error(path + " has a truncated or corrupt header (" + std::to_string(n_bytes) +
-                    " bytes); download it again");
+        throw error(error_kind::bad_value, path + " has a truncated or corrupt header (" + std::to_string(n_bytes) +
+                                               " bytes); download it again");
     }
 
     uint64_t n_needed = gguf_get_data_offset(g.get());
     for (int64_t i = 0; i < gguf_get_n_tensors(g.get()); ++i) {
         const uint64_t begin = gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), i);
         if (begin % 32 != 0) { // ggml asserts this for mapped memory
-            throw error(path + " aligns its weights to less than 32 bytes; convert it again");
+            throw error(error_kind::bad_value, path + " aligns its weights to less than 32 bytes; convert it again");
         }
         const uint64_t end = begin + gguf_get_tensor_size(g.get(), i);
         n_needed           = end > n_needed ? end : n_needed;
     }
     if (n_bytes < n_needed) {
-        throw error(path + " is truncated: it has " + std::to_string(n_bytes) + " bytes and its header needs " +
-                    std::to_string(n_needed) + "; download it again");
+        throw error(error_kind::bad_value, path + " is truncated: it has " + std::to_string(n_bytes) +
+                                               " bytes and its header needs " + std::to_string(n_needed) +
+                                               "; download it again");
     }
 
     check_model_header(path, g.get());

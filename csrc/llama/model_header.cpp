@@ -13,7 +13,7 @@ namespace duo {
 namespace {
 
 [[noreturn]] void refuse(const std::string & path, const std::string & what) {
-    throw error(path + " is corrupt: " + what + "; download or convert it again");
+    throw error(error_kind::bad_value, path + " is corrupt: " + what + "; download or convert it again");
 }
 
 // Header integer of any width; `otherwise` if absent, -1 if it is not a single integer.
@@ -151,16 +151,19 @@ void check_tokens(const std::string & path, const gguf_context * g) {
 
 void check_model_header(const std::string & path, const gguf_context * g) {
     if (const int64_t no = integer(g, "split.no", 0); no > 0) {
-        throw error(path + " is part " + std::to_string(no + 1) + " of " +
-                    std::to_string(integer(g, "split.count", 0)) + " of a model; give its first part");
+        throw error(error_kind::unknown_model, path + " is part " + std::to_string(no + 1) + " of " +
+                                                   std::to_string(integer(g, "split.count", 0)) +
+                                                   " of a model; give its first part");
     }
     const std::string arch = text(g, "general.architecture");
     if (arch.empty()) {
         throw error(
+            error_kind::unknown_model,
             path + " names no architecture (general.architecture), so it is not a language model; choose another file");
     }
     if (arch == "clip") {
-        throw error(path + " is an image encoder, not a language model; choose another file");
+        throw error(error_kind::unknown_model,
+                    path + " is an image encoder, not a language model; choose another file");
     }
     check_range(path, g, arch + ".block_count", 1, 512);
     check_range(path, g, arch + ".embedding_length", 1, 1 << 20);

@@ -39,7 +39,7 @@ ggml_type cache_type(const std::string & name, const char * option) {
         }
         known += (known.empty() ? "" : ", ") + std::string(ggml_type_name(t));
     }
-    throw error(std::string(option) + " " + name + " is not a cache type; choose from " + known);
+    throw error(error_kind::bad_value, std::string(option) + " " + name + " is not a cache type; choose from " + known);
 }
 
 llama_flash_attn_type flash_attn_type(const std::string & name) {
@@ -101,11 +101,12 @@ void llama_token_model::load() {
         load_file({});
     }
     if (llama_vocab_type(vocab()) == LLAMA_VOCAB_TYPE_NONE) {
-        throw error(opt_.path + " has no tokenizer; it cannot read a prompt");
+        throw error(error_kind::unknown_model, opt_.path + " has no tokenizer; it cannot read a prompt");
     }
     if (!llama_model_has_decoder(model_.get()) || llama_model_has_encoder(model_.get()) ||
         llama_model_is_diffusion(model_.get())) {
-        throw error(opt_.path + " does not generate text token by token; choose a decoder-only language model");
+        throw error(error_kind::unknown_model,
+                    opt_.path + " does not generate text token by token; choose a decoder-only language model");
     }
     n_vocab_          = llama_vocab_n_tokens(vocab());
     opt_.keep_loading = nullptr; // it may hold objects that only the caller's thread may free
@@ -160,10 +161,11 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
             }
         });
     } catch (const std::exception & e) {
-        throw error(opt_.path + " could not be loaded: " + e.what());
+        throw error(error_kind::bad_value, opt_.path + " could not be loaded: " + e.what());
     }
     if (!model_) {
-        throw error(opt_.path + " could not be loaded" + log_reason() + "; check the file, or free memory");
+        throw error(error_kind::bad_value,
+                    opt_.path + " could not be loaded" + log_reason() + "; check the file, or free memory");
     }
     if (meta("general.architecture") == "grok") { // libllama never gives it flash attention
         same_bits_     = opt_.strict;
@@ -223,8 +225,9 @@ void llama_token_model::create_context() {
     const uint64_t n_cache = cache_bytes(model_.get(), meta("general.architecture"), params.n_ctx,
                                          device_names_.empty() ? 0 : opt_.n_gpu_layers, params.type_k, params.type_v);
     if (const uint64_t n_free = memory_available(); n_cache > n_free) {
-        throw error("a context of " + std::to_string(n_ctx_) + " tokens needs " + std::to_string(n_cache >> 20) +
-                    " MiB for its cache and " + std::to_string(n_free >> 20) + " MiB are free; lower " + option);
+        throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) + " tokens needs " +
+                                                  std::to_string(n_cache >> 20) + " MiB for its cache and " +
+                                                  std::to_string(n_free >> 20) + " MiB are free; lower " + option);
     }
 
     const cpu::take_attention attention(own_attention_);
@@ -232,12 +235,14 @@ void llama_token_model::create_context() {
     try {
         context_.reset(llama_init_from_model(model_.get(), params));
     } catch (const std::exception & e) {
-        throw error("a context of " + std::to_string(n_ctx_) + " tokens could not be created for " + opt_.path + ": " +
-                    e.what() + "; lower " + option);
+        throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) +
+                                                  " tokens could not be created for " + opt_.path + ": " + e.what() +
+                                                  "; lower " + option);
     }
     if (!context_) {
-        throw error("a context of " + std::to_string(n_ctx_) + " tokens could not be created for " + opt_.path +
-                    log_reason() + "; lower " + option + " or free memory");
+        throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) +
+                                                  " tokens could not be created for " + opt_.path + log_reason() +
+                                                  "; lower " + option + " or free memory");
     }
     const size_t n = size_t(n_batch_) + 1;
     token_.resize(n);
@@ -266,7 +271,8 @@ void llama_token_model::probe_rollback() {
 
 void llama_token_model::require_rollback(const char * advice) const {
     if (!can_rollback_) {
-        throw error(opt_.path + " keeps a recurrent state that cannot be rolled back after a wrong guess; " + advice);
+        throw error(error_kind::bad_value,
+                    opt_.path + " keeps a recurrent state that cannot be rolled back after a wrong guess; " + advice);
     }
 }
 

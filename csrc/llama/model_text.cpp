@@ -18,8 +18,8 @@ std::string llama_token_model::piece(token_id token) const {
 
 std::string llama_token_model::piece(token_id token, bool special) const {
     if (token < 0 || token >= n_vocab_) {
-        throw error("token id " + std::to_string(token) + " is outside the vocabulary (0 to " +
-                    std::to_string(n_vocab_ - 1) + ")");
+        throw error(error_kind::bad_value, "token id " + std::to_string(token) + " is outside the vocabulary (0 to " +
+                                               std::to_string(n_vocab_ - 1) + ")");
     }
     std::string text(64, '\0');
     try {
@@ -30,8 +30,9 @@ std::string llama_token_model::piece(token_id token, bool special) const {
         }
         text.resize(size_t(std::max(n, 0)));
     } catch (const std::exception & e) {
-        throw error("the vocabulary of " + opt_.path + " has no text for token " + std::to_string(token) + " (" +
-                    e.what() + "); download or convert it again");
+        throw error(error_kind::bad_value, "the vocabulary of " + opt_.path + " has no text for token " +
+                                               std::to_string(token) + " (" + e.what() +
+                                               "); download or convert it again");
     }
     return text;
 }
@@ -39,7 +40,8 @@ std::string llama_token_model::piece(token_id token, bool special) const {
 std::vector<token_id> llama_token_model::tokenize(const std::string & text, bool add_special,
                                                   bool parse_special) const {
     if (text.size() > INT32_MAX - 8) {
-        throw error("a text of " + std::to_string(text.size()) + " bytes is longer than any context; shorten it");
+        throw error(error_kind::context_full,
+                    "a text of " + std::to_string(text.size()) + " bytes is longer than any context; shorten it");
     }
     std::vector<token_id> ids(text.size() + 8);
     const auto            fill = [&] {
@@ -54,16 +56,16 @@ std::vector<token_id> llama_token_model::tokenize(const std::string & text, bool
         }
         ids.resize(size_t(std::max(n, 0)));
     } catch (const std::exception & e) {
-        throw error("the vocabulary of " + opt_.path + " has no token for a part of the text (" + e.what() +
-                    "); download or convert it again");
+        throw error(error_kind::bad_value, "the vocabulary of " + opt_.path + " has no token for a part of the text (" +
+                                               e.what() + "); download or convert it again");
     }
     return ids;
 }
 
 std::string llama_token_model::token_text(token_id token) const {
     if (token < 0 || token >= n_vocab_) {
-        throw error("token id " + std::to_string(token) + " is outside the vocabulary (0 to " +
-                    std::to_string(n_vocab_ - 1) + ")");
+        throw error(error_kind::bad_value, "token id " + std::to_string(token) + " is outside the vocabulary (0 to " +
+                                               std::to_string(n_vocab_ - 1) + ")");
     }
     return llama_vocab_get_text(vocab(), token);
 }

@@ -71,7 +71,7 @@ std::vector<ggml_backend_dev_t> served_devices(const std::vector<std::string> & 
             }
         }
         if (!found) {
-            throw error("unknown device " + name + "; choose from " + known);
+            throw error(error_kind::bad_value, "unknown device " + name + "; choose from " + known);
         }
         devs.push_back(ggml_backend_dev_by_name(name.c_str()));
     }
@@ -99,7 +99,8 @@ std::vector<std::string> rpc_connect(const std::string & endpoint) {
     ggml_set_abort_callback(on_abort);
     ggml_backend_reg_t reg = add(endpoint.c_str());
     if (reg == nullptr) {
-        throw error("the RPC server at " + endpoint + " serves no device; see duo rpc-server --help");
+        throw error(error_kind::peer_lost,
+                    "the RPC server at " + endpoint + " serves no device; see duo rpc-server --help");
     }
     ggml_backend_register(reg);
     std::vector<std::string> names;
@@ -112,7 +113,7 @@ std::vector<std::string> rpc_connect(const std::string & endpoint) {
 std::pair<size_t, size_t> rpc_memory(const std::string & name) {
     ggml_backend_dev_t dev = ggml_backend_dev_by_name(name.c_str());
     if (dev == nullptr) {
-        throw error("unknown device " + name + "; see duo devices");
+        throw error(error_kind::bad_value, "unknown device " + name + "; see duo devices");
     }
     std::pair<size_t, size_t> bytes;
     ggml_backend_dev_memory(dev, &bytes.first, &bytes.second);

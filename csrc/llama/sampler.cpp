@@ -209,7 +209,8 @@ int32_t sampler::held(const sampling_params & sampling, std::span<const token_id
         grammar_->keep_allowed(data_);
     } while (data_.empty() && k < n_widest);
     if (data_.empty() && !with_logp_ && !grammar_->complete()) {
-        throw error("the grammar is not complete, but no permitted token fits it; change the grammar or the biases");
+        throw error(error_kind::bad_value,
+                    "the grammar is not complete, but no permitted token fits it; change the grammar or the biases");
     }
     score(sampling, text);
     sort(out.size());

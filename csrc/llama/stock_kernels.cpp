@@ -29,11 +29,12 @@ void prepare_stock_kernels(const model_options & target) {
     const char * tiled = std::getenv("GGML_CPU_TILED_MM");
     const bool   off   = tiled != nullptr && std::string(tiled) == "0";
     if (target.strict && target.flash_attn == "off") {
-        throw error("--strict needs flash attention; leave out -fa off");
+        throw error(error_kind::bad_value, "--strict needs flash attention; leave out -fa off");
     }
     if (target.strict && !off && computed && tiles(target)) {
-        throw error("--strict comes too late for the weights of " + target.path +
-                    ": another model has run in this process; set GGML_CPU_TILED_MM=0 or start a new process");
+        throw error(error_kind::bad_value,
+                    "--strict comes too late for the weights of " + target.path +
+                        ": another model has run in this process; set GGML_CPU_TILED_MM=0 or start a new process");
     }
     if (target.strict && !computed) {
         setenv("GGML_CPU_TILED_MM", "0", 1);

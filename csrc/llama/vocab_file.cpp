@@ -18,13 +18,14 @@ vocab_file::vocab_file(const std::string & path) {
     try {
         model_.reset(llama_model_load_from_file(path.c_str(), params));
     } catch (const std::exception & e) {
-        throw error("the vocabulary of " + path + " could not be read: " + e.what());
+        throw error(error_kind::bad_value, "the vocabulary of " + path + " could not be read: " + e.what());
     }
     if (!model_) {
-        throw error("the vocabulary of " + path + " could not be read" + log_reason() + "; check the file");
+        throw error(error_kind::bad_value,
+                    "the vocabulary of " + path + " could not be read" + log_reason() + "; check the file");
     }
     if (llama_vocab_type(get()) == LLAMA_VOCAB_TYPE_NONE) {
-        throw error(path + " has no tokenizer; it cannot read a prompt");
+        throw error(error_kind::unknown_model, path + " has no tokenizer; it cannot read a prompt");
     }
 }
 

@@ -158,7 +158,8 @@ void weight_placement::place_user(const std::vector<std::pair<std::string, std::
         try {
             const std::regex checked(pattern);
         } catch (const std::regex_error &) {
-            throw error("the pattern " + pattern + " (-ot) is not a valid regular expression; check it");
+            throw error(error_kind::bad_value,
+                        "the pattern " + pattern + " (-ot) is not a valid regular expression; check it");
         }
         ggml_backend_buffer_type_t found = nullptr;
         for (size_t i = 0; i < ggml_backend_dev_count() && found == nullptr; ++i) {
@@ -166,7 +167,7 @@ void weight_placement::place_user(const std::vector<std::pair<std::string, std::
             found                        = buffer == ggml_backend_buft_name(t) ? t : nullptr;
         }
         if (found == nullptr) {
-            throw error("unknown memory " + buffer + " (-ot); choose from " + buffer_names());
+            throw error(error_kind::bad_value, "unknown memory " + buffer + " (-ot); choose from " + buffer_names());
         }
         add(pattern, found);
     }

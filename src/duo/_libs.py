@@ -1,4 +1,4 @@
-"""The llama.cpp libraries: loaded once, from llama-cpp-python, and only if they are the ones duo was built with."""
+"""The llama.cpp libraries: loaded once, from llama-cpp-python, and only if duo was built for them."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def libllama() -> Path:
 
 
 def release_of(libraries: Path) -> str:
-    """The release of the llama-cpp-python whose libraries these are; empty: not known.
+    """The release of llama-cpp-python that these libraries belong to; empty if it is unknown.
 
-    Read, not imported: `import llama_cpp` takes long, and another folder may be meant (LLAMA_CPP_LIB_PATH).
+    The file is read and not imported: `import llama_cpp` is slow, and LLAMA_CPP_LIB_PATH may name another folder.
     """
     try:
         text = (libraries.parent / "__init__.py").read_text("utf-8", "replace")
@@ -41,20 +41,20 @@ def release_of(libraries: Path) -> str:
 
 
 def reinstall() -> str:
-    """What to do where duo and llama.cpp do not fit each other."""
+    """Advice for a duo that was built for another llama.cpp."""
     return f"install {package()} and build duo again"
 
 
 def load_libraries() -> None:
-    """Loads libllama before the extension does: a second copy from site-packages/lib would have its own devices."""
-    # An idle OpenMP team that spins for long starves the other model's; one that never spins pays a system call at each
-    # barrier. libgomp counts all teams of the process: with more threads than CPUs, as with two models that take turns,
-    # it spins only 100 times, 1000 where the policy is "active" (libgomp/config/linux/wait.h, env.c). Half the speed
-    # hangs on that (benchmarks/README.md). It reads both once, when it is loaded.
+    """Loads libllama before the extension does. A second copy from site-packages/lib would have devices of its own."""
+    # An idle OpenMP team that spins for long starves the other model's team. One that never spins pays a system call at
+    # each barrier. libgomp counts all teams of the process. If they have more threads than there are CPUs, as with two
+    # models that take turns, it spins only 100 times, or 1000 under the policy "active" (libgomp/config/linux/wait.h,
+    # env.c). That costs half the speed (benchmarks/README.md). libgomp reads both variables when it is loaded.
     if "GOMP_SPINCOUNT" not in os.environ and "OMP_WAIT_POLICY" not in os.environ:
         os.environ["OMP_WAIT_POLICY"] = "active"
         os.environ["GOMP_SPINCOUNT"] = "2000"
-        os.environ.setdefault("KMP_BLOCKTIME", "1")  # ms; LLVM's runtime would never sleep under that policy
+        os.environ.setdefault("KMP_BLOCKTIME", "1")  # ms; under that policy LLVM's runtime would never sleep
     path = libllama()
     try:
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)

@@ -1,10 +1,10 @@
-"""How llama-cpp-python is to be built here: its CMAKE_ARGS, and the command that duo advises.
+"""How to build llama-cpp-python on this machine: its CMAKE_ARGS, and the command that duo advises.
 
-Standard library only, and nothing of duo: tools/cmake_args.py and csrc/llama.cmake run this file before there is a duo.
+This file uses the standard library only: tools/cmake_args.py and csrc/llama.cmake run it before duo is built.
 
-Older GCCs (12.2 is one) tell the optimiser that `_tile_loadconfig` (amxtileintrin.h) reads eight bytes, where the
-instruction reads 64. llama.cpp's AMX code (ggml-cpu/amx/mmq.cpp) fills a local struct for it; the stores to its rest
-are removed as dead and the processor gets garbage. -fno-dse keeps them.
+Older GCCs (such as 12.2) tell the optimiser that `_tile_loadconfig` (amxtileintrin.h) reads eight bytes, but the
+instruction reads 64. llama.cpp's AMX code (ggml-cpu/amx/mmq.cpp) fills a local struct for it. The compiler removes the
+stores to the other 56 bytes as dead, and the processor gets garbage. -fno-dse keeps those stores.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ DISTRIBUTION = "duo-llama"
 DEFAULT = "-DGGML_RPC=on"
 KEEP_STORES = "-fno-dse"
 TIMEOUT_S = 60
-# The one of them all: CMAKE_CXX_FLAGS_RELEASE and the like are added to it.
+# Only this variable: CMake adds CMAKE_CXX_FLAGS_RELEASE and the like to it.
 _OWN_FLAGS = re.compile(r"(?<!\w)(?:-D\s*)?CMAKE_CXX_FLAGS(?::\w+)?=")
 
 
 def compiler(cmake_args: str, environ: Mapping[str, str]) -> list[str]:
-    """The C++ compiler that CMake will take, with its arguments; none if it finds none."""
+    """The C++ compiler that CMake will use, with its arguments; empty if there is none."""
     given = re.search(r"-DCMAKE_CXX_COMPILER(?::\w+)?=([^\s'\"]+)", cmake_args)
     if given is not None:
         return [given[1]]
@@ -44,7 +44,7 @@ def compiler(cmake_args: str, environ: Mapping[str, str]) -> list[str]:
 
 @cache
 def loses_tile_stores(command: tuple[str, ...]) -> bool | None:
-    """Does this compiler have the fault? Looks at its header, not at its version. None: it cannot be run."""
+    """Whether this compiler has the fault, judged by its header and not by its version. None: it cannot be run."""
     if not command:
         return None
     try:
@@ -61,26 +61,28 @@ def loses_tile_stores(command: tuple[str, ...]) -> bool | None:
 
 
 def cmake_args(environ: Mapping[str, str], *, unknown: bool = False) -> str:
-    """CMAKE_ARGS to build llama-cpp-python with: the user's own, or the default, and -fno-dse where it is needed.
+    """CMAKE_ARGS to build llama-cpp-python with: the user's own or the default, plus -fno-dse where it is needed.
 
-    A user who gives CMAKE_CXX_FLAGS keeps them as they are (`missing` says what they lack). unknown: is the flag needed
-    where the compiler cannot be asked?
+    CMAKE_CXX_FLAGS that the user gives stay as they are (`missing` says what they lack). unknown: whether to add the
+    flag if the compiler cannot be run.
     """
     given = environ.get("CMAKE_ARGS", "").strip() or DEFAULT
     if _OWN_FLAGS.search(given) or not _needs_flag(given, environ, unknown):
         return given
-    flags = f"{environ.get('CXXFLAGS', '').strip()} {KEEP_STORES}".strip()  # CMake takes CXXFLAGS only without -D
+    flags = (
+        f"{environ.get('CXXFLAGS', '').strip()} {KEEP_STORES}".strip()
+    )  # CMake reads CXXFLAGS only if -D is not given
     return f"{given} {shlex.quote(f'-DCMAKE_CXX_FLAGS={flags}')}"
 
 
 def missing(environ: Mapping[str, str]) -> str:
-    """What is to be said of the user's CMAKE_CXX_FLAGS; empty: nothing."""
+    """A warning about the user's CMAKE_CXX_FLAGS; empty if they are fine."""
     given = environ.get("CMAKE_ARGS", "")
     if not _OWN_FLAGS.search(given) or not _needs_flag(given, environ, False):
         return ""
     return (
         f"your CMAKE_CXX_FLAGS lack {KEEP_STORES}: this compiler loses stores of llama.cpp's AMX code, "
-        "which then crashes on processors with AMX (duo notices and does without)"
+        "which then crashes on processors with AMX (duo notices this and does not use that code)"
     )
 
 
@@ -93,17 +95,17 @@ def _needs_flag(given: str, environ: Mapping[str, str], unknown: bool) -> bool:
 
 
 def _words(args: str) -> list[str]:
-    """The single words of a CMAKE_ARGS, those inside quotes too."""
+    """The words of a CMAKE_ARGS, including those inside quotes."""
     return re.split(r"[\s'\"=]+", args)
 
 
 def package() -> str:
-    """The llama-cpp-python that duo is made for, as pip takes it: pyproject.toml says it, and what pip made of that."""
-    from importlib import metadata  # late: it takes a while, and only errors need it
+    """The requirement on llama-cpp-python, for pip: from pyproject.toml, or from the installed package's metadata."""
+    from importlib import metadata  # imported late: it is slow, and only errors need it
 
     source = next((f.parent for f in Path(__file__).parents if f.name == "src"), None)
     try:
-        if source is not None and (source / "csrc").is_dir():  # not installed, or not as a copy
+        if source is not None and (source / "csrc").is_dir():  # a checkout, or an editable installation
             lines = re.findall(r'^ +"(.+)",?$', (source / "pyproject.toml").read_text("utf-8"), re.MULTILINE)
         else:
             lines = metadata.requires(DISTRIBUTION) or []
@@ -113,11 +115,11 @@ def package() -> str:
 
 
 def rebuild(*, amx: bool = False) -> str:
-    """The command that builds llama-cpp-python anew, with the user's own CMAKE_ARGS and what they lack. amx: its AMX
-    code crashes."""
+    """The command that builds llama-cpp-python again, with the user's own CMAKE_ARGS and what they lack. amx: the AMX
+    code of the present build crashes."""
     try:
         words = shlex.split(os.environ.get("CMAKE_ARGS", ""))
-    except ValueError:  # a quotation mark without its twin
+    except ValueError:  # unbalanced quotation marks
         words = []
     words += [] if DEFAULT in words else [DEFAULT]
     if _needs_flag(shlex.join(words), os.environ, amx):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from duo.errors import DuoError
 from duo.prompt.chat_template import ChatTemplate, check_messages
+from duo.support.atomic import write_whole
 from duo.text.result import Result
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Conversation:
         except UnicodeEncodeError:
             raise DuoError("a message is not valid Unicode and cannot be written; begin anew without it") from None
         try:
-            _replace(path, data)
+            write_whole(path, data)
         except OSError as e:
             raise DuoError(f"{path} cannot be written ({e.strerror}); choose another file") from None
 
@@ -99,19 +98,3 @@ class Conversation:
         except DuoError as e:
             raise DuoError(f"{path}: {e}") from None
         self.messages, self._text, self._tokens = messages, "", []
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Writes the file whole, or leaves the old one as it is. Raises OSError."""
-    path = Path(os.path.realpath(path))  # a link stays one
-    if path.exists() and not path.is_file():  # a pipe or a terminal cannot be replaced
-        path.write_bytes(data)
-        return
-    fresh = path.parent / f".duo-{os.getpid()}.tmp"
-    try:
-        fresh.write_bytes(data)
-        if path.exists():
-            shutil.copymode(path, fresh)
-        os.replace(fresh, path)
-    finally:
-        fresh.unlink(missing_ok=True)

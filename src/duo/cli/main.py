@@ -114,6 +114,7 @@ def leave() -> NoReturn:
 def main(args: list[str] | None = None) -> int:
     """Runs a command. Returns the exit code: 0, 1 (the user's mistake or a failed model), 130 (Ctrl-C)."""
     from duo.errors import DuoError
+    from duo.support.wording import one_line
 
     _open_streams()
     try:
@@ -124,10 +125,10 @@ def main(args: list[str] | None = None) -> int:
         print(e.ctx.get_help() if e.ctx is not None else "duo --help")
         return 0
     except click.ClickException as e:
-        message = " ".join(e.format_message().split()).removesuffix(".")
+        message = one_line(e.format_message()).removesuffix(".")
         print(f"duo: {message[:1].lower() + message[1:]}", file=sys.stderr)
     except DuoError as e:
-        print(f"duo: {' '.join(str(e).split())}", file=sys.stderr)
+        print(f"duo: {one_line(e)}", file=sys.stderr)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except (ReaderGone, BrokenPipeError):

@@ -21,6 +21,7 @@ from duo.errors import DuoError
 from duo.options.generate import GenerateOptions
 from duo.placement.fit import Placement
 from duo.prompt.schema import not_enforced
+from duo.support.wording import plural
 from duo.text.job import ngram_of, why_no_ngrams
 from duo.text.result import Chunk, Result
 
@@ -64,7 +65,7 @@ def _kernels(m: _core.Model) -> str:
 
 
 def _place(m: _core.Model) -> str:
-    cpu = f"CPU ({m.n_threads} thread{'s' if m.n_threads > 1 else ''}, {_kernels(m)})"
+    cpu = f"CPU ({plural(m.n_threads, 'thread')}, {_kernels(m)})"
     where = " + ".join([", ".join(m.devices)] * bool(m.devices) + [cpu] * bool(m.n_cpu_products or not m.devices))
     what = m.description.replace(" ?B", "")  # libllama does not know the number of parameters
     return f"{Path(m.path).name} [{what}, {m.n_bytes / 1e6:,.0f} MB] on {where}"
@@ -190,9 +191,7 @@ def figures(r: Result) -> list[tuple[str, str]]:
         lines.append(("busy", f"target {100 * t['target_busy_share']:.0f}% of the time"))
     if "network_sent_bytes" in t:
         sent, received = (f"{t[f'network_{way}_bytes'] / 1e3:,.1f} kB {way}" for way in ("sent", "received"))
-        lost = (
-            f", lost {t['network_lost_n']} time{'s' if t['network_lost_n'] > 1 else ''}" if t["network_lost_n"] else ""
-        )
+        lost = f", lost {plural(t['network_lost_n'], 'time')}" if t["network_lost_n"] else ""
         lines.append(("network", f"round trip {t['network_round_trip_ms']:.1f} ms, {sent}, {received}{lost}"))
     return lines
 

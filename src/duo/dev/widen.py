@@ -14,7 +14,6 @@ arithmetic) and change nothing, whatever they are. They are noise because zeros 
 from __future__ import annotations
 
 import math
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType as GgmlType
 
 from duo.dev.widen_plan import Shape, Source, Tensor, choose_shape
+from duo.support.atomic import replacing
 
 # What gguf-py can quantise without wrecking the model.
 TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
@@ -83,17 +83,14 @@ def widen(
         small.check(ggml_type, shape.n_embd, shape.n_ff, shape.n_layer)
     plan = small.plan(shape, ggml_type)
     _check_room(out, sum(tensor.bytes for tensor in plan))
-    part = out.with_name(out.name + ".part")
     try:
-        _write_header(part, small, shape, plan, ggml_type)
-        _write_weights(part, plan, ggml_type, math.sqrt(small.shape.n_embd / shape.n_embd), progress)
-        os.replace(part, out)
+        with replacing(out) as part:
+            _write_header(part, small, shape, plan, ggml_type)
+            _write_weights(part, plan, ggml_type, math.sqrt(small.shape.n_embd / shape.n_embd), progress)
     except OSError as error:
         raise ValueError(f"{out}: could not be written ({error.strerror}); choose another place") from error
     except NotImplementedError as error:
         raise ValueError(f"{source}: gguf-py cannot read its weights ({error}); use an f16 or q8_0 file") from error
-    finally:
-        part.unlink(missing_ok=True)
     n_parameters = sum(math.prod(tensor.dims) for tensor in plan)
     return WidenReport(out, out.stat().st_size, shape.n_embd, shape.n_ff, shape.n_layer, n_parameters)
 

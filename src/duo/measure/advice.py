@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from duo.measure.tuning import Advice, Tuning
+from duo.support.wording import plural
 
 CLOSE = 0.97  # --draft auto adapts to each text, so it is advised if it is not slower than this
 VISIBLE = 1.1  # slowdown
@@ -12,7 +13,7 @@ def _choice(t: Tuning) -> tuple[bool, tuple[str, ...], str]:
     """With the draft? Its flags, and the speeds in a sentence."""
     plain, auto, sync = t.measured["plain"], t.measured["async auto"], t.measured[f"sync {t.n_sync}"]
     best = max(plain, auto, sync)
-    tokens = f"{t.n_sync} drafted token{'s' if t.n_sync > 1 else ''}"
+    tokens = plural(t.n_sync, "drafted token")
     of_plain, of_sync = f"plain decoding ({plain:.1f})", f"taking turns with {tokens} ({sync:.1f})"
     if auto >= CLOSE * best:
         how = "the fastest" if auto == best else f"within {100 * (1 - CLOSE):.0f}% of the fastest"

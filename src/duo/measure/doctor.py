@@ -18,6 +18,7 @@ from duo.errors import DuoError
 from duo.options.option import CpuKernels
 from duo.placement import guard, kernels
 from duo.placement.finding import Finding
+from duo.support.wording import plural
 
 WIDTHS = tuple(range(1, 17))
 SPEED_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)
@@ -142,7 +143,7 @@ def examine(
     report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken, trial=trial)
     reference: Logits | None = None
     for n_threads in threads:
-        progress(f"{'duo' if taken else 'stock'} kernels, {n_threads} thread{'s' if n_threads > 1 else ''}")
+        progress(f"{'duo' if taken else 'stock'} kernels, {plural(n_threads, 'thread')}")
         probe = _core.Probe(options(path, n_threads, taken, N_CONTEXT + 32))
         report.n_duo, report.n_cpu = probe.n_duo_products, probe.n_cpu_products
         report.promised = probe.same_bits
@@ -188,9 +189,10 @@ def verdict(r: Report) -> list[str]:
     said = [_who(r)]
     if len(r.ms) == 2:
         gains = {w: r.ms["stock"][w] / r.ms["duo"][w] for w in (1, 4, 8)}
-        times = ", ".join(f"{g:.2f} times as fast with {w} token{'s' if w > 1 else ''}" for w, g in gains.items())
+        times = ", ".join(f"{g:.2f} times as fast with {plural(w, 'token')}" for w, g in gains.items())
         said.append(f"Against stock kernels: {times}.")
-    threads = " and ".join(map(str, r.differ)) + (" thread" if list(r.differ) == [1] else " threads")
+    *some, last = r.differ
+    threads = " and ".join([*map(str, some), plural(last, "thread")])
     if r.same_bits:
         said.append(f"Logits are the same bits at widths 1 to 16 with {threads}.")
     else:

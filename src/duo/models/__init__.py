@@ -1,1 +1,1 @@
-"""Which file a model is in, and what its header says."""
+"""Finds the file of a model, and reads its header."""

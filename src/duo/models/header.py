@@ -1,4 +1,4 @@
-"""What a GGUF model's header says of its shape and of the size of its parts; no weight is read."""
+"""The shape of a GGUF model and the sizes of its tensors, from its header. No weights are read."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Header:
-    """Sizes in bytes; of a split model all parts together."""
+    """Sizes are in bytes. Those of a split model cover all parts."""
 
     path: str
     architecture: str
-    name: str  # as the model calls itself; may be empty
+    name: str  # from the metadata; may be empty
     n_parts: int
     n_file_bytes: int
     n_layer: int
@@ -42,7 +42,7 @@ class Header:
     n_ff: int
     n_vocab: int
     n_head: int
-    n_head_kv: tuple[int, ...]  # by layer; 0: it has no cache
+    n_head_kv: tuple[int, ...]  # by layer; 0: the layer has no cache
     key_length: int
     value_length: int  # 0: values are not cached (multi-head latent attention)
     tensors: tuple[Tensor, ...]
@@ -59,7 +59,7 @@ class Header:
 
     @property
     def weight_type(self) -> str:
-        """The type of most of its weights."""
+        """The type that takes the most bytes."""
         by_type: dict[str, int] = {}
         for t in self.tensors:
             by_type[t.type] = by_type.get(t.type, 0) + t.n_bytes
@@ -81,14 +81,14 @@ def _by_layer(values: dict[str, Any], key: str, n_layer: int, otherwise: int) ->
 
 
 def read_header(path: str | os.PathLike[str]) -> Header:
-    """Raises DuoError: no such file, no GGUF, truncated, a part is missing."""
+    """Raises UnknownModel (no such file, not a GGUF file, a part is missing) or BadValue (truncated or corrupt)."""
     raw = _core.read_header(os.fsencode(path))
     v: dict[str, Any] = raw["values"]
     arch = str(v.get("general.architecture", ""))
     tensors = tuple(Tensor(name, kind, n, tuple(shape)) for name, kind, n, shape in raw["tensors"])
     n_layer, n_embd = _number(v, f"{arch}.block_count", 1), _number(v, f"{arch}.embedding_length", 1)
     n_head = max(1, _number(v, f"{arch}.attention.head_count", 1))
-    attends = {t.layer for t in tensors if _ATTENTION.search(t.name)}  # the others are recurrent
+    attends = {t.layer for t in tensors if _ATTENTION.search(t.name)}  # the other layers are recurrent
     latent = f"{arch}.attention.key_length_mla" in v
     key_length = _number(v, f"{arch}.attention.key_length", n_embd // n_head)
     return Header(

@@ -1,4 +1,4 @@
-"""Other ways than paths to say which models a `Duo` loads."""
+"""Ways other than paths to choose the models of a `Duo`."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 
 from typing_extensions import Self
 
-from duo.errors import DuoError
+from duo.errors import BadValue
 
 
 class Loading(ABC):
-    """What `Duo` inherits: it is called with the two paths that were found."""
+    """A base of `Duo`, which it calls with the two paths that it has found."""
 
     @abstractmethod
     def __init__(self, *paths: str | os.PathLike[str] | None, **options: Any) -> None: ...
@@ -32,14 +32,15 @@ class Loading(ABC):
     ) -> Self:
         """`Duo` with models from the Hugging Face Hub: "user/repo" or "user/repo:quant".
 
-        filename: a file of the repository, or a pattern with * that one fits; without it llama.cpp's choice (Q4_K_M,
-        else Q8_0, else any). token: default HF_TOKEN. cache_dir: default the hub's own. offline: what the cache has.
-        Raises DuoError (unknown, gated, no network, no room on the disk, and as `Duo`).
+        filename: a file in the repository, or a pattern with * that matches one file. Without it the choice is
+        llama.cpp's: Q4_K_M, otherwise Q8_0, otherwise any. token: by default HF_TOKEN. cache_dir: by default the hub's.
+        offline: use the cache only.
+        Raises UnknownModel, PeerLost (no network, access denied), DoesNotFit (disk), and what `Duo` raises.
         """
         from duo.models.hub.repository import from_hub
 
         if draft_filename is not None and draft_repo_id is None:
-            raise DuoError("draft_filename is a file in a repository and none was given; give draft_repo_id too")
+            raise BadValue("draft_filename was given without a repository; give draft_repo_id too")
         paths = [
             None if repo is None else from_hub(repo, file, cache_dir=cache_dir, token=token, offline=offline)
             for repo, file in ((repo_id, filename), (draft_repo_id, draft_filename))
@@ -48,7 +49,7 @@ class Loading(ABC):
 
     @classmethod
     def from_pair(cls, name: str, **options: Any) -> Self:
-        """`Duo` with a pair by its name (see `duo pairs`), downloaded the first time. Raises DuoError."""
+        """`Duo` with a named pair (see `duo pairs`), which is downloaded the first time. Raises as from_pretrained."""
         from duo.models.pairs import paths
 
         return cls(*paths(name), **options)

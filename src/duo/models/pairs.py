@@ -1,4 +1,4 @@
-"""Pairs of models by name: models.yaml, and the user's own file over it."""
+"""Named pairs of models, from models.yaml and from the user's own file, which takes precedence."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from platformdirs import user_config_path
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 from typing_extensions import Self
 
-from duo.errors import DuoError
+from duo.errors import BadValue, DuoError, UnknownModel
 from duo.models.hub.repository import Hub, Source
+from duo.support.atomic import write_whole
+from duo.support.wording import one_line
 
 Text = Annotated[str, StringConstraints(min_length=1, strip_whitespace=True)]
-# Not a number or a flag: names stand on command lines.
+# Must not look like a number or a flag, because names are used on command lines.
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9._-]{0,63}$")]
 
 
 class ModelRef(BaseModel):
-    """One model: in a repository of the hub, or a file here."""
+    """One model: in a repository on the hub, or a local file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     repo: Annotated[str, StringConstraints(pattern=r"^[\w.-]+/[\w.-]+$")] | None = None
     quant: Annotated[str, StringConstraints(pattern=r"^[\w.-]+$")] | None = None
-    file: Text | None = None  # in the repository; without one a path, as seen from the list's folder
-    memory_gb: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # with a context of 4096 tokens
+    file: Text | None = None  # in the repository; without repo a path, relative to the list's folder
+    memory_gb: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None  # with N_CTX_DEFAULT tokens of context
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if self.repo is None and self.file is None:
             raise ValueError("give repo (user/repo), or file with a path")
         if self.quant is not None and (self.repo is None or self.file is not None):
-            raise ValueError("quant goes with repo, and without file")
+            raise ValueError("quant needs repo, and excludes file")
         return self
 
     def __str__(self) -> str:
@@ -45,7 +47,7 @@ class ModelRef(BaseModel):
 
 
 class Pair(BaseModel):
-    """A target and a draft that fit each other."""
+    """A target and a matching draft."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -53,7 +55,7 @@ class Pair(BaseModel):
     target: ModelRef
     draft: ModelRef
     licence: Text | None = None
-    placement: dict[Text, str] = {}  # a box in words -> options that suit it
+    placement: dict[Text, str] = {}  # description of a machine -> options for it
     notes: Text | None = None
 
 
@@ -65,12 +67,12 @@ class _List(BaseModel):
 
 class Entry(NamedTuple):
     pair: Pair
-    folder: Path  # that its relative paths start from
-    own: bool  # from the user's file
+    folder: Path  # where its relative paths start
+    own: bool  # whether it is from the user's file
 
 
 def shipped_file() -> Path:
-    """models.yaml beside the package's modules, or at the top of a checkout."""
+    """models.yaml, in the package or at the top of a checkout."""
     here = Path(__file__).parents[1]
     found = next((p for p in (here / "models.yaml", here.parents[1] / "models.yaml") if p.is_file()), None)
     if found is None:
@@ -83,7 +85,7 @@ def user_file() -> Path:
 
 
 def _line(node: yaml.Node | None, path: tuple[int | str, ...]) -> int:
-    """The line, from 1, of the deepest part of `path` that the document has."""
+    """The line, counted from 1, of the deepest part of `path` that exists in the document."""
     line = 0
     for step in (None, *path):
         if isinstance(node, yaml.MappingNode) and step is not None:
@@ -106,17 +108,17 @@ def _path_text(path: tuple[int | str, ...]) -> str:
 
 
 def parse(text: str, file: Path) -> list[Pair]:
-    """Pairs of a list. Raises DuoError with file, line and field."""
+    """The pairs in a list. Raises BadValue, which names file, line and field."""
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         data = yaml.safe_load(text)
     except yaml.MarkedYAMLError as e:
         line = 1 if e.problem_mark is None else e.problem_mark.line + 1
-        raise DuoError(f"{file}, line {line}: this is not YAML ({e.problem or e.context}); mend it") from None
+        raise BadValue(f"{file}, line {line}: this is not YAML ({e.problem or e.context}); correct it") from None
     except (yaml.YAMLError, RecursionError, ValueError) as e:
-        raise DuoError(f"{file} is not YAML ({' '.join(str(e).split())}); mend it") from None
-    except (LookupError, TypeError, AttributeError):  # PyYAML's own, of values such as !!int ""
-        raise DuoError(f"{file} is not YAML (a value is not of the type that its !! says); mend it") from None
+        raise BadValue(f"{file} is not YAML ({one_line(e)}); correct it") from None
+    except (LookupError, TypeError, AttributeError):  # PyYAML raises these for values such as !!int ""
+        raise BadValue(f"{file} is not YAML (a value does not have the type of its !! tag); correct it") from None
     try:
         found = _List.model_validate({"pairs": []} if data is None else data).pairs
     except ValidationError as e:
@@ -127,12 +129,12 @@ def parse(text: str, file: Path) -> list[Pair]:
         )
         why = first["msg"].removeprefix("Value error, ")
         where = f"{file}, line {_line(node, first['loc'])}"
-        raise DuoError(f"{where}: {_path_text(first['loc'])}{value} {why[0].lower() + why[1:]}; mend it") from None
+        raise BadValue(f"{where}: {_path_text(first['loc'])}{value} {why[0].lower() + why[1:]}; correct it") from None
     seen: set[str] = set()
     for i, p in enumerate(found):
         if p.name in seen:
             where = f"{file}, line {_line(node, ('pairs', i, 'name'))}"
-            raise DuoError(f"{where}: pairs[{i}].name is {p.name!r}, which another pair has; choose another name")
+            raise BadValue(f"{where}: pairs[{i}].name is {p.name!r}, which is already in use; choose another name")
         seen.add(p.name)
     return found
 
@@ -142,10 +144,10 @@ def _text(file: Path) -> str:
         return file.read_text(encoding="utf-8")
     except OSError as e:
         if file.is_dir():
-            raise DuoError(f"the list of pairs {file} is a folder; move that away") from None
-        raise DuoError(f"the list of pairs {file} cannot be read ({e.strerror}); check its permissions") from None
+            raise BadValue(f"the list of pairs {file} is a folder; move it away") from None
+        raise BadValue(f"the list of pairs {file} cannot be read ({e.strerror}); check its permissions") from None
     except UnicodeDecodeError as e:
-        raise DuoError(f"the list of pairs {file} is not UTF-8 (byte {e.start}); convert it") from None
+        raise BadValue(f"the list of pairs {file} is not UTF-8 (byte {e.start}); convert it") from None
 
 
 def read(file: Path) -> list[Pair]:
@@ -158,8 +160,8 @@ def _shipped() -> tuple[Pair, ...]:
 
 
 def entries() -> dict[str, Entry]:
-    """All pairs by name, the user's own over those that come with duo. Raises DuoError (a list that is broken)."""
-    data = Path(__file__).parents[1] / "data"  # where the demo pair lies
+    """All pairs by name. The user's own replace those that come with duo. Raises BadValue if a list is broken."""
+    data = Path(__file__).parents[1] / "data"  # the demo pair is there
     found = {p.name: Entry(p, data, False) for p in _shipped()}
     own = user_file()
     if own.exists():
@@ -167,15 +169,16 @@ def entries() -> dict[str, Entry]:
     return found
 
 
-def unknown(name: str, names: Iterable[str], flag: str = "") -> DuoError:
+def unknown(name: str, names: Iterable[str], flag: str = "") -> UnknownModel:
+    """The exception for an unknown pair, with the nearest names."""
     close = difflib.get_close_matches(name, list(names), 3, 0.4)
     advice = f"did you mean {' or '.join(close)}?" if close else "see duo pairs"
     shown = name if name.isprintable() else repr(name)
-    return DuoError(f"there is no pair {shown}{f' ({flag})' if flag else ''}; {advice}")
+    return UnknownModel(f"there is no pair {shown}{f' ({flag})' if flag else ''}; {advice}")
 
 
 def find(name: str, flag: str = "") -> Entry:
-    """flag: where the name was given. Raises DuoError: unknown (with the nearest names)."""
+    """flag: the option that gave the name. Raises UnknownModel."""
     known = entries()
     if name not in known:
         raise unknown(name, known, flag)
@@ -183,36 +186,36 @@ def find(name: str, flag: str = "") -> Entry:
 
 
 def expanded(path: str) -> Path:
-    """With the home folder for ~. Raises DuoError (a user that there is not)."""
+    """The path with ~ replaced by the home folder. Raises BadValue for an unknown user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
-        raise DuoError(f"{path} begins with a home folder that is not known; write the whole path") from None
+        raise BadValue(f"{path} begins with an unknown home folder; write the whole path") from None
 
 
 def path_of(model: ModelRef, folder: Path, fetch: Callable[[Source], Path]) -> Path:
-    """The model's file. fetch: what to do if it is the hub's. Raises DuoError."""
+    """The model's file. fetch: gets a file from the hub; what it raises is passed on."""
     if model.repo is None:
         return folder / expanded(str(model.file))
     return fetch(Source(model.repo, model.quant, model.file))
 
 
 def paths(name: str, fetch: Callable[[Source], Path] | None = None) -> tuple[Path, Path]:
-    """Target and draft of a pair, downloaded if need be. Raises DuoError."""
+    """Target and draft of a pair, downloaded if necessary. Raises UnknownModel, and what fetch raises."""
     entry = find(name)
     fetch = fetch or Hub().fetch
     return path_of(entry.pair.target, entry.folder, fetch), path_of(entry.pair.draft, entry.folder, fetch)
 
 
 def add(pair: Pair, *, replace: bool = False) -> Path:
-    """Writes a pair into the user's file and returns that. Raises DuoError (the name is taken there)."""
+    """Writes a pair to the user's file. Returns that file. Raises BadValue (the name is in use) or DuoError (disk)."""
     file = user_file()
     old = _text(file) if file.exists() else ""
     known = parse(old, file)
     entry = pair.model_dump(exclude_none=True, exclude_defaults=True)
     if any(p.name == pair.name for p in known):
         if not replace:
-            raise DuoError(f"{file} has a pair {pair.name} already; use --replace, or another name")
+            raise BadValue(f"{file} already has a pair {pair.name}; use --replace, or another name")
         kept = [p.model_dump(exclude_none=True, exclude_defaults=True) for p in known if p.name != pair.name]
         text = _dump({"pairs": [*kept, entry]})
     else:
@@ -220,14 +223,12 @@ def add(pair: Pair, *, replace: bool = False) -> Path:
     try:
         real = file.resolve()  # a link stays one
         real.parent.mkdir(parents=True, exist_ok=True)
-        # What is as duo writes it has no comments, and an earlier copy may have.
+        # A text that duo has written holds no comments; an earlier backup may.
         if old.strip() and not text.startswith(old.rstrip("\n")) and old != _dump(yaml.safe_load(old)):
             shutil.copy2(real, real.with_name(f"{real.name}.bak"))
-        new = real.with_name(f"{real.name}.new")
-        new.write_text(text, encoding="utf-8")
-        new.replace(real)
+        write_whole(real, text.encode())
     except RuntimeError:  # a link to itself, before Python 3.13
-        raise DuoError(f"{file} is a link that leads nowhere; remove it") from None
+        raise BadValue(f"{file} is a link that leads nowhere; remove it") from None
     except OSError as e:
         raise DuoError(f"{file} cannot be written ({e.strerror}); check its permissions") from None
     return file
@@ -238,7 +239,7 @@ def _dump(data: Any) -> str:
 
 
 def _appended(text: str, entry: dict[str, Any], file: Path) -> str:
-    """The list with one more entry, its comments kept where that is possible."""
+    """The list with one more entry. Comments are kept where that is possible."""
     known: list[dict[str, Any]] = (yaml.safe_load(text) or {"pairs": []})["pairs"] if text.strip() else []
     node = yaml.compose(text, Loader=yaml.SafeLoader)
     items = node.value[0][1] if isinstance(node, yaml.MappingNode) and node.value else None
@@ -249,6 +250,6 @@ def _appended(text: str, entry: dict[str, Any], file: Path) -> str:
         try:
             if len(parse(longer, file)) == len(known) + 1:
                 return longer
-        except DuoError:
+        except BadValue:
             pass
     return _dump({"pairs": [*known, entry]})

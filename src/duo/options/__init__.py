@@ -1,1 +1,1 @@
-"""Every keyword, once: its type and bounds, its spellings on the command line, its help."""
+"""Every keyword in one place: its type and bounds, its spellings on the command line, its help."""

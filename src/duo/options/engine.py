@@ -1,4 +1,4 @@
-"""The options of `Duo`: where the models live. See config.py."""
+"""The options of `Duo`: where the models run, and how they are loaded."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ from duo.options.option import (
     Threads,
     opt,
 )
+from duo.support.context import N_CTX_DEFAULT
 
 
 class EngineOptions(TypedDict, total=False):
-    """Keywords of `Duo`: where the models live. Fixed from load to close."""
+    """Keywords of `Duo`: where the models run. They hold from loading to closing."""
 
     n_gpu_layers: Annotated[
         LayerCount,
         opt(
             "all",
-            "Layers of the target on its devices; auto: as many as fit, after the draft.",
+            "Layers of the target on its devices; auto: as many as fit after the draft is placed.",
             "-ngl",
             "--gpu-layers",
             "--n-gpu-layers",
@@ -41,7 +42,7 @@ class EngineOptions(TypedDict, total=False):
         LayerCount,
         opt(
             "all",
-            "Layers of the draft on its devices; auto: as many as fit, before the target.",
+            "Layers of the draft on its devices; auto: as many as fit before the target is placed.",
             "-ngld",
             "--gpu-layers-draft",
             "--n-gpu-layers-draft",
@@ -75,7 +76,7 @@ class EngineOptions(TypedDict, total=False):
         Shares | None,
         opt(
             None,
-            "Share of each of the target's devices, as 3,1. Default: by their free memory.",
+            "Share of the target for each of its devices, such as 3,1. Default: by free memory.",
             "-ts",
             "--tensor-split",
             env="TENSOR_SPLIT",
@@ -84,18 +85,24 @@ class EngineOptions(TypedDict, total=False):
     ]
     split_mode: Annotated[
         SplitMode,
-        opt("layer", "How the target is split over several devices.", "-sm", "--split-mode", env="SPLIT_MODE"),
+        opt("layer", "How to split the target over several devices.", "-sm", "--split-mode", env="SPLIT_MODE"),
     ]
     main_gpu: Annotated[
         Annotated[Int, Field(ge=0, le=127)],
-        opt(0, "With -sm none, which of its devices holds the target.", "-mg", "--main-gpu", env="MAIN_GPU"),
+        opt(
+            0,
+            "With -sm none: the number of the device that holds the target, from 0.",
+            "-mg",
+            "--main-gpu",
+            env="MAIN_GPU",
+        ),
     ]
     rpc: Annotated[
         Endpoints | None,
         opt(
             None,
-            "GGML RPC servers (duo rpc-server). Their devices, RPC0 and on, serve the draft, unless -dev names them "
-            "for the target.",
+            "GGML RPC servers (duo rpc-server). Their devices (RPC0, RPC1, ...) run the draft, unless -dev gives them "
+            "to the target.",
             "--rpc",
             env="RPC",
             metavar="HOST:PORT,...",
@@ -105,7 +112,8 @@ class EngineOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=0, le=2**31 - 2)] | None,
         opt(
             None,
-            "Context of the target in tokens; 0: the model's own. Default: the model's own, at most 4096.",
+            "Context of the target in tokens; 0: the model's own. Default: the model's own, but at most "
+            f"{N_CTX_DEFAULT}.",
             "-c",
             "--ctx-size",
             env="CTX_SIZE",
@@ -115,7 +123,7 @@ class EngineOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=0, le=2**31 - 2)] | None,
         opt(
             None,
-            "Context of the draft in tokens. Default: the target's, or the draft's own if that is smaller.",
+            "Context of the draft in tokens. Default: the target's, or the draft model's own if that is smaller.",
             "-cd",
             "--ctx-size-draft",
         ),
@@ -124,8 +132,8 @@ class EngineOptions(TypedDict, total=False):
         Threads | None,
         opt(
             None,
-            "CPU threads of the target. Default: all cores, and while a draft works, those that it leaves (beside one "
-            "on a GPU all but one); 1 for a model below 64 MB.",
+            "CPU threads of the target. Default: all cores; while a draft works, the cores that it leaves free (if the "
+            "draft is on a GPU, all but one); 1 for a model below 64 MB.",
             "-t",
             "--threads",
             env="THREADS",
@@ -135,8 +143,8 @@ class EngineOptions(TypedDict, total=False):
         Threads | None,
         opt(
             None,
-            "CPU threads of the draft. Default: 1 on a GPU and for a model below 64 MB; else all cores by turn, and "
-            "its share while the target works.",
+            "CPU threads of the draft. Default: 1 on a GPU and for a model below 64 MB; otherwise its share of the "
+            "cores while the target works, and all cores when the two take turns.",
             "-td",
             "--threads-draft",
             "--spec-draft-threads",
@@ -144,37 +152,41 @@ class EngineOptions(TypedDict, total=False):
     ]
     n_threads_batch: Annotated[
         Threads | None,
-        opt(None, "CPU threads of the target for prompts. Default: as -t.", "-tb", "--threads-batch"),
+        opt(None, "CPU threads of the target for prompts. Default: the same as -t.", "-tb", "--threads-batch"),
     ]
     n_threads_batch_draft: Annotated[
         Threads | None,
         opt(
             None,
-            "CPU threads of the draft for prompts. Default: as -td.",
+            "CPU threads of the draft for prompts. Default: the same as -td.",
             "-tbd",
             "--threads-batch-draft",
             "--spec-draft-threads-batch",
         ),
     ]
-    cpu_mask: Annotated[str | None, opt(None, "CPUs of the target as a hexadecimal mask.", "-C", "--cpu-mask")]
+    cpu_mask: Annotated[str | None, opt(None, "CPUs of the target, as a hexadecimal mask.", "-C", "--cpu-mask")]
     cpu_mask_draft: Annotated[
         str | None,
-        opt(None, "CPUs of the draft as a hexadecimal mask.", "-Cd", "--cpu-mask-draft", "--spec-draft-cpu-mask"),
+        opt(None, "CPUs of the draft, as a hexadecimal mask.", "-Cd", "--cpu-mask-draft", "--spec-draft-cpu-mask"),
     ]
-    cpu_range: Annotated[str | None, opt(None, "CPUs of the target as a range.", "-Cr", "--cpu-range", metavar="LO-HI")]
+    cpu_range: Annotated[
+        str | None, opt(None, "CPUs of the target, as a range.", "-Cr", "--cpu-range", metavar="LO-HI")
+    ]
     cpu_range_draft: Annotated[
         str | None,
         opt(
             None,
-            "CPUs of the draft as a range.",
+            "CPUs of the draft, as a range.",
             "-Crd",
             "--cpu-range-draft",
             "--spec-draft-cpu-range",
             metavar="LO-HI",
         ),
     ]
-    n_batch: Annotated[Count, opt(2048, "Tokens in one evaluation at most.", "-b", "--batch-size", env="BATCH")]
-    n_ubatch: Annotated[Count, opt(512, "Tokens on the device at once.", "-ub", "--ubatch-size", env="UBATCH")]
+    n_batch: Annotated[Count, opt(2048, "Most tokens in one evaluation.", "-b", "--batch-size", env="BATCH")]
+    n_ubatch: Annotated[
+        Count, opt(512, "Most tokens that a device computes at once.", "-ub", "--ubatch-size", env="UBATCH")
+    ]
     flash_attn: Annotated[OnOffAuto, opt("auto", "Flash attention.", "-fa", "--flash-attn", env="FLASH_ATTN")]
     type_k: Annotated[KvType, opt("f16", "K cache type of the target.", "-ctk", "--cache-type-k", env="CACHE_TYPE_K")]
     type_v: Annotated[KvType, opt("f16", "V cache type of the target.", "-ctv", "--cache-type-v", env="CACHE_TYPE_V")]
@@ -200,12 +212,13 @@ class EngineOptions(TypedDict, total=False):
             env="SPEC_DRAFT_CACHE_TYPE_V",
         ),
     ]
-    load_mode: Annotated[LoadMode, opt("auto", "How weights are read.", "-lm", "--load-mode", env="LOAD_MODE")]
+    load_mode: Annotated[LoadMode, opt("auto", "How to read the weights.", "-lm", "--load-mode", env="LOAD_MODE")]
     override_tensor: Annotated[
         str | list[str] | None,
         opt(
             None,
-            "Memory for the target's tensors whose names match, as ffn_up=CPU; wins over --cpu-kernels.",
+            "Memory for those of the target's tensors whose names match, such as ffn_up=CPU. Takes precedence over "
+            "--cpu-kernels.",
             "-ot",
             "--override-tensor",
             env="OVERRIDE_TENSOR",
@@ -227,8 +240,8 @@ class EngineOptions(TypedDict, total=False):
         CpuKernels,
         opt(
             "auto",
-            "Who multiplies weights on the CPU: duo's kernels or llama.cpp's stock ones. auto: for each weight type "
-            "the faster one, measured once on this machine (see duo doctor).",
+            "Which kernels multiply weights on the CPU: duo's or llama.cpp's stock ones. auto: the faster ones for "
+            "each weight type, measured once on this machine (see duo doctor).",
             "--cpu-kernels",
         ),
     ]
@@ -236,8 +249,8 @@ class EngineOptions(TypedDict, total=False):
         bool,
         opt(
             False,
-            "Same bits at every width with stock kernels too: the text is equal to plain decoding's even where two "
-            "tokens nearly tie. On the CPU, duo's kernels do so anyway, and faster.",
+            "Compute the same bits at every batch width with stock kernels too, so that the text equals plain decoding "
+            "even where two tokens nearly tie. duo's CPU kernels always do this, and faster.",
             "--strict/--no-strict",
         ),
     ]
@@ -245,7 +258,7 @@ class EngineOptions(TypedDict, total=False):
         str | None,
         opt(
             None,
-            "A machine that runs the draft (duo draft-host), as host:port or unix:/path.",
+            "Machine that runs the draft (duo draft-host), as host:port or unix:/path.",
             "--draft-host",
             metavar="HOST:PORT",
         ),
@@ -254,7 +267,7 @@ class EngineOptions(TypedDict, total=False):
         str | None,
         opt(
             None,
-            "A machine that runs the target (duo verify-host), as host:port or unix:/path; the draft (-md) runs here.",
+            "Machine that runs the target (duo verify-host), as host:port or unix:/path; the draft (-md) runs here.",
             "--verify-host",
             metavar="HOST:PORT",
         ),
@@ -263,28 +276,28 @@ class EngineOptions(TypedDict, total=False):
         bool,
         opt(
             False,
-            "A draft host that cannot be reached at the start is an error.",
+            "Fail if the draft host cannot be reached at the start.",
             "--require-draft/--no-require-draft",
         ),
     ]
     host_ca: Annotated[
         str | None,
-        opt(None, "TLS to the host: the certificate (PEM) to know it by.", "--host-ca", metavar="FILE"),
+        opt(None, "TLS to the host: certificate (PEM) that identifies it.", "--host-ca", metavar="FILE"),
     ]
     host_cert: Annotated[
         str | None,
         opt(
             None,
-            "TLS to the host: this machine's own certificate (PEM), if the host asks.",
+            "TLS to the host: this machine's own certificate (PEM), if the host requires one.",
             "--host-cert",
             metavar="FILE",
         ),
     ]
-    host_key: Annotated[str | None, opt(None, "The key of --host-cert (PEM).", "--host-key", metavar="FILE")]
+    host_key: Annotated[str | None, opt(None, "Private key of --host-cert (PEM).", "--host-key", metavar="FILE")]
     token_file: Annotated[
-        str | None, opt(None, "A file with the word that the host wants to hear.", "--token-file", metavar="FILE")
+        str | None, opt(None, "File with the secret token that the host requires.", "--token-file", metavar="FILE")
     ]
     host_patience: Annotated[
         Annotated[float, Field(ge=0.0, le=86400.0, allow_inf_nan=False)],
-        opt(30.0, "Seconds that a text waits for a verify host that was lost.", "--host-patience"),
+        opt(30.0, "Seconds that a text waits for a lost verify host to come back.", "--host-patience"),
     ]

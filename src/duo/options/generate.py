@@ -27,46 +27,57 @@ class GenerateOptions(TypedDict, total=False):
     ]
     temperature: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
-        opt(0.8, "Temperature; 0: always the most probable token.", "--temp", "--temperature", env="TEMPERATURE"),
+        opt(
+            0.8, "Temperature; 0: always choose the most probable token.", "--temp", "--temperature", env="TEMPERATURE"
+        ),
     ]
     top_k: Annotated[
         Annotated[Int, Field(ge=-1, le=2**31 - 1)],
-        opt(40, "Only the K most probable tokens; 0: all.", "--top-k", env="TOP_K"),
+        opt(40, "Keep only the K most probable tokens; 0: all.", "--top-k", env="TOP_K"),
     ]
     top_p: Annotated[
-        Probability, opt(0.95, "Only the most probable tokens that sum to P; 1: all.", "--top-p", env="TOP_P")
+        Probability, opt(0.95, "Keep only the most probable tokens that sum to P; 1: all.", "--top-p", env="TOP_P")
     ]
     min_p: Annotated[
-        Probability, opt(0.05, "Only tokens of at least P times the best one's probability.", "--min-p", env="MIN_P")
+        Probability,
+        opt(0.05, "Keep only tokens with at least P times the best token's probability.", "--min-p", env="MIN_P"),
     ]
     repeat_penalty: Annotated[
         Annotated[float, Field(ge=1e-3, le=1e3, allow_inf_nan=False)],
-        opt(1.0, "Divides the logits of recent tokens; 1: off.", "--repeat-penalty", env="REPEAT_PENALTY"),
+        opt(1.0, "Divide the logits of recent tokens by this; 1: off.", "--repeat-penalty", env="REPEAT_PENALTY"),
     ]
     repeat_last_n: Annotated[
         Annotated[Int, Field(ge=-1, le=2**20)],
-        opt(64, "Tokens that the penalties look back; 0: off, -1: all.", "--repeat-last-n"),
+        opt(64, "Number of recent tokens that the penalties count; 0: off, -1: all.", "--repeat-last-n"),
     ]
     presence_penalty: Annotated[
-        Penalty, opt(0.0, "Lowers tokens that occurred; 0: off.", "--presence-penalty", env="PRESENCE_PENALTY")
+        Penalty,
+        opt(
+            0.0, "Lower the logits of tokens that have occurred; 0: off.", "--presence-penalty", env="PRESENCE_PENALTY"
+        ),
     ]
     frequency_penalty: Annotated[
         Penalty,
-        opt(0.0, "Lowers tokens by how often they occurred; 0: off.", "--frequency-penalty", env="FREQUENCY_PENALTY"),
+        opt(
+            0.0,
+            "Lower the logits of tokens by how often they have occurred; 0: off.",
+            "--frequency-penalty",
+            env="FREQUENCY_PENALTY",
+        ),
     ]
     logit_bias: Annotated[
         dict[int, Bias],
         opt(
             {},
-            "Adds BIAS to a token's logit, as 15043+1 or 15043-inf; may be repeated.",
+            "Add BIAS to a token's logit, such as 15043+1 or 15043-inf; may be repeated.",
             "-l",
             "--logit-bias",
             metavar="TOKEN(+/-)BIAS",
         ),
     ]
-    ignore_eos: Annotated[bool, opt(False, "Never end before -n tokens.", "--ignore-eos/--no-ignore-eos")]
+    ignore_eos: Annotated[bool, opt(False, "Do not end before -n tokens.", "--ignore-eos/--no-ignore-eos")]
     seed: Annotated[
-        Annotated[Int, Field(ge=-1, le=2**64 - 1)], opt(-1, "Seed; -1: a new one each time.", "-s", "--seed")
+        Annotated[Int, Field(ge=-1, le=2**64 - 1)], opt(-1, "Random seed; -1: a new one each time.", "-s", "--seed")
     ]
     stop: Annotated[
         str | list[str],
@@ -76,7 +87,7 @@ class GenerateOptions(TypedDict, total=False):
         Gbnf | None,
         opt(
             None,
-            "The text follows this grammar (GBNF, llama.cpp's), and ends when it is complete.",
+            "Constrain the text to this grammar (llama.cpp's GBNF); it ends when the grammar is complete.",
             "--grammar",
             metavar="GBNF",
         ),
@@ -85,7 +96,7 @@ class GenerateOptions(TypedDict, total=False):
         Any,
         opt(
             None,
-            "The text is JSON that this schema allows; {}: any JSON object.",
+            "Constrain the text to JSON that this schema allows; {}: any JSON object.",
             "-j",
             "--json-schema",
             metavar="SCHEMA",
@@ -99,7 +110,7 @@ class GenerateOptions(TypedDict, total=False):
         AutoInt,
         opt(
             "auto",
-            "Drafted tokens verified at once, at most (sync: exactly); auto: as many as pay, none if none do.",
+            "Most drafted tokens that a pass verifies (sync: exactly that many); auto: as many as pay off, or none.",
             "--draft",
             "--draft-n",
             "--draft-max",
@@ -111,7 +122,7 @@ class GenerateOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=0, le=_core.N_DRAFT_MAX)],
         opt(
             0,
-            "Fewer drafted tokens than this are not verified.",
+            "Do not verify fewer drafted tokens than this.",
             "--draft-min",
             "--draft-n-min",
             "--spec-draft-n-min",
@@ -122,7 +133,7 @@ class GenerateOptions(TypedDict, total=False):
         AutoInt,
         opt(
             "auto",
-            "Continuations that the draft prepares in one step, at most; auto: as many as pay, up to 8.",
+            "Most continuations that the draft prepares in one step; auto: as many as pay off, up to 8.",
             "--draft-branches",
         ),
     ]
@@ -130,8 +141,8 @@ class GenerateOptions(TypedDict, total=False):
         DraftTree,
         opt(
             "auto",
-            "What is verified of the draft's tree. auto: its best path, or more where that pays; chain: only ever the "
-            "best path; dynamic: the --draft most probable nodes (EAGLE-2); or a list of paths of ranks, as "
+            "Which part of the draft's tree to verify. auto: its best path, or more where that pays off; chain: always "
+            "the best path; dynamic: the --draft most probable nodes (EAGLE-2); or a list of paths of ranks, like "
             "Medusa's and EAGLE's choices: [[0],[1],[0,0],[0,1]].",
             "--draft-tree",
             metavar="auto|chain|dynamic|[[RANK,...],...]",
@@ -141,9 +152,9 @@ class GenerateOptions(TypedDict, total=False):
         SpecTypes,
         opt(
             ["draft-simple"],
-            "Where guesses come from, comma-separated: draft-simple (the draft model), and one of ngram-simple, "
-            "ngram-map-k, ngram-map-k4v (passages of the text itself: summaries, edits of code; needs no draft model); "
-            "none.",
+            "Sources of guesses, comma-separated: draft-simple (the draft model) and one of ngram-simple, ngram-map-k, "
+            "ngram-map-k4v (passages that occur in the text itself, for summaries and edits of code; they need no "
+            "draft model); or none.",
             "--spec-type",
             env="SPEC_TYPE",
             metavar="TYPE,TYPE",
@@ -153,7 +164,7 @@ class GenerateOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=1, le=1024)],
         opt(
             12,
-            "N-grams: tokens that must be the same, at most; down to a quarter of it is tried.",
+            "N-grams: most tokens that must match; shorter matches are tried too, down to a quarter of this.",
             "--spec-ngram-simple-size-n",
             "--spec-ngram-map-k-size-n",
             "--spec-ngram-map-k4v-size-n",
@@ -163,7 +174,7 @@ class GenerateOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=1, le=1024)],
         opt(
             48,
-            "N-grams: tokens proposed, at most.",
+            "N-grams: most tokens that are proposed.",
             "--spec-ngram-simple-size-m",
             "--spec-ngram-map-k-size-m",
             "--spec-ngram-map-k4v-size-m",
@@ -173,7 +184,7 @@ class GenerateOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=1, le=2**31 - 1)],
         opt(
             1,
-            "N-grams: times that a passage must have come before.",
+            "N-grams: how often a passage must have occurred before.",
             "--spec-ngram-simple-min-hits",
             "--spec-ngram-map-k-min-hits",
             "--spec-ngram-map-k4v-min-hits",
@@ -183,7 +194,7 @@ class GenerateOptions(TypedDict, total=False):
         Probability,
         opt(
             0.0,
-            "The draft stops where its guess is right with less than this probability, as it sees it.",
+            "The draft stops at a guess that it considers less probable than this.",
             "--draft-p-min",
             "--spec-draft-p-min",
             env="SPEC_DRAFT_P_MIN",
@@ -191,5 +202,5 @@ class GenerateOptions(TypedDict, total=False):
     ]
     logprobs: Annotated[
         Annotated[Int, Field(ge=0, le=100)] | None,
-        opt(None, "Log-probabilities of the target: of each token and its N best alternatives."),
+        opt(None, "The target's log-probabilities of each token and of its N best alternatives."),
     ]

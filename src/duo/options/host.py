@@ -1,4 +1,4 @@
-"""The options of `duo draft-host` and `duo verify-host`: where they listen and to whom. See config.py."""
+"""The options of `duo draft-host` and `duo verify-host`: where they listen, and whom they serve."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 
 from duo.options.option import Int, Opt, opt
 
-# What only a client has.
+# Options that only a client has.
 NOT_A_HOSTS = (
     "draft_host",
     "verify_host",
@@ -20,7 +20,7 @@ NOT_A_HOSTS = (
     "token_file",
     "host_patience",
 )
-# What a draft has not: it lies on its devices by their free memory.
+# Options that a draft does not have: it is split over its devices by their free memory.
 NOT_A_DRAFTS = ("tensor_split", "split_mode", "main_gpu")
 
 
@@ -31,32 +31,32 @@ class HostOptions(TypedDict, total=False):
         str,
         opt(
             "127.0.0.1:50060",
-            "Where to listen: host:port, [IPv6]:port or unix:/path; port 0: one that is free, which is printed.",
+            "Where to listen: host:port, [IPv6]:port or unix:/path; port 0: any free port, which is printed.",
             "--listen",
             metavar="HOST:PORT",
         ),
     ]
     parallel: Annotated[
         Annotated[Int, Field(ge=1, le=64)],
-        opt(1, "Texts at once; each has a context of its own.", "--parallel", "-np", metavar="N"),
+        opt(1, "Number of texts at once; each has its own context.", "--parallel", "-np", metavar="N"),
     ]
     insecure: Annotated[
         bool,
         opt(
             False,
-            "Listen to other machines without TLS or without a token: the network is trusted.",
+            "Listen to other machines without TLS or without a token, because the network is trusted.",
             "--insecure/--no-insecure",
         ),
     ]
-    tls_cert: Annotated[str | None, opt(None, "The host's certificate (PEM).", "--tls-cert", metavar="FILE")]
-    tls_key: Annotated[str | None, opt(None, "The key of --tls-cert (PEM).", "--tls-key", metavar="FILE")]
+    tls_cert: Annotated[str | None, opt(None, "Certificate of the host (PEM).", "--tls-cert", metavar="FILE")]
+    tls_key: Annotated[str | None, opt(None, "Private key of --tls-cert (PEM).", "--tls-key", metavar="FILE")]
     tls_ca: Annotated[
         str | None,
-        opt(None, "Clients must have a certificate of this authority (PEM).", "--tls-ca", metavar="FILE"),
+        opt(None, "Require clients to have a certificate from this authority (PEM).", "--tls-ca", metavar="FILE"),
     ]
     token_file: Annotated[
         str | None,
-        opt(None, "A file with the word that clients must know.", "--token-file", metavar="FILE"),
+        opt(None, "File with the secret token that clients must send.", "--token-file", metavar="FILE"),
     ]
 
 

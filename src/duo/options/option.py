@@ -1,4 +1,4 @@
-"""One option: how it looks outside Python, and the types that options share."""
+"""One option: its spelling outside Python, and the types that options share."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-N_TREE_MAX = 63  # nodes; with the root a pass of 64 rows
+N_TREE_MAX = 63  # nodes; with the root they make a pass of 64 rows
 N_RANK_MAX = 64
 
 Mode = Literal["plain", "sync", "async"]
 OnOffAuto = Literal["on", "off", "auto"]
 SpecType = Literal["none", "draft-simple", "ngram-simple", "ngram-map-k", "ngram-map-k4v"]
-# llama.cpp's other kinds of speculation at the pinned commit.
+# The other kinds of speculation in the pinned release of llama.cpp.
 NOT_IN_DUO = ("draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")
 CpuKernels = Literal["auto", "duo", "stock"]
 SplitMode = Literal["none", "layer", "row"]
@@ -34,20 +34,20 @@ AutoInt = Int | Literal["auto"]
 LayerCount = Annotated[Int, Field(ge=-1, le=2**31 - 1)] | Literal["all", "auto"]
 
 Count = Annotated[Int, Field(ge=1, le=2**31 - 1)]
-Threads = Annotated[Int, Field(ge=1, le=512)]  # ggml asserts on more
+Threads = Annotated[Int, Field(ge=1, le=512)]  # ggml aborts on more
 Probability = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 Penalty = Annotated[float, Field(ge=-1e4, le=1e4, allow_inf_nan=False)]
 
 
 def _finite_bias(value: float) -> float:
-    # -inf excludes a token; +inf and NaN would make the other logits meaningless.
+    # -inf excludes a token. +inf and NaN would make the other logits meaningless.
     if not (abs(value) <= 1e9 or value == float("-inf")):
         raise ValueError("input should be -inf or a number between -1e9 and 1e9")
     return value
 
 
 def _tree(value: Any) -> Any:
-    """auto, chain, dynamic, or a list of paths, also as JSON text."""
+    """Accepts auto, chain, dynamic, or a list of paths, which may be JSON text."""
     if isinstance(value, str):
         if value in ("auto", "chain", "dynamic"):
             return value
@@ -65,7 +65,7 @@ def _tree(value: Any) -> Any:
     for p in paths:
         nodes.update(tuple(p[:n]) for n in range(1, min(len(p), N_TREE_MAX + 1) + 1))
         if len(nodes) > N_TREE_MAX:
-            raise ValueError(f"a tree can have {N_TREE_MAX} nodes at most, with the beginnings of its paths")
+            raise ValueError(f"a tree can have at most {N_TREE_MAX} nodes, including the beginnings of its paths")
     return paths
 
 
@@ -78,25 +78,25 @@ def _is_path(value: Any) -> bool:
 
 
 def _spec_types(value: Any) -> Any:
-    """A list, or llama.cpp's comma-separated names."""
+    """Accepts a list, or comma-separated names as in llama.cpp."""
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
         raise ValueError(f"input should be one or more of {', '.join(get_args(SpecType))}")
     names = list(dict.fromkeys(n.strip() for n in names))
     for n in names:
         if n in NOT_IN_DUO:
-            raise ValueError(f"llama.cpp's {n} is not in duo yet; choose from {', '.join(get_args(SpecType))}")
+            raise ValueError(f"duo does not support llama.cpp's {n} yet; choose from {', '.join(get_args(SpecType))}")
         if n not in get_args(SpecType):
-            raise ValueError(f"{n!r} is none of {', '.join(get_args(SpecType))}")
+            raise ValueError(f"{n!r} is not one of {', '.join(get_args(SpecType))}")
     if len([n for n in names if n.startswith("ngram-")]) > 1:
-        raise ValueError("only one kind of n-grams can be used at once")
+        raise ValueError("only one kind of n-grams can be used at a time")
     if "none" in names and len(names) > 1:
         raise ValueError("none cannot be combined with others")
     return names
 
 
 def _shares(value: Any) -> Any:
-    """A list of numbers, or llama.cpp's "3,1" (or "3/1")."""
+    """Accepts a list of numbers, or text such as "3,1" or "3/1", as llama.cpp does."""
     given = re.split("[,/]", value) if isinstance(value, str) else value
     try:
         found = [float(x) for x in given]
@@ -111,19 +111,19 @@ Shares = Annotated[list[float], BeforeValidator(_shares)]
 
 
 def _endpoints(value: Any) -> Any:
-    """A list, or comma-separated: host:port each. libggml looks for IPv4 only."""
+    """Accepts a list, or comma-separated text, of host:port. libggml resolves IPv4 addresses only."""
     found = value.split(",") if isinstance(value, str) else value
     if not isinstance(found, list | tuple) or not found or not all(isinstance(e, str) for e in found):
-        raise ValueError("input should be host:port, or several of them with commas between")
+        raise ValueError("input should be host:port, or several of them separated by commas")
     found = [e.strip() for e in found]
     for e in found:
         host, _, port = e.rpartition(":")
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,253}", host) or not re.fullmatch(r"[0-9]{1,5}", port):
             raise ValueError(f"{e!r} is not host:port (a name or an IPv4 address, and a number)")
         if not 1 <= int(port) <= 65535:
-            raise ValueError(f"the port in {e!r} is not 1 to 65535")
+            raise ValueError(f"the port in {e!r} is not between 1 and 65535")
     if len(set(found)) < len(found):
-        raise ValueError("a server is named twice")
+        raise ValueError("a server is given twice")
     return found
 
 
@@ -131,10 +131,10 @@ Endpoints = Annotated[list[str], BeforeValidator(_endpoints)]
 
 
 def _gbnf(value: Any) -> Any:
-    """Text, or llama_cpp's LlamaGrammar, which holds it."""
+    """Accepts text, or llama_cpp's LlamaGrammar, which holds the text."""
     value = getattr(value, "_grammar", value)
     if isinstance(value, str) and not value.strip():
-        raise ValueError("a grammar has at least a rule named root")
+        raise ValueError("a grammar needs at least a rule named root")
     return value
 
 
@@ -146,7 +146,7 @@ Bias = Annotated[float, AfterValidator(_finite_bias)]
 
 @dataclass(frozen=True)
 class Opt:
-    """How one option looks outside Python. `flags` empty: Python only."""
+    """How one option is spelt outside Python. Without `flags` it exists in Python only."""
 
     default: Any
     help: str
@@ -156,5 +156,5 @@ class Opt:
 
 
 def opt(default: Any, help: str, *flags: str, env: str = "", metavar: str | None = None) -> Opt:
-    """`env`: names without LLAMA_ARG_, separated by spaces; the first one that is set wins."""
+    """env: names without LLAMA_ARG_, separated by spaces; the first one that is set counts."""
     return Opt(default, help, flags, tuple(f"LLAMA_ARG_{name}" for name in env.split()), metavar)

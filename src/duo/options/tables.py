@@ -1,7 +1,7 @@
-"""Every option, once: its Python keyword, its type and bounds, its command-line spellings, environment name and help.
+"""Every option in one place: its Python keyword, type, bounds, command-line spellings, environment name and help.
 
 The TypedDicts are what `Duo(...)`, `generate(...)` and the hosts take as keywords; pydantic checks values against them,
-and duo.cli.options makes the command line of them. llama.cpp's spellings, old and new, are aliases of one option.
+and duo.cli.options makes the command line from them. llama.cpp's spellings, old and new, are aliases of one option.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from duo.options.option import Opt
 
 
 def options_of(table: type) -> dict[str, Opt]:
-    """Keyword -> Opt, in order of definition."""
+    """Opt by keyword, in the order of definition."""
     found = {}
     for name, hint in get_type_hints(table, include_extras=True).items():
         if get_origin(hint) is Annotated:

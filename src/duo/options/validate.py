@@ -1,4 +1,4 @@
-"""Keywords and their values, checked: what comes out is complete and in bounds."""
+"""Checks keywords and their values, and fills in the defaults."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions, of_one_model
 from duo.options.option import Opt
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS
 
-# Unknown keywords are TypeErrors (check_keywords), so pydantic need not speak of them.
+# check_keywords raises TypeError for unknown keywords before pydantic sees them.
 _ENGINE: TypeAdapter[EngineOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(EngineOptions))
 _HOST: TypeAdapter[HostOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(HostOptions))
 _GENERATE: TypeAdapter[GenerateOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(GenerateOptions))
@@ -34,62 +34,64 @@ def _complete(given: dict[str, Any], table: dict[str, Opt], adapter: TypeAdapter
     try:
         checked = adapter.validate_python(given)
     except ValidationError as e:
-        raise DuoError(_sentence(e)) from None
+        raise BadValue(_sentence(e)) from None
     return {name: o.default for name, o in table.items()} | checked
 
 
 def check_keywords(function: str, given: dict[str, Any], *tables: dict[str, Opt]) -> None:
-    """TypeError for a keyword that no table has, as Python itself would raise."""
+    """Raises TypeError for a keyword that no table has, as Python itself does."""
     for name in given:
         if not any(name in t for t in tables):
             raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
 
 
 def engine_options(given: dict[str, Any]) -> EngineOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or DuoError (bad value)."""
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
     check_keywords("Duo", given, ENGINE_OPTIONS)
     checked: EngineOptions = _complete(given, ENGINE_OPTIONS, _ENGINE)
     for name in ("type_v", "type_v_draft"):
         if checked["flash_attn"] == "off" and checked[name] not in ("f32", "f16", "bf16"):
             flag = ENGINE_OPTIONS[name].flags[0]
-            raise DuoError(f"{name} ({flag}) is quantised, which needs flash attention; leave out -fa off")
+            raise BadValue(f"{name} ({flag}) is a quantised type, which needs flash attention; leave out -fa off")
     if checked["draft_host"] is not None and checked["verify_host"] is not None:
-        raise DuoError("draft_host (--draft-host) and verify_host (--verify-host) were both given; choose one")
+        raise BadValue("draft_host (--draft-host) and verify_host (--verify-host) were both given; choose one")
     if checked["draft_host"] is None and checked["verify_host"] is None:
         for name in ("host_ca", "host_cert", "host_key", "token_file"):
             if checked[name] is not None:  # type: ignore[literal-required]
                 flag = ENGINE_OPTIONS[name].flags[0]
-                raise DuoError(f"{name} ({flag}) is of no use without a host; give --draft-host or --verify-host too")
+                raise BadValue(f"{name} ({flag}) needs a host; give --draft-host or --verify-host too")
     for role in ("draft", "verify"):
         if checked[f"{role}_host"] is None:  # type: ignore[literal-required]
             continue
-        elsewhere = of_one_model(role, ENGINE_OPTIONS) - {"n_ctx"}  # -c is of the text here too
+        elsewhere = of_one_model(role, ENGINE_OPTIONS) - {"n_ctx"}  # -c also limits the text on this machine
         for name in ENGINE_OPTIONS:
             if name in elsewhere and given.get(name) is not None:
                 flag = ENGINE_OPTIONS[name].flags[0]
-                raise DuoError(f"{name} ({flag}) is of a model on another machine; give it to duo {role}-host there")
+                raise BadValue(
+                    f"{name} ({flag}) belongs to the model on the other machine; give it to duo {role}-host there"
+                )
     return checked
 
 
 def host_options(given: dict[str, Any]) -> HostOptions:
-    """As engine_options, for a host."""
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
     check_keywords("host", given, HOST_OPTIONS)
     checked: HostOptions = _complete(given, HOST_OPTIONS, _HOST)
     return checked
 
 
 def generate_options(given: dict[str, Any], function: str = "generate") -> GenerateOptions:
-    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or DuoError (bad value)."""
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
     check_keywords(function, given, GENERATE_OPTIONS)
     checked: GenerateOptions = _complete(given, GENERATE_OPTIONS, _GENERATE)
     if checked["max_tokens"] == 0:
-        raise DuoError("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
+        raise BadValue("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
     n_draft = checked["n_draft"]
     if n_draft != "auto" and not 1 <= n_draft <= _core.N_DRAFT_MAX:
-        raise DuoError(f"n_draft (--draft) is {n_draft}; give 1 to {_core.N_DRAFT_MAX}, or auto")
+        raise BadValue(f"n_draft (--draft) is {n_draft}; give 1 to {_core.N_DRAFT_MAX}, or auto")
     if n_draft != "auto" and checked["n_draft_min"] > n_draft:
-        raise DuoError(f"n_draft_min (--draft-min) is {checked['n_draft_min']}, above n_draft (--draft), {n_draft}")
+        raise BadValue(f"n_draft_min (--draft-min) is {checked['n_draft_min']}, above n_draft (--draft), {n_draft}")
     n_branches = checked["n_draft_branches"]
     if n_branches != "auto" and not 1 <= n_branches <= _core.N_STEP_MAX:
-        raise DuoError(f"n_draft_branches (--draft-branches) is {n_branches}; give 1 to {_core.N_STEP_MAX}, or auto")
+        raise BadValue(f"n_draft_branches (--draft-branches) is {n_branches}; give 1 to {_core.N_STEP_MAX}, or auto")
     return checked

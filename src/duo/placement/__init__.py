@@ -1,1 +1,1 @@
-"""Which device, which CPUs, which kernels, how much memory."""
+"""Chooses devices, CPUs, kernels and memory for each model."""

@@ -1,4 +1,4 @@
-"""May this draft serve this target, what do they need, and where would they fit? From headers alone."""
+"""Checks from the headers alone whether a draft suits a target, what memory both need, and where they fit."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A tokenizer, as the engine sees it. Ids of -1: there is no such token."""
+    """A tokenizer as the engine sees it. An id of -1 means that there is no such token."""
 
     type: str  # "spm", "bpe", ...
     n_tokens: int
     bos: int
     bos_text: str
-    add_bos: bool  # prompts begin with it
+    add_bos: bool  # whether prompts begin with it
     eos: int
     eos_text: str
     add_eos: bool
-    keeps_state: bool  # recurrent: a wrong guess cannot be taken back
+    keeps_state: bool  # recurrent: a wrong guess cannot be undone
 
 
 @dataclass(frozen=True)
 class PairCheck:
-    """What is known of a pair without loading it."""
+    """What can be said about a pair without loading it."""
 
     target: Header
     draft: Header
     target_vocabulary: Vocabulary
     draft_vocabulary: Vocabulary
-    why_not: str  # one sentence; empty: the draft may serve the target
+    why_not: str  # one sentence; empty if the draft suits the target
     n_ctx: int  # tokens
     n_ctx_draft: int
     target_need: Need
     draft_need: Need
     host_free: int  # bytes
-    placement: Placement  # as -ngl auto -ngld auto would place them
-    fits: bool  # there is room for it
+    placement: Placement  # the one of -ngl auto -ngld auto
+    fits: bool  # whether there is enough memory
 
     @property
     def compatible(self) -> bool:
@@ -105,9 +105,9 @@ def check_pair(
     host_free: int | None = None,
     **options: Any,
 ) -> PairCheck:
-    """Keywords: of `Duo`, as n_ctx and type_k. host_free: bytes, default what is available.
+    """Keywords are those of `Duo`, such as n_ctx and type_k. host_free: in bytes; by default what is available.
 
-    Raises DuoError (a file that cannot be read) and TypeError (unknown keyword).
+    Raises UnknownModel or BadValue (a file cannot be read), DoesNotFit, and TypeError (unknown keyword).
     """
     o = engine_options({"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto", **options})
     header, header_draft = read_header(target), read_header(draft)

@@ -1,7 +1,7 @@
-"""How many threads may this process use, and which CPUs: affinity, hyper-threads, container limits, OpenMP's variables.
+"""How many threads and which CPUs this process may use: affinity, hyper-threads, container limits, OpenMP's variables.
 
-`usable_cores()` is the default of every number of threads. All that computes is told its number: ggml and libgomp
-would ask the machine, and neither knows of a container's limit.
+`usable_cores()` is the default for every number of threads. Everything that computes is given a number, because ggml
+and libgomp would ask the machine, and neither knows a container's limit.
 """
 
 from __future__ import annotations
@@ -15,38 +15,38 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from duo.errors import DuoError
+from duo.errors import BadValue
 
 ROOT = Path("/")
 
 
 class _Mount(NamedTuple):
-    """A line of /proc/self/mountinfo (proc_pid_mountinfo(5)) that shows control groups."""
+    """A line of /proc/self/mountinfo (proc_pid_mountinfo(5)) that mounts control groups."""
 
-    root: PurePosixPath  # the group that is seen at `point`
+    root: PurePosixPath  # the group that is visible at `point`
     point: PurePosixPath
     version: int
     controllers: frozenset[str]  # of version 1
 
 
 def usable_cores(root: Path = ROOT) -> int:
-    """Threads that compute well in this process: the cores it may run on, at most what it is allowed. At least 1.
+    """How many threads compute well in this process: one for each core that it may use, within its limits. At least 1.
 
-    Bounds: `core_cpus`, `cpu_quota`, `omp_limit`. root: where /proc and /sys are, for tests.
+    The limits are `core_cpus`, `cpu_quota` and `omp_limit`. root: the parent of /proc and /sys, for tests.
     """
     n = len(core_cpus(root))
     quota = cpu_quota(root)
     if quota is not None:
-        # Rounded down: a thread more than the quota pays for is stopped for a part of each period, and the whole team
-        # waits for it at every barrier. 2.5 CPUs are two threads at full speed, or three at a worse one.
+        # Rounded down: a thread beyond the quota is stopped for a part of each period, and the whole team waits for it
+        # at every barrier. 2.5 CPUs run two threads at full speed, or three at a lower one.
         n = min(n, int(quota))
     limit = omp_limit()
     return max(1, n if limit is None else min(n, limit))
 
 
 def core_cpus(root: Path = ROOT) -> list[int]:
-    """The first CPU of each core that this process may run on (taskset, cpusets); two hyper-threads of one core count
-    once. Elsewhere than on Linux the numbers are only a count: macOS's performance cores, Windows's processors."""
+    """The first CPU of each core that this process may run on (taskset, cpusets). Two hyper-threads of a core count
+    once. On other systems than Linux only the count has a meaning: performance cores (macOS), processors (Windows)."""
     try:
         cpus = sorted(os.sched_getaffinity(0))
     except AttributeError:  # not Linux
@@ -59,49 +59,49 @@ def core_cpus(root: Path = ROOT) -> list[int]:
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:
-    """CPUs' worth of time that this process's control groups grant it; None: no limit, or none that can be read.
+    """CPU time, in CPUs, that the control groups grant to this process; None if there is no limit, or no readable one.
 
-    The smallest of its own group's and all its ancestors' that can be seen: `cpu.max` of version 2,
-    `cpu.cfs_quota_us` / `cpu.cfs_period_us` of version 1 (Linux: Documentation/admin-guide/cgroup-v2.rst,
-    Documentation/scheduler/sched-bwc.rst). In a container the topmost group that is seen is the container's own.
+    This is the smallest quota of its own group and of all visible ancestors: `cpu.max` in version 2,
+    `cpu.cfs_quota_us` / `cpu.cfs_period_us` in version 1 (Linux: Documentation/admin-guide/cgroup-v2.rst,
+    Documentation/scheduler/sched-bwc.rst). In a container the topmost visible group is the container's own.
     """
     quotas = [q for group in _groups(root) for q in (_quota_v2(group), _quota_v1(group)) if q is not None]
     return min(quotas, default=None)
 
 
 def omp_limit(env: Mapping[str, str] = os.environ) -> int | None:
-    """The smaller of OMP_NUM_THREADS (a list by nesting: its first number) and OMP_THREAD_LIMIT; None: neither is set
-    to a number above 0, the only kind that OpenMP takes."""
+    """The smaller of OMP_NUM_THREADS (the first number of the list, which is by nesting) and OMP_THREAD_LIMIT. None if
+    neither is a number above 0; OpenMP accepts no others."""
     values = (env.get("OMP_NUM_THREADS", "").split(",")[0].strip(), env.get("OMP_THREAD_LIMIT", "").strip())
     return min((int(v) for v in values if re.fullmatch("[0-9]{1,9}", v) and int(v) > 0), default=None)
 
 
 def cpu_list(mask: str | None, span: str | None, *, draft: bool) -> list[int]:
-    """CPU numbers from a hexadecimal mask and a LO-HI range (either end may be left out), as llama.cpp reads them.
+    """CPU numbers from a hexadecimal mask and a LO-HI range (either end may be missing), as llama.cpp reads them.
 
-    Raises DuoError: it is neither, or names no CPU.
+    Raises BadValue if the text is wrong or names no CPU.
     """
     cpus: set[int] = set()
     if mask is not None:
         flag = "-Cd" if draft else "-C"
         if not re.fullmatch(r"(0x)?[0-9a-f]{1,256}", mask, re.IGNORECASE):
-            raise DuoError(f"the CPU mask {mask!r} ({flag}) is not hexadecimal; give for example 0x3")
+            raise BadValue(f"the CPU mask {mask!r} ({flag}) is not hexadecimal; give for example 0x3")
         bits = int(mask, 16)
         if bits == 0:
-            raise DuoError(f"the CPU mask {mask!r} ({flag}) names no CPU; give for example 0x3")
+            raise BadValue(f"the CPU mask {mask!r} ({flag}) names no CPU; give for example 0x3")
         cpus |= {i for i in range(bits.bit_length()) if bits >> i & 1}
     if span is not None:
         match = re.fullmatch(r"([0-9]{0,4})-([0-9]{0,4})", span)
         first, last = (int(match[1] or 0), int(match[2] or (os.cpu_count() or 1) - 1)) if match else (1, 0)
         if first > last:
             flag = "-Crd" if draft else "-Cr"
-            raise DuoError(f"the CPU range {span!r} ({flag}) is not LO-HI; give for example 0-7")
+            raise BadValue(f"the CPU range {span!r} ({flag}) is not LO-HI; give for example 0-7")
         cpus |= set(range(first, last + 1))
     return sorted(cpus)
 
 
 def _text(path: Path) -> str:
-    """Empty: it cannot be read."""
+    """The text of a file; empty if it cannot be read."""
     with suppress(OSError):
         return path.read_text("utf-8", "surrogateescape")
     return ""
@@ -113,14 +113,14 @@ def _mounts(root: Path) -> Iterator[_Mount]:
         places, kind = left.split(" ")[3:5], right.split(" ")
         if len(places) < 2 or len(kind) < 3 or kind[0] not in ("cgroup", "cgroup2"):
             continue
-        # The kernel writes a space, tab, newline or backslash as three octal digits.
+        # The kernel writes spaces, tabs, newlines and backslashes as three octal digits.
         group, point = (re.sub(r"\\([0-7]{3})", lambda m: chr(int(m[1], 8)), p) for p in places)
         version = 2 if kind[0] == "cgroup2" else 1
         yield _Mount(PurePosixPath(group), PurePosixPath(point), version, frozenset(kind[2].split(",")))
 
 
 def _below(mount: _Mount, group: PurePosixPath) -> PurePosixPath | None:
-    """The group's place under the mount's root; None: it is not there, or outside what this process may see."""
+    """The group's path below the mount's root; None if it is elsewhere, or not visible to this process."""
     with suppress(ValueError):
         place = group.relative_to(mount.root)
         return None if ".." in place.parts else place
@@ -128,7 +128,7 @@ def _below(mount: _Mount, group: PurePosixPath) -> PurePosixPath | None:
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """Folders of the groups that limit this process's CPU time, and of their ancestors that can be seen."""
+    """Folders of the groups that limit this process's CPU time, and of their visible ancestors."""
     mounts = list(_mounts(root))
     for line in _text(root / "proc/self/cgroup").splitlines():
         hierarchy, controllers, group = ([*line.split(":", 2), "", ""])[:3]
@@ -137,7 +137,7 @@ def _groups(root: Path) -> Iterator[Path]:
             continue
         ours = [m for m in mounts if m.version == version and (version == 2 or "cpu" in m.controllers)]
         found = [(m, place) for m in ours if (place := _below(m, PurePosixPath(group))) is not None]
-        # In a container without a name space of its own for groups the path may be the host's: its top is ours.
+        # In a container without its own cgroup namespace the path may be the host's. Then the top is our group.
         for mount, place in found or [(m, PurePosixPath()) for m in ours[:1]]:
             for part in (place, *place.parents):
                 yield root / str(mount.point).lstrip("/") / part
@@ -152,17 +152,17 @@ def _quota_v1(group: Path) -> float | None:
 
 
 def _ratio(quota: str, period: str) -> float | None:
-    """None: "max", -1, or no numbers above 0."""
+    """The quotient; None for "max", for -1, and if one of them is not a number above 0."""
     numbers = [int(x) if re.fullmatch("[0-9]{1,18}", x) else 0 for x in (quota, period)]
     return numbers[0] / numbers[1] if all(numbers) else None
 
 
 def _fast_cores() -> int:
-    """Performance cores of a Mac; a team with efficiency cores in it waits for those. 0: not known."""
+    """Performance cores of a Mac; a team that includes efficiency cores would wait for those. 0 if unknown."""
     if sys.platform != "darwin":
         return 0
     libc = ctypes.CDLL(None)
-    for name in (b"hw.perflevel0.physicalcpu", b"hw.physicalcpu"):  # Intel Macs know the second only
+    for name in (b"hw.perflevel0.physicalcpu", b"hw.physicalcpu"):  # Intel Macs have only the second
         n, size = ctypes.c_int32(0), ctypes.c_size_t(4)
         if libc.sysctlbyname(name, ctypes.byref(n), ctypes.byref(size), None, ctypes.c_size_t(0)) == 0 and n.value > 0:
             return n.value

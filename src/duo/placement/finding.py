@@ -1,4 +1,4 @@
-"""Which kernels may be used on this machine, and how that is said."""
+"""Which kernels may be used on this machine, and how to tell the user."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from duo.build_advice import rebuild
 from duo.placement.trial import ABSENT, FAULTS, HANGS, TIMEOUT_S, WORKS, WRONG
 
 PLAIN = "plain"
-AMX = "AMX"  # not used untried: too many builds of it crash
+AMX = "AMX"  # never used without a trial, because many builds of it crash
 _OURS = "duo "
 
 
@@ -18,25 +18,24 @@ _OURS = "duo "
 class Finding:
     """Which kernels this process may use."""
 
-    verdicts: Mapping[str, str] = field(
-        default_factory=dict
-    )  # kind of product -> WORKS, or how it failed; duo.placement.trial
+    # By kind of product: WORKS, or how it failed (duo.placement.trial).
+    verdicts: Mapping[str, str] = field(default_factory=dict)
     extra: tuple[str, ...] = ()  # the extra buffer types of this libggml-cpu
-    not_tried: str = ""  # why the kinds without a verdict have none
+    not_tried: str = ""  # why some kinds have no verdict
 
     @property
     def extra_allowed(self) -> bool:
-        """libllama may put weights into the extra buffer types. It takes all or none."""
+        """Whether libllama may put weights into the extra buffer types. It uses all of them or none."""
         return all(self.verdicts.get(name, "" if name == AMX else WORKS) == WORKS for name in self.extra)
 
     @property
     def refused(self) -> list[str]:
-        """duo's instruction sets that fail here."""
+        """duo's instruction sets that fail on this machine."""
         return [_isa(name) for name, end in self.verdicts.items() if _isa(name) and end not in (WORKS, ABSENT)]
 
     @property
     def obstacle(self) -> str:
-        """Why nothing can be computed on this CPU, as a sentence; empty: it can."""
+        """Why this CPU cannot compute anything, as a sentence; empty if it can."""
         end = self.verdicts.get(PLAIN, WORKS)
         if end not in (WRONG, "SIGABRT", *FAULTS):
             return ""
@@ -47,17 +46,17 @@ class Finding:
 
     @property
     def warning(self) -> str:
-        """What is not used although it is there, and how it is mended, in one line; empty: nothing."""
+        """One line: which kernels exist but are not used, and how to repair them; empty if all are used."""
         if self.obstacle:
             return ""
         said = []
         for name in self.extra:
             if (end := self.verdicts.get(name, WORKS)) != WORKS:
                 said.append(
-                    f"stock {name} kernels {_how(end)} and are not used; to mend it: {rebuild(amx=name == AMX)}"
+                    f"stock {name} kernels {_how(end)} and are not used; to repair them: {rebuild(amx=name == AMX)}"
                 )
         if AMX in self.extra and AMX not in self.verdicts:
-            said.append(f"stock AMX kernels are not used, as they could not be tried ({self.not_tried})")
+            said.append(f"stock AMX kernels are not used because they could not be tried ({self.not_tried})")
         if self.refused:
             ends = ", ".join(f"duo's {name} kernels {_how(self.verdicts[kind_of(name)])}" for name in self.refused)
             best = _best()
@@ -65,7 +64,7 @@ class Finding:
         return "; ".join(said)
 
     def lines(self) -> list[str]:
-        """For a report: each kind in a line."""
+        """One line for each kind, for a report."""
         said = []
         ours = [name for name, end in self.verdicts.items() if _isa(name) and end != ABSENT]
         for name in (PLAIN, *self.extra, *ours):
@@ -73,10 +72,10 @@ class Finding:
             end = self.verdicts.get(name, "")
             if end == WORKS:
                 off = name in self.extra and not self.extra_allowed
-                said.append(f"{what}: work{'; not used, as libllama takes all or none' if off else ''}")
+                said.append(f"{what}: work{'; not used, because libllama uses all or none' if off else ''}")
             elif end:
-                mend = "" if _isa(name) else f"; to mend it: {rebuild(amx=name == AMX)}"
-                said.append(f"{what}: {_how(end)}; not used{mend}")
+                repair = "" if _isa(name) else f"; to repair them: {rebuild(amx=name == AMX)}"
+                said.append(f"{what}: {_how(end)}; not used{repair}")
             else:
                 used = "" if name != AMX else "; not used"
                 said.append(f"{what}: not tried ({self.not_tried}){used}")
@@ -84,12 +83,12 @@ class Finding:
 
 
 def kind_of(isa: str) -> str:
-    """What duo.placement.trial calls the products of duo's kernels for this instruction set."""
+    """The name in duo.placement.trial for products of duo's kernels with this instruction set."""
     return _OURS + isa
 
 
 def _isa(kind: str) -> str:
-    """The instruction set of a kind of duo's products; empty: it is a stock one."""
+    """The instruction set of a kind of duo's products; empty for a stock kind."""
     return kind.removeprefix(_OURS) if kind.startswith(_OURS) else ""
 
 

@@ -1,4 +1,4 @@
-"""Which layers of two models go to which devices: the draft first, because it profits most."""
+"""Distributes the layers of two models over the devices. The draft comes first, because it profits most."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from duo.errors import DuoError
+from duo.errors import DoesNotFit
 from duo.placement.memory import Need, Places, most_layers, places
 from duo.support.wording import gigabytes
 
-MARGIN = 1 << 30  # left free on a device at least, or a sixteenth of a small one: its driver, and what was not foreseen
+MARGIN = 1 << 30  # bytes kept free on a device for its driver and the unforeseen; a sixteenth on small devices
 
 
 class Room(NamedTuple):
-    """A device that layers may go to."""
+    """A device that can hold layers."""
 
     name: str
     free: int  # bytes
@@ -27,26 +27,26 @@ class Room(NamedTuple):
 
 @dataclass(frozen=True)
 class Wish:
-    """What the user said of one model."""
+    """What the user wants for one model."""
 
     what: str  # "target" or "draft"
     need: Need
-    devices: tuple[str, ...]  # that it may use; none: the CPU alone
+    devices: tuple[str, ...]  # that it may use; empty: the CPU only
     n_gpu_layers: int | None  # None: auto
     flag: str = "-ngl"
-    shares: tuple[float, ...] = ()  # -ts; none: by free memory
+    shares: tuple[float, ...] = ()  # -ts; empty: by free memory
     device_given: bool = False
 
 
 @dataclass(frozen=True)
 class Placed:
-    """Where one model will lie."""
+    """The placement of one model."""
 
     what: str
     n_gpu_layers: int
     n_all: int
     devices: tuple[str, ...]
-    shares: tuple[float, ...]  # of each device; none: libllama's own split
+    shares: tuple[float, ...]  # of each device; empty: libllama's own split
     bytes: Places
     auto: bool
 
@@ -70,14 +70,14 @@ class Placement:
         return self.target.auto or (self.draft is not None and self.draft.auto)
 
     def line(self) -> str:
-        """For the user: one line."""
+        """One line for the user."""
         return "placement: " + "; ".join(p.line() for p in (self.draft, self.target) if p is not None)
 
 
 def place_layers(target: Wish, draft: Wish | None, devices: Sequence[Room]) -> Placement:
-    """Layers for both models. What the user fixed comes first, then the draft, then the target.
+    """Places the layers of both models. Numbers that the user gave come first, then the draft, then the target.
 
-    Raises DuoError: what was fixed does not fit, with the largest number of layers that does.
+    Raises DoesNotFit, with the largest number of layers that fits.
     """
     free = {d.name: d for d in devices}
     wishes = [w for w in (draft, target) if w is not None]
@@ -109,8 +109,8 @@ def _fixed(w: Wish, free: dict[str, Room]) -> Placed:
     for d, exact in zip(rooms, found.fixed, strict=True):
         if exact > d.free:
             most = _fitted(replace(w, device_given=True), free).n_gpu_layers
-            raise DuoError(
-                f"the {w.what} needs {gigabytes(exact)} on {d.name} and {gigabytes(d.free)} are free; "
-                f"{w.flag} {most} is the most that fits, of {w.need.n_all} (or {w.flag} auto)"
+            raise DoesNotFit(
+                f"the {w.what} needs {gigabytes(exact)} on {d.name}, but only {gigabytes(d.free)} are free; "
+                f"give at most {w.flag} {most} (of {w.need.n_all} layers), or {w.flag} auto"
             )
     return placed

@@ -1,9 +1,9 @@
-"""What this process must not compute, because a process has died of it here.
+"""Keeps this process from computations that crash on this machine.
 
-A processor, or the virtual machine around it, may announce instructions and refuse them, and llama.cpp may have been
-built by a compiler that breaks its AMX code (duo.build_advice). So before this process computes a product, a child does
-(duo.placement.trial), once for each build of libggml-cpu and duo on each machine; the finding is kept in the user's
-cache. The extension module calls `ensure` before it loads a model, races kernels or serves devices.
+A processor, or the virtual machine around it, may announce instructions and then refuse them. A compiler may have
+broken llama.cpp's AMX code (duo.build_advice). So a child process computes products first (duo.placement.trial), once
+for each build of libggml-cpu and duo on each machine. The result is kept in the user's cache. The extension module
+calls `ensure` before it loads a model, races kernels or serves devices.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from duo.placement.trial import LASTING, NotTriedError, try_products
 from duo.support.json_cache import recall, remember
 
 N_MACHINES = 32
-GONE = "gone"  # a library that was replaced while it is in use
+GONE = "gone"  # the library was replaced while it was in use
 _log = logging.getLogger("duo").warning
 
 
@@ -41,7 +41,7 @@ def _machine() -> str:
     wanted = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags", "Features", "CPU part")
     found: dict[str, str] = {}
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
-        for line in takewhile(str.strip, file):  # the first processor's
+        for line in takewhile(str.strip, file):  # the first processor only
             name, _, value = map(str.strip, line.partition(":"))
             if name in wanted:
                 found[name] = value
@@ -54,7 +54,7 @@ def _digest(data: bytes) -> str:
 
 
 def _libraries() -> list[Path]:
-    """Every libggml-cpu that is loaded, or that would be."""
+    """Every libggml-cpu that is loaded, or that would be loaded."""
     with suppress(OSError):
         maps = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
         paths = {line.split(maxsplit=5)[5] for line in maps if "ggml-cpu" in line}
@@ -72,17 +72,17 @@ def _content(path: Path) -> str:
 
 @cache
 def build() -> str:
-    """Which libggml-cpu this process uses: a digest of its content."""
+    """A digest of the libggml-cpu that this process uses."""
     return " ".join(_content(p) for p in _libraries())
 
 
 def is_build_known() -> bool:
-    """If not, nobody could say later of which build something was found: it is not to be remembered."""
+    """Whether the build can be identified. If not, results must not be kept: nobody could say what they belong to."""
     return GONE not in build()
 
 
 def key() -> str:
-    """Which machine, libggml-cpu and duo a finding is of."""
+    """Identifies the machine, the libggml-cpu and the duo of a finding."""
     return " | ".join([_machine(), f"libggml-cpu {build()}", f"duo {_content(Path(_core.__file__))}"])
 
 
@@ -90,7 +90,7 @@ def key() -> str:
 
 
 def _ask(known: Mapping[str, str]) -> Finding:
-    """Tries what has no verdict yet."""
+    """Tries the kinds that have no verdict yet."""
     verdicts = dict(known)
     extra = tuple(dict.fromkeys(_core.extra_buffers()))
     candidates = _core.usable_kernels()
@@ -101,7 +101,7 @@ def _ask(known: Mapping[str, str]) -> Finding:
         if not missing:
             return Finding(verdicts, extra)
         if Finding(verdicts).obstacle:
-            return Finding(verdicts, extra, "nothing can be computed here")
+            return Finding(verdicts, extra, "this CPU cannot compute anything")
         try:
             new = try_products(verdicts, refused)
         except NotTriedError as e:
@@ -112,10 +112,12 @@ def _ask(known: Mapping[str, str]) -> Finding:
 
 
 class _Guard:
-    """The finding of this process. Any thread."""
+    """The finding of this process. Every method may be called from any thread."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # the garbage collector may close a Duo, which asks, at any point
+        self._lock = (
+            threading.RLock()
+        )  # reentrant: the garbage collector may close a Duo at any point, which calls find
         self._finding: Finding | None = None
         self._told = False
 
@@ -128,7 +130,7 @@ class _Guard:
             return self._finding
 
     def _look(self, again: bool) -> Finding:
-        _core.refuse_kernels([])  # as the processor announces them
+        _core.refuse_kernels([])  # all that the processor announces
         where = key()
         entry = {} if again or not is_build_known() else recall(cache_file()).get(where)
         known = {k: v for k, v in entry.items() if v in LASTING} if isinstance(entry, dict) else {}
@@ -150,24 +152,24 @@ _guard = _Guard()
 
 
 def find(*, again: bool = False) -> Finding:
-    """What a child has found here; it is started if nothing is known (a tenth of a second), or `again`.
+    """The finding of a child process, which is started (a tenth of a second) if nothing is known, or if `again`.
 
-    This process keeps to it from then on, but for duo's instruction set: that is chosen once, at its first use.
+    From then on this process acts on it, except that duo's instruction set is chosen only once, at its first use.
     """
     return _guard.find(again=again)
 
 
 def ensure() -> None:
-    """As find. Raises DuoError where nothing can be computed on this CPU."""
+    """Like find, but raises DuoError if this CPU cannot compute anything."""
     if obstacle := find().obstacle:
         raise DuoError(obstacle)
 
 
 def tell(say: Callable[[str], None] = _log) -> None:
-    """Hands `say` what is not used and how it is mended, if there is such a thing; once in a process."""
+    """Passes the warning about unused kernels to `say`, if there is one; once per process."""
     _guard.tell(say)
 
 
 def stock_name() -> str:
-    """The stock kernels that this process uses, for records of their speed."""
+    """Identifies the stock kernels that this process uses, for records of their speed."""
     return f"libggml-cpu {build()}" + ("" if find().extra_allowed else ", plain memory alone")

@@ -1,4 +1,4 @@
-"""Which CPU kernels multiply which weights: duo's where they are faster here, measured once and remembered."""
+"""Chooses the CPU kernels for each type of weights: duo's where they are faster, measured once on each machine."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from typing import Literal, NamedTuple
 from platformdirs import user_cache_path
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue, DoesNotFit
 from duo.options.option import CpuKernels
 from duo.placement import guard
 from duo.support.json_cache import recall, remember
 
-RACE_US = 25_000  # for one type, width and team of threads
-N_RACES = 512  # that are remembered: of 8 types, a few teams and some builds of llama.cpp
+RACE_US = 25_000  # for one type, one width and one team of threads
+N_RACES = 512  # kept on the disk: 8 types, a few teams and some builds of llama.cpp
 PROMPT = 64
-WIDTHS = (1, 2, 4, PROMPT)  # plain decoding, short and usual verifications, prompts
+WIDTHS = (1, 2, 4, PROMPT)  # plain decoding, short and usual verification, prompts
 
-# What kernels are chosen for: passes of a text of 512 prompt tokens and 256 written ones, by width.
+# Kernels are chosen for a text of 512 prompt tokens and 256 generated ones: its passes by width.
 PASSES_PLAIN = {1: 256, PROMPT: 8}
 PASSES_DRAFTED = {1: 20, 4: 100, PROMPT: 8}
 
-RACED: dict[str, Speed] = {}  # by this process, under the keys of the cache, which cannot always be written
+RACED: dict[str, Speed] = {}  # results of this process by the cache's keys, because the cache may be read-only
 
 Kind = Literal["stock", "duo"]
 KINDS: tuple[Kind, Kind] = ("duo", "stock")
 
 
 class Speed(NamedTuple):
-    """Microseconds of one product of a matrix of 64 MB, by width."""
+    """Microseconds for one product with a matrix of 64 MB, by width."""
 
     stock: dict[int, float]
     duo: dict[int, float]
-    ahead: int  # bytes that duo's kernels read ahead for them
+    ahead: int  # bytes that duo's kernels read ahead to reach these times
 
     def duo_is_faster(self, *, drafted: bool) -> bool:
-        """For a whole text, prompt and all. drafted: guesses are verified."""
+        """Whether duo is faster for a whole text, prompt included. drafted: whether passes verify guesses."""
         return self.cost("duo", self, drafted=drafted) < self.cost("stock", self, drafted=drafted)
 
     def cost(self, kind: Kind, of_prompt: Speed, *, drafted: bool) -> float:
-        """of_prompt: of the team that reads the prompt."""
+        """Microseconds for a whole text. of_prompt: the speed of the team that reads the prompt."""
         times, prompt = (speed.duo if kind == "duo" else speed.stock for speed in (self, of_prompt))
         passes = PASSES_DRAFTED if drafted else PASSES_PLAIN
         return sum(n * (prompt if w == PROMPT else times)[w] for w, n in passes.items())
 
 
 def available() -> str:
-    """The instruction set of duo's kernels, as "avx512" or "neon_dot"; empty: this machine has stock kernels only."""
+    """The instruction set of duo's kernels, such as "avx512" or "neon_dot"; empty if only stock kernels run here."""
     return _core.kernels()[0]
 
 
 @cache
 def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """The processor's name, as the system tells it; ARM's Linux has numbers alone: "ARM 0x41 0xd0c"."""
+    """The name of the processor. Linux on ARM gives only numbers: "ARM 0x41 0xd0c"."""
     found: dict[str, list[str]] = {}
     with suppress(OSError):
         for line in cpuinfo.read_text().splitlines():
@@ -68,7 +68,7 @@ def processor(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
             found.setdefault(name.strip(), []).append(value.strip())
     if names := found.get("model name"):
         return names[0]
-    # The maker's number and the design's, of each kind of core.
+    # For each kind of core, the numbers of the implementer and of the design.
     if cores := set(zip(found.get("CPU implementer", []), found.get("CPU part", []), strict=False)):
         return "ARM " + ", ".join(" ".join(core) for core in sorted(cores))
     if sys.platform == "darwin":
@@ -90,13 +90,13 @@ def _key(weight_type: str, n_threads: int) -> str:
 def measure(
     weight_type: str, teams: Sequence[int], widths: Sequence[int] = WIDTHS, race_us: int = RACE_US
 ) -> list[Speed]:
-    """Duo's kernels against stock ones on a matrix of this type, for each team (a number of threads).
+    """Times duo's kernels and stock ones on a matrix of this type, for each team (a number of threads).
 
-    Raises DuoError (no kernels, no memory).
+    Raises BadValue (there are no such kernels) or DoesNotFit (memory).
     """
     found = []
     for ahead, times in _core.race(weight_type, widths, teams, race_us):
-        # Disturbances only lengthen times, and fewer inputs take no longer than more.
+        # Disturbances only lengthen times, and fewer inputs never take longer than more.
         stock, duo = (
             {w: min(pair[side] for v, pair in zip(widths, times, strict=True) if v >= w) for w in widths}
             for side in (0, 1)
@@ -106,7 +106,7 @@ def measure(
 
 
 def _read(found: object) -> Speed | None:
-    """What was remembered; None: nothing, or it is damaged."""
+    """A record from the cache; None if there is none or it is damaged."""
     if not isinstance(found, dict):
         return None
     try:
@@ -119,23 +119,23 @@ def _read(found: object) -> Speed | None:
 
 
 def remembered_speed(weight_type: str, n_threads: int) -> Speed | None:
-    """What an earlier race has measured; None: nothing. Races nothing."""
+    """The result of an earlier race; None if there is none. Starts no race."""
     key = _key(weight_type, n_threads)
     return RACED.get(key) or _read(recall(cache_file()).get(key))
 
 
 def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
-    """For each number of threads, measured in some tenths of a second the first time, then read from `cache_file()`.
-    What was measured and not what followed from it is kept: another question needs no other race.
+    """The speed for each number of threads. The first time a race takes some tenths of a second; later the result is
+    read from `cache_file()`. It keeps the measurements and not the decision, so another question needs no new race.
 
-    None: there is no memory to measure.
+    None if there is not enough memory for a race.
     """
     known = {n: remembered_speed(weight_type, n) for n in teams}
     missing = [n for n, speed in known.items() if speed is None]
     if missing:
         try:
             raced = measure(weight_type, missing)
-        except DuoError:  # no memory to measure: none to pack weights
+        except DoesNotFit:  # then there is no memory to pack weights either
             return None
         for n, speed in zip(missing, raced, strict=True):
             known[n] = RACED[_key(weight_type, n)] = speed
@@ -145,13 +145,13 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
 
 
 def speed_of(weight_type: str, n_threads: int) -> Speed | None:
-    """The same of one team."""
+    """The same for one team."""
     speeds = speeds_of(weight_type, (n_threads,))
     return speeds[0] if speeds else None
 
 
 def duo_is_faster(weight_type: str, teams: Sequence[int], of_prompt: int, *, drafted: bool) -> bool:
-    """teams: numbers of threads that passes are made with, one after the other. of_prompt: that prompts are read with.
+    """teams: numbers of threads that compute passes, one after the other. of_prompt: number of threads for prompts.
     drafted: see `Speed.duo_is_faster`."""
     speeds = speeds_of(weight_type, tuple(dict.fromkeys([*teams, of_prompt])))
     if not speeds:
@@ -164,14 +164,14 @@ def duo_is_faster(weight_type: str, teams: Sequence[int], of_prompt: int, *, dra
 def chosen_types(
     choice: CpuKernels, path: str, n_gpu_layers: int, teams: Sequence[int], of_prompt: int, *, drafted: bool = True
 ) -> list[str]:
-    """The weight types of this file's CPU layers that go to duo's kernels. n_gpu_layers < 0: all layers. The others:
-    see `duo_is_faster`.
+    """The weight types of this file's CPU layers that duo's kernels multiply. n_gpu_layers < 0: all layers. For the
+    other arguments see `duo_is_faster`.
 
-    Raises DuoError if duo's kernels are asked for and cannot be had.
+    Raises BadValue if the user asks for duo's kernels and they cannot be used.
     """
     name, why_not = _core.kernels()
     if choice == "duo" and not name:
-        raise DuoError(f"duo's CPU kernels cannot be used: {why_not}; leave out --cpu-kernels duo")
+        raise BadValue(f"duo's CPU kernels cannot be used: {why_not}; leave out --cpu-kernels duo")
     if choice == "stock" or not name or not os.path.isfile(path):
         return []
     types = [t for t in _core.cpu_types(os.fsencode(path), n_gpu_layers) if t in _core.kernel_types()]
@@ -179,8 +179,8 @@ def chosen_types(
 
 
 def read_ahead(weight_types: Sequence[str], n_threads: int) -> None:
-    """From now on duo's kernels read weights of these types as far ahead as is best for such a team, where a race has
-    told. All models of this process share it."""
+    """Sets how far duo's kernels read ahead in weights of these types, to the best value for such a team if a race has
+    found it. The setting applies to all models of this process."""
     for weight_type in weight_types:
         if (speed := remembered_speed(weight_type, n_threads)) is not None:
             _core.read_ahead_of(weight_type, speed.ahead)

@@ -1,4 +1,4 @@
-"""How much memory a model will take, and where: weights, cache and working memory, from its header."""
+"""Computes from a header how much memory a model needs, and where: weights, cache and working memory."""
 
 from __future__ import annotations
 
@@ -9,25 +9,26 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from duo.models.header import Header
+from duo.support.context import N_CTX_DEFAULT
 
-# As the engine makes its contexts (csrc/llama/model_load.cpp): cells beside the text, in steps of 256.
+# Cells that the engine adds to the context (csrc/llama/model_load.cpp), in steps of 256.
 SPARE_TARGET, SPARE_DRAFT, STEP = 65, 513, 256
 
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes of a model's parts."""
+    """Bytes of the parts of a model."""
 
-    weights: tuple[int, ...]  # by layer; those that may lie on a device
-    cache: tuple[int, ...]  # by layer; lies where the layer lies
+    weights: tuple[int, ...]  # by layer; only those that a device can hold
+    cache: tuple[int, ...]  # by layer; in the same place as the layer
     output: int  # the output matrix, which counts as one more layer
-    host: int  # embeddings, and what -ot keeps on the CPU
-    work: int  # of each place that computes layers
-    logits: int  # of the place of the output matrix, instead of `work` if that is less
+    host: int  # embeddings, and tensors that -ot keeps on the CPU
+    work: int  # for each place that computes layers
+    logits: int  # for the place of the output matrix, instead of `work` if `work` is less
 
     @property
     def n_all(self) -> int:
-        """Layers that -ngl counts: the output matrix is one."""
+        """Number of layers as -ngl counts them, with the output matrix as one."""
         return len(self.weights) + 1
 
     @property
@@ -40,35 +41,38 @@ class Need:
 
     @property
     def total(self) -> int:
-        """With all of it in one place."""
+        """The sum if everything is in one place."""
         return self.total_weights + self.total_cache + max(self.work, self.logits)
 
 
 @dataclass(frozen=True)
 class Places:
-    """Bytes by place."""
+    """Bytes in each place."""
 
     devices: tuple[int, ...]
-    fixed: tuple[int, ...]  # the part of it that is no estimate: weights and cache
+    fixed: tuple[int, ...]  # the part that is exact: weights and cache
     host: int
 
 
 def cells(n_ctx: int, *, draft: bool) -> int:
-    """Cells of the cache for a context of so many tokens."""
+    """Cells of the cache for a context of n_ctx tokens."""
     n = n_ctx + (SPARE_DRAFT if draft else SPARE_TARGET)
     return -(-n // STEP) * STEP
 
 
 def context(asked: int | None, n_train: int, n_target: int | None = None) -> int:
-    """Tokens of a model's context, as the engine chooses them. n_target: the target's, for a draft."""
+    """Tokens of the context that the engine chooses. n_target: for a draft, the context of the target."""
     if n_target is None:
-        return asked or (min(n_train, 4096) if asked is None else n_train)
+        return asked or (min(n_train, N_CTX_DEFAULT) if asked is None else n_train)
     return asked or min(n_train, n_target)
 
 
 def bytes_of(n: int, cache_type: str) -> int:
     """Bytes of n numbers in a cache of this type."""
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType  # brings numpy, whose OpenBLAS starts a thread for each CPU
+    from gguf import (
+        GGML_QUANT_SIZES,
+        GGMLQuantizationType,
+    )  # imports numpy, whose OpenBLAS starts a thread for each CPU
 
     n_block, n_bytes = GGML_QUANT_SIZES[GGMLQuantizationType[cache_type.upper()]]
     return n * n_bytes // n_block
@@ -77,7 +81,7 @@ def bytes_of(n: int, cache_type: str) -> int:
 def _pattern(text: str) -> re.Pattern[str] | None:
     try:
         return re.compile(text)
-    except re.error:  # the engine will say so
+    except re.error:  # the engine will report it
         return None
 
 
@@ -92,10 +96,10 @@ def need_of(
     flash_attn: bool = True,
     overrides: Sequence[tuple[str, str]] = (),
 ) -> Need:
-    """n_ctx: tokens. overrides: (pattern, memory) as of -ot; tensors that go to the CPU are the host's.
+    """n_ctx: tokens. overrides: (pattern, memory) from -ot; tensors for the CPU count as the host's.
 
-    Weights and cache are exact, but for sliding windows and recurrent states: every layer is taken to keep the whole
-    context, which with many branches it does up to rather long ones. Working memory is an estimate.
+    Weights and cache are exact, except for sliding windows and recurrent states. Every layer counts as if it kept the
+    whole context; with many branches that is true up to rather long contexts. Working memory is an estimate.
     """
     on_host = [p for p in (_pattern(p) for p, memory in overrides if memory == "CPU") if p is not None]
     weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
@@ -112,7 +116,7 @@ def need_of(
         embedding = t.n_bytes if t.name == "token_embd.weight" else embedding
         has_output = has_output or t.name == "output.weight"
     if not has_output:
-        output += embedding  # tied: a device needs a copy of its own
+        output += embedding  # tied to the embeddings: a device needs its own copy
     n_cells = cells(n_ctx, draft=draft)
     by_token = [
         bytes_of(n * h.key_length, type_k) + (bytes_of(n * h.value_length, type_v) if h.value_length else 0)
@@ -130,8 +134,8 @@ def need_of(
 
 
 def places(need: Need, n_gpu_layers: int, shares: Sequence[float]) -> Places:
-    """Bytes on each device and on the CPU with so many layers on the devices, split as libllama does: the last layers,
-    in the order of the devices, by `shares`."""
+    """Bytes on each device and on the CPU if the devices hold n_gpu_layers layers. The split is libllama's: the last
+    layers, in the order of the devices, by `shares`."""
     n = min(n_gpu_layers, need.n_all) if shares else 0
     first = need.n_all - n
     total = sum(shares) or 1.0
@@ -158,7 +162,7 @@ def places(need: Need, n_gpu_layers: int, shares: Sequence[float]) -> Places:
 
 
 def most_layers(need: Need, room: Sequence[int], shares: Sequence[float] | None = None) -> int:
-    """The largest n_gpu_layers with which each device keeps within its room. shares: by room, if not given."""
+    """The largest n_gpu_layers that fits into the room of each device. shares: by default in proportion to the room."""
     by = [max(0, r) for r in room] if shares is None else shares
     if not any(by):
         return 0

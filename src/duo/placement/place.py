@@ -1,4 +1,4 @@
-"""Which CPUs and devices each model gets, from what the user said and what the machine has."""
+"""Chooses CPUs and devices for each model, from the user's options and the machine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from duo.placement.devices import device_names, devices, tensor_overrides
 from duo.placement.fit import Placement
 from duo.placement.prior import SMALL, expect
 from duo.placement.resolve_auto import resolve_auto, resolve_auto_alone
+from duo.support.context import N_CTX_DEFAULT
 
-N_AHEAD = 3.0  # guesses for each pass of the target that a draft should have the cores for
+N_AHEAD = 3.0  # guesses per pass of the target that the draft's cores should suffice for
 
 
 def _on_gpu(names: list[str], layers: int | str) -> bool:
@@ -44,17 +45,17 @@ def _model(
         m.devices = device_names(o["device"])
         m.type_k, m.type_v = o["type_k"], o["type_v"]
         m.cpus = cpu_list(o["cpu_mask"], o["cpu_range"], draft=False)
-        m.n_ctx, m.n_ctx_most = n_ctx or 0, 4096 if n_ctx is None else 0
+        m.n_ctx, m.n_ctx_most = n_ctx or 0, N_CTX_DEFAULT if n_ctx is None else 0
         m.override_tensors = tensor_overrides(o["override_tensor"], draft=False)
         m.tensor_split, m.split_mode, m.main_gpu = o["tensor_split"] or [], o["split_mode"], o["main_gpu"]
     m.n_threads_batch = batch or n_threads
     m.n_gpu_layers = -1 if layers == "all" else int(layers)
-    # Under --strict no race: duo's kernels keep bits at a smaller price than stock ones, and a race would compute with
-    # those before ggml is told how.
+    # No race under --strict: duo's kernels give the same bits at a lower cost than stock ones, and a race would use the
+    # stock ones before ggml is set up for it.
     choice = "duo" if o["strict"] and o["cpu_kernels"] == "auto" and kernels.available() else o["cpu_kernels"]
     n_gpu_layers = m.n_gpu_layers if _on_gpu(m.devices, layers) else 0
     teams = sorted({n_threads, n_threads_beside or n_threads})
-    # A draft's steps over several branches are as wide as a verification.
+    # A draft's step over several branches is as wide as a verification.
     m.cpu_types = kernels.chosen_types(choice, path, n_gpu_layers, teams, m.n_threads_batch, drafted=drafted or draft)
     kernels.read_ahead(m.cpu_types, n_threads)
     return m
@@ -65,8 +66,8 @@ def _draft_on_gpu(o: EngineOptions) -> bool:
 
 
 def _n_threads(o: EngineOptions, path: str, share: int, *, draft: bool) -> int:
-    """As many as were asked for, or as CPUs were named; else `share` of the cores, and one where a team would not pay.
-    A context counts its threads even where its work is on a GPU; they only launch kernels then."""
+    """The number that the user gave, or the number of CPUs that the user named; otherwise `share`, or one thread for a
+    tiny model. A draft on a GPU needs one thread, which only launches kernels."""
     twin = "_draft" if draft else ""
     named = cpu_list(o[f"cpu_mask{twin}"], o[f"cpu_range{twin}"], draft=draft)  # type: ignore[literal-required]
     on_gpu = draft and _draft_on_gpu(o)
@@ -75,29 +76,29 @@ def _n_threads(o: EngineOptions, path: str, share: int, *, draft: bool) -> int:
 
 
 def place_alone(o: EngineOptions, path: str, *, draft: bool) -> _core.ModelOptions:
-    """Options of the one model of a host: its `_draft` twins for a draft. All cores are its own."""
+    """Options for the one model of a host, which has all cores. For a draft they are the `_draft` options."""
     o = resolve_auto_alone(o, path, devices(), draft=draft)
     m = _model(o, path, _n_threads(o, path, usable_cores(), draft=draft), draft=draft)
     if draft and o["n_ctx_draft"] is None:
-        m.n_ctx_most = 4096
+        m.n_ctx_most = N_CTX_DEFAULT
     return m
 
 
 def _on_cpu(placement: Placement | None, *, draft: bool) -> bool:
-    """Some of the model's layers are computed on the CPU."""
+    """Whether the CPU computes some of the model's layers."""
     placed = None if placement is None else placement.draft if draft else placement.target
     return placed is None or placed.n_gpu_layers < placed.n_all
 
 
 def _same_gpu(placement: Placement | None) -> bool:
-    """All of the target is on the one GPU that the draft is on."""
+    """Whether the whole target is on the same single GPU as the draft."""
     if placement is None or placement.draft is None or _on_cpu(placement, draft=False):
         return False
     return len(placement.target.devices) == 1 and placement.target.devices == placement.draft.devices
 
 
 def _draft_share(cores: int, target: str, draft: str) -> int:
-    """Cores for the draft while both work: its share of the work, if it makes some guesses for each pass."""
+    """Cores for the draft while both models work: its share of the work if it makes N_AHEAD guesses per pass."""
     n_target, n_draft = model_bytes(target), model_bytes(draft)
     if not n_target or not n_draft:
         return 1
@@ -106,12 +107,12 @@ def _draft_share(cores: int, target: str, draft: str) -> int:
 
 
 def _team(path: str, cores: int) -> int:
-    """Threads of a model that has so many cores."""
+    """Number of threads for a model that has so many cores."""
     return 1 if _tiny(path) else max(1, cores)
 
 
 def _splits(cores: int, target: str, draft: str, share: int) -> list[tuple[int, int]]:
-    """Ways to split the cores while both models work: threads of the target and of the draft, whose share grows."""
+    """Ways to split the cores while both models work: (threads of the target, of the draft), the draft's ascending."""
     shares = {share, *(1 << i for i in range(cores.bit_length()))} if cores > 1 else set()
     shares = {_team(draft, n) for n in shares if 2 * n <= cores}
     return [(_team(target, cores - n), n) for n in sorted(shares)]
@@ -120,12 +121,11 @@ def _splits(cores: int, target: str, draft: str, share: int) -> list[tuple[int, 
 def place(
     o: EngineOptions, target: str | None, draft: str | None, *, n_ctx_remote: int = 0, drafted: bool = True
 ) -> tuple[_core.EngineOptions, Placement | None]:
-    """Engine options for the two files, and what lies where; None where no device takes part. While both
-    models work, their threads together do not outnumber the cores; one that works alone has them all. target None: it
-    is elsewhere, with a context of n_ctx_remote tokens. drafted: texts verify guesses, of the draft or of n-grams,
-    unless they say otherwise.
+    """Engine options for the two files, and their placement, which is None if no device takes part.
 
-    Raises DuoError: what was asked for does not fit a device, or is none.
+    While both models work, their threads together do not outnumber the cores. A model that works alone has all cores.
+    target None: the target is on another machine, with a context of n_ctx_remote tokens. drafted: whether texts verify
+    guesses (of the draft or of n-grams) by default. Raises BadValue (unknown device) or DoesNotFit.
     """
     if target is None:
         assert draft is not None
@@ -144,7 +144,7 @@ def place(
         n_draft, n_target = _team(draft, cores), _team(target, cores)
     else:
         splits = []
-        n_draft = _n_threads(o, draft or "", share, draft=True)  # a mistake is told without a draft, too
+        n_draft = _n_threads(o, draft or "", share, draft=True)  # checks the options even if there is no draft
         n_target = _n_threads(o, target, cores - (n_draft if draft and drafted else 0), draft=False)
     likely = next(((t, d) for t, d in splits if d >= _team(draft or "", share)), (0, 0))
     out.remote_draft = o["draft_host"] is not None
@@ -157,12 +157,12 @@ def place(
         if drafted:
             race = o["cpu_kernels"] == "auto"
             expect(out, target_on_cpu=placement is None, draft_on_cpu=draft_on_cpu, race=race)
-        kernels.read_ahead(out.target.cpu_types, n_target)  # of a type that both have, the target's is what counts
+        kernels.read_ahead(out.target.cpu_types, n_target)  # for types in both models the target's value counts
     return out, placement
 
 
 def _share_cores(out: _core.EngineOptions, cores: int) -> bool:
-    """Neither CPUs of their own nor threads enough for both."""
+    """Whether the models have neither separate CPUs nor enough cores for both."""
     cpus = [set(m.cpus) for m in (out.target, out.draft)]
     if all(cpus):
         return bool(cpus[0] & cpus[1])
@@ -170,12 +170,12 @@ def _share_cores(out: _core.EngineOptions, cores: int) -> bool:
 
 
 def _tiny(path: str) -> bool:
-    """A pass takes a millisecond: a team of threads would wait for its slowest member most of the time."""
+    """Whether a pass takes only a millisecond. A team would then mostly wait for its slowest thread."""
     return 0 < model_bytes(path) < SMALL
 
 
 def chosen(o: EngineOptions) -> bool:
-    """The user has said something about threads or CPUs."""
+    """Whether the user has given an option for threads or CPUs."""
     kinds = ("n_threads", "n_threads_batch", "cpu_mask", "cpu_range")
     names = [*kinds, *(f"{kind}_draft" for kind in kinds)]
     return any(o[name] is not None for name in names)  # type: ignore[literal-required]

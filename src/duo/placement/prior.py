@@ -1,4 +1,4 @@
-"""What passes of a pair should take, before one was made: from the race of the CPU kernels and the models' sizes."""
+"""Estimates the times of passes before the first one, from the race of the CPU kernels and the models' sizes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from duo import _core
 from duo.models.paths import model_bytes
 from duo.placement import kernels
 
-SMALL = 64_000_000  # bytes of weights below which a pass is more than its products
-REST = 1.1  # a pass against its products: attention, norms, the way between them
+SMALL = 64_000_000  # bytes of weights; below this, products are only a part of a pass
+REST = 1.1  # a pass takes this much longer than its products: attention, norms, overhead
 
 
 def _times(m: _core.ModelOptions, race: bool) -> dict[int, float]:
-    """Microseconds of a pass by width, all of it on the CPU; nothing where that is unknown."""
+    """Microseconds of a pass on the CPU, by width; empty if unknown."""
     if not kernels.available() or not os.path.isfile(os.fsdecode(m.path)):
         return {}
     total = dict.fromkeys(kernels.WIDTHS, 0.0)
@@ -30,8 +30,8 @@ def _times(m: _core.ModelOptions, race: bool) -> dict[int, float]:
 
 
 def expect(o: _core.EngineOptions, *, target_on_cpu: bool, draft_on_cpu: bool, race: bool) -> None:
-    """Fills in what is known. The first text then begins with the lengths that should pay, and tries no others.
-    race: kernels may be raced for it; else what earlier races have measured is all that is known."""
+    """Fills in the estimates. The first text then begins with the lengths that should pay off and tries no others.
+    race: whether to race kernels for this; otherwise only earlier races are used."""
     if not target_on_cpu or o.target.strict or model_bytes(os.fsdecode(o.target.path)) < SMALL:
         return
     o.expected_pass_us = [(w, us) for w, us in _times(o.target, race).items() if us > 0.0]

@@ -1,4 +1,4 @@
-"""What runs have learned of pairs, kept so that later ones start warm. DUO_PROFILES=off: nothing is read or written."""
+"""Profiles: what runs have learned about pairs, so that later runs start warm. DUO_PROFILES=off turns them off."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from duo.placement import guard, kernels
 from duo.support.json_cache import recall, remember
 
 N_PAIRS = 64
-N_WORTH_KEEPING = 32  # passes that a run has measured
-# Of a model's options, those on which its speed or its agreement depends. The context is not among them.
+N_WORTH_KEEPING = 32  # passes that a run must have measured
+# The options of a model that change its speed or its agreement. The context does not.
 FIELDS = (
     "devices",
     "n_gpu_layers",
@@ -54,9 +54,9 @@ def _model(m: _core.ModelOptions) -> str:
 
 
 def key(placed: _core.EngineOptions) -> str:
-    """This pair in these files, placed so, on this machine. Only right while a relative path still leads to the files
-    that were loaded. Raises OSError: they are gone."""
-    # Without a list of devices a model takes all GPUs that this run sees.
+    """Identifies the pair, its files, their placement and this machine. Correct only as long as relative paths lead to
+    the loaded files. Raises OSError if the files are gone."""
+    # Without a list of devices a model uses all GPUs that this run sees.
     machine = [kernels.processor(), *(f"{d[0]} {d[1]}" for d in _core.devices() if d[2] in ("gpu", "igpu", "rpc"))]
     software = [
         f"llama.cpp {_core.ggml_commit()}",
@@ -68,7 +68,7 @@ def key(placed: _core.EngineOptions) -> str:
 
 
 def load(key: str) -> list[float] | None:
-    """The numbers that were saved under this key; None: none, or the record is damaged."""
+    """The numbers saved under this key; None if there are none or the record is damaged."""
     found = recall(cache_file()).get(key) if in_use() else None
     try:
         return [float(x) for x in found["numbers"]] if isinstance(found, dict) else None
@@ -77,13 +77,13 @@ def load(key: str) -> list[float] | None:
 
 
 def save(key: str, numbers: list[float], note: str) -> bool:
-    """note: for whoever reads the file. False: it could not be written, or DUO_PROFILES=off."""
+    """note: for people who read the file. Returns False if it cannot be written, or under DUO_PROFILES=off."""
     return in_use() and remember(cache_file(), key, {"note": note, "numbers": numbers}, N_PAIRS)
 
 
 def restore(engine: _core.Engine, placed: _core.EngineOptions) -> str:
-    """Gives a pair that was just loaded what was saved for it, if anything was. Returns its key, for `keep`; empty: it
-    is no pair, or its files are gone."""
+    """Gives a newly loaded pair its saved profile, if there is one. Returns the key for `keep`; empty if there is no
+    draft or the files are gone."""
     if engine.draft is None or not guard.is_build_known():
         return ""
     try:
@@ -96,7 +96,7 @@ def restore(engine: _core.Engine, placed: _core.EngineOptions) -> str:
 
 
 def keep(engine: _core.Engine, key: str) -> None:
-    """Saves what this run has learned, if that is more than a few passes. Only between texts."""
-    with suppress(DuoError):  # closed, or in the middle of a text that cannot be ended
+    """Saves what this run has learned, if it measured enough passes. Call it between texts only."""
+    with suppress(DuoError):  # the engine is closed, or a text is still running
         if key and engine.n_measured >= N_WORTH_KEEPING:
-            save(key, engine.profile(), "learned while texts were written")
+            save(key, engine.profile(), "learned while texts were generated")

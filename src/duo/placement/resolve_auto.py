@@ -1,4 +1,4 @@
-"""-ngl auto and -ngld auto, and a look at the memory before anything is loaded."""
+"""Resolves -ngl auto and -ngld auto, and checks the memory before anything is loaded."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Sequence
 from typing import cast
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue, DoesNotFit
 from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
 from duo.options.engine import EngineOptions
 from duo.placement.devices import Device, device_names, tensor_overrides
 from duo.placement.fit import Placement, Room, Wish, place_layers
 from duo.placement.memory import Need, context, need_of
-from duo.support.wording import gigabytes
+from duo.support.wording import gigabytes, plural
 
 
 def rooms_of(devices: Sequence[Device]) -> dict[str, Room]:
-    """Devices that layers may go to, by name."""
+    """Devices that can hold layers, by name."""
     host = next((d for d in devices if d.type == "cpu"), None)
     found = {}
     for d in devices:
         if d.type in ("cpu", "accel"):
             continue
-        # Some share the machine's memory and report none.
+        # Devices that share the machine's memory may report none.
         free, total = (d.free, d.total) if d.total or host is None else (host.free, host.total)
         found[d.name] = Room(d.name, free, total)
     return found
 
 
 def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, ...]:
-    """As the engine understands -dev: no names are every local GPU, and cuda0 is CUDA0. Raises DuoError: an unknown."""
+    """The devices that -dev means to the engine: no names mean every local GPU, and cuda0 is CUDA0. Raises BadValue."""
     if not names:
         return tuple(d.name for d in devices if d.type == "gpu")
     if list(names) == ["none"]:
@@ -40,15 +40,15 @@ def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, .
     name_of = {name.lower(): name for name in rooms}
     for name in names:
         if name.lower() not in name_of:
-            known = ", ".join(["none", *rooms]) if rooms else "none (this build of llama-cpp-python has no other)"
-            raise DuoError(
-                f"there is no device {name} to place layers on; choose from {known}, as duo --list-devices shows them"
+            known = (
+                ", ".join(["none", *rooms]) if rooms else "none (this build of llama-cpp-python has no other devices)"
             )
+            raise BadValue(f"unknown device {name}; choose from {known}; duo --list-devices shows them")
     return tuple(name_of[name.lower()] for name in names)
 
 
 def needs(o: EngineOptions, target: Header, draft: Header | None) -> tuple[Need, Need | None]:
-    """What the two need with these options."""
+    """The memory that the two models need with these options."""
     n_ubatch, flash = min(o["n_ubatch"], o["n_batch"]), o["flash_attn"] != "off"
     n_ctx = context(o["n_ctx"], target.n_ctx_train)
     of_target = need_of(
@@ -69,7 +69,7 @@ def _layers(value: int | str, need: Need) -> int | None:
 
 
 def placement_of(o: EngineOptions, target: Header, draft: Header | None, devices: Sequence[Device]) -> Placement:
-    """Raises DuoError: what was asked for does not fit a device."""
+    """The placement of both models with these options. Raises BadValue (unknown device) or DoesNotFit."""
     rooms = rooms_of(devices)
     need, need_draft = needs(o, target, draft)
 
@@ -78,9 +78,8 @@ def placement_of(o: EngineOptions, target: Header, draft: Header | None, devices
     shares = tuple(o["tensor_split"] or ())
     if o["split_mode"] == "none" and mine:
         if o["main_gpu"] >= len(mine):
-            raise DuoError(
-                f"-mg is {o['main_gpu']} and there are {len(mine)} devices, counted from 0; choose one of them"
-            )
+            n = plural(len(mine), "device")
+            raise BadValue(f"-mg is {o['main_gpu']}, but there {'is' if len(mine) == 1 else 'are'} {n}, counted from 0")
         mine, shares = mine[o["main_gpu"] : o["main_gpu"] + 1], ()
     if shares:
         shares = (shares + (0.0,) * len(mine))[: len(mine)]
@@ -95,19 +94,19 @@ def placement_of(o: EngineOptions, target: Header, draft: Header | None, devices
 def resolve_auto(
     o: EngineOptions, target: str, draft: str | None, devices: Sequence[Device]
 ) -> tuple[EngineOptions, Placement | None]:
-    """The options with numbers for auto, and the placement behind them; none where no device takes part.
+    """The options with numbers instead of auto, and the placement, which is None if no device takes part.
 
-    Raises DuoError: a device that there is not, a file that cannot be read, or that does not fit.
+    Raises BadValue (unknown device, unreadable file), UnknownModel or DoesNotFit.
     """
     paths = [p for p in (target, draft) if p is not None]
     uses_device = False
     for layers, names in (("n_gpu_layers", "device"), ("n_gpu_layers_draft", "device_draft"))[: len(paths)]:
         found = devices_for(device_names(o[names]), devices)  # type: ignore[literal-required]
         uses_device = uses_device or (o[layers] != 0 and bool(found))  # type: ignore[literal-required]
-    readable = all(map(os.path.isfile, paths))  # if not, loading says what is wrong
+    readable = all(map(os.path.isfile, paths))  # if not, loading reports why
     if not uses_device or not readable:
         if readable:
-            # Whoever has no device has all of both files in memory.
+            # Without a device both files are in the machine's memory.
             _check_host(o, sum(map(model_bytes, paths)), "")
         zeros = {name: 0 for name in ("n_gpu_layers", "n_gpu_layers_draft") if o[name] == "auto"}
         return cast(EngineOptions, {**o, **zeros}), None
@@ -126,21 +125,21 @@ def resolve_auto(
 
 
 def _check_host(o: EngineOptions, n_bytes: int, advice: str) -> None:
-    """Raises DuoError: the machine would run out of memory while it loads. A file that is mapped may be larger."""
+    """Raises DoesNotFit if loading would exhaust the machine's memory. A mapped file may be larger than that."""
     free = _core.memory_available()
     if n_bytes > free and o["load_mode"] != "mmap":
-        raise DuoError(
-            f"the models need {gigabytes(n_bytes)} of the machine's memory and {gigabytes(free)} are free; {advice}"
-            "choose smaller files, or let them be read from the disk again and again (--load-mode mmap)"
+        raise DoesNotFit(
+            f"the models need {gigabytes(n_bytes)} of the machine's memory, but only {gigabytes(free)} are free; "
+            f"{advice}choose smaller files, or have them read from the disk again and again (--load-mode mmap)"
         )
 
 
-# An option of the target, and its twin.
+# Options of the target that have a _draft twin.
 _TWINS = ("n_gpu_layers", "device", "n_ctx", "type_k", "type_v", "override_tensor")
 
 
 def resolve_auto_alone(o: EngineOptions, path: str, devices: Sequence[Device], *, draft: bool) -> EngineOptions:
-    """The same for the one model of a host. Raises DuoError."""
+    """The same for the one model of a host. Raises as resolve_auto."""
     if not draft:
         return resolve_auto(o, path, None, devices)[0]
     as_target = {**o, **{name: o[f"{name}_draft"] for name in _TWINS}}  # type: ignore[literal-required]

@@ -1,4 +1,4 @@
-"""Products that may end a process, tried in a child."""
+"""Computes products that may kill a process, in a child process."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from duo import _core
 from duo._libs import libllama
 
 WORKS, WRONG, ABSENT, HANGS = "works", "wrong", "absent", "hangs"
-TIMEOUT_S = 60.0  # for what takes a tenth of a second
-# Ends that are the machine's or the library's doing and will come again; an exit code or SIGKILL may be the system's.
+TIMEOUT_S = 60.0  # usually it takes a tenth of a second
+# Ends that the machine or the library causes, and that will recur. An exit code or SIGKILL may come from the system.
 FAULTS = ("SIGSEGV", "SIGILL", "SIGBUS", "SIGFPE", "SIGTRAP", "SIGSYS")
-LASTING = (WORKS, WRONG, ABSENT, *FAULTS)  # a child may hang as the machine was paused
+LASTING = (WORKS, WRONG, ABSENT, *FAULTS)  # without HANGS: the machine may have been paused
 
 
 class NotTriedError(Exception):
-    """No child came as far as a product: why."""
+    """No child process reached a product. The message says why."""
 
 
 def _environment() -> dict[str, str]:
-    # No debugger for an abort, and no time for GPUs.
+    # No debugger after an abort, and no time spent on GPUs.
     hidden = dict.fromkeys(("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"), "")
     return {**os.environ, **hidden, "GGML_NO_BACKTRACE": "1"}
 
@@ -42,13 +42,13 @@ def _name_of(code: int) -> str:
 
 
 def _run(command: list[str]) -> tuple[bytes, bytes, str]:
-    """Standard output and error, and how it ended: empty, HANGS, or as _name_of. Raises OSError, ValueError."""
+    """Standard output and error, and the end: empty (success), HANGS, or as _name_of. Raises OSError, ValueError."""
     hangs = False
     with subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=_environment()
     ) as child:
         try:
-            # Second by second: while both are stopped (Ctrl-Z), one of them passes.
+            # Second by second: if both are stopped (Ctrl-Z), only one second counts.
             for _ in range(math.ceil(TIMEOUT_S)):
                 with suppress(subprocess.TimeoutExpired):
                     said, stderr = child.communicate(timeout=1.0)
@@ -65,19 +65,19 @@ def _run(command: list[str]) -> tuple[bytes, bytes, str]:
 
 def try_products(skip: Collection[str], refused: Collection[str]) -> dict[str, str]:
     """Verdicts by kind of product ("plain", "AMX", "duo avx512"; csrc/cpu/trial.h): WORKS, WRONG, ABSENT, HANGS, or how
-    the child ended ("SIGSEGV", "exit code 1"). After such an end the kinds behind it have none.
+    the child ended ("SIGSEGV", "exit code 1"). After such an end, later kinds have no verdict.
 
-    skip: kinds that are left out. refused: duo's instruction sets that are not to be used. Raises NotTriedError.
+    skip: kinds to leave out. refused: duo's instruction sets that must not be used. Raises NotTriedError.
     """
     child = Path(__file__).with_name("trial_child.py")
     command = [sys.executable or "", "-I", "-S", str(child), str(libllama()), _core.__file__]
     command += ["\n".join(skip), "\n".join(refused)]
     if not sys.executable or getattr(sys, "frozen", False):
-        raise NotTriedError("this program is no Python interpreter")
+        raise NotTriedError("this program is not a Python interpreter")
     try:
         said, stderr, end = _run(command)
     except (OSError, ValueError) as e:
-        raise NotTriedError(f"no child process can be started, {getattr(e, 'strerror', None) or e}") from None
+        raise NotTriedError(f"no child process can be started: {getattr(e, 'strerror', None) or e}") from None
     verdicts: dict[str, str] = {}
     begun = ""
     for line in said.decode("utf-8", "replace").splitlines():

@@ -1,1 +1,1 @@
-"""What a prompt is made of: chat templates, grammars, JSON schemas."""
+"""Chat templates, grammars and JSON schemas."""

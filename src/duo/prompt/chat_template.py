@@ -1,4 +1,4 @@
-"""Chat templates: messages become a prompt, as the model was taught to read them."""
+"""Chat templates turn messages into a prompt, in the form that the model was trained on."""
 
 from __future__ import annotations
 
@@ -15,23 +15,25 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue
+from duo.support.wording import one_line
 
 Message = Mapping[str, Any]
 
-# llama-cpp-python's names (chat_format) for templates that llama.cpp calls otherwise.
+# llama-cpp-python's names (chat_format) for templates that have other names in llama.cpp.
 OTHER_NAMES = {"llama-2": "llama2-sys", "llama-3": "llama3", "llama-4": "llama4", "mistral-instruct": "mistral-v1"}
+N_REASON = 200  # characters of a reason that a message quotes
 HOW = "give one with --chat-template (chatml, llama3, ...) or --chat-template-file"
 
 
-class Refused(Exception):  # noqa: N818 - the template's own word, not a failure of duo
-    """What a template says with raise_exception."""
+class Refused(Exception):  # noqa: N818 - the template refuses; nothing has failed
+    """A template called raise_exception."""
 
 
 class Generation(Extension):
-    """{% generation %} marks answers for training; here it has no meaning."""
+    """{% generation %} marks answers for training. It has no meaning here."""
 
-    tags = {"generation"}  # noqa: RUF012 (an instance variable of the parent)
+    tags = {"generation"}  # noqa: RUF012 - an instance variable of the parent
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         next(parser.stream)
@@ -49,12 +51,12 @@ def _tojson(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    # jinja2's own escapes <, > and & for HTML.
+    # jinja2's own filter escapes <, > and & for HTML.
     return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _environment() -> ImmutableSandboxedEnvironment:
-    """As transformers has it, for which templates are written."""
+    """The environment of transformers, which templates are written for."""
     env = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
     )
@@ -64,84 +66,84 @@ def _environment() -> ImmutableSandboxedEnvironment:
     return env
 
 
-def _one_line(e: BaseException) -> str:
-    return " ".join(str(e).split())[:200] or type(e).__name__
+def _reason(e: BaseException) -> str:
+    return one_line(e, N_REASON)
 
 
 def check_messages(messages: object) -> list[dict[str, Any]]:
-    """Messages with their content as text. Raises DuoError for what is none."""
+    """Messages with their content as text. Raises BadValue."""
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
-        raise DuoError("a conversation is a list of messages, at least one; write [{'role': 'user', 'content': '...'}]")
+        raise BadValue("a conversation is a list of messages, at least one; write [{'role': 'user', 'content': '...'}]")
     return [_message(i, m) for i, m in enumerate(messages)]
 
 
 def _message(i: int, m: object) -> dict[str, Any]:
     if not isinstance(m, Mapping) or not isinstance(m.get("role"), str):
-        raise DuoError(f"message {i} has no role; write it as {{'role': 'user', 'content': '...'}}")
+        raise BadValue(f"message {i} has no role; write it as {{'role': 'user', 'content': '...'}}")
     content = m.get("content")
     if isinstance(content, list | tuple):
         parts = [p.get("text") if isinstance(p, Mapping) and p.get("type") == "text" else None for p in content]
         if not all(isinstance(p, str) for p in parts):
-            raise DuoError(f"message {i} holds something other than text; duo reads text only")
+            raise BadValue(f"message {i} holds something other than text; duo reads text only")
         content = "".join(p for p in parts if isinstance(p, str))
     if content is None and "tool_calls" not in m and "function_call" not in m:
-        raise DuoError(f"message {i} has no content; give it some text")
+        raise BadValue(f"message {i} has no content; give it some text")
     if content is not None and not isinstance(content, str):
-        raise DuoError(f"the content of message {i} is {type(content).__name__}; give text")
+        raise BadValue(f"the content of message {i} is {type(content).__name__}; give text")
     try:
         f"{m['role']}{content or ''}".encode()
     except UnicodeEncodeError:
-        raise DuoError(f"message {i} is not valid Unicode; decode it as UTF-8") from None
+        raise BadValue(f"message {i} is not valid Unicode; decode it as UTF-8") from None
     return {**m, "content": content}
 
 
 class ChatTemplate:
-    """One template, ready. `source`: jinja2, or the name of one that libllama knows. Raises DuoError."""
+    """A compiled template. source: jinja2, or the name of a template in libllama. Raises BadValue."""
 
     def __init__(self, source: str, *, bos: str = "", eos: str = "") -> None:
         self.source, self._bos, self._eos = source, bos, eos
         self.name = OTHER_NAMES.get(source, source)
-        # libllama's own write no BOS, and leave it to the tokenizer; jinja2's say all that is to be said.
+        # libllama's templates write no BOS and leave it to the tokenizer. jinja2 templates write all special tokens.
         self.add_special = self.name in _core.chat_templates()
         if self.add_special:
             return
         if "{" not in source:
             known = ", ".join(_core.chat_templates())
-            raise DuoError(f"there is no chat template {source!r}; write one in jinja2, or choose from {known}")
+            raise BadValue(f"unknown chat template {source!r}; write one in jinja2, or choose from {known}")
         try:
             self._template = _environment().from_string(source)
         except TemplateSyntaxError as e:
-            raise DuoError(f"line {e.lineno} of the chat template is no jinja2 ({_one_line(e)}); correct it") from None
-        except Exception as e:  # jinja2 makes Python of it, which has limits of its own
-            raise DuoError(f"the chat template cannot be compiled ({_one_line(e)}); simplify it") from None
+            raise BadValue(f"line {e.lineno} of the chat template is not jinja2 ({_reason(e)}); correct it") from None
+        except Exception as e:  # jinja2 compiles it to Python, which has limits of its own
+            raise BadValue(f"the chat template cannot be compiled ({_reason(e)}); simplify it") from None
 
     def render(self, messages: object, *, add_generation_prompt: bool = True, **more: Any) -> str:
-        """The prompt. `more`: other variables of the template (tools, enable_thinking, ...). Raises DuoError."""
+        """The prompt. more: other variables of the template (tools, enable_thinking, ...). Raises BadValue."""
         checked = check_messages(messages)
         if self.add_special:
             plain = [(m["role"], m["content"] or "") for m in checked]
             if any("\0" in part for m in plain for part in m):
-                raise DuoError("a message holds a NUL character; remove it")
+                raise BadValue("a message holds a NUL character; remove it")
             return _core.apply_chat_template(self.name, plain, add_generation_prompt)
         given = {"tools": None, "documents": None, "bos_token": self._bos, "eos_token": self._eos} | more
         try:
             return self._template.render(messages=checked, add_generation_prompt=add_generation_prompt, **given)
         except Refused as e:
-            raise DuoError(f"the chat template refuses this conversation: {_one_line(e)}") from None
+            raise BadValue(f"the chat template refuses this conversation: {_reason(e)}") from None
         except SecurityError as e:
-            raise DuoError(f"the chat template does what a template must not ({_one_line(e)}); {HOW}") from None
-        except Exception as e:  # a template is a program: it can fail in every way
-            raise DuoError(f"the chat template fails at this conversation ({_one_line(e)}); {HOW}") from None
+            raise BadValue(f"the chat template does something that is forbidden ({_reason(e)}); {HOW}") from None
+        except Exception as e:  # a template is a program and can raise anything
+            raise BadValue(f"the chat template fails on this conversation ({_reason(e)}); {HOW}") from None
 
 
 def template_of(target: _core.Model, chosen: str | None = None) -> ChatTemplate:
-    """The template in the model's file, or `chosen`: jinja2, a known name, or a name in the file. Raises DuoError."""
+    """The template in the model's file. chosen: jinja2, a known name, or a name in the file. Raises BadValue."""
     bos, eos = (target.piece(t, True).decode("utf-8", "replace") if t >= 0 else "" for t in _ends(target))
     if chosen is not None:
         return ChatTemplate(target.meta(f"tokenizer.chat_template.{chosen}") or chosen, bos=bos, eos=eos)
     source = target.meta("tokenizer.chat_template")
     if not source:
-        raise DuoError(f"{Path(target.path).name} has no chat template, as base models have none; {HOW}")
+        raise BadValue(f"{Path(target.path).name} has no chat template, like most base models; {HOW}")
     return ChatTemplate(source, bos=bos, eos=eos)
 
 

@@ -1,4 +1,4 @@
-"""Grammars (GBNF): what the text must look like, checked before any work."""
+"""Grammars (GBNF) that constrain a text, checked before any work begins."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue
 from duo.prompt.schema import schema_to_gbnf
+from duo.support.wording import one_line
 
 if TYPE_CHECKING:
     from duo.options.generate import GenerateOptions
@@ -21,9 +22,9 @@ _stderr = threading.Lock()
 
 
 def grammar_of(o: GenerateOptions) -> str:
-    """The GBNF that a text is held to; empty: none. Raises DuoError."""
+    """The GBNF that constrains a text; empty if nothing does. Raises BadValue."""
     if o["grammar"] is not None and o["json_schema"] is not None:
-        raise DuoError("both a grammar (--grammar) and a JSON schema (-j) were given; choose one")
+        raise BadValue("both a grammar (--grammar) and a JSON schema (-j) were given; choose one")
     if o["json_schema"] is not None:
         made = schema_to_gbnf(o["json_schema"])
         _check_made(made)
@@ -32,11 +33,11 @@ def grammar_of(o: GenerateOptions) -> str:
 
 
 def _said(read: Callable[[], bool]) -> tuple[bool, str]:
-    """What `read` answers, and what it wrote to standard error: llama.cpp's reader of grammars knows no other way."""
+    """The result of `read`, and what it wrote to standard error, where llama.cpp's grammar parser reports mistakes."""
     with _stderr, tempfile.TemporaryFile() as said:
         try:
             kept = os.dup(2)
-        except OSError:  # the program runs without one
+        except OSError:  # the process has no standard error
             return read(), ""
         try:
             os.dup2(said.fileno(), 2)
@@ -47,14 +48,19 @@ def _said(read: Callable[[], bool]) -> tuple[bool, str]:
         said.seek(0)
         text = said.read()
         if ok and text:
-            os.write(2, text)  # another thread's
+            os.write(2, text)  # from another thread
         return ok, text.decode("utf-8", "replace")
 
 
 @lru_cache(maxsize=64)
 def _complaint(gbnf: str) -> str:
-    """What is wrong with a grammar, as far as that can be said without a vocabulary; empty: nothing."""
-    return _core.grammar_too_large(gbnf) or _why_not(gbnf, None)
+    """What is wrong with a grammar, as far as is known without a vocabulary; empty if nothing is."""
+    return _core.grammar_too_large(gbnf) or ("" if _names_tokens(gbnf) else _why_not(gbnf, None))
+
+
+def _names_tokens(gbnf: str) -> bool:
+    """Whether the grammar contains <tokens>, which need a vocabulary (llama.cpp's grammars/README.md)."""
+    return "<" in re.sub(r'"(?:\\.|[^"\\])*"|\[(?:\\.|[^\]\\])*\]|\#.*', "", gbnf)
 
 
 def _why_not(gbnf: str, model: _core.Model | None) -> str:
@@ -66,32 +72,30 @@ def _why_not(gbnf: str, model: _core.Model | None) -> str:
         return (
             "it has no rule named root" if not re.search(r"(?m)^\s*root\s*::=", gbnf) else "a rule begins with itself"
         )
-    if model is None and match[1].startswith("no vocab"):
-        return ""  # it names tokens: said when there is a model
-    why = " ".join(match[1].split())[:200]
+    why = one_line(match[1], 200)
     return f"{why} its end" if why.endswith(" at") else why
 
 
 def _check_made(gbnf: str) -> None:
-    """A schema's grammar: the user has never seen it."""
+    """Checks a grammar made from a schema. The user never sees this grammar."""
     if _core.grammar_too_large(gbnf):
-        raise DuoError("the JSON schema (-j) makes a grammar that is too large; lower minLength, maxLength or maxItems")
+        raise BadValue("the JSON schema (-j) makes a grammar that is too large; lower minLength, maxLength or maxItems")
     if why := _complaint(gbnf):
-        raise DuoError(f"the JSON schema (-j) cannot be turned into a grammar: {why}; simplify it")
+        raise BadValue(f"the JSON schema (-j) cannot be turned into a grammar: {why}; simplify it")
 
 
 def check_grammar(gbnf: str, model: _core.Model | None = None) -> None:
-    """Raises DuoError if llama.cpp cannot read it. Without a model, names of tokens (<think>) are not looked at."""
+    """Raises BadValue if llama.cpp cannot parse it. A grammar with <tokens> is parsed only if there is a model."""
     if not gbnf:
         return
     if "\0" in gbnf:
-        raise DuoError("the grammar (--grammar) holds a NUL character; remove it")
+        raise BadValue("the grammar (--grammar) holds a NUL character; remove it")
     try:
         gbnf.encode("utf-8")
     except UnicodeEncodeError:
-        raise DuoError("the grammar (--grammar) is not valid Unicode; decode it as UTF-8") from None
+        raise BadValue("the grammar (--grammar) is not valid Unicode; decode it as UTF-8") from None
     why = _complaint(gbnf)
     if not why and model is not None:
         why = _why_not(gbnf, model)
     if why:
-        raise DuoError(f"the grammar (--grammar) cannot be read: {why}; correct it")
+        raise BadValue(f"the grammar (--grammar) cannot be read: {why}; correct it")

@@ -1,4 +1,4 @@
-"""JSON schemas as grammars: llama-cpp-python's converter, and what it gets wrong put right."""
+"""JSON schemas as grammars: llama-cpp-python's converter, with its mistakes corrected."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from typing import Any
 
 from duo._libs import library_dir
 from duo.build_advice import package
-from duo.errors import DuoError
+from duo.errors import BadValue, DuoError
+from duo.support.wording import one_line
 
-# What a JSON string cannot hold as it stands; RFC 8259, section 7.
+# Characters that a JSON string cannot hold without an escape: RFC 8259, section 7.
 BARE = set('"\\') | {chr(c) for c in range(0x20)}
-# What says nothing about the values.
+# Keywords that do not constrain the values.
 ANNOTATIONS = frozenset("title description default examples deprecated readOnly writeOnly $comment".split())  # noqa: SIM905
 ANY = r'[^"\\\x7F\x00-\x1F]'
 
-# Keywords that the converter passes over: what it writes may break them.
+# Keywords that the converter ignores: a text that follows the grammar may violate them.
 NOT_ENFORCED = frozenset(
     """
     minimum maximum exclusiveMinimum exclusiveMaximum multipleOf uniqueItems minProperties maxProperties
@@ -30,10 +31,10 @@ NOT_ENFORCED = frozenset(
 
 
 def _converter_module() -> Any:
-    # By its file: the package's __init__ would take llama.cpp's log away, and half a second.
+    # Loaded from its file: the package's __init__ would redirect llama.cpp's log and take half a second.
     spec = spec_from_file_location("duo._llama_grammar", library_dir().parent / "llama_grammar.py")
     if spec is None or spec.loader is None:
-        raise DuoError(f"llama-cpp-python has no converter of JSON schemas; install {package()}")
+        raise DuoError(f"llama-cpp-python has no converter for JSON schemas; install {package()}")
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -44,7 +45,7 @@ def _converter() -> type:
     theirs = _converter_module()
 
     class Converter(theirs.SchemaConverter):  # type: ignore[name-defined,misc]
-        """The names and shapes are the parent's."""
+        """Overrides methods of the parent, whose names these are."""
 
         def __init__(self) -> None:
             super().__init__(prop_order={}, allow_fetch=False, dotall=False, raw_pattern=False)
@@ -68,7 +69,7 @@ def _converter() -> type:
 
         def _resolve_ref(self, ref: str) -> str:
             if ref not in self._rule_of_ref:
-                # A name of its own: the last part of two references may be the same, or no name for a rule.
+                # A name of our own: the last parts of two references may be the same, or not valid as a rule's name.
                 self._rule_of_ref[ref] = name = f"ref-{len(self._rule_of_ref)}-"
                 self._rule_of_ref[ref] = self.visit(self._refs[ref], name)
             return self._rule_of_ref[ref]
@@ -76,11 +77,11 @@ def _converter() -> type:
         def visit(self, schema: Any, name: str) -> str:
             nested, self._nested = self._nested, True
             if nested:
-                name = name or "empty"  # only the whole is without a name: the parent calls that root
+                name = name or "empty"  # only the whole schema has no name: the parent calls it root
             if schema is True or (nested and isinstance(schema, dict) and schema.keys() <= ANNOTATIONS):
                 schema = {"type": ["object", "array", "string", "number", "boolean", "null"]}
             if not isinstance(schema, dict):
-                raise ValueError(f"{json.dumps(schema)} is no schema")
+                raise ValueError(f"{json.dumps(schema)} is not a schema")
             if schema.get("items") == {} and "prefixItems" not in schema:
                 schema = {**schema, "items": True}
             if "enum" in schema or "const" in schema:
@@ -94,7 +95,7 @@ def _converter() -> type:
             try:
                 re.compile(pattern)
             except re.error as e:
-                raise ValueError(f"the pattern {pattern} is no regular expression ({e})") from None
+                raise ValueError(f"the pattern {pattern} is not a regular expression ({e})") from None
             rule: str = super()._visit_pattern(_plain_pattern(pattern), name)
             return rule
 
@@ -102,8 +103,8 @@ def _converter() -> type:
 
 
 def _plain_pattern(pattern: str) -> str:
-    r"""The pattern without what the converter does not know (\d, \w, \.); ValueError if it matches what a JSON string
-    cannot hold."""
+    r"""The pattern rewritten without \d, \w and \., which the converter does not know. Raises ValueError if it matches
+    what a JSON string cannot hold."""
 
     def plain(match: re.Match[str]) -> str:
         unit = match[0]
@@ -112,7 +113,9 @@ def _plain_pattern(pattern: str) -> str:
             if unit.startswith("[^"):
                 unit = ANY[:-1] + unit[2:]
             if any(re.match(unit, c) for c in BARE):
-                raise ValueError(f"the class {match[0]} of the pattern {pattern} holds quotes, backslashes or controls")
+                raise ValueError(
+                    f"the class {match[0]} of the pattern {pattern} contains quotes, backslashes or control characters"
+                )
             return unit
         if unit in (r"\d", r"\w"):
             return {r"\d": "[0-9]", r"\w": "[A-Za-z0-9_]"}[unit]
@@ -124,7 +127,7 @@ def _plain_pattern(pattern: str) -> str:
 
 
 def read_schema(schema: Any) -> Any:
-    """A schema given as JSON text, as Python's dict or as a pydantic model. Raises DuoError."""
+    """A schema that is given as JSON text, a dict or a pydantic model. Raises BadValue."""
     if hasattr(schema, "model_json_schema"):
         return schema.model_json_schema()
     if not isinstance(schema, str):
@@ -132,19 +135,25 @@ def read_schema(schema: Any) -> Any:
     try:
         return json.loads(schema)
     except (ValueError, RecursionError) as e:
-        raise DuoError(f"the JSON schema (-j) is not JSON ({e}); check it") from None
+        raise _not_json(e) from None
+
+
+def _not_json(e: Exception) -> BadValue:
+    return BadValue(f"the JSON schema (-j) is not JSON ({e}); check it")
 
 
 def schema_to_gbnf(schema: Any) -> str:
-    """A grammar for the JSON texts that `schema` (see read_schema) allows. Raises DuoError."""
+    """A grammar for the JSON texts that `schema` (see read_schema) allows. Raises BadValue."""
+    found = read_schema(schema)
     try:
-        return _converted(json.dumps(read_schema(schema), allow_nan=False))
+        text = json.dumps(found, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as e:
-        raise DuoError(f"the JSON schema (-j) is not JSON ({e}); check it") from None
+        raise _not_json(e) from None
+    return _converted(text)
 
 
 def _without_root_ref(schema: Any) -> Any:
-    """The converter does not look beside a "$ref", where a recursive model has its "$defs"."""
+    """The converter ignores what stands beside a "$ref", such as the "$defs" of a recursive model."""
     if not isinstance(schema, dict) or "$ref" not in schema or {"anyOf", "oneOf"} & schema.keys():
         return schema
     return {k: v for k, v in schema.items() if k != "$ref"} | {"anyOf": [{"$ref": schema["$ref"]}]}
@@ -156,18 +165,18 @@ def _converted(text: str) -> str:
     try:
         converter.visit(converter.resolve_refs(_without_root_ref(json.loads(text)), "stdin"), "")
     except KeyError as e:
-        raise DuoError(f"the JSON schema (-j) names {e}, which is not in it; correct it") from None
+        raise BadValue(f"the JSON schema (-j) refers to {e}, which it does not contain; correct it") from None
     except RecursionError:
-        raise DuoError("the JSON schema (-j) is nested too deep for a grammar; simplify it") from None
-    except Exception as e:  # the converter asserts, and takes shapes for granted
-        why = " ".join(str(e).split())[:200] or "it has a shape that no schema has"
-        raise DuoError(f"the JSON schema (-j) cannot be made a grammar: {why}; simplify it") from None
+        raise BadValue("the JSON schema (-j) is nested too deeply for a grammar; simplify it") from None
+    except Exception as e:  # the converter asserts, and expects certain shapes
+        why = one_line(str(e), 200) or "its structure is not that of a schema"
+        raise BadValue(f"the JSON schema (-j) cannot be turned into a grammar: {why}; simplify it") from None
     grammar: str = converter.format_grammar()
     return grammar
 
 
 def not_enforced(schema: Any) -> list[str]:
-    """Keywords of the schema that its grammar does not hold the text to, in alphabetical order."""
+    """Keywords of the schema that its grammar does not enforce, in alphabetical order."""
 
     def keywords(s: Any) -> Iterator[str]:
         if isinstance(s, list):

@@ -1,1 +1,1 @@
-"""One text, from what is wanted to what came."""
+"""One text, from the request to the result."""

@@ -1,4 +1,4 @@
-"""What is wanted of one text, checked before any work is done."""
+"""The request for one text, checked before any work begins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue
 from duo.options.generate import GenerateOptions
 from duo.options.validate import generate_options
 from duo.prompt.grammar import check_grammar, grammar_of
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def prompt_tokens(model: _core.Model, prompt: Prompt) -> list[int]:
-    """Ids of a prompt given as text or as ids. Raises DuoError: empty, NUL, not Unicode, no integers."""
+    """Token ids of a prompt that is text or ids. Raises BadValue (empty, NUL, not Unicode, no ids) or TypeError."""
     if isinstance(prompt, str):
         check_text(prompt, "the prompt")
         return model.tokenize(prompt, True, True)
@@ -36,33 +36,33 @@ def prompt_tokens(model: _core.Model, prompt: Prompt) -> list[int]:
                 raise TypeError
             ids.append(operator.index(t))
         except TypeError:
-            raise DuoError(f"token {i} of the prompt is {t!r}; give integers") from None
+            raise BadValue(f"token {i} of the prompt is {t!r}; give integers") from None
     n_vocab = model.n_vocab
     for i, t in enumerate(ids):
         if not 0 <= t < n_vocab:
-            raise DuoError(f"token {i} of the prompt is {t}, outside the vocabulary (0 to {n_vocab - 1})")
+            raise BadValue(f"token {i} of the prompt is {t}, outside the vocabulary (0 to {n_vocab - 1})")
     if not ids:
-        raise DuoError("the prompt is empty; give at least one token")
+        raise BadValue("the prompt is empty; give at least one token")
     return ids
 
 
 def check_text(text: str, what: str) -> None:
-    """Raises DuoError for what no tokenizer can read: NUL (the end of a C string) and lone surrogates."""
+    """Raises BadValue for text that no tokenizer can read: NUL (the end of a C string) and lone surrogates."""
     if "\0" in text:
-        raise DuoError(f"{what} holds a NUL character at position {text.index(chr(0))}; remove it")
+        raise BadValue(f"{what} holds a NUL character at position {text.index(chr(0))}; remove it")
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as e:
-        raise DuoError(f"{what} is not valid Unicode (position {e.start}); decode it as UTF-8") from None
+        raise BadValue(f"{what} is not valid Unicode (position {e.start}); decode it as UTF-8") from None
 
 
 def text_of(text: str | bytes) -> str:
-    """What a tokenizer can read; llama_cpp's texts are bytes. Raises DuoError."""
+    """Text that a tokenizer can read, from text or from bytes, as llama_cpp uses them. Raises BadValue."""
     if isinstance(text, bytes):
         try:
             text = text.decode("utf-8")
         except UnicodeDecodeError as e:
-            raise DuoError(f"the text is not UTF-8 (byte {e.start}); convert it") from None
+            raise BadValue(f"the text is not UTF-8 (byte {e.start}); convert it") from None
     check_text(text, "the text")
     return text
 
@@ -74,14 +74,15 @@ def _stops(o: GenerateOptions) -> list[str]:
 def _check_ids(o: GenerateOptions, n_vocab: int) -> None:
     for t in o["logit_bias"]:
         if not 0 <= t < n_vocab:
-            raise DuoError(f"logit_bias (-l) names token {t}, outside the vocabulary (0 to {n_vocab - 1})")
+            raise BadValue(f"logit_bias (-l) names token {t}, outside the vocabulary (0 to {n_vocab - 1})")
     if (o["logprobs"] or 0) > n_vocab:
-        raise DuoError(f"logprobs is {o['logprobs']} and the vocabulary has {n_vocab} tokens; ask for fewer")
+        raise BadValue(f"logprobs is {o['logprobs']}, but the vocabulary has only {n_vocab} tokens; ask for fewer")
 
 
 def sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
+    """How to sample, as the core takes it. Raises BadValue (grammar)."""
     s = _core.Sampling()
-    # Logits divided by less than this overflow a float.
+    # Logits that are divided by less than this overflow a float.
     s.temp = o["temperature"] if o["temperature"] >= 1e-6 else 0.0
     s.top_k, s.top_p, s.min_p = o["top_k"], o["top_p"], o["min_p"]
     s.repeat_penalty, s.repeat_last_n = o["repeat_penalty"], o["repeat_last_n"]
@@ -110,17 +111,17 @@ def speculation(o: GenerateOptions) -> _core.Plan:
 
 
 def ngram_of(o: GenerateOptions) -> str:
-    """The kind of n-grams that guess along; empty: none."""
+    """The kind of n-grams that make guesses; empty if none do."""
     return next((t for t in o["spec_type"] if t.startswith("ngram-")), "")
 
 
 def makes_guesses(o: GenerateOptions, has_draft: bool) -> bool:
-    """Passes of the target verify guesses, of a draft model or of n-grams. o: complete."""
+    """Whether passes of the target verify guesses, of a draft model or of n-grams. o: with defaults filled in."""
     return o["mode"] != "plain" and (bool(ngram_of(o)) or (has_draft and "draft-simple" in o["spec_type"]))
 
 
 def why_no_ngrams(target: _core.Model | None, o: GenerateOptions) -> str:
-    """Why n-grams were asked for and cannot guess for this target; empty: they can, or nobody asked."""
+    """Why the requested n-grams cannot work with this target; empty if they can, or if none are requested."""
     if target is None or target.can_rollback or o["mode"] == "plain" or not ngram_of(o):
         return ""
     return "the target keeps a recurrent state that cannot be rolled back after a wrong guess, so n-grams cannot guess"
@@ -128,25 +129,25 @@ def why_no_ngrams(target: _core.Model | None, o: GenerateOptions) -> str:
 
 @dataclass(frozen=True)
 class Job:
-    """A text that is wanted: checked, not begun."""
+    """A checked request for a text that has not begun."""
 
     options: GenerateOptions
     tokens: list[int]
     stop: list[str]
     seed: int
-    warning: str = ""  # what of it cannot be had
+    warning: str = ""  # the part of the request that cannot be met
 
 
 def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate") -> GenerateOptions:
-    """What can be said without the models: the options complete, the prompt readable. Raises DuoError and TypeError."""
+    """Checks what needs no model: options and prompt. Returns the complete options. Raises BadValue and TypeError."""
     o = generate_options(given, function)
     if isinstance(prompt, str):
         if not prompt:
-            raise DuoError("the prompt is empty; give some text")
+            raise BadValue("the prompt is empty; give some text")
         check_text(prompt, "the prompt")
     for s in _stops(o):
         if not s:
-            raise DuoError("a stop string (-r) is empty; leave it out")
+            raise BadValue("a stop string (-r) is empty; leave it out")
         check_text(s, f"the stop string {s!r} (-r)")
     check_grammar(grammar_of(o))
     return o
@@ -155,9 +156,9 @@ def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate
 def prepare(
     model: _core.Model, target: _core.Model | None, prompt: Prompt, given: dict[str, Any], function: str = "generate"
 ) -> Job:
-    """Checks everything that can be checked before any work. model: whose vocabulary it is; target: None if elsewhere.
+    """Checks everything that can be checked before any work.
 
-    Raises DuoError and TypeError.
+    model: the one whose vocabulary is used. target: None if it is on another machine. Raises BadValue and TypeError.
     """
     o = check_early(prompt, given, function)
     _check_ids(o, model.n_vocab)

@@ -1,4 +1,4 @@
-"""What comes out: chunks while it runs, a result and its timings at the end."""
+"""The output of a text: chunks while it runs, a result and its timings at the end."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class TokenLogprobs:
-    """The target's log-probabilities (nats) where one token was chosen, before any filter."""
+    """The target's log-probabilities (nats) for one token, before any filter."""
 
     token: int
     logprob: float
@@ -18,22 +18,22 @@ class TokenLogprobs:
 
 @dataclass(frozen=True)
 class Chunk:
-    """One token on its way out. Its text may be empty while a character or a possible stop string is incomplete."""
+    """One token of the text. Its text is empty while a character or a possible stop string is incomplete."""
 
     text: str
-    token: int | None = None  # None: the last chunk, which only says why it ended
-    from_draft: bool = False  # the draft guessed it and the target agreed
+    token: int | None = None  # None: the last chunk, which only says why the text ended
+    from_draft: bool = False  # whether the draft guessed it and the target agreed
     finish_reason: str | None = None  # "stop", "length", "cancelled", "error"
     logprobs: TokenLogprobs | None = None
-    t_us: int = 0  # when the target committed it, microseconds on a clock that only runs forward
+    t_us: int = 0  # when the target committed it; microseconds on a monotonic clock
 
 
 def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
-    """llama-server's timings, and what only an asynchronous engine has. Times in ms, rates per second, shares 0..1."""
+    """llama-server's timings, and those of an asynchronous engine. Times are in ms, rates per second, shares 0 to 1."""
     wall_us = max(1, stats["t_end_us"] - stats["t_begin_us"])
     prompt_us = max(1, stats["prompt_us"])
     predicted = stats["n_predicted"]
-    # As llama-server: the first token comes out of the prompt's pass, so the clock of generation starts behind it.
+    # As in llama-server: the first token comes from the prompt's pass, so generation is timed from there.
     predicted_us = max(1, stats["t_end_us"] - stats["t_first_us"]) if predicted > 1 else max(1, wall_us - prompt_us)
     evaluated = stats["n_prompt"] - stats["n_prompt_cached"]
     out: dict[str, Any] = {
@@ -50,9 +50,9 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
         "total_ms": wall_us / 1e3,
         "target_busy_share": min(1.0, stats["busy_us"] / wall_us),
         "target_passes_n": stats["n_passes"],
-        # Of a pass, what was spent neither in the model nor waiting: sampling, the tree, the plan.
+        # The part of a pass outside the model and without waiting: sampling, the tree, the plan.
         "overhead_us_per_pass": stats["overhead_us"] / max(1, stats["n_passes"] - 1),
-        # Measured since the models were loaded: ms of a pass by its rows.
+        # ms of a pass by its number of rows, measured since the models were loaded.
         "pass_ms": {str(n): us / 1e3 for n, us in stats["pass_us"].items()},
     }
     if with_draft:
@@ -64,9 +64,9 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
             "draft_rounds": verifications,
             "draft_acceptance": stats["n_accepted"] / max(1, stats["n_drafted"]),
             "draft_mean_length": 1 + stats["n_accepted"] / max(1, verifications),
-            # As llama.cpp and vLLM count it: accepted at the position / verifications.
+            # As in llama.cpp and vLLM: accepted at the position / verifications.
             "draft_acceptance_by_position": [n / max(1, verifications) for n in stats["n_accepted_at"][:longest]],
-            # Of the best path only: a tree's other branches are alternatives to it, of which one at most can be right.
+            # Of the best path only: the other branches are alternatives, of which at most one can be right.
             "draft_rollback_share": 1 - stats["n_path_accepted"] / stats["n_path"] if stats["n_path"] else 0.0,
             "draft_hit_n": stats["n_hits"],
             "draft_hit_tokens_per_pass": stats["n_tokens_after_hit"] / max(1, stats["n_after_hit"]),
@@ -75,11 +75,11 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
             "draft_side_n": stats["n_side"],
             "draft_ngram_n": stats["n_ngram"],
             "draft_ngram_n_accepted": stats["n_ngram_accepted"],
-            # ms of a draft step by its nodes; how often the best guess is right, by level below the root.
+            # ms of a draft step by its number of nodes; how often the best guess is right, by level below the root.
             "step_ms": {str(n): us / 1e3 for n, us in stats["step_us"].items()},
             "acceptance_by_level": stats["acceptance"],
             "slowdown": stats["slowdown"],
-            # Target passes while the draft ran ahead, took turns, and rested as speculation did not pay.
+            # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off.
             "passes_ahead_n": stats["n_passes_in"][0],
             "passes_by_turn_n": stats["n_passes_in"][1],
             "passes_at_rest_n": stats["n_passes_in"][2],

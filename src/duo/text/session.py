@@ -1,4 +1,4 @@
-"""The engine of a loaded pair, its locks, and whose turn it is to write."""
+"""The engine of a loaded pair, its locks, and the turns of the texts."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import Busy, Cancelled
 from duo.text.trace_file import TraceFile
 
 
 class Running(Protocol):
-    """A text that is being written."""
+    """A text that is being generated."""
 
     def abort(self) -> None: ...
 
 
 class Network(Protocol):
-    """What keeps a session in touch with a model on another machine."""
+    """A session's connection to a model on another machine."""
 
     @property
     def figures_of_text(self) -> dict[str, Any]: ...
@@ -41,36 +41,36 @@ class Session:
         trace: TraceFile | None = None,
         always: bool = False,
     ) -> None:
-        """always: speculate whether it pays or not (tests)."""
+        """always: speculate even if it does not pay off (for tests)."""
         self.network, self.always = network, always
-        self.timings: dict[str, Any] = {}  # of the last text; llama-server's names, see duo.text.result.timings
-        # The engine is used by one thread at a time. Reentrant: the garbage collector may close a stream at any point.
+        self.timings: dict[str, Any] = {}  # of the last text; see duo.text.result.timings
+        # One thread at a time uses the engine. Reentrant: the garbage collector may close a stream at any point.
         self.lock = threading.RLock()
         self._engine: _core.Engine | None = engine
         self._trace = trace
         self._turn = threading.Lock()  # held while a text is generated
-        # Thread (and asyncio task) that pulls the text: neither can wait for itself.
+        # Thread (and asyncio task) that reads the text. Neither can wait for itself.
         self._owner: tuple[int, object] | None = None
-        self._current: weakref.ref[Running] | None = None  # the text that runs, or the last one
+        self._current: weakref.ref[Running] | None = None  # the running text, or the last one
         self._closing = False
 
     # ---- models
 
     @property
     def engine(self) -> _core.Engine:
-        """Raises DuoError: the session is closed."""
+        """Raises Cancelled if the session is closed."""
         if self._engine is None:
-            raise DuoError("this Duo is closed; make a new one")
+            raise Cancelled("this Duo is closed; make a new one")
         return self._engine
 
     @property
     def closed(self) -> bool:
-        """It is closed, or is about to be."""
+        """Whether it is closed, or is being closed."""
         return self._closing or self._engine is None
 
     @property
     def local_model(self) -> _core.Model:
-        """The model whose vocabulary texts are read and written with: the target, or the draft if that is elsewhere."""
+        """The model whose vocabulary is used: the target, or the draft if the target is on another machine."""
         model = self.engine.target or self.engine.draft
         assert model is not None
         return model
@@ -83,26 +83,26 @@ class Session:
 
     @property
     def owner(self) -> tuple[int, object] | None:
-        """Thread, and asyncio task or None, that pulls the text which runs; None: none does."""
+        """(thread, asyncio task or None) that reads the running text; None if nobody does."""
         return self._owner
 
     def wait_for_turn(self) -> None:
-        """Raises DuoError: this thread has the turn already."""
+        """Raises Busy if this thread has the turn already."""
         if self._owner is not None and self._owner[0] == threading.get_ident():
-            raise DuoError("this thread has another stream open; finish or close it before starting the next")
+            raise Busy("this thread has another stream open; finish or close it before starting the next")
         self._turn.acquire()
 
     def take_turn(self) -> bool:
-        """False: a text runs."""
+        """Returns False if a text is running."""
         return self._turn.acquire(blocking=False)
 
     def hand_over(self, stream: Running, task: object) -> None:
-        """This thread, or an asyncio task, pulls the text from now on."""
+        """From now on this thread, or an asyncio task, reads the text."""
         self._owner = (threading.get_ident(), task)
         self._current = weakref.ref(stream)
 
     def abandon(self) -> None:
-        """Nobody pulls the text any more: the next one waits for its turn."""
+        """Nobody reads the text any more; the next one waits for its turn."""
         self._owner = None
 
     def end_turn(self) -> None:
@@ -111,38 +111,38 @@ class Session:
 
     @contextmanager
     def between_texts(self) -> Iterator[_core.Engine]:
-        """The engine while no text runs. Raises DuoError: the session is closed."""
+        """The engine while no text is running. Raises Cancelled if the session is closed."""
         with self._turn, self.lock:
             yield self.engine
 
-    # ---- the text that runs
+    # ---- the running text
 
     def cancel(self) -> None:
-        """Under the lock. Ends the text that runs, if one does."""
+        """Ends the running text, if there is one. Call it under the lock."""
         if self._engine is not None:
             self._engine.cancel()
 
     def next_chunk(self, wait_us: int) -> _core.TextChunk | None:
-        """Under the lock. None: none came in time, or the session is being closed."""
+        """The next chunk; None if none came in time, or if the session is being closed. Call it under the lock."""
         return None if self._closing else self.engine.next(wait_us)
 
     def stats(self) -> dict[str, Any] | None:
-        """Under the lock. Of the text that runs or ran last; None: the session is closed."""
+        """Of the running or the last text; None if the session is closed. Call it under the lock."""
         return None if self._engine is None else self._engine.stats()
 
     def write_trace(self) -> None:
-        """Passes what the workers have recorded on to the trace file. Raises DuoError if it cannot be written."""
+        """Writes what the workers have recorded to the trace file. Raises DuoError if that fails."""
         if self._trace is not None and self._engine is not None:
             self._trace.add(self._engine, {} if self.network is None else self.network.figures_of_text)
 
     # ---- end
 
     def close(self, last: Callable[[_core.Engine], None]) -> None:
-        """Ends what runs, then calls `last` with the engine, which that closes. Safe to call twice.
+        """Ends the running text, then calls `last`, which closes the engine. Safe to call twice.
 
-        Raises DuoError: the trace cannot be written.
+        Raises DuoError if the trace cannot be written.
         """
-        self._closing = True  # a reader that pulls chunk after chunk would hardly let go of the lock
+        self._closing = True  # a thread that reads chunk after chunk would hardly ever release the lock
         with self.lock:
             if (engine := self._engine) is None:
                 return

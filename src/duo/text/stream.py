@@ -1,4 +1,4 @@
-"""One text on its way out: pulled from the engine chunk by chunk."""
+"""A running text, read from the engine chunk by chunk."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Self
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import Cancelled, DuoError, PeerLost
 from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
 from duo.text.result import Chunk, Result, TokenLogprobs, timings
 from duo.text.session import Session
@@ -18,30 +18,31 @@ from duo.text.session import Session
 if TYPE_CHECKING:
     from duo.text.job import Prompt
 
-# A pull waits this long at a time, so that Ctrl-C and close() from elsewhere are heard.
+# Longest wait for a chunk, so that Ctrl-C and close() from another thread take effect.
 SLICE_US = 50_000
 
 
 class Stream(Iterator[Chunk]):
-    """Chunks of one text. `result` and `timings` are complete when it is exhausted; close it to stop early."""
+    """The chunks of one text. `result` and `timings` are complete when it is exhausted. Close it to stop early."""
 
     def __init__(self, session: Session, job: Job, *, with_draft: bool) -> None:
         self._session = session
         self._open = True
         self._stopping = False
-        self._lost = False  # its Duo was closed before it ended
+        self._lost = False  # whether its Duo was closed before it ended
         self.with_logprobs = job.options["logprobs"] is not None
         self._with_draft = with_draft
+        self._remote_target = session.engine.target is None
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._from_draft: list[bool] = []
         self._logprobs: list[TokenLogprobs] = []
         self._n_prompt = len(job.tokens)
-        self.seed = job.seed  # the one in use, also where -1 asked for any
+        self.seed = job.seed  # the actual one, also if -1 was given
         self.finish_reason = ""
-        self.start_warning = job.warning  # what was known before the first token
-        self.warning = job.warning  # that, or why the text went on without the draft, or without the trace, if it did
-        self.trace_warning = self.network_warning = ""  # what of it is of the trace, of the connection to a host
+        self.start_warning = job.warning  # known before the first token
+        self.warning = job.warning  # that, or why the text went on without the draft or the trace
+        self.trace_warning = self.network_warning = ""  # the part about the trace, about the connection to a host
         self.timings: dict[str, Any] = {}
         self.on_close: Callable[[], None] | None = None
 
@@ -58,14 +59,14 @@ class Stream(Iterator[Chunk]):
             raise
 
     def poll(self) -> Chunk | None:
-        """The next chunk, or None if none came within a twentieth of a second. Raises StopIteration after the last."""
+        """The next chunk; None if none came within a twentieth of a second. Raises StopIteration after the last."""
         if self._open and not self._stopping:
             chunk = self._pull()
             if self._open or chunk is not None:
                 return chunk
         if self._lost:
             self._lost = False
-            raise DuoError("this Duo was closed while it wrote", self.result)
+            raise Cancelled("this Duo was closed while it generated a text", self.result)
         raise StopIteration
 
     def _pull(self) -> Chunk | None:
@@ -76,13 +77,13 @@ class Stream(Iterator[Chunk]):
             return None if c is None else self._take(c)
 
     def _take(self, c: _core.TextChunk) -> Chunk:
-        """Records what came. Under the engine's lock: nobody closes the text between its last chunk and its end."""
+        """Records a chunk. Under the engine's lock, so nobody closes the text between its last chunk and its end."""
         if c.text:
             self._text.append(c.text)
         if c.finish:
             why = self._finish(c.finish)
             if c.finish == "error":
-                raise DuoError(why, self.result)
+                raise (PeerLost if self._remote_target else DuoError)(why, self.result)
             return Chunk(c.text, finish_reason=c.finish, t_us=c.t_us)
         logprobs = TokenLogprobs(c.token, c.logprob, tuple(c.top)) if self.with_logprobs else None
         if logprobs is not None:
@@ -94,7 +95,7 @@ class Stream(Iterator[Chunk]):
         return Chunk(c.text, c.token, c.from_draft, None, logprobs, c.t_us)
 
     def _write_trace(self) -> None:
-        # A full disk must not cost the text.
+        # A full disk must not end the text.
         try:
             self._session.write_trace()
         except DuoError as e:
@@ -102,7 +103,7 @@ class Stream(Iterator[Chunk]):
 
     @property
     def result(self) -> Result:
-        """What there is so far; all of it once the stream has ended."""
+        """The text so far; complete when the stream has ended."""
         return Result(
             text="".join(self._text),
             tokens=tuple(self._tokens),
@@ -116,7 +117,7 @@ class Stream(Iterator[Chunk]):
         )
 
     def close(self) -> None:
-        """Stops the text; its slot is free when this returns. Safe to call twice, and from another thread."""
+        """Stops the text. The next one can begin when this returns. Safe to call twice, and from another thread."""
         self._stopping = True
         with self._session.lock:
             if self._open:
@@ -128,11 +129,11 @@ class Stream(Iterator[Chunk]):
 
     @property
     def is_open(self) -> bool:
-        """Neither exhausted nor closed."""
+        """Whether it is neither exhausted nor closed."""
         return self._open
 
     def abort(self) -> None:
-        """Ends a text whose Duo is being closed: the reader gets a DuoError. Call with the engine stopped."""
+        """Ends a text because its Duo is being closed; its reader gets Cancelled. Call it with the engine stopped."""
         if self._open:
             self._lost = not self._stopping
             self._finish("cancelled")
@@ -148,7 +149,7 @@ class Stream(Iterator[Chunk]):
             if (stats := session.stats()) is not None:
                 self.timings = timings(stats, with_draft=self._with_draft)
                 if session.network is not None:
-                    # Two machines' clocks do not tell whose time lay behind whose.
+                    # The clocks of two machines cannot tell which work overlapped.
                     self.timings |= {"draft_hidden_share": None} | session.network.figures_of_text
                     self.network_warning = session.network.take_warning()
                 session.timings = self.timings
@@ -174,19 +175,19 @@ class Stream(Iterator[Chunk]):
             return
         self._stopping = True
         self._session.abandon()
-        # The garbage collector may run in the very thread that the end of the text waits for.
+        # The garbage collector may run in the thread that the end of the text waits for.
         threading.Thread(target=self.close, name="duo-close").start()
 
 
 def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
-    """Waits for its turn and begins the text."""
+    """Waits for its turn and begins the text. Raises BadValue, Busy, Cancelled, and TypeError."""
     job = prepare(session.local_model, session.engine.target, prompt, given, function)
     session.wait_for_turn()
     return begin(session, job, None)
 
 
 def begin(session: Session, job: Job, task: object) -> Stream:
-    """Begins a text whose turn it is. task: the asyncio task that will pull it; None: this thread will."""
+    """Begins a text whose turn it is. task: the asyncio task that will read it; None if this thread will."""
     o = job.options
     how = speculation(o)
     how.always = session.always
@@ -206,7 +207,7 @@ def begin(session: Session, job: Job, task: object) -> Stream:
             session.hand_over(s, task)
             return s
     except BaseException:
-        # Ctrl-C may come when the engine has begun and nobody holds the stream yet.
+        # Ctrl-C may come after the engine has begun and before anybody holds the stream.
         with session.lock:
             session.cancel()
         session.end_turn()

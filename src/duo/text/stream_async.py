@@ -1,4 +1,4 @@
-"""A text for an event loop: threads of the loop's pool pull it, one chunk at a time."""
+"""A text for an event loop. Threads of the loop's pool read it, one chunk at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import TYPE_CHECKING, Any
 
-from duo.errors import DuoError
+from duo.errors import Busy
 from duo.text.job import prepare
 from duo.text.result import Chunk, Result
 from duo.text.session import Session
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from duo.text.job import Prompt
 
 
-# How long a task waits for a stream of its own before it calls that a mistake.
+# Seconds that a task waits for its own earlier stream to close before it raises Busy.
 ABANDONED_S = 5.0
 
 
 async def _start_async(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
     job = await asyncio.to_thread(prepare, session.local_model, session.engine.target, prompt, given, function)
     task = asyncio.current_task()
-    # Waiting for the turn in the loop, not in a pool thread: waiting tasks would fill the pool, and the text that runs
-    # needs a thread of it to end.
+    # The wait for the turn is in the loop and not in a pool thread. Waiting tasks would fill the pool, and the running
+    # text needs one of its threads to end.
     since = time.monotonic()
     while not session.take_turn():
         owner = session.owner or (0, None)
-        # A stream that this task left by `break` is closed by the loop a moment later; one that is open stays.
+        # If this task left a stream by `break`, the loop closes it a moment later. One that is in use stays open.
         mine = owner[1] is task and time.monotonic() - since > ABANDONED_S
         if mine or owner == (threading.get_ident(), None):
-            raise DuoError("this task has another stream open; finish or close it before starting the next")
+            raise Busy("this task has another stream open; finish or close it before starting the next")
         await asyncio.sleep(0.005)
     return begin(session, job, task)
 
 
 async def _in_thread(stop: threading.Event, call: Callable[[], Any]) -> Any:
-    """Runs a blocking call in a thread; a cancelled task waits for it to come back, so that nothing is left running."""
+    """Runs a blocking call in a thread. A cancelled task waits for its end, so that nothing is left running."""
     work = asyncio.ensure_future(asyncio.to_thread(call))
     try:
         return await asyncio.shield(work)
@@ -50,13 +50,13 @@ async def _in_thread(stop: threading.Event, call: Callable[[], Any]) -> Any:
 
 
 async def _close(s: Stream) -> None:
-    """Closes a text without holding up the loop: a pass that is under way may take a while to stop."""
+    """Closes a text without blocking the loop, because a pass may take a while to stop."""
     if s.is_open:
         await asyncio.shield(asyncio.to_thread(s.close))
 
 
 async def chunks_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> AsyncIterator[Chunk]:
-    """Chunks of one text for an event loop."""
+    """The chunks of one text, for an event loop. Raises as `start`."""
     stop = threading.Event()
 
     def pull() -> Chunk | None:
@@ -78,7 +78,7 @@ async def chunks_async(session: Session, prompt: Prompt, given: dict[str, Any]) 
 
 
 async def result_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> Result:
-    """The whole text for an event loop."""
+    """The whole text, for an event loop. Raises as `start`."""
     s = await _start_async(session, prompt, given, "agenerate")
     stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""The trace file of a loaded pair, open as long as that is."""
+"""The trace file of a loaded pair, open as long as the pair is."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from pathlib import Path
 from typing import Any
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue, DuoError
 from duo.text.trace_writer import Event, TraceWriter
 
 
 class TraceFile:
-    """The Chrome trace of a session. A failure to write it costs the trace, never a text."""
+    """The Chrome trace of a session. A failure to write it ends the trace, never a text."""
 
     def __init__(self, path: str | os.PathLike[str], target: str, draft: str | None) -> None:
-        """Raises DuoError: the file cannot be written."""
+        """Raises BadValue if the file cannot be opened."""
         self._path = Path(path)
         self._writer: TraceWriter | None = None
         try:
             self._writer = TraceWriter(self._path, target=target, draft=draft)
         except (OSError, ValueError) as e:
-            raise self._error(e) from None
+            raise BadValue(self._sentence(e)) from None
 
     def add(self, engine: _core.Engine, network: dict[str, Any]) -> None:
-        """Writes what the workers have recorded, and the connection's figures. Raises DuoError."""
+        """Writes what the workers have recorded, and the figures of the connection. Raises DuoError."""
         if self._writer is None:
             return
         events = (
@@ -45,17 +45,17 @@ class TraceFile:
             writer, self._writer = self._writer, None
             with suppress(OSError):
                 writer.close()
-            raise self._error(e) from None
+            raise DuoError(self._sentence(e)) from None
 
     def close(self) -> None:
-        """Safe to call twice. Raises DuoError: its end cannot be written."""
+        """Safe to call twice. Raises DuoError if the end cannot be written."""
         writer, self._writer = self._writer, None
         try:
             if writer is not None:
                 writer.close()
         except OSError as e:
-            raise self._error(e) from None
+            raise DuoError(self._sentence(e)) from None
 
-    def _error(self, e: OSError | ValueError) -> DuoError:
+    def _sentence(self, e: OSError | ValueError) -> str:
         why = getattr(e, "strerror", None) or str(e)
-        return DuoError(f"the trace file {self._path} cannot be written ({why}); choose another")
+        return f"the trace file {self._path} cannot be written ({why}); choose another"

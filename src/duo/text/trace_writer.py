@@ -1,4 +1,4 @@
-"""What the two models did and when, written as a Chrome trace while they do it."""
+"""Writes what the two models do, and when, as a Chrome trace while they run."""
 
 import json
 from collections.abc import Iterable
@@ -12,28 +12,28 @@ LANES = ("target", "draft")  # top to bottom; the thread ids in the file are 1 a
 
 @dataclass(frozen=True)
 class Event:
-    """One pass of a model, or the time that a worker stood waiting."""
+    """One pass of a model, or a wait of a worker."""
 
     kind: str  # "prompt" | "verify" | "draft" | "wait"
     lane: str  # "target" | "draft"
-    t0_us: int  # start, on a clock of the engine's choice
+    t0_us: int  # start, microseconds on the engine's clock
     t1_us: int  # end, on the same clock
     slot: int
     n_rows: int  # rows in the pass
     n_accepted: int  # verify: drafted tokens accepted
     n_drafted: int  # verify: drafted tokens in the pass; draft: nodes made
-    hit: bool  # verify: the token committed last was already a node of the tree
+    hit: bool  # verify: whether the last committed token was already a node of the tree
     depth: int  # draft: depth of the step below the root; verify: levels drafted
-    n_branch: int = 0  # verify: nodes that the draft may expand in a step
-    expected: float = 0.0  # verify: tokens that the planner expected of the pass
+    n_branch: int = 0  # verify: most nodes that the draft may expand in a step
+    expected: float = 0.0  # verify: tokens that the planner expected from the pass
     stance: str = ""  # verify: "ahead", "by turn", "rest"
 
 
 class TraceWriter(AbstractContextManager["TraceWriter"]):
-    """Writes events as they come; a program that is killed leaves a file that still opens.
+    """Writes events as they arrive. A program that is killed leaves a file that can still be opened.
 
-    The file is a bare JSON list. Viewers accept one whose end is missing, but refuse an unfinished
-    {"traceEvents": [...]}; so what that form keeps in "otherData" stands in the name of the process here.
+    The file is a bare JSON list. Viewers accept such a list without its end, but refuse an unfinished
+    {"traceEvents": [...]}. So the name of the process holds what that form keeps in "otherData".
     """
 
     def __init__(self, path: str | Path, *, target: str, draft: str | None) -> None:
@@ -67,14 +67,14 @@ class TraceWriter(AbstractContextManager["TraceWriter"]):
         self._write(records)
 
     def network(self, t_us: int, figures: dict[str, Any]) -> None:
-        """What the network did up to a time; viewers draw the figures as curves."""
+        """Figures of the network up to a time. Viewers draw them as curves."""
         values = {name.removeprefix("network_"): value for name, value in figures.items()}
         self._write([{"name": "network", "ph": "C", "cat": "duo", "pid": 1, "ts": t_us, "args": values}])
 
     def close(self) -> None:
         if not self._file.closed:
             with self._file:
-                self._file.write("\n]")  # no newline after it: a viewer may take that for a second document
+                self._file.write("\n]")  # no newline: a viewer may take it for a second document
 
     def _write(self, records: list[dict[str, Any]]) -> None:
         for record in records:

@@ -19,6 +19,7 @@ from duo.cli.options import ModelCommand, given, model_options, text_of, unescap
 from duo.errors import DuoError
 from duo.options.tables import GENERATE_OPTIONS
 from duo.prompt.chat_template import ChatTemplate, template_of
+from duo.support.wording import one_line
 from duo.text.job import check_early
 
 HELP = f"""Talk with a model, turn by turn.
@@ -80,7 +81,7 @@ def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
                 if not reader.interactive:
                     raise
             except DuoError as e:
-                why = " ".join(str(e).split())
+                why = one_line(e)
                 if FULL in why:
                     why += ", and /reset begins anew"
                 if not reader.interactive:

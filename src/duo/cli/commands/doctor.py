@@ -15,6 +15,7 @@ from duo.measure import doctor as measure
 from duo.models.demo import demo_pair
 from duo.options.option import CpuKernels
 from duo.placement.cpus import usable_cores
+from duo.support.wording import plural
 
 
 @click.command("doctor")
@@ -57,9 +58,7 @@ def doctor(model: str | None, threads: int | None, cpu_kernels: CpuKernels, as_j
 def _print(r: measure.Report, n_threads: int) -> None:
     out = Console(highlight=False)
     out.print(f"{r.model} on {r.processor}")
-    table = Table(
-        title=f"milliseconds of a pass, {n_threads} thread{'s' if n_threads > 1 else ''}", title_justify="left"
-    )
+    table = Table(title=f"milliseconds of a pass, {plural(n_threads, 'thread')}", title_justify="left")
     table.add_column("tokens", justify="right")
     for which in ("stock", "duo"):
         if which in r.ms:

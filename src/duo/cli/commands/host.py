@@ -22,6 +22,7 @@ from duo.placement import guard
 from duo.placement.place import place_alone
 from duo.remote import need_grpc
 from duo.remote.client.child import WITH_PARENT, end_with_parent
+from duo.support.wording import plural
 
 ABOUT = {
     "draft": (
@@ -76,7 +77,7 @@ def host(role: str, params: dict[str, Any]) -> None:
 
     def ready(address: Address, model: Any) -> None:
         name, n = Path(path).name, o["parallel"]
-        texts = f"{n} text{'s' if n > 1 else ''} at once"
+        texts = f"{plural(n, 'text')} at once"
         print(f"duo {role}-host: {name} on {address} ({texts}; {security.words})", flush=True)
 
     _core.log_to(params["verbose"], b"" if params["log_file"] is None else os.fsencode(params["log_file"]))

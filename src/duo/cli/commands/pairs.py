@@ -15,6 +15,7 @@ from duo.cli.complete import by_metavar, pair_names
 from duo.errors import DuoError
 from duo.models import pairs as known
 from duo.models.hub.repository import parse
+from duo.support.context import N_CTX_DEFAULT
 
 HELP = """List the pairs of models that duo knows by name.
 
@@ -82,7 +83,7 @@ def show(name: str, as_json: bool) -> None:
     p = e.pair
     click.echo(f"{p.name}{' (yours)' if e.own else ''}")
     for what, m in (("target", p.target), ("draft", p.draft)):
-        memory = f", {_memory(m)} of memory at a context of 4096 tokens" if m.memory_gb is not None else ""
+        memory = f", {_memory(m)} of memory at a context of {N_CTX_DEFAULT} tokens" if m.memory_gb is not None else ""
         click.echo(f"{what}: {m}{memory}")
     if p.licence:
         click.echo(f"licence: {p.licence}")

@@ -1,4 +1,4 @@
-"""The transfer itself: huggingface_hub's requests, cache layout and progress bar; interrupted downloads go on."""
+"""Downloads with huggingface_hub's requests, cache layout and progress bar. Interrupted downloads are resumed."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ from huggingface_hub import HfApi, get_hf_file_metadata, hf_hub_download, hf_hub
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import WeakFileLock, build_hf_headers, logging  # type: ignore[attr-defined]
 
-from duo.errors import DuoError
+from duo.errors import DoesNotFit, PeerLost
 from duo.models.hub.failures import FAILURES, NO_NETWORK, hub_error, no_listing, unreachable
 from duo.models.hub.listing import Listed, is_blob, is_safe, is_whole
 from duo.models.hub.settings import HubSettings
 from duo.support.wording import gigabytes
 
-TIMEOUT_S = 10.0  # for an answer, not for a download
-# A vocabulary of 256k tokens with its merges takes about 15 MB; later parts of a split model have none.
+TIMEOUT_S = 10.0  # for the response, not for the whole download
+# A vocabulary of 256k tokens with its merges takes about 15 MB. Only the first part of a split model has one.
 HEAD_FIRST, HEAD_OTHER = 32 << 20, 4 << 20
-MOST_BY_HTTP = 50_000_000_000  # the hub sends larger files by its own protocol only
+MOST_BY_HTTP = 50_000_000_000  # for larger files the hub requires its own protocol
 
-logging.set_verbosity_error()  # type: ignore[no-untyped-call] # it warns of each retry
+logging.set_verbosity_error()  # type: ignore[no-untyped-call] # otherwise it warns at each retry
 
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-class Unreachable(DuoError):  # noqa: N818 - a state of the network
-    """No network, or no hub at the other end. Half a sentence: the other half is what the cache has."""
+class Unreachable(PeerLost):
+    """No network, or no hub at the other end. The message is half a sentence; what the cache has is the other half."""
 
 
 def listing(hub: HubSettings, repo: str) -> tuple[dict[str, Listed], str]:
-    """Files of a repository, less those whose names lead out of a folder, and the commit that this is true of.
+    """The files of a repository, without those whose names lead out of its folder, and the commit.
 
-    Raises Unreachable, or DuoError (unknown, private, too many requests).
+    Raises Unreachable, and what hub_error returns (unknown, private, too many requests).
     """
     try:
         info = HfApi(endpoint=hub.endpoint, token=hub.token or False, library_name="duo").model_info(
@@ -50,13 +50,19 @@ def listing(hub: HubSettings, repo: str) -> tuple[dict[str, Listed], str]:
         raise Unreachable(unreachable(e, hub.endpoint)) from None
     except FAILURES as e:
         raise hub_error(e, repo, hub, hub.cache) from None
-    except (LookupError, TypeError, AttributeError, ValueError, RecursionError):  # of JSON, or of what is made of it
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        RecursionError,
+    ):  # the answer is not JSON, or has another structure
         raise Unreachable(no_listing(hub.endpoint)) from None
     if info.siblings is None or not isinstance(info.sha, str) or not _COMMIT.fullmatch(info.sha):
         raise Unreachable(no_listing(hub.endpoint))
     files: dict[str, Listed] = {}
     for f in info.siblings:
-        name: object = f.rfilename  # whatever the server says
+        name: object = f.rfilename  # may be anything that the server sends
         size: object = 0 if f.size is None else f.size
         blob: object = f.blob_id if f.lfs is None else f.lfs.sha256
         if not isinstance(name, str) or type(size) is not int or size < 0:
@@ -67,7 +73,7 @@ def listing(hub: HubSettings, repo: str) -> tuple[dict[str, Listed], str]:
 
 
 def download(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit: str) -> Path:
-    """Path of the first of these files, all of them being in the cache. Raises DuoError."""
+    """Gets these files into the cache. Returns the path of the first. Raises what hub_error returns, and DoesNotFit."""
     paths = []
     try:
         for name, listed in files.items():
@@ -75,7 +81,7 @@ def download(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit: s
         _check_disk(hub, repo, files, commit)
         for name in files:
             paths.append(_file(hub, repo, name, commit))
-        ref = _folder(hub, repo) / "refs" / "main"  # what llama.cpp and others look up without a network
+        ref = _folder(hub, repo) / "refs" / "main"  # llama.cpp and others read it when they are offline
         ref.parent.mkdir(parents=True, exist_ok=True)
         ref.write_text(commit)
     except FAILURES as e:
@@ -84,11 +90,11 @@ def download(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit: s
 
 
 class _EnoughError(Exception):
-    """All that was asked for is there, and more is coming."""
+    """The requested bytes have arrived, and the server sends more."""
 
 
 class _Head(io.FileIO):
-    """A new file that takes `most` bytes."""
+    """A new file that accepts at most `most` bytes."""
 
     def __init__(self, path: Path, most: int) -> None:
         super().__init__(path, "w")
@@ -103,9 +109,9 @@ class _Head(io.FileIO):
 
 
 def heads(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit: str, folder: Path) -> Path:
-    """Stand-ins for these files in `folder`: their beginnings, where the headers are, and holes for the weights.
+    """Makes stand-ins for these files in `folder`: their beginnings with the headers, and holes for the weights.
 
-    Returns the path of the first. Raises DuoError.
+    Returns the path of the first. Raises what hub_error returns.
     """
     made: list[Path] = []
     try:
@@ -133,15 +139,16 @@ def _folder(hub: HubSettings, repo: str) -> Path:
 
 
 def _pointer(hub: HubSettings, repo: str, commit: str, name: str) -> Path:
-    """Where a file of that commit is found in the cache, mostly a link to its blob."""
+    """The file of that commit in the cache, usually a link to its blob."""
     return _folder(hub, repo) / "snapshots" / commit / name
 
 
 def _drop_damaged(hub: HubSettings, repo: str, name: str, commit: str, listed: Listed) -> None:
-    """A file that has not the size it should have: a disk was full, or somebody wrote into it. It is received anew."""
+    """Deletes a file of the wrong size (a disk was full, or it was changed), so that it is downloaded again."""
     pointer = _pointer(hub, repo, commit, name)
     if pointer.exists() and not is_whole(pointer, listed):
-        hub.note(f"{name} has {pointer.stat().st_size} bytes in the cache and {listed.size} at the hub; it comes again")
+        n_bytes = pointer.stat().st_size
+        hub.note(f"{name} has {n_bytes} bytes in the cache and {listed.size} on the hub; it is downloaded again")
         pointer.resolve().unlink()
         pointer.unlink(missing_ok=True)
 
@@ -153,21 +160,21 @@ def _check_disk(hub: HubSettings, repo: str, files: Mapping[str, Listed], commit
     there = next(p for p in (hub.cache, *hub.cache.parents) if p.exists())
     free = shutil.disk_usage(there).free
     if needed > free:
-        raise DuoError(
-            f"{repo} needs {gigabytes(needed)} more on the disk of {hub.cache} and {gigabytes(free)} are free; "
-            "free some, or set HF_HOME to a larger disk"
+        raise DoesNotFit(
+            f"{repo} needs {gigabytes(needed)} more on the disk of {hub.cache}, but only {gigabytes(free)} are free; "
+            "free some space, or set HF_HOME to a folder on a larger disk"
         )
 
 
 def _begun(folder: Path, blob: str) -> int:
-    """Bytes of a file that are there."""
+    """Bytes of a file that have been downloaded."""
     found = (folder / "blobs" / f"{blob}{end}" for end in ("", ".part")) if blob else ()
     return sum(p.stat().st_size for p in found if p.exists())
 
 
 def _file(hub: HubSettings, repo: str, name: str, commit: str) -> Path:
-    """One file. Its data is received here, so that a later call goes on where this one is interrupted; names, links
-    and everything else in the cache are huggingface_hub's."""
+    """One file. Its data is received here, so that a later call can resume an interrupted download. huggingface_hub
+    makes the names, the links and everything else in the cache."""
     pointer = _pointer(hub, repo, commit, name)
     token = hub.token or False
     if not pointer.exists():
@@ -175,7 +182,7 @@ def _file(hub: HubSettings, repo: str, name: str, commit: str) -> Path:
         meta = get_hf_file_metadata(url, token=token, timeout=TIMEOUT_S, endpoint=hub.endpoint, library_name="duo")
         # Both become parts of paths, here and in huggingface_hub.
         if not is_blob(meta.etag or "-") or not _COMMIT.fullmatch(meta.commit_hash or commit):
-            raise DuoError(f"{hub.endpoint} gives {name} of {repo} a name that no file may have; use another hub")
+            raise PeerLost(f"{hub.endpoint} sends an invalid file name for {name} of {repo}; use another hub")
         if meta.etag and meta.size is not None and meta.size <= MOST_BY_HTTP:
             _receive(hub, repo, name, url, meta.etag, meta.size)
     return Path(
@@ -186,15 +193,16 @@ def _file(hub: HubSettings, repo: str, name: str, commit: str) -> Path:
 
 
 def _receive(hub: HubSettings, repo: str, name: str, url: str, etag: str, size: int) -> None:
-    """The blob that huggingface_hub will look for. url: the hub's, not that of the storage it redirects to, because
-    storage is signed for an hour and a large file may break off later; a token does not follow the redirection."""
+    """Receives the blob that huggingface_hub will look for. url: the hub's and not that of the storage behind it. The
+    signature of a storage URL is valid for an hour, and a large file may break off later. The redirection drops the
+    token."""
     blob = _folder(hub, repo) / "blobs" / etag
     part = blob.with_name(f"{etag}.part")
     lock = hub.cache / ".locks" / _folder(hub, repo).name / f"{etag}.lock"
     blob.parent.mkdir(parents=True, exist_ok=True)
     lock.parent.mkdir(parents=True, exist_ok=True)
     headers = build_hf_headers(token=hub.token or False, library_name="duo")
-    headers["accept-encoding"] = "identity"  # a range of compressed data would be of another file
+    headers["accept-encoding"] = "identity"  # a range of compressed data could not be resumed
     with WeakFileLock(lock):
         if blob.exists():
             return
@@ -209,13 +217,13 @@ def _receive(hub: HubSettings, repo: str, name: str, url: str, etag: str, size: 
                     displayed_filename=name,
                 )  # fmt: skip
             except OSError as e:
-                if e.errno is None and "Consistency check" in str(e):
-                    f.truncate(0)  # nothing to go on with
-                    raise DuoError(
-                        f"{name} of {repo} came with another size than the {size} bytes that the hub announced; "
-                        "try again"
-                    ) from None
-                raise
+                # http_get raises a bare OSError without a number only where the size is wrong.
+                if type(e) is not OSError or e.errno is not None or f.tell() == size:
+                    raise
+                f.truncate(0)  # it cannot be resumed
+                raise PeerLost(
+                    f"{name} of {repo} did not have the {size} bytes that the hub announced; try again"
+                ) from None
         os.replace(part, blob)
         with suppress(OSError):
             blob.chmod(0o644)

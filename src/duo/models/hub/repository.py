@@ -1,4 +1,4 @@
-"""Models from the Hugging Face Hub: "user/repo[:quant]" -> a path in its normal cache."""
+"""Models from the Hugging Face Hub: "user/repo[:quant]" becomes a path in its usual cache."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
-from duo.errors import DuoError
+from duo.errors import BadValue, PeerLost
 from duo.models.hub import listing as hub_files
 from duo.models.hub.settings import HubSettings
 
 
 class Source(NamedTuple):
-    """A model in a repository: a quantisation, or a file, or neither (llama.cpp's default)."""
+    """A model in a repository: a quantisation, a file, or neither (llama.cpp's default)."""
 
     repo: str  # user/repo
     quant: str | None = None
-    file: str | None = None  # a name, or a pattern that fits one
+    file: str | None = None  # a name, or a pattern that matches one file
 
     def __str__(self) -> str:
         return self.repo + (f" {self.file}" if self.file else f":{self.quant}" if self.quant else "")
 
 
 def parse(text: str, file: str | None = None, flag: str = "") -> Source:
-    """ "user/repo" or "user/repo:quant". flag: where it was given. Raises DuoError."""
+    """ "user/repo" or "user/repo:quant". flag: the option that gave it. Raises BadValue."""
     match = re.fullmatch(r"([\w.-]+/[\w.-]+)(?::([\w.-]+))?", text, re.ASCII)
     if match is None:
         where = f" ({flag})" if flag else ""
-        raise DuoError(f"{text!r}{where} is no repository; write it as user/repo or user/repo:quant")
+        raise BadValue(f"{text!r}{where} is not a repository; write it as user/repo or user/repo:quant")
     return Source(match[1], match[2], file)
 
 
 class Hub(HubSettings):
-    """Models of a hub, from its cache or its server."""
+    """The models of a hub, from the cache or from the server."""
 
     def fetch(self, source: Source) -> Path:
-        """The model's file, or the first of its parts, all of them being there; downloads what is not.
+        """The model's file, or the first of its parts. Downloads what the cache does not have.
 
-        Without a network, what the cache has is taken. Raises DuoError.
+        Without a network only the cache is used. Raises UnknownModel, PeerLost, Busy, DoesNotFit or DuoError.
         """
         from duo.models.hub.download import download
 
@@ -48,9 +48,9 @@ class Hub(HubSettings):
         return there or download(self, source.repo, *wanted)
 
     def heads(self, source: Source, folder: Path) -> Path:
-        """For a look at the header: the model itself if the cache has it, else a stand-in without weights in `folder`.
+        """For reading the header: the model if the cache has it, otherwise a stand-in without weights in `folder`.
 
-        Raises DuoError.
+        Raises as fetch.
         """
         from duo.models.hub.download import heads
 
@@ -65,7 +65,7 @@ class Hub(HubSettings):
         return there or heads(self, source.repo, *wanted, folder)
 
     def _look(self, source: Source) -> tuple[Path | None, tuple[dict[str, hub_files.Listed], str]]:
-        """The model in the cache where there is no network, else its files with their sizes and the commit."""
+        """The model in the cache if there is no network; otherwise its files with their sizes, and the commit."""
         from duo.models.hub.download import Unreachable, listing
 
         if self.offline:
@@ -75,10 +75,9 @@ class Hub(HubSettings):
         except Unreachable as e:
             try:
                 path = self._cached(source)
-            except DuoError as missing:
-                what, _, _advice = str(missing).partition("; ")
-                raise DuoError(f"{e}, and {what}; check the network") from None
-            self.note(f"{self.endpoint} cannot be reached; {source} comes from the cache")
+            except hub_files.Missing as missing:
+                raise PeerLost(f"{e}, and {missing.what}; check the network") from None
+            self.note(f"{self.endpoint} cannot be reached; {source} is taken from the cache")
             return path, ({}, "")
         names = self._chosen(list(files), source, f"{self.endpoint}/{source.repo}")
         return None, ({n: files[n] for n in names}, commit)
@@ -94,25 +93,25 @@ class Hub(HubSettings):
             missing = f"there is no {source.quant} in {where}" if source.quant else f"{where} has no GGUF model"
         if chosen is None:
             advice = f"choose from {hub_files.shown(there)}" if there else "choose a repository with GGUF files"
-            raise DuoError(f"{missing}; {advice}")
+            raise hub_files.Missing(missing, advice)
         return hub_files.parts_of(names, chosen)
 
-    # ---- what is there already
+    # ---- the cache
 
     def _cached(self, source: Source) -> Path:
         folder, names = self._snapshot(source.repo), self._models(source.repo)
         if folder is None or not names:
-            raise DuoError(f"the cache {self._has(source.repo)}; leave out --offline once to download it")
+            raise hub_files.Missing(f"the cache {self._has(source.repo)}", "leave out --offline once to download it")
         return folder / self._chosen(names, source, f"the cache ({self.cache})")[0]
 
     def _models(self, repo: str) -> list[str]:
-        """The files of a repository that the cache has, if there is a model among them."""
+        """The files of a repository in the cache; empty if none of them is a model."""
         folder = self._snapshot(repo)
         names = [] if folder is None else _files_in(folder)
         return names if any(hub_files.is_model(n) for n in names) else []
 
     def _snapshot(self, repo: str) -> Path | None:
-        """The newest state of a repository that the cache has."""
+        """The newest snapshot of a repository in the cache."""
         root = self.cache / ("models--" + repo.replace("/", "--"))
         try:
             named = root / "snapshots" / (root / "refs" / "main").read_text().strip()
@@ -124,14 +123,14 @@ class Hub(HubSettings):
         return max(found, key=lambda p: p.stat().st_mtime, default=None)
 
     def _has(self, repo: str) -> str:
-        """ "has no X; it has Y and Z": for the end of a sentence."""
+        """ "(FOLDER) has no X, but Y and Z": the end of a sentence."""
         others = sorted(self.repositories())
         return f"({self.cache}) has no {repo}" + (
             f", but {hub_files.shown(others)}" if others else " and no other model"
         )
 
     def repositories(self) -> Iterator[str]:
-        """Repositories of which the cache has a model."""
+        """Repositories with a model in the cache."""
         for root in self.cache.glob("models--*--*"):
             repo = root.name.removeprefix("models--").replace("--", "/", 1)
             if self._models(repo):
@@ -146,12 +145,12 @@ def from_hub(
     token: str | None = None,
     offline: bool | None = None,
 ) -> Path:
-    """Path of a model of the hub, downloaded if need be; what is not given is as the environment says."""
+    """Path of a model from the hub, downloaded if necessary. Defaults: from the environment. Raises as Hub.fetch."""
     given = {"cache": None if cache_dir is None else Path(cache_dir), "token": token, "offline": offline}
     hub = replace(Hub(), **{k: v for k, v in given.items() if v is not None})  # type: ignore[arg-type]
     return hub.fetch(parse(repo, file))
 
 
 def _files_in(folder: Path) -> list[str]:
-    # Links to data that was deleted are no files.
+    # is_file() is false for links to deleted data.
     return sorted(p.relative_to(folder).as_posix() for p in folder.rglob("*") if p.is_file())

@@ -1,4 +1,4 @@
-"""Where models come from and where they are kept."""
+"""The hub that models come from, and the cache that keeps them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from ipaddress import IPv6Address
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from duo.errors import DuoError
+from duo.errors import BadValue
 
 PUBLIC = "https://huggingface.co"
 
 
 def _cache() -> Path:
-    """As huggingface_hub finds it, but when it is needed and not when that is imported."""
+    """Found as huggingface_hub does, but at the time of use and not of import."""
     home = os.environ.get("HF_HOME") or os.path.join(os.environ.get("XDG_CACHE_HOME") or "~/.cache", "huggingface")
     return Path(os.environ.get("HF_HUB_CACHE") or os.path.join(home, "hub")).expanduser()
 
@@ -38,15 +38,15 @@ def _is_address(endpoint: str) -> bool:
 def _endpoint() -> str:
     endpoint = (os.environ.get("HF_ENDPOINT") or PUBLIC).rstrip("/")
     if not _is_address(endpoint):
-        raise DuoError(f"HF_ENDPOINT is {endpoint!r}, which is no address; write it as {PUBLIC}")
+        raise BadValue(f"HF_ENDPOINT is {endpoint!r}, which is not a web address; write it as {PUBLIC}")
     return endpoint
 
 
 def _token() -> str | None:
-    _endpoint()  # huggingface_hub reads it, and cannot be imported with some that are none
+    _endpoint()  # checked first: huggingface_hub cannot be imported with some wrong values
     from huggingface_hub import get_token
 
-    return get_token()  # HF_TOKEN, or what `hf auth login` has stored
+    return get_token()  # HF_TOKEN, or the token that `hf auth login` has stored
 
 
 def _offline() -> bool:
@@ -55,17 +55,17 @@ def _offline() -> bool:
 
 @dataclass(frozen=True)
 class HubSettings:
-    """Where models come from and where they are kept; by default what the environment says (HF_ENDPOINT, HF_TOKEN,
-    HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE)."""
+    """The hub that models come from, and the cache that keeps them. The defaults are from the environment: HF_ENDPOINT,
+    HF_TOKEN, HF_HUB_CACHE, HF_HOME, HF_HUB_OFFLINE."""
 
     endpoint: str = field(default_factory=_endpoint)
     token: str | None = field(default_factory=_token, repr=False)
     cache: Path = field(default_factory=_cache)
     offline: bool = field(default_factory=_offline)
-    note: Callable[[str], None] = field(default=lambda _: None, repr=False)  # what the user may want to know
+    note: Callable[[str], None] = field(default=lambda _: None, repr=False)  # receives notes for the user
 
     def __post_init__(self) -> None:
         if self.token is not None and not re.fullmatch(r"[!-~]+", self.token):
-            raise DuoError("the token (HF_TOKEN) has characters that no token has; copy it again")
+            raise BadValue("the token (HF_TOKEN) contains invalid characters; copy it again")
         if not _is_address(self.endpoint):
-            raise DuoError(f"the hub's endpoint is {self.endpoint!r}, which is no address; write it as {PUBLIC}")
+            raise BadValue(f"the hub's endpoint is {self.endpoint!r}, which is not a web address; write it as {PUBLIC}")

@@ -1,0 +1,127 @@
+"""Each stable code of duo.errors, provoked through the public interface."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hub_server import REPO, TARGET, FakeHub
+
+from duo import Duo, DuoError
+from duo.errors import BadValue, Busy, Cancelled, ContextFull, DoesNotFit, PeerLost, UnknownModel
+from duo.models.demo import demo_pair
+
+Provoke = Callable[[], object]
+
+
+def subclasses(of: type[DuoError]) -> set[type[DuoError]]:
+    return {of}.union(*(subclasses(c) for c in of.__subclasses__()))
+
+
+def test_codes_are_these() -> None:
+    public = {c for c in subclasses(DuoError) if c.__module__ == "duo.errors"}
+    assert {c.__name__: c.code for c in public} == {
+        "DuoError": "internal",
+        "BadValue": "bad_value",
+        "UnknownModel": "unknown_model",
+        "ContextFull": "context_full",
+        "DoesNotFit": "does_not_fit",
+        "Busy": "busy",
+        "PeerLost": "peer_lost",
+        "Cancelled": "cancelled",
+    }
+
+
+@pytest.fixture
+def hub(fake: FakeHub, monkeypatch: pytest.MonkeyPatch) -> FakeHub:
+    monkeypatch.setenv("HF_ENDPOINT", fake.url)
+    return fake
+
+
+def provoke(call: Provoke, expected: type[DuoError], words: str) -> DuoError:
+    with pytest.raises(DuoError, match=words) as e:
+        call()
+    assert isinstance(e.value, expected)
+    assert e.value.code == expected.code  # no two public classes share one
+    assert "\n" not in str(e.value)
+    return e.value
+
+
+def test_bad_values(duo_pair: Duo, tmp_path: Path) -> None:
+    broken = tmp_path / "broken.gguf"
+    broken.write_bytes(TARGET[:5000])
+    calls: dict[str, Provoke] = {
+        "top_p": lambda: duo_pair.generate("a", top_p=2),
+        "n_gpu_layers": lambda: Duo(n_gpu_layers="some"),
+        "the prompt is empty": lambda: duo_pair.generate(""),
+        "outside the vocabulary": lambda: duo_pair.generate([10**9]),
+        "the grammar": lambda: duo_pair.generate("a", grammar="root ::= ("),
+        "the JSON schema": lambda: duo_pair.generate("a", json_schema="{"),
+        "unknown device X": lambda: Duo(device="X"),
+        "the CPU mask": lambda: Duo(cpu_mask="0x0"),
+        "CPU 9999": lambda: Duo(cpu_range="9999-9999"),
+        r"unknown memory X \(-ot\)": lambda: Duo(override_tensor="ffn=X"),
+        "truncated": lambda: Duo(broken),
+        "the trace file": lambda: Duo(trace=tmp_path / "no" / "trace.json"),
+        "not a repository": lambda: Duo.from_pretrained("nonsense"),
+    }
+    for words, call in calls.items():
+        assert isinstance(provoke(call, BadValue, words), ValueError), words
+
+
+def test_unknown_models(tmp_path: Path, hub: FakeHub) -> None:
+    other = tmp_path / "other.gguf"
+    other.write_bytes(b"This is text.")
+    calls: dict[str, Provoke] = {
+        "there is no file": lambda: Duo(tmp_path / "missing.gguf"),
+        "is a directory": lambda: Duo(tmp_path),
+        "not a GGUF file": lambda: Duo(other),
+        "is empty": lambda: Duo(""),
+        "there is no pair": lambda: Duo.from_pair("missing"),
+        "there is no repository": lambda: Duo.from_pretrained("someone/Nothing", cache_dir=tmp_path),
+        "there is no file x": lambda: Duo.from_pretrained(REPO, "x.gguf", cache_dir=tmp_path),
+    }
+    for words, call in calls.items():
+        assert isinstance(provoke(call, UnknownModel, words), ValueError), words
+
+
+def test_full_contexts(duo_pair: Duo) -> None:
+    n = duo_pair.target.n_ctx
+    e = provoke(lambda: duo_pair.generate([5] * n), ContextFull, f"the prompt has {n} tokens and the context holds {n}")
+    assert isinstance(e, ValueError)
+
+
+def test_what_does_not_fit() -> None:
+    # Checked in the core, before the cache is made; libllama's own failure to make one has the same code.
+    e = provoke(lambda: Duo(demo_pair()[0], n_ctx=2**31 - 1000), DoesNotFit, r"lower -c/--ctx-size")
+    assert not isinstance(e, ValueError)
+
+
+def test_busy(duo_pair: Duo, hub: FakeHub, tmp_path: Path) -> None:
+    with duo_pair.stream("a", max_tokens=-1, ignore_eos=True):
+        provoke(lambda: duo_pair.generate("b"), Busy, "another stream open")
+    hub.busy = 1
+    provoke(lambda: Duo.from_pretrained(REPO, cache_dir=tmp_path), Busy, "accepts no more requests")
+
+
+def test_a_lost_peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    e = provoke(
+        lambda: Duo.from_pretrained(REPO, cache_dir=tmp_path), PeerLost, "cannot be reached .* check the network"
+    )
+    assert not isinstance(e, ValueError)
+
+
+def test_cancelled() -> None:
+    d = Duo(n_ctx=256)
+    model, s = d.target, d.stream("a", max_tokens=-1, ignore_eos=True)
+    d.close()
+    e = provoke(lambda: list(s), Cancelled, "closed while it generated")
+    assert e.result is not None
+    assert e.result.finish_reason == "cancelled"
+    provoke(lambda: d.generate("a"), Cancelled, "this Duo is closed")
+    provoke(lambda: model.n_ctx, Cancelled, "this Duo is closed")
+
+
+def test_internal(hub: FakeHub, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    provoke(lambda: Duo.from_pretrained(REPO, cache_dir=tmp_path / "file"), DuoError, "could not be written to")
