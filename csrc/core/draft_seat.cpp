@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "../error.h"
+#include "listen_loop.h"
 #include "message_check.h"
 #include "same.h"
 
@@ -65,16 +66,9 @@ void draft_seat::give(std::span<const verdict_msg> verdicts) {
 }
 
 bool draft_seat::take(std::vector<node_msg> & out, int64_t deadline_us) {
-    for (;;) {
-        const uint32_t heard = wires_.verify_bell.listen();
-        const bool     last  = closed();
-        if (wires_.nodes.take_all(out)) {
-            return true;
-        }
-        if (last || !wires_.verify_bell.wait(heard, deadline_us)) {
-            return false;
-        }
-    }
+    return listen_until(
+        wires_.verify_bell, deadline_us, [this] { return closed(); },
+        [&] { return done_if(wires_.nodes.take_all(out)); });
 }
 
 bool draft_seat::end(int64_t deadline_us) {

@@ -117,7 +117,7 @@ struct trace_event {
     int32_t depth      = 0; // draft: level below the root of the nodes made; verify: longest drafted path
     int32_t n_branch   = 0; // verify: B that the draft was told
     float   expected   = 0; // verify: tokens that the planner expected of the pass
-    stance  how        = stance::ahead;
+    stance  stance_now = stance::ahead;
     int64_t t0_us      = 0;
     int64_t t1_us      = 0;
 };

@@ -27,6 +27,15 @@ struct plan {
     int64_t wait_us  = 0;   // > 0: do not start yet; longest wait for the next node
 };
 
+// What the verify worker knows when it asks for a plan.
+struct situation {
+    int32_t n_room  = 0;     // rows that context and batch have left for drafted tokens
+    bool    growing = false; // the draft may still add nodes
+    bool    fresh   = false; // the draft had not foreseen the root
+    int32_t n_base  = 1;     // rows of the pass besides drafted ones
+    int64_t away_us = 0;     // a verdict and the first node after it take this much longer: the draft is elsewhere
+};
+
 // Owned by the verify worker.
 class planner {
   public:
@@ -36,12 +45,8 @@ class planner {
     // n_branch: branches of the target's cache.
     void begin(const plan_params & params, int32_t n_branch);
 
-    // Chooses in `tree`. n_room: rows that context and batch have left for drafted tokens. growing: the draft may still
-    // add nodes. fresh: the draft had not foreseen the root. n_base: rows of the pass besides drafted ones.
-    [[nodiscard]] plan next(pass_tree & tree, int32_t n_room, bool growing, bool fresh = false, int32_t n_base = 1);
-
-    // The draft is so far away: a verdict and the first node that it brings forth take so much longer. 0: here.
-    void set_away_us(int64_t us) { away_us_ = double(us); }
+    // Plans the next pass, and chooses its rows in `tree`.
+    [[nodiscard]] plan next(pass_tree & tree, const situation & now);
 
     // The pass that was planned last is done: what came of it, and how long it took with its wait.
     // drafting: with a draft that had begun.
@@ -54,11 +59,11 @@ class planner {
     [[nodiscard]] int16_t n_want() const;       // the best so many nodes are wanted, and no more; 0: no such bound
     [[nodiscard]] int16_t least_path() const;   // 1/1000: nodes with less chance are not worth a step; 0: no such bound
 
-    [[nodiscard]] stance how() const { return my_->how; }
+    [[nodiscard]] stance stance_now() const { return experience_->stance_now; }
     // The next pass is the yardstick: it waits until the draft stands still.
     [[nodiscard]] bool measuring() const { return measuring_; }
     // The draft works while the target does.
-    [[nodiscard]] bool   draft_works() const { return my_->how == stance::ahead && !measuring_; }
+    [[nodiscard]] bool   draft_works() const { return experience_->stance_now == stance::ahead && !measuring_; }
     [[nodiscard]] double rate() const; // tokens per microsecond; 0: nothing measured yet
 
     // Of each model's next work; 0: all that it was given.
@@ -109,18 +114,21 @@ class planner {
     // A pass (planner.cpp).
     [[nodiscard]] bool    adaptive() const;
     [[nodiscard]] int32_t widest_try() const;
-    [[nodiscard]] bool    turns() const { return params_.mode == run_mode::sync || my_->how == stance::by_turn; }
-    [[nodiscard]] bool    beside() const { return my_->how == stance::ahead; }
-    void                  price(int32_t n_most, double r);
-    [[nodiscard]] double  best_ratio(const pass_tree & tree, const std::vector<int32_t> & path, int32_t n_most) const;
-    [[nodiscard]] choice  best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
-    [[nodiscard]] bool    wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path,
+    [[nodiscard]] bool    turns() const {
+        return params_.mode == run_mode::sync || experience_->stance_now == stance::by_turn;
+    }
+    [[nodiscard]] bool   beside() const { return experience_->stance_now == stance::ahead; }
+    void                 price(const situation & now, int32_t n_most, double r);
+    [[nodiscard]] double best_ratio(const pass_tree & tree, const situation & now, const std::vector<int32_t> & path,
                                     int32_t n_most) const;
-    [[nodiscard]] plan    with_wait(plan p, int32_t n_steps) const;
-    plan                  fixed(pass_tree & tree, int32_t n_most, bool growing);
-    plan                  by_turn(pass_tree & tree, int32_t n_most, bool growing);
-    plan                  by_worth(pass_tree & tree, int32_t n_most, bool growing);
-    plan                  take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
+    [[nodiscard]] choice best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
+    [[nodiscard]] bool   wait_pays(double value, const pass_tree & tree, const situation & now,
+                                   const std::vector<int32_t> & path, int32_t n_most) const;
+    [[nodiscard]] plan   wait_for(int32_t n_steps, const situation & now) const;
+    plan                 fixed(pass_tree & tree, const situation & now, int32_t n_most);
+    plan                 by_turn(pass_tree & tree, const situation & now, int32_t n_most);
+    plan                 by_worth(pass_tree & tree, const situation & now, int32_t n_most);
+    plan                 take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
 
     // What the stances would bring (planner_rates.cpp).
     [[nodiscard]] const outlook & ways() const;
@@ -136,10 +144,18 @@ class planner {
     [[nodiscard]] bool    speculation_is_poor(double own) const;
     [[nodiscard]] bool    turns_are_faster(double own);
     void                  reconsider();
-    void                  leave_ahead();
-    [[nodiscard]] bool    draft_is_late() const;
-    void                  try_split();
-    void                  judge_split(int32_t n_tokens, double expected, double us);
+    void                  choose_yardstick();
+    [[nodiscard]] bool    async() const { return params_.mode == run_mode::async; }
+
+    // One for each change of stance. False: it is not time for it.
+    bool end_rest();            // rest -> by_turn or ahead
+    bool begin_ahead_trial();   // by_turn -> ahead
+    bool fall_back(double own); // ahead -> by_turn
+    bool begin_rest();          // ahead or by_turn -> rest
+
+    [[nodiscard]] bool draft_is_late() const;
+    void               try_split();
+    void               judge_split(int32_t n_tokens, double expected, double us);
 
     plan_params             params_;
     pair_profile            profile_;
@@ -150,16 +166,13 @@ class planner {
     std::vector<core_split> splits_;             // of these
     size_t                  split_ = 0;          // the likely one
 
-    bool                                fresh_   = false; // of the root
-    double                              away_us_ = 0.0;
-    int32_t                             n_base_  = 1;
-    std::array<double, n_draft_cap + 2> cost_{};
+    std::array<double, n_draft_cap + 2> cost_{};  // scratch: see price()
     mutable outlook                     outlook_; // when the profile had changed outlook_at_ times
     mutable int64_t                     outlook_at_ = -1;
     bool measuring_ = false; // the next pass is made without the draft beside it: the yardstick
 
-    std::map<experience_key, experience> all_; // several ways of writing may share a pair (duo bench)
-    experience *                         my_ = &all_[{}];
+    std::map<experience_key, experience> experiences_; // several ways of writing may share a pair (duo bench)
+    experience *                         experience_ = &experiences_[{}];
 };
 
 } // namespace duo

@@ -66,12 +66,12 @@ class target_link {
     const int32_t                n_ctx_;
 
     // They change hands with running_: set by wait_begin, used by the receiver from then on. req_ also under the mutex.
-    request *       req_  = nullptr;
-    const request * told_ = nullptr;         // what the draft here works on
-    text_params     now_;                    // as the next restart would have it
-    int32_t         n_predicted_    = 0;     // all in all
-    int32_t         n_alternatives_ = 0;     // of the last token, that have come
-    bool            drafting_       = false; // the draft here keeps up
+    request *       req_           = nullptr;
+    const request * draft_request_ = nullptr; // what the draft here works on
+    text_params     now_;                     // as the next restart would have it
+    int32_t         n_predicted_    = 0;      // all in all
+    int32_t         n_alternatives_ = 0;      // of the last token, that have come
+    bool            drafting_       = false;  // the draft here keeps up
     uint64_t        n_restarts_     = 0;
 
     std::atomic<bool> running_{false};

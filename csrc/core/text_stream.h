@@ -36,6 +36,7 @@ class text_stream {
     bool next(text_chunk & out, int64_t deadline_us);
 
   private:
+    bool        take(const chunk_msg & msg, text_chunk & out);
     std::string release(size_t n_keep);
 
     const token_model & model_;

@@ -61,9 +61,9 @@ void verify_worker::verify(const plan & p) {
 
     take_nodes(); // what the draft prepared meanwhile: a hit is known as one, and its subtree is there for the next
                   // plan
-    const verify_stats before = req_->stats;
-    const int32_t      depth  = tree_.depth();
-    const stance       how    = planner_.how();
+    const verify_stats before        = req_->stats;
+    const int32_t      depth         = tree_.depth();
+    const stance       stance_before = planner_.stance_now();
     walk(i_root, p);
 
     if (wires_.tracing) {
@@ -76,7 +76,7 @@ void verify_worker::verify(const plan & p) {
                                       .depth      = depth,
                                       .n_branch   = planner_.n_branch(),
                                       .expected   = float(p.expected),
-                                      .how        = how,
+                                      .stance_now = stance_before,
                                       .t0_us      = t0,
                                       .t1_us      = t1});
     }
@@ -114,7 +114,7 @@ void verify_worker::trim_cache(size_t n_before) {
 void verify_worker::walk(int32_t i_first_row, const plan & p) {
     verify_stats & st = req_->stats;
     ++st.n_passes;
-    ++st.n_passes_in[size_t(planner_.how())];
+    ++st.n_passes_in[size_t(planner_.stance_now())];
     const auto n_rows = int32_t(tree_.rows().size());
     st.n_verifications += n_rows == 0 ? 0 : 1;
     st.n_drafted += n_rows;

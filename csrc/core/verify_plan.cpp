@@ -24,8 +24,11 @@ plan verify_worker::make_plan() {
         const int32_t n_new   = n_text() - int32_t(cached_.size());
         const bool    begun   = req_->stats.n_passes > 0 || (req_->plan.mode == run_mode::sync && n_new == 1);
         const bool    growing = draft_may_grow() && begun && !cancelled() && i < n_waits_most;
-        planner_.set_away_us(wires_.rtt_us.load(std::memory_order_relaxed));
-        p = planner_.next(tree_, n_room(), growing, !was_hit_, n_new);
+        p                     = planner_.next(tree_, {.n_room  = n_room(),
+                                                      .growing = growing,
+                                                      .fresh   = !was_hit_,
+                                                      .n_base  = n_new,
+                                                      .away_us = wires_.rtt_us.load(std::memory_order_relaxed)});
         if (p.wait_us <= 0) {
             break;
         }
@@ -71,10 +74,11 @@ void verify_worker::take_nodes() {
                 }
                 break;
             case node_msg::kind::failed:
-                if (ours && msg.id == told_->id) {
+                if (ours && msg.id == draft_request_->id) {
                     contact_      = contact::none;
-                    req_->warning = told_->draft_error.empty() ? "the draft failed; the text went on without it"
-                                                               : told_->draft_error;
+                    req_->warning = draft_request_->draft_error.empty()
+                                        ? "the draft failed; the text went on without it"
+                                        : draft_request_->draft_error;
                 }
                 break;
         }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "listen_loop.h"
 #include "message_check.h"
 
 namespace duo {
@@ -60,29 +61,28 @@ bool verify_seat::begun() {
 }
 
 bool verify_seat::take(std::vector<verdict_msg> & verdicts, std::vector<chunk_msg> & chunks, int64_t deadline_us) {
-    bell & b = pipeline_.ends()->draft_bell;
-    for (;;) {
-        const uint32_t heard = b.listen();
-        const size_t   n     = verdicts.size() + chunks.size();
+    const auto look = [&] {
+        const size_t n = verdicts.size() + chunks.size();
         if (begun()) {
             link_.take(verdicts, 0);
         }
-        chunk_msg c;
-        while (pipeline_.next_chunk(c)) {
-            if (c.what == chunk_msg::kind::token) {
-                last_.push_back(c.token);
-            }
-            group_.push_back(c);
-            if (c.what == chunk_msg::kind::end || int32_t(group_.size()) > n_logprobs_) {
-                chunks.insert(chunks.end(), group_.begin(), group_.end());
-                group_.clear();
-            }
+        take_chunks(chunks);
+        return done_if(verdicts.size() + chunks.size() > n);
+    };
+    return listen_until(
+        pipeline_.ends()->draft_bell, deadline_us, [this] { return !running() || link_.closed(); }, look);
+}
+
+void verify_seat::take_chunks(std::vector<chunk_msg> & out) {
+    chunk_msg c;
+    while (pipeline_.next_chunk(c)) {
+        if (c.what == chunk_msg::kind::token) {
+            last_.push_back(c.token);
         }
-        if (verdicts.size() + chunks.size() > n) {
-            return true;
-        }
-        if (!running() || link_.closed() || !b.wait(heard, deadline_us)) {
-            return false;
+        group_.push_back(c);
+        if (c.what == chunk_msg::kind::end || int32_t(group_.size()) > n_logprobs_) {
+            out.insert(out.end(), group_.begin(), group_.end());
+            group_.clear();
         }
     }
 }

@@ -40,6 +40,7 @@ class verify_seat {
 
   private:
     [[nodiscard]] bool begun();
+    void               take_chunks(std::vector<chunk_msg> & out);
 
     token_model &          model_;
     pipeline               pipeline_;

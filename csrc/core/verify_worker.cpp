@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "listen_loop.h"
 #include "same.h"
 
 namespace duo {
@@ -13,20 +14,16 @@ constexpr int32_t  n_hoped      = 256; // tokens that a text without a limit is 
 } // namespace
 
 void verify_worker::run() noexcept {
-    for (;;) {
-        const uint32_t heard = wires_.verify_bell.listen();
-        const bool     last  = wires_.requests.closed();
-        request *      req   = nullptr;
+    const auto look = [this] {
+        request * req = nullptr;
         if (wires_.requests.try_pop(req)) {
             serve(*req);
-            continue;
-        }
-        if (last) {
-            break;
+            return found::work;
         }
         take_nodes(); // nobody else empties the ring
-        wires_.verify_bell.wait(heard);
-    }
+        return found::nothing;
+    };
+    listen_until(wires_.verify_bell, bell::forever, [this] { return wires_.requests.closed(); }, look);
     wires_.verdicts.close();
     wires_.chunks.close();
 }
@@ -77,7 +74,7 @@ void verify_worker::begin(request & req) {
     params.has_model   = draft_wanted(req);
     params.sampled     = req.sampling.temp > 0.0f;
     planner_.begin(params, model_.n_branch());
-    std::erase_if(again_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
+    std::erase_if(late_begins_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
     contact_ = params.has_model && reachable_ && planner_.draft_begins_late() ? contact::owed : contact::none;
     if (params.has_model && reachable_ && contact_ == contact::none) {
         begin_draft(req);
@@ -109,7 +106,7 @@ bool verify_worker::draft_wanted(const request & req) const {
 
 // On shared cores the first token comes first, and the draft reads the text when that is worth its time.
 void verify_worker::begin_draft_if_it_pays() {
-    if (contact_ != contact::owed || req_->stats.n_passes == 0 || planner_.how() == stance::rest) {
+    if (contact_ != contact::owed || req_->stats.n_passes == 0 || planner_.stance_now() == stance::rest) {
         return;
     }
     const int64_t elapsed = now_us() - req_->stats.t_begin_us;
@@ -138,16 +135,16 @@ void verify_worker::begin_draft_in_mid_text() {
     r->prompt                      = text_;
     r->slot                        = req_->slot;
     r->draft                       = req_->draft;
-    r->id                          = request_node((++n_again_ % n_most + 1) << 40 | (req_->id & 0xffffffffff));
+    r->id                          = request_node((++n_late_begins_ % n_most + 1) << 40 | (req_->id & 0xffffffffff));
     mirror_.begin(r->id, text_);
-    std::erase_if(again_, [](const auto & a) { return a->draft_done.load(std::memory_order_acquire); });
-    again_.push_back(std::move(r));
-    begin_draft(*again_.back());
+    std::erase_if(late_begins_, [](const auto & a) { return a->draft_done.load(std::memory_order_acquire); });
+    late_begins_.push_back(std::move(r));
+    begin_draft(*late_begins_.back());
 }
 
 // The draft starts on its prompt while the target evaluates its own.
 void verify_worker::begin_draft(const request & req) {
-    told_ = &req;
+    draft_request_ = &req;
     if (end_owed_) {
         end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
     }
@@ -239,7 +236,7 @@ void verify_worker::on_link(bool up) {
 
 void verify_worker::tell_draft(verdict_msg v) {
     // By turn a guess that no pass has room for would only slow the pass down.
-    const int32_t n_most = planner_.how() == stance::by_turn ? std::max(0, n_room()) : n_draft_cap;
+    const int32_t n_most = planner_.stance_now() == stance::by_turn ? std::max(0, n_room()) : n_draft_cap;
     v.n_ahead            = int16_t(std::min<int32_t>(planner_.n_ahead(), n_most));
     v.n_branch           = planner_.n_branch();
     v.n_want             = planner_.n_want();
@@ -258,7 +255,7 @@ void verify_worker::tell_draft(verdict_msg v) {
 
 void verify_worker::end(finish_reason why) {
     request & req = *req_;
-    if (told_ != nullptr && !told_->draft_done.load(std::memory_order_acquire)) {
+    if (draft_request_ != nullptr && !draft_request_->draft_done.load(std::memory_order_acquire)) {
         end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
     }
     if (why == finish_reason::error) {
@@ -279,8 +276,8 @@ void verify_worker::end(finish_reason why) {
         {.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .n_drop = n_drop_, .t_us = req.stats.t_end_us});
     n_drop_ = 0;
     draft_read_.assign(text_.begin(), text_.begin() + std::min(n_draft_read_, n_text()));
-    req_  = nullptr;
-    told_ = nullptr;
+    req_           = nullptr;
+    draft_request_ = nullptr;
 }
 
 } // namespace duo

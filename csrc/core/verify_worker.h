@@ -89,9 +89,9 @@ class verify_worker {
     ngram_index           ngrams_;
     pass_tree             tree_; // what the next pass may verify, and what was chosen of it
     stop_matcher          stops_;
-    const request *       told_      = nullptr; // what the draft was told to begin last
-    bool                  reachable_ = false;   // a draft that is elsewhere: messages reach it
-    contact               contact_   = contact::none;
+    const request *       draft_request_ = nullptr; // what the draft was told to begin last
+    bool                  reachable_     = false;   // a draft that is elsewhere: messages reach it
+    contact               contact_       = contact::none;
     std::vector<token_id> draft_read_;           // what the draft's cache holds of the last text
     int32_t               n_draft_read_ = 0;     // and of this one
     double                row_us_       = 0.0;   // of a prompt, as last measured; 0: unknown
@@ -104,8 +104,8 @@ class verify_worker {
     uint32_t              n_quiet_      = 0; // verdicts for which the draft was not woken
 
     // Beginnings in mid-text, late or after the draft's host came back; kept until the draft lets go of them.
-    std::vector<std::unique_ptr<request>> again_;
-    uint64_t                              n_again_ = 0;
+    std::vector<std::unique_ptr<request>> late_begins_;
+    uint64_t                              n_late_begins_ = 0;
 
     std::vector<row>                          rows_;      // scratch
     std::vector<int32_t>                      accepted_;  // scratch: rows of tree_ on the accepted path

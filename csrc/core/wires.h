@@ -6,9 +6,9 @@
 #include <mutex>
 #include <vector>
 
+#include "channel.h"
 #include "clock.h"
 #include "request.h"
-#include "spsc_ring.h"
 
 namespace duo {
 
