@@ -18,7 +18,7 @@ void draft_link::let_go() {
 }
 
 bool draft_link::pop(verdict_msg & v) {
-    if (wires_->gone) { // with the request that a begin points to
+    if (wires_->gone) { // the request that a begin points to is gone too
         next_.reset();
         return false;
     }
@@ -60,7 +60,7 @@ bool draft_link::take(std::vector<verdict_msg> & out, int64_t deadline_us) {
         const size_t          n = out.size();
         for (verdict_msg v; pop(v);) {
             if (v.what == verdict_msg::kind::begin) {
-                next_  = v; // the end of the text before it went with its stream
+                next_  = v; // the `end` of the text before it was not seen
                 v.what = verdict_msg::kind::end;
                 v.req  = nullptr;
             }

@@ -53,7 +53,7 @@ void draft_seat::give(std::span<const verdict_msg> verdicts) {
     for (const verdict_msg & v : verdicts) {
         check_verdict(v);
     }
-    // The tokens of accepted nodes are the draft's own, no more than it computes.
+    // Each verdict adds one token. Accepted nodes need no check, as the draft has computed them itself.
     n_verdicts_ += verdicts.size();
     if (text_->prompt.size() + n_verdicts_ > n_text_most) {
         throw error("the other side sent a text that never ends; give it a limit (-n)");
@@ -75,7 +75,7 @@ bool draft_seat::end(int64_t deadline_us) {
     if (text_ == nullptr) {
         return true;
     }
-    text_->cancelled.store(true, std::memory_order_relaxed); // a long prompt stops at the next chance
+    text_->cancelled.store(true, std::memory_order_relaxed); // a draft that reads a long prompt stops soon
     wires_.verdicts.try_push({.what = verdict_msg::kind::end});
     while (!text_->draft_done.load(std::memory_order_acquire)) {
         wires_.nodes.drop_all(); // the worker must not wait for room

@@ -40,7 +40,7 @@ void draft_worker::step() {
         const auto n       = int32_t(batch_.size());
         const auto i_first = int32_t(rows_.size()) - n;
         t.t_rows           = now_us();
-        // With a part of the cores it is no step by itself, whatever the target did.
+        // A step on a part of the cores counts as beside the target, whatever the target did.
         t.beside_us = text_.wanted().n_threads > 0 ? t.t_rows - t.t0 : wires_.verify_busy.at(t.t_rows) - t.busy0;
         path_       = text_.tokens();
         for (int32_t j = 0; j < n; ++j) {

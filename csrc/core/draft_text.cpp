@@ -121,8 +121,8 @@ void draft_text::choose_by_worth(std::vector<int32_t> & nodes, size_t n_most) co
     }
 }
 
-// The best n_want nodes are known: so many are at least as probable as the best node that is not expanded, and what
-// would hang below that one is less probable still (EAGLE-2's choice, without its limit on depth).
+// The best n_want nodes are known: so many are at least as probable as the best unexpanded node, and its children would
+// be less probable still (EAGLE-2's choice, without its limit on depth).
 bool draft_text::complete() const {
     if (orders_.n_want <= 0) {
         return false;

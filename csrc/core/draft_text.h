@@ -26,7 +26,7 @@ class node_counter {
 // Belongs to the draft worker's thread. It chooses what to evaluate; the worker evaluates and sends.
 class draft_text {
   public:
-    // What the target told the draft last (see verdict_msg).
+    // The target's last orders (see verdict_msg).
     struct orders {
         int32_t n_ahead   = 1; // levels below the root that the target wants
         int32_t n_branch  = 1; // nodes in a step at most

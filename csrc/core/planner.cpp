@@ -6,13 +6,13 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_auto_max    = 16;   // --draft auto looks no further
+constexpr int32_t n_auto_max    = 16;   // most guesses in a pass with --draft auto
 constexpr int32_t n_branch_auto = 8;    // frontier nodes that the draft expands at once
 constexpr int64_t wait_least_us = 2000; // a wait ends only when the draft is clearly late, not merely slow
 constexpr int64_t wait_sync_us  = 250000;
 constexpr int64_t wait_factor   = 4;
-constexpr double  n_believed    = 8.0; // passes that the expected rate of turn-taking is worth
-constexpr int32_t n_rest_soon   = 32;  // passes of rest that a new text still makes
+constexpr double  n_believed    = 8.0; // the expected rate of turn-taking weighs as much as so many passes
+constexpr int32_t n_rest_soon   = 32;  // passes of rest that are left when a new text begins
 } // namespace
 
 void planner::expect(const pair_prior & prior) {
@@ -49,12 +49,13 @@ void planner::begin(const plan_params & params, int32_t n_branch) {
         experience_->change(first_stance());
     }
     if (experience_->stance_now == stance::rest &&
-        !shared_) { // another text, another chance, where a trial costs little
+        !shared_) { // a new text is a new chance, and a trial costs little here
         experience_->n_in = std::max(experience_->n_in, rest_before_trial() - n_rest_soon);
     }
 }
 
-// Turn-taking with a fixed length, trees that the user gave and what tests ask for are not weighed.
+// False: the user or a test has fixed what is verified (turn-taking with a fixed length, a given tree), so costs are
+// not compared.
 bool planner::adaptive() const {
     return !params_.always && shape_.empty() && params_.use != tree_use::dynamic &&
            (params_.n_max == n_draft_auto || params_.mode != run_mode::sync);
@@ -86,13 +87,14 @@ plan planner::next(pass_tree & tree, const situation & now) {
         return fixed(tree, now, n_most);
     }
     if (measuring_ && (now.growing || profile_.alone(1).n < n_alone)) {
-        return wait_for(now.growing ? 1 : 0, now); // until the draft stands still; what a row costs comes first
+        return wait_for(now.growing ? 1 : 0,
+                        now); // until the draft stands still; the cost of one row is measured first
     }
     const int32_t n_known = std::min(n_most, widest_try());
     return experience_->stance_now == stance::by_turn ? by_turn(tree, now, n_known) : by_worth(tree, now, n_known);
 }
 
-// A width that costs dear is met in small steps, from the least that is ever verified.
+// Wider passes may be expensive, so the width grows in small steps.
 int32_t planner::widest_try() const {
     return std::max({1, 2 * profile_.n_tried(), params_.n_min});
 }
@@ -103,7 +105,7 @@ plan planner::by_worth(pass_tree & tree, const situation & now, int32_t n_most) 
     choice       best = best_of(tree, path, n_most);
     bool         wide = false;
     if (params_.use == tree_use::automatic && n_branches_ > 1 && tree.nodes().size() > path.size()) {
-        // What is accepted beside the best path is evaluated once more: a tree has to be clearly better.
+        // Nodes accepted beside the best path are evaluated once more, so a tree has to be clearly better.
         const choice all = best_of(tree, tree.by_chance(), n_most);
         wide             = all.value > best.value + least_gain;
         best             = wide ? all : best;
@@ -120,8 +122,8 @@ plan planner::by_worth(pass_tree & tree, const situation & now, int32_t n_most) 
     return take(tree, wide ? tree.by_chance() : path, best.n);
 }
 
-// Tokens per microsecond of the best that can be made of this path now. A rate above that, as a few lucky passes leave
-// it, would ask for the shortest pass, whatever it brings.
+// The best rate that this path allows now, in tokens per microsecond. A few lucky passes may leave a running rate above
+// it, and then the shortest pass would always seem best.
 double planner::best_ratio(const pass_tree & tree, const situation & now, const std::vector<int32_t> & path,
                            int32_t n_most) const {
     double best = 0.0;
@@ -134,15 +136,15 @@ double planner::best_ratio(const pass_tree & tree, const situation & now, const 
     return best;
 }
 
-// What passes over up to so many drafted nodes cost, in tokens that could be had in the same time, r of them a
-// microsecond.
+// Sets cost_: the cost of a pass by its number of drafted nodes. The unit is tokens that could be had in the same time,
+// at r tokens per microsecond.
 void planner::price(const situation & now, int32_t n_most, double r) {
     for (int32_t m = 0; m <= n_most + 1; ++m) {
         cost_[size_t(m)] = r * profile_.pass_us(now.n_base + m, beside());
     }
 }
 
-// Of all parts of `order` from its beginning the one with the highest E - R * cost.
+// The leading part of `order` with the highest E - R * cost.
 planner::choice planner::best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const {
     double sum   = 1.0;
     double twice = 0.0; // tokens that the next pass will probably have to evaluate again
@@ -160,13 +162,13 @@ planner::choice planner::best_of(const pass_tree & tree, const std::vector<int32
     return best;
 }
 
-// Would the best path with some more levels, which the draft still has to make, be worth the time?
+// True if it pays to wait until the draft has made the best path some levels longer.
 bool planner::wait_pays(double value, const pass_tree & tree, const situation & now, const std::vector<int32_t> & path,
                         int32_t n_most) const {
     const double r    = rate();
     const double step = profile_.step_us(1, beside());
     if (r <= 0.0 || step <= 0.0) {
-        return false; // what a wait costs is not known yet
+        return false; // the cost of a wait is not known yet
     }
     double sum = 1.0;
     for (const int32_t i : path) {
@@ -186,8 +188,8 @@ bool planner::wait_pays(double value, const pass_tree & tree, const situation & 
     return false;
 }
 
-// The draft stops where a further guess is not worth a step (least_path()), so what it has then is verified as far as
-// rows are worth it. While nothing pays, the draft makes one guess, which is only counted as right or wrong.
+// The draft stops by itself where a further guess is not worth a step (least_path()). Of its guesses, those worth a row
+// are verified. While nothing pays, the draft makes one guess, which is only counted as right or wrong.
 plan planner::by_turn(pass_tree & tree, const situation & now, int32_t n_most) {
     const auto & path   = tree.best_path();
     const auto   n_path = int32_t(path.size());
@@ -200,12 +202,12 @@ plan planner::by_turn(pass_tree & tree, const situation & now, int32_t n_most) {
     return take(tree, path, best.value < 1.0 - cost_[0] + least_gain ? 0 : best.n);
 }
 
-// What the user, or a test, has decided: a chain of n_most nodes, a shape, the n_most best nodes.
+// What the user or a test has fixed: a chain of n_most nodes, a shape, or the n_most best nodes.
 plan planner::fixed(pass_tree & tree, const situation & now, int32_t n_most) {
     const bool turns = params_.mode == run_mode::sync;
     if (!shape_.empty() || params_.use == tree_use::dynamic) {
         const auto & all = tree.by_chance();
-        // Turn-taking ends when the draft says that its tree is complete; running ahead, when there is enough.
+        // Turn-taking waits until the draft says that its tree is complete, running ahead until there are enough nodes.
         const bool more = !shape_.empty() ? tree.n_open() > 0 : turns || int32_t(all.size()) < n_most;
         if (now.growing && more) {
             return wait_for(n_most, now);
@@ -221,7 +223,7 @@ plan planner::fixed(pass_tree & tree, const situation & now, int32_t n_most) {
     return take(tree, path, n_most);
 }
 
-// The first n of `order`, as far as there are branches for them.
+// Chooses the first n nodes of `order`, as far as there are branches for them.
 plan planner::take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n) {
     tree.choose(order, size_t(std::max(0, n)), n_branches_);
     if (int32_t(tree.rows().size()) < params_.n_min) {
@@ -274,8 +276,8 @@ int16_t planner::n_want() const {
     return int16_t(params_.mode == run_mode::sync && params_.use == tree_use::dynamic && shape_.empty() ? n_max_ : 0);
 }
 
-// By turns a step is waited for: it has to bring more than the tokens that its time, and its row, cost. The draft knows
-// the chance of the node that it would expand, not yet that of the guess below.
+// With turn-taking the target waits for each step, so a step has to bring more tokens than its time and its row cost.
+// The draft knows the chance of the node that it would expand, but not yet that of the guess below it.
 int16_t planner::least_path() const {
     if (!turns() || !adaptive() || params_.n_min > 0) {
         return 0;

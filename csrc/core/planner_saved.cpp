@@ -1,4 +1,4 @@
-// What the planner has learned, as numbers for a file: the profile, then each way of writing.
+// What the planner has learned, as numbers for a file: the profile, then each way of generating.
 #include <algorithm>
 #include <cmath>
 
@@ -17,9 +17,9 @@ constexpr double n_longest = 1e6; // passes
 std::vector<double> planner::saved() const {
     std::vector<double> out = profile_.saved();
     for (const auto & [key, e] : experiences_) {
-        if (key != experience_key{}) { // that one stands for no text yet
+        if (key != experience_key{}) { // the empty key belongs to no text
             out.insert(out.end(), key.begin(), key.end());
-            // A trial is no stance yet.
+            // A trial that is not over does not count as a stance.
             const bool trial = e.stance_now == stance::ahead && e.on_trial && e.n_in < n_settled;
             out.insert(out.end(),
                        {double(trial ? stance::by_turn : e.stance_now), double(trial ? 0 : e.n_in), double(e.n_rest),

@@ -7,12 +7,12 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_recheck     = 128; // passes until auto makes one over one row, without the draft beside it, again
+constexpr int32_t n_recheck     = 128; // passes between two yardsticks (see yardstick_due())
 constexpr int32_t n_poor_most   = 12;  // passes without profit before speculation rests
 constexpr int32_t n_rest_first  = 64;  // passes of rest; doubles
 constexpr int32_t n_rest_last   = 1024;
-constexpr int32_t n_turns_first = 96;   // passes of turn-taking before both at once is tried again; doubles up to
-constexpr int32_t n_turns_far   = 2048; // the same where it was far slower
+constexpr int32_t n_turns_first = 96;   // passes of turn-taking before running ahead is tried again; doubles
+constexpr int32_t n_turns_far   = 2048; // the same if running ahead was far slower
 constexpr int32_t n_turns_last  = 8192;
 constexpr int32_t n_glance      = 1;    // passes of a trial before it is looked at
 constexpr int32_t n_trial       = 12;   // and before it is judged by what it brought
@@ -24,7 +24,7 @@ constexpr double  small_gain    = 1.05;
 
 void planner::on_verdict(int32_t n_tokens, double expected, int64_t us, bool drafting) {
     if (params_.has_model && !drafting && experience_->stance_now != stance::rest) {
-        return; // without the draft it says nothing of the stance
+        return; // a pass without the draft says nothing about the stance
     }
     if (experience_->splits.on_trial()) {
         judge_split(n_tokens, expected, double(us));
@@ -37,8 +37,8 @@ void planner::on_verdict(int32_t n_tokens, double expected, int64_t us, bool dra
     }
 }
 
-// Separate devices lose nothing by running ahead. On shared cores whoever works has them all, if that is worth it;
-// trees that the user gave are grown ahead in any case.
+// Separate devices lose nothing by running ahead. On shared cores the models take turns, so that whoever works has all
+// cores, or the draft rests. Trees that the user gave are always grown ahead.
 stance planner::first_stance() const {
     const bool async = params_.mode == run_mode::async && params_.has_model;
     if (params_.mode != run_mode::sync && !(async && shared_ && adaptive())) {
@@ -64,7 +64,7 @@ void planner::reconsider() {
     const double own    = experience_->own.rate();
     experience_->n_poor = speculation_is_poor(own) ? experience_->n_poor + 1 : 0;
     if (!fall_back(own) && !begin_rest() && experience_->n_in > 4 * n_poor_most && experience_->n_poor == 0) {
-        experience_->n_rest = 0; // it has paid for long enough: the next rest is short again
+        experience_->n_rest = 0; // speculation has paid for long enough, so the next rest is short again
     }
     if (stance_now() == stance::ahead && !measuring_ && experience_->n_in >= n_settled) {
         try_split();
@@ -98,7 +98,7 @@ bool planner::begin_rest() {
     return true;
 }
 
-// Running ahead is tried again later, and sooner where the cores can be split in a way that was not tried.
+// Running ahead is tried again later, or sooner if there is another way to split the cores.
 bool planner::fall_back(double own) {
     if (!async() || stance_now() != stance::ahead || !turns_are_faster(own)) {
         return false;
@@ -117,13 +117,13 @@ void planner::choose_yardstick() {
     experience_->n_since = measuring_ ? 0 : experience_->n_since + 1;
 }
 
-// Side by side the target waits for the draft, rather than the draft for the target.
+// True if the target waits for the draft when both work at once, rather than the draft for the target.
 bool planner::draft_is_late() const {
     const int32_t k = ways().ahead.k;
     return k * profile_.step_us(1, true) > profile_.pass_us(k + 1, true);
 }
 
-// Would another split of the cores bring more? The model that the other one waits for is the first to get more.
+// Tries another split of the cores. The model that the other one waits for gets more cores first.
 void planner::try_split() {
     if (experience_->splits.on_pass(draft_is_late())) {
         profile_.choose_split(experience_->splits.now());
@@ -142,8 +142,8 @@ void planner::judge_split(int32_t n_tokens, double expected, double us) {
     profile_.choose_split(experience_->splits.now());
 }
 
-// A pass with the draft standing still: what speculation is compared with. Where it is expected to cost so
-// much anyway, it can wait until it costs a text little.
+// The yardstick is a pass while the draft stands still; speculation is compared with it. If its cost is known in
+// advance, the yardstick can wait until it costs the text little.
 bool planner::yardstick_due() const {
     if (profile_.alone(1).n < n_alone && !profile_.has_prior()) {
         return true;
@@ -156,8 +156,9 @@ bool planner::speculation_is_poor(double own) const {
            (experience_->n_in >= n_settled && own < 1.0 / profile_.pass_us(1, false));
 }
 
-// Running ahead is given up for turn-taking: the clearer it is, the sooner, for two teams of threads on the same cores
-// can be ten times as slow as one. A trial may cost little, so the first passes must show that it can be won at all.
+// True if running ahead should be given up for turn-taking. The larger the difference, the sooner: two teams of threads
+// on the same cores can be ten times as slow as one. A trial must cost little, so it ends early if its first passes
+// show that it cannot succeed.
 bool planner::turns_are_faster(double own) {
     if (experience_->n_in <= 1 && !experience_->on_trial) {
         return false;
@@ -166,7 +167,7 @@ bool planner::turns_are_faster(double own) {
     if (experience_->on_trial && experience_->n_in >= n_glance && experience_->n_in <= n_trial) {
         return turns > (experience_->n_in < n_trial ? ways().ahead.rate : trial_doubt * own);
     }
-    // Widths are still being tried at first. Without contention there is little that turns could win by.
+    // At first widths are still being tried. Without contention turn-taking has little to win.
     const bool contend = profile_.slowdown() > contended;
     if (!contend && experience_->n_in < n_settled) {
         return false;
@@ -181,8 +182,8 @@ bool planner::turns_are_faster(double own) {
            (experience_->n_poor >= n_poor_most && turns > 1.03 / profile_.pass_us(1, false));
 }
 
-// Passes by turn after which running ahead is tried. It costs some passes if it fails, so the more there is to win the
-// sooner; where it has failed before, later each time.
+// Passes of turn-taking before running ahead is tried. A failed trial costs some passes, so the more there is to win,
+// the sooner it is tried. After each failure it is tried later.
 int32_t planner::turns_before_ahead() const {
     if (experience_->n_turns > 0) {
         return experience_->n_turns;
@@ -193,8 +194,8 @@ int32_t planner::turns_before_ahead() const {
                              : std::max(n_settled, int32_t(trial_price / (trial_share * most)));
 }
 
-// A trial by turns costs a step of the draft for each of its passes; the rest before it is long enough to make that
-// little. On devices of their own steps cost nothing.
+// Passes of rest before turn-taking is tried again. Each pass of the trial costs a draft step, and the rest is long
+// enough to make that a small share. On separate devices steps cost nothing.
 int32_t planner::rest_before_trial() const {
     const double pass  = profile_.pass_us(1, false);
     const double c     = shared_ && pass > 0.0 ? std::min(1.0, profile_.step_us(1, false) / pass) : 0.0;

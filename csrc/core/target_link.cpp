@@ -46,7 +46,7 @@ std::optional<text_params> target_link::wait_begin(int64_t deadline_us) {
     return text;
 }
 
-// Under the mutex. What the draft here has counted of the text up to now.
+// Under the mutex. Adds what the local draft has counted since it began.
 void target_link::count_draft() {
     if (draft_request_ != nullptr) {
         const draft_stats & d = *draft_request_->draft;
@@ -88,7 +88,7 @@ bool target_link::take(std::vector<node_msg> & out, int64_t deadline_us) {
         [&] { return done_if(wires_->nodes.take_all(out)); });
 }
 
-// Counts as it goes: what is refused ends the link anyway.
+// It counts alternatives too. A refused message ends the link, so wrong counts do no harm then.
 void target_link::check(const chunk_msg & c) {
     if (c.what == chunk_msg::kind::logprob) {
         if (++n_alternatives_ > now_.n_logprobs || c.token < 0 || std::isnan(c.logp)) {

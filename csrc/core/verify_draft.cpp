@@ -1,4 +1,4 @@
-// What the target says to its draft, and hears from it. The loop around it is in verify_worker.cpp.
+// The target's messages to its draft, and the draft's to the target. The loop around it is in verify_worker.cpp.
 #include <algorithm>
 
 #include "verify_worker.h"
@@ -7,7 +7,7 @@ namespace duo {
 
 namespace {
 constexpr uint32_t n_quiet_most = 256; // verdicts before a draft at rest is woken to take them
-constexpr int32_t  n_hoped      = 256; // tokens that a text without a limit is taken to have
+constexpr int32_t  n_hoped      = 256; // length that is assumed for a text without a limit, in tokens
 } // namespace
 
 bool verify_worker::draft_wanted(const request & req) const {
@@ -35,7 +35,7 @@ void verify_worker::begin_draft(const request & req) {
 // A draft that begins in mid-text, or again, begins with the text as it is now.
 void verify_worker::begin_draft_in_mid_text() {
     text_.set_contact(contact::none);
-    constexpr uint64_t n_most      = uint64_t(1) << 22; // such ids lie above those of the engine's requests
+    constexpr uint64_t n_most      = uint64_t(1) << 22; // such ids are larger than those of the engine's requests
     const request &    req         = text_.req();
     auto               r           = std::make_unique<request>();
     static_cast<text_params &>(*r) = req;
@@ -79,7 +79,7 @@ int64_t verify_worker::reading_us() const {
 }
 
 void verify_worker::tell_draft(verdict_msg v) {
-    // By turn a guess that no pass has room for would only slow the pass down.
+    // With turn-taking, a guess that the pass has no room for would only delay the pass.
     const int32_t n_most = planner_.stance_now() == stance::by_turn ? std::max(0, n_room()) : n_draft_cap;
     v.n_ahead            = int16_t(std::min<int32_t>(planner_.n_ahead(), n_most));
     v.n_branch           = planner_.n_branch();
@@ -87,8 +87,8 @@ void verify_worker::tell_draft(verdict_msg v) {
     v.branch_price       = planner_.branch_price();
     v.least_path         = planner_.least_path();
     v.n_threads          = int16_t(planner_.threads().draft);
-    // A draft that is to rest need not be woken for each token. One that is thousands of verdicts behind is of no use
-    // to this text; waiting for it would be worse.
+    // A draft that rests need not be woken for each token. A draft that is thousands of verdicts behind is of no use to
+    // this text, and waiting for it would be worse.
     const bool rest = v.what == verdict_msg::kind::verdict && v.n_ahead == 0 && !planner_.measuring() &&
                       ++n_quiet_ % n_quiet_most != 0;
     if (text_.drafting() && !(rest ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
@@ -96,7 +96,7 @@ void verify_worker::tell_draft(verdict_msg v) {
     }
 }
 
-// The way to a draft that is elsewhere opened or broke. Whatever comes from now on belongs to a new beginning.
+// The connection to a remote draft was made or lost.
 void verify_worker::on_link(bool up) {
     reachable_ = up;
     if (!text_.active()) {

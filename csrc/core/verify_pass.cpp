@@ -7,7 +7,7 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_telling = 16; // rows of a prompt whose time says what a row takes
+constexpr int32_t n_telling = 16; // a prompt with fewer rows says too little about the time of a row
 } // namespace
 
 // One target pass: what is left of the prompt, what was accepted beside the best path, the root, and the chosen nodes.
@@ -27,7 +27,7 @@ void verify_worker::verify(const plan & p) {
     int64_t             t0     = 0;
     int64_t             t1     = 0;
     const decode_status status = timed_decode(t0, t1);
-    // The walk needs no more than the candidates; side branches go before it, so that they are never in the way.
+    // The walk needs only the candidates, so side branches are dropped before it.
     for (int32_t b = 1; b < n_branches; ++b) {
         model_.rollback(b, 0);
     }
@@ -37,9 +37,9 @@ void verify_worker::verify(const plan & p) {
     if (text_.stats().n_passes == 0) {
         on_prompt(t1);
     } else if (t1 > t0) {
-        // With a part of the cores it is no pass by itself, whatever the draft did.
+        // A pass on a part of the cores counts as beside the draft, whatever the draft did.
         const int64_t beside = n_threads > 0 ? t1 - t0 : wires_.draft_busy.at(t1) - wires_.draft_busy.at(t0);
-        // A tree's branches are made and dropped outside the pass, but they are a part of its price.
+        // Making and dropping a tree's branches is outside the pass, but it is part of its cost.
         const int64_t branches = n_branches > 1 ? t0 - t_forks + now_us() - t1 : 0;
         planner_.profile().on_pass(int32_t(rows_.size()), t1 - t0 + branches, double(beside) / double(t1 - t0));
     }
@@ -48,7 +48,7 @@ void verify_worker::verify(const plan & p) {
         cached_.push_back(tree.at_row(int32_t(i)).token);
     }
 
-    // What the draft prepared meanwhile: a hit is known as one, and its subtree is there for the next plan.
+    // Takes what the draft has prepared meanwhile, so that a hit is recognised and its subtree can be planned with.
     take_nodes();
     const verify_stats before        = text_.stats();
     const int32_t      depth         = tree.depth();
@@ -110,8 +110,8 @@ void verify_worker::on_prompt(int64_t t_end) {
     }
 }
 
-// Leaves in the cache what is text. Nodes accepted beside the best path are not: their rows stand behind a gap, and
-// attention adds in the order of the cells, so keeping them would cost equal bits. The next pass evaluates them again.
+// Keeps only the text in the cache. Nodes accepted beside the best path are not kept: their rows come after a gap, and
+// attention adds in the order of the cells, so results would not be bit-equal. The next pass evaluates them again.
 void verify_worker::trim_cache(size_t n_before) {
     const auto n_on_path = text_.n_accepted_on_best_path();
     const auto n_kept    = n_before + size_t(n_on_path);
@@ -135,7 +135,7 @@ void verify_worker::walk(int32_t i_first_row, const plan & p) {
             if (sampling.grammar.empty()) {
                 throw std::runtime_error("the filters left no candidate token");
             }
-            text_.finish(finish_reason::stop); // the grammar is complete, and no token for the end may be chosen
+            text_.finish(finish_reason::stop); // the grammar is complete, and the text has no end token to choose
             return;
         }
         const bool from_draft = text_.step(chosen.token, planner_.profile().guesses());

@@ -1,5 +1,4 @@
-// What the next pass verifies: the tree as it is known now, the planner's choice, and the wait for the draft if that
-// pays.
+// Plans the next pass: takes the tree as it is known now, asks the planner, and waits for the draft if that pays.
 #include <algorithm>
 
 #include "verify_worker.h"
@@ -7,7 +6,7 @@
 namespace duo {
 
 plan verify_worker::make_plan() {
-    constexpr int32_t n_waits_most   = 16 * n_draft_cap; // news that change nothing must not hold up the text for ever
+    constexpr int32_t n_waits_most   = 16 * n_draft_cap; // so that useless messages cannot hold up the text for ever
     constexpr int64_t reading_factor = 4;
     int64_t           t0             = 0;
     plan              p;
@@ -19,8 +18,8 @@ plan verify_worker::make_plan() {
         }
         begin_draft_if_it_pays();
         text_.grow_tree(planner_, n_room());
-        // With prompt rows still to be evaluated there is better to do than to wait; turn-taking waits even so when all
-        // of the prompt was cached.
+        // While prompt rows are missing, evaluating them is better than waiting. Turn-taking waits before the first
+        // pass if the whole prompt was cached.
         const int32_t n_new   = text_.n_tokens() - int32_t(cached_.size());
         const bool    begun   = text_.stats().n_passes > 0 || (text_.req().plan.mode == run_mode::sync && n_new == 1);
         const bool    growing = text_.draft_may_grow() && begun && !text_.cancelled() && i < n_waits_most;
@@ -34,7 +33,7 @@ plan verify_worker::make_plan() {
         }
         const int64_t now = now_us();
         t0                = t0 == 0 ? now : t0;
-        // Side by side on the same cores both would take longer: a draft that reads is waited for.
+        // A draft that reads is waited for, because on the same cores both at once would take longer.
         const bool    reads   = text_.draft_contact() == contact::reading;
         const int64_t wait_us = reads ? std::max(p.wait_us, reading_factor * reading_us()) : p.wait_us;
         if (!wires_.verify_bell.wait(heard, now + wait_us)) {

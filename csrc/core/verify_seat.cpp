@@ -40,7 +40,7 @@ void verify_seat::give(std::span<const node_msg> nodes) {
             for (const node_msg & n : nodes) {
                 check_node(n, model_.n_vocab());
             }
-            // Beyond this the worker stands still; guesses are then of no use.
+            // The worker is so late then that further guesses are of no use.
             const size_t n = std::min(nodes.size(), n_early_most - std::min(n_early_most, early_.size()));
             early_.insert(early_.end(), nodes.begin(), nodes.begin() + std::ptrdiff_t(n));
             return;
@@ -49,7 +49,7 @@ void verify_seat::give(std::span<const node_msg> nodes) {
     link_.give(nodes);
 }
 
-// Whether the target has asked for the draft; passes on what came before it did.
+// True if the target has asked for the draft. Then passes on the nodes that came before.
 bool verify_seat::begun() {
     const std::lock_guard locked(early_mutex_);
     if (!begun_ && link_.wait_begin(0).has_value()) {

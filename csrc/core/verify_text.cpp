@@ -30,7 +30,8 @@ void verify_text::end() {
     draft_request_ = nullptr;
 }
 
-// What was generated before a link was lost: a stop string may have begun in it, and only the end may be missing.
+// Reads what was generated before a link was lost. A stop string may have begun in it, or the text may lack only its
+// end.
 void verify_text::resume() {
     for (size_t i = tokens_.size() - size_t(req_->n_generated); i < tokens_.size(); ++i) {
         if (model_.is_end(tokens_[i])) {
@@ -66,8 +67,8 @@ void verify_text::on_node(const node_msg & msg, guess_record & guesses) {
     const auto what  = mirror_.insert(msg, tokens_);
     const bool right = what == mirror_tree::news::named_right;
     contact_         = what != mirror_tree::news::stale ? contact::at_work : contact_;
-    n_draft_read_    = what == mirror_tree::news::grown ? n_tokens() : n_draft_read_; // it has come as far as the root
-    // A guess that came too late to be verified is known to be right or wrong all the same.
+    n_draft_read_    = what == mirror_tree::news::grown ? n_tokens() : n_draft_read_; // it has read down to the root
+    // A guess that came too late to be verified still counts as right or wrong.
     if (msg.guess && (right || what == mirror_tree::news::guess_wrong)) {
         guesses.on_child(msg.logp, right);
         if (msg.rank == 0) {
@@ -100,7 +101,7 @@ void verify_text::add_ngrams(const planner & plans, int32_t n_most) {
         const double share = double(proposals_[i].n_hits) / std::max(1, n_hits);
         tree_.add_ngram(-1, proposals_[i].tokens, plans.profile(), least, share);
     }
-    // And where the best path ends: a draft that has entered a passage of the text need not go on itself.
+    // Also at the end of the best path: where the drafted path repeats a passage of the text, n-grams continue it.
     const auto & path = tree_.best_path();
     if (!path.empty() && int32_t(path.size()) < n_most) {
         tail_.clear();
@@ -150,7 +151,7 @@ bool verify_text::step(token_id token, guess_record & guesses) {
     return next >= 0;
 }
 
-// Guesses below an accepted node of the drafted tree, verified or not: the target's choice says which was right.
+// Counts all guesses below an accepted node, verified or not: the target's choice says which was right.
 void verify_text::learn_from(int32_t i_node, int32_t level, token_id chosen, guess_record & guesses) const {
     const token_tree & tree = mirror_.tree();
     for (int32_t i = i_node < 0 ? -1 : tree.first_child(i_node); i >= 0; i = tree.at(i).next) {
@@ -193,8 +194,8 @@ std::optional<int64_t> verify_text::us_since_verdict(int64_t now) const {
     return t_verdict_ == 0 ? std::nullopt : std::optional(now - t_verdict_);
 }
 
-// The text has grown by the accepted nodes and one token more. The draft knows its own nodes by their ids; what came
-// from n-grams it is told token by token.
+// The text has grown by the accepted nodes and one token more. The draft knows its own nodes by their ids. Tokens that
+// came from n-grams are told one by one.
 void verify_text::commit(int64_t now, std::vector<verdict_msg> & out) {
     verify_stats & st = req_->stats;
     if (const auto us = us_since_verdict(now); us.has_value()) {

@@ -76,7 +76,7 @@ class verify_text {
     // The draft begins anew below the last token, under the id of another request.
     void restart_tree(node_id id) { mirror_.begin(id, tokens_); }
 
-    // A message of this text's draft came, then what it said.
+    // Called for each message of this text's draft, and then for what the message says.
     void on_message();
     void on_node(const node_msg & msg, guess_record & guesses);
     void on_pause(node_id root) { mirror_.pause(root); }

@@ -1,4 +1,5 @@
-// The target's thread: take nodes, choose what to verify, one pass, walk, commit, send chunks and the verdict.
+// The target's thread. It takes nodes, chooses what to verify, evaluates one pass, walks, commits, and sends chunks and
+// the verdict.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ class verify_worker {
         planner_.expect(prior);
     }
 
-    // What was learned of the pair; while no request runs.
+    // What was learned about the pair. Only while no request runs.
     [[nodiscard]] planner & plans() { return planner_; }
 
     // Until the request channel is closed. Does not throw.
@@ -71,11 +72,12 @@ class verify_worker {
     verify_text           text_;
     std::vector<token_id> cached_;           // tokens whose positions the model's cache holds
     std::vector<token_id> draft_read_;       // what the draft's cache holds of the last text
-    double                row_us_   = 0.0;   // of a prompt, as last measured; 0: unknown
+    double                row_us_   = 0.0;   // time of a prompt row, as last measured; 0: unknown
     bool                  end_owed_ = false; // the draft has not yet been told that the last request ended
     uint32_t              n_quiet_  = 0;     // verdicts for which the draft was not woken
 
-    // Beginnings in mid-text, late or after the draft's host came back; kept until the draft lets go of them.
+    // Requests with which the draft began in mid-text: late, or after its host came back. Each is kept until the draft
+    // sets its draft_done.
     std::vector<std::unique_ptr<request>> late_begins_;
     uint64_t                              n_late_begins_ = 0;
 

@@ -109,7 +109,7 @@ class world : public facts {
         }
     }
 
-    // As verify_plan.cpp does.
+    // As verify_text::grow_tree() does.
     void see(const planner & pl) {
         if (pl.shape().empty()) {
             pass_.begin(draft_.tree, pl.profile(), pl.least_chance());
