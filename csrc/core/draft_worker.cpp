@@ -84,7 +84,7 @@ void draft_worker::fail(const std::string & why) noexcept {
             req.draft_error += "; its cache could not be cleared";
         }
     } catch (...) {
-        // no memory for the reason: the failure is told all the same
+        // there is no memory for the reason; the failure is reported without it
     }
     text_.pause();
     wires_.nodes.push({.what = node_msg::kind::failed, .slot = req.slot, .id = req.id});

@@ -6,7 +6,7 @@ namespace duo {
 
 void pass_tree::begin(const token_tree & tree, const pair_profile & profile, double least) {
     nodes_.clear();
-    index_.assign(size_t(tree.size()), -2); // -2: left out, and so is what hangs below it
+    index_.assign(size_t(tree.size()), -2); // -2: left out, with all nodes below it
     index_[0] = -1;
     for (int32_t i = 1; i < tree.size(); ++i) {
         const auto &  nd = tree.at(i);

@@ -48,8 +48,8 @@ void planner::begin(const plan_params & params, int32_t n_branch) {
     if (fresh || !adaptive() || !params.has_model || (sync && experience_->stance_now == stance::ahead)) {
         experience_->change(first_stance());
     }
-    if (experience_->stance_now == stance::rest &&
-        !shared_) { // a new text is a new chance, and a trial costs little here
+    // A new text is a new chance. On separate devices a trial costs little.
+    if (stance_now() == stance::rest && !shared_) {
         experience_->n_in = std::max(experience_->n_in, rest_before_trial() - n_rest_soon);
     }
 }
@@ -68,7 +68,7 @@ double planner::rate() const {
         return experience_->own.usual_us > 0.0 ? std::max(plain, experience_->own.tokens / experience_->own.usual_us)
                                                : plain;
     }
-    // A few lucky passes would make every guess look too dear, and a few unlucky ones too cheap.
+    // A few lucky passes would make every guess look too expensive, and a few unlucky ones too cheap.
     const double us = n_believed * alone;
     return std::max(plain, (experience_->own.tokens + us * ways().turns.rate) / (experience_->own.usual_us + us));
 }
@@ -87,11 +87,11 @@ plan planner::next(pass_tree & tree, const situation & now) {
         return fixed(tree, now, n_most);
     }
     if (measuring_ && (now.growing || profile_.alone(1).n < n_alone)) {
-        return wait_for(now.growing ? 1 : 0,
-                        now); // until the draft stands still; the cost of one row is measured first
+        // The draft has to stand still first, and the cost of one row is measured before wider passes.
+        return wait_for(now.growing ? 1 : 0, now);
     }
     const int32_t n_known = std::min(n_most, widest_try());
-    return experience_->stance_now == stance::by_turn ? by_turn(tree, now, n_known) : by_worth(tree, now, n_known);
+    return stance_now() == stance::by_turn ? by_turn(tree, now, n_known) : by_worth(tree, now, n_known);
 }
 
 // Wider passes may be expensive, so the width grows in small steps.

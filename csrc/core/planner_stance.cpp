@@ -40,8 +40,7 @@ void planner::on_verdict(int32_t n_tokens, double expected, int64_t us, bool dra
 // Separate devices lose nothing by running ahead. On shared cores the models take turns, so that whoever works has all
 // cores, or the draft rests. Trees that the user gave are always grown ahead.
 stance planner::first_stance() const {
-    const bool async = params_.mode == run_mode::async && params_.has_model;
-    if (params_.mode != run_mode::sync && !(async && shared_ && adaptive())) {
+    if (params_.mode != run_mode::sync && !(async() && params_.has_model && shared_ && adaptive())) {
         return stance::ahead;
     }
     return adaptive() && profile_.has_prior() && !turns_could_pay() ? stance::rest : stance::by_turn;

@@ -55,7 +55,7 @@ struct verify_stats {
     int32_t n_hits              = 0; // passes whose last token was already a node
     int32_t n_after_hit         = 0; // passes that came after such a one
     int32_t n_tokens_after_hit  = 0; // committed by them
-    int32_t n_tokens_after_miss = 0; // by the others, but for the first pass
+    int32_t n_tokens_after_miss = 0; // committed by the others, except the first pass
     int32_t n_path              = 0; // drafted tokens on the best path of a pass: all of them, if no tree was verified
     int32_t n_path_accepted     = 0;
     int32_t n_side              = 0; // passes whose accepted nodes were not all on the best path

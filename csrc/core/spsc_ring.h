@@ -4,8 +4,8 @@
 // The consumer alone writes i_read_ and i_write_cache_, and reads the slots between i_read_ and i_write_. A slot
 // changes hands by a release store of an index and an acquire load on the other side, which orders the slot's bytes
 // before the index; nothing else needs ordering. Each side looks at the other's index only when its cached copy says
-// full or empty, so in steady state no cache line bounces. Indices count for ever (2^64) and are masked on use: no
-// slack slot.
+// full or empty, so in steady state no cache line bounces. Indices only grow (up to 2^64) and are masked on use, so no
+// slot has to stay empty.
 //
 // A ring never blocks. channel.h adds the bells on which its two sides sleep.
 #pragma once

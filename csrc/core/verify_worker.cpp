@@ -80,7 +80,7 @@ decode_status verify_worker::timed_decode(int64_t & t0, int64_t & t1) {
     }
 }
 
-// Evaluates the prompt but for the rows that fit into the first verification.
+// Evaluates the prompt, except the rows that the first verification takes.
 void verify_worker::prompt() {
     const auto & tokens = text_.tokens();
     model_.use_threads(0);
