@@ -37,7 +37,7 @@ const char * name_of(duo::trace_event::kind k) {
 
 py::tuple event_tuple(const char * lane, const duo::trace_event & e) {
     return py::make_tuple(name_of(e.what), lane, e.t0_us, e.t1_us, e.slot, e.n_rows, e.n_accepted, e.n_drafted, e.hit,
-                          e.depth, e.n_branch, e.expected, duo::name_of(e.how));
+                          e.depth, e.n_branch, e.expected, duo::name_of(e.stance_now));
 }
 
 // A model as Python sees it. It may outlive the engine; its members then throw.

@@ -39,7 +39,7 @@ struct shared_model {
 // A seat and its context.
 template <typename Seat> struct seated {
     explicit seated(const model_ptr & weights)
-        : model(*weights), seat(model, [cpus = weights->options().cpus] { pin_this_thread(cpus); }) {
+        : model(weights->with_new_context()), seat(model, [cpus = weights->options().cpus] { pin_this_thread(cpus); }) {
         model.require_rollback("it cannot be served");
     }
 

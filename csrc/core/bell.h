@@ -1,4 +1,4 @@
-// How a worker with nothing to do sleeps: one bell per worker, rung by everybody who sends to it.
+// A worker that has nothing to do sleeps on its bell. Whoever sends it a message rings the bell.
 //
 // The sleeper takes a ticket with listen(), looks at its rings once more, and only then wait()s for a later ring.
 // seq_ and n_asleep_ are both seq_cst: either the ringer sees the sleeper (and wakes it) or the sleeper sees the new
@@ -25,7 +25,7 @@ namespace duo {
 
 class bell {
   public:
-    // Any thread. Never blocks; a system call only if somebody sleeps.
+    // Any thread. Never blocks. Makes a system call only if somebody sleeps.
     void ring() noexcept {
         seq_.fetch_add(1, std::memory_order_seq_cst);
         if (n_asleep_.load(std::memory_order_seq_cst) > 0) {
@@ -35,8 +35,8 @@ class bell {
 
     [[nodiscard]] uint32_t listen() const noexcept { return seq_.load(std::memory_order_seq_cst); }
 
-    // Returns when the bell has rung since `heard` was taken, or at `deadline_us` (now_us() scale); spurious wake-ups
-    // are swallowed. True: it rang.
+    // Returns when the bell has rung since `heard` was taken, or at `deadline_us` (now_us() scale). It does not return
+    // at spurious wake-ups. True: it rang.
     bool wait(uint32_t heard, int64_t deadline_us = forever) noexcept {
         for (int i = 0; i < n_spin; ++i) {
             if (seq_.load(std::memory_order_acquire) != heard) {
@@ -61,7 +61,7 @@ class bell {
     static constexpr int64_t forever = INT64_MAX;
 
   private:
-    // A couple of microseconds: longer spinning would take the core from the model's own threads.
+    // A few microseconds. Longer spinning would take the core from the model's threads.
     static constexpr int n_spin = 64;
 
 #if defined(__linux__)
@@ -82,7 +82,7 @@ class bell {
 
     static_assert(sizeof(std::atomic<uint32_t>) == sizeof(uint32_t) && std::atomic<uint32_t>::is_always_lock_free);
 #else
-    // No portable futex with a timeout: the lock guards nothing but the sleep itself.
+    // There is no portable futex with a timeout. The lock guards only the sleep itself.
     void sleep(uint32_t heard, int64_t left_us) noexcept {
         std::unique_lock<std::mutex> lock(mutex_);
         if (seq_.load(std::memory_order_seq_cst) != heard) {

@@ -12,9 +12,10 @@ inline int64_t now_us() noexcept {
     return duration_cast<microseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
-// Microseconds that one worker has spent inside its model. The worker writes; anybody may ask, also in the middle of a
-// pass. One word, so a reader never sees a torn pair: idle, it holds the total; busy, it holds (start - total), so the
-// total now is now - word. The lowest bit says which. Relaxed is enough: the word guards no other data.
+// Microseconds that one worker has spent inside its model. The worker writes, and any thread may read, even during a
+// pass. All of it is one word, so that a reader never sees half an update. While the worker is idle, the word holds the
+// total. While it is busy, the word holds (start - total), so the total is now - word. The lowest bit says which.
+// Relaxed order is enough, as the word guards no other data.
 class busy_clock {
   public:
     void begin(int64_t t_us) noexcept { word_.store(((t_us - total_us_) << 1) | 1, std::memory_order_relaxed); }

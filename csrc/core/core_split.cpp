@@ -5,7 +5,7 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_wait_first = 64; // passes with one split before another is tried; doubles where that was lost
+constexpr int32_t n_wait_first = 64; // passes with one split before others are tried; doubles if those were slower
 constexpr int32_t n_wait_last  = 8192;
 constexpr int32_t n_glance     = 2;    // passes of a trial after which the times alone may end it
 constexpr int32_t n_trial      = 24;   // passes of a trial
@@ -45,7 +45,7 @@ bool split_search::on_trial_pass(int32_t n_tokens, double expected, double us, d
         n_wait_ = n_wait_first;
         return false;
     }
-    // Lost in both directions: the next pair of trials comes later.
+    // Both directions were slower: the next pair of trials comes later.
     n_wait_ = turned_ ? std::min(2 * n_wait_, n_wait_last) : n_wait_;
     turned_ = !turned_;
     now_    = best_;

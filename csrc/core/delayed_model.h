@@ -1,4 +1,5 @@
-// A model that is late at random: provokes every interleaving of the two workers (tests; text must not depend on it).
+// A model with random delays. Tests use it to provoke many interleavings of the two workers, on which the text must not
+// depend.
 #pragma once
 
 #include <chrono>

@@ -1,5 +1,6 @@
 #include "draft_link.h"
 
+#include "listen_loop.h"
 #include "message_check.h"
 
 namespace duo {
@@ -17,7 +18,7 @@ void draft_link::let_go() {
 }
 
 bool draft_link::pop(verdict_msg & v) {
-    if (wires_->gone) { // with the request that a begin points to
+    if (wires_->gone) { // the request that a begin points to is gone too
         next_.reset();
         return false;
     }
@@ -30,58 +31,48 @@ bool draft_link::pop(verdict_msg & v) {
 }
 
 std::optional<text_params> draft_link::wait_begin(int64_t deadline_us) {
-    for (;;) {
-        const uint32_t heard = wires_->draft_bell.listen();
-        const bool     last  = closed();
-        {
-            const std::lock_guard locked(wires_->link_mutex);
-            for (verdict_msg v; pop(v);) {
-                if (v.what == verdict_msg::kind::end) {
-                    let_go();
-                }
-                if (v.what == verdict_msg::kind::begin) {
-                    let_go();
-                    held_  = v.req;
-                    v.what = verdict_msg::kind::orders;
-                    v.req  = nullptr;
-                    next_  = v;
-                    return *held_;
-                }
+    std::optional<text_params> text;
+    const auto                 look = [&] {
+        const std::lock_guard locked(wires_->link_mutex);
+        for (verdict_msg v; pop(v);) {
+            if (v.what == verdict_msg::kind::end) {
+                let_go();
+            }
+            if (v.what == verdict_msg::kind::begin) {
+                let_go();
+                held_  = v.req;
+                v.what = verdict_msg::kind::orders;
+                v.req  = nullptr;
+                next_  = v;
+                text   = *held_;
+                return found::done;
             }
         }
-        if (last || !wires_->draft_bell.wait(heard, deadline_us)) {
-            return std::nullopt;
-        }
-    }
+        return found::nothing;
+    };
+    listen_until(wires_->draft_bell, deadline_us, [this] { return closed(); }, look);
+    return text;
 }
 
 bool draft_link::take(std::vector<verdict_msg> & out, int64_t deadline_us) {
-    for (;;) {
-        const uint32_t heard = wires_->draft_bell.listen();
-        const bool     last  = closed();
-        const size_t   n     = out.size();
-        {
-            const std::lock_guard locked(wires_->link_mutex);
-            for (verdict_msg v; pop(v);) {
-                if (v.what == verdict_msg::kind::begin) {
-                    next_  = v; // the end of the text before it went with its stream
-                    v.what = verdict_msg::kind::end;
-                    v.req  = nullptr;
-                }
-                out.push_back(v);
-                if (v.what == verdict_msg::kind::end) {
-                    let_go();
-                    return true;
-                }
+    const auto look = [&] {
+        const std::lock_guard locked(wires_->link_mutex);
+        const size_t          n = out.size();
+        for (verdict_msg v; pop(v);) {
+            if (v.what == verdict_msg::kind::begin) {
+                next_  = v; // the `end` of the text before it was not seen
+                v.what = verdict_msg::kind::end;
+                v.req  = nullptr;
+            }
+            out.push_back(v);
+            if (v.what == verdict_msg::kind::end) {
+                let_go();
+                break;
             }
         }
-        if (out.size() > n) {
-            return true;
-        }
-        if (last || !wires_->draft_bell.wait(heard, deadline_us)) {
-            return false;
-        }
-    }
+        return done_if(out.size() > n);
+    };
+    return listen_until(wires_->draft_bell, deadline_us, [this] { return closed(); }, look);
 }
 
 void draft_link::ready() {

@@ -1,8 +1,7 @@
-// Stands for a draft that is in another process: takes what the target says, gives what the draft says.
+// Stands in for a draft in another process: takes the target's verdicts, gives the draft's nodes.
 //
 // The verify worker sees no difference: it writes verdicts and reads nodes. Two threads use a link: a sender
-// (wait_begin, take) and a receiver (ready, lost, give); each of the two roles may pass from one thread to another
-// under a lock.
+// (wait_begin, take) and a receiver (ready, lost, give). Each role may pass to another thread under a lock.
 #pragma once
 
 #include <memory>
@@ -17,7 +16,7 @@ namespace duo {
 
 class draft_link {
   public:
-    // n_vocab: of the target.
+    // n_vocab: the target's.
     draft_link(std::shared_ptr<wires> w, int32_t n_vocab) : wires_(std::move(w)), n_vocab_(n_vocab) {}
     ~draft_link();
 
@@ -26,17 +25,19 @@ class draft_link {
 
     // ---- sender
 
-    // The next text that wants the draft. What is said of texts before it is dropped.
+    // The next text that wants the draft. Verdicts of earlier texts are dropped.
     std::optional<text_params> wait_begin(int64_t deadline_us);
 
-    // Appends verdicts of that text. False: nothing came. An `end` is the last one; another text's begin makes one.
+    // Appends verdicts of that text. False: nothing came. An `end` is the last one. If another text begins, an `end` is
+    // made for this one.
     bool take(std::vector<verdict_msg> & out, int64_t deadline_us);
 
     // ---- receiver
 
     void ready();
     void lost();
-    // Nodes from the other process. Throws duo::error for what no draft would send; nothing of it is passed on then.
+    // Nodes from the other process. If one of them could not come from a correct draft, throws duo::error and passes
+    // none on.
     void give(std::span<const node_msg> nodes);
 
     // Any thread.
@@ -50,9 +51,9 @@ class draft_link {
     const std::shared_ptr<wires> wires_;
     const int32_t                n_vocab_;
 
-    // Sender's.
+    // The sender's.
     const request *            held_ = nullptr; // the text that the draft works on
-    std::optional<verdict_msg> next_;           // a begin that was met before its time
+    std::optional<verdict_msg> next_;           // a begin that was read while the text before it was running
 };
 
 } // namespace duo

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "../error.h"
+#include "listen_loop.h"
 #include "message_check.h"
 #include "same.h"
 
@@ -52,7 +53,7 @@ void draft_seat::give(std::span<const verdict_msg> verdicts) {
     for (const verdict_msg & v : verdicts) {
         check_verdict(v);
     }
-    // The tokens of accepted nodes are the draft's own, no more than it computes.
+    // Each verdict adds one token. Accepted nodes need no check, as the draft has computed them itself.
     n_verdicts_ += verdicts.size();
     if (text_->prompt.size() + n_verdicts_ > n_text_most) {
         throw error("the other side sent a text that never ends; give it a limit (-n)");
@@ -65,23 +66,16 @@ void draft_seat::give(std::span<const verdict_msg> verdicts) {
 }
 
 bool draft_seat::take(std::vector<node_msg> & out, int64_t deadline_us) {
-    for (;;) {
-        const uint32_t heard = wires_.verify_bell.listen();
-        const bool     last  = closed();
-        if (wires_.nodes.take_all(out)) {
-            return true;
-        }
-        if (last || !wires_.verify_bell.wait(heard, deadline_us)) {
-            return false;
-        }
-    }
+    return listen_until(
+        wires_.verify_bell, deadline_us, [this] { return closed(); },
+        [&] { return done_if(wires_.nodes.take_all(out)); });
 }
 
 bool draft_seat::end(int64_t deadline_us) {
     if (text_ == nullptr) {
         return true;
     }
-    text_->cancelled.store(true, std::memory_order_relaxed); // a long prompt stops at the next chance
+    text_->cancelled.store(true, std::memory_order_relaxed); // a draft that reads a long prompt stops soon
     wires_.verdicts.try_push({.what = verdict_msg::kind::end});
     while (!text_->draft_done.load(std::memory_order_acquire)) {
         wires_.nodes.drop_all(); // the worker must not wait for room

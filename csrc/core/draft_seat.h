@@ -1,6 +1,6 @@
-// A draft on the host: one model, one thread, one text at a time, for a target that is in another process.
+// A draft on a host, for a target in another process: one model, one thread, one text at a time.
 //
-// Its methods are called by the host's threads, one at a time but for take() beside give().
+// The host's threads call its methods one at a time. Only take() and give() may run at the same time.
 #pragma once
 
 #include <functional>
@@ -24,17 +24,18 @@ class draft_seat {
     draft_seat(const draft_seat &)             = delete;
     draft_seat & operator=(const draft_seat &) = delete;
 
-    // Leading tokens of `prompt` that are cached from the text before, as far as that is known here.
+    // Leading tokens of `prompt` that are cached from the text before, as far as the seat knows.
     [[nodiscard]] int32_t n_cached(std::span<const token_id> prompt) const;
 
-    // Throws duo::error for what no target would send, here and in give(); nothing of it is passed on then.
+    // begin() and give() throw duo::error for messages that no correct target sends, and pass none of them on.
     void begin(text_params text);
     void give(std::span<const verdict_msg> verdicts);
 
-    // Appends nodes of the text. False: nothing came until then, or the seat is closed.
+    // Appends nodes of the text. False: nothing came until the deadline, or the seat is closed.
     bool take(std::vector<node_msg> & out, int64_t deadline_us);
 
-    // Lets go of the text. False: the worker has not by then; the seat is of no use before a later call says true.
+    // Ends the text. False: the worker has not let go of it by the deadline. The seat cannot be used until a later call
+    // returns true.
     bool end(int64_t deadline_us);
 
     void               close() noexcept;
@@ -44,7 +45,7 @@ class draft_seat {
   private:
     wires                    wires_;
     draft_worker             worker_;
-    std::unique_ptr<request> text_;           // that the worker has
+    std::unique_ptr<request> text_;           // the one that the worker has
     std::vector<token_id>    last_;           // prompt of the last text
     size_t                   n_verdicts_ = 0; // of this one
     std::thread              thread_;

@@ -8,10 +8,10 @@ namespace duo {
 namespace {
 
 constexpr size_t n_bytes_most = size_t(1) << 20;
-constexpr int    n_deep_most  = 2500; // parentheses in each other
+constexpr int    n_deep_most  = 2500; // nested parentheses
 constexpr int    n_rules_most = 8000;
 
-// Behind what begins at s[i] and ends with `close`; a backslash takes the next character along.
+// The index after the part that begins at s[i] and ends with `close`. A backslash escapes the next character.
 size_t behind(const std::string & s, size_t i, char close) {
     for (++i; i < s.size() && s[i] != close; ++i) {
         i += s[i] == '\\' ? 1 : 0;

@@ -1,11 +1,11 @@
-// Grammars that llama.cpp's reader, which is recursive, would run out of stack on: kept away from it.
+// Refuses grammars that would overflow the stack of llama.cpp's grammar parser, which is recursive.
 #pragma once
 
 #include <string>
 
 namespace duo {
 
-// Why `gbnf` is not to be read; empty: it may be.
+// Why `gbnf` must not be parsed; empty: it may be.
 std::string grammar_too_large(const std::string & gbnf);
 
 } // namespace duo

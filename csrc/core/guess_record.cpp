@@ -47,7 +47,7 @@ double guess_record::chance(float logp) const {
     return std::clamp(bin_[size_t(bin(logp))].share(std::exp(double(logp)), own_weight), 0.001, 0.995);
 }
 
-// Levels that were seen little lean on the one before them.
+// A level with few observations is estimated from the level before it.
 double guess_record::acceptance(int32_t i) const {
     double a = prior_guess;
     for (int32_t j = 0; j <= std::min(i, n_draft_cap - 1); ++j) {

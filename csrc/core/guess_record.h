@@ -1,4 +1,4 @@
-// How often guesses were right, by level, by the draft's own estimate and by source.
+// Counts how often guesses were right: by level, by the draft's own estimate, and by source.
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace duo {
 
-// Right and wrong guesses, older ones counting less.
+// Right and wrong guesses. Older ones count less.
 struct odds {
     double yes = 0.0;
     double no  = 0.0;
@@ -20,19 +20,22 @@ struct odds {
     }
 };
 
-// Owned by the verify worker. Greedy and sampled texts have a record each: the same draft agrees differently in them.
+// Owned by the verify worker. Greedy and sampled texts have separate records, as the same draft is right more or less
+// often in them.
 class guess_record {
   public:
-    // The best guess at level i (0: below the root), the ones above it right. fresh: the root was no guess itself.
+    // The best guess at level i (0: below the root), where the guesses above it were right. fresh: the root itself had
+    // not been guessed.
     void on_guess(int32_t i, bool right, bool fresh);
-    // Any child of an accepted node: was it the one, given the chance that the draft saw for it?
+    // Any child of an accepted node: whether it was right, by the chance that the draft gave it.
     void on_child(float logp, bool right);
-    void on_ngram(int32_t i, bool right); // i-th token of an n-gram's continuation, the ones before it right
+    void on_ngram(int32_t i,
+                  bool    right); // i-th token of an n-gram's continuation, where the tokens before it were right
 
     [[nodiscard]] double acceptance(int32_t i) const;               // a_i, 0..1: of the best guess at level i
     [[nodiscard]] double acceptance(int32_t i, double above) const; // the same, given that of level i - 1
-    [[nodiscard]] double acceptance_fresh() const;                  // a_0 where the draft had not foreseen the root
-    [[nodiscard]] double chance(float logp) const;                  // what the draft's own estimate is worth, 0..1
+    [[nodiscard]] double acceptance_fresh() const;                  // a_0 if the root had not been guessed
+    [[nodiscard]] double chance(float logp) const; // the draft's own estimate, corrected by what was counted; 0..1
     [[nodiscard]] double ngram_chance(int32_t i) const;
 
     // Calls f(odds &) for each pair of counts, always in the same order.

@@ -12,12 +12,12 @@ namespace duo {
 namespace {
 
 constexpr float   longest_step_us = 1e9f;
-constexpr float   largest         = 1e4f; // of penalties; the command line takes no more
+constexpr float   largest         = 1e4f; // penalty; the same limit as on the command line
 constexpr float   hottest         = 1e6f; // temperature
 constexpr size_t  n_stops_most    = 256;
 constexpr size_t  n_stop_bytes    = 4096;
 constexpr size_t  n_bias_most     = 65536;
-constexpr int32_t n_row_most      = 1024; // no peer has batches so wide
+constexpr int32_t n_row_most      = 1024; // more rows than any peer's batch has
 
 [[noreturn]] void refuse(const std::string & what) {
     throw error("the other side sent " + what + "; use the same version of duo on both sides");

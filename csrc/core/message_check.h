@@ -1,4 +1,5 @@
-// What comes from another process is looked at before a worker sees it: a hostile peer must not crash, hang or grow it.
+// Checks messages from another process before a worker sees them. A hostile peer must not make a worker crash, hang, or
+// use ever more memory.
 #pragma once
 
 #include "messages.h"
@@ -6,9 +7,9 @@
 
 namespace duo {
 
-constexpr size_t n_text_most = size_t(1) << 20; // tokens of a text that a host takes on
+constexpr size_t n_text_most = size_t(1) << 20; // tokens of a text that a host accepts
 
-// Each throws duo::error for what no peer of the same version would send.
+// Each function throws duo::error for messages that no peer of the same version would send.
 void check_node(const node_msg & n, int32_t n_vocab);
 void check_verdict(const verdict_msg & v);
 void check_text(const text_params & t);

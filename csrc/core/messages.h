@@ -12,12 +12,12 @@
 namespace duo {
 
 using token_id = int32_t;
-using node_id  = uint64_t; // drawn from one counter that only grows, so an old id never comes to mean a new node
+using node_id  = uint64_t; // the draft counts them up, so an old id never means a new node
 
 constexpr node_id  no_node  = 0;
 constexpr token_id no_token = -1;
 
-// A request is the parent of its own root: request ids live in the upper half, apart from the draft's counter.
+// A request is the parent of its own root. Request ids have the highest bit set, so they never equal a node's.
 constexpr node_id request_node(uint64_t n_request) {
     return (node_id(1) << 63) | n_request;
 }
@@ -30,8 +30,8 @@ struct node_msg {
         node,   // `token` may follow `parent`
         pause,  // nothing will grow below root `parent` until the next verdict
         failed, // the draft is gone for this request (`id` = request); the text goes on without it
-        ready,  // a draft that is elsewhere can be reached: it may be told to begin
-        lost,   // it cannot
+        ready,  // a draft in another process can be reached and may be told to begin
+        lost,   // that draft cannot be reached any more
     };
 
     kind     what    = kind::node;
@@ -40,33 +40,33 @@ struct node_msg {
     node_id  id      = no_node;
     node_id  parent  = no_node;
     token_id token   = no_token;
-    float    logp    = 0.0f; // log of the chance that the draft gives it, its parent being right; nats
+    float    logp    = 0.0f; // log of its chance by the draft, if its parent is right; nats
     int16_t  rank    = 0;    // among its siblings, best first
     int16_t  n_rows  = 0;    // nodes expanded in the draft step that made it
-    float    step_us = 0.0f; // duration of that step; 0: not a typical one (prompt, catch-up), or already told
-    float    beside  = 0.0f; // part of it in the company of the target, 0..1; a draft elsewhere does not know it
+    float    step_us = 0.0f; // duration of that step; 0: not typical (prompt, catch-up) or already sent
+    float    beside  = 0.0f; // part of it in which the target worked too, 0..1; unknown to a remote draft
 };
 
 // target -> draft
 struct verdict_msg {
     enum class kind : uint8_t {
         begin,   // evaluate `req`'s prompt; its last token is the root
-        orders,  // only what is said from `n_ahead` on
+        orders,  // only the fields from `n_ahead` on count
         verdict, // re-root: first at `accepted`, then at its child `token`
         end,     // forget the slot
     };
 
     kind            what         = kind::verdict;
     int32_t         slot         = 0;
-    node_id         accepted     = no_node;  // deepest accepted node; no_node: none below the root that the draft knows
+    node_id         accepted     = no_node;  // deepest accepted node; no_node: the draft knows none below the root
     token_id        token        = no_token; // the further token that the target chose
     int16_t         n_ahead      = 0;        // deepest level below the root that is of use
     int16_t         n_branch     = 1;        // frontier nodes to expand in a step at most (B)
-    int16_t         n_threads    = 0;        // of the draft's steps; 0: all that it was given
+    int16_t         n_threads    = 0;        // for the draft's steps; 0: all its threads
     int16_t         n_want       = 0;        // pause when the best n_want nodes are known; 0: run ahead
-    int16_t         branch_price = 1000;     // what one more of them adds to a step, in 1/1000 of a step over one
+    int16_t         branch_price = 1000;     // cost of one more node in a step, in 1/1000 of a step over one
     int16_t         least_path   = 0;        // by turns: nodes with less chance, in 1/1000, are not expanded
-    const request * req          = nullptr;  // begin: immutable from here on, alive until the draft lets go of it
+    const request * req          = nullptr;  // begin: immutable, and alive until the draft sets draft_done
 };
 
 enum class finish_reason : uint8_t {
@@ -92,15 +92,15 @@ struct chunk_msg {
     int32_t       slot       = 0;
     token_id      token      = no_token;
     float         logp       = 0.0f; // target's log-probability, nats; only when log-probabilities were asked for
-    int32_t       n_hold     = 0;    // last bytes of all text so far that may yet become a stop string: keep them back
+    int32_t       n_hold     = 0;    // bytes at the end that may become a stop string: do not show them yet
     int32_t       n_drop     = 0;    // end: last bytes of the text that belong to the stop string
     int64_t       t_us       = 0;    // when it was committed
 };
 
-// What the planner makes of the pair.
+// How draft and target work together, as the planner decides.
 enum class stance : uint8_t {
     ahead,   // the draft works while the target does
-    by_turn, // it waits for the verdict: together they would slow each other down
+    by_turn, // the draft waits for the verdict: both at once would slow each other down
     rest,    // speculation does not pay; tried again later
 };
 
@@ -117,7 +117,7 @@ struct trace_event {
     int32_t depth      = 0; // draft: level below the root of the nodes made; verify: longest drafted path
     int32_t n_branch   = 0; // verify: B that the draft was told
     float   expected   = 0; // verify: tokens that the planner expected of the pass
-    stance  how        = stance::ahead;
+    stance  stance_now = stance::ahead;
     int64_t t0_us      = 0;
     int64_t t1_us      = 0;
 };

@@ -1,9 +1,9 @@
-// The target's picture of the draft's tree, and what to make of messages that come late.
+// The target's copy of the draft's tree. It also decides what to do with messages that come late.
 //
-// Only the draft gives ids. When the target commits a token that it does not know as a node, the new root has no id
-// yet: it is *unnamed* until the draft sends the node for it (which the draft had grown already, or makes when the
-// verdict arrives). Committed tokens are named in order, as nodes come in order with parents first; a node whose parent
-// is neither in the tree nor the last named committed token is stale and dropped unread.
+// Only the draft gives ids. When the target commits a token that is not a node of its copy, the new root has no id: it
+// is *unnamed*. The draft sends a node for it: it had made that node already, or makes it when the verdict arrives.
+// Nodes come in order and parents come first, so committed tokens are named in order. A node is stale, and is dropped,
+// if its parent is neither in the tree nor the last named committed token.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ namespace duo {
 
 class mirror_tree {
   public:
-    static constexpr int32_t n_most = 4096; // nodes; a draft keeps to fewer, a host that does not must do no harm
+    static constexpr int32_t n_most = 4096; // nodes; a correct draft makes fewer, and a faulty host must do no harm
 
     enum class news : uint8_t {
-        grown,       // a node more in the tree
-        named_right, // names a token that was committed without it: the draft had it, or has it now
-        guess_wrong, // a guess at a committed position that came too late and would have been wrong
+        grown,       // the tree has one more node
+        named_right, // names a token that was committed before the node came
+        guess_wrong, // another token at a committed position: it came too late, and was wrong
         stale,
     };
 
@@ -31,14 +31,14 @@ class mirror_tree {
     // A node message; `text` is prompt + committed tokens.
     news insert(const node_msg & msg, std::span<const token_id> text);
 
-    // Commits the nodes down to i_accepted (0: none) and `token` after them. True (a hit): that token was a node as
-    // well. `text` already holds all of them.
+    // Commits the nodes down to i_accepted (0: none) and `token` after them. `text` already holds all of them. True (a
+    // hit): that token was a node too.
     bool commit(int32_t i_accepted, token_id token, std::span<const token_id> text);
 
-    // What a verdict about node i has to name: its id, or no_node for a root without one.
+    // The id that a verdict about node i has to name. no_node: the root, which has no id yet.
     [[nodiscard]] node_id name_of(int32_t i) const { return i == 0 && !named() ? no_node : tree_.at(i).id; }
 
-    // The root has an id, so nodes below it can be known.
+    // The root has an id, so nodes below it can be matched.
     [[nodiscard]] bool named() const { return n_named_ == n_text_; }
 
     // The draft does not grow this tree further (see node_msg::kind::pause).
@@ -49,7 +49,7 @@ class mirror_tree {
     [[nodiscard]] const token_tree & tree() const { return tree_; }
 
   private:
-    token_tree tree_;               // below the root; root().id is of meaning if named()
+    token_tree tree_;               // root().id is valid only if named()
     node_id    named_id_ = no_node; // id of the last named committed token
     size_t     n_named_  = 0;       // committed tokens up to and including that one
     size_t     n_text_   = 0;       // committed tokens, the root included

@@ -5,7 +5,7 @@
 
 namespace duo {
 
-// The text and the tail behind it, as one.
+// The text followed by the tail, as one sequence.
 struct ngram_index::sequence {
     std::span<const token_id> text;
     std::span<const token_id> tail;
@@ -68,7 +68,7 @@ uint64_t ngram_index::hash(uint64_t h, const sequence & seq, int32_t end, int32_
     return h;
 }
 
-// The slot of the key before `end`, or the free one where it belongs. Tags only spare comparisons: tokens decide.
+// The slot of the key before `end`, or the free one where it belongs. Tags only save comparisons; the tokens decide.
 size_t ngram_index::find(const sequence & seq, size_t i_length, int32_t end, uint64_t h) const {
     const int32_t  n    = lengths_[i_length];
     const uint32_t tag  = (uint32_t(h) & ~15u) | uint32_t(i_length);
@@ -95,8 +95,8 @@ void ngram_index::grow() {
     }
 }
 
-// A key that was seen once tells nothing about the longer keys with the same end but that they were seen once too: they
-// enter the table when it is seen again. So text that does not repeat costs one entry per token, not one per length.
+// If a key was seen once, each longer key with the same end was seen once as well. Longer keys enter the table only
+// when the shorter key is seen again. So text that does not repeat costs one entry per token, not one per length.
 void ngram_index::enter(const sequence & seq, int32_t end) {
     if (2 * (n_used_ + 2 * n_lengths_) > slots_.size()) {
         grow();

@@ -1,9 +1,10 @@
-// Drafts without a model: what followed the last time the text read like its end does now.
+// Drafts without a model: finds earlier places where the text reads like its end does now, and proposes what followed
+// there.
 //
 // Prompt lookup decoding (Saxena 2023) and LLMA (Yang et al., arXiv 2304.04487); the kinds and their parameters are
-// those of llama.cpp's common/ngram-map.h. Two things differ. A shorter key is tried where a longer one has no match:
-// the longest match wins. And a continuation that reaches the end of the text goes on with its own first tokens, so
-// periodic text continues for as long as one asks.
+// those of llama.cpp's common/ngram-map.h. Two things differ. Where a longer key has no match, a shorter key is tried,
+// so the longest match wins. A continuation that reaches the end of the text goes on with its own first tokens, so
+// periodic text can be continued without end.
 #pragma once
 
 #include <array>
@@ -25,13 +26,13 @@ enum class ngram_kind : uint8_t {
 // Defaults: llama.cpp's for each of the three kinds (common/common.h, common_params_speculative_ngram_map).
 struct ngram_params {
     ngram_kind kind     = ngram_kind::none;
-    int32_t    size_n   = 12; // tokens in the longest key, 1..1024; what is outside is moved to the nearer end
+    int32_t    size_n   = 12; // tokens in the longest key; values outside 1..1024 are moved to the nearer end
     int32_t    size_m   = 48; // most tokens in a proposal; above 1024: 1024; below 1: no proposals
     int32_t    min_hits = 1;  // times a key must have been seen before; below 1: 1. Not used by `simple`
 };
 
 struct ngram_proposal {
-    std::vector<token_id> tokens;      // storage is used again
+    std::vector<token_id> tokens;      // storage is reused
     int32_t               n_match = 0; // tokens in the key that matched
     int32_t               n_hits  = 0; // times seen: the continuation (map_k4v) or the key (map_k); simple: 1
 };

@@ -1,4 +1,4 @@
-// How fast some passes were, older ones counting less.
+// How fast passes were. Older passes count less.
 #pragma once
 
 #include <algorithm>
@@ -14,14 +14,14 @@ struct pace {
     double  expected = 0.0; // tokens, by the planner
     double  time_us  = 0.0;
     double  weight   = 0.0; // of the passes in these sums
-    double  usual_us = 0.0; // time_us without what held single passes up for reasons of their own
+    double  usual_us = 0.0; // time_us without the delays of single late passes
 
-    // Tokens per microsecond, as steady as the times that it is compared with; 0: nothing measured.
+    // Tokens per microsecond, without single late passes; 0: nothing measured.
     [[nodiscard]] double rate() const { return usual_us > 0.0 ? std::max(expected, tokens) / usual_us : 0.0; }
 
     void add(int32_t n_tokens, double n_expected, double us) {
         constexpr double memory = 0.98; // weight of a pass fades by this with each later one
-        // The first of all may be the late one.
+        // The first pass may be a late one.
         const double mean = n == 0 ? us : n < n_first ? std::min(us, usual_us / weight) : usual_us / weight;
         usual_us          = (n < n_first ? mean * weight : usual_us) * memory + std::min(us, 1.25 * mean);
         weight            = weight * memory + 1.0;

@@ -1,4 +1,4 @@
-// What is known of a pair before it has computed anything: where it is placed, and what passes should cost.
+// What is known about a pair before it has computed anything: where it is placed, and what passes should cost.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace duo {
 
 struct pair_prior {
-    // Both models compute on the same cores, or on the same GPU: side by side they slow each other down.
+    // Both models compute on the same cores or GPU, so they slow each other down when both work.
     bool shared = false;
     // Ways to split those cores while both work, the draft's share ascending; empty: each keeps its threads. `split`:
     // the likely one.
@@ -22,7 +22,7 @@ struct pair_prior {
 
     // Microseconds of a pass over n rows, linear between the points and on along the last two; 0: unknown.
     [[nodiscard]] double pass(int32_t n_rows) const;
-    // Throws duo::error: rows or shares that do not ascend, times that are no times.
+    // Throws duo::error if rows or shares do not ascend, or if a number makes no sense.
     void check() const;
 };
 

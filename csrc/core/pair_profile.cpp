@@ -11,22 +11,22 @@ constexpr int32_t n_old       = 100;     // passes after which a measurement cou
 constexpr double  prior_price = 0.05;    // of a further node in a draft step, before one was measured
 constexpr int64_t n_recent    = 192;     // passes between two measurements that can be compared
 constexpr int32_t n_doubtful  = 1024;    // passes for which a width's first samples count
-constexpr int32_t n_cheap     = 5;       // rows: to try so many costs little
-constexpr int32_t n_expected  = 4;       // drafted tokens for which an expected cost is as good as a measured one
-constexpr int64_t n_forgotten = 1000000; // passes: no measurement is told to be older
-constexpr double  alone_share = 0.25;    // passes and steps with less of the other model beside them count as alone
+constexpr int32_t n_cheap     = 5;       // rows; trying so few costs little
+constexpr int32_t n_expected  = 4;       // drafted tokens up to which an expected cost counts like a measured one
+constexpr int64_t n_forgotten = 1000000; // passes; older measurements are saved with this age
+constexpr double  alone_share = 0.25;    // a pass or step counts as alone if the other model worked for less of it
 } // namespace
 
 void average::add(double x, int64_t i_pass) {
     const bool old = n > 0 && i_pass - i_last > n_old;
     if (++n <= 3) {
-        // Too low a value makes its width attractive and is soon put right; too high a one keeps it from being
-        // measured.
+        // A value that is too low makes its width attractive, so it is soon corrected. A value that is too high would
+        // never be measured again.
         value = n == 1 ? x : std::min(value, x);
     } else if (old) {
         value = std::min(x, 0.5 * (value + std::min(x, 1.5 * value)));
     } else {
-        // One pass that something else held up says little: it counts as a quarter too slow.
+        // One late pass says little, so a sample counts as at most a quarter above the average.
         value += 0.15 * (std::min(x, 1.25 * value) - value);
     }
     i_last = i_pass;
@@ -60,7 +60,7 @@ void pair_profile::on_step(int32_t n_rows, float us, double shared) {
     }
 }
 
-// A single sample may have been late: after a while it does not count any more, and its width is tried again.
+// A single sample may have been late. After a while it does not count any more, and its width is tried again.
 bool pair_profile::counts(const average & a) const {
     return a.n > 2 || (a.n > 0 && n_passes_ - a.i_last < n_doubtful);
 }
@@ -70,7 +70,7 @@ double pair_profile::interpolate(const table & t, int32_t n_rows) const {
     int32_t below = 0;
     int32_t under = 0; // measured below `below`
     int32_t above = 0;
-    double  most  = 0.0; // what a wider pass took, which this one does not exceed; 0: none
+    double  most  = 0.0; // time of a wider pass, which this one does not exceed; 0: none
     for (int32_t n = 1; n <= n_rows_cap; ++n) {
         if (!counts(t[size_t(n)])) {
             continue;
@@ -85,7 +85,7 @@ double pair_profile::interpolate(const table & t, int32_t n_rows) const {
         }
     }
     const auto at = [&](int32_t n) { return most == 0.0 ? t[size_t(n)].value : std::min(most, t[size_t(n)].value); };
-    // From a width that was measured to another one by the shape that is expected.
+    // Scales a measured width to another one by the expected times of the two.
     const auto shaped = [this, n_rows](double us, int32_t n) { return us * prior_.pass(n_rows) / prior_.pass(n); };
     if (below == 0) {
         return most == 0.0 || !has_prior() ? most : std::min(most, shaped(t[size_t(above)].value, above));
@@ -95,7 +95,7 @@ double pair_profile::interpolate(const table & t, int32_t n_rows) const {
     }
     if (above != 0) {
         const double share = double(n_rows - below) / (above - below);
-        if (has_prior()) { // between the two, by how far each is from what was expected of it
+        if (has_prior()) { // between the two: interpolates the ratio of measured to expected time
             return shaped(at(below), below) * (1.0 - share) + shaped(at(above), above) * share;
         }
         return at(below) + std::max(0.0, at(above) - at(below)) * share;
@@ -103,15 +103,16 @@ double pair_profile::interpolate(const table & t, int32_t n_rows) const {
     if (has_prior()) {
         return shaped(at(below), below);
     }
-    // Beyond what was measured: along the steeper of the lines through the ends and through the last two; flat while
-    // only one width is known, so that it is tried.
+    // Beyond the measured widths it goes on along a line: through the ends or through the last two, whichever is
+    // steeper. With one known width the line is flat, so that wider passes get tried.
     double slope = below > first ? std::max(0.0, (at(below) - at(first)) / (below - first)) : 0.0;
     slope        = under > 0 ? std::max(slope, (at(below) - at(under)) / (below - under)) : slope;
     return at(below) + slope * (n_rows - below);
 }
 
 double pair_profile::find_slowdown() const {
-    // Only what was measured lately and at about the same time is compared: machines have slower and faster minutes.
+    // Only recent measurements from about the same time are compared, as the machine's speed changes from minute to
+    // minute.
     int64_t last = std::numeric_limits<int64_t>::min();
     for (const average & b : pass_together()) {
         last = b.n > 0 ? std::max(last, b.i_last) : last;
@@ -128,7 +129,7 @@ double pair_profile::find_slowdown() const {
             beside += weight * pass_together()[n].value;
             alone += weight * alone_[n].value;
         }
-        if (close(alone_[1], pass_together()[n])) { // n rows never take longer than n passes over one
+        if (close(alone_[1], pass_together()[n])) { // n rows should not take longer than n passes over one row
             least = std::max(least, pass_together()[n].value / (double(n) * alone_[1].value));
         }
     }
@@ -139,13 +140,14 @@ double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
     n_rows              = std::clamp(n_rows, 1, n_rows_cap);
     const table & here  = beside ? pass_together() : alone_;
     const table & there = beside ? alone_ : pass_together();
-    // More rows never cost less: that would be noise.
+    // More rows never cost less; a measurement that says so is noise.
     const auto least = [this, n_rows](const table & t) { return std::max(interpolate(t, 1), interpolate(t, n_rows)); };
     if (here[size_t(n_rows)].n > 0) {
         return least(here);
     }
-    // Not measured in this way: as measured in the other, scaled by what the two have in common, or by the widths that
-    // are known. Where that factor is far from 1 and the width small, the lower of the two: it is tried and known then.
+    // Not measured in this way (alone or beside): takes the time measured in the other way, scaled by the slowdown, or
+    // goes by other widths. If the slowdown is large and the width is small, the lower time is taken, so that the width
+    // gets tried and measured.
     const double slow  = slowdown();
     const double other = least(there) * (beside ? slow : 1.0 / slow);
     const double own   = least(here);
@@ -161,7 +163,7 @@ double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
     return there[size_t(n_rows)].n > 0 ? other : std::max(own, other);
 }
 
-// The measured width that is nearest, as many nodes as asked for by the price of one more; 0: none was measured.
+// The time of the nearest measured width, plus or minus the price of each node of difference. 0: none was measured.
 double pair_profile::nearest_step(const step_table & t, int32_t n_rows) const {
     int32_t nearest = 0;
     for (int32_t n = 1; n <= n_step_cap; ++n) {
@@ -184,7 +186,7 @@ double pair_profile::step_us(int32_t n_rows, bool beside) const {
     return other > 0.0 ? other * slow : prior_.step_us * (1.0 + branch_price() * (n_rows - 1));
 }
 
-// Slope between a step over one and wider ones, each weighed by how much it says about the slope.
+// The slope of step times by width. Each width is weighted by how much it says about the slope.
 double pair_profile::branch_price() const {
     double sum = prior_price;
     double n   = 1.0;

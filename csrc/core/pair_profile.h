@@ -1,5 +1,5 @@
-// What was measured of a pair of models on its devices: times by width, and how often guesses are right. Kept for the
-// life of the engine, and saved when it closes, so that a later run starts warm.
+// What was measured about a pair of models on its devices: times by width, and how often guesses are right. It is kept
+// for the life of the engine and saved when the engine closes, so that a later run need not measure again.
 #pragma once
 
 #include <array>
@@ -14,12 +14,12 @@
 
 namespace duo {
 
-constexpr int32_t n_rows_cap      = n_draft_cap + 8; // rows of a pass that are told apart
-constexpr int32_t profile_version = 4;               // of saved(): another one means something else
+constexpr int32_t n_rows_cap      = n_draft_cap + 8; // widths of passes that are measured separately, in rows
+constexpr int32_t profile_version = 4;               // of the numbers of saved()
 constexpr int32_t n_step_cap      = 16;              // nodes of a draft step
 
-// Average that trusts the smallest of its first samples (first passes of a shape pay for its set-up), and the smaller
-// of an old value and a new one.
+// A running average. Of the first samples it uses the smallest, because the first passes of a shape include its set-up.
+// If its value is old, a smaller new sample replaces it.
 struct average {
     double  value  = 0.0;
     int32_t n      = 0;
@@ -31,24 +31,24 @@ struct average {
 // Owned by the verify worker.
 class pair_profile {
   public:
-    // What is expected before anything was measured, and the shape of what was not.
+    // Sets what is expected before anything was measured, and how the times of unmeasured widths relate to each other.
     void expect(pair_prior prior);
-    // All but what is expected.
+    // Forgets all measurements, but not what is expected.
     void               forget();
     [[nodiscard]] bool has_prior() const { return !prior_.pass_us.empty(); }
 
-    // A target pass over n_rows, no prompt among them; `shared`: part of it in which the draft worked too, 0..1.
+    // A target pass over n_rows, without prompt rows. `shared`: part of its time in which the draft worked too, 0..1.
     void on_pass(int32_t n_rows, int64_t us, double shared);
-    // A draft step; `shared`: part of it in which the target worked too.
+    // A draft step. `shared`: part of its time in which the target worked too.
     void on_step(int32_t n_rows, float us, double shared);
 
-    // Passes and steps of two models at once are told apart by how they split the cores.
+    // Times of both models at work are kept separately for each split of the cores.
     void choose_split(size_t i) {
         split_ = i;
         changed();
     }
 
-    // Guesses of the texts that are written now: greedy or sampled ones.
+    // The record of guesses for the current text: greedy or sampled.
     void choose_record(bool sampled) {
         record_ = sampled ? 1 : 0;
         changed();
@@ -60,19 +60,19 @@ class pair_profile {
     [[nodiscard]] const guess_record & guesses() const { return records_[record_]; }
 
     // Expected microseconds of a pass; 0: nothing measured yet. beside: while the draft works. hopeful: a small width
-    // that was not met this way is taken for cheap, so that it is tried.
+    // that was not measured this way is assumed to be cheap, so that it gets tried.
     [[nodiscard]] double pass_us(int32_t n_rows, bool beside, bool hopeful = true) const;
     [[nodiscard]] double step_us(int32_t n_rows, bool beside) const;
     // What one node more adds to a draft step, as a share of a step over one.
     [[nodiscard]] double branch_price() const;
-    // Passes beside a working draft against passes alone: 1 on devices of their own.
+    // Time of a pass while the draft works, relative to a pass alone. 1: they do not slow each other down.
     [[nodiscard]] double slowdown() const { return slowdown_; }
 
     [[nodiscard]] const average & alone(int32_t n_rows) const { return alone_[size_t(n_rows)]; }
     [[nodiscard]] int64_t         n_passes() const { return n_passes_; }
-    // Grows with all that changes an answer.
+    // Grows with each change that may change an answer.
     [[nodiscard]] int64_t n_changes() const { return n_changes_; }
-    // As measured, alone if there was such a pass; unlike pass_us() not made to grow with the width.
+    // As measured, alone if there was such a pass. Unlike pass_us(), it may fall with the width.
     [[nodiscard]] double measured_us(int32_t n_rows) const {
         return (alone(n_rows).n > 0 ? alone(n_rows) : pass_together()[size_t(n_rows)]).value;
     }
@@ -84,7 +84,8 @@ class pair_profile {
     // The most drafted tokens that a measured pass had, or whose cost is expected.
     [[nodiscard]] int32_t n_tried() const;
 
-    // All of it as numbers, for a file; restore() takes what saved() gave. False: it is no such list, nothing changed.
+    // All measurements as numbers, for a file. restore() takes what saved() gave. False: it is not such a list, and
+    // nothing has changed.
     [[nodiscard]] std::vector<double> saved() const;
     bool                              restore(std::span<const double> numbers);
 

@@ -1,4 +1,4 @@
-// The figures of one part of a text that add to those of the whole; a text may be written in parts, by several hosts.
+// Adds the figures of one part of a text to those of the whole. Several hosts may each have written a part.
 #pragma once
 
 #include <limits>
@@ -8,7 +8,8 @@
 
 namespace duo {
 
-// Calls f(name, pointer to member) for each of them. What belongs to the first part only: prompt_us, n_prompt_cached.
+// Calls f(name, pointer to member) for each figure. The whole keeps prompt_us and n_prompt_cached of the first part;
+// the others are added up.
 template <typename F> void each_part_figure(const F & f) {
     using s = verify_stats;
     f("n_passes", &s::n_passes);
@@ -34,7 +35,7 @@ template <typename F> void each_part_figure(const F & f) {
     f("n_passes_in", &s::n_passes_in);
 }
 
-// Never beyond the largest number: a part may come from another process.
+// Stops at the largest number, as a part may come from an untrusted process.
 template <typename T> void add_figure(T & sum, const T & more) {
     if constexpr (std::is_integral_v<T>) {
         sum = more > std::numeric_limits<T>::max() - sum ? std::numeric_limits<T>::max() : sum + more;

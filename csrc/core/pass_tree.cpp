@@ -6,7 +6,7 @@ namespace duo {
 
 void pass_tree::begin(const token_tree & tree, const pair_profile & profile, double least) {
     nodes_.clear();
-    index_.assign(size_t(tree.size()), -2); // -2: left out, and so is what hangs below it
+    index_.assign(size_t(tree.size()), -2); // -2: left out, with all nodes below it
     index_[0] = -1;
     for (int32_t i = 1; i < tree.size(); ++i) {
         const auto &  nd = tree.at(i);
@@ -25,7 +25,7 @@ void pass_tree::begin(const token_tree & tree, const pair_profile & profile, dou
 void pass_tree::begin(const token_tree & tree, const pair_profile & profile, const tree_shape & shape,
                       std::span<const int32_t> places) {
     begin(tree, profile, 0.0);
-    // All are there in the tree's order, so the place of nodes_[i] is places[i + 1]; places are a tree with its root.
+    // All nodes are there in the tree's order, so the place of nodes_[i] is places[i + 1].
     size_t n = 0;
     for (size_t i = 0; i < nodes_.size(); ++i) {
         index_[i + 1] = -2;
@@ -61,7 +61,7 @@ int32_t pass_tree::add_ngram(int32_t i_from, std::span<const token_id> tokens, c
         const double  chance = up * profile.guesses().ngram_chance(int32_t(i)) * (i == 0 ? share : 1.0);
         const int32_t there  = child(at, tokens[i]);
         if (there >= 0) {
-            // Draft and n-gram say the same: the surer of the two counts.
+            // Draft and n-gram propose the same token: the higher chance counts.
             nodes_[size_t(there)].chance = std::max(nodes_[size_t(there)].chance, chance);
             at                           = there;
             continue;
@@ -84,7 +84,7 @@ const std::vector<int32_t> & pass_tree::by_chance() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
         by_chance_[i] = int32_t(i);
     }
-    // Equal chances by index, so that a parent never stands behind its child.
+    // Equal chances are ordered by index, so that a parent never comes after its child.
     std::sort(by_chance_.begin(), by_chance_.end(), [this](int32_t a, int32_t b) {
         const double x = nodes_[size_t(a)].chance;
         const double y = nodes_[size_t(b)].chance;

@@ -1,5 +1,6 @@
-// What one target pass may verify: the drafted tree as the target knows it, n-grams of the text merged into it, each
-// node with the chance that the text goes through it; and what was chosen of it, in the order of the pass's rows.
+// What one target pass may verify: the drafted tree as the target knows it, merged with n-grams of the text. Each node
+// has the chance that the text goes through it. It also holds the nodes that were chosen, in the order of the pass's
+// rows.
 #pragma once
 
 #include <cstdint>
@@ -19,41 +20,42 @@ class pass_tree {
         token_id token  = no_token;
         int32_t  parent = -1; // index here; -1: the root
         int32_t  depth  = 1;  // below the root
-        int32_t  i_node = -1; // in the target's copy of the drafted tree; -1: an n-gram's
+        int32_t  i_node = -1; // in the target's copy of the drafted tree; -1: it comes from an n-gram
         double   chance = 0;  // that the text goes through it
     };
 
-    // One row behind the root's.
+    // One row after the root's row.
     struct chosen {
         int32_t i_node     = -1; // index in nodes()
         int32_t parent     = -1; // row; -1: the root
-        int32_t branch     = 0;  // it is in these branches of the target's cache
+        int32_t branch     = 0;  // the first of its branches in the target's cache
         int32_t n_branches = 1;
     };
 
     // `least`: nodes with a smaller chance are left out.
     void begin(const token_tree & tree, const pair_profile & profile, double least);
-    // A fixed shape instead: just the nodes that have a place in it (tree_shape::match).
+    // The same for a fixed shape: only the nodes that have a place in it (tree_shape::match).
     void begin(const token_tree & tree, const pair_profile & profile, const tree_shape & shape,
                std::span<const int32_t> places);
-    // A continuation of the path that ends in node i_from (-1: the root), from the text itself. Returns its end.
-    // share: of all continuations seen there, this one's.
+    // Adds a continuation that the text itself suggests, below node i_from (-1: the root). Returns its last node.
+    // share: how much of all continuations seen there was this one.
     int32_t add_ngram(int32_t i_from, std::span<const token_id> tokens, const pair_profile & profile, double least,
                       double share = 1.0);
 
-    // Nodes by chance: all, or those of the best path. Chances fall along it, so a part of it is a tree with its root.
+    // Nodes by chance: all, or those of the best path. A parent never has less chance than its child, so each leading
+    // part of the list is a tree.
     const std::vector<int32_t> & by_chance();
     const std::vector<int32_t> & best_path();
-    // After best_path().
+    // Call best_path() first.
     [[nodiscard]] bool on_best_path(int32_t i_node) const { return on_path_[size_t(i_node)]; }
 
     // The first n of `order` become rows: depth first, best child first, so that the best path stands in branch 0 and
-    // without a gap. At most n_branch branches: what needs more is left out.
+    // without a gap. Nodes that need more than n_branch branches are left out.
     void choose(const std::vector<int32_t> & order, size_t n, int32_t n_branch);
 
     [[nodiscard]] const std::vector<node> &   nodes() const { return nodes_; }
     [[nodiscard]] const std::vector<chosen> & rows() const { return rows_; }
-    // Of a fixed shape: nodes whose children are wanted and not drawn yet.
+    // With a fixed shape: nodes whose children are wanted but have not come yet.
     [[nodiscard]] int32_t      n_open() const { return n_open_; }
     [[nodiscard]] int32_t      n_branches() const { return n_branches_; }
     [[nodiscard]] const node & at_row(int32_t i) const { return nodes_[size_t(rows_[size_t(i)].i_node)]; }

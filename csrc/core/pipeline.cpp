@@ -54,7 +54,7 @@ request & pipeline::begin(std::unique_ptr<request> req) {
     if (req->prompt.empty()) {
         throw error(error_kind::bad_value, "the prompt is empty; give at least one token");
     }
-    // A text that is taken up again may be complete but for its end.
+    // A resumed text may lack only its end.
     if (int32_t(req->prompt.size()) >= n_ctx_ + (req->n_generated > 0 ? 1 : 0)) {
         throw error(error_kind::context_full, "the prompt has " + std::to_string(req->prompt.size()) +
                                                   " tokens and the context holds " + std::to_string(n_ctx_) +
@@ -69,7 +69,7 @@ request & pipeline::begin(std::unique_ptr<request> req) {
     }
     req->settle();
     std::erase_if(requests_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
-    if (req->id == no_node) { // a host has its client's
+    if (req->id == no_node) { // on a host it is the client's id
         req->id = request_node(++n_requests_);
     }
     requests_.push_back(std::move(req));
@@ -129,7 +129,7 @@ void pipeline::close() noexcept {
         wires_.chunks.close();
     }
     for (const auto & r : requests_) {
-        r->cancelled.store(true, std::memory_order_relaxed); // a draft in a long prompt stops at the next chance
+        r->cancelled.store(true, std::memory_order_relaxed); // a draft that reads a long prompt stops soon
     }
     {
         const std::lock_guard locked(wires_.link_mutex);

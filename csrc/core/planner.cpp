@@ -6,13 +6,13 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_auto_max    = 16;   // --draft auto looks no further
+constexpr int32_t n_auto_max    = 16;   // most guesses in a pass with --draft auto
 constexpr int32_t n_branch_auto = 8;    // frontier nodes that the draft expands at once
 constexpr int64_t wait_least_us = 2000; // a wait ends only when the draft is clearly late, not merely slow
 constexpr int64_t wait_sync_us  = 250000;
 constexpr int64_t wait_factor   = 4;
-constexpr double  n_believed    = 8.0; // passes that the expected rate of turn-taking is worth
-constexpr int32_t n_rest_soon   = 32;  // passes of rest that a new text still makes
+constexpr double  n_believed    = 8.0; // the expected rate of turn-taking weighs as much as so many passes
+constexpr int32_t n_rest_soon   = 32;  // passes of rest that are left when a new text begins
 } // namespace
 
 void planner::expect(const pair_prior & prior) {
@@ -35,24 +35,27 @@ void planner::begin(const plan_params & params, int32_t n_branch) {
     measuring_  = false;
     outlook_at_ = -1;
     profile_.choose_record(params.sampled);
-    const auto [it, fresh] = all_.try_emplace({int32_t(params.mode), params.n_max, params.n_min, params.n_branch,
-                                               int32_t(params.use), params.sampled ? 1 : 0, params.has_model ? 1 : 0});
-    my_                    = &it->second;
+    const auto [it, fresh] =
+        experiences_.try_emplace({int32_t(params.mode), params.n_max, params.n_min, params.n_branch,
+                                  int32_t(params.use), params.sampled ? 1 : 0, params.has_model ? 1 : 0});
+    experience_ = &it->second;
     if (fresh) {
-        my_->splits.begin(splits_.size(), split_);
+        experience_->splits.begin(splits_.size(), split_);
     }
-    my_->splits.stop_trial();
-    profile_.choose_split(my_->splits.now());
+    experience_->splits.stop_trial();
+    profile_.choose_split(experience_->splits.now());
     const bool sync = params.mode == run_mode::sync;
-    if (fresh || !adaptive() || !params.has_model || (sync && my_->how == stance::ahead)) {
-        my_->change(first_stance());
+    if (fresh || !adaptive() || !params.has_model || (sync && experience_->stance_now == stance::ahead)) {
+        experience_->change(first_stance());
     }
-    if (my_->how == stance::rest && !shared_) { // another text, another chance, where a trial costs little
-        my_->n_in = std::max(my_->n_in, rest_before_trial() - n_rest_soon);
+    // A new text is a new chance. On separate devices a trial costs little.
+    if (stance_now() == stance::rest && !shared_) {
+        experience_->n_in = std::max(experience_->n_in, rest_before_trial() - n_rest_soon);
     }
 }
 
-// Turn-taking with a fixed length, trees that the user gave and what tests ask for are not weighed.
+// False: the user or a test has fixed what is verified (turn-taking with a fixed length, a given tree), so costs are
+// not compared.
 bool planner::adaptive() const {
     return !params_.always && shape_.empty() && params_.use != tree_use::dynamic &&
            (params_.n_max == n_draft_auto || params_.mode != run_mode::sync);
@@ -61,48 +64,48 @@ bool planner::adaptive() const {
 double planner::rate() const {
     const double alone = profile_.pass_us(1, false);
     const double plain = alone > 0.0 ? 1.0 / alone : 0.0;
-    if (my_->how != stance::by_turn || alone <= 0.0) {
-        return my_->own.usual_us > 0.0 ? std::max(plain, my_->own.tokens / my_->own.usual_us) : plain;
+    if (experience_->stance_now != stance::by_turn || alone <= 0.0) {
+        return experience_->own.usual_us > 0.0 ? std::max(plain, experience_->own.tokens / experience_->own.usual_us)
+                                               : plain;
     }
-    // A few lucky passes would make every guess look too dear, and a few unlucky ones too cheap.
+    // A few lucky passes would make every guess look too expensive, and a few unlucky ones too cheap.
     const double us = n_believed * alone;
-    return std::max(plain, (my_->own.tokens + us * ways().turns.rate) / (my_->own.usual_us + us));
+    return std::max(plain, (experience_->own.tokens + us * ways().turns.rate) / (experience_->own.usual_us + us));
 }
 
 double planner::least_chance() const {
     return adaptive() ? 0.01 : 0.0;
 }
 
-plan planner::next(pass_tree & tree, int32_t n_room, bool growing, bool fresh, int32_t n_base) {
-    fresh_               = fresh;
-    n_base_              = n_base;
-    const int32_t n_most = std::min(n_max_, n_room);
+plan planner::next(pass_tree & tree, const situation & now) {
+    const int32_t n_most = std::min(n_max_, now.n_room);
     tree.choose({}, 0, n_branches_);
     if (n_most <= 0) {
         return {};
     }
     if (!adaptive()) {
-        return fixed(tree, n_most, growing);
+        return fixed(tree, now, n_most);
     }
-    if (measuring_ && (growing || profile_.alone(1).n < n_alone)) {
-        return with_wait({}, growing ? 1 : 0); // until the draft stands still; what a row costs comes first
+    if (measuring_ && (now.growing || profile_.alone(1).n < n_alone)) {
+        // The draft has to stand still first, and the cost of one row is measured before wider passes.
+        return wait_for(now.growing ? 1 : 0, now);
     }
     const int32_t n_known = std::min(n_most, widest_try());
-    return my_->how == stance::by_turn ? by_turn(tree, n_known, growing) : by_worth(tree, n_known, growing);
+    return stance_now() == stance::by_turn ? by_turn(tree, now, n_known) : by_worth(tree, now, n_known);
 }
 
-// A width that costs dear is met in small steps, from the least that is ever verified.
+// Wider passes may be expensive, so the width grows in small steps.
 int32_t planner::widest_try() const {
     return std::max({1, 2 * profile_.n_tried(), params_.n_min});
 }
 
-plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
-    price(n_most, rate());
+plan planner::by_worth(pass_tree & tree, const situation & now, int32_t n_most) {
+    price(now, n_most, rate());
     const auto & path = tree.best_path();
     choice       best = best_of(tree, path, n_most);
     bool         wide = false;
     if (params_.use == tree_use::automatic && n_branches_ > 1 && tree.nodes().size() > path.size()) {
-        // What is accepted beside the best path is evaluated once more: a tree has to be clearly better.
+        // Nodes accepted beside the best path are evaluated once more, so a tree has to be clearly better.
         const choice all = best_of(tree, tree.by_chance(), n_most);
         wide             = all.value > best.value + least_gain;
         best             = wide ? all : best;
@@ -112,34 +115,36 @@ plan planner::by_worth(pass_tree & tree, int32_t n_most, bool growing) {
         best = {.value = alone};
     }
     const auto n_path = int32_t(path.size());
-    if (my_->how == stance::ahead && growing && n_path < n_most && wait_pays(best.value, tree, path, n_most)) {
-        return with_wait({}, std::max(1, params_.n_min - n_path));
+    if (experience_->stance_now == stance::ahead && now.growing && n_path < n_most &&
+        wait_pays(best.value, tree, now, path, n_most)) {
+        return wait_for(std::max(1, params_.n_min - n_path), now);
     }
     return take(tree, wide ? tree.by_chance() : path, best.n);
 }
 
-// Tokens per microsecond of the best that can be made of this path now. A rate above that, as a few lucky passes leave
-// it, would ask for the shortest pass, whatever it brings.
-double planner::best_ratio(const pass_tree & tree, const std::vector<int32_t> & path, int32_t n_most) const {
+// The best rate that this path allows now, in tokens per microsecond. A few lucky passes may leave a running rate above
+// it, and then the shortest pass would always seem best.
+double planner::best_ratio(const pass_tree & tree, const situation & now, const std::vector<int32_t> & path,
+                           int32_t n_most) const {
     double best = 0.0;
     double sum  = 1.0;
     for (int32_t m = 0; m <= std::min(int32_t(path.size()), n_most); ++m) {
         sum += m == 0 ? 0.0 : tree.nodes()[size_t(path[size_t(m - 1)])].chance;
-        const double us = profile_.pass_us(n_base_ + m, false);
+        const double us = profile_.pass_us(now.n_base + m, false);
         best            = us > 0.0 ? std::max(best, sum / us) : best;
     }
     return best;
 }
 
-// What passes over up to so many drafted nodes cost, in tokens that could be had in the same time, r of them a
-// microsecond.
-void planner::price(int32_t n_most, double r) {
+// Sets cost_: the cost of a pass by its number of drafted nodes. The unit is tokens that could be had in the same time,
+// at r tokens per microsecond.
+void planner::price(const situation & now, int32_t n_most, double r) {
     for (int32_t m = 0; m <= n_most + 1; ++m) {
-        cost_[size_t(m)] = r * profile_.pass_us(n_base_ + m, beside());
+        cost_[size_t(m)] = r * profile_.pass_us(now.n_base + m, beside());
     }
 }
 
-// Of all parts of `order` from its beginning the one with the highest E - R * cost.
+// The leading part of `order` with the highest E - R * cost.
 planner::choice planner::best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const {
     double sum   = 1.0;
     double twice = 0.0; // tokens that the next pass will probably have to evaluate again
@@ -157,12 +162,13 @@ planner::choice planner::best_of(const pass_tree & tree, const std::vector<int32
     return best;
 }
 
-// Would the best path with some more levels, which the draft still has to make, be worth the time?
-bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<int32_t> & path, int32_t n_most) const {
+// True if it pays to wait until the draft has made the best path some levels longer.
+bool planner::wait_pays(double value, const pass_tree & tree, const situation & now, const std::vector<int32_t> & path,
+                        int32_t n_most) const {
     const double r    = rate();
     const double step = profile_.step_us(1, beside());
     if (r <= 0.0 || step <= 0.0) {
-        return false; // what a wait costs is not known yet
+        return false; // the cost of a wait is not known yet
     }
     double sum = 1.0;
     for (const int32_t i : path) {
@@ -171,10 +177,10 @@ bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<
     double     here   = path.empty() ? 1.0 : tree.nodes()[size_t(path.back())].chance;
     const auto n_path = int32_t(path.size());
     for (int32_t d = 1; n_path + d <= n_most; ++d) {
-        here *= n_path + d == 1 && fresh_ ? profile_.guesses().acceptance_fresh()
-                                          : profile_.guesses().acceptance(n_path + d - 1);
+        here *= n_path + d == 1 && now.fresh ? profile_.guesses().acceptance_fresh()
+                                             : profile_.guesses().acceptance(n_path + d - 1);
         sum += here;
-        const double us = d * step + (fresh_ ? away_us_ : 0.0);
+        const double us = d * step + (now.fresh ? double(now.away_us) : 0.0);
         if (n_path + d >= params_.n_min && sum - cost_[size_t(n_path + d)] - r * us > value + least_gain) {
             return true;
         }
@@ -182,42 +188,42 @@ bool planner::wait_pays(double value, const pass_tree & tree, const std::vector<
     return false;
 }
 
-// The draft stops where a further guess is not worth a step (least_path()), so what it has then is verified as far as
-// rows are worth it. While nothing pays, the draft makes one guess, which is only counted as right or wrong.
-plan planner::by_turn(pass_tree & tree, int32_t n_most, bool growing) {
+// The draft stops by itself where a further guess is not worth a step (least_path()). Of its guesses, those worth a row
+// are verified. While nothing pays, the draft makes one guess, which is only counted as right or wrong.
+plan planner::by_turn(pass_tree & tree, const situation & now, int32_t n_most) {
     const auto & path   = tree.best_path();
     const auto   n_path = int32_t(path.size());
     const auto   n      = std::min<int32_t>(n_ahead(), n_most);
-    if (growing && n_path < n && (ways().hopeful.k > 0 || shared_)) {
-        return with_wait({}, n - n_path);
+    if (now.growing && n_path < n && (ways().hopeful.k > 0 || shared_)) {
+        return wait_for(n - n_path, now);
     }
-    price(n_most, std::min(rate(), best_ratio(tree, path, n_most)));
+    price(now, n_most, std::min(rate(), best_ratio(tree, now, path, n_most)));
     const choice best = best_of(tree, path, n_most);
     return take(tree, path, best.value < 1.0 - cost_[0] + least_gain ? 0 : best.n);
 }
 
-// What the user, or a test, has decided: a chain of n_most nodes, a shape, the n_most best nodes.
-plan planner::fixed(pass_tree & tree, int32_t n_most, bool growing) {
+// What the user or a test has fixed: a chain of n_most nodes, a shape, or the n_most best nodes.
+plan planner::fixed(pass_tree & tree, const situation & now, int32_t n_most) {
     const bool turns = params_.mode == run_mode::sync;
     if (!shape_.empty() || params_.use == tree_use::dynamic) {
         const auto & all = tree.by_chance();
-        // Turn-taking ends when the draft says that its tree is complete; running ahead, when there is enough.
+        // Turn-taking waits until the draft says that its tree is complete, running ahead until there are enough nodes.
         const bool more = !shape_.empty() ? tree.n_open() > 0 : turns || int32_t(all.size()) < n_most;
-        if (growing && more) {
-            return with_wait({}, n_most);
+        if (now.growing && more) {
+            return wait_for(n_most, now);
         }
         return take(tree, all, n_most);
     }
     const auto &  path   = tree.best_path();
     const auto    n_path = int32_t(path.size());
     const int32_t n      = turns ? n_most : std::min(n_most, std::max(1, params_.n_min));
-    if (n_path < n && growing) {
-        return with_wait({}, n - n_path);
+    if (n_path < n && now.growing) {
+        return wait_for(n - n_path, now);
     }
     return take(tree, path, n_most);
 }
 
-// The first n of `order`, as far as there are branches for them.
+// Chooses the first n nodes of `order`, as far as there are branches for them.
 plan planner::take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n) {
     tree.choose(order, size_t(std::max(0, n)), n_branches_);
     if (int32_t(tree.rows().size()) < params_.n_min) {
@@ -230,16 +236,19 @@ plan planner::take(pass_tree & tree, const std::vector<int32_t> & order, int32_t
     return p;
 }
 
-plan planner::with_wait(plan p, int32_t n_steps) const {
+// Verifies nothing yet: waits until the draft has made so many steps. n_steps 0: the root is verified alone, at once.
+plan planner::wait_for(int32_t n_steps, const situation & now) const {
+    if (n_steps == 0) {
+        return {};
+    }
     const auto expected = int64_t(n_steps * profile_.step_us(1, beside()));
-    // The round trip is a median, and a cable may have been pulled: not several times that.
-    const auto away = int64_t(1.5 * away_us_);
-    p.wait_us = n_steps == 0 ? 0 : std::max(turns() ? wait_sync_us : wait_least_us, wait_factor * expected) + away;
-    return p;
+    // The round trip is a median, so some messages take longer. A lost connection must not cost several round trips.
+    const auto away = int64_t(1.5 * double(now.away_us));
+    return {.wait_us = std::max(turns() ? wait_sync_us : wait_least_us, wait_factor * expected) + away};
 }
 
 int16_t planner::n_ahead() const {
-    if (measuring_ || my_->how == stance::rest || n_max_ == 0) {
+    if (measuring_ || experience_->stance_now == stance::rest || n_max_ == 0) {
         return 0;
     }
     if (!shape_.empty()) {
@@ -253,7 +262,7 @@ int16_t planner::n_ahead() const {
 }
 
 core_split planner::threads() const {
-    return splits_.empty() || !draft_works() ? core_split{} : splits_[my_->splits.now()];
+    return splits_.empty() || !draft_works() ? core_split{} : splits_[experience_->splits.now()];
 }
 
 int16_t planner::n_branch() const {
@@ -267,8 +276,8 @@ int16_t planner::n_want() const {
     return int16_t(params_.mode == run_mode::sync && params_.use == tree_use::dynamic && shape_.empty() ? n_max_ : 0);
 }
 
-// By turns a step is waited for: it has to bring more than the tokens that its time, and its row, cost. The draft knows
-// the chance of the node that it would expand, not yet that of the guess below.
+// With turn-taking the target waits for each step, so a step has to bring more tokens than its time and its row cost.
+// The draft knows the chance of the node that it would expand, but not yet that of the guess below it.
 int16_t planner::least_path() const {
     if (!turns() || !adaptive() || params_.n_min > 0) {
         return 0;

@@ -1,4 +1,4 @@
-// What each stance would bring, by what was measured of the pair.
+// What each stance would bring, by what was measured.
 #include <algorithm>
 
 #include "planner.h"
@@ -17,15 +17,15 @@ const planner::outlook & planner::ways() const {
     return outlook_;
 }
 
-// Turn-taking with k guesses: E(k) / (k steps and a pass, neither disturbed), E(k) = 1 + a_0 + a_0 a_1 + ... Running
-// ahead with k: E(k) / the longer of the pass and k steps, side by side.
+// The rate of turn-taking with k guesses is E(k) / (k steps + a pass), each undisturbed, with E(k) = 1 + a_0 + a_0 a_1
+// + ... The rate of running ahead with k guesses is E(k) / max(pass, k steps), both measured side by side.
 planner::outlook planner::find_outlook() const {
     outlook      o;
     const double plain       = profile_.pass_us(1, false);
     const double step        = profile_.step_us(1, false);
     const double step_beside = profile_.step_us(1, true);
     o.hopeful.rate = o.turns.rate = plain > 0.0 ? 1.0 / plain : 0.0;
-    const double worth            = (1.0 + least_share) * o.turns.rate; // the first k has to be above it
+    const double worth            = (1.0 + least_share) * o.turns.rate; // the first k has to exceed it
     const auto   better           = [](way & best, int32_t k, double tokens, double us, double worth) {
         if (us > 0.0 && tokens / us > (best.k == 0 ? worth : best.rate)) {
             best = {.k = k, .rate = tokens / us};
@@ -47,7 +47,7 @@ planner::outlook planner::find_outlook() const {
     return o;
 }
 
-// With a good draft; how good it is shows only once it is tried.
+// True if turn-taking could pay with a good draft. How good the draft is shows only when it is tried.
 bool planner::turns_could_pay() const {
     constexpr int32_t k_most = 16;
     const double      plain  = profile_.pass_us(1, false);
@@ -63,7 +63,8 @@ bool planner::turns_could_pay() const {
     return false;
 }
 
-// What verified levels would bring at best, in tokens a pass: optimistic, as it takes the draft's nodes as given.
+// What verification would bring at best, in tokens per pass. It is optimistic, as it assumes that the draft's nodes are
+// ready.
 double planner::gain() const {
     const double r    = rate();
     const double base = profile_.pass_us(1, false);

@@ -1,4 +1,4 @@
-// What the planner has learned, as numbers for a file: the profile, then each way of writing.
+// What the planner has learned, as numbers for a file: the profile, then each way of generating.
 #include <algorithm>
 #include <cmath>
 
@@ -16,13 +16,13 @@ constexpr double n_longest = 1e6; // passes
 
 std::vector<double> planner::saved() const {
     std::vector<double> out = profile_.saved();
-    for (const auto & [key, e] : all_) {
-        if (key != experience_key{}) { // that one stands for no text yet
+    for (const auto & [key, e] : experiences_) {
+        if (key != experience_key{}) { // the empty key belongs to no text
             out.insert(out.end(), key.begin(), key.end());
-            // A trial is no stance yet.
-            const bool trial = e.how == stance::ahead && e.on_trial && e.n_in < n_settled;
+            // A trial that is not over does not count as a stance.
+            const bool trial = e.stance_now == stance::ahead && e.on_trial && e.n_in < n_settled;
             out.insert(out.end(),
-                       {double(trial ? stance::by_turn : e.how), double(trial ? 0 : e.n_in), double(e.n_rest),
+                       {double(trial ? stance::by_turn : e.stance_now), double(trial ? 0 : e.n_in), double(e.n_rest),
                         double(e.n_turns), double(e.splits.best()), double(e.splits.n_wait())});
         }
     }
@@ -45,24 +45,24 @@ void planner::restore(std::span<const double> numbers) {
         experience_key key;
         std::transform(kept.begin() + ptrdiff_t(i), kept.begin() + ptrdiff_t(i + n_key), key.begin(),
                        [](double x) { return int32_t(x); });
-        const double how = kept[i + n_key];
-        if (how >= 0.0 && how <= double(stance::rest)) {
+        const double saved_stance = kept[i + n_key];
+        if (saved_stance >= 0.0 && saved_stance <= double(stance::rest)) {
             experience e;
-            e.how     = stance(how);
-            e.n_in    = std::max(0, int32_t(kept[i + n_key + 1]));
-            e.n_rest  = std::max(0, int32_t(kept[i + n_key + 2]));
-            e.n_turns = std::max(0, int32_t(kept[i + n_key + 3]));
+            e.stance_now = stance(saved_stance);
+            e.n_in       = std::max(0, int32_t(kept[i + n_key + 1]));
+            e.n_rest     = std::max(0, int32_t(kept[i + n_key + 2]));
+            e.n_turns    = std::max(0, int32_t(kept[i + n_key + 3]));
             e.splits.begin(splits_.size(), split_);
             e.splits.restore(size_t(std::max(0.0, kept[i + n_key + 4])), int32_t(kept[i + n_key + 5]));
-            all_.insert_or_assign(key, e);
+            experiences_.insert_or_assign(key, e);
         }
     }
-    my_ = &all_[{}];
+    experience_ = &experiences_[{}];
 }
 
 void planner::forget() {
-    all_.clear();
-    my_ = &all_[{}];
+    experiences_.clear();
+    experience_ = &experiences_[{}];
     profile_.forget();
 }
 

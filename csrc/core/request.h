@@ -1,4 +1,4 @@
-// One text to be generated: what was asked, and what is known of it while and after it runs.
+// One text to be generated: what was asked for, and what is known about it while it runs and afterwards.
 #pragma once
 
 #include <algorithm>
@@ -35,11 +35,11 @@ struct plan_params {
     int32_t  n_ahead   = 0;            // levels that the draft may run ahead; 0: the planner's choice
     int32_t  n_branch  = 0;     // frontier nodes that the draft expands at once, at most; 0: the planner's choice
     bool     has_model = true;  // the draft model takes part
-    bool     sampled   = false; // the text has a temperature: guesses are counted apart from those of greedy texts
-    bool     always    = false; // speculate whether it pays or not (tests: what is drafted must not hang on timing)
+    bool     sampled   = false; // the text has a temperature; its guesses are counted separately from greedy ones
+    bool     always    = false; // speculate whether it pays or not (for tests, whose drafts must not depend on time)
     tree_use use       = tree_use::automatic;
 
-    std::vector<std::vector<int32_t>> tree{};  // paths of ranks: just these nodes, always (tree_shape.h); empty: none
+    std::vector<std::vector<int32_t>> tree{};  // a fixed tree as paths of ranks (tree_shape.h); empty: none
     ngram_params                      ngram{}; // drafts from the text itself (ngram_index.h)
 };
 
@@ -55,7 +55,7 @@ struct verify_stats {
     int32_t n_hits              = 0; // passes whose last token was already a node
     int32_t n_after_hit         = 0; // passes that came after such a one
     int32_t n_tokens_after_hit  = 0; // committed by them
-    int32_t n_tokens_after_miss = 0; // by the others, but for the first pass
+    int32_t n_tokens_after_miss = 0; // committed by the others, except the first pass
     int32_t n_path              = 0; // drafted tokens on the best path of a pass: all of them, if no tree was verified
     int32_t n_path_accepted     = 0;
     int32_t n_side              = 0; // passes whose accepted nodes were not all on the best path
@@ -67,20 +67,21 @@ struct verify_stats {
     int64_t prompt_us           = 0;
     int64_t busy_us             = 0;
     int64_t wait_us             = 0; // waited for the draft
-    int64_t overhead_us         = 0; // of passes but the first: neither in the model nor waiting
+    int64_t overhead_us         = 0; // time of all passes but the first, without model and waits
 
     std::array<int32_t, n_draft_cap> n_tested_at{}; // by level below the root, from 0: something was drafted there
     std::array<int32_t, n_draft_cap> n_accepted_at{};
     std::array<int32_t, 3>           n_passes_in{}; // by stance
 };
 
-// Written by the draft worker after each step, for a draft that is elsewhere by who reads its nodes; anybody may read.
-// Relaxed: counters that guard nothing.
+// The draft worker writes it after each step. If the draft is in another process, the reader of its nodes writes it.
+// Any thread may read. Relaxed order is enough, as the counters guard no other data.
 struct draft_stats {
     std::atomic<int64_t> n_steps{0};
     std::atomic<int64_t> n_nodes{0};
     std::atomic<int64_t> busy_us{0};
-    std::atomic<int64_t> hidden_us{0}; // of busy_us, while the target was busy too; unknown where one is elsewhere
+    std::atomic<int64_t> hidden_us{
+        0}; // part of busy_us while the target was busy too; unknown if one of them is remote
 
     void count(int64_t steps, int64_t nodes, int64_t busy, int64_t hidden) {
         const auto more = [](std::atomic<int64_t> & x, int64_t d) {
@@ -93,27 +94,28 @@ struct draft_stats {
     }
 };
 
-// What is asked for. This is all that another process has to know of a text.
+// What is asked for. Another process needs to know no more of a text.
 struct text_params {
     node_id                  id = no_node; // request_node(n): parent of the root
     std::vector<token_id>    prompt;
-    int32_t                  n_generated = 0;  // the last so many of them were generated, before a link was lost
+    int32_t                  n_generated = 0;  // so many of the last ones were generated, before a link was lost
     int32_t                  n_predict   = -1; // -1: until the model ends or the context is full
     int32_t                  n_logprobs  = -1; // alternatives wanted for each token; -1: no log-probabilities at all
     std::vector<std::string> stop;
     sampling_params          sampling;
     plan_params              plan;
 
-    // Says where the text begins that a grammar is about, if nobody has. One that is taken up again brings some of it.
+    // Sets where the part of the text begins that the grammar applies to, unless it is set. A text that is resumed has
+    // some of that part in its prompt.
     void settle() {
         const auto n_all = int32_t(prompt.size());
-        if (!sampling.grammar.empty()) { // else each text would have sampling options of its own
+        if (!sampling.grammar.empty()) { // without a grammar it stays unset, so that equal options compare equal
             sampling.n_prompt = sampling.n_prompt < 0 ? n_all - n_generated : std::min(sampling.n_prompt, n_all);
         }
     }
 };
 
-// The engine writes text_params and the slot before the request enters a ring; nobody writes them afterwards.
+// The engine writes text_params and the slot before the request enters a ring. Nothing writes them afterwards.
 struct request : text_params {
     int32_t slot = 0;
 

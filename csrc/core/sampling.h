@@ -1,4 +1,4 @@
-// How a token is chosen, as data; and the noise that target and draft share.
+// How a token is chosen, as data, and the noise that target and draft share.
 #pragma once
 
 #include <cmath>
@@ -27,7 +27,7 @@ struct sampling_params {
     std::vector<std::pair<token_id, float>> logit_bias{}; // added to the logit
 
     std::string grammar{};     // GBNF that the generated text follows; empty: none
-    int32_t     n_prompt = -1; // tokens of the text that the grammar is not about; -1: the request's prompt
+    int32_t     n_prompt = -1; // tokens before the part that the grammar applies to; -1: the request's prompt
 
     bool operator==(const sampling_params &) const = default;
 

@@ -1,4 +1,4 @@
-// Stop strings across token borders, on bytes.
+// Finds stop strings in the bytes of the text, also across tokens.
 #pragma once
 
 #include <algorithm>

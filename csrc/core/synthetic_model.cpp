@@ -20,18 +20,18 @@ constexpr int64_t spin_us         = 150;  // a sleep ends late by up to this
 constexpr int64_t slice_us        = 2000; // `stop` is looked at this often
 constexpr float   unlikely        = -30.0f;
 
-// Apart from the text's own hash, so that what is guessed right does not hang on which token it is.
+// A hash of its own, so that whether a guess is right does not depend on the token.
 constexpr uint64_t for_rank   = 0x5bf03635d78e0c1dull;
 constexpr uint64_t for_others = 0x27220a95fe8b1c6bull;
 
-// A breach of the contract. The sentence is only made when it is needed: rows are checked while the clock runs.
+// Throws if the contract is broken. The message is made only then, because rows are checked while the clock runs.
 template <typename Sentence> void check(bool ok, const Sentence & sentence) {
     if (!ok) {
         throw error("the synthetic model: " + sentence());
     }
 }
 
-// False: `stop` became true. Sleeps while there is time for it, then spins: short passes are exact too.
+// False: `stop` became true. Sleeps first and spins at the end, so that short passes take the exact time too.
 bool wait_until(int64_t t_us, const std::atomic<bool> & stop) {
     for (;;) {
         if (stop.load(std::memory_order_relaxed)) {
@@ -224,7 +224,7 @@ int32_t synthetic_model::candidates(int32_t i_row, const sampling_params & /*sam
     return int32_t(n);
 }
 
-// One token is certain, all others are equal.
+// One token has all the probability, and all others are equal.
 float synthetic_model::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {
     const token_id chosen = token_of(key_of(end_of(i_row)));
     for (size_t i = 0; i < out.size(); ++i) {
@@ -253,7 +253,7 @@ void synthetic_model::fork(int32_t from, int32_t to, int32_t pos) {
     }
 }
 
-// Syllables, so that a text can be read aloud.
+// Pieces are syllables, so that the text is easy to read.
 std::string synthetic_model::piece(token_id token) const {
     constexpr std::string_view first = "bdfghklmnprstvwz";
     constexpr std::string_view then  = "aeiou";

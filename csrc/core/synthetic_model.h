@@ -1,6 +1,6 @@
-// Models without weights: the text is a hash, a pass takes exactly the time it was told to, and the draft is right as
-// often as it was told to be. `duo bench --synthetic` runs the real engine on a pair of them: what is measured is the
-// scheduling, on any machine. Calls are checked against the contract of token_model.h, so wrong positions show at once.
+// Models without weights. The text is a hash, a pass takes a given time, and the draft is right at a given rate. `duo
+// bench --synthetic` runs the real engine on a pair of them, which measures the scheduling, on any machine. Each call
+// is checked against the contract of token_model.h, so wrong positions show at once.
 #pragma once
 
 #include <array>
@@ -14,11 +14,11 @@
 
 namespace duo {
 
-// Target or draft of a pair; both must be made of the same options. Sampling is ignored: the text is a function of the
-// prompt and the seed, whatever the temperature.
+// Target or draft of a pair. Both must have the same options. Sampling options are ignored: the text is a function of
+// the prompt and the seed.
 class synthetic_model : public token_model {
   public:
-    // Throws duo::error where the options make no sense.
+    // Throws duo::error if the options make no sense.
     synthetic_model(const synthetic_options & opt, bool is_draft);
 
     int32_t n_ctx() const override { return n_ctx_; }
@@ -27,8 +27,8 @@ class synthetic_model : public token_model {
     int32_t n_cells() const override { return n_ctx_ + 256; }
     int32_t n_vocab() const override { return n_vocab_; }
 
-    // Ends when its time is over; a stopped one within 2 ms. More than 64 rows, not all with output, are a prompt: they
-    // take as long as one row does. After an exception nothing of the batch is cached.
+    // Returns when the time of the pass is over; if stopped, within 2 ms. More than 64 rows, not all of them with
+    // output, count as a prompt, which takes as long as one row. After an exception nothing of the batch is cached.
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
     int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
@@ -45,7 +45,7 @@ class synthetic_model : public token_model {
     [[nodiscard]] int32_t               n_cells_used() const { return n_used_; }
 
   private:
-    // Texts as chains that share their beginnings: a branch is the index of its last cell.
+    // Texts are chains of cells that share their beginnings. A branch is the index of its last cell.
     struct cell {
         token_id token  = no_token;
         int32_t  parent = -1;
@@ -53,9 +53,9 @@ class synthetic_model : public token_model {
         int32_t  n_refs = 0; // cells and branches that continue or end here; 0: free
     };
 
-    static constexpr size_t n_tail = 3; // tokens that the next one hangs on
+    static constexpr size_t n_tail = 3; // tokens that the next one depends on
 
-    // All that the next token is a function of, taken at the time of the pass.
+    // All that the next token depends on, copied at the time of the pass.
     struct row_end {
         int32_t                      pos    = 0;
         bool                         output = false;
@@ -81,7 +81,7 @@ class synthetic_model : public token_model {
     const bool      is_draft_;
 
     std::vector<cell>    cells_;
-    std::vector<int32_t> free_;       // cells that may be used again
+    std::vector<int32_t> free_;       // cells that can be reused
     std::vector<int32_t> tips_;       // by branch; -1: empty
     std::vector<int32_t> before_;     // lengths of the branches before the decode() that is running
     std::vector<row_end> ends_;       // by row of the last decode()

@@ -11,7 +11,7 @@ namespace duo {
 
 namespace {
 
-constexpr uint64_t for_runs = 0x94f2c1a7e0b53d89ull; // apart from the hash that chooses the tokens
+constexpr uint64_t for_runs = 0x94f2c1a7e0b53d89ull; // different from the hash that chooses the tokens
 
 void require(bool ok, const std::string & sentence) {
     if (!ok) {

@@ -1,4 +1,4 @@
-// What a pair of synthetic models is asked to be: how often the draft is right, and what a pass takes.
+// Options of a pair of synthetic models: how often the draft is right, and how long a pass takes.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,9 @@ struct agreement {
     std::vector<double> a{0.8};
     // The text is cut into stretches of this many tokens that take the values of `a` in turn; 0: 32.
     int32_t n_stretch = 0;
-    // 0..1: neighbours are alike. A share a of the runs is easy, with a + burst (1 - a); the others are hard, with
-    // a (1 - burst), so the mean stays a. At 1 the draft is always right in the easy ones and never in the hard ones.
+    // 0..1: how much neighbouring positions are alike. A share a of the runs is easy, with a + burst (1 - a); the
+    // others are hard, with a (1 - burst), so the mean stays a. At 1 the draft is always right in the easy ones and
+    // never in the hard ones.
     double burst     = 0.0;
     double b         = 0.45;
     bool   confident = false; // candidates carry the chances of their position; false: those of the mean a
@@ -43,7 +44,7 @@ struct agreement {
     [[nodiscard]] int32_t rank_of(double uniform, double a_here) const; // the one that a draw from [0, 1) has
 };
 
-// What a pass takes.
+// How long a pass takes.
 struct pass_cost {
     double pass_us = 0.0; // v(n) = 1
     // Points (n, v(n)), n ascending: linear between them, level before the first, on along the last slope. None: 1.
@@ -64,7 +65,7 @@ struct synthetic_options {
     bool                                    tracing   = false;
     bool                                    has_draft = true;
 
-    // Throws duo::error where they make no sense.
+    // Throws duo::error if they make no sense.
     void check() const;
 
     [[nodiscard]] pass_cost target_cost() const { return {.pass_us = pass_us, .v = v}; }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../error.h"
+#include "listen_loop.h"
 #include "message_check.h"
 #include "part_stats.h"
 
@@ -21,39 +22,36 @@ void refuse(const char * what) {
 } // namespace
 
 std::optional<text_params> target_link::wait_begin(int64_t deadline_us) {
-    for (;;) {
-        const uint32_t heard = wires_->verify_bell.listen();
-        const bool     last  = closed();
-        {
-            const std::lock_guard locked(wires_->link_mutex);
-            request *             req = nullptr;
-            wires_->nodes.drop_all(); // of a text that has ended
-            if (!wires_->gone && !running() && wires_->requests.try_pop(req)) {
-                req_                = req;
-                now_                = *req;
-                n_predicted_        = 0;
-                n_alternatives_     = now_.n_logprobs;
-                req->stats          = {};
-                req->stats.n_prompt = int32_t(req->prompt.size());
-
-                req->stats.t_begin_us = now_us();
-                begin_draft();
-                running_.store(true, std::memory_order_release);
-                return now_;
-            }
+    std::optional<text_params> text;
+    const auto                 look = [&] {
+        const std::lock_guard locked(wires_->link_mutex);
+        request *             req = nullptr;
+        wires_->nodes.drop_all(); // of a text that has ended
+        if (wires_->gone || running() || !wires_->requests.try_pop(req)) {
+            return found::nothing;
         }
-        if (last || !wires_->verify_bell.wait(heard, deadline_us)) {
-            return std::nullopt;
-        }
-    }
+        req_                  = req;
+        now_                  = *req;
+        n_predicted_          = 0;
+        n_alternatives_       = now_.n_logprobs;
+        req->stats            = {};
+        req->stats.n_prompt   = int32_t(req->prompt.size());
+        req->stats.t_begin_us = now_us();
+        begin_draft();
+        running_.store(true, std::memory_order_release);
+        text = now_;
+        return found::done;
+    };
+    listen_until(wires_->verify_bell, deadline_us, [this] { return closed(); }, look);
+    return text;
 }
 
-// Under the mutex. What the draft here has counted of the text up to now.
+// Under the mutex. Adds what the local draft has counted since it began.
 void target_link::count_draft() {
-    if (told_ != nullptr) {
-        const draft_stats & d = *told_->draft;
+    if (draft_request_ != nullptr) {
+        const draft_stats & d = *draft_request_->draft;
         req_->draft->count(d.n_steps, d.n_nodes, d.busy_us, 0);
-        told_ = nullptr;
+        draft_request_ = nullptr;
     }
 }
 
@@ -76,7 +74,7 @@ void target_link::begin_draft() {
         r.draft_done.store(true, std::memory_order_relaxed);
         return;
     }
-    told_ = &r;
+    draft_request_ = &r;
 }
 
 bool target_link::cancelled() const {
@@ -85,18 +83,12 @@ bool target_link::cancelled() const {
 }
 
 bool target_link::take(std::vector<node_msg> & out, int64_t deadline_us) {
-    for (;;) {
-        const uint32_t heard = wires_->verify_bell.listen();
-        if (wires_->nodes.take_all(out)) {
-            return true;
-        }
-        if (cancelled() || !running() || !wires_->verify_bell.wait(heard, deadline_us)) {
-            return false;
-        }
-    }
+    return listen_until(
+        wires_->verify_bell, deadline_us, [this] { return cancelled() || !running(); },
+        [&] { return done_if(wires_->nodes.take_all(out)); });
 }
 
-// Counts as it goes: what is refused ends the link anyway.
+// It counts alternatives too. A refused message ends the link, so wrong counts do no harm then.
 void target_link::check(const chunk_msg & c) {
     if (c.what == chunk_msg::kind::logprob) {
         if (++n_alternatives_ > now_.n_logprobs || c.token < 0 || std::isnan(c.logp)) {
@@ -197,8 +189,8 @@ void target_link::end(finish_reason why, const std::string & error, int32_t n_dr
             req_->stats.t_end_us    = now_us();
             count_draft();
         }
-        told_ = nullptr;
-        req_  = nullptr;
+        draft_request_ = nullptr;
+        req_           = nullptr;
         running_.store(false, std::memory_order_release);
     }
     wires_->chunks.push({.what = chunk_msg::kind::end, .finish = why, .n_drop = n_drop, .t_us = now_us()});

@@ -1,8 +1,8 @@
-// Stands for a target that is in another process: takes requests and the draft's nodes, gives verdicts and text.
+// Stands in for a target in another process: takes requests and the draft's nodes, gives verdicts and text.
 //
 // The draft worker and the reader see no difference. Two threads use a link: a sender (wait_begin, take) and a receiver
-// (give, restart, fail, stopped); each role may pass from one thread to another under a lock, and wait_begin and
-// restart are not called at the same time.
+// (give, restart, fail, stopped). Each role may pass to another thread under a lock. wait_begin and restart must not be
+// called at the same time.
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@ namespace duo {
 
 class target_link {
   public:
-    // n_vocab: of the draft, which is the text's here; n_ctx: of the target.
+    // n_vocab: the draft's, which is the text's here; n_ctx: the target's.
     target_link(std::shared_ptr<wires> w, int32_t n_vocab, int32_t n_ctx)
         : wires_(std::move(w)), n_vocab_(n_vocab), n_ctx_(n_ctx) {}
 
@@ -28,22 +28,23 @@ class target_link {
 
     // ---- sender
 
-    // The next text that is to be written. The draft here begins with it.
+    // The next text to be generated. The local draft begins with it.
     std::optional<text_params> wait_begin(int64_t deadline_us);
 
-    // Appends what the draft has made. False: nothing came; also when the caller has stopped the text.
+    // Appends the draft's new nodes. False: nothing came, or the caller has stopped the text.
     bool take(std::vector<node_msg> & out, int64_t deadline_us);
 
     // ---- receiver
 
-    // From the other process. Throws duo::error for what no target would send; nothing of it is passed on then.
+    // Messages from the other process. If one of them could not come from a correct target, throws duo::error; the peer
+    // must then be given up.
     void give(std::span<const verdict_msg> verdicts, std::span<const chunk_msg> chunks);
 
-    // The link was lost: what a new one has to begin with, so that the text goes on where it stopped. The draft here
-    // begins anew with it.
+    // After the connection was lost: the text that a new connection begins with, so that it goes on where it stopped.
+    // The local draft begins anew with it.
     text_params restart();
 
-    // Adds to the figures of the text; before its end is given.
+    // Adds to the figures of the text. Call it before its end is given.
     void add_stats(const verify_stats & part);
 
     // Ends the text: for a reason, or because its caller stopped it.
@@ -65,13 +66,14 @@ class target_link {
     const int32_t                n_vocab_;
     const int32_t                n_ctx_;
 
-    // They change hands with running_: set by wait_begin, used by the receiver from then on. req_ also under the mutex.
-    request *       req_  = nullptr;
-    const request * told_ = nullptr;         // what the draft here works on
-    text_params     now_;                    // as the next restart would have it
-    int32_t         n_predicted_    = 0;     // all in all
-    int32_t         n_alternatives_ = 0;     // of the last token, that have come
-    bool            drafting_       = false; // the draft here keeps up
+    // running_ hands these from the sender to the receiver: wait_begin sets them, and the receiver uses them while
+    // running_ is true. req_ is also guarded by the mutex.
+    request *       req_           = nullptr;
+    const request * draft_request_ = nullptr; // what the local draft works on
+    text_params     now_;                     // the text as the next restart would begin it
+    int32_t         n_predicted_    = 0;      // over all connections
+    int32_t         n_alternatives_ = 0;      // of the last token, that have come so far
+    bool            drafting_       = false;  // the local draft takes part and keeps up
     uint64_t        n_restarts_     = 0;
 
     std::atomic<bool> running_{false};

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "listen_loop.h"
+
 namespace duo {
 
 namespace {
@@ -71,49 +73,50 @@ std::string text_stream::release(size_t n_keep) {
 }
 
 bool text_stream::next(text_chunk & out, int64_t deadline_us) {
-    for (;;) {
+    const auto look = [&] {
+        chunk_msg msg;
         if (have_ && int32_t(pending_.top.size()) >= n_logprobs_) {
             out   = std::move(pending_);
             have_ = false;
-            return true;
+            return found::done;
         }
-        const uint32_t heard = wires_.reader_bell.listen();
-        const bool     last  = wires_.chunks.closed();
-        chunk_msg      msg;
         if (!wires_.chunks.try_pop(msg)) {
-            if (last || !wires_.reader_bell.wait(heard, deadline_us)) {
-                return false;
-            }
-            continue;
+            return found::nothing;
         }
-        switch (msg.what) {
-            case chunk_msg::kind::token: {
-                pending_            = {};
-                pending_.token      = msg.token;
-                pending_.from_draft = msg.from_draft;
-                pending_.logp       = msg.logp;
-                pending_.t_us       = msg.t_us;
-                have_               = true;
-                if (!msg.hidden) {
-                    bytes_ += model_.piece(msg.token);
-                    const auto   n_hold = size_t(msg.n_hold);
-                    const size_t n_free = bytes_.size() - std::min(n_hold, bytes_.size());
-                    pending_.text       = release(bytes_.size() - n_free + utf8_incomplete(bytes_.substr(0, n_free)));
-                }
-                break;
+        return take(msg, out) ? found::done : found::work;
+    };
+    return listen_until(wires_.reader_bell, deadline_us, [this] { return wires_.chunks.closed(); }, look);
+}
+
+// True: `out` is the last chunk.
+bool text_stream::take(const chunk_msg & msg, text_chunk & out) {
+    switch (msg.what) {
+        case chunk_msg::kind::token:
+            pending_            = {};
+            pending_.token      = msg.token;
+            pending_.from_draft = msg.from_draft;
+            pending_.logp       = msg.logp;
+            pending_.t_us       = msg.t_us;
+            have_               = true;
+            if (!msg.hidden) {
+                bytes_ += model_.piece(msg.token);
+                const auto   n_hold = size_t(msg.n_hold);
+                const size_t n_free = bytes_.size() - std::min(n_hold, bytes_.size());
+                pending_.text       = release(bytes_.size() - n_free + utf8_incomplete(bytes_.substr(0, n_free)));
             }
-            case chunk_msg::kind::logprob:
-                pending_.top.push_back({.token = msg.token, .logp = msg.logp});
-                break;
-            case chunk_msg::kind::end:
-                bytes_.resize(bytes_.size() - std::min(size_t(msg.n_drop), bytes_.size()));
-                out        = {};
-                out.text   = release(0);
-                out.finish = msg.finish;
-                out.t_us   = msg.t_us;
-                return true;
-        }
+            return false;
+        case chunk_msg::kind::logprob:
+            pending_.top.push_back({.token = msg.token, .logp = msg.logp});
+            return false;
+        case chunk_msg::kind::end:
+            bytes_.resize(bytes_.size() - std::min(size_t(msg.n_drop), bytes_.size()));
+            out        = {};
+            out.text   = release(0);
+            out.finish = msg.finish;
+            out.t_us   = msg.t_us;
+            return true;
     }
+    return false;
 }
 
 } // namespace duo

@@ -1,4 +1,4 @@
-// Chunks become text: whole UTF-8 characters, nothing that may yet turn out to be a stop string.
+// Turns chunks into text: whole UTF-8 characters, and nothing that may still become a stop string.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct text_chunk {
     int64_t                t_us = 0;
 };
 
-// Reader's side of one request; all members belong to the reading thread.
+// The reader's side of one request. All members belong to the reading thread.
 class text_stream {
   public:
     text_stream(const token_model & model, wires & w) : model_(model), wires_(w) {}
@@ -36,12 +36,13 @@ class text_stream {
     bool next(text_chunk & out, int64_t deadline_us);
 
   private:
+    bool        take(const chunk_msg & msg, text_chunk & out);
     std::string release(size_t n_keep);
 
     const token_model & model_;
     wires &             wires_;
     std::string         bytes_;   // not yet given out
-    text_chunk          pending_; // a token whose alternatives are still on their way
+    text_chunk          pending_; // a token whose alternatives have not all come
     bool                have_       = false;
     int32_t             n_logprobs_ = 0;
 };

@@ -1,4 +1,4 @@
-// All that the workers know of a model. libllama's side of it is llama/model.h; tests use models that follow a script.
+// All that the workers know about a model. llama/model.h implements it with libllama; tests use scripted models.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace duo {
 
-// One row of a batch: a token at a position of one or more branches (llama.cpp sequences), numbered in a row.
+// One row of a batch: a token at one position of one or more consecutive branches (llama.cpp sequences).
 struct row {
     token_id token      = no_token;
     int32_t  pos        = 0;
@@ -38,17 +38,17 @@ class token_model {
     [[nodiscard]] virtual int32_t n_cells() const  = 0; // rows that all branches together can have cached
     [[nodiscard]] virtual int32_t n_vocab() const  = 0; // token ids it can read
 
-    // Evaluates the rows; in each branch they follow what it has cached, without a gap. `stopped`: `stop`
-    // became true on the way, and none of these rows is cached. Throws duo::error.
+    // Evaluates the rows. In each branch they must follow its cached tokens without a gap. `stopped`: `stop` became
+    // true during the pass, and none of these rows is cached. Throws duo::error.
     virtual decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) = 0;
 
-    // From now on it computes with so many threads; 0: with all that it was given.
+    // Sets the number of threads of the next passes. 0: all the threads that the model was given.
     virtual void use_threads(int32_t /*n*/) {}
 
     // Candidates to follow row `i_row` of the last decode, best first by log-probability + noise, at most out.size().
-    // `text` is all tokens up to and including that row's (penalties read its end; its size is the noise's position).
-    // 0: none; with a grammar, the text is then complete. Throws duo::error where a grammar wants more and no token
-    // fits.
+    // `text`: all tokens up to and including that row's; penalties read its end, and its size is the noise's position.
+    // Returns how many. 0: none; with a grammar, the text is then complete. Throws duo::error if the grammar requires
+    // more text and no token fits.
     virtual int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                std::span<candidate> out) = 0;
 
@@ -56,10 +56,10 @@ class token_model {
     // most probable tokens.
     virtual float logprobs(int32_t i_row, token_id token, std::span<candidate> out) = 0;
 
-    // Forgets positions >= `pos` of `branch`. False: the cache cannot, and is unchanged.
+    // Forgets positions >= `pos` of `branch`. False: the cache cannot do that, and is unchanged.
     virtual bool rollback(int32_t branch, int32_t pos) = 0;
 
-    // Makes the empty branch `to` share what `from` has cached before position `pos`.
+    // Makes the empty branch `to` share the cached tokens of `from` before position `pos`.
     virtual void fork(int32_t from, int32_t to, int32_t pos) = 0;
 
     [[nodiscard]] virtual bool        is_end(token_id token) const = 0; // end of generation

@@ -1,4 +1,5 @@
-// The tokens that may follow the last committed one. The draft grows it, the target prunes it; each keeps its own copy.
+// The tree of tokens that may follow the last committed one. The draft grows it and the target prunes it. Each keeps a
+// copy.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 
 namespace duo {
 
-// Index 0 is the root, the last committed token. Parents stand before children, and ids grow with the index.
+// Index 0 is the root, the last committed token. Parents come before children, and ids grow with the index.
 class token_tree {
   public:
     struct node {
@@ -30,21 +31,21 @@ class token_tree {
 
     void reset(node_id id, token_id token);
 
-    // Index of the new node; -1: the parent is unknown (pruned, or of an earlier request): the message was late.
-    // A repeated (parent, token) gives the node that is there. `id` must be above all ids before it.
+    // Index of the new node; -1: the parent is unknown (pruned, or of an earlier request), so the message was late. If
+    // the parent already has a child with that token, returns that child. `id` must be above all ids before it.
     int32_t insert(node_id id, node_id parent, token_id token, float logp);
 
     [[nodiscard]] int32_t find(node_id id) const;                                            // -1: not there
     [[nodiscard]] int32_t child(int32_t i_parent, token_id token) const;                     // -1: none
     [[nodiscard]] int32_t first_child(int32_t i_parent) const { return at(i_parent).first; } // the best; -1: none
 
-    // Makes node i the root and drops all that does not hang below it.
+    // Makes node i the root and drops all nodes that are not below it.
     void re_root(int32_t i);
 
-    // The root renamed: children that name `id` as their parent hang below it.
+    // Renames the root: from now on, children of `id` are its children.
     void name_root(node_id id) { nodes_[0].id = id; }
 
-    // Its row was evaluated in `branch` and its children are drawn.
+    // The node's row was evaluated in `branch`, and its children are known.
     void mark_expanded(int32_t i, int32_t branch) { nodes_[size_t(i)].branch = branch; }
 
     // The chain of best first children: indices from below the root, at most n.

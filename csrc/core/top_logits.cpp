@@ -13,7 +13,7 @@ namespace duo {
 
 namespace {
 
-constexpr int32_t n_block        = 64; // logits: a good many cache lines to skip, few to search
+constexpr int32_t n_block        = 64; // logits: large enough to skip many cache lines, small enough to search fast
 constexpr float   minus_infinity = -std::numeric_limits<float>::infinity();
 
 // NaN fails every comparison, so that it never replaces `a`.
@@ -29,7 +29,7 @@ float largest_of(const float * x, int32_t n) {
     return max;
 }
 
-// Of whole blocks. 4 lanes are enough: memory is slower.
+// The largest value of each whole block. 4 lanes are enough, as memory is slower.
 void find_maxima(const float * x, int32_t n_blocks, float * out) {
     using f = lanes<4>::f;
     for (int32_t b = 0; b < n_blocks; ++b, x += n_block) {
@@ -94,8 +94,8 @@ double sum_4(const float * x, const std::vector<float> & maxima, int32_t n_block
     return sum_blocks<4>(x, maxima, n_blocks, max, floor);
 }
 
-// A branch rather than target_clones: its resolvers run while the program is being loaded, before ThreadSanitizer is
-// ready, and not every libc has them. Not "fma": that would change bits.
+// This branches at run time instead of using target_clones, whose resolvers run while the program is loaded, before
+// ThreadSanitizer is ready, and not every libc has them. "fma" is left out, as it would change bits.
 #if defined(DUO_IS_X86_64)
 DUO_TARGET("avx2")
 double sum_8(const float * x, const std::vector<float> & maxima, int32_t n_blocks, float max, float floor) {

@@ -1,4 +1,4 @@
-// The best of a row of logits, and what all of them sum to, at about the speed at which the row can be read.
+// Finds the best of a row of logits, and the sum of their exponentials, in little more time than reading the row takes.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,11 @@ inline bool better(const top_logit & a, const top_logit & b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-// One thread. NaN is no number: it is never among the best and adds nothing to the sum.
+// One thread. NaN is never among the best and adds nothing to the sum.
 class logit_row {
   public:
-    // Reads x[0..n) once and keeps the largest of each block; x must stay as it is while the others are called.
+    // Reads x[0..n) once and keeps the largest value of each block. x must not change while the other functions are
+    // called.
     void read(const float * x, int32_t n);
 
     // The best, by `better`; no_token: all NaN.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "listen_loop.h"
 #include "message_check.h"
 
 namespace duo {
@@ -39,7 +40,7 @@ void verify_seat::give(std::span<const node_msg> nodes) {
             for (const node_msg & n : nodes) {
                 check_node(n, model_.n_vocab());
             }
-            // Beyond this the worker stands still; guesses are then of no use.
+            // The worker is so late then that further guesses are of no use.
             const size_t n = std::min(nodes.size(), n_early_most - std::min(n_early_most, early_.size()));
             early_.insert(early_.end(), nodes.begin(), nodes.begin() + std::ptrdiff_t(n));
             return;
@@ -48,7 +49,7 @@ void verify_seat::give(std::span<const node_msg> nodes) {
     link_.give(nodes);
 }
 
-// Whether the target has asked for the draft; passes on what came before it did.
+// True if the target has asked for the draft. Then passes on the nodes that came before.
 bool verify_seat::begun() {
     const std::lock_guard locked(early_mutex_);
     if (!begun_ && link_.wait_begin(0).has_value()) {
@@ -60,29 +61,28 @@ bool verify_seat::begun() {
 }
 
 bool verify_seat::take(std::vector<verdict_msg> & verdicts, std::vector<chunk_msg> & chunks, int64_t deadline_us) {
-    bell & b = pipeline_.ends()->draft_bell;
-    for (;;) {
-        const uint32_t heard = b.listen();
-        const size_t   n     = verdicts.size() + chunks.size();
+    const auto look = [&] {
+        const size_t n = verdicts.size() + chunks.size();
         if (begun()) {
             link_.take(verdicts, 0);
         }
-        chunk_msg c;
-        while (pipeline_.next_chunk(c)) {
-            if (c.what == chunk_msg::kind::token) {
-                last_.push_back(c.token);
-            }
-            group_.push_back(c);
-            if (c.what == chunk_msg::kind::end || int32_t(group_.size()) > n_logprobs_) {
-                chunks.insert(chunks.end(), group_.begin(), group_.end());
-                group_.clear();
-            }
+        take_chunks(chunks);
+        return done_if(verdicts.size() + chunks.size() > n);
+    };
+    return listen_until(
+        pipeline_.ends()->draft_bell, deadline_us, [this] { return !running() || link_.closed(); }, look);
+}
+
+void verify_seat::take_chunks(std::vector<chunk_msg> & out) {
+    chunk_msg c;
+    while (pipeline_.next_chunk(c)) {
+        if (c.what == chunk_msg::kind::token) {
+            last_.push_back(c.token);
         }
-        if (verdicts.size() + chunks.size() > n) {
-            return true;
-        }
-        if (!running() || link_.closed() || !b.wait(heard, deadline_us)) {
-            return false;
+        group_.push_back(c);
+        if (c.what == chunk_msg::kind::end || int32_t(group_.size()) > n_logprobs_) {
+            out.insert(out.end(), group_.begin(), group_.end());
+            group_.clear();
         }
     }
 }

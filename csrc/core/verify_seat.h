@@ -1,6 +1,6 @@
-// A target on the host: one model, one thread, one text at a time, for a draft and a reader in another process.
+// A target on a host, for a draft and a reader in another process: one model, one thread, one text at a time.
 //
-// Its methods are called by the host's threads, one at a time but for take() beside give() and rtt().
+// The host's threads call its methods one at a time. Only take() may run at the same time as give() or rtt().
 #pragma once
 
 #include <functional>
@@ -23,11 +23,12 @@ class verify_seat {
     // Leading tokens of `prompt` that are cached from the text before.
     [[nodiscard]] int32_t n_cached(std::span<const token_id> prompt) const { return n_same(prompt, last_); }
 
-    // Throws duo::error for a text that cannot be written, and for what no client would send, here and in give().
+    // begin() throws duo::error for a text that cannot be generated. begin() and give() throw duo::error for messages
+    // that no correct client sends.
     void begin(text_params text);
     void give(std::span<const node_msg> nodes);
 
-    // Appends verdicts, and whole tokens with their alternatives. False: nothing came until then.
+    // Appends verdicts, and tokens complete with their alternatives. False: nothing came until the deadline.
     bool take(std::vector<verdict_msg> & verdicts, std::vector<chunk_msg> & chunks, int64_t deadline_us);
 
     // Returns when the text has ended.
@@ -40,6 +41,7 @@ class verify_seat {
 
   private:
     [[nodiscard]] bool begun();
+    void               take_chunks(std::vector<chunk_msg> & out);
 
     token_model &          model_;
     pipeline               pipeline_;
@@ -48,11 +50,11 @@ class verify_seat {
     std::vector<chunk_msg> group_; // a token whose alternatives have not all come
     int32_t                n_logprobs_ = 0;
 
-    // A draft that is elsewhere begins with its text, perhaps before the target's worker does, which knows no text then
-    // and would drop what the whole tree hangs from. Both members under the mutex.
+    // A remote draft may begin before the worker here knows of the text. The worker would drop the first nodes, and
+    // with them the whole tree. So nodes are kept until the worker has begun. The mutex guards both members.
     std::mutex            early_mutex_;
     bool                  begun_ = false; // the target has asked for the draft
-    std::vector<node_msg> early_;         // until then
+    std::vector<node_msg> early_;         // nodes that came before that
 };
 
 } // namespace duo

@@ -1,4 +1,4 @@
-// All that connects the threads: the rings, the bells, the clocks.
+// All that connects the threads: rings, bells and clocks.
 #pragma once
 
 #include <atomic>
@@ -6,15 +6,15 @@
 #include <mutex>
 #include <vector>
 
+#include "channel.h"
 #include "clock.h"
 #include "request.h"
-#include "spsc_ring.h"
 
 namespace duo {
 
-// Owned by the engine, which outlives both workers; shared with the link where one of them is in another process.
+// Owned by the engine, which outlives both workers. A link shares it if one of the workers is in another process.
 struct wires {
-    // one_outside: a host's thread that reads verdicts and text alike, for one that is elsewhere.
+    // one_outside: on a host, where one thread reads both verdicts and text for a client elsewhere.
     explicit wires(bool one_outside = false) : reader_bell(one_outside ? draft_bell : own_reader_bell) {}
 
     bell   draft_bell;
@@ -27,22 +27,23 @@ struct wires {
     channel<chunk_msg>   chunks{4096, verify_bell, reader_bell};
     channel<request *>   requests{4, reader_bell, verify_bell};
 
-    // Full trace rings drop events rather than slow a worker down.
+    // A full trace ring drops events instead of making a worker wait.
     channel<trace_event> draft_trace{32768, draft_bell, reader_bell};
     channel<trace_event> verify_trace{8192, verify_bell, reader_bell};
     bool                 tracing = false; // set before the workers start
 
-    // Round trip to a draft that is elsewhere; its link writes. Relaxed: a figure that guards nothing.
+    // Round trip to a draft in another process, written by its link. Relaxed order is enough, as it guards no other
+    // data.
     std::atomic<int64_t> rtt_us{0};
 
     busy_clock draft_busy;
     busy_clock verify_busy;
 
-    // A link holds it while it follows a message's request, the pipeline takes it once before requests are freed. Both
-    // look at `gone` under it. Nothing else is locked.
+    // A link holds the mutex while it uses the request that a message points to. The pipeline takes it and sets `gone`
+    // before requests are freed. Nothing else is locked.
     std::mutex link_mutex;
     bool       gone = false;
-    // What a target_link told the draft to begin with, until the draft lets go of it.
+    // The requests that a target_link gave to the draft. Each is kept until the draft sets its draft_done.
     std::vector<std::unique_ptr<request>> begins;
 };
 

@@ -38,14 +38,17 @@ struct model_options {
     std::function<bool(float)> keep_loading; // called while weights are read, with the share read so far; false: stop
 };
 
-// Not copyable. Only one thread at a time may use it, except for the vocabulary.
+// One thread at a time uses it. Only the vocabulary may be read by any thread.
 class llama_token_model : public token_model {
   public:
     // Loads a model. is_draft: candidates() returns log-probabilities. with_context false: only weights and vocabulary,
     // for others to share. Throws duo::error.
     llama_token_model(const model_options & opt, bool is_draft, bool with_context = true);
-    // Shares the weights and makes a new context. Throws duo::error.
-    explicit llama_token_model(const llama_token_model & weights);
+    llama_token_model(const llama_token_model &)             = delete;
+    llama_token_model & operator=(const llama_token_model &) = delete;
+
+    // Another model with the same weights and a context of its own. Throws duo::error.
+    [[nodiscard]] llama_token_model with_new_context() const { return {shared_weights{}, *this}; }
 
     int32_t n_ctx() const override { return n_ctx_; }
     int32_t n_batch() const override { return n_batch_; }
@@ -115,6 +118,9 @@ class llama_token_model : public token_model {
     struct context_free {
         void operator()(llama_context * c) const { llama_free(c); }
     };
+
+    struct shared_weights {};
+    llama_token_model(shared_weights, const llama_token_model & other);
 
     void load();
     void load_file(const std::vector<std::string> & cpu_types);

@@ -78,11 +78,11 @@ llama_token_model::llama_token_model(const model_options & opt, bool is_draft, b
     }
 }
 
-llama_token_model::llama_token_model(const llama_token_model & weights)
-    : opt_(weights.opt_), device_names_(weights.device_names_), model_(weights.model_), n_vocab_(weights.n_vocab_),
-      is_draft_(weights.is_draft_), same_bits_(weights.same_bits_), own_attention_(weights.own_attention_),
-      stock_products_(weights.stock_products_), n_duo_products_(weights.n_duo_products_),
-      n_cpu_products_(weights.n_cpu_products_), warning_(weights.warning_) {
+llama_token_model::llama_token_model(shared_weights, const llama_token_model & other)
+    : opt_(other.opt_), device_names_(other.device_names_), model_(other.model_), n_vocab_(other.n_vocab_),
+      is_draft_(other.is_draft_), same_bits_(other.same_bits_), own_attention_(other.own_attention_),
+      stock_products_(other.stock_products_), n_duo_products_(other.n_duo_products_),
+      n_cpu_products_(other.n_cpu_products_), warning_(other.warning_) {
     make_context();
     limit_vocab(n_vocab_);
 }

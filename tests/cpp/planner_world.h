@@ -87,7 +87,7 @@ class world : public facts {
         begin(pl);
         draft_.reset(n);
         see(pl);
-        return pl.next(pass_, room, growing, n == 0);
+        return pl.next(pass_, {.n_room = room, .growing = growing, .fresh = n == 0});
     }
 
     [[nodiscard]] const pass_tree & seen() const { return pass_; }
@@ -109,7 +109,7 @@ class world : public facts {
         }
     }
 
-    // As verify_plan.cpp does.
+    // As verify_text::grow_tree() does.
     void see(const planner & pl) {
         if (pl.shape().empty()) {
             pass_.begin(draft_.tree, pl.profile(), pl.least_chance());
@@ -123,7 +123,9 @@ class world : public facts {
         for (bool waits = true;;) {
             draft_.choose();
             see(pl);
-            const plan p = pl.next(pass_, n_room, waits && !draft_.batch.empty(), fresh_, 1 + n_again_);
+            const plan p = pl.next(
+                pass_,
+                {.n_room = n_room, .growing = waits && !draft_.batch.empty(), .fresh = fresh_, .n_base = 1 + n_again_});
             if (p.wait_us <= 0) {
                 book(pl, p);
                 return p;
@@ -141,8 +143,8 @@ class world : public facts {
         r_.n_trees += pass_.n_branches() > 1 ? 1 : 0;
         r_.width += p.n_verify;
         r_.expected += p.expected;
-        ++r_.n_in[size_t(pl.how())];
-        if (draft_.told_to_rest() && pl.how() != stance::rest) {
+        ++r_.n_in[size_t(pl.stance_now())];
+        if (draft_.told_to_rest() && pl.stance_now() != stance::rest) {
             ++r_.n_alone;
             r_.n_spoilt += !draft_.batch.empty() ? 1 : 0;
         }

@@ -71,7 +71,7 @@ class simulation {
         check_mirror();
     }
 
-    // As draft_worker does it.
+    // As draft_text does it.
     void draft_commit(token_id token) {
         draft_text_.push_back(token);
         const int32_t i = draft_.child(0, token);

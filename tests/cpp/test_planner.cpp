@@ -37,7 +37,7 @@ TEST(plan_nothing_for_a_useless_draft) {
                 const auto note  = "mode " + std::to_string(int(mode)) + ", step " + std::to_string(step_us) +
                                   ", claims " + std::to_string(claim) +
                                   ", passes with a draft: " + std::to_string(first.n_drafted);
-                CHECK(pl.how() == stance::rest, "at rest within 64 tokens: " + note);
+                CHECK(pl.stance_now() == stance::rest, "at rest within 64 tokens: " + note);
                 CHECK(first.n_drafted < 40, note);
                 const auto   then  = w.run(pl, 10000);
                 const double plain = 1.0 / sloped(1);
@@ -55,7 +55,7 @@ TEST(plan_recovers_when_the_draft_does) {
         pl.begin(params(mode), n_branches);
         world w({.v = sloped, .step_us = 200.0, .a = 0.0, .claim = 0.9});
         w.run(pl, 300);
-        CHECK(pl.how() == stance::rest || w.run(pl, 100).share(stance::rest) > 0.5);
+        CHECK(pl.stance_now() == stance::rest || w.run(pl, 100).share(stance::rest) > 0.5);
         w.a = 0.9;
         w.run(pl, 600);
         const auto r = w.run(pl, 300);
@@ -68,7 +68,7 @@ TEST(plan_tries_again_with_the_next_text) {
     pl.begin(params(run_mode::async), n_branches);
     world w({.v = sloped, .step_us = 200.0, .a = 0.0, .claim = 0.9});
     w.run(pl, 3000); // the last rest is a long one
-    REQUIRE(pl.how() == stance::rest);
+    REQUIRE(pl.stance_now() == stance::rest);
     CHECK_EQ(pl.n_ahead(), 0);
     pl.begin(params(run_mode::async), n_branches);
     w.a = 0.9;

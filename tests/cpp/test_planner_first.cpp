@@ -105,7 +105,7 @@ TEST(first_tokens_begin_by_turn_on_shared_cores) {
     planner     pl;
     pl.expect(prior_of(cheap, 1.0, 1.0));
     pl.begin(params(run_mode::async), n_branches);
-    CHECK(pl.how() == stance::by_turn);
+    CHECK(pl.stance_now() == stance::by_turn);
     CHECK(pl.draft_begins_late());
 
     // Where no width can pay the draft is not even begun.
@@ -113,12 +113,12 @@ TEST(first_tokens_begin_by_turn_on_shared_cores) {
     planner     rests;
     rests.expect(prior_of(dear, 1.0, 1.0));
     rests.begin(params(run_mode::async), n_branches);
-    CHECK(rests.how() == stance::rest);
+    CHECK(rests.stance_now() == stance::rest);
 
     // On devices of their own both begin at once.
     planner apart;
     apart.begin(params(run_mode::async), n_branches);
-    CHECK(apart.how() == stance::ahead);
+    CHECK(apart.stance_now() == stance::ahead);
     CHECK(!apart.draft_begins_late());
 }
 
@@ -145,17 +145,17 @@ TEST(first_tokens_of_the_next_run_begin_where_this_one_ended) {
     pl.begin(params(run_mode::async), n_branches);
     world w(f);
     w.run(pl, 400);
-    REQUIRE(pl.how() == stance::ahead);
+    REQUIRE(pl.stance_now() == stance::ahead);
     planner next;
     next.expect(prior_of(f, 1.0, 1.0));
     next.restore(pl.saved());
     next.begin(params(run_mode::async), n_branches);
-    CHECK(next.how() == stance::ahead);
+    CHECK(next.stance_now() == stance::ahead);
     CHECK(std::abs(next.profile().pass_us(2, true) - pl.profile().pass_us(2, true)) < 1.0);
     CHECK(next.saved().size() == pl.saved().size());
     next.forget();
     next.begin(params(run_mode::async), n_branches);
-    CHECK(next.how() == stance::by_turn);
+    CHECK(next.stance_now() == stance::by_turn);
     // Other lists change nothing.
     planner none;
     for (const std::vector<double> & bad :

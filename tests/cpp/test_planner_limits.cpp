@@ -82,7 +82,7 @@ TEST(plan_fits_the_room) {
             pl.shape().empty() ? tree.begin(drafted, pl.profile(), pl.least_chance())
                                : tree.begin(drafted, pl.profile(), pl.shape(), places);
             const int32_t n_room = d.between(-5, 12);
-            const plan    p      = pl.next(tree, n_room, d.chance(0.5), d.chance(0.5));
+            const plan    p      = pl.next(tree, {.n_room = n_room, .growing = d.chance(0.5), .fresh = d.chance(0.5)});
             CHECK(p.n_verify >= 0 && p.n_verify <= std::max(0, n_room));
             CHECK_EQ(p.n_verify, int32_t(tree.rows().size()));
             CHECK(p.n_verify == 0 || p.wait_us == 0, "either it waits, or it verifies");
@@ -113,7 +113,7 @@ TEST(plan_expects_of_what_is_verified) {
         }
         pass_tree tree;
         tree.begin(drafted, pl.profile(), pl.least_chance());
-        const plan p   = pl.next(tree, 1000, false);
+        const plan p   = pl.next(tree, {.n_room = 1000});
         double     sum = 1.0;
         for (int32_t i = 0; i < p.n_verify; ++i) {
             sum += tree.at_row(i).chance;

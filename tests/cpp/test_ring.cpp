@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "check.h"
+#include "core/channel.h"
 #include "core/spsc_ring.h"
 #include "random.h"
 

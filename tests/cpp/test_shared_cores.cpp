@@ -72,7 +72,7 @@ TEST(shared_cores_reading_that_does_not_pay_is_not_held_against_the_draft) {
     CHECK(p.run(q).stats.n_accepted > 0);
     const auto a = p.run(with_prompt(12000, 60), "long");
     CHECK_EQ(a.stats.n_drafted, 0, "not worth reading");
-    CHECK(p.line.plans().how() == stance::by_turn);
+    CHECK(p.line.plans().stance_now() == stance::by_turn);
     CHECK(p.run(q, "again").stats.n_accepted > 0);
 }
 
@@ -84,7 +84,7 @@ TEST(shared_cores_requests_without_a_draft_leave_the_stance_alone) {
     pair      p(target, draft, false, shared_prior(2200.0, 200.0));
     const ask q = with_prompt(5, 30);
     p.run(q);
-    REQUIRE(p.line.plans().how() == stance::by_turn);
+    REQUIRE(p.line.plans().stance_now() == stance::by_turn);
     p.run(with_prompt(5, 0), "no tokens");
     ask ngrams            = q;
     ngrams.plan.has_model = false;

@@ -1,5 +1,6 @@
-// draft_cache under random growth, re-rooting and failure; the model checks what each branch really holds.
-#include "core/draft_cache.h"
+// draft_trunk and branch_pool under random growth, re-rooting and failure; the model checks what each branch really
+// holds.
+#include "core/draft_trunk.h"
 #include "scripted_model.h"
 
 using namespace duo;
@@ -7,9 +8,9 @@ using namespace duo_test;
 
 namespace {
 
-// What draft_worker does with the cache, one thing at a time and at random.
+// What draft_worker does with a text's trunk, one thing at a time and at random.
 struct grower {
-    grower(uint64_t seed, const behaviour & b) : d(seed), has(b), model(b), cache(model) { begin(); }
+    grower(uint64_t seed, const behaviour & b) : d(seed), has(b), model(b), pool(model), cache(pool) { begin(); }
 
     int32_t pos_of(int32_t i) const { return int32_t(text.size()) - 1 + tree.at(i).depth; }
 
@@ -67,12 +68,12 @@ struct grower {
         if (!tree.root().expanded()) {
             const int32_t n = std::min(int32_t(text.size()) - cache.n_text(), has.n_batch);
             for (int32_t pos = cache.n_text(); pos < cache.n_text() + n; ++pos) {
-                rows.push_back({.token = text[size_t(pos)], .pos = pos, .branch = cache.trunk(), .output = true});
+                rows.push_back({.token = text[size_t(pos)], .pos = pos, .branch = cache.branch(), .output = true});
             }
             if (model.decode(rows, stop) == decode_status::ok) {
-                cache.grow_text(n);
+                cache.grow(n);
                 if (cache.n_text() == int32_t(text.size())) {
-                    tree.mark_expanded(0, cache.trunk());
+                    tree.mark_expanded(0, cache.branch());
                     grow(0, n - 1);
                 }
             }
@@ -154,13 +155,13 @@ struct grower {
             const auto n = int32_t(model.cached(b).size());
             if (last[size_t(b)] >= 0) {
                 CHECK_EQ(n, last[size_t(b)] + 1, "and no more than that");
-            } else if (b == cache.trunk()) {
+            } else if (b == cache.branch()) {
                 CHECK_EQ(n, cache.n_text());
             } else {
                 CHECK(!pruned || n == 0, "a branch without a node is free");
             }
         }
-        const auto trunk = model.cached(cache.trunk());
+        const auto trunk = model.cached(cache.branch());
         CHECK(int32_t(trunk.size()) >= cache.n_text() &&
                   std::equal(trunk.begin(), trunk.begin() + cache.n_text(), text.begin()),
               "the trunk holds the text");
@@ -169,7 +170,8 @@ struct grower {
     dice                  d;
     behaviour             has;
     scripted_model        model;
-    draft_cache           cache;
+    branch_pool           pool;
+    draft_trunk           cache;
     token_tree            tree;
     std::vector<token_id> text;
     node_id               n_ids     = 0;
@@ -209,10 +211,8 @@ TEST(branches_hold_the_paths) {
 }
 
 TEST(a_cache_that_cannot_roll_back) {
-    scripted_model model({.can_rollback = false});
-    draft_cache    cache(model);
-    grower         g(1, {.can_rollback = false});
-    bool           threw = false;
+    grower g(1, {.can_rollback = false});
+    bool   threw = false;
     try {
         for (int k = 0; k < 1000; ++k) {
             g.d.chance(0.7) ? g.step() : g.verdict();
@@ -237,7 +237,7 @@ TEST(a_text_that_continues_is_kept) {
     const std::vector<token_id> other{1, 2, 3, 9, 5};
     g.cache.begin(g.text, other);
     CHECK_EQ(g.cache.n_text(), 3);
-    CHECK_EQ(g.model.cached(g.cache.trunk()).size(), 3u);
+    CHECK_EQ(g.model.cached(g.cache.branch()).size(), 3u);
     const std::vector<token_id> shorter{1, 2};
     g.cache.begin(other, shorter);
     CHECK_EQ(g.cache.n_text(), 1, "the last token is evaluated again");
@@ -245,19 +245,20 @@ TEST(a_text_that_continues_is_kept) {
 
 TEST(a_step_that_was_stopped_leaves_its_branch) {
     scripted_model          model({.lang = {.n_vocab = 40}});
-    draft_cache             cache(model);
+    branch_pool             pool(model);
+    draft_trunk             cache(pool);
     token_tree              tree;
     const std::atomic<bool> no{false};
     const std::atomic<bool> yes{true};
     cache.begin({}, std::vector<token_id>{5});
-    CHECK(model.decode(std::vector<row>{{.token = 5, .pos = 0, .branch = cache.trunk()}}, no) == decode_status::ok);
-    cache.grow_text(1);
+    CHECK(model.decode(std::vector<row>{{.token = 5, .pos = 0, .branch = cache.branch()}}, no) == decode_status::ok);
+    cache.grow(1);
     tree.reset(1, 5);
-    tree.mark_expanded(0, cache.trunk());
+    tree.mark_expanded(0, cache.branch());
     tree.insert(2, 1, 6, -0.1f);
     for (int i = 0; i < 3; ++i) { // it follows the tip each time: no other branch is taken
         const int32_t b = cache.take(tree, 1, 1);
-        CHECK_EQ(b, cache.trunk());
+        CHECK_EQ(b, cache.branch());
         CHECK(model.decode(std::vector<row>{{.token = 6, .pos = 1, .branch = b}}, yes) == decode_status::stopped);
         cache.give_back(b, 1);
     }

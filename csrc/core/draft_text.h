@@ -1,0 +1,105 @@
+// One text as the draft sees it: its tokens, the tree below them, and what the target wants to have of that tree.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "draft_trunk.h"
+#include "request.h"
+#include "token_model.h"
+#include "token_tree.h"
+#include "tree_shape.h"
+
+namespace duo {
+
+// Ids of nodes, of all texts that one draft works on. They only grow.
+class node_counter {
+  public:
+    [[nodiscard]] node_id next() { return ++last_; }
+
+  private:
+    node_id last_ = no_node;
+};
+
+// Belongs to the draft worker's thread. It chooses what to evaluate; the worker evaluates and sends.
+class draft_text {
+  public:
+    // The target's last orders (see verdict_msg).
+    struct orders {
+        int32_t n_ahead   = 1; // levels below the root that the target wants
+        int32_t n_branch  = 1; // nodes in a step at most
+        int32_t n_want    = 0; // pause when the best n_want nodes are known; 0: no such bound
+        int32_t n_threads = 0; // of the steps; 0: all that the model was given
+
+        // log of the chance below which a node is not expanded
+        float least_path   = -std::numeric_limits<float>::infinity();
+        float branch_price = 1.0f; // one node more in a step, as a share of a step over one
+    };
+
+    // Both must outlive it.
+    draft_text(const token_model & model, branch_pool & pool) : model_(model), trunk_(pool) {}
+
+    // ---- from the target
+
+    // The prompt's last token is the root. True: `named` is the node that names it.
+    bool begin(const request & req, node_counter & ids, node_msg & named);
+    void take_orders(const verdict_msg & v);
+    // Re-roots. True: the draft had not guessed the token, and `named` is the node that it made to name it. Throws
+    // std::runtime_error if the verdict names an unknown node.
+    bool apply(const verdict_msg & v, node_counter & ids, node_msg & named);
+    // Lets go of the request.
+    void end();
+    // The model failed: forgets what its cache holds of this text. False: it could not be cleared.
+    bool clear_cache() { return trunk_.clear(); }
+
+    // ---- a step
+
+    [[nodiscard]] bool active() const { return req_ != nullptr; }
+    // There is something to do.
+    [[nodiscard]] bool wants_step() const {
+        return active() && !paused_ && !req_->cancelled.load(std::memory_order_relaxed);
+    }
+    void pause() { paused_ = true; }
+
+    // Nodes to expand in the next step: the root if its children are not known, else what the shape wants, else the
+    // most probable ones. None: nothing is left to do until the next verdict.
+    void choose(std::vector<int32_t> & nodes);
+
+    // Children of node i that the target's tree shape asks for; 0: no shape asks.
+    [[nodiscard]] int32_t n_children_wanted(int32_t i) const;
+    // Adds a child.
+    void insert(node_id id, node_id parent, token_id token, float logp) { tree_.insert(id, parent, token, logp); }
+
+    [[nodiscard]] const request &               req() const { return *req_; } // while active()
+    [[nodiscard]] const orders &                wanted() const { return orders_; }
+    [[nodiscard]] const std::vector<token_id> & tokens() const { return tokens_; } // committed; back() is the root
+    [[nodiscard]] const token_tree &            tree() const { return tree_; }
+    [[nodiscard]] draft_trunk &                 trunk() { return trunk_; }
+    [[nodiscard]] int32_t pos_of(int32_t i_node) const { return int32_t(tokens_.size()) - 1 + tree_.at(i_node).depth; }
+
+    // Node i was evaluated in that branch.
+    void mark_expanded(int32_t i, int32_t branch) { tree_.mark_expanded(i, branch); }
+
+  private:
+    bool                  commit(token_id token, node_counter & ids, node_msg & named);
+    void                  choose_by_worth(std::vector<int32_t> & nodes, size_t n_most) const;
+    [[nodiscard]] bool    fits(int32_t i_node) const;
+    [[nodiscard]] bool    complete() const;
+    [[nodiscard]] int32_t n_expanded() const;
+
+    const token_model & model_;
+
+    const request *       req_ = nullptr; // null: no work
+    std::vector<token_id> tokens_;
+    draft_trunk           trunk_;
+    token_tree            tree_;   // root: tokens_.back()
+    tree_shape            shape_;  // empty: best first
+    std::vector<int32_t>  places_; // of all nodes in shape_
+    orders                orders_;
+    bool                  readable_ = true; // the draft's vocabulary has all of tokens_
+    bool                  paused_   = false;
+};
+
+} // namespace duo

@@ -1,0 +1,103 @@
+#include "draft_trunk.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "same.h"
+
+namespace duo {
+
+draft_trunk::draft_trunk(branch_pool & pool) : pool_(pool), trunk_(pool.acquire()) {
+    if (trunk_ < 0) {
+        throw std::runtime_error("the draft model's cache has no free branch for another text");
+    }
+    branches_.push_back(trunk_);
+}
+
+void draft_trunk::begin(std::span<const token_id> old_text, std::span<const token_id> text) {
+    const size_t n_old = std::min(old_text.size(), size_t(n_text_));
+    // The last token is evaluated even if it is cached: its candidates are wanted.
+    n_text_ = n_same(text.first(text.size() - 1), old_text.first(n_old));
+    for (const int32_t b : branches_) {
+        pool_.cut(b, b == trunk_ ? n_text_ : 0);
+    }
+}
+
+void draft_trunk::re_root(const token_tree & tree, int32_t i, int32_t pos) {
+    while (i > 0 && !tree.at(i).expanded()) {
+        i = tree.at(i).parent;
+        --pos;
+    }
+    if (tree.at(i).expanded()) {
+        trunk_  = tree.at(i).branch;
+        n_text_ = pos + 1;
+    }
+}
+
+void draft_trunk::prune(const token_tree & tree) {
+    const int32_t last = *std::max_element(branches_.begin(), branches_.end());
+    in_use_.assign(size_t(last) + 1, false);
+    for (int32_t i = 0; i < tree.size(); ++i) {
+        if (tree.at(i).expanded()) {
+            in_use_[size_t(tree.at(i).branch)] = true;
+        }
+    }
+    for (size_t j = branches_.size(); j-- > 0;) {
+        const int32_t b = branches_[j];
+        if (in_use_[size_t(b)]) {
+            continue;
+        }
+        if (b == trunk_) {
+            pool_.cut(b, n_text_);
+        } else {
+            pool_.release(b);
+            branches_.erase(branches_.begin() + std::ptrdiff_t(j));
+        }
+    }
+}
+
+void draft_trunk::grow(int32_t n) {
+    n_text_ += n;
+    pool_.set_length(trunk_, n_text_);
+}
+
+bool draft_trunk::follows_tip(const token_tree & tree, int32_t i, int32_t pos) const {
+    return pool_.length(tree.at(tree.at(i).parent).branch) == pos;
+}
+
+bool draft_trunk::can_take(const token_tree & tree, int32_t i, int32_t pos) const {
+    return follows_tip(tree, i, pos) || pool_.any_free();
+}
+
+int32_t draft_trunk::take(const token_tree & tree, int32_t i, int32_t pos) {
+    const int32_t up = tree.at(tree.at(i).parent).branch;
+    int32_t       b  = up;
+    if (!follows_tip(tree, i, pos)) {
+        b = pool_.acquire();
+        if (b < 0) {
+            return -1;
+        }
+        branches_.push_back(b);
+        pool_.fork(up, b, pos);
+    }
+    pool_.set_length(b, pos + 1);
+    return b;
+}
+
+void draft_trunk::give_back(int32_t branch, int32_t pos) {
+    pool_.set_length(branch, pos); // the row itself never came
+    // A branch that was forked for it holds nothing of its own; it is freed with the next prune().
+}
+
+bool draft_trunk::clear() {
+    bool done = true;
+    for (const int32_t b : branches_) {
+        done = pool_.forget(b) && done;
+    }
+    trunk_  = pool_.acquire();
+    n_text_ = 0;
+    branches_.assign(1, trunk_);
+    return done;
+}
+
+} // namespace duo

@@ -1,0 +1,58 @@
+// Which branch of the draft's cache holds which path of a text's tree.
+//
+// The trunk is the branch that the text grows in. Each branch holds the text and the path down to one node, its tip. A
+// node that follows a tip grows that branch. A node that follows any other evaluated node gets a branch of its own,
+// which shares the cells of the path. Branches whose path leaves the tree are freed.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "branch_pool.h"
+#include "token_tree.h"
+
+namespace duo {
+
+// One for each text.
+class draft_trunk {
+  public:
+    // Takes its first branch. Throws std::runtime_error if the pool has none. The pool must outlive it.
+    explicit draft_trunk(branch_pool & pool);
+
+    // Another text: keeps the tokens that both texts begin with.
+    void begin(std::span<const token_id> old_text, std::span<const token_id> text);
+
+    // The tree is about to be re-rooted at node i, at position `pos` of the text.
+    void re_root(const token_tree & tree, int32_t i, int32_t pos);
+    // After that: frees the branches that no node of the tree is in.
+    void prune(const token_tree & tree);
+
+    // Leading tokens of the text that are cached, in branch().
+    [[nodiscard]] int32_t n_text() const { return n_text_; }
+    [[nodiscard]] int32_t branch() const { return trunk_; }
+    // n more of them were evaluated.
+    void grow(int32_t n);
+
+    // A branch for node i at position `pos`, whose parent is evaluated. The node counts as cached in it. -1: no branch
+    // is free.
+    [[nodiscard]] int32_t take(const token_tree & tree, int32_t i, int32_t pos);
+    // take() would find one.
+    [[nodiscard]] bool can_take(const token_tree & tree, int32_t i, int32_t pos) const;
+    // The row of the node that take() gave `branch` to was not evaluated.
+    void give_back(int32_t branch, int32_t pos);
+
+    // Forgets everything. False: the model could not.
+    bool clear();
+
+  private:
+    [[nodiscard]] bool follows_tip(const token_tree & tree, int32_t i, int32_t pos) const;
+
+    branch_pool &        pool_;
+    std::vector<int32_t> branches_; // that the text has, the trunk among them
+    std::vector<bool>    in_use_;   // scratch of prune()
+    int32_t              trunk_  = 0;
+    int32_t              n_text_ = 0;
+};
+
+} // namespace duo
