@@ -151,8 +151,10 @@ bool planner::yardstick_due() const {
 }
 
 bool planner::speculation_is_poor(double own) const {
-    return (experience_->stance_now == stance::by_turn ? ways().hopeful.k == 0 : gain() < least_gain) ||
-           (experience_->n_in >= n_settled && own < 1.0 / profile_.pass_us(1, false));
+    const double plain = 1.0 / profile_.pass_us(1, false);
+    const bool   poor =
+        stance_now() == stance::by_turn ? ways().hopeful.rate < (1.0 + least_gain) * plain : gain() < least_gain;
+    return poor || (experience_->n_in >= n_settled && own < plain);
 }
 
 // True if running ahead should be given up for turn-taking. The larger the difference, the sooner: two teams of threads

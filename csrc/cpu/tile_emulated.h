@@ -4,6 +4,7 @@
 // here.
 #pragma once
 
+#include <cmath>
 #include <cstring>
 
 #include "amx.h"
@@ -96,7 +97,7 @@ struct emulated_tiles {
                 float s[2] = {};
                 for (int k = 0; k < c.rows[weights]; ++k) {
                     for (int i = 0; i < 2; ++i) {
-                        s[i] = flushed(::fmaf(flushed(of_bf16(value<uint16_t>(d[inputs][m], 2 * k + i))),
+                        s[i] = flushed(std::fmaf(flushed(of_bf16(value<uint16_t>(d[inputs][m], 2 * k + i))),
                                               flushed(of_bf16(value<uint16_t>(d[weights][k], 2 * n + i))), s[i]));
                     }
                 }

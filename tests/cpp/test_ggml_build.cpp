@@ -17,7 +17,7 @@ TEST(commits_of_one_source_are_recognised) {
                                             "0c1e57098d1b2c3d4e5f60718293a4b5c6d7e8f9"};
     const std::vector<std::string> other = {"1c1e570", "0c1e571", "0c1e57099", "ffffffff-dirty"};
     for (const std::string & a : same) {
-        for (const std::string & release : {"", "0.3.36", "0.3.37"}) { // no matter
+        for (const char * release : {"", "0.3.36", "0.3.37"}) { // no matter
             for (const std::string & b : same) {
                 CHECK(same_source({a, version, "0.3.36"}, {b, version, release}), a + " " + b);
                 CHECK(!same_source({a, version, "0.3.36"}, {b, "0.25.4", release}), a + " " + b);
