@@ -21,7 +21,7 @@ from duo.remote.client.child_options import host_command, remote_side
 # What a host does, without a model: it listens, and ends with its parent.
 HOST = """
 import socket, sys, time
-from duo.remote.child import end_with_parent
+from duo.remote.parent import end_with_parent
 path = sys.argv[1].removeprefix("unix:")
 end_with_parent(path)
 if "fail" in sys.argv:
@@ -157,7 +157,7 @@ def test_close_does_not_wait_for_a_child_to_be_ready(how: str) -> None:
 
 PARENT = """
 import sys, time
-from duo.remote.child import Child
+from duo.remote.client.child import Child
 c = Child(lambda address: [sys.executable, "-c", sys.argv[1], address])
 c.start()
 assert c.wait_known(100) == ""

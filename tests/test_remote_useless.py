@@ -24,7 +24,7 @@ pytest.importorskip("grpc")
 
 from duo.remote.address import Address
 from duo.remote.client import client
-from duo.remote.client.connection import CalledOff, Calls, ClientSettings, Session, new_key
+from duo.remote.client.connection import Calls, CallWithdrawn, ClientSettings, Session, new_key
 from duo.remote.wire import wire_pb2 as wire
 
 
@@ -98,7 +98,7 @@ def test_nobody_waits_for_an_answer_that_is_not_wanted_any_more() -> None:
             asked.append(1)
             return len(asked) > 2
 
-        with pytest.raises(CalledOff):
+        with pytest.raises(CallWithdrawn):
             Session(settings, None, new_key(), Calls(off))
 
 

@@ -73,8 +73,9 @@ void verify_worker::take_nodes() {
             case node_msg::kind::failed:
                 if (ours && msg.id == told_->id) {
                     contact_      = contact::none;
-                    req_->warning = told_->draft_error.empty() ? "the draft failed; the text went on without it"
-                                                               : told_->draft_error;
+                    req_->warning = (told_->draft_error.empty() ? std::string("the draft failed")
+                                                                : "the draft stopped: " + told_->draft_error) +
+                                    "; the text went on without it";
                 }
                 break;
         }

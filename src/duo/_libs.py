@@ -1,4 +1,4 @@
-"""The llama.cpp libraries: loaded once, from llama-cpp-python, and only if they are the ones duo was built with."""
+"""The llama.cpp libraries of llama-cpp-python: loaded once, and used only if duo was built with them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import ctypes
 import os
 import re
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 from duo.build_advice import package, rebuild
 
 
 def library_dir() -> Path:
-    """The folder whose libllama `import llama_cpp` loads."""
+    """The folder from which `import llama_cpp` loads libllama."""
     override = os.environ.get("LLAMA_CPP_LIB_PATH")
     if override:
         return Path(override)
@@ -28,9 +30,9 @@ def libllama() -> Path:
 
 
 def release_of(libraries: Path) -> str:
-    """The release of the llama-cpp-python whose libraries these are; empty: not known.
+    """The release of the llama-cpp-python that these libraries belong to; empty: unknown.
 
-    Read, not imported: `import llama_cpp` takes long, and another folder may be meant (LLAMA_CPP_LIB_PATH).
+    The file is read, not imported: `import llama_cpp` is slow, and LLAMA_CPP_LIB_PATH may name another folder.
     """
     try:
         text = (libraries.parent / "__init__.py").read_text("utf-8", "replace")
@@ -41,27 +43,23 @@ def release_of(libraries: Path) -> str:
 
 
 def reinstall() -> str:
-    """What to do where duo and llama.cpp do not fit each other."""
+    """The advice if duo and llama.cpp do not fit together."""
     return f"install {package()} and build duo again"
 
 
-def load_libraries() -> None:
-    """Loads libllama before the extension does: a second copy from site-packages/lib would have its own devices."""
-    # An idle OpenMP team that spins for long starves the other model's; one that never spins pays a system call at each
-    # barrier. libgomp counts all teams of the process: with more threads than CPUs, as with two models that take turns,
-    # it spins only 100 times, 1000 where the policy is "active" (libgomp/config/linux/wait.h, env.c). Half the speed
-    # hangs on that (benchmarks/README.md). It reads both once, when it is loaded.
-    if "GOMP_SPINCOUNT" not in os.environ and "OMP_WAIT_POLICY" not in os.environ:
-        os.environ["OMP_WAIT_POLICY"] = "active"
-        os.environ["GOMP_SPINCOUNT"] = "2000"
-        os.environ.setdefault("KMP_BLOCKTIME", "1")  # ms; LLVM's runtime would never sleep under that policy
+def load_core() -> ModuleType:
+    """The extension module, after the libllama that it must use. Raises ImportError if the two do not fit.
+
+    The order matters: without it the extension would load a second copy, with its own devices.
+    """
     path = libllama()
     try:
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as e:
         raise ImportError(f"{path} could not be loaded ({e}); run {rebuild()}") from None
-    from duo import _core
-
-    same, built, loaded = _core.check_llama(release_of(library_dir()))
+    core = import_module("duo._core")
+    same, built, loaded = core.check_llama(release_of(library_dir()))
     if not same:
+        vars(sys.modules["duo"]).pop("_core", None)  # the next import is checked again
         raise ImportError(f"duo was built for another llama.cpp ({built}) than {path} ({loaded}); {reinstall()}")
+    return core
