@@ -25,8 +25,8 @@ HELP = f"""Talk with a model, turn by turn.
 
 The model's own chat template is used. The conversation stays in the caches of both models, so each turn costs only its
 new tokens. A line is a turn. A line that ends in \\ continues on the next line; \"\"\" starts a text of several lines
-that ends at the next \"\"\". Ctrl-C stops an answer, Ctrl-D or /exit ends the conversation. Without a terminal each line
-of standard input is a turn.
+that ends at the next \"\"\". Ctrl-C stops an answer, Ctrl-D or /exit ends the conversation. Without a terminal each
+line of standard input is a turn.
 
 \b
 Commands:

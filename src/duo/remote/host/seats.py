@@ -27,7 +27,7 @@ class Seats(Generic[S]):
         self._closed = False
 
     def _best(self, prompt: Sequence[int]) -> S | None:
-        """The free seat with most of the prompt in its cache; None: a new seat is as good and keeps the other caches."""
+        """The free seat with most of the prompt in its cache; None: a new seat is as good and keeps other caches."""
         best, n_best = None, -1
         for seat in self._free:
             n = seat.n_cached(prompt)
