@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 import pytest
 from click import Context
@@ -74,9 +73,11 @@ def test_names_are_the_same_whenever_they_are_asked_for() -> None:
     assert done.returncode == 1 and "module 'duo' has no attribute 'nothing'" in done.stderr
 
 
-def test_libraries_that_do_not_fit_are_refused_every_time(tmp_path: Path) -> None:
+def test_libraries_that_do_not_fit_are_refused_every_time() -> None:
     code = (
-        "from duo import _libs\n_libs.release_of = lambda folder: '0.1'\n"
+        "import types\nfrom importlib import import_module\nfrom duo import _libs\n"
+        "other = types.SimpleNamespace(check_llama=lambda release: (False, 'a', 'b'))\n"
+        "_libs.import_module = lambda name: import_module(name) and other\n"
         "for _ in range(2):\n"
         "    try:\n        from duo import _core\n    except ImportError as e:\n        print(e)\n"
     )

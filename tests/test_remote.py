@@ -148,7 +148,7 @@ def test_a_unix_socket_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
         return err.decode()
 
     with host("draft", listen=f"unix:{taken}") as h:
-        assert refused(taken) == f"duo: the host cannot listen on unix:{taken}; another process listens there\n"
+        assert refused(taken) == f"duo: the host cannot listen on unix:{taken}; another process listens there, choose another path\n"
         with remote("draft", h) as d:
             until_it_helps(d)
     precious = tmp_path / "precious"
@@ -219,7 +219,7 @@ def test_two_hosts_on_one_port_are_one_sentence(draft_host: HostProcess) -> None
     out, err = p.communicate(timeout=HANG_S)
     assert (p.returncode, out) == (1, b"")
     assert (
-        err.decode() == f"duo: the host cannot listen on {draft_host.address}; it is in use, or not of this machine\n"
+        err.decode() == f"duo: the host cannot listen on {draft_host.address}; it is in use or not an address of this machine, choose another\n"
     )
 
 
@@ -239,7 +239,7 @@ def test_a_duo_that_is_not_closed_does_not_keep_the_program(draft_host: HostProc
 
 @pytest.mark.parametrize("wrong", ["", "x", "host", "host:", "host:99999", ":1", "a b:1", "unix:relative"])
 def test_an_address_that_is_none(wrong: str) -> None:
-    with pytest.raises(DuoError, match=r"write it as host:port|is written unix:/path"):
+    with pytest.raises(DuoError, match=r"write it as host:port|write a Unix socket as unix:/path"):
         Duo(draft_host=wrong)
 
 
