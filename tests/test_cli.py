@@ -75,7 +75,8 @@ def test_escapes_in_a_prompt(run: Run) -> None:
         (["-p", "a", "--log-file", "no/such/file"], b"", "the log file no/such/file cannot be written"),
         (["-p", "a", "-dev", "CUDA7"], b"", "there is no device CUDA7"),
         (["-p", "a", "-Cr", "0-9999"], b"", "is not available to this process"),
-        (["trace", "no.json"], b"", "no.json"), (["dev", "widen", "no.gguf", "-o", "x", "--size", "1M"], b"", "no.gguf"),
+        (["trace", "no.json"], b"", "no.json"),
+        (["dev", "widen", "no.gguf", "-o", "x", "--size", "1M"], b"", "no.gguf"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], stdin: bytes, why: str) -> None:

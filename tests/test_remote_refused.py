@@ -136,7 +136,7 @@ def test_another_version_is_refused_by_both_ends(role: str) -> None:
         try:
             assert p.stdout is not None
             address = p.stdout.readline().decode().split(" on ")[1].split(" ")[0]
-            with pytest.raises(DuoError, match=r"speaks version 77 of the protocol \(duo 9\.9\).*install the same duo"):
+            with pytest.raises(DuoError, match=r"uses version 77 of the protocol \(duo 9\.9\).*install the same duo"):
                 Duo(**{f"{role}_host": address})
         finally:
             p.terminate()
