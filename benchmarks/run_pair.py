@@ -59,7 +59,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--target", required=True)
     p.add_argument("--draft", required=True)
-    p.add_argument("--useless", help="a draft that is never right (python -m duo.dev.random_model)")
+    p.add_argument("--useless", help="a draft that is never right (duo dev random-model)")
     p.add_argument("--cores", default="0", help="LO-HI of the target")
     p.add_argument("--cores-draft", default="1", help="LO-HI of the draft")
     p.add_argument("--prompts", default=str(Path(__file__).parent / "prompts/completion_dev.jsonl"))

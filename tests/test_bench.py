@@ -145,7 +145,7 @@ def test_questions_are_spread_over_the_file() -> None:
     assert ids(4) == [0, 2, 5, 7]
     assert ids(2, "odd") == [1, 5]
     assert ids(None, "odd", "even") == list(range(10))
-    with pytest.raises(DuoError, match=r"no question is of category 'od'; there are: even, odd"):
+    with pytest.raises(DuoError, match=r"no question has the category 'od'; choose from even, odd"):
         ids(None, "od")
 
 

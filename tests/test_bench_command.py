@@ -94,7 +94,7 @@ def test_turns_follow_one_another(duo_pair: Duo) -> None:
     text = duo_pair.detokenize(list(answers[0].tokens))
     alone = duo_pair.generate(f"Once upon a time{text}\nAnd then", **{**options, "mode": "plain"})
     assert tuple(answers[1].tokens) == alone.tokens
-    assert list(writer.notes) == ["turn 3 of question 7 was left out: it would not fit the context of 512 tokens (-c)"]
+    assert list(writer.notes) == ["turn 3 of question 7 was skipped: it does not fit the context of 512 tokens (-c)"]
     assert answers[1].timings["cache_n"] > 0  # its own first turn
 
 
@@ -104,7 +104,7 @@ def test_turns_follow_one_another(duo_pair: Duo) -> None:
         (["--modes", "plan"], "--modes names 'plan'; choose from plain, sync, async"),
         (["--lengths", "0"], "--lengths names '0'; give lengths from 1 to 64, or auto"),
         (["-f", "no/such"], "the question file no/such cannot be read (No such file"),
-        (["--category", "poem"], "no question is of category 'poem'"),
+        (["--category", "poem"], "no question has the category 'poem'"),
         (["--json", "no/such/x.json"], "the JSON file no/such/x.json cannot be written"),
         (["--chart", "x.pdf"], "the chart x.pdf is neither .svg nor .png"),
         (["--raw"], "--raw adds the records to a JSON file; name it with --json"),
@@ -113,7 +113,7 @@ def test_turns_follow_one_another(duo_pair: Duo) -> None:
         (["-m", "no.gguf", "-md", DRAFT], "there is no file no.gguf"),
         (["--draft-min", 3], "n_draft_min (--draft-min) is 3, above n_draft (--draft), 1"),
         (["--temp", "x"], "temperature (--temp) is 'x'"),
-        (["--draft", 4], "there is no option --draft"),
+        (["--draft", 4], "unknown option --draft"),
         (["--questions", 0], "0 is not in the range"),
         (["-n", 200, "-c", 128], "no question fits the context with the tokens asked for; raise -c or lower -n"),
     ],

@@ -86,7 +86,7 @@ def test_a_context_that_is_full_is_told(run: Run) -> None:
     options = ("-c", "64", "--temp", "0", "--ignore-eos", "-n", "-1")
     code, out, err = run("chat", *options, stdin=b"Tell me a tale.")
     assert code == 0 and out
-    assert err == "duo: the context of 64 tokens is full; /reset begins anew, and -c makes it larger\n"
+    assert err == "duo: the context of 64 tokens is full; /reset clears the conversation, -c makes it larger\n"
 
 
 def test_lines_of_a_pipe_are_turns(run: Run, tmp_path: Path) -> None:
@@ -137,14 +137,14 @@ def demo_template() -> str:
     (["--chat-template", "chatml", "--chat-template-file", "x"], b"Hi", "choose one"),
     (["--chat-template-file", "no/such"], b"Hi", "no/such cannot be read"),
     (["-sys", "a", "-sysf", "b"], b"Hi", "both -sys and -sysf were given"),
-    ([], b"/widget", "there is no command /widget"),
+    ([], b"/widget", "unknown command /widget"),
     ([], b"/load no/such.json", "no/such.json cannot be read"),
     ([], b"/load", "/load needs a file"),
-    ([], b"/save ~no-such-user/x", "whole path"),
+    ([], b"/save ~no-such-user/x", "full path"),
     ([], b"/save a\0b", "NUL character"),
-    ([], b"frog " * 600, "/reset begins anew"),
-    ([], b"/mode fast", "there is no mode fast"),
-    ([], b"/stats", "no figures before the first answer"),
+    ([], b"frog " * 600, "or clear the conversation with /reset"),
+    ([], b"/mode fast", "unknown mode fast"),
+    ([], b"/stats", "there are no figures yet"),
     ([], b"H\xff", "standard input is not UTF-8"),
     (["-n", "0"], b"Hi", "max_tokens"),
 ])  # fmt: skip
@@ -255,7 +255,7 @@ def test_on_a_terminal_ctrl_c_stops_the_answer_and_not_the_program(terminal: tup
     type_("/mode plain\n")
     wait_for("mode plain")
     type_("/widget\n")
-    wait_for("there is no command /widget")  # a mistake ends nothing here
+    wait_for("unknown command /widget")  # a mistake ends nothing here
     wait_for("> ")
     type_("/exit\n")
     assert end() == 0

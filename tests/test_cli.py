@@ -66,7 +66,7 @@ def test_escapes_in_a_prompt(run: Run) -> None:
         (["-p", r"a\x00b"], b"", "NUL character at position 1"), ([], b"a\0b", "NUL character at position 1"),
         (["-p", r"\xff"], b"", "is not UTF-8"), (["-p", "a", "-r", ""], b"", "a stop string (-r) is empty"),
         (["-p", "a " * 100, "-c", 50], b"", "the prompt has 102 tokens and the context holds 50"),
-        (["what"], b"", "there is no command what"), (["-p", "a", "b"], b"", "unexpected extra argument"),
+        (["what"], b"", "unknown command what"), (["-p", "a", "b"], b"", "unexpected extra argument"),
         (["-p"], b"", "requires an argument"), (["-p", "a", "-md", DRAFT], b"", "a draft was given without a target"),
         (["-p", "a", "-m", "no.gguf"], b"", "there is no file no.gguf; check the path"),
         (["-p", "a", "-m", TARGET, "-md", "no.gguf"], b"", "there is no file no.gguf"),
@@ -75,7 +75,8 @@ def test_escapes_in_a_prompt(run: Run) -> None:
         (["-p", "a", "--log-file", "no/such/file"], b"", "the log file no/such/file cannot be written"),
         (["-p", "a", "-dev", "CUDA7"], b"", "unknown device CUDA7"),
         (["-p", "a", "-Cr", "0-9999"], b"", "is not available to this process"),
-        (["trace", "no.json"], b"", "no.json"), (["widen", "no.gguf", "-o", "x", "--size", "1M"], b"", "no.gguf"),
+        (["trace", "no.json"], b"", "no.json"),
+        (["dev", "widen", "no.gguf", "-o", "x", "--size", "1M"], b"", "no.gguf"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], stdin: bytes, why: str) -> None:
@@ -231,7 +232,7 @@ def test_the_log_goes_where_it_is_wanted(tmp_path: Path, capfd: pytest.CaptureFi
 def test_questions_that_need_no_model(run: Run) -> None:
     assert run("--list-devices")[1].startswith("Available devices:\n")
     assert run("--version")[1] == f"duo {duo.__version__}\n"
-    for args in (["-h"], ["--help"], ["run", "-h"], ["trace", "--help"], ["widen", "--help"]):
+    for args in (["-h"], ["--help"], ["run", "-h"], ["trace", "--help"], ["dev", "widen", "--help"]):
         code, out, _ = run(*args)
         assert code == 0
         assert out.startswith("Usage: duo")

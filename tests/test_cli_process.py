@@ -25,17 +25,25 @@ def test_python_dash_m_and_the_exit_code() -> None:
     assert err == b"duo: max_tokens (-n) is 0; give at least 1, or -1 for no limit\n"
 
 
-@pytest.mark.parametrize("how", ["KeyboardInterrupt", "ImportError('_core') from KeyboardInterrupt()"])
-def test_ctrl_c_before_anything_is_loaded(how: str) -> None:
+@pytest.mark.parametrize(
+    ("module", "how"),
+    [
+        ("click.shell_completion", "KeyboardInterrupt"),
+        ("duo._core", "KeyboardInterrupt"),
+        ("duo._core", "ImportError('_core') from KeyboardInterrupt()"),
+    ],
+)
+def test_ctrl_c_before_anything_is_loaded(module: str, how: str) -> None:
     code = f"""
 import sys
 class Key:
     def find_spec(self, name, *_):
-        if name == "duo.api.engine":
+        if name == "{module}":
             raise {how}
 sys.meta_path.insert(0, Key())
-sys.argv = ["/usr/bin/duo"]
-import duo
+sys.argv = ["/usr/bin/duo", "-p", "x"]
+from duo.cli.main import leave
+leave()
 """
     p = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=HANG_S, check=False)
     assert (p.returncode, p.stdout, p.stderr) == (130, b"", b"")
@@ -57,7 +65,7 @@ def test_a_full_disk() -> None:
         p = start_duo("-p", PROMPT, "-n", 3, stdout=full)
         _, err = p.communicate(timeout=HANG_S)
     assert p.returncode == 1
-    assert err.decode().splitlines()[-1] == "duo: the output cannot be written (No space left on device)"
+    assert err.decode().splitlines()[-1] == "duo: cannot write the output (No space left on device)"
 
 
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])

@@ -149,7 +149,8 @@ def test_a_unix_socket_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
         return err.decode()
 
     with host("draft", listen=f"unix:{taken}") as h:
-        assert refused(taken) == f"duo: the host cannot listen on unix:{taken}; another process listens there\n"
+        why = "another process listens there, choose another path"
+        assert refused(taken) == f"duo: the host cannot listen on unix:{taken}; {why}\n"
         with remote("draft", h) as d:
             until_it_helps(d)
     precious = tmp_path / "precious"
@@ -219,9 +220,8 @@ def test_two_hosts_on_one_port_are_one_sentence(draft_host: HostProcess) -> None
     p = start_duo("draft-host", "--listen", draft_host.address)
     out, err = p.communicate(timeout=HANG_S)
     assert (p.returncode, out) == (1, b"")
-    assert (
-        err.decode() == f"duo: the host cannot listen on {draft_host.address}; it is in use, or not of this machine\n"
-    )
+    why = "it is in use or not an address of this machine, choose another"
+    assert err.decode() == f"duo: the host cannot listen on {draft_host.address}; {why}\n"
 
 
 def test_a_duo_that_is_not_closed_does_not_keep_the_program(draft_host: HostProcess) -> None:
@@ -240,7 +240,7 @@ def test_a_duo_that_is_not_closed_does_not_keep_the_program(draft_host: HostProc
 
 @pytest.mark.parametrize("wrong", ["", "x", "host", "host:", "host:99999", ":1", "a b:1", "unix:relative"])
 def test_an_address_that_is_none(wrong: str) -> None:
-    with pytest.raises(DuoError, match=r"write it as host:port|is written unix:/path"):
+    with pytest.raises(DuoError, match=r"write it as host:port|write a Unix socket as unix:/path"):
         Duo(draft_host=wrong)
 
 

@@ -21,7 +21,7 @@ from duo.remote.client.child_options import host_command, remote_side
 # What a host does, without a model: it listens, and ends with its parent.
 HOST = """
 import socket, sys, time
-from duo.remote.client.child import end_with_parent
+from duo.remote.parent import end_with_parent
 path = sys.argv[1].removeprefix("unix:")
 end_with_parent(path)
 if "fail" in sys.argv:
@@ -222,7 +222,7 @@ def test_the_childs_command_line_says_what_the_user_said_of_its_model() -> None:
     [
         ({"device": "RPC0"}, r"-dev RPC0 names a device of an RPC server; .*--rpc"),
         ({"device_draft": ["RPC1"]}, r"-devd RPC1 names a device"),
-        ({"rpc": "a:1", "device": "RPC0", "device_draft": "RPC1"}, "must be on this machine"),
+        ({"rpc": "a:1", "device": "RPC0", "device_draft": "RPC1"}, "put one model on this machine"),
         ({"rpc": "a:1", "device_draft": "none"}, "neither -devd nor -dev"),
     ],
 )
@@ -232,7 +232,7 @@ def test_devices_that_do_not_go_with_the_servers_are_refused(options: dict[str, 
 
 
 def test_servers_without_a_model_for_them_are_refused() -> None:
-    with pytest.raises(DuoError, match=r"for the draft, and none was given"):
+    with pytest.raises(DuoError, match=r"for the draft, but there is no draft"):
         remote_side(engine_options({"rpc": "a:1"}), has_draft=False)
 
 

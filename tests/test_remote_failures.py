@@ -43,7 +43,7 @@ def test_the_program_says_so_and_writes_at_once() -> None:
     assert p.returncode == 0
     assert out.decode().startswith(PROMPT)
     said = [line for line in err.decode().splitlines() if "cannot be reached" in line]
-    assert said == [f"duo: the draft host {address} cannot be reached (connection refused); the text begins without it"]
+    assert said == [f"duo: the draft host {address} cannot be reached (connection refused); the text starts without it"]
 
 
 def test_a_draft_that_is_required_is_an_error() -> None:
@@ -128,7 +128,7 @@ def test_a_verify_host_that_stays_away_leaves_what_was_written(long_texts: dict[
         assert long_texts["greedy"].startswith(r.text)
         assert str(e.value) == (
             f"the verify host {h.address} cannot be reached (connection refused), and has not come back for 1 s; "
-            "what was written until then is kept"
+            "the text so far is kept"
         )
         h.start()
         assert d.generate(PROMPT, **GREEDY).text == long_texts["greedy"]

@@ -173,12 +173,12 @@ def test_streams_that_begin_nothing_do_not_pile_up() -> None:
         calls = [open_stream(silent(), timeout=20) for _ in range(N_UNBEGUN_MAX)]
         for call in calls:
             call.initial_metadata()
-        with pytest.raises(grpc.RpcError, match="of this address have begun no text"):
+        with pytest.raises(grpc.RpcError, match="from this address have not started a text"):
             list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=20))
         stop.set()
         for call in calls:
             assert call.code() == grpc.StatusCode.INVALID_ARGUMENT
-        with pytest.raises(grpc.RpcError, match="the first message begins no text"):
+        with pytest.raises(grpc.RpcError, match="the first message does not start a text"):
             list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=20))
         channel.close()
 

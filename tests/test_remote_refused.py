@@ -63,7 +63,7 @@ def test_a_wrong_token_and_none(pki: Any, guarded: HostProcess, tmp_path: Path) 
     options = keys(pki, "client", guarded)
     with pytest.raises(DuoError, match=r"refused \(the token is not the host's"):
         Duo(**options | {"token_file": str(write_token(tmp_path / "t", "wrong-horse-battery-staple"))})
-    with pytest.raises(DuoError, match=r"refused \(the host wants a token"):
+    with pytest.raises(DuoError, match=r"refused \(the host requires a token"):
         Duo(**options | {"token_file": None})
 
 
@@ -73,14 +73,14 @@ def test_certificates_of_somebody_else(pki: Any, guarded: HostProcess) -> None:
         Duo(**options | {"host_ca": str(pki["theirs"][0])})
     with pytest.raises(DuoError, match="refused the certificate of this machine"):
         Duo(**keys(pki, "stranger", guarded))
-    with pytest.raises(DuoError, match="refused the certificate of this machine, or wants one"):
+    with pytest.raises(DuoError, match="refused the certificate of this machine, or requires one"):
         Duo(**options | {"host_cert": None, "host_key": None})
 
 
 def test_tls_at_one_end_only(pki: Any, guarded: HostProcess) -> None:
-    with pytest.raises(DuoError, match="it speaks TLS; give the certificate"):
+    with pytest.raises(DuoError, match="it uses TLS; give the certificate"):
         Duo(draft_host=guarded.address)
-    with host("draft") as h, pytest.raises(DuoError, match="it does not speak TLS"):
+    with host("draft") as h, pytest.raises(DuoError, match="it does not use TLS"):
         Duo(draft_host=h.address, host_ca=str(pki["ours"][0]))
 
 
@@ -92,9 +92,9 @@ def test_a_certificate_for_another_name(pki: Any, guarded: HostProcess) -> None:
 
 
 def test_the_other_kind_of_host_and_no_host_at_all() -> None:
-    with host("draft") as h, pytest.raises(DuoError, match="is a draft host; a verify host is wanted"):
+    with host("draft") as h, pytest.raises(DuoError, match="is a draft host, but a verify host is needed"):
         Duo(verify_host=h.address)
-    with host("verify") as h, pytest.raises(DuoError, match="is a verify host; a draft host is wanted"):
+    with host("verify") as h, pytest.raises(DuoError, match="is a verify host, but a draft host is needed"):
         Duo(draft_host=h.address)
 
 
@@ -136,7 +136,7 @@ def test_another_version_is_refused_by_both_ends(role: str) -> None:
         try:
             assert p.stdout is not None
             address = p.stdout.readline().decode().split(" on ")[1].split(" ")[0]
-            with pytest.raises(DuoError, match=r"speaks version 77 of the protocol \(duo 9\.9\).*install the same duo"):
+            with pytest.raises(DuoError, match=r"uses version 77 of the protocol \(duo 9\.9\).*install the same duo"):
                 Duo(**{f"{role}_host": address})
         finally:
             p.terminate()
@@ -150,7 +150,7 @@ def test_another_version_is_refused_by_both_ends(role: str) -> None:
 
 def test_a_token_in_the_clear_is_told(tmp_path: Path) -> None:
     token = write_token(tmp_path / "token")
-    said = "the token goes to 192.0.2.1:9 without TLS, where others can read it; give --host-ca"
+    said = "the token goes to 192.0.2.1:9 without TLS, so others can read it; give --host-ca"
     with host("draft", "--token-file", token) as h:
         for address, count in (("192.0.2.1:9", 1), (h.address, 0)):
             p = start_duo("--draft-host", address, "--token-file", token, "-p", PROMPT, "-n", "3")
@@ -171,7 +171,7 @@ def test_a_host_is_not_open_to_strangers_by_accident(listen: str, pki: Any, tmp_
         p = start_duo("draft-host", "--listen", listen, *args)
         out, err = p.communicate(timeout=HANG_S)
         assert (p.returncode, out) == (1, b"")
-        assert "can be reached from other machines; give --tls-cert" in err.decode()
+        assert "give --tls-cert, --tls-key and --token-file" in err.decode()
     address = Address.of(listen, option="--listen", any_port=True)
     ServerSecurity(cert=str(cert), key=str(key), token=read_token(token)).check(address, insecure=False)
     ServerSecurity().check(address, insecure=True)
@@ -185,7 +185,7 @@ def test_addresses_of_this_machine_need_no_secrets(listen: str) -> None:
 @pytest.mark.parametrize("content", ["", "short", "two words that are long", "x" * 5000, "ümlaut-ümlaut-ümlaut"])
 def test_a_token_that_is_none(content: str, tmp_path: Path) -> None:
     (tmp_path / "t").write_text(content)
-    with pytest.raises(DuoError, match="must hold one word"):
+    with pytest.raises(DuoError, match="must contain one word"):
         read_token(tmp_path / "t")
 
 

@@ -24,7 +24,7 @@ pytest.importorskip("grpc")
 
 from duo.remote.address import Address
 from duo.remote.client import client
-from duo.remote.client.connection import CalledOff, Calls, ClientSettings, Session, new_key
+from duo.remote.client.connection import Calls, CallWithdrawn, ClientSettings, Session, new_key
 from duo.remote.wire import wire_pb2 as wire
 
 
@@ -57,7 +57,7 @@ def test_an_end_that_is_refused_ends_the_text_all_the_same() -> None:
     nonsense = wire.FromVerify(verdicts=[impossible], chunks=[wire.Chunk(kind=2, finish="stop", token=-1)])
     with poor_host("verify", nonsense) as h, Duo(verify_host=h.address, n_ctx=512) as d:
         for _ in range(2):
-            with pytest.raises(DuoError, match="sends what no duo host sends") as e:
+            with pytest.raises(DuoError, match="does not behave like a duo host") as e:
                 d.generate(PROMPT, max_tokens=5)
             assert e.value.result is not None
 
@@ -98,7 +98,7 @@ def test_nobody_waits_for_an_answer_that_is_not_wanted_any_more() -> None:
             asked.append(1)
             return len(asked) > 2
 
-        with pytest.raises(CalledOff):
+        with pytest.raises(CallWithdrawn):
             Session(settings, None, new_key(), Calls(off))
 
 
@@ -168,7 +168,7 @@ def test_the_program_writes_all_that_came_before_its_host_was_lost(long_texts: d
         rest, err = p.communicate(timeout=HANG_S)
     assert p.returncode == 1
     lines = err.decode().splitlines()
-    assert lines[-1].endswith("has not come back for 0.5 s; what was written until then is kept")
+    assert lines[-1].endswith("has not come back for 0.5 s; the text so far is kept")
     assert sum("has not come back" in line for line in lines) == 1
     assert any(line.startswith("tokens: ") and line.endswith("(error)") for line in lines)
     *text, figures = (head + rest).decode().removesuffix("\n").split("\n")
@@ -197,7 +197,7 @@ def test_a_conversation_shows_and_keeps_what_came_before_its_host_was_lost(
         monkeypatch.setattr(show.TokenPrinter, "__call__", lost)
         talk = Conversation(d, d.chat_template)
         # Most of the text may be the beginning of this stop string, so that it is held back.
-        with pytest.raises(DuoError, match="what was written until then is kept"):
+        with pytest.raises(DuoError, match="the text so far is kept"):
             answer(talk, "Go on.", options | {"stop": whole[20:800] + "@"}, color=False)
     assert talk.last is not None and len(talk.last.tokens) >= 60
     assert talk.messages[-1]["content"] == talk.last.text

@@ -102,10 +102,10 @@ def test_a_server_that_is_written_wrongly_is_refused(value: object, why: str) ->
     [
         (("-d", "CUDA77"), b"unknown device CUDA77; choose from "),
         (("-H", "nosuch.invalid"), b"'nosuch.invalid' (-H) has no IPv4 address"),
-        (("-H", "192.0.2.1", "--insecure"), b"192.0.2.1:0 cannot be listened at"),
+        (("-H", "192.0.2.1", "--insecure"), b"cannot listen on 192.0.2.1:0"),
         (
             ("-H", "0.0.0.0"),
-            b"no authentication and 0.0.0.0 (-H) can be reached from other machines; listen at 127.0.0.1",
+            b"no authentication, and other machines can reach 0.0.0.0 (-H); listen on 127.0.0.1",
         ),
         (("-t", "0"), b"-t"),
         (("-p", "70000"), b"-p"),
@@ -120,7 +120,7 @@ def test_what_cannot_be_served_is_one_line_and_exit_code_1(options: tuple[str, .
 def test_a_port_in_use_is_one_line_and_exit_code_1(server: Server) -> None:
     done = run_duo("rpc-server", "-p", str(server.port))
     assert done.returncode == 1
-    assert b"cannot be listened at" in done.stderr and done.stderr.count(b"\n") == 1
+    assert b"cannot listen on" in done.stderr and done.stderr.count(b"\n") == 1
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
@@ -182,5 +182,5 @@ def test_a_server_that_is_gone_is_told_from_one_that_is_none() -> None:
 
 def test_without_libggml_rpc_the_sentence_says_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "supports_rpc", lambda: False)
-    with pytest.raises(DuoError, match=r"built without RPC; to have it: .*GGML_RPC=on"):
+    with pytest.raises(DuoError, match=r"built without RPC; to get it: .*GGML_RPC=on"):
         rpc.devices_of("127.0.0.1:50052")

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from click.testing import CliRunner
+from gguf import GGUFReader
 
-from duo.cli.commands.widen import parse_size
-from duo.cli.commands.widen import widen as widen_command
+from duo.cli.commands.dev import parse_size
+from duo.dev.random_model import randomize
 from duo.dev.widen import widen
+from duo.errors import BadValue, DoesNotFit, DuoError, UnknownModel
 
+Run = Callable[..., tuple[int, str, str]]
 DATA = Path(__file__).parents[1] / "src" / "duo" / "data"
 TARGET = DATA / "duo-demo-target-q8_0.gguf"
 DRAFT = DATA / "duo-demo-draft-q8_0.gguf"
@@ -25,7 +29,7 @@ def big(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("wanted", "complaint"),
     [
-        ({}, "nothing says how big"),
+        ({}, "no size was given"),
         ({"size": 1e9, "n_embd": 320, "n_ff": 896, "n_layer": 4}, "leave one out"),
         ({"n_embd": 256}, "n_embd 256 is less than its own 320"),
         ({"n_ff": -1}, "n_ff -1 is less"),
@@ -33,17 +37,16 @@ def big(tmp_path: Path) -> Path:
         ({"n_layer": 513}, "512"),
         ({"n_embd": 330}, "n_embd 330 is not a multiple of 32, the block of q8_0"),
         ({"n_ff": 900}, "n_ff 900 is not a multiple of 32"),
-        ({"size": 1e6}, "1000000 asked for; ask for a bigger"),
-        ({"size": float("nan")}, "nan asked for"),
-        ({"size": float("inf")}, "inf asked for"),
+        ({"size": 1e6}, "the requested 1000000; ask for a larger"),
+        ({"size": float("nan")}, "the requested nan"),
+        ({"size": float("inf")}, "the requested inf"),
         ({"size": 1e9, "n_embd": 320, "n_ff": 896}, "out of reach"),
         ({"n_embd": 512, "type": "q4_k"}, "cannot be written; choose one of f32, .*llama-quantize"),
         ({"n_embd": 512, "type": "q9"}, "type 'q9' cannot be written"),
-        ({"n_embd": 32000, "n_ff": 10**9}, "free"),
     ],
 )
 def test_refused_requests(wanted: dict[str, Any], complaint: str, big: Path) -> None:
-    with pytest.raises(ValueError, match=complaint) as error:
+    with pytest.raises(BadValue, match=complaint) as error:
         widen(TARGET, big, **wanted)
     assert "\n" not in str(error.value)
     assert list(big.parent.iterdir()) == []
@@ -60,11 +63,11 @@ def test_refused_requests(wanted: dict[str, Any], complaint: str, big: Path) -> 
         (b"output_norm.weight", b"output_nose.weight", "tensor 'output_nose.weight' is unknown"),
         (b"1.attn_norm.weight", b"1.attn_output.bias", "'blk.1.attn_norm.weight' is not in every layer"),
         (b"output_norm.weight", b"blk.0.attn_q.bias\0", "is unknown"),
-        (b"embedding_length\4\0\0\0\xc0", b"embedding_length\4\0\0\0\xe0", "not as its metadata say"),
-        (b"head_count_kv\4\0\0\0\3", b"head_count_kv\4\0\0\0\2", "3 heads and 2 KV heads make no model"),
+        (b"embedding_length\4\0\0\0\xc0", b"embedding_length\4\0\0\0\xe0", "does not match the metadata"),
+        (b"head_count_kv\4\0\0\0\3", b"head_count_kv\4\0\0\0\2", "3 heads and 2 KV heads are not possible"),
         (b"block_count", b"block_court", "'llama.block_count' is missing"),
-        (b"block_count\4\0\0\0\2\0\0", b"block_count\4\0\0\0\2\0\1", "65538 layers, .* make no model"),
-        (b"block_count\4\0\0\0\2", b"block_count\6\0\0\0\2", "'llama.block_count' is .*, no int"),
+        (b"block_count\4\0\0\0\2\0\0", b"block_count\4\0\0\0\2\0\1", "65538 layers, .* are not possible"),
+        (b"block_count\4\0\0\0\2", b"block_count\6\0\0\0\2", "'llama.block_count' is .*, not int"),
         (b"token_type\t\0\0\0\5\0\0\0\0", b"token_type\t\0\0\0\5\0\0\0\1", "it ends after .* are needed"),
     ],
 )
@@ -74,7 +77,7 @@ def test_refused_sources(old: bytes, new: bytes, complaint: str, big: Path) -> N
     content = DRAFT.read_bytes()
     assert old in content
     small.write_bytes(content.replace(old, new, 1))
-    with pytest.raises(ValueError, match=complaint) as error:
+    with pytest.raises(BadValue, match=complaint) as error:
         widen(small, big, n_embd=512)
     assert str(small) in str(error.value)
     assert "\n" not in str(error.value)
@@ -85,26 +88,28 @@ def test_refused_sources(old: bytes, new: bytes, complaint: str, big: Path) -> N
 def test_truncated_sources(n_bytes: int, big: Path) -> None:
     small = big.with_name("small.gguf")
     small.write_bytes(DRAFT.read_bytes()[:n_bytes])
-    with pytest.raises(ValueError, match="not a complete GGUF") as error:
+    with pytest.raises(UnknownModel, match="not a complete GGUF") as error:
         widen(small, big, n_embd=512)
     assert "\n" not in str(error.value)
 
 
 def test_no_source(big: Path) -> None:
     for path in (big.with_name("none.gguf"), big.parent):
-        with pytest.raises(ValueError, match="no such file"):
+        with pytest.raises(UnknownModel, match="no such file"):
             widen(path, big, n_embd=512)
 
 
 def test_refused_outputs(tmp_path: Path) -> None:
     small = tmp_path / "small.gguf"
     small.write_bytes(DRAFT.read_bytes())
-    with pytest.raises(ValueError, match="is the source itself"):
+    with pytest.raises(BadValue, match="is the source itself"):
         widen(small, small, n_embd=256)
-    with pytest.raises(ValueError, match="no directory"):
+    with pytest.raises(BadValue, match="no directory"):
         widen(small, tmp_path / "none" / "big.gguf", n_embd=256)
-    with pytest.raises(ValueError, match="is a directory"):
+    with pytest.raises(BadValue, match="is a directory"):
         widen(small, tmp_path, n_embd=256)
+    with pytest.raises(DoesNotFit, match="are free"):
+        widen(small, tmp_path / "big.gguf", n_embd=32000, n_ff=10**9)
     assert list(tmp_path.iterdir()) == [small]
 
 
@@ -117,16 +122,49 @@ def test_interrupted_leaves_nothing(big: Path) -> None:
     assert list(big.parent.iterdir()) == []
 
 
-def test_command(big: Path) -> None:
-    runner = CliRunner()
-    done = runner.invoke(widen_command, [str(DRAFT), "-o", str(big), "--size", "20M", "--type", "q8_0"])
-    assert done.exit_code == 0, done.output
-    assert f"{big}: 0.02" in done.stdout
-    failed = runner.invoke(widen_command, [str(DRAFT), "-o", str(big), "--n-embd", "100"])
-    assert failed.exit_code == 1
-    assert failed.stderr == f"Error: {DRAFT}: n_embd 100 is less than its own 192; it can only be made bigger\n"
-    failed = runner.invoke(widen_command, [str(DRAFT), "-o", str(big), "--size", "big"])
-    assert (failed.exit_code, failed.stdout) == (1, "")
+def test_command(big: Path, run: Run) -> None:
+    code, out, _ = run("dev", "widen", DRAFT, "-o", big, "--size", "20M", "--type", "q8_0")
+    assert code == 0 and f"{big}: 0.02" in out
+    code, out, err = run("dev", "widen", DRAFT, "-o", big, "--n-embd", "100")
+    sentence = f"duo: {DRAFT}: n_embd 100 is less than its own 192; a model can only be made larger\n"
+    assert (code, out, err) == (1, "", sentence)
+    code, out, err = run("dev", "widen", DRAFT, "-o", big, "--size", "big")
+    assert (code, out, err) == (1, "", "duo: --size 'big' is not a size; write it as 600M, 1.5G or 2GiB\n")
+
+
+def test_the_old_name_says_the_new_one(run: Run) -> None:
+    assert run("widen", DRAFT, "-o", "big.gguf") == (1, "", "duo: duo widen is now duo dev widen\n")
+
+
+def test_a_random_model_has_the_vocabulary_and_other_weights(tmp_path: Path, run: Run) -> None:
+    made = tmp_path / "random.gguf"
+    code, out, _ = run("dev", "random-model", DRAFT, "-o", made)
+    assert code == 0 and out.startswith(f"{made}: ")
+    mine, its = GGUFReader(made), GGUFReader(DRAFT)
+    key = "tokenizer.ggml.tokens"
+    assert mine.fields[key].contents() == its.fields[key].contents()
+    assert [t.name for t in mine.tensors] == [t.name for t in its.tensors]
+    assert not any(
+        np.array_equal(a.data, b.data) for a, b in zip(mine.tensors, its.tensors, strict=True) if len(a.shape) > 1
+    )
+
+
+@pytest.mark.parametrize(
+    ("source", "out", "error", "complaint"),
+    [
+        ("none.gguf", "big.gguf", UnknownModel, "no such file"),
+        ("part.gguf", "big.gguf", UnknownModel, "not a complete GGUF"),
+        ("small.gguf", "small.gguf", BadValue, "is the source itself"),
+        ("small.gguf", "none/big.gguf", DuoError, "could not be written"),
+    ],
+)
+def test_a_random_model_that_cannot_be_made(
+    source: str, out: str, error: type[DuoError], complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "small.gguf").write_bytes(DRAFT.read_bytes())
+    (tmp_path / "part.gguf").write_bytes(DRAFT.read_bytes()[:5000])
+    with pytest.raises(error, match=complaint):
+        randomize(tmp_path / source, tmp_path / out, seed=1)
 
 
 def test_parse_size() -> None:

@@ -136,7 +136,8 @@ void verify_worker::take_nodes() {
             case node_msg::kind::failed:
                 if (ours && msg.id == text_.draft_request()->id) {
                     const std::string & why = text_.draft_request()->draft_error;
-                    text_.lose_draft(why.empty() ? "the draft failed; the text went on without it" : why);
+                    text_.lose_draft((why.empty() ? "the draft failed" : "the draft stopped: " + why) +
+                                     "; the text went on without it");
                 }
                 break;
         }

@@ -1,4 +1,4 @@
-"""The llama.cpp libraries: loaded once, from llama-cpp-python, and only if duo was built for them."""
+"""The llama.cpp libraries of llama-cpp-python: loaded once, and used only if duo was built with them."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import ctypes
 import os
 import re
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 
 from duo.build_advice import package, rebuild
 
 
 def library_dir() -> Path:
-    """The folder whose libllama `import llama_cpp` loads."""
+    """The folder from which `import llama_cpp` loads libllama."""
     override = os.environ.get("LLAMA_CPP_LIB_PATH")
     if override:
         return Path(override)
@@ -28,9 +30,9 @@ def libllama() -> Path:
 
 
 def release_of(libraries: Path) -> str:
-    """The release of llama-cpp-python that these libraries belong to; empty if it is unknown.
+    """The release of the llama-cpp-python that these libraries belong to; empty: unknown.
 
-    The file is read and not imported: `import llama_cpp` is slow, and LLAMA_CPP_LIB_PATH may name another folder.
+    The file is read, not imported: `import llama_cpp` is slow, and LLAMA_CPP_LIB_PATH may name another folder.
     """
     try:
         text = (libraries.parent / "__init__.py").read_text("utf-8", "replace")
@@ -41,27 +43,23 @@ def release_of(libraries: Path) -> str:
 
 
 def reinstall() -> str:
-    """Advice for a duo that was built for another llama.cpp."""
+    """The advice if duo and llama.cpp do not fit together."""
     return f"install {package()} and build duo again"
 
 
-def load_libraries() -> None:
-    """Loads libllama before the extension does. A second copy from site-packages/lib would have devices of its own."""
-    # An idle OpenMP team that spins for long starves the other model's team. One that never spins pays a system call at
-    # each barrier. libgomp counts all teams of the process. If they have more threads than there are CPUs, as with two
-    # models that take turns, it spins only 100 times, or 1000 under the policy "active" (libgomp/config/linux/wait.h,
-    # env.c). That costs half the speed (benchmarks/README.md). libgomp reads both variables when it is loaded.
-    if "GOMP_SPINCOUNT" not in os.environ and "OMP_WAIT_POLICY" not in os.environ:
-        os.environ["OMP_WAIT_POLICY"] = "active"
-        os.environ["GOMP_SPINCOUNT"] = "2000"
-        os.environ.setdefault("KMP_BLOCKTIME", "1")  # ms; under that policy LLVM's runtime would never sleep
+def load_core() -> ModuleType:
+    """The extension module, after the libllama that it must use. Raises ImportError if the two do not fit.
+
+    The order matters: without it the extension would load a second copy, with its own devices.
+    """
     path = libllama()
     try:
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as e:
         raise ImportError(f"{path} could not be loaded ({e}); run {rebuild()}") from None
-    from duo import _core
-
-    same, built, loaded = _core.check_llama(release_of(library_dir()))
+    core = import_module("duo._core")
+    same, built, loaded = core.check_llama(release_of(library_dir()))
     if not same:
+        vars(sys.modules["duo"]).pop("_core", None)  # the next import is checked again
         raise ImportError(f"duo was built for another llama.cpp ({built}) than {path} ({loaded}); {reinstall()}")
+    return core

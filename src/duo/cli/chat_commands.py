@@ -1,33 +1,35 @@
-"""What a line that begins with a slash does in `duo chat`."""
+"""The slash commands of `duo chat`."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from duo.api.conversation import Conversation
 from duo.cli import show
-from duo.errors import DuoError
+from duo.errors import BadValue
 from duo.options.option import Mode
 from duo.options.tables import GENERATE_OPTIONS
 
-HELP_TEXT = """  /reset          forget the conversation, but not the system prompt
-  /save FILE      write the conversation as JSON
-  /load FILE      go on with a conversation from such a file
-  /stats          figures of the last answer
-  /mode MODE      async, sync or plain from now on; without MODE: which one it is
-  /help           these lines
-  /exit           end, as Ctrl-D does"""
+if TYPE_CHECKING:
+    from duo.api.conversation import Conversation
+
+HELP_TEXT = """  /reset          clear the conversation, but keep the system prompt
+  /save FILE      save the conversation as JSON
+  /load FILE      continue a saved conversation
+  /stats          show the figures of the last answer
+  /mode MODE      switch to async, sync or plain; without MODE: show the mode
+  /help           show this list
+  /exit           quit, like Ctrl-D"""
 
 
 class Leave(Exception):  # noqa: N818 - no error
-    """The user wants to go."""
+    """The user wants to quit."""
 
 
 class Commands:
-    """Called with a line; prints to standard error, where nothing of an answer is. Raises DuoError and Leave."""
+    """Called with a line; prints to standard error, apart from the answers. Raises DuoError and Leave."""
 
     def __init__(self, talk: Conversation, options: dict[str, Any]) -> None:
         self._talk, self._options = talk, options
@@ -45,7 +47,7 @@ class Commands:
             "quit": self._exit,
         }
         if name not in known:
-            raise DuoError(f"there is no command /{name}; /help lists them, and a space before the / makes it text")
+            raise BadValue(f"unknown command /{name}; /help lists the commands, a space before the / makes it text")
         known[name](rest.strip())
 
     def _reset(self, _rest: str) -> None:
@@ -62,22 +64,22 @@ class Commands:
     @staticmethod
     def _file(rest: str, command: str) -> Path:
         if not rest:
-            raise DuoError(f"{command} needs a file: {command} talk.json")
+            raise BadValue(f"{command} needs a file: {command} talk.json")
         if "\0" in rest:
-            raise DuoError(f"the file of {command} has a NUL character in its name; remove it")
+            raise BadValue(f"the file name after {command} contains a NUL character; remove it")
         try:
             return Path(rest).expanduser()
         except RuntimeError:
-            raise DuoError(f"{rest} names the home of a user who is not known; write the whole path") from None
+            raise BadValue(f"{rest} names the home folder of an unknown user; write the full path") from None
 
     def _stats(self, _rest: str) -> None:
         if self._talk.last is None:
-            raise DuoError("there are no figures before the first answer")
+            raise BadValue("there are no figures yet; ask something first")
         show.show_figures(self._talk.last, sys.stderr)
 
     def _mode(self, rest: str) -> None:
         if rest and rest not in get_args(Mode):
-            raise DuoError(f"there is no mode {rest}; choose from {', '.join(get_args(Mode))}")
+            raise BadValue(f"unknown mode {rest}; choose from {', '.join(get_args(Mode))}")
         if rest:
             self._options["mode"] = rest
         show.warn(f"mode {self._options.get('mode', GENERATE_OPTIONS['mode'].default)}")

@@ -1,4 +1,4 @@
-"""The user's turns, from a terminal or a pipe."""
+"""The user's turns, read from a terminal or a pipe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from types import ModuleType, TracebackType
 import platformdirs
 from typing_extensions import Self
 
-from duo.errors import DuoError
+from duo.errors import BadValue
 
 N_HISTORY = 1000  # lines
 FENCE = '"""'
@@ -22,16 +22,16 @@ def history_file() -> Path:
 
 
 class Reader:
-    """Iterates over turns. On a terminal with line editing and a history that the next conversation has too."""
+    """Iterates over turns. On a terminal it has line editing and a history that is kept between conversations."""
 
     def __init__(self) -> None:
         self.interactive = sys.stdin is not None and sys.stdin.isatty()
-        self.one_line = True  # the last turn, and not between fences
+        self.one_line = True  # the last turn was a single line without fences
         self._readline: ModuleType | None = None
 
     def __enter__(self) -> Self:
         if self.interactive:
-            with suppress(ImportError):  # not on every system
+            with suppress(ImportError):  # some systems have no readline
                 import readline
 
                 self._readline = readline
@@ -41,9 +41,9 @@ class Reader:
 
     def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
         if self._readline is not None:
-            with suppress(OSError):  # a history is not worth a failure
+            with suppress(OSError):  # failing to save the history is no error
                 history_file().parent.mkdir(parents=True, exist_ok=True)
-                history_file().touch(mode=0o600)  # nobody else's business
+                history_file().touch(mode=0o600)  # other users must not read it
                 self._readline.set_history_length(N_HISTORY)
                 self._readline.write_history_file(history_file())
 
@@ -53,7 +53,7 @@ class Reader:
                 yield turn
 
     def _line(self, prompt: str) -> str | None:
-        """A line without its end; None: there are no more."""
+        """A line without its line end; None: end of input."""
         if sys.stdin is None:
             return None
         try:
@@ -65,7 +65,7 @@ class Reader:
             sys.stdout.write("\n")
             return None
         except UnicodeDecodeError as e:
-            raise DuoError(f"a line of standard input is not UTF-8 (byte {e.start}); convert it") from None
+            raise BadValue(f"a line of standard input is not UTF-8 (byte {e.start}); convert it") from None
 
     def _turn(self) -> str | None:
         while True:
@@ -74,7 +74,7 @@ class Reader:
             except KeyboardInterrupt:
                 if not self.interactive:
                     raise
-                sys.stdout.write("\n")  # what was typed is dropped, as in a shell
+                sys.stdout.write("\n")  # drops the typed line, as a shell does
 
     def _whole_turn(self) -> str | None:
         line = self._line("> ")

@@ -1,4 +1,4 @@
-"""What a shell offers for a value: files, a choice's words, names of pairs."""
+"""Shell completion of values: files, the words of a choice, names of pairs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 
 def by_metavar(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """For FILE files, for on|off|auto those words; capitals stand for what only the user knows."""
+    """For FILE: files. For on|off|auto: those words. Words in capitals are placeholders and are not offered."""
     words = (param.metavar or "").split("|")
     if words == ["FILE"]:
         return files(ctx, param, incomplete)
@@ -25,5 +25,5 @@ def pair_names(_ctx: click.Context, _param: click.Parameter, incomplete: str) ->
 
     try:
         return [CompletionItem(name) for name in entries() if name.startswith(incomplete)]
-    except DuoError:  # a mistake in the user's own list is told by the commands that read it
+    except DuoError:  # commands that read the user's list report its errors
         return []

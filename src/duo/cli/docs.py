@@ -1,13 +1,14 @@
-"""docs/cli.md, made from the program itself.
+"""Generates docs/cli.md from the program.
 
 python -m duo.cli.docs > docs/cli.md
-python -m duo.cli.docs --check docs/cli.md    exit code 1 if the file is not what the program says
+python -m duo.cli.docs --check docs/cli.md    exit code 1 if the file is out of date
 """
 
 from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 HEAD = """# Command line
 
-Made by `make docs` from the program; CI checks that it is current. Python keywords are given where `Duo(...)` or
-`generate(...)` takes the same option. Exit codes: 0, 1 (a mistake or a failure, one line on standard error), 130
+`make docs` generates this page from the program; CI checks that it is up to date. The last column names the keyword if
+`Duo(...)` or `generate(...)` takes the same option. Exit codes: 0; 1 (an error, one line on standard error); 130
 (Ctrl-C).
 """
 
@@ -39,13 +40,21 @@ def _rows(command: click.Command) -> list[str]:
     return rows
 
 
-def page() -> str:
-    """The whole of docs/cli.md."""
-    ctx = click.Context(program, info_name="duo")
-    parts = [HEAD]
-    for name in program.list_commands(ctx):
-        command = program.get_command(ctx, name)
+def _commands(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
+    """Every command with its name, each group before its own commands."""
+    ctx = click.Context(group)
+    for name in group.list_commands(ctx):
+        command = group.get_command(ctx, name)
         assert command is not None
+        yield prefix + name, command
+        if isinstance(command, click.Group):
+            yield from _commands(command, f"{prefix}{name} ")
+
+
+def page() -> str:
+    """The text of docs/cli.md."""
+    parts = [HEAD]
+    for name, command in _commands(program):
         usage = (
             "duo [OPTIONS]"
             if name == "run"
@@ -59,7 +68,8 @@ def page() -> str:
             code, _, after = examples.partition("\n\n")
             block = "\n".join(line.strip() for line in code.splitlines())
             parts.append(f"```\n{block}\n```\n\n{after}".rstrip() + "\n")
-        parts.append("\n".join(_rows(command)) + "\n")
+        if any(isinstance(p, click.Option) and not p.hidden for p in command.params):
+            parts.append("\n".join(_rows(command)) + "\n")
     return "\n".join(parts)
 
 
@@ -67,7 +77,7 @@ def main() -> int:
     if sys.argv[1:2] == ["--check"]:
         path = Path(sys.argv[2])
         if not path.exists() or path.read_text(encoding="utf-8") != page():
-            print(f"{path} is not what the program says; run: make docs", file=sys.stderr)
+            print(f"{path} is out of date; run: make docs", file=sys.stderr)
             return 1
         return 0
     sys.stdout.write(page())

@@ -1,6 +1,6 @@
-"""Options that llama.cpp's programs have at the pinned commit and duo has not: refused by name, never ignored."""
+"""Options of llama.cpp's programs at the pinned commit that duo does not support: an error, never ignored."""
 
-# Options of `duo chat` that a user of llama.cpp looks for in a run.
+# Options that llama.cpp has for a run and duo has only in `duo chat`.
 IN_CHAT = frozenset(
     ("-sys", "-sysf", "--system-prompt", "--system-prompt-file", "--chat-template", "--chat-template-file")
 )

@@ -1,4 +1,4 @@
-"""The program `duo`: without a subcommand it runs; every failure is one line and exit code 1."""
+"""The program `duo`. Without a subcommand it generates text. Every failure is one line and exit code 1."""
 
 from __future__ import annotations
 
@@ -15,38 +15,41 @@ from click.shell_completion import CompletionItem
 
 from duo import __version__
 
-# Name of each command, and where it is: only the one that runs is imported.
+# Each command: its module and member, and its line in the list. Only the command that runs is imported.
 COMMANDS = {
-    "run": "run.command",
-    "chat": "chat.command",
-    "bench": "bench.command",
-    "check": "check.command",
-    "completion": "completion.completion",
-    "devices": "devices.devices",
-    "doctor": "doctor.doctor",
-    "draft-host": "host.draft_host",
-    "pairs": "pairs.pairs",
-    "rpc-server": "rpc_server.rpc_server",
-    "trace": "trace.trace",
-    "tune": "tune.command",
-    "verify-host": "host.verify_host",
-    "widen": "widen.widen",
+    "run": ("run.command", "Write text with a target model and a draft model."),
+    "chat": ("chat.command", "Talk with a model, turn by turn."),
+    "bench": ("bench.command", "Compare plain, sync and async decoding."),
+    "check": ("check.command", "Say whether a draft fits a target, and where both would go."),
+    "completion": ("completion.completion", "Print the shell completion for bash, zsh or fish."),
+    "dev": ("dev.dev", "Make models for tests and benchmarks."),
+    "devices": ("devices.devices", "List the devices and the CPU's kernels."),
+    "doctor": ("doctor.doctor", "Check the CPU kernels on a model: equal bits, accuracy, speed."),
+    "draft-host": ("host.draft_host", "Run the draft for clients on other machines."),
+    "pairs": ("pairs.pairs", "List the pairs of models that duo knows by name."),
+    "rpc-server": ("rpc_server.rpc_server", "Serve this machine's devices over GGML RPC."),
+    "trace": ("trace.trace", "Summarise and draw a trace."),
+    "tune": ("tune.command", "Measure a pair and recommend options for it."),
+    "verify-host": ("host.verify_host", "Run the target for clients on other machines."),
 }
+MOVED = {"widen": "dev widen"}
 
 
 def command_named(name: str) -> click.Command | None:
-    """None: there is no such command."""
-    module, _, member = COMMANDS.get(name, "").partition(".")
-    found: click.Command | None = getattr(import_module(f"duo.cli.commands.{module}"), member) if module else None
+    """None: unknown command."""
+    if name not in COMMANDS:
+        return None
+    module, _, member = COMMANDS[name][0].partition(".")
+    found: click.Command = getattr(import_module(f"duo.cli.commands.{module}"), member)
     return found
 
 
 class ReaderGone(Exception):  # noqa: N818 - no error
-    """Standard output's reader went away (head, less): no failure. click would make it exit code 1."""
+    """The reader of standard output has gone (head, less). This is no failure, but click would exit with code 1."""
 
 
 class Program(click.Group):
-    """Options without a command belong to `run`."""
+    """Options without a command are options of `run`."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -62,9 +65,15 @@ class Program(click.Group):
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        found = super().shell_complete(ctx, incomplete)
+        # click's own list would import every command.
+        found = [CompletionItem(name, help=text) for name, (_, text) in COMMANDS.items() if name.startswith(incomplete)]
+        found += click.Command.shell_complete(self, ctx, incomplete)
         run = command_named("run") if incomplete.startswith("-") else None
         return found if run is None else found + run.shell_complete(ctx, incomplete)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in COMMANDS.items()])
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -75,8 +84,10 @@ class Program(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] in MOVED:
+            raise click.ClickException(f"duo {args[0]} is now duo {MOVED[args[0]]}")
         if args[0] not in COMMANDS:
-            raise click.ClickException(f'there is no command {args[0]}; for a prompt write: duo -p "{args[0]} ..."')
+            raise click.ClickException(f'unknown command {args[0]}; to give a prompt write: duo -p "{args[0]} ..."')
         return super().resolve_command(ctx, args)
 
 
@@ -91,12 +102,12 @@ def program() -> None:
     """Asynchronous speculative decoding for llama.cpp models.
 
     \b
-      duo -p "Once upon a time"     the demo pair writes
+      duo -p "Once upon a time"     generate text with the demo pair
       duo chat                      talk with it
-      duo -m 70B.gguf -md 8B.gguf   your own pair, and the prompt on standard input
+      duo -m 70B.gguf -md 8B.gguf   your own pair; the prompt comes from standard input
       duo run -h                    all options of a run
 
-    Exit codes: 0; 1: a mistake or a failure, said in one line; 130: Ctrl-C.
+    Exit codes: 0; 1: an error, printed as one line; 130: Ctrl-C.
     """
 
 
@@ -107,12 +118,12 @@ def leave() -> NoReturn:
         with suppress(OSError, ValueError):
             stream.flush()
     if any(t.daemon for t in threading.enumerate()):
-        os._exit(code)  # one that comes out of libggml or gRPC while the interpreter goes would abort the process
+        os._exit(code)  # a thread that returns from libggml or gRPC during shutdown would abort the process
     sys.exit(code)
 
 
 def main(args: list[str] | None = None) -> int:
-    """Runs a command. Returns the exit code: 0, 1 (the user's mistake or a failed model), 130 (Ctrl-C)."""
+    """Runs a command. Returns the exit code: 0, 1 (an error) or 130 (Ctrl-C)."""
     from duo.errors import DuoError
     from duo.support.wording import one_line
 
@@ -132,18 +143,23 @@ def main(args: list[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except (ReaderGone, BrokenPipeError):
-        _to_nowhere(sys.stdout)  # so that nothing is left to flush at exit
+        _to_nowhere(sys.stdout)  # nothing is left to flush at exit
         return 0
+    except ImportError as e:  # llama.cpp's libraries; they are loaded when a command needs them
+        # If Ctrl-C interrupts the loading of an extension module, Python makes an ImportError of it.
+        if isinstance(e.__cause__ or e.__context__, KeyboardInterrupt):
+            return 130
+        print(f"duo: {e}", file=sys.stderr)
     except OSError as e:
         _to_nowhere(sys.stdout)
-        print(f"duo: the output cannot be written ({e.strerror})", file=sys.stderr)
+        print(f"duo: cannot write the output ({e.strerror})", file=sys.stderr)
     return 1
 
 
 def _open_streams() -> None:
-    """Standard streams that a caller closed go to nowhere; a terminal that lacks a character shows another."""
+    """Replaces closed standard streams by the null device. Characters that the terminal lacks become question marks."""
     if sys.stdout is None:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - open as long as the program
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - stays open until the program ends
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):

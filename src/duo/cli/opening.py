@@ -1,26 +1,31 @@
-"""From a command's options to a loaded Duo, and what its user should know of it before and after a text."""
+"""From the options of a command to a loaded Duo, and the warnings before and after a text."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from duo import _core
-from duo._libs import reinstall
-from duo.api.engine import Duo
 from duo.cli import show
 from duo.cli.models import chosen_models
 from duo.cli.options import given
-from duo.options.generate import GenerateOptions
 from duo.options.tables import ENGINE_OPTIONS
-from duo.placement import guard
-from duo.text.stream import Stream
+
+if TYPE_CHECKING:
+    from duo.api.engine import Duo
+    from duo.options.generate import GenerateOptions
+    from duo.text.stream import Stream
 
 
 def open_duo(params: dict[str, Any], **more: Any) -> Duo:
-    """The Duo that a command's options name, with a bar while it loads. more: of `Duo`. Raises DuoError."""
+    """Loads the Duo that the options of a command describe, with a progress bar. more: other keywords of `Duo`.
+
+    Raises DuoError.
+    """
+    from duo.api.engine import Duo
+    from duo.placement import guard
+
     models = chosen_models(params)
     guard.tell(show.warn)
-    # Kernels and threads are chosen for texts of this kind.
+    # duo chooses kernels and threads for texts of this kind.
     of_texts = {name: params[name] for name in ("mode", "spec_type") if params.get(name) is not None}
     with show.loading(quiet=params["verbose"]) as progress:
         return Duo(
@@ -35,12 +40,15 @@ def open_duo(params: dict[str, Any], **more: Any) -> Duo:
 
 
 def introduce(d: Duo, wanted: GenerateOptions) -> None:
-    """Which models, where and how. wanted: complete."""
+    """Prints the models, the devices and the mode. wanted: complete."""
     show.warn(show.first_line(d.engine.target, d.draft, wanted, d.options["strict"], show.elsewhere(d)))
     show.note_placement(d.placement)
 
 
 def warn_of_models(d: Duo) -> None:
+    from duo import _core
+    from duo._libs import reinstall
+
     models = [m for m in (d.engine.target, d.draft) if m is not None]
     why = _core.other_ggml()
     if (
@@ -56,10 +64,10 @@ def warn_of_models(d: Duo) -> None:
 
 
 def warn_of_start(d: Duo) -> str:
-    """What is not as it should be before the first text. Returns what of it is of the host; empty: nothing."""
+    """Prints the warnings before the first text. Returns the one about the connection to a host; empty: none."""
     early = "" if d.network is None else d.network.take_warning()
     if early:
-        show.warn(f"{early}; the text begins without it")
+        show.warn(f"{early}; the text starts without it")
     warn_of_models(d)
     if d.network is not None and d.network.notice:
         show.warn(d.network.notice)
@@ -67,13 +75,13 @@ def warn_of_start(d: Duo) -> str:
 
 
 def warn_of_draft(d: Duo, stream: Stream) -> None:
-    """What went wrong while the text went on."""
-    if stream.warning == stream.start_warning:  # nothing, or what the first line has said
+    """Prints what failed during a text that went on."""
+    if stream.warning == stream.start_warning:  # nothing, or it was printed before
         return
     if stream.network_warning and d.network is not None and d.network.settings.role == "verify":
         went_on = stream.finish_reason != "cancelled"
         show.warn(stream.warning + ("; the text went on when it was back" if went_on else ""))
-    elif stream.warning == stream.trace_warning or "the text went on" in stream.warning:
-        show.warn(stream.warning)
-    else:
+    elif stream.network_warning:
         show.warn(f"the draft stopped: {stream.warning}; the text went on without it")
+    else:
+        show.warn(stream.warning)

@@ -1,4 +1,4 @@
-"""The command line made of duo.options' tables; values go to Python unchanged, so each is checked in one place."""
+"""The command line, built from the tables in duo.options. Values go to Python unchanged: one place checks them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import click
 
 from duo.cli.complete import by_metavar
 from duo.cli.llama_cpp_options import IN_CHAT, NOT_IN_DUO
-from duo.errors import DuoError
+from duo.errors import BadValue
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.option import Opt
@@ -22,12 +22,12 @@ from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
 REPEATABLE = ("stop", "logit_bias", "override_tensor", "override_tensor_draft")
-# Old scripts give these without a value; llama.cpp then takes them as on.
+# Old scripts give these without a value; llama.cpp then takes "on".
 VALUE_OPTIONAL = ("flash_attn",)
 
 
 def metavar_of(hint: Any) -> str:
-    """What to print for a type: N, F, on|off|auto, N|auto, TEXT."""
+    """The placeholder for a type: N, F, on|off|auto, N|auto, TEXT."""
     if get_origin(hint) is Annotated:
         return metavar_of(get_args(hint)[0])
     if get_origin(hint) is Literal:
@@ -55,7 +55,7 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
 
 
 def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
-    """Those of a table that have a spelling."""
+    """The options of a table that have a flag."""
     hints = get_type_hints(table, include_extras=True)
     for name, o in found.items():
         if o.flags:
@@ -65,7 +65,7 @@ def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
                 [f"{name}_file", *FROM_FILE[name]],
                 metavar="FILE",
                 shell_complete=by_metavar,
-                help=f"A file that holds the {name.removeprefix('json_')}.",
+                help=f"A file with the {name.removeprefix('json_')}.",
             )
 
 
@@ -76,7 +76,7 @@ def model_options() -> Iterator[click.Option]:
 
 
 def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
-    """ "15043+1", "15043-inf" -> {15043: bias}. Raises DuoError."""
+    """ "15043+1", "15043-inf" -> {15043: bias}. Raises BadValue."""
     found = {}
     for value in values:
         match = re.fullmatch(r"(\d+)([+-].+)", value)
@@ -85,7 +85,7 @@ def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
                 raise ValueError
             found[int(match[1])] = float(match[2])
         except ValueError:
-            raise DuoError(f"-l {value!r} is not TOKEN(+/-)BIAS; write it as 15043+1 or 15043-inf") from None
+            raise BadValue(f"-l {value!r} is not TOKEN(+/-)BIAS; write it as 15043+1 or 15043-inf") from None
     return found
 
 
@@ -100,41 +100,43 @@ def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
         if params.get(f"{name}_file") is not None:
             if name in out:
                 both = " and ".join((table[name].flags[-1], FROM_FILE[name][-1]))
-                raise DuoError(f"both {both} were given; choose one")
+                raise BadValue(f"both {both} were given; choose one")
             out[name] = text_of(Path(params[f"{name}_file"]), f"file of {FROM_FILE[name][-1]}")
     return out
 
 
 def text_of(path: Path, what: str) -> str:
-    """A file's text. Raises DuoError."""
+    """The text of a file. Raises BadValue."""
     try:
         return path.read_bytes().decode("utf-8-sig")
     except (OSError, ValueError) as e:
         name = os.fsencode(path).decode("utf-8", "replace")
         if isinstance(e, UnicodeDecodeError):
-            raise DuoError(f"the {what} {name} is not UTF-8 (byte {e.start}); convert it") from None
-        raise DuoError(f"the {what} {name} cannot be read ({getattr(e, 'strerror', e)}); check the path") from None
+            raise BadValue(f"the {what} {name} is not UTF-8 (byte {e.start}); convert it") from None
+        raise BadValue(f"the {what} {name} cannot be read ({getattr(e, 'strerror', e)}); check the path") from None
 
 
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r", b"'": b"'", b'"': b'"', b"\\": b"\\"}
 
 
 def unescape(text: str) -> str:
-    r"""\n, \t, \r, \", \', \\ and \xHH as llama.cpp reads them in -p and -r: \xHH is a byte. Raises DuoError."""
+    r"""Replaces \n, \t, \r, \", \', \\ and \xHH (a byte), as llama.cpp does in -p and -r. Raises BadValue."""
 
     def meant(match: re.Match[bytes]) -> bytes:
         return _ESCAPES.get(match[1]) or bytes([int(match[1][1:], 16)])
 
-    # surrogateescape is how Python brings in the bytes of an argument that is not UTF-8.
+    # Python represents the bytes of an argument that is not UTF-8 by surrogateescape.
     raw = text.encode("utf-8", "surrogateescape")
     try:
         return re.sub(rb"""\\(x[0-9a-fA-F]{2}|[ntr'"\\])""", meant, raw).decode()
     except UnicodeDecodeError as e:
-        raise DuoError(f"{text!r} is not UTF-8 (byte {e.start} after its escapes); write it otherwise") from None
+        raise BadValue(
+            f"{text!r} is not UTF-8 (byte {e.start} once escapes are replaced); change the escapes"
+        ) from None
 
 
 class ModelCommand(click.Command):
-    """A command whose unknown options are named before click guesses: it reads -mdfoo as -m dfoo."""
+    """A command that reports unknown options itself, because click would read -mdfoo as -m dfoo."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         known: dict[str, click.Option | None] = {
@@ -157,14 +159,14 @@ class ModelCommand(click.Command):
                 and "=" not in arg
                 and param.name not in (*VALUE_OPTIONAL, "color")
             ):
-                next(rest, None)  # its value, whatever it looks like
+                next(rest, None)  # its value, even if it looks like an option
         return super().parse_args(ctx, args)
 
 
 def unknown_option(name: str, known: Any) -> str:
     if name in IN_CHAT:
-        return f"{name} belongs to conversations; write: duo chat {name}"
+        return f"{name} is an option of conversations; write: duo chat {name}"
     if name in NOT_IN_DUO:
-        return f"llama.cpp's {name} is not in duo yet; leave it out"
+        return f"llama.cpp's {name} is not supported by duo; leave it out"
     close = difflib.get_close_matches(name, known, 1, 0.7)
-    return f"there is no option {name}; " + (f"did you mean {close[0]}?" if close else "see duo --help")
+    return f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else "see duo --help")

@@ -1,4 +1,4 @@
-"""What the user sees: the first line, the tokens in their colours, the figures at the end."""
+"""What the user sees: the first line, the coloured tokens, the figures at the end."""
 
 from __future__ import annotations
 
@@ -11,29 +11,24 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
-from rich.panel import Panel
-from rich.progress import Progress, TaskID
-from rich.table import Table
-
-from duo import _core
 from duo.errors import DuoError
-from duo.options.generate import GenerateOptions
-from duo.placement.fit import Placement
-from duo.prompt.schema import not_enforced
 from duo.support.wording import plural
-from duo.text.job import ngram_of, why_no_ngrams
 from duo.text.result import Chunk, Result
 
 if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from duo import _core
     from duo.api.engine import Duo
+    from duo.options.generate import GenerateOptions
+    from duo.placement.fit import Placement
     from duo.text.stream import Stream
 
 GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
 
 
 def wants_color(choice: str, stream: TextIO) -> bool:
-    """-co on|off|auto; auto: a terminal, and NO_COLOR unset (no-color.org)."""
+    """-co on|off|auto; auto: on a terminal, unless NO_COLOR is set (no-color.org)."""
     if choice == "auto":
         return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return choice == "on"
@@ -41,10 +36,13 @@ def wants_color(choice: str, stream: TextIO) -> bool:
 
 @contextmanager
 def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
-    """A bar on standard error while models load, if that is a terminal and takes longer than a moment."""
+    """A progress bar on standard error while models load, if that is a terminal and loading takes more than 0.5 s."""
     if quiet or not sys.stderr.isatty():
         yield None
         return
+    from rich.console import Console
+    from rich.progress import Progress
+
     began = time.monotonic()
     with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
         tasks: dict[str, TaskID] = {}
@@ -67,23 +65,27 @@ def _kernels(m: _core.Model) -> str:
 def _place(m: _core.Model) -> str:
     cpu = f"CPU ({plural(m.n_threads, 'thread')}, {_kernels(m)})"
     where = " + ".join([", ".join(m.devices)] * bool(m.devices) + [cpu] * bool(m.n_cpu_products or not m.devices))
-    what = m.description.replace(" ?B", "")  # libllama does not know the number of parameters
+    what = m.description.replace(" ?B", "")  # if libllama does not know the number of parameters
     return f"{Path(m.path).name} [{what}, {m.n_bytes / 1e6:,.0f} MB] on {where}"
 
 
 def _guesses(o: GenerateOptions, has_draft: bool) -> str:
-    """Where guesses come from, if not from the draft alone."""
+    """Where guesses come from, if not only from the draft."""
+    from duo.text.job import ngram_of
+
     ngram, by_model = ngram_of(o), "draft-simple" in o["spec_type"]
     if not ngram:
         return ""
     if has_draft and by_model:
         return f", guesses from the draft and n-grams ({ngram})"
-    why = "no draft was given (-md)" if by_model else "the draft rests" if has_draft else ""
+    why = "no draft was given (-md)" if by_model else "the draft is not used" if has_draft else ""
     return f", guesses from n-grams ({ngram}){'; ' * bool(why)}{why}"
 
 
 def _how(target: _core.Model | None, o: GenerateOptions, has_draft: bool) -> str:
-    """The mode, or why nothing is speculated."""
+    """The mode, or why there is no speculation."""
+    from duo.text.job import ngram_of, why_no_ngrams
+
     if o["mode"] == "plain":
         return "plain decoding: --mode plain"
     if o["spec_type"] == ["none"]:
@@ -92,10 +94,10 @@ def _how(target: _core.Model | None, o: GenerateOptions, has_draft: bool) -> str
         return f"plain decoding: {why}"
     if not has_draft and not ngram_of(o):
         return "plain decoding: no draft was given; give one (-md) or let n-grams guess (--spec-type ngram-map-k)"
-    if isinstance(o["draft_tree"], list):  # its size is the length, whatever --draft says
+    if isinstance(o["draft_tree"], list):  # its size is the draft length; --draft has no effect
         if not has_draft or "draft-simple" not in o["spec_type"]:
-            return "plain decoding: a fixed --draft-tree takes guesses from a draft model alone (-md)"
-        return f"{o['mode']}, a fixed tree{'; n-grams take no part in it' if ngram_of(o) else ''}"
+            return "plain decoding: a fixed --draft-tree takes guesses only from a draft model (-md)"
+        return f"{o['mode']}, a fixed tree{'; n-grams are not used with it' if ngram_of(o) else ''}"
     return f"{o['mode']}, draft length {o['n_draft']}{_guesses(o, has_draft)}"
 
 
@@ -106,7 +108,7 @@ def first_line(
     strict: bool,
     elsewhere: str = "",
 ) -> str:
-    """Which models, which devices, which mode. `options`: complete; elsewhere: the model that is not here."""
+    """Models, devices and mode. options: complete; elsewhere: the model on another machine."""
     how = _how(target, options, draft is not None or elsewhere != "")
     models = elsewhere if target is None else _place(target)
     guesser = _place(draft) if draft is not None else elsewhere if target is not None else ""
@@ -115,11 +117,11 @@ def first_line(
 
 
 class TokenPrinter:
-    """Writes chunks as they come; tokens that the draft guessed are green."""
+    """Writes chunks as they arrive; tokens that the draft guessed are green."""
 
     def __init__(self, out: TextIO, color: bool) -> None:
         self._out, self._color, self._green = out, color, False
-        self._n = 0  # characters of the text
+        self._n = 0  # characters written
 
     def _set(self, green: bool) -> str:
         if not self._color or green == self._green:
@@ -129,15 +131,14 @@ class TokenPrinter:
 
     def __call__(self, chunk: Chunk) -> None:
         if chunk.text:
-            # A terminal's line editing ends colours at line ends, and so do pagers.
             self._out.write(self._set(chunk.from_draft) + chunk.text)
             self._out.flush()
             self._n += len(chunk.text)
 
     def write(self, stream: Stream) -> DuoError | None:
-        """A text to its end, as it comes; Ctrl-C stops it. Returns the failure that ended it, with all that it left.
+        """Writes a whole text as it arrives; Ctrl-C stops it. Returns the error that ended it, with the text so far.
 
-        Raises DuoError: one that left nothing.
+        Raises DuoError: an error without a text.
         """
         try:
             for chunk in stream:
@@ -147,7 +148,7 @@ class TokenPrinter:
         except DuoError as e:
             if e.result is None:
                 raise
-            self(Chunk(e.result.text[self._n :]))  # what was held back: a failure ends the chunks, not the text
+            self(Chunk(e.result.text[self._n :]))  # the text that no chunk has held yet
             return e
         finally:
             self._out.write(self._set(False) + "\n")
@@ -160,7 +161,7 @@ def _share(n: int, of: int) -> str:
 
 
 def figures(r: Result) -> list[tuple[str, str]]:
-    """Name and value of each line of the panel."""
+    """Name and value for each line of the panel."""
     t = r.timings
     first = f"{t['ttft_ms']:.0f} ms" if t["predicted_n"] else "-"
     lines = [
@@ -180,13 +181,13 @@ def figures(r: Result) -> list[tuple[str, str]]:
                 f"target {100 * t['target_busy_share']:.0f}%, draft {100 * t['draft_busy_share']:.0f}% of the time",
             ),
             ("draft time hidden", "-" if hidden is None else f"{100 * hidden:.0f}%"),
-            ("hits", f"after {_share(t['draft_hit_n'], n_passes)} of the passes the next tokens were already there"),
+            ("hits", f"after {_share(t['draft_hit_n'], n_passes)} of the passes the next guesses were ready"),
             ("rolled back", f"{100 * t['draft_rollback_share']:.0f}% of the best path's tokens"),
         ]
         if t["draft_ngram_n"]:
             lines.append(("n-grams", f"{t['draft_ngram_n_accepted']} of {t['draft_ngram_n']} accepted"))
         if t["passes_at_rest_n"]:
-            lines.append(("rest", f"speculation rested in {t['passes_at_rest_n']} of {n_passes} passes"))
+            lines.append(("rest", f"{t['passes_at_rest_n']} of {n_passes} passes without speculation"))
     else:
         lines.append(("busy", f"target {100 * t['target_busy_share']:.0f}% of the time"))
     if "network_sent_bytes" in t:
@@ -197,7 +198,7 @@ def figures(r: Result) -> list[tuple[str, str]]:
 
 
 def elsewhere(d: Duo) -> str:
-    """The model that is on another machine, and on which; empty: both are here."""
+    """The model on another machine and the address; empty: both models are on this machine."""
     if d.network is None:
         return ""
     name = d.network.host_model
@@ -205,11 +206,15 @@ def elsewhere(d: Duo) -> str:
 
 
 def show_figures(r: Result, err: TextIO) -> None:
-    """A panel on a terminal, plain lines elsewhere."""
+    """A panel on a terminal, otherwise plain lines."""
     if not err.isatty():
         for name, value in figures(r):
             print(f"{name}: {value}", file=err)
         return
+    from rich.console import Console
+    from rich.panel import Panel
+    from rich.table import Table
+
     grid = Table.grid(padding=(0, 2))
     for name, value in figures(r):
         grid.add_row(name, value)
@@ -217,7 +222,7 @@ def show_figures(r: Result, err: TextIO) -> None:
 
 
 def as_json(r: Result) -> str:
-    """The same figures for programs: one line."""
+    """The same figures as one line of JSON."""
     return json.dumps(
         {
             "finish_reason": r.finish_reason,
@@ -231,16 +236,18 @@ def as_json(r: Result) -> str:
 
 
 def note_placement(placement: Placement | None) -> None:
-    """What -ngl auto has chosen; for a person, so not into a pipe."""
+    """Prints what -ngl auto has chosen, only on a terminal."""
     if placement is not None and placement.auto and sys.stderr.isatty():
         warn(placement.line())
 
 
 def warn_of_schema(o: GenerateOptions) -> None:
-    """Says what of a JSON schema the text is not held to."""
+    """Names the keywords of the JSON schema that duo does not enforce."""
+    from duo.prompt.schema import not_enforced
+
     if passed_over := not_enforced(o["json_schema"]):
         are = "is" if len(passed_over) == 1 else "are"
-        warn(f"{', '.join(passed_over)} in the JSON schema {are} not enforced; check the answer for it")
+        warn(f"{', '.join(passed_over)} in the JSON schema {are} not enforced; check the answer yourself")
 
 
 def warn(message: str) -> None:

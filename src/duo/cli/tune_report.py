@@ -1,4 +1,4 @@
-"""What `duo tune` prints."""
+"""The output of `duo tune`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _steps(t: Tuning) -> Table:
 
 
 def _speeds(t: Tuning) -> Table:
-    table = _table("", "expected", "measured", "to plain")
+    table = _table("", "expected", "measured", "vs plain")
     for name in {**t.expected, **t.measured}:
         expected, measured = t.expected.get(name), t.measured.get(name)
         table.add_row(
@@ -48,7 +48,7 @@ def _speeds(t: Tuning) -> Table:
 
 
 def show(t: Tuning, head: dict[str, Any]) -> None:
-    """head: as duo.bench.head makes it; its command is the recommended one."""
+    """head: from duo.measure.bench.head; its command is the recommended one."""
     out = Console(highlight=False)
 
     def say(text: str) -> None:
@@ -56,17 +56,17 @@ def show(t: Tuning, head: dict[str, Any]) -> None:
 
     for line in lines_of({k: v for k, v in head.items() if k != "settings"}):
         say(line)
-    say("\na pass of the target, while the draft waits:")
+    say("\na pass of the target while the draft waits:")
     out.print(_curve(t))
-    say("\na step of the draft, while the target works:")
+    say("\na step of the draft while the target works:")
     out.print(_steps(t))
     right = " ".join(f"{100 * a:.0f}%" for a in t.acceptance)
-    say(f"\nguesses right, by level (those above being right): {right}")
-    say(f"of the draft's time {100 * t.hidden_share:.0f}% is hidden behind the target's; slowdown {t.slowdown:.2f}")
+    say(f"\ncorrect guesses by level (given that those above are correct): {right}")
+    say(f"{100 * t.hidden_share:.0f}% of the draft's time is hidden behind the target; slowdown {t.slowdown:.2f}")
     say("\ntokens/s:")
     out.print(_speeds(t))
     say("")
     for sentence in t.advice.reasons:
         say(sentence)
     say(f"recommended: {head['command']}")
-    say(f"saved for later runs in {t.saved}" if t.saved else "not saved: later runs start cold")
+    say(f"saved for later runs in {t.saved}" if t.saved else "not saved: later runs start without these figures")

@@ -1,1 +1,1 @@
-"""What a developer needs and a user does not."""
+"""Tools for developers of duo: models for tests and benchmarks."""

@@ -1,19 +1,39 @@
-"""A model with somebody's vocabulary and random weights: the draft that is never right, for tests and benchmarks."""
+"""A model with random weights and the vocabulary of another: a draft that is never right, for tests and benchmarks."""
 
 from __future__ import annotations
 
 import os
-import sys
+from pathlib import Path
 
 import gguf
 import numpy as np
 from gguf.quants import quantize
 
+from duo.dev.widen_plan import Reader
+from duo.errors import BadValue, DuoError, UnknownModel
+
 
 def randomize(source: str | os.PathLike[str], out: str | os.PathLike[str], *, seed: int) -> None:
-    """Copies a GGUF file with every matrix replaced by Gaussian noise in Q8_0, every vector by ones."""
-    reader = gguf.GGUFReader(source)
-    architecture = reader.fields["general.architecture"].contents()
+    """Copies a GGUF file; every matrix becomes Gaussian noise in Q8_0, every vector becomes ones.
+
+    Raises DuoError: `source` is no complete GGUF file, `out` is the same file or cannot be written.
+    """
+    if not Path(source).is_file():
+        raise UnknownModel(f"{os.fspath(source)}: no such file; name an existing GGUF")
+    if Path(out).exists() and Path(out).samefile(source):
+        raise BadValue(f"{os.fspath(out)}: is the source itself; write to another file")
+    try:
+        reader = Reader(source)
+        architecture = reader.fields["general.architecture"].contents()
+    except (ValueError, LookupError, OverflowError, TypeError) as e:
+        raise UnknownModel(f"{os.fspath(source)}: not a complete GGUF ({e}); download or convert it again") from None
+    try:
+        _write(reader, architecture, out, seed)
+    except OSError as e:
+        raise DuoError(f"{os.fspath(out)}: could not be written ({e.strerror}); choose another place") from None
+
+
+def _write(reader: gguf.GGUFReader, architecture: str, out: str | os.PathLike[str], seed: int) -> None:
     writer = gguf.GGUFWriter(out, architecture)
     for field in reader.fields.values():
         if not field.name.startswith("GGUF.") and field.name != "general.architecture":
@@ -34,9 +54,3 @@ def randomize(source: str | os.PathLike[str], out: str | os.PathLike[str], *, se
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-
-
-if __name__ == "__main__":
-    if len(sys.argv) != 3:
-        sys.exit("usage: python -m duo.dev.random_model SOURCE.gguf OUT.gguf")
-    randomize(sys.argv[1], sys.argv[2], seed=7)

@@ -1,14 +1,16 @@
-"""Widening: make a GGUF of any size that says exactly what a small one says, to measure the speed of big models.
+"""Widening: makes a GGUF of any size that writes exactly what a small one writes, to measure the speed of large models.
 
-The weights that are added meet only activations that are zero: they cost what real ones cost (memory, bandwidth,
-arithmetic) and change nothing, whatever they are. They are noise because zeros take less time (a fifth, measured).
+The added weights are only multiplied by activations that are zero. They cost as much memory, bandwidth and arithmetic
+as real weights and change nothing, whatever their values are. They are noise because zeros take less time (a fifth,
+measured).
 
-- width: every row gets noise behind it. The residual is zero there, because token embeddings get zeros and added rows
-  are zero as far as the source's width. The mean square over D values of which D - d are zero is d/D of that over d, so
-  RMSNorm weights are multiplied by sqrt(d/D) and epsilon by d/D. Where D/d is 4, 16, 64... both are exact.
-- heads, feed-forward units: zero as far as the source's width, so they give zero. Head size and query heads per KV head
-  stay, so RoPE and sharing do too.
-- layers: their norms are zero, so nothing enters them and nothing comes out.
+- Width: noise is appended to every row. The residual is zero there, because token embeddings are padded with zeros and
+  added rows are zero up to the width of the source. If D - d of D values are zero, their mean square is d/D of the mean
+  square of the other d, so RMSNorm weights are multiplied by sqrt(d/D) and epsilon by d/D. Both are exact if D/d is
+  4, 16, 64...
+- Heads and feed-forward units: added ones are zero up to the width of the source, so their output is zero. The head
+  size and the number of query heads per KV head stay, so RoPE and the sharing of KV heads stay the same.
+- Layers: the norms of added layers are zero, so their input and their output are zero.
 """
 
 from __future__ import annotations
@@ -26,12 +28,13 @@ import numpy.typing as npt
 from gguf import GGMLQuantizationType as GgmlType
 
 from duo.dev.widen_plan import Shape, Source, Tensor, choose_shape
+from duo.errors import BadValue, DoesNotFit, DuoError
 from duo.support.atomic import replacing
 
-# What gguf-py can quantise without wrecking the model.
+# Types to which gguf-py can quantise without ruining the model.
 TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0")
 
-_CHUNK = 1 << 21  # weights handled at a time: memory stays flat whatever the size of the output
+_CHUNK = 1 << 21  # weights handled at a time, so that memory use does not depend on the size of the output
 _ALIGN = gguf.GGUF_DEFAULT_ALIGNMENT
 
 
@@ -58,20 +61,22 @@ def widen(
     type: str = "q8_0",
     progress: Callable[[str, int, int], None] | None = None,
 ) -> WidenReport:
-    """Write a bigger model to `out` that says what `source` says; what cannot be done raises ValueError.
+    """Writes a larger model to `out` that writes what `source` writes.
 
-    `size` is in bytes and chooses the dimensions that are not given; without it they stay the source's.
-    `progress` is called with the tensor's name, the bytes written so far and all bytes.
+    size: wanted bytes of the file; it sets the dimensions that are not given. Without it they stay those of the source.
+    progress: called with the tensor's name, the bytes written so far and all bytes.
+
+    Raises DuoError: BadValue for a request or a source that is not supported, DoesNotFit if the disk is full.
     """
     if type.lower() not in TYPES:
         hint = "; for the others widen to f16 and run llama-quantize" if type.upper() in GgmlType.__members__ else ""
-        raise ValueError(f"type '{type}' cannot be written; choose one of {', '.join(TYPES)}{hint}")
+        raise BadValue(f"type '{type}' cannot be written; choose one of {', '.join(TYPES)}{hint}")
     if all(value is None for value in (n_embd, n_ff, n_layer, size)):
-        raise ValueError("nothing says how big: give a size or one of n_embd, n_ff, n_layer")
+        raise BadValue("no size was given; give a size or one of n_embd, n_ff, n_layer")
     if None not in (n_embd, n_ff, n_layer, size):
-        raise ValueError("a size and all of n_embd, n_ff, n_layer are one too many: leave one out")
+        raise BadValue("a size and all of n_embd, n_ff, n_layer were given; leave one out")
     if source.exists() and out.exists() and out.samefile(source):
-        raise ValueError(f"{out}: is the source itself; write to another file")
+        raise BadValue(f"{out}: is the source itself; write to another file")
     ggml_type = GgmlType[type.upper()]
     small = Source(source)
     small.check(ggml_type, n_embd, n_ff, n_layer)
@@ -88,20 +93,20 @@ def widen(
             _write_header(part, small, shape, plan, ggml_type)
             _write_weights(part, plan, ggml_type, math.sqrt(small.shape.n_embd / shape.n_embd), progress)
     except OSError as error:
-        raise ValueError(f"{out}: could not be written ({error.strerror}); choose another place") from error
+        raise DuoError(f"{out}: could not be written ({error.strerror}); choose another place") from error
     except NotImplementedError as error:
-        raise ValueError(f"{source}: gguf-py cannot read its weights ({error}); use an f16 or q8_0 file") from error
+        raise BadValue(f"{source}: gguf-py cannot read its weights ({error}); use an f16 or q8_0 file") from error
     n_parameters = sum(math.prod(tensor.dims) for tensor in plan)
     return WidenReport(out, out.stat().st_size, shape.n_embd, shape.n_ff, shape.n_layer, n_parameters)
 
 
 def _check_room(out: Path, n_bytes: int) -> None:
     if not out.parent.is_dir():
-        raise ValueError(f"{out}: there is no directory {out.parent}; make it first")
+        raise BadValue(f"{out}: no directory {out.parent}; create it first")
     if out.is_dir():
-        raise ValueError(f"{out}: is a directory; name a file")
+        raise BadValue(f"{out}: is a directory; name a file")
     if (free := shutil.disk_usage(out.parent).free) < n_bytes:
-        raise ValueError(f"{out}: {n_bytes} bytes to write, {free} free; make room or ask for less")
+        raise DoesNotFit(f"{out}: needs {n_bytes} bytes and {free} are free; free some space or ask for a smaller size")
 
 
 def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], type: GgmlType) -> None:
@@ -138,7 +143,7 @@ def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], 
 
 
 def _content(field: gguf.ReaderField) -> Any:
-    """A metadata value as it is: text stays bytes, valid or not."""
+    """A metadata value without changes: text stays bytes, valid or not."""
     if field.types[-1] is not gguf.GGUFValueType.STRING:
         return field.contents()
     strings = [field.parts[i].tobytes() for i in field.data]
@@ -148,7 +153,7 @@ def _content(field: gguf.ReaderField) -> Any:
 def _write_weights(
     path: Path, plan: list[Tensor], type: GgmlType, norm_scale: float, progress: Callable[[str, int, int], None] | None
 ) -> None:
-    """Append the weights, a chunk at a time."""
+    """Appends the weights, chunk by chunk."""
     values = np.random.default_rng(0).normal(0, 0.02, (_CHUNK // 1024, 1024)).astype(np.float32)
     noise = gguf.quantize(values, type).view(np.uint8).ravel()
     n_done, n_total = 0, sum(tensor.bytes for tensor in plan)
@@ -164,7 +169,7 @@ def _write_weights(
 
 
 def _rows(tensor: Tensor, norm_scale: float, noise: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
-    """The tensor as it is stored, some rows at a time: the source's values, zeros below them, noise to their right."""
+    """The stored bytes of a tensor, some rows at a time: the source's values, zeros below, noise to the right."""
     n_rows, n_cols = math.prod(tensor.dims[:-1]), tensor.dims[-1]
     block, block_bytes = gguf.GGML_QUANT_SIZES[tensor.type]
     stored = np.empty((0, 0)) if tensor.source is None else np.atleast_2d(tensor.source.data)
@@ -173,7 +178,7 @@ def _rows(tensor: Tensor, norm_scale: float, noise: npt.NDArray[np.uint8]) -> It
     n_noise = 0 if len(tensor.dims) == 1 or tensor.name == "token_embd.weight" else tensor.row_bytes - own_bytes
     n_chunk = max(1, _CHUNK // n_cols)
     for start in range(0, n_rows, n_chunk):
-        # Zero bytes are zeros in every ggml type.
+        # Zero bytes mean zeros in every ggml type.
         rows = np.zeros((min(n_chunk, n_rows - start), tensor.row_bytes), np.uint8)
         if n_noise:
             rows[:, -n_noise:] = np.resize(noise, (len(rows), n_noise))
@@ -185,7 +190,7 @@ def _rows(tensor: Tensor, norm_scale: float, noise: npt.NDArray[np.uint8]) -> It
 
 def _convert(stored: npt.NDArray[Any], type: GgmlType, tensor: Tensor, norm_scale: float) -> npt.NDArray[np.uint8]:
     is_norm = tensor.name.endswith("_norm.weight")
-    if type == tensor.type and not is_norm:  # blocks are carried over bit for bit
+    if type == tensor.type and not is_norm:  # blocks are copied bit for bit
         return np.ascontiguousarray(stored).view(np.uint8)
     values = gguf.dequantize(np.ascontiguousarray(stored), type) * np.float32(norm_scale if is_norm else 1)
     block = gguf.GGML_QUANT_SIZES[tensor.type][0]

@@ -1,4 +1,4 @@
-"""What a widened model consists of: the small model it is made from, its dimensions and its tensors."""
+"""The plan of a widened model: the small model it is made from, its dimensions and its tensors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType as GgmlType
 
-# What rows and columns of each weight run over (a bias: the rows of its weight). Anything else is refused.
+from duo.errors import BadValue, UnknownModel
+
+# The axes of rows and columns of each weight (of a bias: the rows of its weight). Other tensors are not supported.
 _AXES = {
     "token_embd": ("vocab", "embd"),
     "output_norm": ("embd",),
@@ -29,7 +31,7 @@ _AXES = {
     "ffn_down": ("embd", "ff"),
 }
 _OPTIONAL = {"output", "rope_freqs"}
-_MAX_LAYERS = 512  # llama.cpp's own limit
+_MAX_LAYERS = 512  # llama.cpp's limit
 _MAX_CHOSEN_EMBD = 16384
 
 T = TypeVar("T", int, float, str)
@@ -49,7 +51,7 @@ class Tensor:
     name: str
     dims: tuple[int, ...]  # rows first
     type: GgmlType
-    source: gguf.ReaderTensor | None  # None: it belongs to an added layer
+    source: gguf.ReaderTensor | None  # None: the tensor is in an added layer
 
     @property
     def row_bytes(self) -> int:
@@ -61,8 +63,8 @@ class Tensor:
         return math.prod(self.dims[:-1]) * self.row_bytes
 
 
-class _Reader(gguf.GGUFReader):
-    """gguf-py's reader, which otherwise never ends on an array that is said to be longer than the file."""
+class Reader(gguf.GGUFReader):
+    """gguf-py's reader with a bounds check: without it, reading an array that is longer than the file never ends."""
 
     def _get(self, offset: int, dtype: npt.DTypeLike, count: int = 1, *order: Any, **named: Any) -> npt.NDArray[Any]:
         end = int(offset) + int(count) * np.dtype(dtype).itemsize
@@ -72,22 +74,22 @@ class _Reader(gguf.GGUFReader):
 
 
 class Source:
-    """The small model, opened and checked."""
+    """The small model, opened and checked. Raises BadValue."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         if not path.is_file():
-            raise ValueError(f"{path}: no such file; name an existing GGUF")
+            raise UnknownModel(f"{path}: no such file; name an existing GGUF")
         try:
-            self.reader = _Reader(path)
+            self.reader = Reader(path)
         except (ValueError, LookupError, OverflowError, TypeError) as error:
-            raise ValueError(f"{path}: not a complete GGUF ({error}); download or convert it again") from error
+            raise UnknownModel(f"{path}: not a complete GGUF ({error}); download or convert it again") from error
         if self.reader.endianess is not gguf.GGUFEndian.LITTLE:
-            raise ValueError(f"{path}: a big-endian GGUF; only little-endian ones can be widened")
+            raise BadValue(f"{path}: a big-endian GGUF; only little-endian ones can be widened")
         if (arch := self.value("general.architecture", str)) != "llama":
-            raise ValueError(f"{path}: architecture '{arch}' cannot be widened; only 'llama' can")
+            raise BadValue(f"{path}: architecture '{arch}' cannot be widened; only 'llama' can")
         if self.value("split.count", int, 1) != 1:
-            raise ValueError(f"{path}: one part of a split model; merge the parts first (llama-gguf-split --merge)")
+            raise BadValue(f"{path}: one part of a split model; merge the parts first (llama-gguf-split --merge)")
         keys = ("embedding_length", "feed_forward_length", "block_count")
         self.shape = Shape(*(self.value(f"llama.{key}", int) for key in keys))
         self.n_head = self.value("llama.attention.head_count", int)
@@ -95,10 +97,10 @@ class Source:
         is_sane = 0 < self.shape.n_layer <= _MAX_LAYERS and 0 < self.n_head_kv <= self.n_head
         if not is_sane or self.n_head % self.n_head_kv:
             counts = f"{self.shape.n_layer} layers, {self.n_head} heads and {self.n_head_kv} KV heads"
-            raise ValueError(f"{path}: {counts} make no model; convert it again")
+            raise BadValue(f"{path}: {counts} are not possible; convert it again")
         self.head_dim = self.value("llama.attention.key_length", int, self.shape.n_embd // self.n_head)
         if self.value("llama.attention.value_length", int, self.head_dim) != self.head_dim:
-            raise ValueError(f"{path}: keys and values differ in length; only models where they agree can be widened")
+            raise BadValue(f"{path}: keys and values differ in length; only models where they agree can be widened")
         self.eps = self.value("llama.attention.layer_norm_rms_epsilon", float)
         self.tensors = {tensor.name: tensor for tensor in self.reader.tensors}
         self._layer_tensors = [name[len("blk.0.") :] for name in self.tensors if name.startswith("blk.0.")]
@@ -109,20 +111,20 @@ class Source:
         try:
             content = default if field is None else field.contents()
         except UnicodeDecodeError as error:
-            raise ValueError(f"{self.path}: '{key}' is not valid text ({error}); convert the file again") from error
+            raise BadValue(f"{self.path}: '{key}' is not valid text ({error}); convert the file again") from error
         if not isinstance(content, kind):
-            what = "missing" if content is None else f"{content!r:.20}, no {kind.__name__}"
-            raise ValueError(f"{self.path}: '{key}' is {what}; only plain llama models can be widened")
+            what = "missing" if content is None else f"{content!r:.20}, not {kind.__name__}"
+            raise BadValue(f"{self.path}: '{key}' is {what}; only plain llama models can be widened")
         return content
 
     def heads(self, n_embd: int) -> tuple[int, int]:
-        """Query and KV heads at this width: as many whole groups as fit."""
+        """Numbers of query and KV heads at this width: as many whole groups as fit."""
         group = self.n_head // self.n_head_kv
         n_head_kv = max(self.n_head_kv, n_embd // self.head_dim // group)
         return n_head_kv * group, n_head_kv
 
     def plan(self, shape: Shape, type: GgmlType) -> list[Tensor]:
-        """The tensors of the output. One-dimensional ones (norms, biases) are float32, as llama.cpp wants them."""
+        """The tensors of the output. One-dimensional ones (norms, biases) are float32, as llama.cpp requires."""
         widths = self._widths(shape)
         tensors = []
         for name in self._names(shape.n_layer):
@@ -133,26 +135,28 @@ class Source:
         return tensors
 
     def check(self, type: GgmlType, n_embd: int | None, n_ff: int | None, n_layer: int | None) -> None:
-        """Refuse dimensions that cannot be had."""
+        """Raises BadValue: the model cannot have these dimensions."""
         for name, asked in (("n_embd", n_embd), ("n_ff", n_ff), ("n_layer", n_layer)):
             own = getattr(self.shape, name)
             if asked is not None and asked < own:
-                raise ValueError(f"{self.path}: {name} {asked} is less than its own {own}; it can only be made bigger")
+                raise BadValue(
+                    f"{self.path}: {name} {asked} is less than its own {own}; a model can only be made larger"
+                )
         if n_layer is not None and n_layer > _MAX_LAYERS:
-            raise ValueError(f"{self.path}: n_layer {n_layer} is more than llama.cpp's {_MAX_LAYERS}; ask for less")
+            raise BadValue(f"{self.path}: n_layer {n_layer} is more than llama.cpp's {_MAX_LAYERS}; ask for less")
         widths = self._widths(Shape(n_embd or self.shape.n_embd, n_ff or self.shape.n_ff, 1))
         block = gguf.GGML_QUANT_SIZES[type][0]
         for axis, name in (("embd", "n_embd"), ("ff", "n_ff"), ("q", "heads times head size,")):
             if widths[axis] % block:
                 size = f"{name} {widths[axis]}"
-                raise ValueError(f"{self.path}: {size} is not a multiple of {block}, the block of {type.name.lower()}")
+                raise BadValue(f"{self.path}: {size} is not a multiple of {block}, the block of {type.name.lower()}")
 
     def _widths(self, shape: Shape) -> dict[str, int]:
         q, kv = (n * self.head_dim for n in self.heads(shape.n_embd))
         return {"embd": shape.n_embd, "ff": shape.n_ff, "q": q, "kv": kv}
 
     def _names(self, n_layer: int) -> list[str]:
-        """The tensors of a model of n_layer layers: each layer has those that the first one has."""
+        """The tensors of a model of n_layer layers: each layer has the same tensors as the first one."""
         layers = [f"blk.{layer}.{suffix}" for layer in range(n_layer) for suffix in self._layer_tensors]
         return [name for name in self.tensors if not name.startswith("blk.")] + layers
 
@@ -161,25 +165,30 @@ class Source:
         for name, tensor in self.tensors.items():
             dims, axes = tensor.shape.tolist()[::-1], _axes(name)
             if not axes:
-                raise ValueError(f"{self.path}: tensor '{name}' is unknown; only plain llama models can be widened")
+                raise BadValue(f"{self.path}: tensor '{name}' is unknown; only plain llama models can be widened")
             if len(dims) != len(axes) or any(widths.get(a, n) != n for a, n in zip(axes, dims, strict=True)):
-                raise ValueError(f"{self.path}: tensor '{name}' is {dims}, not as its metadata say; convert it again")
+                raise BadValue(
+                    f"{self.path}: tensor '{name}' is {dims}, which does not match the metadata; convert it again"
+                )
         weights = {name.split(".")[-2] for name in self.tensors if name.endswith(".weight")}
         if missing := _AXES.keys() - _OPTIONAL - weights:
-            raise ValueError(f"{self.path}: tensor '{min(missing)}' is missing; only plain llama models can be widened")
+            raise BadValue(f"{self.path}: tensor '{min(missing)}' is missing; only plain llama models can be widened")
         if odd := self.tensors.keys() ^ set(self._names(self.shape.n_layer)):
-            raise ValueError(f"{self.path}: '{min(odd)}' is not in every layer; only uniform models can be widened")
+            raise BadValue(f"{self.path}: '{min(odd)}' is not in every layer; only uniform models can be widened")
 
 
 def _axes(name: str) -> tuple[str, ...]:
-    """What a tensor's dimensions run over; empty if it is none of a plain llama model."""
+    """The axes of a tensor; empty if plain llama models have no such tensor."""
     stem, _, kind = name.rpartition(".")
     axes = _AXES.get(stem.rpartition(".")[2], ())
     return axes if kind == "weight" else axes[:1] if kind == "bias" and len(axes) == 2 else ()
 
 
 def choose_shape(source: Source, type: GgmlType, size: float, given: dict[str, int | None]) -> Shape:
-    """The shape nearest to `size` that looks like a real model: n_embd / n_layer near 96, n_ff / n_embd near 2.75."""
+    """The shape nearest to `size` bytes that resembles a real model: n_embd / n_layer near 96, n_ff / n_embd near 2.75.
+
+    Raises BadValue: the size is out of reach.
+    """
 
     def n_bytes(n_embd: int, n_ff: int, n_layer: int) -> int:
         return sum(tensor.bytes for tensor in source.plan(Shape(n_embd, n_ff, n_layer), type))
@@ -191,11 +200,13 @@ def choose_shape(source: Source, type: GgmlType, size: float, given: dict[str, i
     least = n_bytes(source.shape.n_embd, source.shape.n_ff, source.shape.n_layer)
     if not math.isfinite(size) or size < least:
         kind = type.name.lower()
-        raise ValueError(f"{source.path}: has {least} bytes as {kind}, {size:.0f} asked for; ask for a bigger size")
+        raise BadValue(
+            f"{source.path}: needs {least} bytes as {kind}, more than the requested {size:.0f}; ask for a larger size"
+        )
     found: list[tuple[float, int, Shape]] = []
     step = math.lcm(256, source.head_dim * (source.n_head // source.n_head_kv))
     for n_embd in choices("n_embd", step, _MAX_CHOSEN_EMBD):
-        # Bytes are base + n_layer * (per_layer + n_ff * per_unit): three plans give them all.
+        # The size is base + n_layer * (per_layer + n_ff * per_unit) bytes: three plans give all three numbers.
         one, two, wide = n_bytes(n_embd, 0, 1), n_bytes(n_embd, 0, 2), n_bytes(n_embd, 256, 1)
         base = 2 * one - two
         for n_ff in choices("n_ff", 256, 4 * n_embd):
@@ -204,10 +215,12 @@ def choose_shape(source: Source, type: GgmlType, size: float, given: dict[str, i
             total = base + n_layer * per_layer
             cost = 30 * abs(math.log(total / size)) + abs(math.log2(n_ff / n_embd / 2.75))
             cost += 0.5 * abs(math.log2(n_embd / n_layer / 96))
-            # A width ratio of 4, 16... keeps the norms, and so the logits, exact: worth an unusual shape.
+            # A width ratio of 4, 16... keeps the norms, and so the logits, exact. That is worth an unusual shape.
             cost += 0 if math.log(n_embd / source.shape.n_embd, 4).is_integer() else 0.5
             found.append((cost, total, Shape(n_embd, n_ff, n_layer)))
     _, total, shape = min(found, key=lambda candidate: candidate[0])
     if abs(math.log(total / size)) > 0.2:
-        raise ValueError(f"{source.path}: {size:.0f} bytes are out of reach, the nearest is {total}; ask otherwise")
+        raise BadValue(
+            f"{source.path}: a size of {size:.0f} bytes is out of reach; the nearest is {total}, ask for that"
+        )
     return shape

@@ -1,1 +1,1 @@
-"""How fast, and why: bench, tune, doctor, the trace read back."""
+"""How fast texts are, and why: bench, tune, doctor, reading and drawing traces."""

@@ -1,4 +1,4 @@
-"""What `duo doctor` measures on a user's model and machine: equal bits, accuracy, speed by width."""
+"""The measurements of `duo doctor` on a model: equal bits, accuracy, speed by width."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import DuoError, UnknownModel
 from duo.options.option import CpuKernels
 from duo.placement import guard, kernels
 from duo.placement.finding import Finding
@@ -22,7 +22,7 @@ from duo.support.wording import plural
 
 WIDTHS = tuple(range(1, 17))
 SPEED_WIDTHS = (1, 2, 3, 4, 6, 8, 12, 16)
-N_CONTEXT = 544  # more than 512: from there stock attention takes another path for one row
+N_CONTEXT = 544  # above 512 tokens, stock attention computes one row in another way
 TEXT = "Once upon a time there was a little girl who lived in a house at the edge of a wood with her mother. "
 
 Logits = npt.NDArray[np.float32]
@@ -31,7 +31,7 @@ Progress = Callable[[str], None]
 
 @dataclass
 class Accuracy:
-    """Squared error of a product as a share of the exact one's own; exact: the file's weights in double precision."""
+    """Relative squared error of a product. The exact product uses the file's weights in double precision."""
 
     stock: float
     duo: float
@@ -43,30 +43,30 @@ class Report:
     processor: str
     kernels: str  # instruction set; empty: none
     why_not: str
-    types: list[str]  # of the weights on the CPU
-    duo_types: list[str]  # of those, what duo's kernels take
-    n_duo: int = 0  # matrices that they multiply by
-    n_cpu: int = 0  # all that the CPU does
-    promised: bool = False  # duo promises equal bits for this model: all products are its own
+    types: list[str]  # types of the weights on the CPU
+    duo_types: list[str]  # those of them that duo's kernels compute
+    n_duo: int = 0  # matrices that duo's kernels compute
+    n_cpu: int = 0  # all matrices on the CPU
+    promised: bool = False  # duo promises equal bits for this model: its kernels compute all products
     n_context: int = N_CONTEXT
-    # threads -> widths whose logits are not those of one row and one thread
+    # threads -> widths whose logits differ from those of one row and one thread
     differ: dict[int, list[int]] = field(default_factory=dict)
     accuracy: dict[str, Accuracy] = field(default_factory=dict)  # by type
-    divergence: float | None = None  # KL(stock || duo) of the next token, nats, mean over the rows compared
+    divergence: float | None = None  # KL(stock || duo) of the next token in nats, mean over the compared rows
     ms: dict[str, dict[int, float]] = field(default_factory=dict)  # "stock", "duo" -> width -> milliseconds
-    trial: Finding = field(default_factory=Finding)  # which kinds of kernels a child process has survived
+    trial: Finding = field(default_factory=Finding)  # which kinds of kernels work in a child process
 
     @property
     def same_bits(self) -> bool:
         return not any(self.differ.values())
 
     def v(self, which: str, width: int) -> float:
-        """Time of a pass over `width` tokens against one token's."""
+        """Time of a pass over `width` tokens, in passes over one token."""
         return self.ms[which][width] / self.ms[which][1]
 
 
 def options(path: str, n_threads: int, types: Sequence[str], n_ctx: int) -> _core.ModelOptions:
-    """A target on the CPU alone, as duo loads it by default."""
+    """Options of a target on the CPU only, as duo loads it by default."""
     o = _core.ModelOptions()
     o.path, o.n_ctx, o.devices = os.fsencode(path), n_ctx, ["none"]
     o.n_threads = o.n_threads_batch = n_threads
@@ -81,7 +81,7 @@ def context_of(probe: _core.Probe, n: int) -> list[int]:
 
 
 def _passes(probe: _core.Probe, context: list[int], tokens: list[int]) -> tuple[Logits, dict[int, Logits]]:
-    """Logits of `tokens` behind the context, one by one and in one pass of each width."""
+    """Logits of `tokens` after the context, one by one and in one pass of each width."""
     probe.decode(context, 0)
     alone = []
     for i, t in enumerate(tokens):
@@ -112,14 +112,14 @@ def log_softmax(x: Logits) -> npt.NDArray[np.float64]:
 
 
 def accuracy(path: str, weight_type: str, n_matrices: int = 3, n_rows: int = 128) -> Accuracy:
-    """Products of rows of the file's own matrices of this type with Gaussian inputs, against double precision."""
+    """Compares products of the file's matrices of this type and Gaussian inputs with double precision."""
     kind = gguf.GGMLQuantizationType[weight_type.upper()]
-    # Of a split model the first file.
+    # A split model: only its first file.
     all_of_it = [t for t in gguf.GGUFReader(path).tensors if t.tensor_type == kind and len(t.shape) == 2]
     tensors = all_of_it[:: max(1, len(all_of_it) // n_matrices)][:n_matrices]
     found = []
     for t in tensors:
-        with suppress(DuoError):  # a shape that stays with stock kernels
+        with suppress(DuoError):  # stock kernels compute this shape
             found.append(_core.product_errors(weight_type, t.data[:n_rows].tobytes(), int(t.shape[0]), 4))
     stock, duo = np.mean(found, axis=0) if found else (float("nan"), float("nan"))
     return Accuracy(float(stock), float(duo))
@@ -128,12 +128,12 @@ def accuracy(path: str, weight_type: str, n_matrices: int = 3, n_rows: int = 128
 def examine(
     path: str, choice: CpuKernels, threads: Sequence[int], *, repeat: int = 5, progress: Progress = lambda _: None
 ) -> Report:
-    """Loads the model once for each number of threads, and once with stock kernels; one copy at a time.
+    """Loads the model once for each number of threads and once with stock kernels, one after the other.
 
-    Raises DuoError (bad file, no memory, duo's kernels asked for and not there).
+    Raises DuoError: bad file, not enough memory, or duo's kernels were requested and are not available.
     """
     if not os.path.isfile(path):
-        raise DuoError(f"there is no file {path}; check the path")
+        raise UnknownModel(f"there is no file {path}; check the path")
     progress("every kind of kernel, in a child process")
     trial = guard.find(again=True)
     name, why_not = _core.kernels()
@@ -177,35 +177,39 @@ def examine(
 def _who(r: Report) -> str:
     if not r.n_duo:
         why = r.why_not or (
-            "stock kernels are faster for these weights here" if r.types else "no weight type that duo has kernels for"
+            "they are faster for these weights on this machine"
+            if r.types
+            else "duo has no kernels for these weight types"
         )
-        return f"Stock kernels are used: {why}."
-    rest = f" {r.n_duo} of {r.n_cpu} matrices; stock kernels the rest." if r.n_duo < r.n_cpu else " all matrices."
-    return f"duo's kernels ({r.kernels}: {', '.join(r.duo_types)}) multiply{rest}"
+        return f"duo uses stock kernels: {why}."
+    rest = (
+        f" {r.n_duo} of {r.n_cpu} matrices; stock kernels compute the rest." if r.n_duo < r.n_cpu else " all matrices."
+    )
+    return f"duo's kernels ({r.kernels}: {', '.join(r.duo_types)}) compute{rest}"
 
 
 def verdict(r: Report) -> list[str]:
-    """What the figures say, a sentence each."""
+    """The conclusions, one sentence each."""
     said = [_who(r)]
     if len(r.ms) == 2:
         gains = {w: r.ms["stock"][w] / r.ms["duo"][w] for w in (1, 4, 8)}
         times = ", ".join(f"{g:.2f} times as fast with {plural(w, 'token')}" for w, g in gains.items())
-        said.append(f"Against stock kernels: {times}.")
+        said.append(f"Compared with stock kernels: {times}.")
     *some, last = r.differ
     threads = " and ".join([*map(str, some), plural(last, "thread")])
     if r.same_bits:
-        said.append(f"Logits are the same bits at widths 1 to 16 with {threads}.")
+        said.append(f"Logits are equal, bit for bit, at widths 1 to 16 with {threads}.")
     else:
         widths = sorted({w for ws in r.differ.values() for w in ws})
         meaning = (
-            "that is a bug in duo, please report it"
+            "this is a bug in duo, please report it"
             if r.promised
-            else "near ties may fall differently with a draft than without; --strict prevents it"
+            else "where two tokens nearly tie, the text may differ with and without a draft; --strict prevents this"
         )
-        said.append(f"Logits differ from one row's at widths {', '.join(map(str, widths))}: {meaning}.")
+        said.append(f"Logits differ from those of one row at widths {', '.join(map(str, widths))}: {meaning}.")
     v4 = r.v("duo" if "duo" in r.ms else "stock", 4)
     pays = (
         "pays with almost any draft" if v4 < 1.5 else "pays with a good and cheap draft" if v4 < 2.5 else "hardly pays"
     )
-    said.append(f"Four tokens cost {v4:.2f} times one token: speculation {pays}.")
+    said.append(f"Four tokens take {v4:.2f} times as long as one: speculation {pays}.")
     return said

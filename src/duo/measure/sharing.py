@@ -1,4 +1,4 @@
-"""What the two models of a pair share, and which options would keep them apart."""
+"""What the models of a pair share, and which options would separate them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Sharing:
-    """devices: those that both are on, the CPU not among them."""
+    """devices: those that both models use, without the CPU."""
 
     devices: tuple[str, ...] = ()
     cpu: bool = False  # both compute on it
-    own_cores: bool = False  # each was given CPUs that the other was not
-    lends: bool = False  # the target has more threads while the draft rests
-    options: str = ""  # that would give each cores of its own; empty: they have, or there is one core
+    own_cores: bool = False  # each model has its own CPUs
+    lends: bool = False  # the target has more threads while the draft is idle
+    options: str = ""  # options that give each model its own cores; empty: it has them, or there is only one core
 
 
 def _on_cpu(m: _core.Model) -> bool:
@@ -36,7 +36,7 @@ def _cpus(cpus: Sequence[int], suffix: str) -> str:
 
 
 def separate(cores: Sequence[int], n_target: int, n_draft: int) -> str:
-    """Options that give the draft the last of these cores and the target the first; about as many as both have now."""
+    """Options that give the target the first of these cores and the draft the last, about as many as both have now."""
     if len(cores) < 2:
         return ""
     n_draft = min(n_draft, max(1, len(cores) // 2))

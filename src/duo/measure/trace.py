@@ -1,4 +1,4 @@
-"""A trace read back, summed up, drawn as two lanes."""
+"""Reads a trace and computes its figures."""
 
 import json
 import math
@@ -8,16 +8,17 @@ from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from duo.errors import BadValue
 from duo.text.trace_writer import Event
 
-WINDOW_VERIFICATIONS = 30  # as many as one can tell apart in a picture of a page's width
+WINDOW_VERIFICATIONS = 30  # as many as can be distinguished in a picture as wide as a page
 
 Span = tuple[int, int]  # start and end, us
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How much of the time each model worked, and how much of it both did."""
+    """How long each model worked, and how long both worked at once."""
 
     wall_us: int  # from the first event's start to the last one's end
     target_busy_us: int
@@ -34,12 +35,12 @@ class Overlap:
 
     @property
     def hidden_share(self) -> float:
-        """The share of the draft's time that cost nothing because the target was at work anyway."""
+        """The share of the draft's time that cost nothing because the target was working too."""
         return self.both_busy_us / self.draft_busy_us if self.draft_busy_us else 0.0
 
 
 def read_trace(path: str | Path) -> list[Event]:
-    """The events of a trace that duo wrote, whole or cut off; ValueError if it is something else."""
+    """The events of a trace that duo wrote, complete or truncated. Raises BadValue: it is something else."""
     events = []
     read_models(path)
     for record in _records(path):
@@ -49,21 +50,21 @@ def read_trace(path: str | Path) -> list[Event]:
 
 
 def read_models(path: str | Path) -> tuple[str, str | None]:
-    """The names of the target and of the draft that a trace is about."""
+    """The names of target and draft in a trace. Raises BadValue."""
     for record in _records(path):
         args = record.get("args")
         if record.get("name") == "process_name" and isinstance(args, dict) and isinstance(args.get("target"), str):
             draft = args.get("draft")
             return args["target"], draft if isinstance(draft, str) else None
-    raise ValueError(f"{path} is not a trace that duo wrote, or it ends before the first event")
+    raise BadValue(f"{path} is not a trace that duo wrote, or it ends before the first event")
 
 
 def _records(path: str | Path) -> Iterator[dict[str, Any]]:
-    """The records of both Chrome forms, list and object, since viewers save the latter; a cut-off last one is left."""
+    """The records of a trace, which is a list or (as viewers save it) an object; skips a truncated last record."""
     text = Path(path).read_text(encoding="utf-8", errors="replace")
     head = re.match(r'\s*(?:\{\s*"traceEvents"\s*:\s*)?\[', text)
     if head is None:
-        raise ValueError(f"{path} is not a trace: it does not begin with a list of events")
+        raise BadValue(f"{path} is not a trace: it does not begin with a list of events")
     decoder, separator, position = json.JSONDecoder(), re.compile(r"[\s,]*"), head.end()
     while True:
         skipped = separator.match(text, position)
@@ -71,13 +72,13 @@ def _records(path: str | Path) -> Iterator[dict[str, Any]]:
         if position == len(text) or text[position] == "]":
             return
         if text[position] != "{":
-            raise ValueError(f"{path} is not a trace: its list holds something other than events")
+            raise BadValue(f"{path} is not a trace: its list contains something other than events")
         try:
             record, position = decoder.raw_decode(text, position)
         except (ValueError, RecursionError):
-            # The writer puts one record on a line, so only the last line can be incomplete.
+            # The writer writes one record per line, so only the last line can be incomplete.
             if "\n" in text[position:]:
-                raise ValueError(f"{path} is damaged at character {position}") from None
+                raise BadValue(f"{path} is damaged at character {position}") from None
             return
         yield record
 
@@ -89,16 +90,18 @@ def _event(record: dict[str, Any], path: str | Path) -> Event:
     values.update(kind=record.get("name"), lane={1: "target", 2: "draft"}.get(tid) if type(tid) is int else None)
     values.update(t0_us=start, t1_us=start + duration if type(start) is int and type(duration) is int else None)
     for field in fields(Event):
-        value = values.setdefault(field.name, None if field.default is MISSING else field.default)  # an older trace
+        value = values.setdefault(
+            field.name, None if field.default is MISSING else field.default
+        )  # older traces lack some fields
         if field.type is float and type(value) is int and abs(value) < 2**63:
             value = values[field.name] = float(value)  # a viewer that saves a trace writes 1.0 as 1
         if type(value) is not field.type or (isinstance(value, int) and abs(value) >= 2**63):
-            raise ValueError(f"{path} is damaged: an event has no valid {field.name}")
+            raise BadValue(f"{path} is damaged: an event has no valid {field.name}")
     return Event(**{field.name: values[field.name] for field in fields(Event)})
 
 
 def overlap(events: Iterable[Event]) -> Overlap:
-    """Busy times; events may nest, overlap and come in any order, and waiting is not work."""
+    """Busy times. Events may nest, overlap and have any order; waiting does not count as work."""
     events = list(events)
     if not events:
         return Overlap(0, 0, 0, 0)
@@ -108,7 +111,7 @@ def overlap(events: Iterable[Event]) -> Overlap:
 
 
 def clip(events: Iterable[Event], t0_us: int, t1_us: int) -> list[Event]:
-    """What happened between two times; passes that reach beyond them are cut."""
+    """The events between two times; passes that extend beyond them are cut."""
     inside = (event for event in events if event.t0_us < t1_us and event.t1_us > t0_us)
     return [replace(event, t0_us=max(event.t0_us, t0_us), t1_us=min(event.t1_us, t1_us)) for event in inside]
 
@@ -139,20 +142,23 @@ def _length(spans: Iterable[Span]) -> int:
 
 
 def between(events: Sequence[Event], start_ms: float | None, end_ms: float | None) -> Span:
-    """Two times counted from the first event, as times of the trace and within it; not given: the trace's own ends."""
+    """Converts times counted from the first event to times within the trace; None: the start or the end of the trace.
+
+    Raises BadValue: the part is empty.
+    """
     for ms in (start_ms, end_ms):
         if ms is not None and not math.isfinite(ms):
-            raise ValueError(f"{ms} ms is not a time")
+            raise BadValue(f"{ms} ms is not a time; give a finite number")
     origin, end = min(event.t0_us for event in events), max(event.t1_us for event in events)
     lo = origin if start_ms is None else max(origin, origin + round(start_ms * 1000))
     hi = end if end_ms is None else min(end, origin + round(end_ms * 1000))
     if lo > hi or (lo == hi and (start_ms, end_ms) != (None, None)):
-        raise ValueError(f"the part asked for is empty; the trace goes from 0 to {(end - origin) / 1000:.1f} ms")
+        raise BadValue(f"the requested part is empty; the trace goes from 0 to {(end - origin) / 1000:.1f} ms")
     return lo, hi
 
 
 def window(events: Sequence[Event], start_ms: float | None, end_ms: float | None) -> Span:
-    """The part to draw: where an end is not given, not the trace's own but as far as makes about 30 verifications."""
+    """The part to draw: without a start or an end, a part with about 30 verifications. Raises BadValue."""
     lo, hi = between(events, start_ms, end_ms)
     passes = sorted({(e.t0_us, e.t1_us) for e in events if e.kind == "verify" and lo <= e.t0_us < hi})
     surplus = len(passes) - WINDOW_VERIFICATIONS

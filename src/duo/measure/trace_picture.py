@@ -8,14 +8,15 @@ from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
 
+from duo.errors import BadValue
 from duo.measure.trace import Span, busy, clip, intersection, overlap, window
 from duo.text.trace_writer import LANES, Event
 
 Colour = str | tuple[float, float, float]
 
 WIDTH, HEIGHT = 12.0, 3.4  # inches
-LEFT, SPREAD = 0.055, 0.93  # where the lanes begin and how far they reach, in widths of the figure
-BASE = {"target": 1.25, "draft": 0.15}  # lower edge of each lane; both are LANE high
+LEFT, SPREAD = 0.055, 0.93  # left edge and width of the lanes, in widths of the figure
+BASE = {"target": 1.25, "draft": 0.15}  # lower edge of each lane; LANE is the height of both
 LANE, MARKER_Y, TOP = 0.9, 2.33, 2.5
 
 GREY, PLAIN, PROMPT = "#5b6570", "#c5ccd3", "#8d99a6"
@@ -31,18 +32,18 @@ def draw(
     start_ms: float | None = None,
     end_ms: float | None = None,
 ) -> None:
-    """Draws the target's lane above the draft's as .svg or .png, with matplotlib; times count from the first event."""
+    """Draws both lanes as .svg or .png with matplotlib. Times count from the first event. Raises BadValue."""
     if out.suffix.lower() not in (".svg", ".png"):
-        raise ValueError(f"cannot draw {out}: the name must end in .svg or .png")
+        raise BadValue(f"cannot draw {out}: the name must end in .svg or .png")
     if not events:
-        raise ValueError("the trace holds no events to draw")
+        raise BadValue("the trace has no events to draw")
     origin, (lo, hi) = min(event.t0_us for event in events), window(events, start_ms, end_ms)
     moved = [replace(event, t0_us=event.t0_us - origin, t1_us=event.t1_us - origin) for event in events]
     picture(moved, (lo - origin, max(hi, lo + 1) - origin), title).savefig(out)
 
 
 def picture(events: Sequence[Event], span: Span, title: str | None) -> Figure:
-    """Draws what happened within the span, in us; hits and misses stand where the verdict falls."""
+    """Draws the events in the span (us); hits and misses are marked at the time of the verdict."""
     shown = clip(events, *span)
     figure = Figure(figsize=(WIDTH, HEIGHT), dpi=150)
     axes = figure.add_axes((LEFT, 0.27, SPREAD, 0.52), xlim=(span[0] / 1000, span[1] / 1000), ylim=(0, TOP))
@@ -80,10 +81,10 @@ def _colour(event: Event) -> Colour:
 
 def _draw_bars(axes: Axes, events: Sequence[Event], inches_per_us: float) -> None:
     slots = sorted({event.slot for event in events})
-    height = LANE / max(len(slots), 1)  # a strip for each slot: passes of several slots at once would cover each other
+    height = LANE / max(len(slots), 1)  # a strip for each slot, so that simultaneous passes do not cover each other
     corners: list[list[tuple[float, float]]] = []
     colours: list[Colour] = []
-    ends: list[tuple[float, float]] = []  # where a gap tells a pass from the next one
+    ends: list[tuple[float, float]] = []  # gaps that separate consecutive passes
 
     def bar(t0_us: int, t1_us: int, y: float, high: float, colour: Colour) -> None:
         x0, x1 = t0_us / 1000, t1_us / 1000
@@ -114,7 +115,7 @@ def _draw_bars(axes: Axes, events: Sequence[Event], inches_per_us: float) -> Non
 
 def _draw_outcomes(axes: Axes, events: Sequence[Event], span: Span) -> None:
     if all(event.lane == "target" for event in events):
-        return  # without a draft every verification is a miss, which says nothing
+        return  # without a draft every verification is a miss
     verdicts = [event for event in events if event.kind == "verify" and span[0] < event.t1_us <= span[1]]
     for hit, marker, colour in ((True, "^", HIDDEN), (False, "x", MISS)):
         times = [event.t1_us / 1000 for event in verdicts if event.hit is hit]

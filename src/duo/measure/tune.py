@@ -1,4 +1,4 @@
-"""What `duo tune` measures of a loaded pair: pass times by width, draft steps, agreement, the speed of each mode."""
+"""The measurements of `duo tune` on a loaded pair: pass times by width, draft steps, acceptance, speed of each mode."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Callable, Sequence
 
 from duo.api.engine import Duo
-from duo.errors import DuoError
+from duo.errors import BadValue, ContextFull, DuoError
 from duo.measure.advice import advise
 from duo.measure.bench.arms import PLAIN, Arm
 from duo.measure.bench.bound import best_sync, overlapped_bound, taking_turns
@@ -18,14 +18,14 @@ from duo.measure.tuning import Tuning
 from duo.options.generate import GenerateOptions
 from duo.placement import profiles
 
-LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)  # drafted tokens in a pass; one row more
-TOO_WIDE = 8.0  # a pass that costs more passes over one token is the last one tried
-N_PLAIN, N_BESIDE, N_AUTO, N_RACE = 48, 8, 64, 48  # tokens; N_BESIDE: more than the pass is wide
+LENGTHS = (1, 2, 3, 4, 6, 8, 12, 16)  # drafted tokens in a pass, which has one row more
+TOO_WIDE = 8.0  # the widest pass to measure is the first that takes longer than so many passes over one token
+N_PLAIN, N_BESIDE, N_AUTO, N_RACE = 48, 8, 64, 48  # tokens; N_BESIDE: in addition to the width of the pass
 N_TEXTS = 3
 BOUND = "async, at most"
 AUTO = Arm("async auto", "async", "auto")
 
-# As the defaults of duo are, whatever this Duo's are: that is what is recommended.
+# duo's defaults, not those of this Duo: the recommended command line uses them.
 FIXED: GenerateOptions = {
     "n_draft_min": 0,
     "n_draft_branches": "auto",
@@ -40,33 +40,35 @@ Progress = Callable[[str], None]
 
 
 class Texts:
-    """Texts of one Duo; each is a Record with what the engine tells of it."""
+    """Generates texts with a Duo; each is a Record with the figures of the engine."""
 
     def __init__(self, duo: Duo) -> None:
         self._duo = duo
         given = duo.defaults
         seed = given.get("seed", 1)
-        # One seed for all: ways of writing are compared on the same text.
+        # One seed for all texts: arms are compared on the same text.
         self._seed = seed if seed >= 0 else secrets.randbits(63)
 
     def write(self, prompt: str, n: int, arm: Arm, *, to_the_end: bool = False) -> Record:
-        """to_the_end: not shorter where the model would stop. Raises DuoError, also where the draft fails."""
+        """to_the_end: continue where the model would stop. Raises DuoError, also if the draft fails."""
         options: GenerateOptions = {**FIXED, "max_tokens": n, "mode": arm.mode, "n_draft": arm.n_draft or "auto"}
         options["seed"] = self._seed
         if to_the_end:
             options["ignore_eos"] = True
         r = self._duo.generate(prompt, **options)
         if r.warning:
-            raise DuoError(f"the draft stopped while it was measured: {r.warning}")
+            raise DuoError(f"the measurement failed: {r.warning}")
         return Record(arm, prompt, "", 0, 0, r.tokens, (), r.timings)
 
 
 def _fitting(duo: Duo, prompts: Sequence[str]) -> list[str]:
-    """N_TEXTS of them, evenly from the list, fewer if it has fewer."""
+    """N_TEXTS of the prompts, spread evenly over the list, or fewer. Raises ContextFull: none fits."""
     n_most = min(m.n_ctx for m in (duo.target, duo.draft) if m is not None) - N_AUTO
     found = [p for p in prompts if 0 < len(duo.tokenize(p)) <= n_most]
     if not found:
-        raise DuoError(f"no prompt fits the context with {N_AUTO} tokens behind it; raise -c or give shorter ones (-f)")
+        raise ContextFull(
+            f"no prompt fits the context with {N_AUTO} more tokens; raise -c or give shorter prompts (-f)"
+        )
     n = min(N_TEXTS, len(found))
     return [found[i * len(found) // n] for i in range(n)]
 
@@ -76,7 +78,7 @@ def _sync(k: int) -> Arm:
 
 
 def _measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> None:
-    """Fills pass_ms and step_alone_ms. The draft waits in each pass, so these are times alone."""
+    """Sets pass_ms and step_alone_ms. The draft waits during each pass, so the models do not slow each other down."""
     progress("plain decoding")
     plain = texts.write(prompts[0], N_PLAIN, PLAIN, to_the_end=True)
     found = {1: 1e3 * plain.seconds / max(1, plain.n_timed)}
@@ -89,22 +91,22 @@ def _measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: P
             timings = texts.write(prompt, k + 1 + N_BESIDE, _sync(k), to_the_end=True).timings
             t.step_alone_ms = timings["step_ms"].get("1", t.step_alone_ms)
             for rows, ms in timings["pass_ms"].items():
-                # What holds a pass up only ever makes it slower: the lowest reading counts.
+                # Disturbances only make a pass slower, so the lowest value counts.
                 found[int(rows)] = min(ms, found.get(int(rows), ms))
             if found.get(k + 1, 0.0) > TOO_WIDE * found[1]:
                 last = k
     t.pass_ms = {w: found[w] for w in (1, *(k + 1 for k in LENGTHS if k <= last)) if w in found}
     if len(t.pass_ms) < 2 or t.step_alone_ms is None:
-        raise DuoError("the draft guessed nothing that could be measured; give other prompts (-f)")
+        raise BadValue("the draft made no guesses that could be measured; give other prompts (-f)")
 
 
 def _measure_both(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> list[Record]:
-    """Fills what is measured while both models work."""
+    """Sets the figures that are measured while both models work."""
     records = []
     for i, prompt in enumerate(prompts, 1):
         progress(f"both models at once, text {i} of {len(prompts)}")
         records.append(texts.write(prompt, N_AUTO, AUTO))
-    timings = records[-1].timings  # costs and acceptance: of all texts until then
+    timings = records[-1].timings  # costs and acceptance cover all texts so far
     t.step_ms = {int(n): ms for n, ms in timings["step_ms"].items()}
     t.acceptance, t.slowdown = timings["acceptance_by_level"], timings["slowdown"]
     busy = [r.timings["draft_busy_share"] * r.timings["total_ms"] for r in records]
@@ -114,7 +116,7 @@ def _measure_both(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Pro
 
 
 def _expect(t: Tuning, auto: Sequence[Record]) -> None:
-    """Fills n_sync and expected: duo.bench.bound's formulas with this pair's figures."""
+    """Sets n_sync and expected from the formulas of duo.measure.bench.bound."""
     alone = Costs(t.pass_ms, {1: t.step_alone_ms or 0.0})
     beside = Costs({w: ms * t.slowdown for w, ms in t.pass_ms.items()}, t.step_ms or alone.step_ms)
     k_most = max(t.pass_ms) - 1
@@ -125,7 +127,7 @@ def _expect(t: Tuning, auto: Sequence[Record]) -> None:
     t.n_sync = best_sync(t.acceptance, c, v, k_most)[0]
     for k in sorted({*(k for k in LENGTHS if k <= k_most), t.n_sync}):
         t.expected[f"sync {k}"] = plain * taking_turns(t.acceptance, c, v, k)
-    # Both at once a pass is slower, and so is the unit of these two.
+    # While both models work a pass takes longer, so the unit of these two speeds is longer.
     unit = plain / t.slowdown
     if (speed := modelled(auto, beside)) is not None:
         t.expected[AUTO.name] = unit * speed
@@ -135,7 +137,7 @@ def _expect(t: Tuning, auto: Sequence[Record]) -> None:
 
 
 def _race(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> None:
-    """Fills measured: all ways write each prompt before the next one, in an order that rotates."""
+    """Sets measured: every arm writes each prompt before the next one, in rotating order."""
     arms = [PLAIN, _sync(t.n_sync), AUTO]
     records = []
     for i, prompt in enumerate(prompts):
@@ -145,19 +147,20 @@ def _race(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -
     for arm in arms:
         mine = [r for r in records if r.arm == arm and r.n_timed]
         if not mine:
-            raise DuoError("the model ends every text at once; give other prompts (-f), or --ignore-eos")
+            raise BadValue("the model ends every text immediately; give other prompts (-f), or --ignore-eos")
         t.measured[arm.name] = sum(r.n_timed for r in mine) / sum(r.seconds for r in mine)
 
 
 def tune(duo: Duo, prompts: Sequence[str], progress: Progress = lambda _: None) -> Tuning:
-    """Measures the pair that is loaded and saves its profile for later runs. Some hundred passes of the target.
+    """Measures the loaded pair and saves its profile for later runs. Takes a few hundred passes of the target.
 
-    Sampling is as this Duo's defaults say. Raises DuoError: no draft, no prompt that fits, a model that fails.
+    Sampling uses the defaults of this Duo. Raises BadValue: no draft, or unsuitable prompts. Raises ContextFull: no
+    prompt fits. Raises DuoError: a model fails.
     """
     if duo.draft is None:
-        raise DuoError("duo tune measures a pair and there is no draft; give it with -md")
+        raise BadValue("duo tune measures a pair and there is no draft; give it with -md")
     chosen = _fitting(duo, prompts)
-    with duo.session.between_texts() as engine:  # what an earlier run saved must not be taken for this one's
+    with duo.session.between_texts() as engine:  # figures of an earlier run must not be mixed with these
         engine.forget_profile()
     t, texts = Tuning(sharing=sharing_of(duo)), Texts(duo)
     _measure_widths(t, texts, chosen, progress)

@@ -7,8 +7,19 @@ from typing import Annotated, Any
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from duo import _core
-from duo.options.option import AutoInt, Bias, DraftTree, Gbnf, Int, Mode, Penalty, Probability, SpecTypes, opt
+from duo.options.option import (
+    N_DRAFT_MAX,
+    AutoInt,
+    Bias,
+    DraftTree,
+    Gbnf,
+    Int,
+    Mode,
+    Penalty,
+    Probability,
+    SpecTypes,
+    opt,
+)
 
 
 class GenerateOptions(TypedDict, total=False):
@@ -119,7 +130,7 @@ class GenerateOptions(TypedDict, total=False):
         ),
     ]
     n_draft_min: Annotated[
-        Annotated[Int, Field(ge=0, le=_core.N_DRAFT_MAX)],
+        Annotated[Int, Field(ge=0, le=N_DRAFT_MAX)],
         opt(
             0,
             "Do not verify fewer drafted tokens than this.",

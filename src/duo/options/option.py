@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-N_TREE_MAX = 63  # nodes; with the root they make a pass of 64 rows
+# The core's limits (duo::n_draft_cap, n_step_cap); written here so that the command line needs no libllama.
+N_DRAFT_MAX, N_STEP_MAX = 64, 16
+N_TREE_MAX = 63  # nodes; with the root a pass of 64 rows
 N_RANK_MAX = 64
 
 Mode = Literal["plain", "sync", "async"]

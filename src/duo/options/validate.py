@@ -6,12 +6,11 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from duo import _core
 from duo.errors import BadValue
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions, of_one_model
-from duo.options.option import Opt
+from duo.options.option import N_DRAFT_MAX, N_STEP_MAX, Opt
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS
 
 # check_keywords raises TypeError for unknown keywords before pydantic sees them.
@@ -87,11 +86,11 @@ def generate_options(given: dict[str, Any], function: str = "generate") -> Gener
     if checked["max_tokens"] == 0:
         raise BadValue("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
     n_draft = checked["n_draft"]
-    if n_draft != "auto" and not 1 <= n_draft <= _core.N_DRAFT_MAX:
-        raise BadValue(f"n_draft (--draft) is {n_draft}; give 1 to {_core.N_DRAFT_MAX}, or auto")
+    if n_draft != "auto" and not 1 <= n_draft <= N_DRAFT_MAX:
+        raise BadValue(f"n_draft (--draft) is {n_draft}; give 1 to {N_DRAFT_MAX}, or auto")
     if n_draft != "auto" and checked["n_draft_min"] > n_draft:
         raise BadValue(f"n_draft_min (--draft-min) is {checked['n_draft_min']}, above n_draft (--draft), {n_draft}")
     n_branches = checked["n_draft_branches"]
-    if n_branches != "auto" and not 1 <= n_branches <= _core.N_STEP_MAX:
-        raise BadValue(f"n_draft_branches (--draft-branches) is {n_branches}; give 1 to {_core.N_STEP_MAX}, or auto")
+    if n_branches != "auto" and not 1 <= n_branches <= N_STEP_MAX:
+        raise BadValue(f"n_draft_branches (--draft-branches) is {n_branches}; give 1 to {N_STEP_MAX}, or auto")
     return checked

@@ -1,4 +1,4 @@
-"""The draft or the target on another machine: gRPC carries the two ring messages between the ends (see wire.proto)."""
+"""The draft or the target on another machine: gRPC carries the messages of both rings (see wire.proto)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 def need_grpc() -> None:
-    """Before anything else of this package is imported. Raises DuoError if the extra is not installed."""
-    # gRPC's own log is for its developers; what fails is told as a DuoError.
+    """Call before importing anything else from this package. Raises DuoError: the extra is not installed."""
+    # gRPC's own log is for its developers; duo reports failures as a DuoError.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         import google.protobuf  # noqa: F401
@@ -29,16 +29,18 @@ def need_grpc() -> None:
         ) from None
     try:
         import duo.remote.wire.wire_pb2  # noqa: F401
-    except Exception as e:  # generated code refuses older libraries, in its own way
+    except Exception as e:  # generated code checks the version of protobuf and raises its own errors
         why = str(e).split("\n")[0]
-        raise DuoError(f"protobuf does not fit duo ({why}); pip install -U 'duo-llama[remote]'") from None
+        raise DuoError(f"this protobuf does not work with duo ({why}); pip install -U 'duo-llama[remote]'") from None
 
 
 def in_child(
     model: PathLike | None, draft: PathLike | None, o: EngineOptions
 ) -> tuple[PathLike | None, PathLike | None, EngineOptions, Child | None]:
-    """Where --rpc was given: a child for the model that it is for, what is left of the pair, and options that name the
-    child as the other's host. Raises DuoError."""
+    """With --rpc: the models that stay in this process, options that name the child process as host, and the child.
+
+    Without --rpc the models and options come back unchanged. Raises DuoError.
+    """
     from duo.remote.client.child_options import remote_side
 
     if not o["rpc"]:
@@ -51,7 +53,7 @@ def in_child(
 
 
 def host_of(o: EngineOptions, child: Child | None) -> ClientSettings | None:
-    """The host that a Duo's options name; None: both models are here. Raises DuoError."""
+    """The host that the options of a Duo name; None: both models are on this machine. Raises DuoError."""
     if o["draft_host"] is None and o["verify_host"] is None:
         return None
     need_grpc()
@@ -61,7 +63,7 @@ def host_of(o: EngineOptions, child: Child | None) -> ClientSettings | None:
 
 
 def n_ctx_remote(host: ClientSettings | None) -> int:
-    """Tokens of a verify host's context, 0 where the target is here. Raises DuoError if the host is not there."""
+    """Tokens in the context of the verify host; 0: the target is on this machine. Raises DuoError: no such host."""
     if host is None or host.role != "verify":
         return 0
     from duo.remote.client.attach import context_of
@@ -70,7 +72,7 @@ def n_ctx_remote(host: ClientSettings | None) -> int:
 
 
 def attach(host: ClientSettings, engine: _core.Engine) -> Client:
-    """Connects an engine's open end to its host. Raises DuoError."""
+    """Connects the open end of an engine to its host. Raises DuoError."""
     from duo.remote.client.attach import attach as to_host
 
     return to_host(host, engine)

@@ -1,4 +1,4 @@
-"""What the network did: bytes, round trip, reconnects."""
+"""Figures of the network: bytes, round trip, reconnects."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections import deque
 from statistics import median_low
 from typing import Any
 
-# Beside a message's own bytes: gRPC's prefix and the head of an HTTP/2 frame. TCP and TLS add theirs.
+# Added to the bytes of a message: gRPC's prefix and the header of an HTTP/2 frame. TCP and TLS are not counted.
 N_FRAME = 5 + 9
 
 
 class NetworkFigures:
-    """Counters that any thread may read and change. Bytes are those of messages and their HTTP/2 frames."""
+    """Counters that any thread may read and change. Bytes are the bytes of messages and their HTTP/2 frames."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # the garbage collector may end a text, and ask, while it is held
+        self._lock = threading.RLock()  # reentrant: the garbage collector may end a text while the lock is held
         self._counts = dict.fromkeys(("sent_bytes", "received_bytes", "sent_n", "received_n", "lost_n"), 0)
         self._round_trips_us: deque[float] = deque(maxlen=5)
         self._round_trip_us = 0.0  # 0: not measured
@@ -37,7 +37,7 @@ class NetworkFigures:
             self._round_trips_us.clear()
 
     def round_trip(self, us: float) -> None:
-        # The median: a host that was frozen for a second is not a second away.
+        # The median, because a host that was frozen for a second is not a second away.
         with self._lock:
             self._round_trips_us.append(us)
             self._round_trip_us = median_low(self._round_trips_us)
@@ -48,14 +48,14 @@ class NetworkFigures:
             return self._round_trip_us / 1e3
 
     def begin_text(self) -> None:
-        """What follows belongs to a new text."""
+        """Starts the figures of a new text."""
         with self._lock:
             self._before = dict(self._counts)
-            if not self._round_trips_us:  # of a connection that was lost
+            if not self._round_trips_us:  # the value belongs to a lost connection
                 self._round_trip_us = 0.0
 
     def of_text(self) -> dict[str, Any]:
-        """For Result.timings: of the text that runs, or of the last one."""
+        """Figures of the current or last text, for Result.timings."""
         with self._lock:
             out = {f"network_{name}": n - self._before[name] for name, n in self._counts.items()}
             return out | {"network_round_trip_ms": self._round_trip_us / 1e3}

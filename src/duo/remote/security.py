@@ -1,4 +1,4 @@
-"""Who may come in: certificates, the token, and the rule that nothing listens to strangers by accident."""
+"""Authentication: certificates, the token, and the rule that a host is not open to strangers by accident."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import grpc
 
-from duo.errors import DuoError
+from duo.errors import BadValue
 from duo.remote.address import Address
 
 TOKEN_KEY = "duo-token"
@@ -18,34 +18,34 @@ N_TOKEN_MIN, N_TOKEN_MAX = 16, 4096  # bytes
 
 
 def _read(path: str | os.PathLike[str], what: str) -> bytes:
-    """what: the file, for the sentence. Raises DuoError."""
+    """what: names the file in the error message. Raises BadValue."""
     try:
         return Path(path).read_bytes()
-    except (OSError, ValueError) as e:  # ValueError: a NUL in its name
-        raise DuoError(f"{what} cannot be read ({getattr(e, 'strerror', e)})") from None
+    except (OSError, ValueError) as e:  # ValueError: a NUL in the name
+        raise BadValue(f"{what} cannot be read ({getattr(e, 'strerror', e)})") from None
 
 
 def read_token(path: str | os.PathLike[str]) -> bytes:
-    """The secret in a file, without white space around it. Raises DuoError."""
+    """The token in a file, without surrounding white space. Raises BadValue."""
     what = f"the token file {os.fspath(path)} (--token-file)"
     data = _read(path, what).strip()
     if not N_TOKEN_MIN <= len(data) <= N_TOKEN_MAX or any(not 0x21 <= b < 0x7F for b in data):
-        raise DuoError(
-            f"{what} must hold one word of {N_TOKEN_MIN} to {N_TOKEN_MAX} ASCII "
-            "characters; make one with: openssl rand -hex 32"
+        raise BadValue(
+            f"{what} must contain one word of {N_TOKEN_MIN} to {N_TOKEN_MAX} ASCII "
+            "characters; create one with: openssl rand -hex 32"
         )
     return data
 
 
 def same_token(expected: bytes, given: str | bytes) -> bool:
-    """In a time that does not hang on where they differ."""
+    """Constant-time comparison."""
     return hmac.compare_digest(expected, given.encode("utf-8", "replace") if isinstance(given, str) else given)
 
 
 def _read_pem(path: str, option: str) -> bytes:
     data = _read(path, f"{path} ({option})")
     if b"-----BEGIN " not in data:
-        raise DuoError(f"{path} ({option}) is no PEM file; convert it with openssl")
+        raise BadValue(f"{path} ({option}) is not a PEM file; convert it with openssl")
     return data
 
 
@@ -54,45 +54,45 @@ def _check_pair(cert: str, key: str, options: str) -> None:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: b"")
     except (ssl.SSLError, OSError, ValueError) as e:
         why = getattr(e, "reason", None) or str(e)
-        raise DuoError(f"the certificate {cert} and the key {key} ({options}) do not go together ({why})") from None
+        raise BadValue(f"the certificate {cert} and the key {key} ({options}) do not match ({why})") from None
 
 
 def _check_ca(ca: str, option: str) -> None:
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
     except (ssl.SSLError, OSError) as e:
-        raise DuoError(f"{ca} ({option}) holds no certificate that can be used ({e})") from None
+        raise BadValue(f"{ca} ({option}) contains no usable certificate ({e})") from None
 
 
 @dataclass(frozen=True)
 class ServerSecurity:
-    """What a host asks of its clients."""
+    """What a host requires of its clients."""
 
     cert: str | None = None
     key: str | None = None
-    ca: str | None = None  # of the clients: they must have a certificate too
+    ca: str | None = None  # of the clients: they must present a certificate too
     token: bytes | None = None
 
     @property
     def words(self) -> str:
-        """For the line that says where the host listens."""
+        """A short description, for the line with the host's address."""
         tls = "TLS" if self.cert else "no TLS"
         return f"{tls}, {'client certificates, ' * bool(self.ca)}{'token' if self.token else 'no token'}"
 
     def check(self, address: Address, *, insecure: bool) -> None:
-        """Raises DuoError: strangers could come in, or half of a pair is missing."""
+        """Raises BadValue: strangers could connect, or one of two options is missing."""
         if (self.cert is None) != (self.key is None):
-            raise DuoError("--tls-cert and --tls-key belong together; give both")
+            raise BadValue("--tls-cert and --tls-key belong together; give both")
         if self.ca is not None and self.cert is None:
-            raise DuoError("--tls-ca asks for client certificates, which needs --tls-cert and --tls-key")
+            raise BadValue("--tls-ca requires client certificates, which needs TLS; give --tls-cert and --tls-key too")
         if not address.is_local and not insecure and not (self.cert and self.token):
-            raise DuoError(
-                f"{address} can be reached from other machines; give --tls-cert, --tls-key and --token-file, "
-                "or --insecure if the network is trusted"
+            raise BadValue(
+                f"other machines can reach {address}; give --tls-cert, --tls-key and --token-file, "
+                "or --insecure if you trust the network"
             )
 
     def credentials(self) -> grpc.ServerCredentials | None:
-        """None: no TLS. Raises DuoError."""
+        """None: no TLS. Raises BadValue."""
         if self.cert is None or self.key is None:
             return None
         pair = (_read_pem(self.key, "--tls-key"), _read_pem(self.cert, "--tls-cert"))
@@ -106,7 +106,7 @@ class ServerSecurity:
 
 @dataclass(frozen=True)
 class ClientSecurity:
-    """How a client trusts its host and shows who it is."""
+    """How a client authenticates its host and itself."""
 
     ca: str | None = None
     cert: str | None = None
@@ -115,9 +115,9 @@ class ClientSecurity:
 
     def __post_init__(self) -> None:
         if (self.cert is None) != (self.key is None):
-            raise DuoError("host_cert (--host-cert) and host_key (--host-key) belong together; give both")
+            raise BadValue("host_cert (--host-cert) and host_key (--host-key) belong together; give both")
         if self.cert is not None and self.ca is None:
-            raise DuoError("host_cert (--host-cert) needs host_ca (--host-ca), the certificate to know the host by")
+            raise BadValue("host_cert (--host-cert) needs host_ca (--host-ca), the certificate that verifies the host")
         if self.ca is not None:
             self.credentials()
 
@@ -126,7 +126,7 @@ class ClientSecurity:
         return ((TOKEN_KEY, self.token.decode("ascii")),) if self.token else ()
 
     def credentials(self) -> grpc.ChannelCredentials | None:
-        """None: no TLS. Raises DuoError."""
+        """None: no TLS. Raises BadValue."""
         if self.ca is None:
             return None
         roots = _read_pem(self.ca, "--host-ca")
@@ -138,7 +138,7 @@ class ClientSecurity:
         return grpc.ssl_channel_credentials(roots, *pair)
 
     def ssl_context(self) -> ssl.SSLContext:
-        """The same trust for Python's own TLS, which says why a handshake failed."""
+        """The same settings for Python's own TLS, which reports why a handshake failed."""
         context = ssl.create_default_context(cafile=self.ca)
         if self.cert is not None and self.key is not None:
             context.load_cert_chain(self.cert, self.key)

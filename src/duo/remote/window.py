@@ -1,21 +1,21 @@
-"""How many guesses may be on their way: a slow link must not be filled with what is stale when it arrives."""
+"""Limits how many guesses are in flight, so that a slow link does not fill with guesses that arrive too late."""
 
 from __future__ import annotations
 
 import threading
 
-N_WINDOW = 512  # nodes, about 12 kB: a tenth of a second at 1 Mbit/s, and no bound that a fast link would feel
+N_WINDOW = 512  # nodes, about 12 kB: a tenth of a second at 1 Mbit/s, and no limit for a fast link
 
 
 class Window:
-    """The sender's side, for the thread that takes nodes and the one that hears how many have arrived."""
+    """The sender's side, used by the thread that takes nodes and the thread that receives acknowledgements."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._sent = self._seen = 0
 
     def room(self, timeout_s: float) -> bool:
-        """Waits for room."""
+        """Waits for room. Returns whether there is some."""
         with self._changed:
             return self._changed.wait_for(lambda: self._sent - self._seen < N_WINDOW, timeout_s)
 
@@ -24,7 +24,7 @@ class Window:
             self._sent += n
 
     def seen(self, n: int) -> None:
-        """So many have arrived, all in all; what is less than before, or impossible, is let be."""
+        """n nodes in total have arrived. Ignores numbers that go back or are impossible."""
         with self._changed:
             if self._seen < n <= self._sent:
                 self._seen = n

@@ -1,4 +1,4 @@
-"""`duo bench`: plain, sync and async decoding side by side."""
+"""`duo bench`: compares plain, sync and async decoding."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options
-from duo.errors import DuoError
+from duo.errors import BadValue, ContextFull, DuoError
 from duo.options.generate import GenerateOptions
 from duo.options.option import Mode
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from duo.measure.bench.questions import Question
     from duo.measure.bench.record import Record
 
-HELP = """Measure plain, sync and async decoding of the same questions, side by side in one run.
+HELP = """Measure plain, sync and async decoding of the same questions, interleaved in one run.
 
-All arms but one use the same loaded models; "plain alone" is the target by itself, loaded after them. Each question is
-written by every arm before the next one, in an order that rotates, so that a noisy moment hits all arms alike. Plain
-always runs: it is the yardstick. Sync runs at each of --sync-lengths, and the fastest of them is what async is compared
-with. Prompts go in as they are: no chat template.
+An arm is a mode with a draft length. All arms use the same loaded models, except "plain alone": this is the target
+without a draft, loaded after the pair. Every arm answers a question before the next question starts, in rotating order,
+so that noise affects all arms equally. Plain always runs, because the others are compared with it. Sync runs with each
+of --sync-lengths, and async is compared with the fastest of them. Prompts are used without a chat template.
 
 \b
 Examples:
@@ -41,14 +41,14 @@ Examples:
   duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json run.json --csv run.csv
 """
 
-# A run sets the mode and the length of each arm itself, and needs the whole text.
+# A run sets the mode and the draft length of each arm itself, and needs complete texts.
 NOT_HERE = ("mode", "n_draft", "stop")
 DEFAULTS = {"max_tokens": 128, "seed": 1}
 OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or name == "draft_host")
 
 
 class Bar:
-    """Where a run stands; drawn on standard error if that is a terminal."""
+    """A progress bar on standard error, if that is a terminal."""
 
     def __init__(self) -> None:
         self.done, self.total = 0, 0
@@ -67,7 +67,7 @@ class Bar:
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        # Drawn between answers only: a thread that draws would take time from what is measured.
+        # Drawn only between answers: a drawing thread would slow down what is measured.
         with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
             task = bar.add_task("")
 
@@ -83,7 +83,7 @@ class Bar:
 
 
 class BenchCommand(ModelCommand):
-    """Keeps the command line as it was typed, for the report."""
+    """Keeps the command line as typed, for the report."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         ctx.meta["duo.measure.bench"] = shlex.join(["duo", "bench", *args])
@@ -91,8 +91,8 @@ class BenchCommand(ModelCommand):
 
 
 def bench(params: dict[str, Any]) -> None:
-    """Raises DuoError; exit code 130 if Ctrl-C ended it early, 1 if the target alone failed after the pair. What was
-    measured is reported then."""
+    """Raises DuoError. Exit code 130 if Ctrl-C ended the run early, 1 if "plain alone" failed after the pair; both
+    report what was measured."""
     from duo.measure.bench import arms as a
     from duo.measure.bench import chart, files, questions
 
@@ -104,7 +104,7 @@ def bench(params: dict[str, Any]) -> None:
         files.check_writable(path, what)
     chart.check_chart(params["chart"])
     if params["raw"] and params["json"] is None:
-        raise DuoError("--raw adds the records to a JSON file; name it with --json")
+        raise BadValue("--raw adds the records to a JSON file; name the file with --json")
     if params["synthetic"] is not None:
         n_predict = _checked(text_options, a.PLAIN)["max_tokens"]
         _synthetic(params["synthetic"], modes, sync_lengths, lengths, n_predict, params)
@@ -112,9 +112,9 @@ def bench(params: dict[str, Any]) -> None:
     modes = _modes_without_draft(params, modes)
     arms = a.arms_of(modes, sync_lengths, lengths)
     for arm in arms:
-        checked = _checked(text_options, arm)  # a mistake is told before minutes of loading
+        checked = _checked(text_options, arm)  # reports a bad value before minutes of loading
     if checked["seed"] == -1:
-        checked["seed"] = secrets.randbits(63)  # one for all arms: their texts are compared
+        checked["seed"] = secrets.randbits(63)  # the same for all arms, because their texts are compared
     chosen = questions.choose(questions.read(params["questions_file"]), params["questions"], params["category"])
     _measure(params, arms, chosen, checked)
 
@@ -126,13 +126,13 @@ def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:
 
 
 def _modes_without_draft(params: dict[str, Any], modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
-    """Without a draft there is plain decoding only; asked for by name, the other modes are a mistake."""
+    """Without a draft only plain decoding is possible. Raises BadValue: the user asked for other modes by name."""
     drafted = not names_target(params) or names_draft(params)
     if drafted or modes == ("plain",) or "ngram-" in (params.get("spec_type") or ""):
         return modes
     source = click.get_current_context().get_parameter_source("modes")
     if source is not click.core.ParameterSource.DEFAULT:
-        raise DuoError(f"--modes {','.join(modes)} needs a draft; give it with -md")
+        raise BadValue(f"--modes {','.join(modes)} needs a draft; give it with -md")
     show.warn("plain decoding only: no draft was given (-md)")
     return ("plain",)
 
@@ -149,12 +149,14 @@ def _synthetic(
     for name in (*NAMES, "questions_file", "questions", "category", "warm_up", "chart", "raw"):
         if source(name) is click.core.ParameterSource.COMMANDLINE:
             flag = next(p.opts[-1] for p in command.params if p.name == name)
-            raise DuoError(f"{flag} has no meaning with --synthetic, whose models and questions are made up")
+            raise BadValue(
+                f"{flag} has no effect with --synthetic, which has its own models and questions; leave it out"
+            )
     ignored = {**given(params, ENGINE_OPTIONS), **given(params, GENERATE_OPTIONS)}
     ignored.pop("max_tokens", None)
     for name in ignored:
         flag = (ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS[name]).flags[-1].split("/")[0]
-        raise DuoError(f"{flag} has no meaning with --synthetic, whose models and questions are made up")
+        raise BadValue(f"{flag} has no effect with --synthetic, which has its own models and questions; leave it out")
     from duo.measure.bench.synthetic import run
 
     bar = Bar()
@@ -186,11 +188,11 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
         target = d.target.path if params["alone"] and d.draft is not None and bar.complete else None
     notes, code = list(writer.notes), 0 if bar.complete else 130
     if not bar.complete:
-        notes.append(f"ended early: {bar.done} of {bar.total} answers were written, warm-up included")
+        notes.append(f"ended early: {bar.done} of {bar.total} answers were written, including warm-up")
     if target is not None and records:
         code = _alone(params, target, chosen, text, records, notes)
     if not records:
-        raise DuoError("no question fits the context with the tokens asked for; raise -c or lower -n")
+        raise ContextFull("no question fits the context together with its answer; raise -c or lower -n")
     report.show(records, head, notes)
     if params["json"] is not None:
         figures = files.as_json(records, head, notes, raw=params["raw"], complete=code == 0)
@@ -213,8 +215,10 @@ def _alone(
     records: list[Record],
     notes: list[str],
 ) -> int:
-    """The same questions by the target without a draft, as a user has it who names none; loaded after the pair, whose
-    records and notes it adds to. Returns the exit code; those of the pair are not lost where this ends early."""
+    """Lets the target alone answer the same questions, loaded after the pair in the way of a user without a draft.
+
+    Adds to the pair's records and notes, which stay even if this ends early. Returns the exit code.
+    """
     from duo.api.engine import Duo
     from duo.measure.bench.arms import ALONE
     from duo.measure.bench.run import interleaved
@@ -235,7 +239,7 @@ def _alone(
         notes.append(f"{ALONE.name} failed: {e}")
         code = 1
     if code == 130:
-        done = f"{bar.done} of {bar.total} answers were written, warm-up included" if bar.total else "it was loading"
+        done = f"{bar.done} of {bar.total} answers were written, including warm-up" if bar.total else "while loading"
         notes.append(f"ended early: {ALONE.name}, {done}")
     return code
 
@@ -256,31 +260,31 @@ def _command() -> click.Command:
     counts = click.IntRange(min=1)
     first = [
         click.Option(["questions_file", "-f", "--questions-file"], type=path, metavar="FILE",
-                     help="Questions in Spec-Bench's form: a JSON object a line with question_id, category, turns. "
-                          "Default: eight openings that come with duo."),
+                     help="Questions in Spec-Bench's format: one JSON object per line with question_id, category, "
+                          "turns. Default: eight openings that come with duo."),
         click.Option(["questions", "--questions"], type=counts, metavar="N",
-                     help="So many of them, spread evenly over the file. Default: all."),
+                     help="Use N of the questions, spread evenly over the file. Default: all."),
         click.Option(["category", "--category"], multiple=True, metavar="NAME",
-                     help="Only questions of this category; may be repeated."),
+                     help="Use only questions of this category; may be repeated."),
         click.Option(["modes", "--modes"], default="plain,sync,async", metavar="MODE,MODE",
-                     help="Modes to measure; plain always is. [default: plain,sync,async]"),
+                     help="Modes to measure, always including plain. [default: plain,sync,async]"),
         click.Option(["sync_lengths", "--sync-lengths"], default="1,2,3,4,5,7", metavar="N,N",
-                     help="Draft lengths of sync; the fastest is what async is compared with. [default: 1,2,3,4,5,7]"),
+                     help="Draft lengths of sync; async is compared with the fastest. [default: 1,2,3,4,5,7]"),
         click.Option(["lengths", "--lengths"], default="auto", metavar="N|auto,...",
                      help="Draft lengths of async. [default: auto]"),
         click.Option(["alone", "--alone/--no-alone"], default=True,
-                     help="Measure the target also without a draft loaded beside it, after the pair. [default: on]"),
+                     help="Also measure the target with no draft loaded, after the pair. [default: on]"),
         click.Option(["repetitions", "--repetitions"], type=counts, default=2, metavar="N",
-                     help="Times that each question is asked. [default: 2]"),
+                     help="How often each question is asked. [default: 2]"),
         click.Option(["warm_up", "--warm-up"], type=click.IntRange(min=0), default=1, metavar="N",
-                     help="Questions that each arm answers first, uncounted. [default: 1]"),
+                     help="Questions that each arm answers first without being measured. [default: 1]"),
         click.Option(["json", "--json"], type=path, metavar="FILE", help="Write all figures as JSON."),
-        click.Option(["raw", "--raw"], is_flag=True, help="With every single answer's figures in the JSON."),
-        click.Option(["csv", "--csv"], type=path, metavar="FILE", help="Write a row for each arm and category."),
+        click.Option(["raw", "--raw"], is_flag=True, help="Add the figures of every single answer to the JSON."),
+        click.Option(["csv", "--csv"], type=path, metavar="FILE", help="Write a CSV row for each arm and category."),
         click.Option(["chart", "--chart"], type=path, metavar="FILE",
                      help="Draw speed-ups by category as this .svg or .png file."),
         click.Option(["synthetic", "--synthetic"], metavar="SPEC",
-                     help="Made-up models with given speeds and agreement instead of real ones."),
+                     help="Use simulated models with the given speeds and agreement, as a=0.8,c=0.2."),
     ]  # fmt: skip
     return BenchCommand(
         "bench",

@@ -1,14 +1,13 @@
-"""`duo chat`: a conversation on a terminal, or with lines from a pipe."""
+"""`duo chat`: a conversation on a terminal or with lines from a pipe."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from duo.api.conversation import Conversation
 from duo.cli import show
 from duo.cli.chat_commands import HELP_TEXT, Commands, Leave
 from duo.cli.chat_input import Reader
@@ -16,18 +15,19 @@ from duo.cli.commands.run import of_run
 from duo.cli.models import model_sources
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
-from duo.errors import DuoError
+from duo.errors import BadValue, ContextFull, DuoError
 from duo.options.tables import GENERATE_OPTIONS
-from duo.prompt.chat_template import ChatTemplate, template_of
 from duo.support.wording import one_line
-from duo.text.job import check_early
+
+if TYPE_CHECKING:
+    from duo.api.conversation import Conversation
 
 HELP = f"""Talk with a model, turn by turn.
 
-The model's own chat template is used. What was said stays in both models' caches, so that a turn costs what is new in
-it. A line is a turn; one that ends in \\ goes on in the next, and \"\"\" begins a text of several lines up to the
-next \"\"\". Ctrl-C stops an answer, Ctrl-D or /exit ends the conversation. Without a terminal each line of standard
-input is a turn.
+The model's own chat template is used. The conversation stays in the caches of both models, so each turn costs only its
+new tokens. A line is a turn. A line that ends in \\ continues on the next line; \"\"\" starts a text of several lines
+that ends at the next \"\"\". Ctrl-C stops an answer, Ctrl-D or /exit ends the conversation. Without a terminal each
+line of standard input is a turn.
 
 \b
 Commands:
@@ -41,18 +41,15 @@ Examples:
 """
 
 
-FULL = "the context holds"  # of the core's sentence for a prompt that is too long
-
-
 def _either(params: dict[str, Any], text: str, file: str, flags: str) -> str | None:
     if params[text] is not None and params[file] is not None:
-        raise DuoError(f"both {flags} were given; choose one")
+        raise BadValue(f"both {flags} were given; choose one")
     found: str | None = params[text]
     return found if params[file] is None else text_of(params[file], f"file of {flags.split(' and ')[1]}")
 
 
 def answer(talk: Conversation, question: str, options: dict[str, Any], *, color: bool) -> None:
-    """One turn, printed as it comes. Ctrl-C ends the answer, which is kept as far as it came."""
+    """One turn, printed as it arrives. Ctrl-C stops the answer; the part so far is kept."""
     stream = talk.ask(question, **options)
     failure = show.TokenPrinter(sys.stdout, color).write(stream)
     talk.answered(stream.result)
@@ -60,7 +57,9 @@ def answer(talk: Conversation, question: str, options: dict[str, Any], *, color:
         raise failure
     warn_of_draft(talk.duo, stream)
     if talk.is_full:
-        show.warn(f"the context of {talk.duo.n_ctx()} tokens is full; /reset begins anew, and -c makes it larger")
+        show.warn(
+            f"the context of {talk.duo.n_ctx()} tokens is full; /reset clears the conversation, -c makes it larger"
+        )
 
 
 def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
@@ -82,14 +81,19 @@ def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
                     raise
             except DuoError as e:
                 why = one_line(e)
-                if FULL in why:
-                    why += ", and /reset begins anew"
+                if isinstance(e, ContextFull):
+                    why += ", or clear the conversation with /reset"
                 if not reader.interactive:
-                    raise DuoError(why, e.result) from None
+                    e.args = (why,)
+                    raise
                 show.warn(why)
 
 
 def chat(params: dict[str, Any]) -> None:
+    from duo.api.conversation import Conversation
+    from duo.prompt.chat_template import ChatTemplate, template_of
+    from duo.text.job import check_early
+
     system = _either(params, "system_prompt", "system_prompt_file", "-sys and -sysf")
     if system is not None and params["system_prompt"] is not None and params["escape"]:
         system = unescape(system)
@@ -97,14 +101,14 @@ def chat(params: dict[str, Any]) -> None:
     options = given(params, GENERATE_OPTIONS)
     if chosen is not None and "{" in chosen:
         ChatTemplate(chosen)
-    wanted = check_early("?", options)  # a mistake is told before minutes of loading
+    wanted = check_early("?", options)  # reports a bad value before minutes of loading
     show.warn_of_schema(wanted)
     interactive = sys.stdin is not None and sys.stdin.isatty()
     with open_duo(params) as d:
         talk = Conversation(d, template_of(d.local_model, chosen), system)
         if interactive:
             introduce(d, wanted)
-            show.warn("/help lists the commands; Ctrl-C stops an answer, Ctrl-D ends")
+            show.warn("/help lists the commands; Ctrl-C stops an answer, Ctrl-D quits")
         warn_of_start(d)
         _talk(talk, options, show.wants_color(params["color"], sys.stdout))
 
@@ -114,12 +118,12 @@ def _command() -> click.Command:
     own = [
         click.Option(["system_prompt", "-sys", "--system-prompt"], metavar="TEXT", help="The system prompt."),
         click.Option(["system_prompt_file", "-sysf", "--system-prompt-file"], type=path, metavar="FILE",
-                     help="A file that holds it."),
+                     help="A file with the system prompt."),
         click.Option(["chat_template", "--chat-template"], metavar="NAME|JINJA", envvar="LLAMA_ARG_CHAT_TEMPLATE",
-                     help="A template that llama.cpp knows by name (chatml, llama3, ...), or jinja2. Default: the "
-                          "model's own."),
+                     help="The name of a template that llama.cpp knows (chatml, llama3, ...), or a jinja2 template. "
+                          "Default: the model's own."),
         click.Option(["chat_template_file", "--chat-template-file"], type=path, metavar="FILE",
-                     envvar="LLAMA_ARG_CHAT_TEMPLATE_FILE", help="A file that holds a jinja2 template."),
+                     envvar="LLAMA_ARG_CHAT_TEMPLATE_FILE", help="A file with a jinja2 template."),
     ]  # fmt: skip
     return ModelCommand(
         "chat",

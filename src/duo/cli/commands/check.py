@@ -1,4 +1,4 @@
-"""`duo check`: may this draft serve this target, and where would the two fit?"""
+"""`duo check`: says whether a draft fits a target, and where both would go."""
 
 from __future__ import annotations
 
@@ -11,29 +11,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from duo.cli.complete import files
 from duo.cli.models import hub_of, model_sources
 from duo.cli.options import ModelCommand, given, model_options
-from duo.errors import DuoError
-from duo.models.header import Header
+from duo.errors import BadValue, DuoError
 from duo.options.tables import ENGINE_OPTIONS
-from duo.placement.compatibility import PairCheck, Vocabulary, check_pair
-from duo.placement.devices import devices
 from duo.support.wording import gigabytes
 
 if TYPE_CHECKING:
+    from duo.models.header import Header
     from duo.models.hub.repository import Source
+    from duo.placement.compatibility import PairCheck, Vocabulary
 
-HELP = """Say whether a draft fits a target, what the two need, and where they would go.
+HELP = """Say whether a draft fits a target, how much memory both need, and where they would go.
 
-TARGET and DRAFT are GGUF files (of a split model the first part) or repositories of the hub (user/repo[:quant]); one
-argument that is no file is the name of a pair. Only headers are read, and of the hub's models only they are downloaded.
-The rules are those that duo itself applies when it loads: the same kind of tokenizer, the same text for each token,
-sizes within 128 of each other (padding at the end does not matter), the same beginning and end of prompts. Exit code 1
-if the draft does not fit the target.
+TARGET and DRAFT are GGUF files (of a split model the first part) or repositories of the hub (user/repo[:quant]). A
+single argument that is not a file is the name of a pair. duo reads only the headers, and downloads only the headers of
+models on the hub. The rules are the same as for loading: the tokenizers are of the same type, each token has the same
+text, the sizes differ by 128 at most (padding at the end does not matter), and prompts begin and end in the same way.
+The exit code is 1 if the draft does not fit the target.
 
 \b
 Examples:
@@ -57,31 +54,31 @@ OPTIONS = (
 
 
 class StandIns:
-    """What stands in for models of the hub that are not here: files below `folder`, gone after the check."""
+    """Header files below `folder` in place of hub models that are not downloaded. They are removed after the check."""
 
     def __init__(self, params: dict[str, Any], folder: str) -> None:
         self._params, self._folder = params, folder
         self._repo_of: dict[str, str] = {}  # by folder
 
     def make(self, source: Source) -> Path:
-        """One of them, or the model itself where the cache has it. Raises DuoError."""
+        """Creates one; if the cache has the model, returns the model instead. Raises DuoError."""
         folder = tempfile.mkdtemp(dir=self._folder)
         self._repo_of[folder] = source.repo
         return hub_of(self._params).heads(source, Path(folder))
 
     def named(self, text: str) -> str:
-        """A sentence with the names of their repositories in place of their folders."""
+        """The sentence with the names of repositories in place of temporary folders."""
         for folder, repo in self._repo_of.items():
             text = text.replace(folder, repo)
         return text
 
 
 def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple[str, str]:
-    """Target and draft. Raises DuoError."""
+    """The paths of target and draft. Raises DuoError."""
     if len(models) == 1 and os.path.exists(models[0]):
-        raise DuoError(f"{models[0]} is a file, and a pair is two; give the draft too")
+        raise BadValue(f"{models[0]} is only one model; give the draft too")
     if len(models) not in (1, 2):
-        raise DuoError(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
+        raise BadValue(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
     if len(models) == 2 and all(map(_is_file, models)):
         return models[0], models[1]
     from duo.models import pairs
@@ -95,7 +92,7 @@ def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple
 
 
 def _is_file(model: str) -> bool:
-    """Rather than a repository."""
+    """A file, not a repository."""
     return os.path.exists(model) or model.lower().endswith(".gguf") or model.count("/") != 1
 
 
@@ -106,6 +103,9 @@ def _token(text: str, number: int, added: bool) -> str:
 
 
 def _print(c: PairCheck) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     out = Console(highlight=False, soft_wrap=True)
     table = Table("", "target", "draft", box=None, padding=(0, 2, 0, 0))
     both = ((c.target, c.target_vocabulary, c.target_need), (c.draft, c.draft_vocabulary, c.draft_need))
@@ -121,7 +121,9 @@ def _print(c: PairCheck) -> None:
     table.add_row("work", *(f"about {gigabytes(max(n.work, n.logits))}" for _, _, n in both))
     table.add_row("together", *(gigabytes(n.total) for _, _, n in both))
     out.print(table)
-    out.print(c.placement.line() + ("" if c.fits else f"; too much for the CPU ({gigabytes(c.host_free)} free)"))
+    out.print(
+        c.placement.line() + ("" if c.fits else f"; the CPU has too little memory ({gigabytes(c.host_free)} free)")
+    )
     out.print(
         "the draft fits the target" + _padding(c.target_vocabulary, c.draft_vocabulary) if c.compatible else c.why_not
     )
@@ -137,6 +139,9 @@ def _count(n: int) -> str:
 
 
 def _checked(params: dict[str, Any]) -> PairCheck:
+    from duo.placement.compatibility import check_pair
+    from duo.placement.devices import devices
+
     with tempfile.TemporaryDirectory(prefix="duo-check-") as folder:
         stand_ins = StandIns(params, folder)
 
@@ -147,7 +152,8 @@ def _checked(params: dict[str, Any]) -> PairCheck:
             target, draft = _paths(params["models"], stand_ins.make)
             c = check_pair(target, draft, devices(), **given(params, ENGINE_OPTIONS))
         except DuoError as e:
-            raise DuoError(stand_ins.named(str(e))) from None
+            e.args = (stand_ins.named(str(e)),)
+            raise
         return replace(c, target=named(c.target), draft=named(c.draft), why_not=stand_ins.named(c.why_not))
 
 

@@ -1,4 +1,4 @@
-"""`duo completion`: what makes a shell complete duo's commands and options."""
+"""`duo completion`: the shell completion of duo's commands and options."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import click
 from click.shell_completion import get_completion_class
 
 from duo.cli.complete import by_metavar
-from duo.errors import DuoError
+from duo.errors import BadValue
 
 
 @click.command("completion")
 @click.argument("shell", metavar="bash|zsh|fish", shell_complete=by_metavar)
 def completion(shell: str) -> None:
-    """Print what makes a shell complete duo's commands and options.
+    """Print the shell completion for bash, zsh or fish.
 
     \b
     Examples:
@@ -24,5 +24,5 @@ def completion(shell: str) -> None:
 
     found = get_completion_class(shell) if shell in ("bash", "zsh", "fish") else None
     if found is None:
-        raise DuoError(f"there is no completion for {shell}; choose bash, zsh or fish")
+        raise BadValue(f"no completion for {shell}; choose bash, zsh or fish")
     click.echo(found(program, {}, "duo", "_DUO_COMPLETE").source())

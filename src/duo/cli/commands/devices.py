@@ -1,61 +1,78 @@
-"""`duo devices`: what this machine can compute on, and with which kernels."""
+"""`duo devices`: the devices of this machine and its CPU kernels."""
 
 from __future__ import annotations
 
-import click
-from pydantic import TypeAdapter, ValidationError
-from rich.console import Console
-from rich.table import Table
+from typing import TYPE_CHECKING
 
-from duo import _core
-from duo.build_advice import rebuild
+import click
+
 from duo.cli import show
-from duo.errors import DuoError
-from duo.options.option import Endpoints
-from duo.placement import guard, kernels
-from duo.placement.cpus import usable_cores
-from duo.placement.devices import devices as all_devices
-from duo.remote.rpc.server import devices_of_all, require_rpc
+from duo.errors import BadValue, DuoError
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def _endpoints(_ctx: click.Context, _param: click.Parameter, value: str | None) -> list[str]:
+    from pydantic import TypeAdapter, ValidationError
+
+    from duo.options.option import Endpoints
+
     try:
         return [] if value is None else TypeAdapter[list[str]](Endpoints).validate_python(value)
     except ValidationError as e:
-        raise DuoError(f"--rpc: {e.errors()[0]['msg'].removeprefix('Value error, ')}") from None
+        raise BadValue(f"--rpc: {e.errors()[0]['msg'].removeprefix('Value error, ')}") from None
 
 
 def list_remote(endpoints: list[str]) -> None:
-    """Each server's devices, one after the other. Raises DuoError if there were any that could not be asked."""
+    """Prints the devices of each server. Raises DuoError: some server did not answer."""
+    from duo.remote.rpc.server import devices_of_all, require_rpc
+
     require_rpc()
-    failed = []
+    failed: list[DuoError] = []
     for endpoint, found in devices_of_all(endpoints):
-        if isinstance(found, str):
+        if isinstance(found, DuoError):
             failed.append(found)
             continue
         for d in found:
             click.echo(f"{d.name}: {endpoint} ({d.total >> 20} MiB, {d.free >> 20} MiB free)")
-    for sentence in failed[:-1]:
-        show.warn(sentence)
+    for error in failed[:-1]:
+        show.warn(str(error))
     if failed:
-        raise DuoError(failed[-1])
+        raise failed[-1]
 
 
 @click.command("devices")
-@click.option("--measure", is_flag=True, help="Race duo's CPU kernels against stock ones, type by type (seconds).")
 @click.option(
-    "servers", "--rpc", callback=_endpoints, metavar="HOST:PORT,...", help="List these RPC servers' devices instead."
+    "--measure",
+    is_flag=True,
+    help="Compare the speed of duo's and stock CPU kernels for each weight type (takes seconds).",
+)
+@click.option(
+    "servers",
+    "--rpc",
+    callback=_endpoints,
+    metavar="HOST:PORT,...",
+    help="List the devices of these RPC servers instead.",
 )
 def devices(measure: bool, servers: list[str]) -> None:
     """List the devices and the CPU's kernels."""
     if servers:
         list_remote(servers)
         return
+    from rich.console import Console
+
+    from duo import _core
+    from duo.build_advice import rebuild
+    from duo.placement import guard, kernels
+    from duo.placement.cpus import usable_cores
+    from duo.placement.devices import devices as all_devices
+
     name, why_not = _core.kernels()
     for d in all_devices():
         if d.type == "accel":
             continue
-        memory = f"{d.total >> 20} MiB, {d.free >> 20} MiB free" if d.total else "no memory of its own"
+        memory = f"{d.total >> 20} MiB, {d.free >> 20} MiB free" if d.total else "no own memory"
         what = f"{kernels.processor()}, {usable_cores()} cores" if d.type == "cpu" else d.description
         click.echo(f"{d.name}: {what} ({memory})")
     click.echo(
@@ -65,14 +82,19 @@ def devices(measure: bool, servers: list[str]) -> None:
         click.echo(line)
     guard.ensure()
     if not _core.supports_rpc():
-        show.warn(f"this llama-cpp-python was built without RPC; to have it: {rebuild()}")
+        show.warn(f"this llama-cpp-python was built without RPC; to get it: {rebuild()}")
     if measure and name:
         Console().print(_races(sorted({1, usable_cores()})))
 
 
 def _races(teams: list[int]) -> Table:
-    """stock / duo of every type, by threads and width."""
-    about = "stock / duo by tokens at once: above 1 duo's kernels are faster"
+    """Time of stock kernels over time of duo's kernels for every type, by threads and width."""
+    from rich.table import Table
+
+    from duo import _core
+    from duo.placement import kernels
+
+    about = "time of stock / time of duo by tokens at once; above 1 duo's kernels are faster"
     table = Table("type", "threads", *map(str, kernels.WIDTHS), "ahead", "faster", title=about)
     for t in _core.kernel_types():
         for n, speed in zip(teams, kernels.measure(t, teams), strict=True):

@@ -1,43 +1,52 @@
-"""`duo doctor`: is this machine well, with this model?"""
+"""`duo doctor`: checks the CPU kernels of this machine on a model."""
 
 from __future__ import annotations
 
 import json
 import sys
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from duo.cli.complete import by_metavar
-from duo.measure import doctor as measure
-from duo.models.demo import demo_pair
-from duo.options.option import CpuKernels
-from duo.placement.cpus import usable_cores
 from duo.support.wording import plural
+
+if TYPE_CHECKING:
+    from duo.measure import doctor as measure
+    from duo.options.option import CpuKernels
 
 
 @click.command("doctor")
 @click.option(
-    "-m", "--model", metavar="FILE", shell_complete=by_metavar, help="The target to look at. Default: the demo target."
+    "-m", "--model", metavar="FILE", shell_complete=by_metavar, help="The model to check. Default: the demo target."
 )
 @click.option(
-    "-t", "--threads", type=click.IntRange(1, 512), metavar="N", help="CPU threads, besides one. Default: the cores."
+    "-t",
+    "--threads",
+    type=click.IntRange(1, 512),
+    metavar="N",
+    help="CPU threads of the second measurement (the first uses 1). Default: one per core.",
 )
 @click.option(
-    "--cpu-kernels", type=click.Choice(["auto", "duo", "stock"]), default="auto", help="As for duo. [default: auto]"
+    "--cpu-kernels", type=click.Choice(["auto", "duo", "stock"]), default="auto", help="As for duo run. [default: auto]"
 )
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def doctor(model: str | None, threads: int | None, cpu_kernels: CpuKernels, as_json: bool) -> None:
     """Check the CPU kernels on a model: equal bits, accuracy, speed.
 
-    Evaluates 544 tokens of text, then 16 more one by one and in passes of 1 to 16 tokens, with one thread and with
-    several: are the logits the same, bit for bit? Compares each weight type's product with double precision, and times
-    passes with duo's kernels and with stock ones. The model is loaded three times, one after the other. Before that
-    every kind of kernel is tried in a child process, once more; what crashes here is not used from then on.
-    Exit code 1 if logits differ although all products are duo's.
+    duo evaluates 544 tokens of text, then 16 more, one by one and in passes of 1 to 16 tokens, with one thread and with
+    several. It checks that the logits are equal, bit for bit. It compares the products of each weight type with double
+    precision, and measures passes with duo's kernels and with stock kernels. The model is loaded three times, one after
+    the other. Before that, a child process tries every kind of kernel again; from then on duo does not use kernels that
+    crash there. The exit code is 1 if logits differ although duo's kernels compute all products.
     """
+    from rich.console import Console
+
+    from duo.measure import doctor as measure
+    from duo.models.demo import demo_pair
+    from duo.placement.cpus import usable_cores
+
     n = threads or usable_cores()
     console = Console(stderr=True)
     with console.status("loading") as status:
@@ -56,6 +65,11 @@ def doctor(model: str | None, threads: int | None, cpu_kernels: CpuKernels, as_j
 
 
 def _print(r: measure.Report, n_threads: int) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from duo.measure import doctor as measure
+
     out = Console(highlight=False)
     out.print(f"{r.model} on {r.processor}")
     table = Table(title=f"milliseconds of a pass, {plural(n_threads, 'thread')}", title_justify="left")
@@ -74,9 +88,9 @@ def _print(r: measure.Report, n_threads: int) -> None:
         table.add_row(str(width), *cells)
     out.print(table)
     for t, a in r.accuracy.items():
-        out.print(f"{t}: squared error of a product {a.duo:.1e} (stock {a.stock:.1e}) of the exact one's")
+        out.print(f"{t}: relative squared error of a product {a.duo:.1e} (stock {a.stock:.1e})")
     if r.divergence is not None:
-        out.print(f"next-token distribution, duo's against stock's: KL divergence {r.divergence:.1e} nats")
+        out.print(f"next-token distribution, duo's kernels compared with stock: KL divergence {r.divergence:.1e} nats")
     for line in r.trial.lines():
         out.print(line, soft_wrap=True)
     for sentence in measure.verdict(r):

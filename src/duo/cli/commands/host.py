@@ -1,4 +1,4 @@
-"""`duo draft-host` and `duo verify-host`: one model of a pair, for clients on other machines."""
+"""`duo draft-host` and `duo verify-host`: serve one model of a pair to clients on other machines."""
 
 from __future__ import annotations
 
@@ -8,56 +8,58 @@ from typing import Any
 
 import click
 
-from duo import _core
 from duo.cli import show
 from duo.cli.commands.run import of_run
 from duo.cli.complete import by_metavar
 from duo.cli.options import ModelCommand, given, table_options
-from duo.models.demo import demo_pair
+from duo.errors import DuoError, PeerLost
 from duo.options.engine import EngineOptions
 from duo.options.host import HostOptions, of_host
 from duo.options.tables import ENGINE_OPTIONS, HOST_OPTIONS
-from duo.options.validate import engine_options, host_options
-from duo.placement import guard
-from duo.placement.place import place_alone
-from duo.remote import need_grpc
-from duo.remote.client.child import WITH_PARENT, end_with_parent
+from duo.remote.parent import HOPELESS, WITH_PARENT, end_with_parent
 from duo.support.wording import plural
 
 ABOUT = {
     "draft": (
         """Run the draft for clients on other machines (duo -m TARGET --draft-host HOST:PORT).
 
-Only token ids cross the network. It ends on Ctrl-C or SIGTERM. docs/remote.md has a pair on two machines, and what is
-protected.
+Only token ids cross the network. Ctrl-C or SIGTERM ends the host. docs/remote.md describes a pair on two machines and
+the security of the connection.
 
 \b
 Examples:
   duo draft-host -md 8B.gguf --listen 127.0.0.1:50060
   duo draft-host -md 8B.gguf --listen 0.0.0.0:50060 --tls-cert host.pem --tls-key host.key --token-file token
 """,
-        "The draft: a GGUF file. Default: the demo pair's.",
+        "The draft: a GGUF file. Default: the demo draft.",
         ("-md", "--model-draft", "--draft-model", "--spec-draft-model"),
     ),
     "verify": (
         """Run the target for clients whose draft is on their own machine (duo -md DRAFT --verify-host HOST:PORT).
 
-The text is what this target says. Only token ids cross the network. It ends on Ctrl-C or SIGTERM. docs/remote.md says
-what is protected.
+This target determines the text. Only token ids cross the network. Ctrl-C or SIGTERM ends the host. docs/remote.md
+describes the security of the connection.
 
 \b
 Examples:
   duo verify-host -m 70B.gguf --listen 127.0.0.1:50060
   duo verify-host -m 70B.gguf --listen 0.0.0.0:50060 --tls-cert host.pem --tls-key host.key --token-file token
 """,
-        "The target: a GGUF file. Default: the demo pair's.",
+        "The target: a GGUF file. Default: the demo target.",
         ("-m", "--model"),
     ),
 }
 
 
 def host(role: str, params: dict[str, Any]) -> None:
-    """Loads, says where it listens, serves until it is told to end."""
+    """Loads the model, prints the address, and serves until a signal ends it. Raises DuoError."""
+    from duo import _core
+    from duo.models.demo import demo_pair
+    from duo.options.validate import engine_options, host_options
+    from duo.placement import guard
+    from duo.placement.place import place_alone
+    from duo.remote import need_grpc
+
     need_grpc()
     from duo.remote.address import Address
     from duo.remote.host.host import HostSettings, serve
@@ -88,6 +90,19 @@ def host(role: str, params: dict[str, Any]) -> None:
         serve(role, options, settings, ready=ready, progress=progress)
 
 
+def _run(role: str, params: dict[str, Any]) -> None:
+    """`host`, with an exit code that tells a parent process whether trying again can help."""
+    try:
+        host(role, params)
+    except PeerLost:
+        raise
+    except DuoError as e:
+        if not params["end_with_parent"]:
+            raise
+        show.warn(" ".join(str(e).split()))
+        raise click.exceptions.Exit(HOPELESS) from None
+
+
 def _command(role: str) -> click.Command:
     about, what, flags = ABOUT[role]
     return ModelCommand(
@@ -99,7 +114,7 @@ def _command(role: str) -> click.Command:
             *of_run("verbose", "log_file"),
             click.Option(["end_with_parent", WITH_PARENT], is_flag=True, hidden=True),  # duo.remote.client.child
         ],
-        callback=lambda **params: host(role, params),
+        callback=lambda **params: _run(role, params),
         help=about,
     )
 

@@ -1,25 +1,23 @@
-"""`duo pairs`: targets and drafts by name."""
+"""`duo pairs`: pairs of models by name."""
 
 from __future__ import annotations
 
 import json
 import shlex
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from pydantic import ValidationError
-from rich.console import Console
-from rich.table import Table
 
 from duo.cli.complete import by_metavar, pair_names
-from duo.errors import DuoError
-from duo.models import pairs as known
-from duo.models.hub.repository import parse
+from duo.errors import BadValue
 from duo.support.context import N_CTX_DEFAULT
+
+if TYPE_CHECKING:
+    from duo.models import pairs as known
 
 HELP = """List the pairs of models that duo knows by name.
 
-The list comes with duo (models.yaml); your own, which `duo pairs add` writes, adds to it and wins over it.
+The list comes with duo (models.yaml). Pairs that you add with `duo pairs add` extend it and override its entries.
 
 \b
 Examples:
@@ -44,13 +42,18 @@ def _as_dict(e: known.Entry) -> dict[str, Any]:
 def pairs(ctx: click.Context, as_json: bool) -> None:
     if ctx.invoked_subcommand is not None:
         return
+    from rich.console import Console
+    from rich.table import Table
+
+    from duo.models import pairs as known
+
     found = known.entries()
     if as_json:
         click.echo(json.dumps([_as_dict(e) for e in found.values()], indent=2))
         return
     out = Console(highlight=False)
     if not out.is_terminal:
-        out.width = 200  # nothing is cut or wrapped for a program that reads it
+        out.width = 200  # do not cut or wrap lines in a pipe
     table = Table(box=None, padding=(0, 2, 0, 0))
     table.add_column("name", no_wrap=True)
     for column in ("target", "draft", "memory"):
@@ -60,11 +63,11 @@ def pairs(ctx: click.Context, as_json: bool) -> None:
         memory = " + ".join(filter(None, (_memory(e.pair.target), _memory(e.pair.draft))))
         table.add_row(name, _short(e.pair.target), _short(e.pair.draft), memory, "yours" if e.own else "")
     out.print(table)
-    out.print("duo pairs show NAME says more of one; duo --pair NAME runs it.", style="dim")
+    out.print("duo pairs show NAME shows the details of a pair; duo --pair NAME runs it.", style="dim")
 
 
 def _short(m: known.ModelRef) -> str:
-    """Without the user, so that a line has room for it."""
+    """The name without the user, to keep lines short."""
     if m.repo is None:
         return str(m.file)
     name = m.repo.split("/")[1].removesuffix("-GGUF").removesuffix("-GGUF-v2")
@@ -75,7 +78,9 @@ def _short(m: known.ModelRef) -> str:
 @click.argument("name", shell_complete=pair_names)
 @click.option("--json", "as_json", is_flag=True, help="Print it as JSON.")
 def show(name: str, as_json: bool) -> None:
-    """Say everything that is known of a pair."""
+    """Show the details of a pair."""
+    from duo.models import pairs as known
+
     e = known.find(name)
     if as_json:
         click.echo(json.dumps(_as_dict(e), indent=2))
@@ -96,13 +101,16 @@ def show(name: str, as_json: bool) -> None:
 
 
 def _model(what: str, file: str | None, repo: str | None, hub_file: str | None) -> dict[str, Any]:
+    from duo.models import pairs as known
+    from duo.models.hub.repository import parse
+
     flags = ("-m", "-hf", "--hf-file") if what == "target" else ("-md", "-hfd", "--hf-file-draft")
     flag, hub_flag, file_flag = flags
     if (file is None) == (repo is None):
-        raise DuoError(f"a pair needs one {what}; give it with {flag} or {hub_flag}")
+        raise BadValue(f"a pair needs one {what}; give it with {flag} or {hub_flag}")
     if repo is None:
         if hub_file is not None:
-            raise DuoError(f"{file_flag} goes with {hub_flag}; leave it out beside {flag}")
+            raise BadValue(f"{file_flag} needs {hub_flag}; leave it out with {flag}")
         return {"file": str(known.expanded(str(file)).resolve())}
     source = parse(repo, hub_file, hub_flag)
     return {"repo": source.repo} | ({"file": hub_file} if hub_file else {"quant": source.quant} if source.quant else {})
@@ -112,7 +120,7 @@ def _words(options: str) -> str:
     try:
         return shlex.join(shlex.split(options))
     except ValueError as e:
-        raise DuoError(f"--options is {options!r}, which the shell would not take ({e}); mend its quotes") from None
+        raise BadValue(f"--options is {options!r}, which no shell accepts ({e}); correct the quotes") from None
 
 
 @pairs.command("add")
@@ -121,12 +129,12 @@ def _words(options: str) -> str:
 @click.option("-md", "--model-draft", metavar="FILE", shell_complete=by_metavar, help="The draft: a GGUF file.")
 @click.option("-hf", "--hf-repo", metavar="USER/REPO[:QUANT]", help="The target from the Hugging Face Hub.")
 @click.option("-hfd", "--hf-repo-draft", metavar="USER/REPO[:QUANT]", help="The draft from the Hugging Face Hub.")
-@click.option("-hff", "--hf-file", metavar="FILE", help="Which file of -hf's repository.")
-@click.option("-hffd", "--hf-file-draft", metavar="FILE", help="Which file of -hfd's repository.")
+@click.option("-hff", "--hf-file", metavar="FILE", help="The file in the repository of -hf.")
+@click.option("-hffd", "--hf-file-draft", metavar="FILE", help="The file in the repository of -hfd.")
 @click.option("--licence", metavar="TEXT", help="The models' licence.")
-@click.option("--notes", metavar="TEXT", help="What you want to remember of it.")
-@click.option("--options", metavar="OPTIONS", help="Options that suit it on this machine, as '-ngl 11 -ngld 99'.")
-@click.option("--replace", is_flag=True, help="Also if you have a pair of this name.")
+@click.option("--notes", metavar="TEXT", help="Your notes on the pair.")
+@click.option("--options", metavar="OPTIONS", help="Options for the pair on this machine, as '-ngl 11 -ngld 99'.")
+@click.option("--replace", is_flag=True, help="Replace your pair of this name.")
 def add(
     name: str,
     model: str | None,
@@ -141,6 +149,10 @@ def add(
     replace: bool,
 ) -> None:
     """Add a pair to your own list."""
+    from pydantic import ValidationError
+
+    from duo.models import pairs as known
+
     data: dict[str, Any] = {
         "name": name,
         "target": _model("target", model, hf_repo, hf_file),
@@ -154,5 +166,5 @@ def add(
     except ValidationError as e:
         first = e.errors(include_url=False)[0]
         where = ".".join(str(x) for x in first["loc"])
-        raise DuoError(f"{where} is {first['input']!r}, but {first['msg'][0].lower() + first['msg'][1:]}") from None
+        raise BadValue(f"{where} is {first['input']!r}, but {first['msg'][0].lower() + first['msg'][1:]}") from None
     click.echo(f"added {name} to {known.add(pair, replace=replace)}")

@@ -1,4 +1,4 @@
-"""`duo rpc-server`: this machine's devices for llama.cpp programs elsewhere, duo among them."""
+"""`duo rpc-server`: serves the devices of this machine to llama.cpp programs on others, including duo."""
 
 from __future__ import annotations
 
@@ -13,18 +13,14 @@ import threading
 from pathlib import Path
 
 import click
-from platformdirs import user_cache_path
 
-from duo import _core
 from duo.cli import show
-from duo.errors import DuoError
-from duo.placement.cpus import usable_cores
-from duo.remote.rpc.server import guard_connections, require_rpc
+from duo.errors import BadValue, DuoError
 
 HELP = """Serve this machine's devices over GGML RPC.
 
-For duo --rpc, and for llama.cpp's own programs of the same version; one program at a time. Nothing of it is
-authenticated or encrypted: keep it on loopback and reach it through a tunnel (ssh -L), or use duo draft-host.
+It serves duo --rpc and llama.cpp's own programs of the same version, one program at a time. The protocol has no
+authentication and no encryption: listen on loopback and use a tunnel (ssh -L), or use duo draft-host.
 
 \b
 Examples:
@@ -34,40 +30,45 @@ Examples:
 
 
 def ipv4(host: str) -> str:
-    """The address that libggml, which knows IPv4 only, can listen at. Raises DuoError."""
+    """The IPv4 address of a host; libggml supports only IPv4. Raises BadValue."""
     try:
         return str(socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)[0][4][0])
     except (OSError, UnicodeError) as e:
         why = getattr(e, "strerror", None) or "not a host name"
-        raise DuoError(f"the host {host!r} (-H) has no IPv4 address ({why}); give one of this machine's") from None
+        raise BadValue(f"the host {host!r} (-H) has no IPv4 address ({why}); give an address of this machine") from None
 
 
 def claim(host: str, port: int) -> socket.socket:
-    """A socket bound to the port (0: a free one), not listening. Raises DuoError for one that is not to be had."""
+    """A socket bound to the port (0: any free one), not listening. Raises BadValue: the port is not available."""
     s = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         s.bind((host, port))
     except OSError as e:
         s.close()
-        raise DuoError(
-            f"{host}:{port} cannot be listened at ({e.strerror}); choose another port (-p, 0: a free one) or host (-H)"
+        raise BadValue(
+            f"cannot listen on {host}:{port} ({e.strerror}); choose another port (-p, 0: any free one) or host (-H)"
         ) from None
     return s
 
 
 def cache_dir() -> Path:
-    """Where llama.cpp's own server keeps weights. Raises DuoError."""
+    """The folder where llama.cpp's own server caches weights. Raises DuoError."""
+    from platformdirs import user_cache_path
+
     path = Path(os.environ.get("LLAMA_CACHE") or user_cache_path("llama.cpp", appauthor=False)) / "rpc"
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as e:
-        raise DuoError(f"the cache {path} cannot be made ({e.strerror}); set LLAMA_CACHE or leave out -c") from None
+        raise DuoError(f"cannot create the cache {path} ({e.strerror}); set LLAMA_CACHE or leave out -c") from None
     return path
 
 
 def serve(endpoint: str, cache: bytes, n_threads: int, devices: list[str]) -> int:
-    """Until a signal comes: returns the exit code. Raises DuoError."""
+    """Serves until a signal arrives. Returns the exit code. Raises DuoError."""
+    from duo import _core
+    from duo.remote.rpc.server import guard_connections
+
     events: queue.SimpleQueue[int | DuoError] = queue.SimpleQueue()
 
     def run() -> None:
@@ -95,7 +96,7 @@ def serve(endpoint: str, cache: bytes, n_threads: int, devices: list[str]) -> in
 
 
 @click.command("rpc-server", help=HELP)
-@click.option("-H", "--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Listen at this address.")
+@click.option("-H", "--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Listen on this address.")
 @click.option(
     "-p",
     "--port",
@@ -103,42 +104,46 @@ def serve(endpoint: str, cache: bytes, n_threads: int, devices: list[str]) -> in
     default=50052,
     show_default=True,
     metavar="N",
-    help="Listen at this port; 0: a free one.",
+    help="Listen on this port; 0: any free one.",
 )
 @click.option(
-    "devices", "-d", "--device", metavar="DEV,DEV", help="Devices to serve. Default: every GPU, else the CPU."
+    "devices", "-d", "--device", metavar="DEV,DEV", help="Devices to serve. Default: every GPU, or else the CPU."
 )
 @click.option(
     "-t",
     "--threads",
     type=click.IntRange(1, 512),
     metavar="N",
-    help="CPU threads, for the CPU as a device. Default: the cores.",
+    help="CPU threads of the CPU device. Default: one per core.",
 )
-@click.option("-c", "--cache", is_flag=True, help="Keep weights on disk here: a client then sends them once.")
-@click.option("--insecure", is_flag=True, help="Listen beyond this machine: the network is trusted.")
+@click.option("-c", "--cache", is_flag=True, help="Cache weights on disk, so that a client sends them only once.")
+@click.option("--insecure", is_flag=True, help="Allow addresses that other machines can reach, on a trusted network.")
 def rpc_server(host: str, port: int, devices: str | None, threads: int | None, cache: bool, insecure: bool) -> None:
+    from duo import _core
+    from duo.placement.cpus import usable_cores
+    from duo.remote.rpc.server import require_rpc
+
     require_rpc()
     names = [d for d in re.split("[,/]", devices or "") if d]
     address = ipv4(host)
     local = ipaddress.ip_address(address).is_loopback
     if not local and not insecure:
-        raise DuoError(
-            f"GGML RPC has no authentication and {address} (-H) can be reached from other machines; listen at "
-            "127.0.0.1 and tunnel it (ssh -L), or give --insecure if the network is trusted"
+        raise BadValue(
+            f"GGML RPC has no authentication, and other machines can reach {address} (-H); listen on 127.0.0.1 and "
+            "use a tunnel (ssh -L), or give --insecure if you trust the network"
         )
     weights = os.fsencode(cache_dir()) if cache else b""
     held = claim(address, port)
     endpoint = f"{address}:{held.getsockname()[1]}"
-    if sys.platform != "linux":  # there libggml could not bind beside it
+    if sys.platform != "linux":  # only Linux lets libggml bind the same port
         held.close()
     if not local:
         show.warn(
-            f"GGML RPC has no authentication and no encryption: whoever reaches {endpoint} controls this process; "
-            "listen at 127.0.0.1 and tunnel it (ssh -L), or use duo draft-host"
+            f"GGML RPC has no authentication and no encryption: anyone who can reach {endpoint} controls this process; "
+            "listen on 127.0.0.1 and use a tunnel (ssh -L), or use duo draft-host"
         )
     sys.stdout.flush()
     _core.log_to(True, b"")
     code = serve(endpoint, weights, threads or usable_cores(), names)
     sys.stdout.flush()
-    os._exit(code)  # a thread is in libggml, which knows no end
+    os._exit(code)  # a thread is still in libggml, which cannot be stopped

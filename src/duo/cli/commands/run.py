@@ -1,4 +1,4 @@
-"""`duo -m ... -md ... -p ...`: one text from prompt to end."""
+"""`duo -m ... -md ... -p ...`: generates one text."""
 
 from __future__ import annotations
 
@@ -8,22 +8,18 @@ from typing import Any
 
 import click
 
-from duo import _core
-from duo.build_advice import rebuild
 from duo.cli import show
 from duo.cli.complete import by_metavar
 from duo.cli.models import model_sources
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, unescape
-from duo.errors import DuoError
+from duo.errors import BadValue
 from duo.options.tables import GENERATE_OPTIONS
-from duo.placement.devices import devices
-from duo.text.job import check_early
 
 HELP = """Write text with a target model and a draft model that run at the same time.
 
-What comes out is the target's; the draft only makes it come sooner. Without -m the demo pair writes; without -md the
-target decodes alone.
+The text is the target's; the draft only makes it faster. Without -m the demo pair is used. Without -md the target
+decodes alone.
 
 \b
 Examples:
@@ -33,52 +29,58 @@ Examples:
   cat letter.txt | duo -m 70B.gguf -md 8B.gguf --temp 0
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
 
-Other commands: duo chat, duo bench, duo check, duo completion, duo devices, duo doctor, duo draft-host, duo pairs,
-duo rpc-server, duo trace, duo tune, duo verify-host, duo widen (duo COMMAND --help).
+Other commands: duo chat, duo bench, duo check, duo completion, duo dev, duo devices, duo doctor, duo draft-host,
+duo pairs, duo rpc-server, duo trace, duo tune, duo verify-host (duo COMMAND --help).
 """
 
 
 def read_prompt(prompt: str | None, file: Path | None, escape: bool) -> str:
-    """-p, else -f, else stdin; a file's last line end is not part of it, as in llama.cpp."""
+    """From -p, -f or standard input. As in llama.cpp, the last line end of a file is dropped. Raises BadValue."""
     if prompt is not None:
         if file is not None:
-            raise DuoError("both -p and -f were given; choose one")
+            raise BadValue("both -p and -f were given; choose one")
         return unescape(prompt) if escape else prompt
     if file is not None:
         name = str(file)
         try:
             data = file.read_bytes()
         except OSError as e:
-            raise DuoError(f"the prompt file {name} cannot be read ({e.strerror}); check the path") from None
+            raise BadValue(f"the prompt file {name} cannot be read ({e.strerror}); check the path") from None
     else:
         if sys.stdin is None or sys.stdin.isatty():
-            raise DuoError("there is no prompt; give it with -p, -f or on standard input")
+            raise BadValue("there is no prompt; give it with -p, -f or on standard input")
         name, data = "standard input", sys.stdin.buffer.read()
     try:
         return data.decode("utf-8").removesuffix("\n")
     except UnicodeDecodeError as e:
-        raise DuoError(f"the prompt in {name} is not UTF-8 (byte {e.start}); convert it") from None
+        raise BadValue(f"the prompt in {name} is not UTF-8 (byte {e.start}); convert it") from None
 
 
 def list_devices() -> None:
+    from duo import _core
+    from duo.build_advice import rebuild
+    from duo.placement.devices import devices
+
     print("Available devices:")
     for d in devices():
         if d.type not in ("cpu", "accel"):
             print(f"  {d.name}: {d.description} ({d.total >> 20} MiB, {d.free >> 20} MiB free)")
     if not _core.supports_rpc():
-        show.warn(f"this llama-cpp-python was built without RPC; to have it: {rebuild()}")
+        show.warn(f"this llama-cpp-python was built without RPC; to get it: {rebuild()}")
 
 
 def run(params: dict[str, Any]) -> None:
     if params["list_devices"]:
         list_devices()
         return
+    from duo.text.job import check_early
+
     prompt = read_prompt(params["prompt"], params["file"], params["escape"])
     text_options = given(params, GENERATE_OPTIONS)
-    wanted = check_early(prompt, text_options)  # a mistake is told before minutes of loading
+    wanted = check_early(prompt, text_options)  # reports a bad value before minutes of loading
     show.warn_of_schema(wanted)
     with open_duo(params, trace=params["trace"]) as d:
-        stream = d.stream(prompt, **text_options)  # a prompt that is too long is the only line then
+        stream = d.stream(prompt, **text_options)  # if the prompt is too long, this error is the only output
         introduce(d, wanted)
         early = warn_of_start(d)
         printer = show.TokenPrinter(sys.stdout, show.wants_color(params["color"], sys.stdout))
@@ -92,7 +94,7 @@ def run(params: dict[str, Any]) -> None:
         if params["json"]:
             print(show.as_json(result))
         if failure is not None:
-            raise failure  # the last line
+            raise failure  # printed last
         if result.finish_reason == "cancelled":
             raise click.exceptions.Exit(130)
 
@@ -102,23 +104,23 @@ def _command() -> click.Command:
     first = [
         *model_sources(),
         click.Option(["prompt", "-p", "--prompt"], metavar="TEXT", help="The prompt. Default: standard input."),
-        click.Option(["file", "-f", "--file"], type=path, metavar="FILE", help="A file that holds the prompt."),
+        click.Option(["file", "-f", "--file"], type=path, metavar="FILE", help="A file with the prompt."),
         click.Option(["escape", "-e/", "--escape/--no-escape"], default=True,
-                     help=r"Read \n, \t, \xHH in -p. [default: on]"),
+                     help=r"Replace \n, \t, \xHH in -p. [default: on]"),
     ]  # fmt: skip
     last = [
         click.Option(["color", "-co", "--color"], is_flag=False, flag_value="on", default="auto", metavar="on|off|auto",
-                     type=click.Choice(["on", "off", "auto"]), help="Drafted tokens in green. [default: auto]"),
+                     type=click.Choice(["on", "off", "auto"]), help="Show drafted tokens in green. [default: auto]"),
         click.Option(["display_prompt", "--display-prompt/--no-display-prompt"], default=True,
                      help="Print the prompt before the text. [default: on]"),
-        click.Option(["json", "--json"], is_flag=True, help="The figures as one JSON object on the last line."),
+        click.Option(["json", "--json"], is_flag=True, help="Print the figures as one JSON object on the last line."),
         click.Option(["trace", "--trace"], type=str, metavar="FILE", shell_complete=by_metavar,
                      help="Write every draft step and verification as a Chrome trace (see duo trace)."),
         click.Option(["list_devices", "--list-devices"], is_flag=True, help="List the devices and exit."),
-        click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="llama.cpp's log on standard error."),
+        click.Option(["verbose", "-v", "--verbose"], is_flag=True, help="Print llama.cpp's log on standard error."),
         click.Option(["log_file", "--log-file"], type=str, metavar="FILE", shell_complete=by_metavar,
                      envvar="LLAMA_ARG_LOG_FILE",
-                     help="llama.cpp's log into a file."),
+                     help="Write llama.cpp's log to a file."),
     ]  # fmt: skip
     return ModelCommand(
         "run",
@@ -132,5 +134,5 @@ command = _command()
 
 
 def of_run(*names: str) -> list[click.Parameter]:
-    """Options that other commands have too, in the order of `duo run`."""
+    """Options that other commands share with `duo run`, in its order."""
     return [p for p in command.params if p.name in names]

@@ -1,45 +1,50 @@
-"""`duo trace`: the figures and the picture of a file that `duo --trace` wrote."""
+"""`duo trace`: figures and a picture of a file that `duo --trace` wrote."""
+
+from __future__ import annotations
 
 import json
 from dataclasses import asdict
 from pathlib import Path
 from textwrap import shorten
+from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
-from rich.table import Table
 
-from duo.measure.trace import between, clip, overlap, read_models, read_trace
-from duo.text.trace_writer import Event
+from duo.errors import BadValue, DuoError
+
+if TYPE_CHECKING:
+    from duo.text.trace_writer import Event
 
 
 @click.command("trace")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Draw the two lanes as this .svg or .png file.")
-@click.option("--from", "start_ms", type=float, metavar="MS", help="Begin here, counted from the start of the trace.")
-@click.option("--to", "end_ms", type=float, metavar="MS", help="End here, counted from the start of the trace.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), help="Draw both lanes to this .svg or .png file.")
+@click.option(
+    "--from", "start_ms", type=float, metavar="MS", help="Start of the part, counted from the start of the trace."
+)
+@click.option("--to", "end_ms", type=float, metavar="MS", help="End of the part, counted from the start of the trace.")
 @click.option("--json", "as_json", is_flag=True, help="Print the figures as JSON.")
 def trace(file: Path, output: Path | None, start_ms: float | None, end_ms: float | None, as_json: bool) -> None:
     """Say how much of the draft's time was hidden behind the target, and draw it.
 
-    FILE is what --trace wrote. The figures are about the whole of it, or the part between --from and --to.
-    The picture shows about 30 verifications from the middle if neither is given, from one end if one is.
+    FILE was written by --trace. The figures cover the whole trace, or the part between --from and --to. If neither is
+    given, the picture shows about 30 verifications from the middle; if one is given, it shows 30 next to it.
     """
+    from duo.measure.trace import between, clip, read_trace
+
     try:
         events = read_trace(file)
         part = events
         if events and (start_ms, end_ms) != (None, None):
             part = clip(events, *between(events, start_ms, end_ms))
         if output is not None:
-            from duo.measure.trace_picture import draw  # not at the top: everything else here works without matplotlib
+            from duo.measure.trace_picture import draw  # imported here: only the picture needs matplotlib
 
             draw(events, output, title=_title(file), start_ms=start_ms, end_ms=end_ms)
     except OSError as error:
-        raise click.ClickException(f"{error.filename or file}: {error.strerror or error}") from None
-    except ValueError as error:
-        raise click.ClickException(str(error)) from None
+        raise BadValue(f"{error.filename or file}: {error.strerror or error}; check the path") from None
     except ImportError:
-        raise click.ClickException("drawing needs matplotlib; it comes with: pip install 'duo-llama[bench]'") from None
+        raise DuoError("drawing needs matplotlib; install it with: pip install 'duo-llama[bench]'") from None
     if as_json:
         click.echo(json.dumps(_figures(part), indent=2))
     else:
@@ -49,12 +54,16 @@ def trace(file: Path, output: Path | None, start_ms: float | None, end_ms: float
 
 
 def _title(file: Path) -> str:
+    from duo.measure.trace import read_models
+
     target, draft = read_models(file)
     models = f"target {target}" + (f", draft {draft}" if draft is not None else "")
     return shorten(models, width=110, placeholder=" ...")
 
 
 def _figures(events: list[Event]) -> dict[str, int | float]:
+    from duo.measure.trace import overlap
+
     figures = overlap(events)
     verified = [event for event in events if event.kind == "verify"]
     return {
@@ -70,6 +79,9 @@ def _figures(events: list[Event]) -> dict[str, int | float]:
 
 
 def _print(events: list[Event]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
     figures = _figures(events)
     rows = [
         ("time", _seconds(figures["wall_us"]), ""),

@@ -1,4 +1,4 @@
-"""`duo tune`: what this pair can do on these devices, and which flags to run it with."""
+"""`duo tune`: measures a pair on these devices and recommends options for it."""
 
 from __future__ import annotations
 
@@ -8,28 +8,26 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.progress import Progress, TextColumn
 
 from duo.cli import show
 from duo.cli.commands.run import of_run
 from duo.cli.models import DRAFT, TARGET, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options, text_of
-from duo.errors import DuoError
-from duo.measure.tune import tune
-from duo.measure.tuning import Tuning
+from duo.errors import BadValue
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
-from duo.text.job import check_text
 
-HELP = """Measure a pair on these devices and say which flags to run it with.
+if TYPE_CHECKING:
+    from duo.measure.tuning import Tuning
 
-Times passes of the target over 1 to 17 tokens (the curve that decides how much speculation pays) and steps of the
-draft, counts how often guesses are right, and lets plain decoding, turn-taking and both models at once write the same
-texts. What was measured is saved for this pair, placed so: later runs start warm. Takes some hundred passes.
+HELP = """Measure a pair on these devices and recommend options for it.
+
+duo measures the time of passes of the target over 1 to 17 tokens, which decides how much speculation pays, the time of
+draft steps, and how often guesses are right. Then plain decoding, sync and async write the same texts. The figures are
+saved for this pair in this placement, and later runs start with them. This takes a few hundred passes.
 
 \b
 Examples:
@@ -38,7 +36,7 @@ Examples:
   duo tune -m 70B.gguf -md 8B.gguf -f prompts.txt --temp 0 --json tuning.json
 """
 
-# How to speculate is what comes out, so it does not go in.
+# No options of speculation: they are the result.
 SAMPLING = (
     "temperature",
     "top_k",
@@ -55,21 +53,23 @@ SAMPLING = (
 
 
 def prompts_of(path: Path | None) -> list[str]:
-    """A file's lines, blank ones left out; without a path the built-in openings. Raises DuoError."""
+    """The lines of a file without blank ones; without a path the built-in openings. Raises BadValue."""
+    from duo.text.job import check_text
+
     if path is None:
         from duo.measure.bench.questions import read
 
         return [q.turns[0] for q in read()]
     found = [line.strip() for line in text_of(path, "prompt file").split("\n") if line.strip()]
     if not found:
-        raise DuoError(f"the prompt file {path} holds no prompt; write one a line")
+        raise BadValue(f"the prompt file {path} has no prompt; write one per line")
     for n, line in enumerate(found, 1):
         check_text(line, f"prompt {n} in {path}")
     return found
 
 
 def recommended(t: Tuning, params: dict[str, Any], target: str) -> str:
-    """The command line for runs: the models and options as they were given here, and what was found best."""
+    """The recommended command line: the models and options that were given, and the best way to speculate."""
     words = ["duo"]
     if not t.advice.with_draft:
         words += ["-m", params["model"] or target]
@@ -92,9 +92,12 @@ def recommended(t: Tuning, params: dict[str, Any], target: str) -> str:
 
 @contextmanager
 def measuring() -> Iterator[Callable[[str], None]]:
-    """Says on a terminal what is being measured."""
+    """Shows on a terminal what is being measured."""
+    from rich.console import Console
+    from rich.progress import Progress, TextColumn
+
     quiet = not sys.stderr.isatty()
-    # Drawn between texts only: a thread that draws would take time from what is measured.
+    # Drawn only between texts: a drawing thread would slow down what is measured.
     with Progress(
         TextColumn("{task.description}"),
         console=Console(stderr=True),
@@ -110,10 +113,11 @@ def run(params: dict[str, Any]) -> None:
     from duo.cli import tune_report
     from duo.measure.bench.files import check_writable, write_json
     from duo.measure.bench.head import head_of
+    from duo.measure.tune import tune
 
     check_writable(params["json"], "JSON")
     if names_target(params) and not names_draft(params):
-        raise DuoError("duo tune measures a pair and no draft was given; give it with -md")
+        raise BadValue("duo tune measures a pair and no draft was given; give it with -md")
     prompts = prompts_of(params["file"])
     with open_duo(params, **given(params, GENERATE_OPTIONS)) as d:
         show.note_placement(d.placement)
@@ -141,7 +145,7 @@ def _command() -> click.Command:
     path = click.Path(path_type=Path)
     own = [
         click.Option(["file", "-f", "--file"], type=path, metavar="FILE",
-                     help="A file with prompts, one a line; three of them are used. Default: openings that come with "
+                     help="A file with one prompt per line; three of them are used. Default: openings that come with "
                           "duo."),
         click.Option(["json", "--json"], type=path, metavar="FILE", help="Write all figures as JSON."),
     ]  # fmt: skip

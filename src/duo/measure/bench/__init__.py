@@ -1,1 +1,1 @@
-"""What `duo bench` measures: plain, sync and async decoding of the same questions, interleaved in one run."""
+"""The measurements of `duo bench`: plain, sync and async decoding of the same questions, interleaved in one run."""

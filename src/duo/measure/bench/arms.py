@@ -1,4 +1,4 @@
-"""What is compared: a mode and a draft length, each a column of the race."""
+"""Arms: what a run compares. Each is a mode with a draft length."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
-from duo import _core
-from duo.errors import DuoError
-from duo.options.option import Mode
+from duo.errors import BadValue
+from duo.options.option import N_DRAFT_MAX, Mode
 
 Length = int | Literal["auto"]
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One way to write a text."""
+    """One way to generate a text."""
 
     name: str
     mode: Mode
@@ -23,7 +22,7 @@ class Arm:
 
 
 PLAIN = Arm("plain", "plain")
-ALONE = Arm("plain alone", "plain")  # the target without any draft loaded beside it
+ALONE = Arm("plain alone", "plain")  # the target with no draft loaded
 
 
 def _words(text: str) -> list[str]:
@@ -31,19 +30,19 @@ def _words(text: str) -> list[str]:
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
-    """ "plain,async" -> modes, each once. Raises DuoError."""
+    """ "plain,async" -> modes, each once. Raises BadValue."""
     found = list(dict.fromkeys(_words(text)))
     for w in found:
         if w not in get_args(Mode):
-            raise DuoError(f"--modes names {w!r}; choose from {', '.join(get_args(Mode))}")
+            raise BadValue(f"--modes has the unknown mode {w!r}; choose from {', '.join(get_args(Mode))}")
     if not found:
-        raise DuoError(f"--modes names none; choose from {', '.join(get_args(Mode))}")
+        raise BadValue(f"--modes is empty; choose from {', '.join(get_args(Mode))}")
     return cast("tuple[Mode, ...]", tuple(found))
 
 
 def parse_lengths(text: str, flag: str, *, auto: bool) -> tuple[Length, ...]:
-    """ "auto,4,8" -> draft lengths, each once. auto: whether that word may be one. Raises DuoError."""
-    most = _core.N_DRAFT_MAX
+    """ "auto,4,8" -> draft lengths, each once. auto: allow the word auto. Raises BadValue."""
+    most = N_DRAFT_MAX
     found: list[Length] = []
     for w in _words(text):
         if w == "auto" and auto:
@@ -51,14 +50,16 @@ def parse_lengths(text: str, flag: str, *, auto: bool) -> tuple[Length, ...]:
         elif w.isdecimal() and 1 <= int(w) <= most:
             found.append(int(w))
         else:
-            raise DuoError(f"{flag} names {w!r}; give lengths from 1 to {most}{', or auto' * auto}, as 1,2,4")
+            raise BadValue(
+                f"{flag} has the bad length {w!r}; give lengths from 1 to {most}{', or auto' * auto}, as 1,2,4"
+            )
     if not found:
-        raise DuoError(f"{flag} names no length; give some, as 1,2,4")
+        raise BadValue(f"{flag} is empty; give lengths, as 1,2,4")
     return tuple(dict.fromkeys(found))
 
 
 def arms_of(modes: Sequence[Mode], sync_lengths: Sequence[Length], lengths: Sequence[Length]) -> list[Arm]:
-    """All arms of a run. Plain comes first and is always there: it is the yardstick."""
+    """All arms of a run. Plain is always first, because the others are compared with it."""
     arms = [PLAIN]
     if "sync" in modes:
         arms += [Arm(f"sync {k}", "sync", k) for k in sync_lengths]

@@ -1,9 +1,9 @@
-"""How fast speculation can be: formulas, in units of one pass of the target over one token.
+"""How fast speculation can be: formulas. The unit of time is one pass of the target over one token.
 
-a: chance that the draft's token at a position is accepted, those before it being so; the last given goes on for ever.
-c: time of one step of the draft. v(n): time of one pass of the target over n tokens, v(1) = 1. k: drafted tokens in a
-pass. E(k): tokens that such a pass brings. Plain decoding brings one token in one unit, so every speed here is a
-speed-up over plain decoding.
+a: probability that the draft's token at a position is accepted, given that those before it are; the last value holds
+for all further positions. c: time of one step of the draft. v(n): time of one pass of the target over n tokens,
+v(1) = 1. k: drafted tokens in a pass. E(k): expected tokens from such a pass. Plain decoding makes one token per unit,
+so every speed here is a speed-up over plain decoding.
 
 Sources: Leviathan et al., arXiv 2211.17192 (E(k), taking turns); PEARL, arXiv 2408.11850 (drafting while the target
 verifies); SSD, arXiv 2603.03251 (hits and misses).
@@ -30,7 +30,7 @@ def tokens_per_pass(a: Sequence[float], k: int | None = None) -> float:
 
 
 def most_tokens_per_pass(a: Sequence[float]) -> float:
-    """E(k) as k grows without end; for one a at all positions 1 / (1 - a). Infinite where nothing is ever refused."""
+    """The limit of E(k) for infinite k; for one a at all positions 1 / (1 - a). Infinite if nothing is ever refused."""
     if not a:
         return 1.0
     chance = math.prod(a)
@@ -45,7 +45,7 @@ def taking_turns(a: Sequence[float], c: float, v: PassCost, k: int) -> float:
 
 
 def best_sync(a: Sequence[float], c: float, v: PassCost, k_max: int) -> tuple[int, float]:
-    """The k from 1 to k_max with the fastest `taking_turns`, and its speed-up; the smallest k of equals."""
+    """The k from 1 to k_max with the fastest `taking_turns`, and its speed-up. If several are equal, the smallest k."""
     speeds = {k: taking_turns(a, c, v, k) for k in range(1, k_max + 1)}
     best = max(speeds, key=lambda k: speeds[k])
     return best, speeds[best]
@@ -54,9 +54,9 @@ def best_sync(a: Sequence[float], c: float, v: PassCost, k_max: int) -> tuple[in
 def overlapped_bound(a: Sequence[float], c: float, v: PassCost, k_max: int) -> float:
     """Maximum over k from 0 to k_max of min(E(k) / max(v(k+1), k*c), 1/c, E(infinity)).
 
-    Both models work all the time and no work is lost on a miss: nothing that drafts one chain of tokens is faster. A
-    text of n tokens needs n draft steps (1/c), unless the target goes alone (k = 0: 1), and each refusal needs a pass
-    (E(infinity), 1/(1-a) for one a at all positions).
+    It assumes that both models always work and that a miss loses no work, so no method that drafts a single chain of
+    tokens is faster. A text of n tokens needs n draft steps (1/c), unless the target works alone (k = 0: 1), and each
+    refusal needs a pass (E(infinity), 1/(1-a) for one a at all positions).
     """
     most = min(math.inf if c <= 0 else 1 / c, most_tokens_per_pass(a))
     speeds = (tokens_per_pass(a, k) / max(v(k + 1), k * c) for k in range(1, k_max + 1))
@@ -66,17 +66,17 @@ def overlapped_bound(a: Sequence[float], c: float, v: PassCost, k_max: int) -> f
 def hit_miss(h: float, e_hit: float, e_miss: float, v: float, k_c: float, b: float) -> float:
     """[h*E_hit + (1-h)*E_miss] / [h*max(v, k*c) + (1-h)*(v + b)].
 
-    h: share of passes behind a hit (the target's own token was among the drafted ones); e_hit, e_miss: tokens that a
-    pass brings behind a hit and behind a miss; v: time of a pass; k_c: time in which the draft prepares the next one;
-    b: what a miss costs besides, the wait for new drafted tokens.
+    h: share of passes after a hit (the target's own token was among the drafted ones). e_hit, e_miss: tokens of a pass
+    after a hit and after a miss. v: time of a pass. k_c: time in which the draft prepares the next pass. b: the extra
+    cost of a miss, which is the wait for new drafted tokens.
     """
     return (h * e_hit + (1 - h) * e_miss) / (h * max(v, k_c) + (1 - h) * (v + b))
 
 
 def conditional(by_position: Sequence[float]) -> list[float]:
-    """Chances of acceptance at each position, those before it being accepted, from chances of acceptance at all.
+    """Conditional probabilities of acceptance at each position, given that those before are accepted.
 
-    Ends behind the first position where nothing was accepted.
+    by_position: unconditional probabilities. The result ends after the first position where nothing was accepted.
     """
     found = []
     before = 1.0
@@ -89,13 +89,14 @@ def conditional(by_position: Sequence[float]) -> list[float]:
 
 
 def pass_cost(ms: Mapping[int, float]) -> PassCost:
-    """v(n) from measured milliseconds by width, width 1 among them: linear between widths and beyond the last one.
+    """v(n) from measured milliseconds by width: linear between widths and beyond the last one.
 
-    Beyond the last width the last slope goes on (not below zero: a measured dip is noise). Raises ValueError without
-    width 1, or with no other: nothing says then what more tokens cost.
+    Beyond the last width the last slope continues, but not below zero, since a measured dip is noise.
+
+    Raises ValueError: width 1 is missing, or there is no other width.
     """
     if 1 not in ms or len(ms) < 2:
-        raise ValueError("pass times of one token and of another width are needed")
+        raise ValueError("pass times of width 1 and of another width are required")
     widths = sorted(ms)
 
     def v(n: float) -> float:

@@ -1,4 +1,4 @@
-"""The picture of a run: speed-up over plain by category, best sync beside each async arm. Needs matplotlib."""
+"""The chart of a run: speed-up over plain by category, best sync next to each async arm. Needs matplotlib."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from textwrap import shorten
 
-from duo.errors import DuoError
+from duo.errors import BadValue, DuoError
 from duo.measure.bench.arms import Arm
 from duo.measure.bench.measures import ALL, Summary
 from duo.measure.bench.report import shown_by_category
@@ -16,30 +16,30 @@ SYNC, ASYNC, GREY = "#9a9a9a", ("#0b6fc2", "#6db3e8", "#123f66", "#3a9d78", "#a3
 
 
 def check_chart(path: Path | None) -> None:
-    """Before an hour of measuring. Raises DuoError: neither .svg nor .png, or no matplotlib."""
+    """Checks the chart before a long run. Raises BadValue: neither .svg nor .png. Raises DuoError: no matplotlib."""
     if path is None:
         return
     if path.suffix.lower() not in (".svg", ".png"):
-        raise DuoError(f"the chart {path} is neither .svg nor .png; name it so")
+        raise BadValue(f"the chart {path} is neither .svg nor .png; change the name")
     if find_spec("matplotlib") is None:
-        raise DuoError("a chart needs matplotlib; it comes with: pip install 'duo-llama[bench]'")
+        raise DuoError("a chart needs matplotlib; install it with: pip install 'duo-llama[bench]'")
 
 
 def draw(summaries: Sequence[Summary], sync: Arm | None, path: Path, title: str = "") -> None:
-    """Writes the chart. Raises DuoError: nothing to compare, no matplotlib, or the file cannot be written."""
+    """Writes the chart. Raises DuoError: there is nothing to compare, no matplotlib, or the file cannot be written."""
     check_chart(path)
     arms = shown_by_category(summaries, sync)
     if not arms:
-        raise DuoError("there is nothing to draw: no sync or async arm was measured; leave out --chart or name --modes")
+        raise BadValue("nothing to draw: no sync or async arm was measured; leave out --chart or change --modes")
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     found = {(s.category, s.arm): s.to_plain for s in summaries}
-    # All questions last, apart from the categories.
+    # The total is last.
     categories = sorted(dict.fromkeys(s.category for s in summaries), key=lambda c: c == ALL)
     n_bars = len(categories) * len(arms)
-    # Text stays text in an SVG: smaller, and sharp at any size.
+    # Text stays text in an SVG, which is smaller and sharp at any size.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "duo", "font.size": 9}):
         figure = Figure(figsize=(max(6.0, 1.5 + 0.2 * n_bars + 0.3 * len(categories)), 3.6), dpi=150)
         FigureCanvasAgg(figure)
@@ -72,4 +72,4 @@ def draw(summaries: Sequence[Summary], sync: Arm | None, path: Path, title: str 
         try:
             figure.savefig(path, format=kind, metadata={"Date": None} if kind == "svg" else None, facecolor="white")
         except OSError as e:
-            raise DuoError(f"the chart {path} cannot be written ({e.strerror}); choose another") from None
+            raise DuoError(f"the chart {path} cannot be written ({e.strerror}); choose another file") from None

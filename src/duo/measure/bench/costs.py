@@ -1,4 +1,4 @@
-"""What passes and steps cost and how often drafted tokens are right, as one run measured it: the bound's a, c and v."""
+"""The measured costs of passes and steps and the acceptance of drafted tokens: a, c and v of the bound."""
 
 from __future__ import annotations
 
@@ -6,44 +6,44 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from duo import _core
 from duo.measure.bench.bound import PassCost, conditional, overlapped_bound, pass_cost
 from duo.measure.bench.record import Record
+from duo.options.option import N_DRAFT_MAX
 
-# Fewer tokens accepted than this say little about the next position: the last well-known chance goes on there.
+# With fewer accepted tokens the next position is unreliable; then the last reliable probability is used.
 WELL_KNOWN = 20
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Medians over the answers of a run, milliseconds. Empty where the engine does not tell."""
+    """Medians over the answers of a run in milliseconds. Empty: the engine has no figures."""
 
     pass_ms: dict[int, float]  # target, by rows of a pass
     step_ms: dict[int, float]  # draft, by nodes expanded in a step
 
     @property
     def one_ms(self) -> float | None:
-        """A pass over one token."""
+        """Time of a pass over one token in ms."""
         return self.pass_ms.get(1)
 
     @property
     def c(self) -> float | None:
-        """A step of the draft in passes over one token."""
+        """Time of a draft step, in passes over one token."""
         step = self.step_ms.get(1)
         return step / self.one_ms if step is not None and self.one_ms else None
 
     @property
     def v(self) -> PassCost | None:
-        """A pass over n tokens in passes over one token."""
+        """Time of a pass over n tokens, in passes over one token."""
         try:
             return pass_cost(self.pass_ms)
         except ValueError:
             return None
 
     def bound(self, a: Sequence[float]) -> float | None:
-        """`overlapped_bound` with these costs; None where they or `a` are not known."""
+        """`overlapped_bound` with these costs; None: they or `a` are unknown."""
         c, v = self.c, self.v
-        return overlapped_bound(a, c, v, _core.N_DRAFT_MAX) if a and c is not None and v is not None else None
+        return overlapped_bound(a, c, v, N_DRAFT_MAX) if a and c is not None and v is not None else None
 
 
 def _medians(records: Iterable[Record], key: str) -> dict[int, float]:
@@ -56,16 +56,16 @@ def _medians(records: Iterable[Record], key: str) -> dict[int, float]:
 
 
 def costs_of(records: Sequence[Record]) -> Costs:
-    """Of all arms together: they ran on the same models, and each mostly makes passes of one width."""
+    """The costs from all arms together: they use the same models, and most passes of an arm have the same width."""
     pass_ms = _medians(records, "pass_ms")
     plain = [1e3 * r.seconds / r.n_timed for r in records if r.arm.mode == "plain" and r.n_timed]
-    if pass_ms and 1 not in pass_ms and plain:  # a target whose passes always have two rows or more
+    if pass_ms and 1 not in pass_ms and plain:  # all passes of this target have two rows or more
         pass_ms = {1: statistics.median(plain), **pass_ms}
     return Costs(pass_ms, _medians(records, "step_ms"))
 
 
 def accepted_by_position(records: Iterable[Record]) -> tuple[list[float], float]:
-    """Tokens accepted at each position of all verifications together, and the number of verifications."""
+    """The tokens accepted at each position over all verifications, and the number of verifications."""
     counts: list[float] = []
     rounds = 0.0
     for r in records:
@@ -79,9 +79,10 @@ def accepted_by_position(records: Iterable[Record]) -> tuple[list[float], float]
 
 
 def acceptances(records: Sequence[Record]) -> list[float]:
-    """Conditional chances of acceptance by position, from the longest sync arm: it verifies all positions each time.
+    """Conditional probabilities of acceptance by position, from the sync arm with the greatest length.
 
-    An async arm verifies as many as pay, so its shares by position are too low; it is asked only if no sync arm ran.
+    It verifies all positions every time. An async arm verifies only as many as pay, so its shares by position are too
+    low; it is used only if there is no sync arm.
     """
     drafted = {r.arm for r in records if r.arm.mode != "plain"}
     if not drafted:

@@ -1,4 +1,4 @@
-"""The figures in files: JSON with everything, CSV with a row for each arm and category."""
+"""Writes the figures to files: JSON with everything, CSV with a row for each arm and category."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
-from duo.errors import DuoError
+from duo.errors import BadValue, DuoError
 from duo.measure.bench.arms import Arm
 from duo.measure.bench.costs import acceptances, costs_of
 from duo.measure.bench.measures import Spread, Summary, best_sync, summarise
@@ -19,9 +19,10 @@ from duo.measure.bench.report import notes_of
 
 
 def check_writable(path: Path | None, what: str) -> None:
-    """Before an hour of measuring. Raises DuoError if there is no such folder."""
+    """Checks a path before a long run. Raises BadValue: its folder does not exist, or it is a folder."""
     if path is not None and (path.is_dir() or not path.parent.is_dir()):
-        raise DuoError(f"the {what} file {path} cannot be written (it is in no folder, or is one); choose another")
+        reason = "it is a folder" if path.is_dir() else f"there is no folder {path.parent}"
+        raise BadValue(f"the {what} file {path} cannot be written ({reason}); choose another")
 
 
 def _write(path: Path, text: str, what: str) -> None:
@@ -43,7 +44,7 @@ def as_json(
     raw: bool = False,
     complete: bool = True,
 ) -> dict[str, Any]:
-    """All figures as one JSON object. raw: with every record; complete: False where Ctrl-C ended the run early."""
+    """All figures as one JSON object. raw: include every record. complete: False if Ctrl-C ended the run early."""
     sync, costs = best_sync(records), costs_of(records)
     out: dict[str, Any] = {
         **(head or {}),
@@ -76,7 +77,7 @@ def _row(s: Summary) -> dict[str, Any]:
     row: dict[str, Any] = _arm(s.arm)
     for f in fields(s):
         value = getattr(s, f.name)
-        # Each spread has its three columns, whether it was measured or not: all rows have the same ones.
+        # Each spread always has three columns, so that all rows have the same columns.
         if f.name in _SPREADS:
             spread = value or Spread(*(float("nan"),) * 3)
             row |= {f.name: spread.median, f"{f.name}_low": spread.low, f"{f.name}_high": spread.high}
@@ -89,7 +90,7 @@ _SPREADS = ("tokens_per_s", "to_plain", "to_best_sync", "ttft_ms")
 
 
 def write_csv(path: Path, records: Sequence[Record]) -> None:
-    """A row for each arm and category, `all` first; empty cells were not measured. Raises DuoError."""
+    """Writes a row for each arm and category, `all` first. Empty cells were not measured. Raises DuoError."""
     rows = [_row(s) for s in summarise(records)]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")

@@ -1,4 +1,4 @@
-"""What a reader must know to repeat a run: machine, models, versions, command, settings."""
+"""The head of a report, with all that is needed to repeat a run: machine, models, versions, command, settings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from duo import _core
 from duo.placement.kernels import processor
 
-# On the screen; a file has all.
+# Settings shown on the screen; files have all.
 SHOWN = ("questions", "repetitions", "warm_up", "max_tokens", "temperature", "seed")
 
 
@@ -25,17 +25,17 @@ def _without_folder(text: str) -> str:
 
 
 def command_of(argv: Sequence[str]) -> str:
-    """What was typed, without the folders of this machine."""
+    """The command line without the folders of this machine."""
     return " ".join(map(_without_folder, argv))
 
 
 def settings_of(args: Mapping[str, Any]) -> dict[str, str]:
-    """Options of a script, likewise."""
+    """The options of a script without the folders of this machine."""
     return {name: _without_folder(str(v)) for name, v in args.items()}
 
 
 def model_of(m: _core.Model) -> dict[str, Any]:
-    """One loaded model, for programs."""
+    """A loaded model, for programs."""
     return {
         "file": Path(m.path).name,
         "description": m.description,
@@ -50,7 +50,7 @@ def model_of(m: _core.Model) -> dict[str, Any]:
 
 
 def head_of(models: Sequence[_core.Model], command: str, settings: dict[str, Any]) -> dict[str, Any]:
-    """models: the target, and the draft if there is one; none for a made-up pair. settings: as they were used."""
+    """models: the target and the draft, if any; empty for simulated models. settings: the settings of the run."""
     names = ("target", "draft")
     return {
         "machine": machine(),
@@ -63,7 +63,7 @@ def head_of(models: Sequence[_core.Model], command: str, settings: dict[str, Any
 
 
 def lines_of(head: dict[str, Any]) -> list[str]:
-    """The same for people: the settings that matter most."""
+    """The head as lines for people, with the most important settings."""
     lines = []
     for name in ("target", "draft"):
         if m := head.get(name):

@@ -1,4 +1,4 @@
-"""Records become figures: for each arm over all questions, and for each arm in each category."""
+"""Computes figures from records: for each arm over all questions, and in each category."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Spread:
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures of one arm in one category. Shares are 0..1, times ms; None: not measured, or without meaning here."""
+    """Figures of one arm in one category. Shares are 0 to 1, times in ms. None: not measured or not applicable."""
 
     arm: Arm
     category: str
@@ -37,21 +37,21 @@ class Summary:
     tokens_per_s: Spread | None  # over questions and repetitions
     to_plain: Spread | None  # speed-up, over questions
     to_best_sync: Spread | None
-    mean_length: float | None  # 1 + accepted tokens of a verification
+    mean_length: float | None  # 1 + accepted tokens per verification
     acceptance: float | None  # accepted / verified
     acceptance_by_position: tuple[float, ...]
-    hit_rate: float | None  # passes whose last token the draft had prepared / passes
-    tokens_on_hit: float | None  # tokens of a pass behind a hit
+    hit_rate: float | None  # passes whose last token the draft had guessed / passes
+    tokens_on_hit: float | None  # tokens of a pass after a hit
     tokens_on_miss: float | None
     rollback_share: float | None
     ttft_ms: Spread | None
-    p50_ms: float | None  # between consecutive tokens; those of one pass come together
+    p50_ms: float | None  # between consecutive tokens; tokens of one pass arrive together
     p95_ms: float | None
     p99_ms: float | None
     target_busy_share: float | None
     draft_busy_share: float | None
     draft_hidden_share: float | None
-    equal_share: float | None  # answers whose tokens are plain's
+    equal_share: float | None  # answers with the same tokens as plain
     bound: float | None  # speed-up, see duo.measure.bench.bound
     efficiency: float | None  # measured / bound
     hit_miss: float | None
@@ -59,7 +59,7 @@ class Summary:
 
 
 def arms_in(records: Iterable[Record]) -> list[Arm]:
-    """Plain, sync, async; of a mode auto first, then short to long. (They appear in an order that rotates.)"""
+    """The arms in the order plain, sync, async; within a mode auto first, then by length."""
     modes = get_args(Mode)
 
     def rank(arm: Arm) -> tuple[int, int]:
@@ -73,14 +73,14 @@ def categories_in(records: Iterable[Record]) -> list[str]:
 
 
 def best_sync(records: Sequence[Record]) -> Arm | None:
-    """The sync arm with the highest speed-up over plain; None if none ran."""
+    """The sync arm with the highest speed-up over plain; None: there is none."""
     found = {arm: ratio_to(records, arm, PLAIN) for arm in arms_in(records) if arm.mode == "sync"}
     known = {arm: spread.median for arm, spread in found.items() if spread is not None}
     return max(known, key=lambda arm: known[arm], default=None)
 
 
 def summarise(records: Sequence[Record]) -> list[Summary]:
-    """All arms over all questions first, then category by category (if there are several)."""
+    """The figures of all arms over all questions, then by category if there are several."""
     sync, costs = best_sync(records), costs_of(records)
     categories = categories_in(records)
     out = []
@@ -92,7 +92,7 @@ def summarise(records: Sequence[Record]) -> list[Summary]:
 
 
 def _speeds(records: Iterable[Record], arm: Arm) -> dict[tuple[int | str, int], float]:
-    """(question, repetition) -> tokens/s over its turns; those with a single token have none."""
+    """(question, repetition) -> tokens/s over its turns; answers with a single token have no speed."""
     tokens: dict[tuple[int | str, int], int] = {}
     seconds: dict[tuple[int | str, int], float] = {}
     for r in records:
@@ -111,7 +111,7 @@ def _spread(values: Sequence[float]) -> Spread | None:
 
 
 def ratio_to(records: Sequence[Record], arm: Arm, other: Arm) -> Spread | None:
-    """Speed over the other arm's, over questions; a question's ratio is the median of its repetitions'."""
+    """The speed-up over another arm, over all questions. The ratio of a question is the median of its repetitions."""
     mine, its = _speeds(records, arm), _speeds(records, other)
     by_question: dict[int | str, list[float]] = {}
     for key, speed in mine.items():
@@ -157,7 +157,7 @@ def _equal_share(records: Sequence[Record], arm: Arm) -> float | None:
 
 
 def modelled(mine: Sequence[Record], costs: Costs) -> float | None:
-    """`hit_miss` with what this arm measured."""
+    """`hit_miss` with the figures of this arm."""
     v, c, one_ms = costs.v, costs.c, costs.one_ms
     passes, hits = _total(mine, "target_passes_n"), _total(mine, "draft_hit_n")
     e_hit = _mean(mine, "draft_hit_tokens_per_pass", _hits)

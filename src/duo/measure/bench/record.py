@@ -1,4 +1,4 @@
-"""One answer as it was measured."""
+"""One measured answer."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from duo.measure.bench.arms import Arm
 
 @dataclass(frozen=True)
 class Answer:
-    """What a writer hands over for one turn."""
+    """The result of a writer for one turn."""
 
     tokens: Sequence[int]
     t_us: Sequence[int]  # when each token was committed, microseconds on one clock
-    timings: dict[str, Any]  # names of duo.result.timings
+    timings: dict[str, Any]  # names of duo.text.result.timings
     warning: str = ""  # why the text went on without the draft, if it did
 
 
 @dataclass(frozen=True)
 class Record:
-    """An answer and what it is the answer to."""
+    """An answer with its question, arm, repetition and turn."""
 
     arm: Arm
     question_id: int | str
@@ -35,15 +35,15 @@ class Record:
 
     @property
     def seconds(self) -> float:
-        """From the first token to the end, as llama-server counts: the first one comes out of the prompt's pass."""
+        """From the first token to the end, as llama-server counts: the pass over the prompt makes the first token."""
         return float(self.timings["predicted_ms"]) / 1e3
 
     @property
     def n_timed(self) -> int:
-        """Tokens that those seconds brought."""
+        """The number of tokens generated in those seconds."""
         return max(0, int(self.timings["predicted_n"]) - 1)
 
     @property
     def gaps_ms(self) -> list[float]:
-        """Milliseconds between consecutive tokens; about 0 between tokens of one pass, which come together."""
+        """Milliseconds between consecutive tokens; about 0 between tokens of one pass, which arrive together."""
         return [(b - a) / 1e3 for a, b in zip(self.t_us, self.t_us[1:], strict=False)]

@@ -1,4 +1,4 @@
-"""The figures on the screen."""
+"""Prints the figures."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from duo.measure.bench.head import lines_of
 from duo.measure.bench.measures import ALL, Spread, Summary, arms_in, best_sync, summarise
 from duo.measure.bench.record import Record
 
-# A file or a pipe has no width; the table needs so much.
+# The width of tables in a file or a pipe.
 WIDTH = 160
-# In a terminal narrower than this, tokens/s are without quartiles: a number must not be cut.
+# In a narrower terminal, tokens/s have no quartiles, so that no number is cut.
 NARROW = 110
 
 
@@ -40,7 +40,7 @@ def _by_position(s: Summary) -> str:
     return " ".join(f"{100 * x:.0f}" for x in s.acceptance_by_position[:8])
 
 
-# Three tables: each fits a terminal of ordinary width.
+# Three tables, each narrow enough for a normal terminal.
 Column = tuple[str, Callable[[Summary], str]]
 SPEED: tuple[Column, ...] = (
     ("tokens/s", lambda s: _spread(1)(s.tokens_per_s)),
@@ -61,7 +61,7 @@ SPECULATION: tuple[Column, ...] = (
     ("on miss", lambda s: _number(2)(s.tokens_on_miss)),
     ("rolled back", lambda s: _percent(s.rollback_share)),
 )
-# Cells that hold a blank and must not be torn.
+# Columns whose cells contain a blank and must not be wrapped.
 SPREADS = ("tokens/s", "to plain")
 USE: tuple[Column, ...] = (
     ("target busy", lambda s: _percent(s.target_busy_share)),
@@ -78,7 +78,7 @@ def _table(rows: Sequence[Summary], columns: Iterable[Column], title: str, width
     table = Table(title=title, title_justify="left", box=None, padding=(0, 1 if narrow else 2, 0, 0))
     table.add_column("", no_wrap=True)
     cells = [(name, [text(s) for s in rows]) for name, text in columns]
-    cells = [(name, column) for name, column in cells if any(column)]  # what nothing measured takes no room
+    cells = [(name, column) for name, column in cells if any(column)]  # no empty columns
     for name, _ in cells:
         table.add_column(name, justify="right", no_wrap=name in SPREADS)
     for i, s in enumerate(rows):
@@ -87,7 +87,7 @@ def _table(rows: Sequence[Summary], columns: Iterable[Column], title: str, width
 
 
 def shown_by_category(summaries: Sequence[Summary], sync: Arm | None) -> list[Arm]:
-    """Best sync, then each async arm."""
+    """The best sync arm, then each async arm."""
     arms = dict.fromkeys(s.arm for s in summaries)
     return [arm for arm in arms if arm == sync or arm.mode == "async"]
 
@@ -106,13 +106,13 @@ def _by_category(summaries: Sequence[Summary], sync: Arm | None) -> Table:
 
 
 def notes_of(records: Sequence[Record], sync: Arm | None) -> list[str]:
-    """What the table cannot say: which sync arm is the best, and where the draft gave up."""
+    """Notes for which the tables have no place: the best sync arm, and warnings of single answers."""
     notes = []
     if sync is not None:
         tried = ", ".join(str(arm.n_draft) for arm in arms_in(records) if arm.mode == "sync")
         notes.append(f"best sync: draft length {sync.n_draft} (of {tried})")
     for arm, why in dict.fromkeys((r.arm.name, r.warning) for r in records if r.warning):
-        notes.append(f"{arm}: the draft stopped in an answer: {why}; the answer went on without it")
+        notes.append(f"{arm}: warning of an answer: {why}")
     return notes
 
 
@@ -122,7 +122,7 @@ def show(
     notes: Iterable[str] = (),
     console: Console | None = None,
 ) -> None:
-    """Prints settings, one line for each arm, speed-ups by category if there are several, and notes."""
+    """Prints the settings, a line for each arm, speed-ups by category if there are several, and notes."""
     out = console or Console(highlight=False)
     if console is None and not out.is_terminal:
         out = Console(highlight=False, width=WIDTH)

@@ -1,4 +1,4 @@
-"""The race itself: every question is written by every arm before the next question, in an order that rotates."""
+"""The run: every arm answers a question before the next question starts, in rotating order."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from duo.measure.bench.arms import Arm
 from duo.measure.bench.questions import Question
 from duo.measure.bench.record import Answer, Record
 
-# Called before each answer: answers so far, answers in all, the arm's name. And once at the end, with an empty name.
+# Called before each answer with the answers so far, all answers, and the arm's name; at the end with an empty name.
 Progress = Callable[[int, int, str], None]
 
 
 class Writer(Protocol):
-    """Whatever writes texts: two loaded models (DuoWriter), or something made up."""
+    """Generates texts: with loaded models (DuoWriter) or simulated ones (SyntheticWriter)."""
 
     def write(self, question: Question, arm: Arm) -> Sequence[Answer]:
-        """One answer for each turn, the first turn first; fewer where a further turn does not fit."""
+        """One answer for each turn, in order; fewer if a later turn does not fit."""
         ...
 
 
@@ -29,12 +29,13 @@ def interleaved(
     warm_up: int = 0,
     progress: Progress = lambda _done, _total, _name: None,
 ) -> list[Record]:
-    """Lets all arms answer all questions, so that a noisy moment hits all of them alike.
+    """Lets all arms answer all questions in turn, so that noise affects all of them equally.
 
-    warm_up: each arm first answers so many of the first questions, uncounted: caches fill, the planner learns costs.
-    Ctrl-C ends it early: what was measured is returned (then the last `done` told to `progress` is below the total).
+    warm_up: number of questions that each arm answers first, without being measured: caches fill, the planner learns
+    costs. Ctrl-C ends the run early and returns what was measured; then the last `done` that `progress` gets is below
+    the total.
 
-    Raises KeyboardInterrupt if nothing was measured by then, and what the writer raises.
+    Raises KeyboardInterrupt: nothing was measured before Ctrl-C. Raises what the writer raises.
     """
     records: list[Record] = []
     rounds = [(-1, q) for q in questions[:warm_up]] + [(r, q) for r in range(repetitions) for q in questions]

@@ -1,4 +1,4 @@
-"""Models without weights: the real engine on scripted costs and agreement. `duo bench --synthetic` runs them."""
+"""Simulated models for `duo bench --synthetic`: the real engine with scripted costs and agreement, without weights."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue, DuoError
 from duo.measure.bench import files, report
 from duo.measure.bench.arms import PLAIN, Arm, Length, arms_of
 from duo.measure.bench.head import head_of
@@ -20,13 +20,13 @@ from duo.measure.bench.run import Progress, interleaved
 from duo.options.option import Mode
 from duo.text.result import timings
 
-SLICE_US = 50_000  # Ctrl-C is heard this often
+SLICE_US = 50_000  # how often Ctrl-C is noticed
 N_PROMPT = 32
 N_QUESTIONS = 4
 
-# What to write for each part of a specification.
+# The format of each part of a specification.
 PARTS = {
-    "a": "0.8, or values in turn by stretches of tokens: 0.9/0.5:32",
+    "a": "0.8, or values that alternate after a number of tokens: 0.9/0.5:32",
     "b": "a number from 0 to 1: 0.45",
     "branch": "a number from 0 to 1000: 0.02",
     "burst": "a number from 0 to 1: 0.5",
@@ -104,22 +104,24 @@ _READ: dict[str, Callable[[_core.SyntheticOptions, str], None]] = {
 
 
 def parse(spec: str) -> _core.SyntheticOptions:
-    """ "a=0.8,c=0.2,v=1:0.02" -> options; what is left out keeps its default. Raises DuoError."""
+    """ "a=0.8,c=0.2,v=1:0.02" -> options; parts that are left out keep their defaults. Raises BadValue."""
     o = _core.SyntheticOptions()
     seen = set()
     for part in spec.split(","):
         name, equals, text = (x.strip() for x in part.partition("="))
         if name not in _READ:
-            raise DuoError(f"--synthetic names {part.strip()!r}; choose from {', '.join(f'{n}=' for n in PARTS)}")
+            raise BadValue(
+                f"--synthetic has the unknown part {part.strip()!r}; choose from {', '.join(f'{n}=' for n in PARTS)}"
+            )
         if name in seen:
-            raise DuoError(f"--synthetic names {name} twice; write it once")
+            raise BadValue(f"--synthetic has {name} twice; write it once")
         seen.add(name)
         try:
             if not equals:
                 raise ValueError
             _READ[name](o, text)
         except ValueError:
-            raise DuoError(f"--synthetic has {part.strip()!r}; for {name} write {PARTS[name]}") from None
+            raise BadValue(f"--synthetic has {part.strip()!r}; for {name} write {PARTS[name]}") from None
     return o
 
 
@@ -130,7 +132,7 @@ def _greedy() -> _core.Sampling:
 
 
 def _begin(engine: _core.Engine, prompt: Sequence[int], n_predict: int, arm: Arm, *, fixed: bool = False) -> None:
-    """The one place that knows what the engine must be told. fixed: a width is kept, whether it pays or not."""
+    """Starts a text. fixed: keep the draft length even if it does not pay."""
     plan = _core.Plan()
     plan.mode = arm.mode
     plan.n_draft = arm.n_draft if isinstance(arm.n_draft, int) else _core.N_DRAFT_AUTO
@@ -140,32 +142,32 @@ def _begin(engine: _core.Engine, prompt: Sequence[int], n_predict: int, arm: Arm
 
 
 class SyntheticWriter:
-    """Writes texts of n_predict tokens with an engine on models without weights."""
+    """Writes texts of n_predict tokens with the engine on simulated models."""
 
     def __init__(self, options: _core.SyntheticOptions, n_predict: int, *, fixed: bool = False) -> None:
-        """Raises DuoError where the options make no sense."""
+        """Raises DuoError: the options are not possible."""
         self._fixed = fixed
         options.n_ctx = max(options.n_ctx, n_predict + 2 * N_PROMPT)
         self._n_vocab, self._n_predict = options.n_vocab, n_predict
         self._engine = _core.Engine(options)
 
     def write(self, question: Question, arm: Arm) -> list[Answer]:
-        """Each turn stands alone: the text hangs on the turn's words and the seed, on no other turn."""
+        """Turns are independent: a text depends only on the words of its turn and the seed."""
         answers = []
         for turn in question.turns:
             prompt = self._ids(turn)
-            # Empties the prompt caches: else only the first arm of a round would evaluate the prompt.
+            # Clears the prompt caches. Otherwise only the first arm of a round would evaluate the prompt.
             self.text([(prompt[0] + 1) % self._n_vocab], Arm("", "plain" if arm == PLAIN else "sync", 1), 2)
             answers.append(self.text(prompt, arm, self._n_predict))
         return answers
 
     def _ids(self, text: str) -> list[int]:
-        # Any function of the text does, but Python's hash() changes from run to run.
+        # Any function of the text works, except Python's hash(), which changes from run to run.
         key = sum(31**i * byte for i, byte in enumerate(text.encode())) + 1
         return [key * (2 * i + 3) % 1_000_003 % self._n_vocab for i in range(N_PROMPT)]
 
     def text(self, prompt: Sequence[int], arm: Arm, n_predict: int) -> Answer:
-        """One text. Raises DuoError if the engine fails."""
+        """Generates one text. Raises DuoError: the engine fails."""
         tokens: list[int] = []
         t_us: list[int] = []
         _begin(self._engine, prompt, n_predict, arm, fixed=self._fixed)
@@ -201,9 +203,9 @@ def run(
     csv: Path | None = None,
     shown: Progress = lambda _done, _total, _name: None,
 ) -> None:
-    """`duo bench --synthetic`: measures, prints, writes files. Raises DuoError.
+    """`duo bench --synthetic`: measures, prints, and writes files. Raises DuoError.
 
-    Ctrl-C ends it early: what was measured is reported, then KeyboardInterrupt goes on.
+    Ctrl-C ends the run early: it reports what was measured and raises KeyboardInterrupt.
     """
     progress = [0, 0]
 
@@ -224,7 +226,7 @@ def run(
     finally:
         writer.close()
     n_done, n_all = progress
-    notes = [f"ended early: {n_done} of {n_all} answers were written, warm-up included"] if n_done < n_all else []
+    notes = [f"ended early: {n_done} of {n_all} answers were written, including warm-up"] if n_done < n_all else []
     report.show(records, head, notes)
     if json is not None:
         files.write_json(json, files.as_json(records, head, notes, complete=n_done == n_all))

@@ -1,4 +1,4 @@
-"""Answers from a loaded pair."""
+"""Generates answers with a loaded pair."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from duo.options.option import Mode
 
 
 class DuoWriter:
-    """Writes with one Duo; `options`: complete keywords of `Duo.stream`; the arms set mode and n_draft.
+    """Generates with a Duo. options: complete keywords of `Duo.stream`; the arms set mode and n_draft.
 
-    `notes`: what was left out and why, each once.
+    notes: the questions that were skipped and why, each once.
     """
 
     def __init__(self, duo: Duo, options: GenerateOptions) -> None:
@@ -21,7 +21,7 @@ class DuoWriter:
         self.notes: dict[str, None] = {}
 
     def write(self, question: Question, arm: Arm) -> list[Answer]:
-        """Raises DuoError if a model fails."""
+        """The answers to all turns that fit. Raises DuoError: a model fails."""
         answers: list[Answer] = []
         prompt = ""
         for i, turn in enumerate(question.turns):
@@ -29,13 +29,13 @@ class DuoWriter:
             ids = self._duo.tokenize(prompt)
             if not self._fits(len(ids)):
                 what = f"turn {i + 1} of question {question.question_id}"
-                self.notes[f"{what} was left out: it would not fit the context of {self._n_ctx} tokens (-c)"] = None
+                self.notes[f"{what} was skipped: it does not fit the context of {self._n_ctx} tokens (-c)"] = None
                 break
             if i == 0:
                 self._forget(ids[0])
             answer, text = self._answer(ids, arm)
             answers.append(answer)
-            # A NUL ends a C string, so no tokenizer could read one that the model wrote.
+            # Tokenizers read C strings, so they cannot read a NUL that the model wrote.
             prompt += text.replace("\0", "") + "\n"
         return answers
 
@@ -44,11 +44,11 @@ class DuoWriter:
         return self._duo.target.n_ctx
 
     def _fits(self, n_prompt: int) -> bool:
-        # Without a limit (-1) a text ends where the context does.
+        # Without a limit (-1) a text ends at the end of the context.
         return n_prompt + max(1, self._options["max_tokens"]) <= self._n_ctx
 
     def _forget(self, first: int) -> None:
-        """Empties the prompt caches: else only the first arm of a round would evaluate the question."""
+        """Clears the prompt caches. Otherwise only the first arm of a round would evaluate the question."""
         other = (first + 1) % self._duo.target.n_vocab
         mode: Mode = "plain" if self._duo.draft is None else "sync"
         self._duo.generate([other], max_tokens=2, temperature=0.0, ignore_eos=True, mode=mode, n_draft=1)

@@ -1,1 +1,1 @@
-"""The side that writes the text: it keeps in touch with a host."""
+"""The side that generates the text and keeps the connection to a host."""

@@ -1,26 +1,26 @@
-"""From a Duo's options to the client that keeps it in touch with its host."""
+"""From the options of a Duo to the client that keeps the connection to its host."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue, PeerLost
 from duo.options.engine import EngineOptions
 from duo.remote.address import Address
 from duo.remote.client.child import Child
 from duo.remote.client.client import Client
-from duo.remote.client.connection import ClientSettings, HostError, Own, Session, new_key
+from duo.remote.client.connection import ClientSettings, HostError, LocalModel, Session, new_key
 from duo.remote.client.draft import DraftClient
 from duo.remote.client.verify import VerifyClient
 from duo.remote.security import ClientSecurity, read_token
 
-# How long loading waits to see whether the host is there; a draft host that is slow to answer joins later.
+# How long loading waits for the host. A draft host that answers later joins later.
 WAIT_DRAFT_S, WAIT_REQUIRED_S = 1.5, 15.0
 
 
 def settings_of(o: EngineOptions, child: Child | None = None) -> ClientSettings:
-    """child: of this process's own, at the host's address. Raises DuoError."""
+    """child: the own child process at the address of the host. Raises BadValue."""
     role = "draft" if o["draft_host"] is not None else "verify"
     host = o["draft_host"] if role == "draft" else o["verify_host"]
     assert host is not None
@@ -32,26 +32,26 @@ def settings_of(o: EngineOptions, child: Child | None = None) -> ClientSettings:
 
 
 def context_of(settings: ClientSettings) -> int:
-    """Tokens that a verify host's context holds; asked before anything is loaded. Raises DuoError."""
+    """Tokens in the context of a verify host; asked before any model is loaded. Raises PeerLost."""
     if settings.child is not None:
         settings.child.wait_started(required=True)
     try:
         session = Session(settings, None, new_key())
     except HostError as e:
-        raise DuoError(str(e) if e.hopeless else f"{e}; start it, or give another address") from None
+        raise PeerLost(str(e) if e.hopeless else f"{e}; start it, or give another address") from None
     session.close()
     return session.n_ctx
 
 
 def attach(settings: ClientSettings, engine: _core.Engine) -> Client:
-    """Connects an engine's open end to the host. Raises DuoError: the host does not fit, or is needed and not there."""
+    """Connects the open end of an engine to the host. Raises PeerLost: it does not fit, or is required and missing."""
     client: Client
     here = engine.target if settings.role == "draft" else engine.draft
     if here is None:
-        raise DuoError("there is no model on this side; give one")
+        raise BadValue("there is no model on this machine; give one")
     if settings.child is not None:
         settings.child.wait_started(required=settings.required)
-    own = Own(Path(here.path).name, here.vocabulary)
+    own = LocalModel(Path(here.path).name, here.vocabulary)
     if engine.draft_link is not None:
         client = DraftClient(settings, engine.draft_link, own)
     else:

@@ -1,4 +1,4 @@
-"""A process that shall be there as long as this one wants it: a host on a Unix socket that only its parent uses."""
+"""A host in a child process: it listens on a Unix socket that only its parent uses, and is restarted when it ends."""
 
 from __future__ import annotations
 
@@ -13,52 +13,35 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from duo.errors import DuoError
+from duo.errors import DuoError, PeerLost
+from duo.remote.parent import FOLDER_PREFIX, HOPELESS
 from duo.remote.rpc.server import child_env, reach, reason_of
 
-START_S = 600.0  # for a model that goes over a slow network
-START_OPTIONAL_S = 20.0  # that a model waits for one that it can do without; it may join later
-_STABLE_S = 10.0  # alive so long: the next death is a new story
+START_S = 600.0  # enough to send a model over a slow network
+START_OPTIONAL_S = 20.0  # how long loading waits for a draft; it may join later
+_STABLE_S = 10.0  # after this time the pauses between starts begin again with the shortest
 _PAUSES_S = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 _REACH_S = 3.0
 
-_PREFIX = "duo-child-"
-
-WITH_PARENT = "--end-with-parent"
-
-
-def end_with_parent(path: str) -> None:
-    """For the child, which listens at the socket `path`: ends this process when its standard input, which only the
-    parent holds, ends, and removes what a parent that was killed could not."""
-
-    def watch() -> None:
-        with suppress(OSError):
-            while os.read(0, 1):
-                pass
-        folder = Path(path).parent
-        if folder.name.startswith(_PREFIX):
-            shutil.rmtree(folder, ignore_errors=True)
-        os._exit(0)
-
-    threading.Thread(target=watch, daemon=True, name="duo-with-parent").start()
-
 
 def _private_folder() -> Path:
-    """Of mode 0700, with a name short enough for a socket in it."""
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    """A folder with mode 0700 and a path short enough for a Unix socket."""
+    folder = Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX))
     if len(os.fsencode(folder)) <= 80:
         return folder
     folder.rmdir()
-    return Path(tempfile.mkdtemp(prefix=_PREFIX, dir="/tmp"))
+    return Path(tempfile.mkdtemp(prefix=FOLDER_PREFIX, dir="/tmp"))
 
 
 class Child:
-    """Starts a command, and again whenever it ends, with growing pauses. `command` makes it from the address.
+    """Starts a command, and starts it again whenever it ends, with growing pauses.
 
-    The process listens there when it is ready. `servers` are looked for before each start. `on_change` is called
-    from a thread of this object with "" (it is ready) or with a sentence (why it is not). Nothing of it outlives this
-    process: the child's standard input ends with it. `name`: of what the child uses, for sentences. Used by one thread,
-    `close` by any.
+    command: makes the command line from the address. The process listens on the address when it is ready.
+    servers: must be reachable before each start. name: what the child uses, for messages.
+    on_change: called from a thread of this object with "" (ready) or with a sentence (why it is not ready).
+
+    The child ends with this process, because its standard input ends. One thread may use this object; any thread may
+    call `close`.
     """
 
     def __init__(
@@ -76,44 +59,44 @@ class Child:
         self._command = list(command(self.address))
         self._servers, self._on_change, self._start_s = list(servers), on_change, start_s
         self.name = name
-        self.reason = ""  # why there is none now; "" while it is ready
-        self.last_reason = ""  # why there was none the last time
-        self.hopeless = False  # it said so itself: trying again will not help
+        self.reason = ""  # why it is not ready; "": it is ready
+        self.last_reason = ""  # the last reason
+        self.hopeless = False  # starting again cannot help, by the exit code of the child
         self.n_started = self.n_ready = 0
-        self._known = threading.Event()  # the first start has gone well or not
+        self._known = threading.Event()  # the first start has succeeded or failed
         self._closing = threading.Event()
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._thread = threading.Thread(target=self._watch, daemon=True, name="duo-child")
 
     def start(self) -> None:
-        """Once; returns at once."""
+        """Call once. Does not wait."""
         self._thread.start()
 
     @property
     def pid(self) -> int | None:
-        """Of the process that runs, or None."""
+        """The process id; None: no process runs."""
         p = self._process
         return None if p is None or p.poll() is not None else p.pid
 
     def wait_known(self, timeout_s: float | None = None) -> str | None:
-        """Until the first start has gone well ("") or not (why). None: neither in time."""
+        """Waits until the first start has succeeded ("") or failed (the reason). None: time-out."""
         return self.reason if self._known.wait(timeout_s) else None
 
     def wait_started(self, *, required: bool) -> None:
-        """Until the first start has gone well or not; where it is not required, for some time.
+        """Waits until the first start has succeeded or failed; if it is not required, START_OPTIONAL_S at most.
 
-        Raises DuoError: not, and it is required or will never.
+        Raises PeerLost: it failed and is required, or it failed for good.
         """
         why = self.wait_known(None if required else START_OPTIONAL_S)
         if why is None:
             self.last_reason = self.last_reason or f"{self.name} is not ready after {START_OPTIONAL_S:g} s"
         if why and (required or self.hopeless):
             self.close()
-            raise DuoError(why)
+            raise PeerLost(why)
 
     def close(self) -> None:
-        """Ends the child, at once. Safe to call twice."""
+        """Kills the child. Safe to call twice."""
         with self._lock:
             self._closing.set()
             if self._process is not None:
@@ -146,7 +129,7 @@ class Child:
             self._closing.wait(pause)
 
     def _once(self) -> float:
-        """One life of the child, reported; returns how long it was ready, in seconds. Raises DuoError and OSError."""
+        """Runs the child once and reports it. Returns the seconds that it was ready. Raises DuoError and OSError."""
         for server in self._servers:
             reach(server, _REACH_S)
         with suppress(FileNotFoundError):
@@ -155,7 +138,7 @@ class Child:
             with self._lock:
                 if self._closing.is_set():
                     return 0.0
-                # A session of its own: Ctrl-C in the terminal is for the parent alone.
+                # Its own session, so that Ctrl-C in the terminal reaches only the parent.
                 self._process = process = subprocess.Popen(
                     self._command,
                     stdin=subprocess.PIPE,
@@ -200,6 +183,5 @@ class Child:
         if code == -9 and not was_ready and not said:
             return f"the child process for the other model was not ready in {self._start_s:g} s"
         why = reason_of(code, said, self.name)
-        # Anything else than a server can only be mended by somebody: a file, a device.
-        self.hopeless = code == 1 and "RPC server" not in why
+        self.hopeless = code == HOPELESS
         return why

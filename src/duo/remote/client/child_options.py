@@ -1,43 +1,45 @@
-"""Which model a child process has, and the command line that says so to it."""
+"""Which model the child process has, and its command line."""
 
 from __future__ import annotations
 
 import sys
 from typing import Any, Literal
 
-from duo.errors import DuoError
+from duo.errors import BadValue
 from duo.options.engine import EngineOptions
 from duo.options.host import of_host
 from duo.options.tables import ENGINE_OPTIONS
 from duo.placement.devices import device_names, devices
-from duo.remote.client.child import WITH_PARENT
+from duo.remote.parent import WITH_PARENT
 
 Side = Literal["draft", "target"]
 
 
 def names_rpc(value: str | list[str] | None) -> bool:
-    """A -dev or -devd that names a device of an RPC server."""
+    """This -dev or -devd names a device of an RPC server."""
     return any(name.upper().startswith("RPC") for name in device_names(value))
 
 
 def remote_side(o: EngineOptions, *, has_draft: bool) -> Side | None:
-    """The model that `--rpc` is for. Raises DuoError where it is for none, or for both."""
+    """The model that uses the RPC servers; None: no --rpc. Raises BadValue: neither model uses them, or both."""
     target, draft = names_rpc(o["device"]), names_rpc(o["device_draft"])
     if not o["rpc"]:
         for name, flag, there in (("device", "-dev", target), ("device_draft", "-devd", draft)):
-            # What the program has registered itself is its own business.
+            # A program may have registered RPC devices itself.
             if there and not set(device_names(o[name])) <= {d.name for d in devices()}:  # type: ignore[literal-required]
                 value = ",".join(device_names(o[name]))  # type: ignore[literal-required]
-                raise DuoError(f"{flag} {value} names a device of an RPC server; say which servers there are (--rpc)")
+                raise BadValue(f"{flag} {value} names a device of an RPC server; name the servers with --rpc")
         return None
     if target and draft:
-        raise DuoError("-dev and -devd both name devices of RPC servers; one model must be on this machine")
+        raise BadValue("-dev and -devd both name devices of RPC servers; put one model on this machine")
     if target:
         return "target"
     if not has_draft:
-        raise DuoError("--rpc is for the draft, and none was given; give one (-md), or the target RPC devices (-dev)")
+        raise BadValue(
+            "--rpc is for the draft, but there is no draft; give one (-md), or RPC devices for the target (-dev)"
+        )
     if o["device_draft"] is not None and not draft:
-        raise DuoError("--rpc was given and neither -devd nor -dev names an RPC device; leave out --rpc or name one")
+        raise BadValue("--rpc was given, but neither -devd nor -dev names an RPC device; leave out --rpc or name one")
     return "draft"
 
 
@@ -49,7 +51,7 @@ def _spelled(name: str, value: Any) -> list[str]:
 
 
 def host_command(side: Side, path: str, o: EngineOptions, address: str) -> list[str]:
-    """A host in a process of its own for this model alone, with what the user said of it."""
+    """The command line of a host for this model, with the user's options for it."""
     out = ["draft-host", "-md", path] if side == "draft" else ["verify-host", "-m", path]
     chosen = dict(o)
     if side == "draft" and o["n_ctx_draft"] is None:

@@ -1,4 +1,4 @@
-"""The thread that keeps a Duo in touch with its host: hello, texts, loss, coming back."""
+"""The thread that keeps the connection of a Duo to its host: handshake, texts, loss, reconnection."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from typing import Any
 
-from duo.errors import DuoError
-from duo.remote.client.connection import CalledOff, Calls, ClientSettings, HostError, Own, Session, new_key
+from duo.errors import DuoError, PeerLost
+from duo.remote.client.connection import Calls, CallWithdrawn, ClientSettings, HostError, LocalModel, Session, new_key
 from duo.remote.figures import NetworkFigures
 
 BACK_OFF_FIRST_S, BACK_OFF_MOST_S = 0.2, 5.0
-HOPELESS_S = 30.0  # somebody may start another host there
+HOPELESS_S = 30.0  # pause if only a change of the host can help
 
 
 class Client(ABC):
-    """Owned by a Duo. The thread starts with `start` and has ended when `close` returns."""
+    """Belongs to a Duo. The thread starts with `start` and has ended when `close` returns."""
 
-    def __init__(self, settings: ClientSettings, own: Own) -> None:
+    def __init__(self, settings: ClientSettings, own: LocalModel) -> None:
         self.settings = settings
         self.figures = NetworkFigures()
         self._own = own
@@ -27,16 +27,18 @@ class Client(ABC):
         self._session: Session | None = None
         self._stop = threading.Event()
         self._calls = Calls(lambda: self._stop.is_set() or not self._may_wait())
-        self._first = threading.Event()  # the first attempt has ended, well or not
+        self._first = threading.Event()  # the first attempt has succeeded or failed
         self._lock = threading.Lock()
         self._trouble: HostError | None = None  # why there is no session
-        self._warning: HostError | None = None  # the last trouble, until somebody is told
+        self._warning: HostError | None = None  # the last problem, until `take_warning` returns it
         self._back_off_s = BACK_OFF_FIRST_S
         self._thread = threading.Thread(target=self._run, name=f"duo-{settings.role}-host", daemon=True)
 
     def start(self, wait_s: float) -> None:
-        """Begins to connect, and waits for the outcome that long. Raises DuoError if the host must be there and is not,
-        or if it is and does not fit."""
+        """Starts to connect and waits `wait_s` at most for the result.
+
+        Raises PeerLost: the host is required and cannot be reached, or it does not fit.
+        """
         self._thread.start()
         self._first.wait(wait_s)
         with self._lock:
@@ -46,41 +48,41 @@ class Client(ABC):
             self._warn(why)
         if why is not None and (self.settings.required or why.hopeless):
             self.close()
-            raise DuoError(f"{why}; start it, or give another address" if not why.hopeless else str(why))
+            raise PeerLost(f"{why}; start it, or give another address" if not why.hopeless else str(why))
 
     @property
     def figures_of_text(self) -> dict[str, Any]:
-        """For Result.timings; nothing of a child process on this machine, whose own network goes elsewhere."""
+        """For Result.timings. Empty for a child process: its connection stays on this machine."""
         return {} if self.settings.child is not None else self.figures.of_text()
 
     @property
     def host_model(self) -> str:
-        """The name of the host's model; empty: it has not been seen yet."""
+        """The name of the host's model; empty: not known yet."""
         session = self._session
         return session.model if session is not None else ""
 
     @property
     def notice(self) -> str:
-        """What a person should know of this connection, well as it may work; mostly nothing."""
+        """A security notice about this connection; usually empty."""
         s = self.settings
         if s.security.token is None or s.security.ca is not None or s.address.is_local:
             return ""
-        return f"the token goes to {s.address} without TLS, where others can read it; give --host-ca"
+        return f"the token goes to {s.address} without TLS, so others can read it; give --host-ca"
 
     def begin_text(self) -> None:
-        """What follows belongs to a new text."""
+        """A new text starts."""
         self.figures.begin_text()
         with self._lock:
             if self._trouble is None:
                 self._warning = None
 
     def take_warning(self) -> str:
-        """The last thing that went wrong, once."""
+        """The last problem; each problem is returned once."""
         with self._lock:
             why, self._warning = self._warning, None
         child = self.settings.child
         if why is not None and not why.hopeless and child is not None and child.last_reason:
-            return child.last_reason  # it knows more than that the socket is closed
+            return child.last_reason  # it knows more than the closed socket tells
         return "" if why is None else str(why)
 
     def close(self) -> None:
@@ -92,11 +94,10 @@ class Client(ABC):
 
     def _named(self, why: HostError) -> str:
         """Why the host was lost, as a sentence with its name."""
-        name = self.settings.name
-        return str(why) if name in str(why) else f"{name} was lost ({why})"
+        return str(why) if why.named else f"{self.settings.name} was lost ({why})"
 
     def _remark(self, why: HostError) -> None:
-        """For the warning of a text that goes on; the session is kept."""
+        """Sets the warning of the current text; the session stays."""
         with self._lock:
             self._warning = why
 
@@ -112,7 +113,7 @@ class Client(ABC):
                 except Exception as e:
                     if self._stop.is_set() or self._closed():
                         return
-                    # Not foreseen: nobody shall wait for a thread that is gone.
+                    # Unexpected: nobody may wait for a thread that has ended.
                     why = HostError(f"the connection to {self.settings.name} failed ({e or type(e).__name__})")
                     self._warn(why)
                     self._give_up(str(why))
@@ -128,23 +129,23 @@ class Client(ABC):
 
     @abstractmethod
     def _step(self) -> None:
-        """One thing after the other, each bounded in time."""
+        """One step of the thread; takes a limited time."""
 
     @abstractmethod
     def _closed(self) -> bool:
-        """The engine is closed, or closing."""
+        """The engine is closed or closing."""
 
     @abstractmethod
     def _give_up(self, why: str) -> None:
-        """The text that runs, if one does, need not wait for the host."""
+        """Tells the current text, if any, not to wait for the host."""
 
     def _connect(self) -> Session | None:
-        """The session, or a new one; None: not now."""
+        """The current session or a new one; None: no connection now."""
         if self._session is not None:
             return self._session
         try:
             self._session = Session(self.settings, self._own, self._key, self._calls)
-        except CalledOff:
+        except CallWithdrawn:
             return None
         except HostError as e:
             self._warn(e)
@@ -164,22 +165,22 @@ class Client(ABC):
             session.close()
 
     def _pause(self) -> None:
-        """Before the next attempt: longer each time, and longest where nothing will change by itself."""
+        """Waits before the next attempt: longer each time, and longest if only a change of the host can help."""
         with self._lock:
             hopeless = self._trouble is not None and self._trouble.hopeless
         until = time.monotonic() + (HOPELESS_S if hopeless else self._back_off_s)
         self._back_off_s = min(BACK_OFF_MOST_S, 2 * self._back_off_s)
         child = self.settings.child
-        n_ready = 0 if child is None else child.n_ready  # a child that is there again is known at once
+        n_ready = 0 if child is None else child.n_ready  # a child that is ready again ends the pause
         while not self._stop.is_set() and time.monotonic() < until and self._may_wait():
             if child is not None and child.n_ready != n_ready:
                 return
             self._stop.wait(0.05)
 
     def _was_useful(self) -> None:
-        """The host: should it be lost, it is asked again soon."""
+        """The host was useful: if it is lost, the first pause is short."""
         self._back_off_s = BACK_OFF_FIRST_S
 
     def _may_wait(self) -> bool:
-        """Nobody waits for this thread to let go of a text."""
+        """False: somebody waits for this thread to end a text."""
         return True

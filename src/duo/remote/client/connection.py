@@ -1,4 +1,4 @@
-"""A client's connection to its host, from the hello on."""
+"""A client's connection to its host, starting with the handshake."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from duo.errors import DuoError
+from duo.errors import PeerLost
 from duo.remote.address import Address
 from duo.remote.client.child import Child
 from duo.remote.client.diagnosis import why_unreachable
@@ -23,7 +23,7 @@ from duo.remote.wire.codec_begin import N_KEY
 from duo.remote.wire.identity import Identity, Vocabulary, mismatch, texts_of
 from duo.remote.wire.methods import M, method_of, parse
 
-N_MESSAGE_MAX = 256 * 1024  # bytes that a host may send at once
+N_MESSAGE_MAX = 256 * 1024  # bytes of one message from a host
 HELLO_S = 5.0
 SLICE_S = 0.05
 
@@ -32,30 +32,33 @@ OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_metadata_size", 16 * 1024),
     ("grpc.enable_retries", 0),
     ("grpc.enable_http_proxy", 0),
-    ("grpc.use_local_subchannel_pool", 1),  # a new session is a new connection, without the old one's back-off
+    ("grpc.use_local_subchannel_pool", 1),  # a new session makes a new connection, without the back-off of the old one
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 1000),
 ]
 
 
-class HostError(DuoError):
-    """A host that cannot be used now. hopeless: nor later, until somebody changes something."""
+class HostError(PeerLost):
+    """A host cannot be used now. hopeless: trying again cannot help until somebody changes something.
 
-    def __init__(self, message: str, *, hopeless: bool = False) -> None:
+    named: the message names the host; otherwise it is the reason only ("it does not answer").
+    """
+
+    def __init__(self, message: str, *, hopeless: bool = False, named: bool = True) -> None:
         super().__init__(message)
-        self.hopeless = hopeless
+        self.hopeless, self.named = hopeless, named
 
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Which host, how, and how long it may be gone."""
+    """The address of the host, its security, and how long it may be gone."""
 
     address: Address
     security: ClientSecurity = field(default_factory=ClientSecurity)
     role: str = "draft"
-    required: bool = False  # an error at start if it cannot be reached
+    required: bool = False  # loading fails if it cannot be reached
     patience_s: float = 30.0  # verify: how long a text waits for a lost host
-    child: Child | None = None  # the host is this process, of our own
+    child: Child | None = None  # the host is this child process
 
     @property
     def name(self) -> str:
@@ -63,16 +66,16 @@ class ClientSettings:
 
     @property
     def where(self) -> str:
-        """Of the host's model, in few words."""
+        """A short name for the place of the host's model."""
         return str(self.address) if self.child is None else self.child.name
 
 
-class CalledOff(HostError):  # noqa: N818 - no failure
-    """Nobody waits for the answer any more."""
+class CallWithdrawn(HostError):  # noqa: N818
+    """Nobody waits for the answer any more; no failure."""
 
 
 class Calls:
-    """The call that a session waits for, so that nobody who closes it has to wait too. off: true, nobody waits."""
+    """The call that a session waits for, so that closing does not wait. off: returns whether nobody waits."""
 
     def __init__(self, off: Callable[[], bool] = lambda: False) -> None:
         self._lock = threading.Lock()
@@ -96,7 +99,7 @@ class Calls:
             call.cancel()
         except grpc.FutureCancelledError:
             pass
-        raise CalledOff("it was called off")
+        raise CallWithdrawn("the call was withdrawn", named=False)
 
     def close(self) -> None:
         with self._lock:
@@ -105,8 +108,8 @@ class Calls:
                 self._call.cancel()
 
 
-class Own:
-    """The model at this end."""
+class LocalModel:
+    """The model on this machine: its name and vocabulary."""
 
     def __init__(self, name: str, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
@@ -114,12 +117,14 @@ class Own:
 
 
 class Session:
-    """An open channel whose host has been found to fit. Raises HostError.
+    """An open channel to a host that fits. Raises HostError.
 
-    own: the model at this end, its name and vocabulary; None: only a look at the host's limits.
+    own: the model on this machine; None: the session only asks for the limits of the host.
     """
 
-    def __init__(self, settings: ClientSettings, own: Own | None, key: bytes, calls: Calls | None = None) -> None:
+    def __init__(
+        self, settings: ClientSettings, own: LocalModel | None, key: bytes, calls: Calls | None = None
+    ) -> None:
         self._settings, self.key, self._calls = settings, key, calls or Calls()
         target, credentials = settings.address.target, settings.security.credentials()
         self.channel: Any = (
@@ -133,7 +138,7 @@ class Session:
             self._check(reply, own)
         except ProtocolError as e:
             self.close()
-            raise HostError(f"{settings.name} sends what no duo host sends ({e})", hopeless=True) from None
+            raise HostError(f"{settings.name} does not behave like a duo host ({e})", hopeless=True) from None
         except BaseException:
             self.close()
             raise
@@ -143,7 +148,7 @@ class Session:
         return self._settings.security.metadata
 
     def method(self, name: str) -> Any:
-        """A stream's method."""
+        """A method that opens a stream."""
         return method_of(self.channel, name)
 
     def _ask(self, name: str, request: Any, kind: type[M]) -> M:
@@ -155,7 +160,7 @@ class Session:
         return parse(kind, data)
 
     def error(self, e: grpc.RpcError) -> HostError:
-        """What gRPC says, in words."""
+        """A gRPC error as a sentence."""
         s, code = self._settings, e.code()
         details = printable(e.details() or "")
         if code == grpc.StatusCode.UNAVAILABLE and not self._calls.off:
@@ -166,12 +171,12 @@ class Session:
         if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
             return HostError(f"{s.name} cannot take another text ({details})")
         if code == grpc.StatusCode.UNIMPLEMENTED:
-            return HostError(f"{s.name} is no duo host of this kind ({details})", hopeless=True)
+            return HostError(f"{s.name} is not a duo host of this kind ({details})", hopeless=True)
         hopeless = code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT)
         return HostError(f"{s.name} refused ({details})", hopeless=hopeless)
 
     def _diagnosis(self) -> tuple[str, bool]:
-        """As why_unreachable, which takes seconds, in a thread of its own: until nobody wants to know."""
+        """why_unreachable in its own thread, because it takes seconds; stops waiting if nobody needs the result."""
         found: list[tuple[str, bool]] = []
         s = self._settings
         asking = threading.Thread(target=lambda: found.append(why_unreachable(s.address, s.security)), daemon=True)
@@ -180,23 +185,22 @@ class Session:
             asking.join(SLICE_S)
         return found[0] if found else ("it does not answer", False)
 
-    def _check(self, reply: wire.HelloReply, own: Own | None) -> None:
+    def _check(self, reply: wire.HelloReply, own: LocalModel | None) -> None:
         s = self._settings
-        why = hello.check_reply(reply, s.role, s.name)
-        if not why:
-            theirs = Identity.from_message(reply.identity)
-            self.model = theirs.model
-            why = "" if own is None else self._mismatch(theirs, own)
-            why = why or printable(reply.refusal)
+        if why := hello.check_reply(reply, s.role, s.name):
+            raise HostError(why, hopeless=True)
+        theirs = Identity.from_message(reply.identity)
+        self.model = theirs.model
+        why = ("" if own is None else self._mismatch(theirs, own)) or printable(reply.refusal)
         if why:
-            raise HostError(why if why.startswith(s.name) else f"{s.name} cannot be used: {why}", hopeless=True)
+            raise HostError(f"{s.name} cannot be used: {why}", hopeless=True)
         self.n_ctx = in_range(reply.limits.n_ctx, 1, 2**31 - 1, "the host's context")
         self.n_message = in_range(reply.limits.n_message, 1024, 2**31 - 1, "the host's limit of a message")
         if len(reply.instance) != N_KEY:
             raise ProtocolError("its answer has no key")
         self.instance = reply.instance
 
-    def _mismatch(self, theirs: Identity, own: Own) -> str:
+    def _mismatch(self, theirs: Identity, own: LocalModel) -> str:
         if self._settings.role == "verify":
             return mismatch(theirs, own.identity, self._texts, texts_of(own.vocabulary))
         return mismatch(own.identity, theirs, texts_of(own.vocabulary), self._texts)

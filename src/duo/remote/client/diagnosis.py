@@ -1,4 +1,4 @@
-"""Why a host cannot be reached, in words: gRPC only says that it cannot."""
+"""Finds out why a host cannot be reached: gRPC does not say why."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def _connect(address: Address, timeout_s: float) -> socket.socket:
 
 
 def _wrapped(context: ssl.SSLContext, raw: socket.socket, name: str | None = None) -> ssl.SSLSocket:
-    """After the handshake. Raises OSError and ValueError."""
-    # Python loses, and warns of, a socket that is reset before it is wrapped.
+    """The socket after the TLS handshake. Raises OSError and ValueError."""
+    # Python leaks a socket that is reset before it is wrapped, and warns.
     if code := raw.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
         raise OSError(code, os.strerror(code))
     return context.wrap_socket(raw, server_hostname=name)
@@ -43,7 +43,7 @@ def _speaks_tls(address: Address, timeout_s: float) -> bool:
 
 
 def _after_handshake(s: ssl.SSLSocket) -> tuple[str, bool]:
-    """With TLS 1.3 a client's certificate is refused when its own handshake is over; else HTTP/2 begins."""
+    """With TLS 1.3 the server refuses a client's certificate after the client's handshake; otherwise HTTP/2 starts."""
     try:
         silent = s.recv(1) == b""
     except TimeoutError:
@@ -51,29 +51,29 @@ def _after_handshake(s: ssl.SSLSocket) -> tuple[str, bool]:
     except OSError:
         silent = True
     if silent:
-        return "it refused the certificate of this machine, or wants one: --host-cert, --host-key", True
-    return "it does not answer as a duo host", False
+        return "it refused the certificate of this machine, or requires one: --host-cert, --host-key", True
+    return "it does not answer like a duo host", False
 
 
-def _in_words(e: OSError | ValueError) -> tuple[str, bool]:
+def _reason(e: OSError | ValueError) -> tuple[str, bool]:
     if isinstance(e, OSError):
         return (e.strerror or str(e)).lower(), False
-    return "its name is no host name", True
+    return "its name is not a valid host name", True
 
 
 def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float = 1.0) -> tuple[str, bool]:
-    """(the reason, whether trying again is useless until somebody changes something). Takes a few time-outs at most."""
+    """(the reason, whether trying again is useless until somebody changes something). Takes a few times `timeout_s`."""
     try:
         raw = _connect(address, timeout_s)
     except TimeoutError:
         return "it does not answer", False
     except (OSError, UnicodeError) as e:
-        return _in_words(e)
+        return _reason(e)
     with raw:
         if security.ca is None:
             if _speaks_tls(address, timeout_s):
-                return "it speaks TLS; give the certificate to know it by (--host-ca)", True
-            return "it does not answer as a duo host", False
+                return "it uses TLS; give the certificate that verifies it (--host-ca)", True
+            return "it does not answer like a duo host", False
         try:
             context = security.ssl_context()
             context.set_alpn_protocols(["h2"])
@@ -84,9 +84,9 @@ def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float
         except ssl.SSLError as e:
             reason = (e.reason or str(e)).lower().replace("_", " ")
             if "wrong version" in reason or "record layer" in reason or "packet length" in reason:
-                return "it does not speak TLS; leave out --host-ca or start it with --tls-cert", True
+                return "it does not use TLS; leave out --host-ca or start it with --tls-cert", True
             return f"TLS failed: {reason}", "certificate" in reason
         except TimeoutError:
             return "it does not answer", False
         except (OSError, ValueError) as e:
-            return _in_words(e)
+            return _reason(e)

@@ -1,4 +1,4 @@
-"""A Duo whose draft is elsewhere."""
+"""The client of a Duo whose draft is on another machine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import grpc
 from duo import _core
 from duo.errors import DuoError
 from duo.remote.client.client import Client
-from duo.remote.client.connection import ClientSettings, HostError, Own, Session
-from duo.remote.client.exchange import SLICE_US, Exchange, code_of, in_words
+from duo.remote.client.connection import ClientSettings, HostError, LocalModel, Session
+from duo.remote.client.exchange import SLICE_US, Exchange, code_of, host_error
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import N_BATCH_MAX, get_nodes, put_verdicts
 from duo.remote.wire.codec_begin import put_begin
@@ -22,18 +22,18 @@ SILENT_S = 5.0
 
 
 class _Nodes:
-    """Between a stream and the link: nodes in, verdicts out."""
+    """Carries messages between a stream and the link: nodes in, verdicts out."""
 
     def __init__(self, link: _core.DraftLink, n_vocab: int, lock: threading.Lock) -> None:
         self._link, self._n_vocab, self._lock = link, n_vocab, lock
         self._left: list[Any] = []
         self._seen = self._told = 0  # nodes
-        self._guessed = False  # it has read its prompt
-        self._asked = 0.0  # when the first verdict went that nothing has come after; 0: none
+        self._guessed = False  # the draft has read its prompt
+        self._asked = 0.0  # when the first unanswered verdict was sent; 0: none is unanswered
 
     @property
     def any(self) -> bool:
-        """Some have come."""
+        """Some nodes have arrived."""
         return self._seen > 0
 
     def take(self) -> wire.ToDraft | None:
@@ -51,7 +51,7 @@ class _Nodes:
 
     @property
     def silent_s(self) -> float:
-        """How long it has said nothing to what it was told; a draft at rest names the text's tokens all the same."""
+        """How long verdicts have been unanswered. A draft that makes no guesses still names the tokens of the text."""
         asked = self._asked
         return time.monotonic() - asked if asked else 0.0
 
@@ -60,7 +60,7 @@ class _Nodes:
         self._seen += len(message.nodes)
         if nodes:
             self._asked = 0.0
-            # The first one only names the root, before the prompt is read.
+            # The first node only names the root, before the prompt is read.
             self._guessed = self._guessed or any(kind == "node" and guess for kind, guess, *_ in nodes)
             with self._lock:
                 self._link.give(nodes)
@@ -76,9 +76,9 @@ class _Nodes:
 
 
 class DraftClient(Client):
-    """While the host is away the link is told so, and texts go on without the draft."""
+    """While the host is gone, the link knows it and texts go on without the draft."""
 
-    def __init__(self, settings: ClientSettings, link: _core.DraftLink, own: Own) -> None:
+    def __init__(self, settings: ClientSettings, link: _core.DraftLink, own: LocalModel) -> None:
         super().__init__(settings, own)
         self._link = link
         self._link_lock = threading.Lock()
@@ -114,13 +114,13 @@ class DraftClient(Client):
         try:
             first = wire.ToDraft(begin=put_begin(begin, instance=session.instance, session=session.key))
             if first.ByteSize() > session.n_message:
-                raise HostError(f"{self.settings.name} takes no prompt of {len(begin.prompt)} tokens")
+                raise HostError(f"{self.settings.name} cannot accept a prompt of {len(begin.prompt)} tokens")
         except DuoError as e:
             self._without(begin, HostError(str(e)))
             return
 
         def watch() -> bool:
-            if nodes.silent_s > SILENT_S:  # the host lives, but its model hangs, perhaps on an RPC server
+            if nodes.silent_s > SILENT_S:  # the host answers, but its model hangs, perhaps on an RPC server
                 self._remark(HostError(f"{self.settings.name} has made no guess for {SILENT_S:g} s"))
             return not (self._stop.is_set() or self._link.closed)
 
@@ -134,24 +134,25 @@ class DraftClient(Client):
             return
         if code in (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT):
             assert error is not None
-            self._without(begin, in_words(error, session))
+            self._without(begin, host_error(error, session))
             return
-        self._lost(HostError("it ended the text") if error is None else error, session, code, useful=nodes.any)
+        ended = HostError("it ended the text", named=False)
+        self._lost(ended if error is None else error, session, code, useful=nodes.any)
 
     def _without(self, begin: _core.Begin, why: HostError) -> None:
-        """The host cannot help with this text, but perhaps with the next one."""
+        """The host cannot help with this text; it may help with the next one."""
         self._warn(why)
         with self._link_lock:
             self._link.give([("failed", False, begin.id, 0, -1, 0.0, 0, 0, 0.0)])
 
     def _lost(self, error: DuoError, session: Session, code: grpc.StatusCode | None, *, useful: bool) -> None:
-        # First of all the text: it must not wait for a host that is gone.
+        # This comes first: the text must not wait for a host that is gone.
         self._give_up("")
         self.figures.lost()
-        why = in_words(error, session)
-        if code != grpc.StatusCode.ABORTED:  # else it is there, but started anew
+        why = host_error(error, session)
+        if code != grpc.StatusCode.ABORTED:  # ABORTED: the host is there, but was restarted
             self._warn(HostError(self._named(why), hopeless=why.hopeless))
         self._drop()
-        # A host that says hello and then nothing of use would be asked again and again.
+        # Without a pause, a host that accepts the handshake and then fails would be asked again and again.
         if code == grpc.StatusCode.RESOURCE_EXHAUSTED or why.hopeless or not useful:
             self._pause()

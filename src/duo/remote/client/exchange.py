@@ -1,4 +1,4 @@
-"""One text's stream as the client sees it: messages both ways, pings, and why it ended."""
+"""The client's side of the stream of one text: messages in both directions, pings, and why it ended."""
 
 from __future__ import annotations
 
@@ -9,38 +9,38 @@ from typing import Any, Protocol
 
 import grpc
 
-from duo.errors import DuoError
+from duo.errors import DuoError, PeerLost
 from duo.remote.client.connection import HostError, Session
 from duo.remote.figures import NetworkFigures
 from duo.remote.wire.methods import parse
 
 PING_S = 1.0
-LOST_S = 3.5  # without a word, where every ping is answered at once
+LOST_S = 3.5  # without a message; a host answers every ping at once
 SLICE_US = 20_000
 WATCH_S = 0.1
 
 
 class Carrier(Protocol):
-    """Where messages come from and go to."""
+    """The source and destination of messages."""
 
     def take(self) -> Any | None:
-        """The next message to the host; None: nothing for a moment."""
+        """The next message to the host; None: there is none yet."""
 
     def give(self, message: Any) -> None:
-        """One from the host. Raises DuoError for nonsense."""
+        """A message from the host. Raises DuoError: it is not valid."""
 
     def rtt(self, us: float) -> None:
-        """The round trip, as it was measured up to now."""
+        """The measured round trip in microseconds."""
 
     def is_last(self, message: Any) -> bool:
-        """Nothing follows this message to the host."""
+        """This is the last message to the host."""
 
     def empty(self) -> Any:
-        """A message to the host that says nothing."""
+        """An empty message to the host."""
 
 
 class Exchange:
-    """gRPC's thread sends, a second one receives, and the caller of `run` watches over both."""
+    """gRPC's thread sends, a second thread receives, and the caller of `run` watches both."""
 
     def __init__(
         self,
@@ -52,18 +52,18 @@ class Exchange:
     ) -> None:
         self._session, self._method, self._answer = session, method, answer
         self._carrier, self._figures = carrier, figures
-        self._sending = threading.Lock()  # held while the carrier is asked
-        self._closed = False  # under _sending: the carrier is not asked any more
+        self._sending = threading.Lock()  # held while the carrier is used
+        self._closed = False  # under _sending: the carrier must not be used any more
         self._over = threading.Event()
         self._heard = time.monotonic()
         self._giving = False
-        self._pinged = 0.0  # the first message has a ping with it
-        self._ping = 0  # under way; 0: none
+        self._pinged = 0.0  # 0: the first message has a ping
+        self._ping = 0  # the unanswered ping; 0: none
         self.said_last = False
         self.error: DuoError | None = None
 
     def run(self, first: Any, watch: Callable[[], bool]) -> None:
-        """Returns when the stream has ended; `error` says why, None: as it should. watch: False ends it early."""
+        """Returns when the stream has ended; `error` says why (None: normally). watch returns False to end it early."""
         call = self._method(self._requests(first), metadata=self._session.metadata)
         receiver = threading.Thread(target=self._receive, args=(call,), name="duo-receive", daemon=True)
         self._heard = time.monotonic()
@@ -73,7 +73,7 @@ class Exchange:
                 if not watch():
                     break
                 if time.monotonic() - self._heard > LOST_S and not self._giving:
-                    self.error = HostError("it does not answer")
+                    self.error = HostError("it does not answer", named=False)
                     break
         finally:
             call.cancel()
@@ -90,7 +90,7 @@ class Exchange:
                     return
                 try:
                     message = self._carrier.take()
-                except DuoError:  # the engine is being closed
+                except DuoError:  # the engine is closing
                     return
                 now = time.monotonic()
                 if now - self._pinged > PING_S:
@@ -115,19 +115,19 @@ class Exchange:
                     self._figures.round_trip((time.monotonic_ns() - message.pong) / 1e3)
                     self._ping = 0
                     self._carrier.rtt(self._figures.round_trip_ms * 1e3)
-                self._giving = True  # a reader that is in no hurry is not the host's fault
+                self._giving = True  # a slow reader is not the host's fault
                 self._carrier.give(message)
                 self._heard, self._giving = time.monotonic(), False
         except grpc.RpcError as e:
             self.error = self.error or EndedError(e)
-        except DuoError as e:  # a ProtocolError, or what the core says of its order
-            self.error = HostError(f"it sends what no duo host sends: {e}", hopeless=True)
+        except DuoError as e:  # a ProtocolError, or the core rejects the order of messages
+            self.error = HostError(f"it does not behave like a duo host: {e}", hopeless=True, named=False)
         finally:
             self._over.set()
 
 
-class EndedError(DuoError):
-    """gRPC's reason, put into words when somebody asks."""
+class EndedError(PeerLost):
+    """gRPC's reason; `host_error` makes a sentence of it."""
 
     def __init__(self, e: grpc.RpcError) -> None:
         super().__init__(str(e.details()))
@@ -135,12 +135,12 @@ class EndedError(DuoError):
 
 
 def code_of(error: DuoError | None) -> grpc.StatusCode | None:
-    """gRPC's code, where the stream ended with one."""
+    """gRPC's code, if the stream ended with one."""
     return error.rpc_error.code() if isinstance(error, EndedError) else None
 
 
-def in_words(error: DuoError, session: Session) -> HostError:
-    """Why a stream ended."""
+def host_error(error: DuoError, session: Session) -> HostError:
+    """Why a stream ended, as a HostError."""
     if isinstance(error, EndedError):
         return session.error(error.rpc_error)
-    return error if isinstance(error, HostError) else HostError(str(error))
+    return error if isinstance(error, HostError) else HostError(str(error), named=False)

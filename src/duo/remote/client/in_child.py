@@ -1,8 +1,8 @@
-"""A model on GGML RPC devices: in a child process, which is a host like any other."""
+"""A model on GGML RPC devices runs in a child process, which is a normal host."""
 
 from __future__ import annotations
 
-from duo.errors import DuoError
+from duo.errors import BadValue
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 from duo.models.paths import PathLike, path
@@ -15,9 +15,12 @@ from duo.remote.rpc import server as rpc
 def in_child(
     model: PathLike | None, draft: PathLike | None, o: EngineOptions
 ) -> tuple[PathLike | None, PathLike | None, EngineOptions, Child]:
-    """The pair's other model, options that name the child as its host, and the child, not started. Raises DuoError."""
+    """The models that stay in this process, options that name the child as host, and the child, not started.
+
+    Raises DuoError.
+    """
     if o["draft_host"] is not None or o["verify_host"] is not None:
-        raise DuoError("--rpc and --draft-host or --verify-host were given; a model can be on one of them, choose")
+        raise BadValue("--rpc was given with --draft-host or --verify-host; choose one")
     if model is None and draft is None:
         model, draft = demo_pair()
     side = remote_side(o, has_draft=draft is not None)
@@ -26,11 +29,11 @@ def in_child(
     servers = o["rpc"] or []
     name = f"the RPC server{'s' * (len(servers) > 1)} {' and '.join(servers)}"
     if model is None:
-        raise DuoError("a draft was given without a target; give the target too (-m)")
+        raise BadValue("a draft was given without a target; give the target too (-m)")
     if draft is None:
-        raise DuoError("a target on RPC devices needs a draft on this machine; give one (-md)")
+        raise BadValue("a target on RPC devices needs a draft on this machine; give one (-md)")
     there = path(draft, "draft") if side == "draft" else path(model, "target")
-    read_header(there)  # a mistake is told whether the servers are there or not
+    read_header(there)  # reports a bad file even if the servers are not there
     child = Child(lambda address: host_command(side, there, o, address), servers=servers, name=name)
     if side == "draft":
         return model, None, {**o, "rpc": None, "device_draft": None, "draft_host": child.address}, child

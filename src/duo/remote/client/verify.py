@@ -1,4 +1,4 @@
-"""A Duo whose target is elsewhere."""
+"""The client of a Duo whose target is on another machine."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import grpc
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import ContextFull, DuoError
 from duo.remote.client.client import Client
-from duo.remote.client.connection import ClientSettings, HostError, Own, Session
-from duo.remote.client.exchange import SLICE_US, Exchange, code_of, in_words
+from duo.remote.client.connection import ClientSettings, HostError, LocalModel, Session
+from duo.remote.client.exchange import SLICE_US, Exchange, code_of, host_error
 from duo.remote.window import Window
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import N_BATCH_MAX, N_SIZE_SLACK, get_chunks, get_figures, get_verdicts, put_nodes
@@ -22,12 +22,12 @@ FINAL = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT, 
 
 
 class _Text:
-    """Between a stream and the link: verdicts and text in, nodes out."""
+    """Carries messages between a stream and the link: verdicts and text in, nodes out."""
 
     def __init__(self, link: _core.TargetLink, n_vocab: int) -> None:
         self._link, self._n_vocab = link, n_vocab
         self._left: list[Any] = []
-        self.ended = False  # the last piece of text has come
+        self.ended = False  # the last piece of text has arrived
         self.n_tokens = 0
         self._rtt_us = 0
         self._window = Window()
@@ -66,12 +66,12 @@ class _Text:
         self.n_tokens += len(chunks)
         end = next((i for i, c in enumerate(chunks) if c[0] == "end"), None)
         if end is not None and chunks[end][3] == "error":
-            # Said with the host's own sentence.
+            # The error is the host's own sentence.
             self._link.give(verdicts, chunks[:end])
             self._link.fail(f"the verify host failed: {message.error[:500] or 'it does not say why'}")
         else:
             self._link.give(verdicts, chunks)
-        self.ended = end is not None  # not before: an end that the core has refused is none
+        self.ended = end is not None  # set last: the core may have refused the end
 
     def is_last(self, message: wire.ToVerify) -> bool:
         return message.cancel
@@ -81,12 +81,12 @@ class _Text:
 
 
 class VerifyClient(Client):
-    """A text whose host is lost waits for it, for a while, and goes on from the tokens that have come."""
+    """If the host is lost, the text waits for some time and then continues from the tokens that have arrived."""
 
-    def __init__(self, settings: ClientSettings, link: _core.TargetLink, own: Own) -> None:
+    def __init__(self, settings: ClientSettings, link: _core.TargetLink, own: LocalModel) -> None:
         super().__init__(settings, own)
         self._link = link
-        # Both vocabularies may differ in size; tokens of the host's that are not the draft's can come.
+        # The vocabularies may differ in size, so the host may send tokens that the draft does not have.
         self._n_vocab = own.vocabulary.n_tokens + N_SIZE_SLACK
 
     def _step(self) -> None:
@@ -109,10 +109,10 @@ class VerifyClient(Client):
         self._link.fail(why)
 
     def _write(self, begin: _core.Begin) -> None:
-        """One text, over as many connections as it takes."""
-        since: float | None = None  # when it was last known to write
-        stale = False  # a stream has begun with what `begin` says
-        model = ""  # of the host, when the text began
+        """Generates one text, over as many connections as necessary."""
+        since: float | None = None  # since when no tokens have arrived
+        stale = False  # `begin` was already used for a stream
+        model = ""  # the host's model when the text started
         while not (self._stop.is_set() or self._link.closed):
             if self._link.cancelled:
                 self._link.stopped()
@@ -121,8 +121,8 @@ class VerifyClient(Client):
             if session is not None:
                 if stale and session.model != model:
                     self._link.fail(
-                        f"{self.settings.name} came back with another model ({session.model}, not {model}); what was "
-                        "written until then is kept"
+                        f"{self.settings.name} came back with another model ({session.model}, not {model}); the text "
+                        "so far is kept"
                     )
                     return
                 model = session.model
@@ -147,15 +147,15 @@ class VerifyClient(Client):
     def _sentence(self, why: HostError) -> str:
         if why.hopeless:
             return str(why)
-        return f"{why}, and has not come back for {self.settings.patience_s:g} s; what was written until then is kept"
+        return f"{why}, and has not come back for {self.settings.patience_s:g} s; the text so far is kept"
 
     def _stream(self, session: Session, begin: _core.Begin) -> tuple[bool, bool, HostError]:
-        """(the text has ended, tokens have come, why the stream ended)."""
+        """(the text has ended, tokens have arrived, why the stream ended)."""
         text = _Text(self._link, self._n_vocab)
         try:
             first = wire.ToVerify(begin=put_begin(begin, instance=session.instance, session=session.key))
             if first.ByteSize() > session.n_message:
-                raise DuoError(f"{self.settings.name} takes no prompt of {len(begin.prompt)} tokens")
+                raise ContextFull(f"{self.settings.name} cannot accept a prompt of {len(begin.prompt)} tokens")
         except DuoError as e:
             return False, False, HostError(str(e), hopeless=True)
         exchange = Exchange(session, session.method("Verify"), wire.FromVerify, text, self.figures)
@@ -163,7 +163,7 @@ class VerifyClient(Client):
 
         def watch() -> bool:
             if self._link.cancelled and not text.ended:
-                # The host is told so that its seat is free; the caller does not wait for it.
+                # Tells the host, so that its seat becomes free; the caller does not wait for this.
                 given_up[0] = given_up[0] or time.monotonic()
                 return time.monotonic() - given_up[0] < 1.0
             return not (self._stop.is_set() or self._link.closed)
@@ -173,8 +173,8 @@ class VerifyClient(Client):
             return True, True, HostError("")
         if self._stop.is_set() or self._link.closed or self._link.cancelled:
             return False, False, HostError("")
-        error, code = exchange.error or HostError("it ended the text"), code_of(exchange.error)
-        why = in_words(error, session)
+        error, code = exchange.error or HostError("it ended the text", named=False), code_of(exchange.error)
+        why = host_error(error, session)
         why = HostError(self._named(why), hopeless=why.hopeless or code in FINAL)
         if code != grpc.StatusCode.RESOURCE_EXHAUSTED:
             self.figures.lost()

@@ -1,1 +1,1 @@
-"""The side that lends its model."""
+"""The side that serves its model to clients."""

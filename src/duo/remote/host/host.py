@@ -1,4 +1,4 @@
-"""The program of a host: one model, one address, until it is told to end."""
+"""The server of a host: one model, one address, until a signal ends it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import Any
 import grpc
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue
 from duo.remote.address import Address
 from duo.remote.host.service import HANDSHAKE_S, IDLE_S, HostService
 from duo.remote.security import ServerSecurity
@@ -27,12 +27,12 @@ from duo.remote.wire.identity import Identity
 from duo.remote.wire.methods import add_to_server
 
 GRACE_S = 1.0
-END_S = 20.0  # from the signal; then the process ends, whatever hangs
+END_S = 20.0  # after the signal the process ends, even if something hangs
 
 
 @dataclass(frozen=True)
 class HostSettings:
-    """How a host is reached."""
+    """The address and limits of a host."""
 
     address: Address
     security: ServerSecurity
@@ -52,28 +52,28 @@ def server_options(n_ctx: int) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", 15_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         ("grpc.keepalive_permit_without_calls", 1),
-        # A peer that does not read holds its stream until its connection goes; texts go on over a new one.
+        # A peer that does not read keeps its stream until its connection ends. Texts continue on a new connection.
         ("grpc.max_connection_age_ms", 3_600_000),
         ("grpc.max_connection_age_grace_ms", 600_000),
-        ("grpc.so_reuseport", 0),  # a second host on the same port is a mistake
+        ("grpc.so_reuseport", 0),  # a second host on the same port is an error
     ]
 
 
 class Host:
-    """A server for one service; start and stop it in one event loop."""
+    """A server for one service. Start and stop it in the same event loop."""
 
     def __init__(self, settings: HostSettings, service: HostService, n_ctx: int) -> None:
         self._settings, self.service = settings, service
         self._server = grpc.aio.server(options=server_options(n_ctx), maximum_concurrent_rpcs=32 + 4 * settings.n_seats)
         add_to_server(service, self._server)
-        self._socket: tuple[int, int] | None = None  # the file that this host has made
+        self._socket: tuple[int, int] | None = None  # the socket file that this host has created
 
     async def start(self) -> Address:
-        """Listens. Returns where: a port that was 0 is the one chosen. Raises DuoError."""
+        """Listens. Returns the address, with the chosen port if it was 0. Raises BadValue."""
         address, credentials = self._settings.address, self._settings.security.credentials()
         if address.path:
             _make_way(address.path)
-        # Nobody else may connect, not even between binding and a chmod.
+        # Other users must not connect, not even between bind and chmod.
         mask = os.umask(0o177) if address.path else None
         try:
             if credentials is None:
@@ -81,7 +81,9 @@ class Host:
             else:
                 port = self._server.add_secure_port(address.target, credentials)
         except RuntimeError:
-            raise DuoError(f"the host cannot listen on {address}; it is in use, or not of this machine") from None
+            raise BadValue(
+                f"the host cannot listen on {address}; it is in use or not an address of this machine, choose another"
+            ) from None
         finally:
             if mask is not None:
                 os.umask(mask)
@@ -95,7 +97,7 @@ class Host:
         await self._server.stop(GRACE_S)
         await self.service.close()
         path = self._settings.address.path
-        if self._socket is not None and _file_id(path) == self._socket:  # nobody else's
+        if self._socket is not None and _file_id(path) == self._socket:  # still the same file
             with suppress(OSError):
                 os.unlink(path)
 
@@ -109,19 +111,21 @@ def _file_id(path: str) -> tuple[int, int] | None:
 
 
 def _make_way(path: str) -> None:
-    """Removes the socket of a host that was killed. Raises DuoError: the path is somebody else's, or cannot be used.
-    (gRPC itself would take a living host's socket away.)"""
+    """Removes the socket of a killed host. Raises BadValue: the path is in use or cannot be used.
+
+    gRPC itself would also remove the socket of a running host.
+    """
     cannot = f"the host cannot listen on unix:{path}"
     try:
         is_socket = stat.S_ISSOCK(os.lstat(path).st_mode)
     except FileNotFoundError:
         if not os.path.isdir(os.path.dirname(path)):
-            raise DuoError(f"{cannot}; there is no folder {os.path.dirname(path)}") from None
+            raise BadValue(f"{cannot}; there is no folder {os.path.dirname(path)}") from None
         return
     except OSError as e:
-        raise DuoError(f"{cannot} ({e.strerror}); choose another path") from None
+        raise BadValue(f"{cannot} ({e.strerror}); choose another path") from None
     if not is_socket:
-        raise DuoError(f"{cannot}; there is a file of that name, choose another")
+        raise BadValue(f"{cannot}; a file with that name exists, choose another path")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
         s.settimeout(1)
         try:
@@ -131,8 +135,8 @@ def _make_way(path: str) -> None:
                 os.unlink(path)
             return
         except OSError as e:
-            raise DuoError(f"{cannot} ({e.strerror or e}); choose another path") from None
-    raise DuoError(f"{cannot}; another process listens there")
+            raise BadValue(f"{cannot} ({e.strerror or e}); choose another path") from None
+    raise BadValue(f"{cannot}; another process listens there, choose another path")
 
 
 async def _until_told(
@@ -140,7 +144,7 @@ async def _until_told(
 ) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
-    # What clients do wrong is told to them. A log of it would let them fill a disk, or a pipe that nobody reads.
+    # Clients get their own errors. Logging them would let clients fill a disk, or a pipe that nobody reads.
     loop.set_exception_handler(lambda _loop, _context: None)
     for name in ("asyncio", "grpc"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
@@ -170,10 +174,10 @@ def serve(
     progress: Callable[[str, float], None] | None = None,
 ) -> None:
     """Loads the model and serves it until SIGTERM or SIGINT. role: "draft" or "verify". Raises DuoError."""
-    settings.security.credentials()  # a mistake is told before minutes of loading
+    settings.security.credentials()  # reports a bad value before minutes of loading
     model = _core.SharedModel(options, role == "draft", progress)
     kind: Any = _core.DraftSeat if role == "draft" else _core.VerifySeat
-    first = kind(model)  # what does not fit into memory is told now, and a seat says how large its context is
+    first = kind(model)  # reports missing memory now, and tells the size of the context
     spare = [first]
     service = HostService(
         role,

@@ -1,4 +1,4 @@
-"""A thread that takes what a seat makes and hands it to the event loop, no faster than it is sent."""
+"""A thread that passes the output of a seat to the event loop, no faster than it is sent."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-N_AHEAD = 64  # messages taken and not yet sent
+N_AHEAD = 64  # messages that are taken but not sent
 SLICE_S = 0.05
 
 
 class Pump(Generic[T]):
-    """`take` blocks for a moment and returns None if nothing came. What it raises comes out of `get`."""
+    """`take` blocks briefly and returns None if there is nothing. `get` raises what `take` raises."""
 
     def __init__(self, take: Callable[[], T | None], name: str) -> None:
         self._take = take
@@ -52,6 +52,6 @@ class Pump(Generic[T]):
         return item
 
     async def stop(self) -> None:
-        """Returns when the thread is gone: at most one `take` later."""
+        """Returns when the thread has ended: at most one `take` later."""
         self._stop.set()
         await asyncio.to_thread(self._thread.join)

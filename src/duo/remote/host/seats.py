@@ -1,4 +1,4 @@
-"""The places of a host: contexts with their KV caches, each for one text at a time."""
+"""The seats of a host: contexts with their KV caches, each for one text at a time."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ S = TypeVar("S", bound=Seat)
 
 
 class Seats(Generic[S]):
-    """At most `n_most` seats, made when they are needed. Everything in the event loop's thread."""
+    """At most `n_most` seats, created when needed. Use it only in the thread of the event loop."""
 
     def __init__(self, make: Callable[[], S], n_most: int) -> None:
         self._make, self.n_most = make, n_most
         self._free: list[S] = []
-        self._n = 0  # made or being made
+        self._n = 0  # created or being created
         self._changed = asyncio.Condition()
         self._tasks: set[asyncio.Future[None]] = set()
         self._closed = False
 
     def _best(self, prompt: Sequence[int]) -> S | None:
-        """The free seat that knows most of the prompt; none if a new one would know as much and spare others' texts."""
+        """The free seat with most of the prompt in its cache; None: a new seat is as good and keeps other caches."""
         best, n_best = None, -1
         for seat in self._free:
             n = seat.n_cached(prompt)
             if n > n_best:
                 best, n_best = seat, n
-        # The first token is nearly everybody's.
+        # Nearly all prompts share the first token.
         return best if n_best > 1 or self._n >= self.n_most else None
 
     async def prepare(self) -> None:
-        """Makes the first seat before anybody waits for it. Raises what making one raises."""
+        """Creates the first seat before anybody waits for it. Raises what `make` raises."""
         seat = await self._take(())
         await self.give_back(seat)
 
     async def take(self, prompt: Sequence[int], wait_s: float) -> S | None:
-        """A seat; None: all are taken, and stay so for `wait_s`. Raises what making one raises."""
+        """A seat; None: all seats stay taken for `wait_s` seconds. Raises what `make` raises."""
         try:
             return await asyncio.wait_for(self._take(prompt), wait_s if self._n >= self.n_most else None)
         except asyncio.TimeoutError:
@@ -60,7 +60,7 @@ class Seats(Generic[S]):
         try:
             return await asyncio.shield(making)
         except asyncio.CancelledError:
-            making.add_done_callback(self._keep)  # who wanted it is gone, and a thread cannot be called back
+            making.add_done_callback(self._keep)  # the caller is gone, and a thread cannot be cancelled
             raise
         except BaseException:
             await self._gone()
@@ -86,12 +86,12 @@ class Seats(Generic[S]):
             self._changed.notify()
 
     async def drop(self, seat: S) -> None:
-        """The seat is of no use any more: its model failed."""
+        """Removes a seat whose model failed."""
         await asyncio.to_thread(seat.close)
         await self._gone()
 
     async def close(self) -> None:
-        """Frees all seats that are free; the others when they are given back."""
+        """Closes all free seats now, and the others when they are given back."""
         self._closed = True
         while self._free:
             await asyncio.to_thread(self._free.pop().close)

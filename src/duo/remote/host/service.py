@@ -1,4 +1,4 @@
-"""What a host answers: hello, tokens, and a stream for each text."""
+"""The gRPC service of a host: handshake, tokens, and a stream for each text."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from duo.remote.wire.codec_begin import N_KEY, check_keys, get_begin, n_message_
 from duo.remote.wire.identity import Identity, Vocabulary
 from duo.remote.wire.methods import parse
 
-HANDSHAKE_S = 10.0  # from a stream's beginning to its first message
-IDLE_S = 15.0  # clients say something every second
-BUSY_WAIT_S = 1.0  # for a seat whose text is just ending
-CLOSE_S = 10.0  # for texts that end when the host does
-N_UNBEGUN_MAX = 8  # streams of one address that have not said their first message
+HANDSHAKE_S = 10.0  # from the start of a stream to its first message
+IDLE_S = 15.0  # clients send a message every second
+BUSY_WAIT_S = 1.0  # how long to wait for a seat whose text is just ending
+CLOSE_S = 10.0  # how long to wait for texts when the host ends
+N_UNBEGUN_MAX = 8  # streams of one address that have not sent their first message
 N_TEXTS_BYTES = 128 * 1024
 Code = grpc.StatusCode
 
 
 class HostService:
-    """role: "draft" or "verify". make_seat: a new DraftSeat or VerifySeat; called in a thread."""
+    """role: "draft" or "verify". make_seat: creates a DraftSeat or VerifySeat; called in a thread."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class HostService:
         self._role, self._identity, self._vocabulary = role, identity, vocabulary
         self.seats: Seats[Any] = Seats(make_seat, n_seats)
         self._n_ctx, self._token = n_ctx, token
-        # A draft goes on beside a target with a few tokens more: it reads no further where one of those comes.
+        # The target may have a few more tokens than the draft. The draft stops reading at such a token.
         self._n_vocab = vocabulary.n_tokens + (N_SIZE_SLACK if role == "draft" else 0)
         self._idle_s, self._handshake_s = idle_s, handshake_s
         self._instance = secrets.token_bytes(N_KEY)
@@ -62,12 +62,14 @@ class HostService:
             return
         given = [v for k, v in context.invocation_metadata() or () if k == TOKEN_KEY]
         if len(given) != 1:
-            await context.abort(Code.UNAUTHENTICATED, "the host wants a token; give its file (--token-file)")
+            await context.abort(Code.UNAUTHENTICATED, "the host requires a token; give its file (--token-file)")
         if not same_token(self._token, given[0]):
-            await context.abort(Code.UNAUTHENTICATED, "the token is not the host's; give the same --token-file to both")
+            await context.abort(
+                Code.UNAUTHENTICATED, "the token is not the host's token; give the same --token-file to both"
+            )
 
     async def Hello(self, request: bytes, context: Any) -> wire.HelloReply:  # noqa: N802 - gRPC's name
-        """Who this is, and whether the client fits."""
+        """The identity of this host, and whether the client fits."""
         await self._admit(context)
         reply = wire.HelloReply(
             protocol=hello.PROTOCOL,
@@ -80,14 +82,14 @@ class HostService:
             instance=self._instance,
         )  # fmt: skip
         try:
-            # Hashing is done; comparing a big vocabulary's hashes takes microseconds.
+            # The hashes exist already; comparing those of a large vocabulary takes microseconds.
             reply.refusal = hello.refusal(parse(wire.HelloRequest, request), self._role, self._identity)
         except ProtocolError as e:
             await context.abort(Code.INVALID_ARGUMENT, str(e))
         return reply
 
     async def Tokens(self, data: bytes, context: Any) -> wire.TokensReply:  # noqa: N802
-        """Texts of a range; as many as fit a message."""
+        """Texts of a range of tokens, as many as fit into a message."""
         await self._admit(context)
         try:
             request = parse(wire.TokensRequest, data)
@@ -115,9 +117,9 @@ class HostService:
             await context.abort(Code.UNIMPLEMENTED, f"this is a {self._role} host")
         code, why = Code.INTERNAL, "the host failed"
         try:
-            # Now, as grpc.aio forgets that it sent it if the first write is called off: no status would go out then.
+            # Sent now: if the first write is cancelled, grpc.aio forgets that it sent the metadata and sends no status.
             await context.send_initial_metadata(())
-            # A task of its own: what it began it also ends, even where the client, or the server, calls the stream off.
+            # Its own task: it cleans up even if the client or the server cancels the stream.
             await self._whole(self._later(self._text(context)))
             return
         except ProtocolError as e:
@@ -125,7 +127,7 @@ class HostService:
         except DuoError as e:
             code, why = Code.FAILED_PRECONDITION, str(e)
         except Idle:
-            code, why = Code.DEADLINE_EXCEEDED, "nothing was heard of the client, or it does not read"
+            code, why = Code.DEADLINE_EXCEEDED, "the client sends nothing, or does not read"
         except MemoryError:
             code, why = Code.RESOURCE_EXHAUSTED, "the host has no memory for another text"
         except _Refused as e:
@@ -141,7 +143,7 @@ class HostService:
             raise
 
     async def close(self) -> None:
-        """After the server has stopped: ends what still runs, if it lets itself be ended, and frees all free seats."""
+        """Call after the server has stopped: ends running texts, waits CLOSE_S at most, and closes all free seats."""
         end = asyncio.get_running_loop().time() + CLOSE_S
         while self._tasks and asyncio.get_running_loop().time() < end:
             for text in self._texts.values():
@@ -150,10 +152,12 @@ class HostService:
         await self.seats.close()
 
     async def _first(self, context: Any) -> Any:
-        """The first message, or EOF."""
+        """The first message or EOF. Raises Idle, _Refused."""
         peer: str = context.peer().rpartition(":")[0]  # without the port
         if self._unbegun[peer] >= N_UNBEGUN_MAX:
-            _refuse(Code.RESOURCE_EXHAUSTED, f"{N_UNBEGUN_MAX} streams of this address have begun no text; try again")
+            _refuse(
+                Code.RESOURCE_EXHAUSTED, f"{N_UNBEGUN_MAX} streams from this address have not started a text; try again"
+            )
         self._unbegun[peer] += 1
         try:
             return await asyncio.wait_for(context.read(), self._handshake_s)
@@ -178,23 +182,23 @@ class HostService:
             await _patiently(context, kind.nothing(), text.beginning)
             await text.run()
         finally:
-            # In a task of its own: a client that goes away cancels this one.
+            # In its own task: this task is cancelled if the client disconnects.
             await asyncio.shield(self._later(self._free(session, text)))
 
     async def _asked(self, context: Any, incoming: type[Any]) -> wire.Begin:
-        """What the first message wants written. Raises Idle, ProtocolError, _Refused."""
+        """The request in the first message. Raises Idle, ProtocolError, _Refused."""
         data = await self._first(context)
         first = None if data is grpc.aio.EOF else parse(incoming, data)
         if first is None or not first.HasField("begin"):
-            raise ProtocolError("the first message begins no text")
+            raise ProtocolError("the first message does not start a text")
         begin: wire.Begin = first.begin
         check_keys(begin)
         if begin.instance != self._instance:
-            _refuse(Code.ABORTED, "the host is another one than before; say hello again")
+            _refuse(Code.ABORTED, "the host was restarted; repeat the handshake")
         return begin
 
     async def _evict(self, old: DraftText | VerifyText, context: Any) -> None:
-        """The client lost that text's connection before this end did. It gets its seat, and its cache, back."""
+        """The client lost the connection of that text before the host noticed. It gets its seat and its cache back."""
         old.evicted.set()
         ending = asyncio.ensure_future(asyncio.wait_for(old.done.wait(), self._handshake_s))
         try:
@@ -219,7 +223,7 @@ class HostService:
 
     def _busy(self) -> NoReturn:
         n = self.seats.n_most
-        _refuse(Code.RESOURCE_EXHAUSTED, f"the host is busy with {n} text{'s' * (n > 1)}, as many as it takes")
+        _refuse(Code.RESOURCE_EXHAUSTED, f"the host is busy with {n} text{'s' * (n > 1)}, its maximum")
 
     def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         task = asyncio.ensure_future(work)
@@ -230,16 +234,16 @@ class HostService:
     def _ended(self, task: asyncio.Future[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # known to whoever waits; if the client is gone, to nobody
+            task.exception()  # marks the exception as retrieved; the client may be gone
 
     def _keep(self, taken: asyncio.Future[Any]) -> None:
-        """A seat that came for a client that was gone."""
+        """Gives back a seat that was taken for a client that is gone."""
         if not taken.cancelled() and taken.exception() is None and (seat := taken.result()) is not None:
             self._later(self.seats.give_back(seat))
 
     async def _free(self, session: bytes, text: DraftText | VerifyText) -> None:
         try:
-            await asyncio.wait({text.beginning})  # a thread cannot be called back
+            await asyncio.wait({text.beginning})  # a thread cannot be cancelled
             if text.pump is not None:
                 await text.pump.stop()
             await asyncio.to_thread(text.end)
@@ -253,13 +257,13 @@ class HostService:
 
 
 async def _patiently(context: Any, nothing: Any, work: asyncio.Future[Any]) -> Any:
-    """The result of `work`; meanwhile the client hears now and then that the host is alive. Raises Idle."""
+    """The result of `work`. Meanwhile the client regularly gets an empty message. Raises Idle."""
     while not (await asyncio.wait({work}, timeout=1.0))[0]:
         await write_in_time(context, nothing)
     return work.result()
 
 
-class _Refused(Exception):  # noqa: N818 - an answer
+class _Refused(Exception):  # noqa: N818 - an answer, no error
     def __init__(self, code: grpc.StatusCode, why: str) -> None:
         super().__init__(why)
         self.code = code

@@ -1,4 +1,4 @@
-"""One text at a host: the stream's messages in, the seat's out, and everything that ends it."""
+"""One text at a host: passes messages between the stream and the seat, and ends the text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from duo.remote.wire.codec import (
 )
 from duo.remote.wire.methods import parse
 
-WRITE_S = 1.0  # for a message that is being sent before its text has begun or when it ends
+WRITE_S = 1.0  # time limit for a message before the text starts or when it ends
 TAKE_US = 20_000
 END_US = 1_000_000
 RATE = 4000  # messages a second that one text may send on average; a fast model needs a tenth of it
@@ -44,11 +44,11 @@ Made = TypeVar("Made")
 
 
 class Idle(Exception):  # noqa: N818 - no error
-    """The client has gone quiet, or does not read."""
+    """The client sends nothing, or does not read."""
 
 
 async def write_in_time(context: Any, message: Any) -> None:
-    """Sends it. Raises Idle if the client does not read."""
+    """Sends a message. Raises Idle: the client does not read."""
     writing = asyncio.ensure_future(context.write(message))
     if not (await asyncio.wait({writing}, timeout=WRITE_S))[0]:
         writing.cancel()
@@ -57,7 +57,7 @@ async def write_in_time(context: Any, message: Any) -> None:
 
 
 def batches(chunks: Sequence[ChunkTuple]) -> list[Sequence[ChunkTuple]]:
-    """Parts of N_BATCH_MAX chunks at most; none ends between a token and its log-probabilities."""
+    """Splits chunks into parts of N_BATCH_MAX at most, but never between a token and its log-probabilities."""
     ends = [i for i, chunk in enumerate(chunks) if chunk[0] != "logprob" and i > 0] + [len(chunks)]
     out, first = [], 0
     for whole, end in pairwise(ends):
@@ -68,19 +68,19 @@ def batches(chunks: Sequence[ChunkTuple]) -> list[Sequence[ChunkTuple]]:
 
 
 class HostText(ABC, Generic[SeatT, Made, Out]):
-    """Everything in the event loop's thread but the pump's `take`."""
+    """Runs in the thread of the event loop, except for `take` of the pump."""
 
-    incoming: type[Any]  # messages of the client
+    incoming: type[Any]  # the class of the client's messages
 
     def __init__(self, context: Any, seat: SeatT, n_vocab: int, idle_s: float) -> None:
         self._context, self.seat, self._n_vocab, self._idle_s = context, seat, n_vocab, idle_s
         self._loop = asyncio.get_running_loop()
         self._since = self._heard = self._loop.time()
-        self._writing_since = 0.0  # 0: no write is under way
+        self._writing_since = 0.0  # 0: nothing is being written
         self._n_messages = 0
         self._write_lock = asyncio.Lock()
         self._under_way: asyncio.Future[None] | None = None
-        self.failed = False  # the seat's model; the seat is of no use any more
+        self.failed = False  # the seat's model has failed; the seat cannot be used again
         self.evicted = asyncio.Event()  # the same client has come back on another connection
         self.done = asyncio.Event()
         self.beginning: asyncio.Future[None]
@@ -90,23 +90,23 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
     def _take(self) -> Made | None: ...
     @abstractmethod
     async def _give(self, message: Any) -> bool:
-        """Passes a message on to the seat. True: it was the last one."""
+        """Passes a message to the seat. Returns True for the last one."""
 
     @abstractmethod
     def _messages(self, made: Made) -> list[Out]: ...
     @staticmethod
     @abstractmethod
     def nothing() -> Out:
-        """A message that says that the host is alive."""
+        """An empty message: the host is alive."""
 
     @abstractmethod
     def _is_last(self, made: Made) -> bool: ...
     @abstractmethod
     def end(self) -> None:
-        """Lets go of the text; blocks for a step of the model at most."""
+        """Ends the text; blocks for one step of the model at most."""
 
     async def run(self) -> None:
-        """Carries messages until the text has ended at either side. Raises ProtocolError, DuoError, Idle."""
+        """Passes messages until either side ends the text. Raises ProtocolError, DuoError, Idle."""
         pump = self.pump = Pump(self._take, "duo-seat")
         tasks = {asyncio.ensure_future(t) for t in (self._read(), self._write(pump), self.evicted.wait())}
         reads = True
@@ -133,7 +133,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
         await self._finish()
 
     async def _finish(self) -> None:
-        """What is still to be sent; nobody else writes any more. Raises Idle."""
+        """Sends what is left, after all other writers have stopped. Raises Idle."""
 
     async def _read(self) -> None:
         while True:
@@ -146,7 +146,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
             if self._n_messages > RATE * (1 + self._heard - self._since):
                 raise ProtocolError("too many messages")
             if message.HasField("begin"):
-                raise ProtocolError("a text was begun twice")
+                raise ProtocolError("a text was started twice")
             if await self._give(message):
                 return
             if message.ping:
@@ -157,7 +157,7 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
     async def _send(self, message: Out) -> None:
         async with self._write_lock:
             self._writing_since = self._loop.time()
-            # Not cancelled with who waits for it: gRPC could not end a stream whose write was broken off.
+            # Not cancelled with its caller: gRPC cannot end a stream whose write was cancelled.
             self._under_way = asyncio.ensure_future(self._context.write(message))
             await asyncio.shield(self._under_way)
             self._writing_since = 0.0
@@ -227,7 +227,7 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
     def __init__(self, context: Any, seat: _core.VerifySeat, n_vocab: int, idle_s: float) -> None:
         super().__init__(context, seat, n_vocab, idle_s)
         self._giver = ThreadPoolExecutor(1, "duo-give")
-        self._stopping = threading.Lock()  # a client that goes away breaks _finish off, but not its thread
+        self._stopping = threading.Lock()  # a disconnect cancels _finish, but not its thread
         self._cancelled = False
         self._seen = self._told = 0  # nodes
 
@@ -244,7 +244,7 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
         nodes = get_nodes(message, self._n_vocab)
         self._seen += len(message.nodes)
         if nodes:
-            # It waits where the target has no room for more; then this client waits too, and nobody else.
+            # `give` waits if the target has no room. Then this client waits too, but no other client.
             await self._loop.run_in_executor(self._giver, self.seat.give, nodes)
         if self._seen - self._told > N_WINDOW // 4:
             await self._send(self._told_seen(wire.FromVerify()))
@@ -283,7 +283,7 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
 
     def end(self) -> None:
         with self._stopping:
-            # First: it makes the target take chunks and nodes, and give() may be waiting for room for its nodes.
+            # This comes first: it makes the target take nodes, and give() may be waiting for room.
             if self.seat.running:
                 self.seat.cancel()
             self._giver.shutdown()

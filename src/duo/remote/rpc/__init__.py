@@ -1,1 +1,1 @@
-"""llama.cpp's RPC servers: devices on other machines."""
+"""GGML RPC servers of llama.cpp: devices on other machines."""

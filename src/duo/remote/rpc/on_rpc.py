@@ -1,4 +1,4 @@
-"""A host whose model lives on devices of GGML RPC servers: libggml ends this process when one of them is lost."""
+"""A host whose model is on devices of GGML RPC servers. libggml ends this process when a server is lost."""
 
 from __future__ import annotations
 
@@ -6,26 +6,28 @@ import threading
 import time
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue
 from duo.options.engine import EngineOptions
 from duo.placement.devices import device_names
 from duo.remote.rpc import server as rpc
 
-SILENT_S = 120.0  # for 512 tokens of a prompt on a slow server, or a matrix over a slow network
-_CONNECT_S = 4.0  # a text may wait for it to begin
+SILENT_S = 120.0  # enough for 512 tokens of a prompt on a slow server, or a matrix over a slow network
+_CONNECT_S = 4.0  # a text may wait for this
 _ASK_S = 5.0
 
 
 def use_servers(o: EngineOptions, role: str, n_texts: int) -> EngineOptions:
-    """Connects to o["rpc"]; returns the options with all their devices for the host's model, unless it names devices.
+    """Connects to o["rpc"]. Returns the options with all devices of the servers, unless they name devices already.
 
-    From then on the process ends with one sentence when a server is lost, or silent for SILENT_S. Raises DuoError: a
-    server that cannot be reached, no RPC in libggml, more than one text at once.
+    From then on the process ends with one sentence if a server is lost or silent for SILENT_S.
+
+    Raises PeerLost: a server cannot be reached. Raises DuoError: libggml has no RPC. Raises BadValue: more than one
+    text at once.
     """
     if not o["rpc"]:
         return o
     if n_texts > 1:
-        raise DuoError("--parallel is above 1 with --rpc, whose servers compute for one text at a time; leave one out")
+        raise BadValue("--parallel is above 1 with --rpc, but RPC servers compute one text at a time; leave one out")
     names = rpc.connect(o["rpc"], _CONNECT_S)
     threading.Thread(target=_watch, args=(list(o["rpc"]), names), daemon=True, name="duo-rpc-watch").start()
     which = "device_draft" if role == "draft" else "device"
@@ -36,7 +38,7 @@ def use_servers(o: EngineOptions, role: str, n_texts: int) -> EngineOptions:
 
 
 def _watch(endpoints: list[str], names: list[str]) -> None:
-    """Asks the servers something now and then: libggml would wait for ever, and not look while there is no text."""
+    """Asks the servers regularly: libggml has no time-out, and notices nothing between texts."""
     ports = [rpc.split(e)[1] for e in endpoints]
     silent = f"the RPC server {' or '.join(endpoints)} has not answered for {SILENT_S:g} s"
     while True:

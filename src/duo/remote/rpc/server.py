@@ -1,7 +1,7 @@
-"""GGML RPC servers, as a client sees them.
+"""The client side of GGML RPC servers.
 
-libggml-rpc ends the process where a server is lost or is none, and waits for ever for one that says nothing. So what
-this process wants to know of a server, a child asks (`devices_of`), and a model on one lives in a child (duo.remote).
+libggml-rpc ends the process if a server is lost or is not an RPC server, and waits forever for a silent one. So a child
+process asks a server for its devices (`devices_of`), and a model on a server runs in a child process (duo.remote).
 """
 
 from __future__ import annotations
@@ -18,54 +18,54 @@ from typing import NoReturn
 
 from duo import _core
 from duo.build_advice import rebuild
-from duo.errors import DuoError
+from duo.errors import DuoError, PeerLost
 from duo.placement.devices import Device
 
 TIMEOUT_S = 10.0
-# A connection whose other machine is gone (no power, no cable) is given up after so long; libggml sets nothing.
+# Seconds after which a connection to a machine that is gone (no power, no cable) fails; libggml sets no limit.
 _GONE_S = 20
 
 
 def require_rpc() -> None:
-    """Raises DuoError if libggml-rpc is not there."""
+    """Raises DuoError: libggml-rpc is missing."""
     if not _core.supports_rpc():
-        raise DuoError(f"this llama-cpp-python was built without RPC; to have it: {rebuild()}")
+        raise DuoError(f"this llama-cpp-python was built without RPC; to get it: {rebuild()}")
 
 
 def split(endpoint: str) -> tuple[str, int]:
-    """ "host:port" as the option --rpc has checked it."""
+    """ "host:port", already checked by the option --rpc."""
     host, _, port = endpoint.rpartition(":")
     return host, int(port)
 
 
 def reach(endpoint: str, timeout_s: float = TIMEOUT_S) -> None:
-    """Connects and hangs up. Raises DuoError if nobody listens there. A server that is busy can be reached."""
+    """Connects and disconnects. Raises PeerLost: nobody listens there. A busy server can be reached."""
     host, port = split(endpoint)
     try:
         # As libggml does: the first IPv4 address.
         address = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4]
     except (OSError, UnicodeError) as e:
-        why = e.strerror if isinstance(e, OSError) else "it is no host name"
-        raise DuoError(f"the host of the RPC server {endpoint} is unknown ({why}); check its name") from None
+        why = e.strerror if isinstance(e, OSError) else "not a valid host name"
+        raise PeerLost(f"the host of the RPC server {endpoint} is unknown ({why}); check its name") from None
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as s:
         s.settimeout(timeout_s)
         try:
             s.connect(address)
         except OSError as e:
             why = e.strerror or f"no answer in {timeout_s:g} s"
-            raise DuoError(
+            raise PeerLost(
                 f"the RPC server {endpoint} cannot be reached ({why[0].lower() + why[1:]}); start duo rpc-server there"
             ) from None
 
 
 def child_env() -> dict[str, str]:
-    """For a child that runs this duo: this process's modules, no options but those that it is given."""
+    """The environment of a child that runs duo: the same modules, but none of this process's options."""
     env = {name: value for name, value in os.environ.items() if not name.startswith("LLAMA_ARG_")}
     return {**env, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "GGML_NO_BACKTRACE": "1"}
 
 
 def reason_of(code: int, stderr: bytes, used: str) -> str:
-    """Why a child that used `used` ended, as a sentence."""
+    """Why a child process that used `used` ended, as a sentence."""
     lines = [line.strip() for line in stderr.decode("utf-8", "replace").splitlines() if line.strip()]
     said = [line.removeprefix("duo: ") for line in lines if line.startswith("duo: ")]
     if said and code > 0:
@@ -76,36 +76,38 @@ def reason_of(code: int, stderr: bytes, used: str) -> str:
 
 
 def devices_of(endpoint: str, timeout_s: float = TIMEOUT_S) -> list[Device]:
-    """The devices that a server offers, named as if it were the only one (RPC0, ...).
+    """The devices of a server, named as if it were the only one (RPC0, ...).
 
-    Raises DuoError if it cannot be reached, does not answer in time or is none.
+    Raises PeerLost: it cannot be reached, does not answer in time or is not an RPC server.
     """
     require_rpc()
     reach(endpoint, timeout_s)
-    command = [sys.executable, "-c", "from duo.remote.rpc.server import _answer; _answer()", endpoint, str(timeout_s)]
-    # The child ends itself in time; this limit is for one that cannot.
+    command = [sys.executable, "-c", "from duo.remote.rpc.server import answer; answer()", endpoint, str(timeout_s)]
+    # The child has its own time limit; this one is for a child that hangs.
     limit_s = timeout_s + 20
     try:
         done = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=limit_s, check=False, env=child_env()
         )
     except subprocess.TimeoutExpired:
-        raise DuoError(silent_sentence(endpoint, limit_s)) from None
+        raise PeerLost(silent_sentence(endpoint, limit_s)) from None
     if done.returncode != 0:
-        raise DuoError(reason_of(done.returncode, done.stderr, f"the RPC server {endpoint}"))
+        raise PeerLost(reason_of(done.returncode, done.stderr, f"the RPC server {endpoint}"))
     return [Device(*d) for d in json.loads(done.stdout)]
 
 
-def devices_of_all(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> Iterator[tuple[str, list[Device] | str]]:
-    """Each endpoint with its devices, named as `--rpc` with all of them names them, or with what is wrong with it."""
+def devices_of_all(
+    endpoints: Iterable[str], timeout_s: float = TIMEOUT_S
+) -> Iterator[tuple[str, list[Device] | DuoError]]:
+    """Each endpoint with its devices, or with the error. Names are the same as for --rpc with all endpoints."""
     names = list(endpoints)
-    found: dict[str, list[Device] | str] = {}
+    found: dict[str, list[Device] | DuoError] = {}
 
     def ask(endpoint: str) -> None:
         try:
             found[endpoint] = devices_of(endpoint, timeout_s)
         except DuoError as e:
-            found[endpoint] = str(e)
+            found[endpoint] = e
 
     threads = [threading.Thread(target=ask, args=(e,)) for e in names]
     for t in threads:
@@ -114,24 +116,24 @@ def devices_of_all(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> It
     for t, endpoint in zip(threads, names, strict=True):
         t.join()
         answer = found[endpoint]
-        if not isinstance(answer, str):
+        if not isinstance(answer, DuoError):
             answer = [d._replace(name=f"RPC{n + i}") for i, d in enumerate(answer)]
             n += len(answer)
         yield endpoint, answer
 
 
-# ---- in a process that may die
+# ---- in a process that libggml may end
 
 
 def silent_sentence(endpoint: str, timeout_s: float) -> str:
     return (
         f"the RPC server {endpoint} did not answer in {timeout_s:g} s: it is busy (it serves one program at a time), "
-        "frozen, or no RPC server"
+        "frozen, or not an RPC server"
     )
 
 
 def end_process(sentence: str) -> NoReturn:
-    """Ends the process although a thread is in libggml."""
+    """Ends the process, even if a thread is in libggml."""
     with suppress(OSError):
         os.write(2, f"duo: {sentence}\n".encode())
     os._exit(1)
@@ -139,7 +141,7 @@ def end_process(sentence: str) -> NoReturn:
 
 @contextmanager
 def deadline(timeout_s: float, sentence: str) -> Iterator[None]:
-    """Ends the process with the sentence if what is done here, a call of libggml, takes longer."""
+    """Ends the process with the sentence if the body, a call of libggml, takes longer."""
     timer = threading.Timer(timeout_s, end_process, (sentence,))
     timer.daemon = True
     timer.start()
@@ -152,8 +154,8 @@ def deadline(timeout_s: float, sentence: str) -> Iterator[None]:
 def connect(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> list[str]:
     """Registers the servers' devices in this process and returns their names, in order.
 
-    Raises DuoError for a server that cannot be reached; ends the process for one that does not answer in time, and
-    libggml ends it for one that is lost, now or later.
+    Raises PeerLost: a server cannot be reached. A server that does not answer in time ends the process, and so does a
+    server that is lost later.
     """
     require_rpc()
     names = []
@@ -165,14 +167,14 @@ def connect(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> list[str]
 
 
 def guard_connections(ports: Iterable[int], *, listening: bool = False) -> int:
-    """Lets this process's TCP connections to these ports fail when the other machine is gone; returns how many.
+    """Makes TCP connections of this process to these ports fail if the other machine is gone. Returns their number.
 
-    listening: its servers on these ports instead, whose connections inherit it.
+    listening: does it for sockets that listen on these ports; their connections inherit it.
     """
     wanted, n = set(ports), 0
     try:
         fds = [int(name) for name in os.listdir("/dev/fd")]
-    except OSError:  # a system without it
+    except OSError:  # the system has no /dev/fd
         return 0
     for fd in fds:
         with suppress(OSError), socket.socket(fileno=os.dup(fd)) as s:
@@ -195,8 +197,8 @@ def guard_connections(ports: Iterable[int], *, listening: bool = False) -> int:
     return n
 
 
-def _answer() -> None:
-    """The child of devices_of: one endpoint in, its devices out."""
+def answer() -> None:
+    """The child process of devices_of: takes an endpoint, prints its devices."""
     endpoint, timeout_s = sys.argv[1], float(sys.argv[2])
     _core.log_to(True, b"")
     with deadline(timeout_s, silent_sentence(endpoint, timeout_s)):

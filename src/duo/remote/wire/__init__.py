@@ -1,1 +1,1 @@
-"""The messages between two machines."""
+"""The messages between two machines, and their checks."""

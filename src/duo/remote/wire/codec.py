@@ -1,4 +1,4 @@
-"""The two ring messages and the text, between the core's tuples and the network's messages; all of it checked."""
+"""Converts ring messages and text between the core's tuples and network messages, and checks every value."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from duo import _core
-from duo.errors import DuoError
+from duo.errors import PeerLost
+from duo.options.option import N_DRAFT_MAX
 from duo.remote.wire import wire_pb2 as wire
 
 N_SIZE_SLACK = 128  # tokens that one vocabulary may have more than the other
@@ -24,12 +24,12 @@ CHUNK_KINDS = ("token", "logprob", "end")
 FINISHES = ("", "stop", "length", "cancelled", "error")
 
 
-class ProtocolError(DuoError):
-    """What came is nothing that duo sends."""
+class ProtocolError(PeerLost):
+    """The peer has sent something that duo never sends."""
 
 
 def printable(text: str) -> str:
-    """What a peer says, fit for a terminal."""
+    """A peer's text, made safe for a terminal."""
     return "".join(c if c.isprintable() else "?" for c in text[:300])
 
 
@@ -48,18 +48,18 @@ def small(value: int, what: str) -> int:
 def finite(value: float, what: str, low: float = -1e30, high: float = 1e30) -> float:
     """`value`. Raises ProtocolError."""
     if not (math.isfinite(value) and low <= value <= high):
-        raise ProtocolError(f"{what} is {value}, which is no sensible number")
+        raise ProtocolError(f"{what} is {value}, which is not a valid number")
     return value
 
 
 def count(n: int, most: int, what: str) -> None:
     """Raises ProtocolError if there are too many."""
     if n > most:
-        raise ProtocolError(f"one message holds {n} {what}, more than {most}")
+        raise ProtocolError(f"one message has {n} {what}, more than {most}")
 
 
 def put_nodes(out: wire.FromDraft | wire.ToVerify, nodes: Iterable[NodeTuple]) -> None:
-    """Appends nodes to a message; at most N_BATCH_MAX of them may come together."""
+    """Appends nodes to a message; a message may have N_BATCH_MAX nodes at most."""
     add = out.nodes.add
     for kind, guess, id, parent, token, logp, rank, n_rows, step_us in nodes:
         add(
@@ -69,7 +69,7 @@ def put_nodes(out: wire.FromDraft | wire.ToVerify, nodes: Iterable[NodeTuple]) -
 
 
 def get_nodes(message: wire.FromDraft | wire.ToVerify, n_vocab: int) -> list[NodeTuple]:
-    """Without guesses that the target's vocabulary of n_vocab tokens does not have. Raises ProtocolError."""
+    """Drops guesses that the target's vocabulary of n_vocab tokens does not have. Raises ProtocolError."""
     count(len(message.nodes), N_BATCH_MAX, "nodes")
     return [
         (
@@ -108,9 +108,9 @@ def get_verdicts(message: wire.ToDraft | wire.FromVerify, n_vocab: int) -> list[
             in_range(m.token, -1, n_vocab - 1, "the token of a verdict"),
             small(m.n_ahead, "the look-ahead"),
             small(m.n_branch, "the number of branches"),
-            small(m.n_want, "the number of nodes that are wanted"),
+            small(m.n_want, "the number of wanted nodes"),
             small(m.branch_price, "the price of a branch"),
-            small(m.least_path, "the least chance"),
+            small(m.least_path, "the minimum probability"),
         )
         for m in message.verdicts
     ]
@@ -135,7 +135,7 @@ def get_chunks(message: wire.FromVerify, n_vocab: int) -> list[ChunkTuple]:
         if m.finish not in FINISHES or (kind == "end") != (m.finish != ""):
             raise ProtocolError(f"a piece of text of kind {kind} ends with {m.finish[:20]!r}")
         token = in_range(m.token, -1 if kind == "end" else 0, n_vocab - 1, "the token of a piece of text")
-        # A token may have no chance at all: its log-probability is -inf then.
+        # The log-probability of an impossible token is -inf.
         logp = m.logp if m.logp == -math.inf else finite(m.logp, "a log-probability", high=0.01)
         held, dropped = (in_range(n, 0, 2**30, "a number of bytes") for n in (m.n_hold, m.n_drop))
         out.append((kind, m.from_draft, m.hidden, m.finish, token, logp, held, dropped))
@@ -143,7 +143,7 @@ def get_chunks(message: wire.FromVerify, n_vocab: int) -> list[ChunkTuple]:
 
 
 def put_figures(out: wire.FromVerify, stats: Mapping[str, Any]) -> None:
-    """What the host counted of its part of a text: numbers and lists of them."""
+    """Appends what the host counted during a text: numbers and lists of numbers."""
     for name, value in stats.items():
         values = value if isinstance(value, list) else [value]
         out.figures.add(name=name, values=values, is_list=isinstance(value, list))
@@ -154,7 +154,7 @@ def get_figures(message: wire.FromVerify) -> dict[str, int | list[int]]:
     count(len(message.figures), N_FIGURES_MAX, "figures")
     found: dict[str, int | list[int]] = {}
     for f in message.figures:
-        count(len(f.values), _core.N_DRAFT_MAX, "values of a figure")
+        count(len(f.values), N_DRAFT_MAX, "values of a figure")
         values = [in_range(v, 0, 2**31 - 1 if f.is_list else 2**53, "a figure") for v in f.values]
         if not f.is_list and len(values) != 1:
             raise ProtocolError("a figure has no value")

@@ -1,4 +1,4 @@
-"""The first message of a stream: what is to be written, how, and from where on."""
+"""The first message of a stream: the prompt, the options and the position to start from."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from duo import _core
-from duo.errors import DuoError
-from duo.options.option import N_RANK_MAX, N_TREE_MAX
+from duo.errors import BadValue, ContextFull
+from duo.options.option import N_DRAFT_MAX, N_RANK_MAX, N_STEP_MAX, N_TREE_MAX
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import ProtocolError, count, finite, in_range
 
@@ -17,7 +17,7 @@ N_BIAS_MAX = 4096
 N_GRAMMAR_MAX = 65536  # characters
 N_KEY = 16  # bytes of an instance and of a session
 
-# Least and greatest value of each field; the bounds of the options that they come from (duo.options.tables).
+# Minimum and maximum of each field: the bounds of the options (duo.options.tables).
 _SAMPLING: dict[str, tuple[float, float]] = {
     "temp": (0.0, 1e6),
     "top_k": (-1, 2**31 - 1),
@@ -32,10 +32,10 @@ _SAMPLING: dict[str, tuple[float, float]] = {
     "n_prompt": (-1, 2**31 - 1),
 }
 _PLAN: dict[str, tuple[float, float]] = {
-    "n_draft": (-1, _core.N_DRAFT_MAX),
-    "n_draft_min": (0, _core.N_DRAFT_MAX),
+    "n_draft": (-1, N_DRAFT_MAX),
+    "n_draft_min": (0, N_DRAFT_MAX),
     "p_min": (0.0, 1.0),
-    "n_branch": (0, _core.N_STEP_MAX),
+    "n_branch": (0, N_STEP_MAX),
     "has_model": (0, 1),
     "always": (0, 1),
     "ngram_size_n": (1, 1024),
@@ -50,20 +50,20 @@ _NAMES = {
 
 
 def n_message_most(n_ctx: int) -> int:
-    """Bytes of the longest message that a host with this context accepts: a full prompt and everything beside it."""
+    """Bytes of the longest message that a host with this context accepts: a full prompt and all options."""
     return 5 * n_ctx + 128 * 1024 + 4 * N_GRAMMAR_MAX
 
 
 def put_begin(begin: _core.Begin, *, instance: bytes, session: bytes) -> wire.Begin:
-    """The message. Raises DuoError for what a host would refuse: too many stop strings or biases."""
+    """The message. Raises BadValue: a host would refuse it (too many stop strings or biases, a long grammar)."""
     if len(begin.stop) > N_STOPS_MAX or any(len(s) > N_STOP_CHARACTERS_MAX for s in begin.stop):
-        raise DuoError(
-            f"a host takes {N_STOPS_MAX} stop strings (-r) of {N_STOP_CHARACTERS_MAX} characters at most; give fewer"
+        raise BadValue(
+            f"a host accepts {N_STOPS_MAX} stop strings (-r) of {N_STOP_CHARACTERS_MAX} characters at most; give fewer"
         )
     if len(begin.sampling.logit_bias) > N_BIAS_MAX:
-        raise DuoError(f"a host takes {N_BIAS_MAX} biases (-l) at most; give fewer")
+        raise BadValue(f"a host accepts {N_BIAS_MAX} biases (-l) at most; give fewer")
     if len(begin.sampling.grammar) > N_GRAMMAR_MAX:
-        raise DuoError(f"a host takes a grammar of {N_GRAMMAR_MAX} characters at most; give a smaller one")
+        raise BadValue(f"a host accepts a grammar of {N_GRAMMAR_MAX} characters at most; give a smaller one")
     sampling = wire.Sampling(**{name: getattr(begin.sampling, name) for name in (*_SAMPLING, "grammar")})
     for token, bias in begin.sampling.logit_bias:
         sampling.logit_bias.add(token=token, bias=bias)
@@ -79,7 +79,7 @@ def put_begin(begin: _core.Begin, *, instance: bytes, session: bytes) -> wire.Be
 def _fields(message: Any, bounds: dict[str, tuple[float, float]], out: Any) -> None:
     for name, (low, high) in bounds.items():
         value = getattr(message, name)
-        # Floats cross as 32 bits: a bound may be missed by that.
+        # Floats travel as 32 bits, so rounding may exceed a bound.
         if isinstance(value, float):
             finite(value, name, low - 1e-6 * abs(low), high + 1e-6 * abs(high))
         else:
@@ -94,7 +94,7 @@ def _sampling(message: wire.Sampling, n_vocab: int) -> _core.Sampling:
     for b in message.logit_bias:
         in_range(b.token, 0, n_vocab - 1, "the token of a bias")
         if not (abs(b.bias) <= 1.1e9 or b.bias == -math.inf):
-            raise ProtocolError(f"a bias is {b.bias}, which is no sensible number")
+            raise ProtocolError(f"a bias is {b.bias}, which is not a valid number")
     out.logit_bias = [(b.token, b.bias) for b in message.logit_bias]
     count(len(message.grammar), N_GRAMMAR_MAX, "characters of a grammar")
     out.grammar = message.grammar
@@ -106,14 +106,14 @@ def _plan(message: wire.Plan) -> _core.Plan:
     _fields(message, _PLAN, out)
     for name, choices in _NAMES.items():
         if getattr(message, name) not in choices:
-            raise ProtocolError(f"{name} is {getattr(message, name)[:20]!r}, none of {', '.join(choices)}")
+            raise ProtocolError(f"{name} is {getattr(message, name)[:20]!r}, not one of {', '.join(choices)}")
         setattr(out, name, getattr(message, name))
     count(len(message.tree), N_TREE_MAX, "paths of a tree")
     paths = [list(p.ranks) for p in message.tree]
     nodes: set[tuple[int, ...]] = set()
     for p in paths:
         if not 1 <= len(p) <= N_TREE_MAX or max(p) >= N_RANK_MAX:
-            raise ProtocolError("a path of the tree is empty, too long or has too great a rank")
+            raise ProtocolError("a path of the tree is empty or too long, or has a rank that is too large")
         nodes.update(tuple(p[:n]) for n in range(1, len(p) + 1))
     count(len(nodes), N_TREE_MAX, "nodes of a tree")
     if paths:
@@ -122,11 +122,11 @@ def _plan(message: wire.Plan) -> _core.Plan:
 
 
 def get_begin(message: wire.Begin, *, n_vocab: int, n_ctx: int) -> _core.Begin:
-    """The core's Begin. Raises ProtocolError for what no client of duo sends, DuoError for what does not fit here."""
+    """The core's Begin. Raises ProtocolError: no client of duo sends this. Raises ContextFull: the text is too long."""
     n = len(message.prompt)
     in_range(n, 1, 2**31 - 1, "the number of the prompt's tokens")
     if n > n_ctx:
-        raise DuoError(f"the text has {n} tokens and the host's context {n_ctx}; start the host with a larger one")
+        raise ContextFull(f"the text has {n} tokens and the host's context {n_ctx}; start the host with a larger -c")
     in_range(max(message.prompt), 0, n_vocab - 1, "a token of the prompt")
     in_range(message.id, 2**63, 2**64 - 1, "the id of a text")
     count(len(message.stop), N_STOPS_MAX, "stop strings")
@@ -135,13 +135,13 @@ def get_begin(message: wire.Begin, *, n_vocab: int, n_ctx: int) -> _core.Begin:
     out = _core.Begin()
     out.id, out.prompt, out.stop = message.id, list(message.prompt), list(message.stop)
     out.n_generated = in_range(message.n_generated, 0, n - 1, "the number of generated tokens")
-    out.n_predict = in_range(message.n_predict, -1, 2**31 - 1, "the number of tokens wanted")
+    out.n_predict = in_range(message.n_predict, -1, 2**31 - 1, "the number of wanted tokens")
     out.n_logprobs = in_range(message.n_logprobs, -1, 100, "the number of log-probabilities")
     out.sampling, out.plan = _sampling(message.sampling, n_vocab), _plan(message.plan)
     return out
 
 
 def check_keys(message: wire.Begin) -> None:
-    """Raises ProtocolError unless instance and session look like such."""
+    """Raises ProtocolError: the keys of instance and session have a wrong length."""
     if len(message.instance) != N_KEY or len(message.session) != N_KEY:
-        raise ProtocolError("the first message has no key of an instance or of a session")
+        raise ProtocolError("the first message has no valid key of the instance or of the session")

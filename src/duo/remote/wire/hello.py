@@ -1,4 +1,4 @@
-"""The hello: both ends say who they are, and one that cannot work with the other says why."""
+"""The handshake: both ends send their identity, and an end that cannot work with the other says why."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ PROTOCOL = 1
 
 
 def version() -> str:
-    """duo's own."""
+    """The version of duo."""
     from duo import __version__
 
     return __version__
 
 
 def request(role: str, identity: Identity | None) -> wire.HelloRequest:
-    """identity None: who only wants to know the limits."""
+    """identity: None if the client only asks for the limits."""
     message = None if identity is None else identity.message
     return wire.HelloRequest(protocol=PROTOCOL, version=version(), role=role, identity=message)
 
 
 def refusal(asked: wire.HelloRequest, role: str, identity: Identity) -> str:
-    """Why a host of this role with this model cannot serve who asks; empty: it can. Raises ProtocolError."""
+    """Why a host of this role with this model cannot serve the client; empty: it can. Raises ProtocolError."""
     if asked.protocol != PROTOCOL:
         return (
-            f"the host speaks version {PROTOCOL} of the protocol (duo {version()}) and this duo, "
+            f"the host uses version {PROTOCOL} of the protocol (duo {version()}) and this duo, "
             f"{printable(asked.version)}, version {asked.protocol}; install the same duo on both machines"
         )
     if asked.role != role:
-        return f"the host is a {role} host and was asked for a {printable(asked.role)} host; start the other kind"
+        return f"the host is a {role} host, but the client needs a {printable(asked.role)} host; start the other kind"
     if not asked.HasField("identity"):
         return ""
-    # The host has the texts of one side only: it says that something differs, the client asks for them and says what.
+    # The host knows the texts of one side only, so it only says that something differs. The client finds out what.
     theirs = Identity.from_message(asked.identity)
     return mismatch(identity, theirs) if role == "verify" else mismatch(theirs, identity)
 
 
 def check_reply(reply: wire.HelloReply, role: str, host: str) -> str:
-    """What the client finds wrong with the answer, before it looks at the vocabulary; empty: nothing."""
+    """Why the client cannot use the host, before the vocabularies are compared; empty: it can."""
     if reply.protocol != PROTOCOL:
         return (
-            f"{host} speaks version {reply.protocol} of the protocol (duo {printable(reply.version)}) and this duo, "
+            f"{host} uses version {reply.protocol} of the protocol (duo {printable(reply.version)}) and this duo, "
             f"{version()}, version {PROTOCOL}; install the same duo on both machines"
         )
     if reply.role != role:
-        return f"{host} is a {printable(reply.role)} host; a {role} host is wanted: duo {role}-host"
+        return f"{host} is a {printable(reply.role)} host, but a {role} host is needed; start one with duo {role}-host"
     return ""

@@ -1,4 +1,4 @@
-"""Who a model is, as far as the other side must know, and whether two fit: csrc/llama/pair_check.cpp's rules."""
+"""What the other side must know of a model, and whether two models fit, by the rules of csrc/llama/pair_check.cpp."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ N_FIRST_EQUAL = 5  # the first tokens may differ
 N_VOCAB_MAX = 1 << 22
 ADVICE = "; choose a draft of the same model family"
 
-Texts = Callable[[int, int], list[bytes]]  # (first, n) -> texts of so many tokens from there on
+Texts = Callable[[int, int], list[bytes]]  # (first, n) -> texts of n tokens from `first`
 
 
 class Vocabulary(Protocol):
-    """What the core tells of a model's vocabulary (_core.Vocabulary)."""
+    """A model's vocabulary, as the core has it (_core.Vocabulary)."""
 
     @property
     def n_tokens(self) -> int: ...
@@ -43,7 +43,7 @@ def texts_of(v: Vocabulary) -> Texts:
 
 @dataclass(frozen=True)
 class Identity:
-    """A model's name and its vocabulary in hashes."""
+    """A model's name and hashes of its vocabulary."""
 
     model: str
     n_vocab: int
@@ -56,7 +56,7 @@ class Identity:
 
     @classmethod
     def of(cls, model: str, v: Vocabulary) -> Identity:
-        """model: a name for people."""
+        """model: its name, for messages."""
         blocks = []
         for first in range(0, v.n_tokens, N_BLOCK):
             start = max(first, N_FIRST_EQUAL)
@@ -81,7 +81,7 @@ class Identity:
         in_range(v.n_vocab, 1, N_VOCAB_MAX, "the size of a vocabulary")
         count(len(v.blocks), N_VOCAB_MAX // N_BLOCK, "hashes")
         if len(v.blocks) != -(-v.n_vocab // N_BLOCK) or len(m.model) > 512:
-            raise ProtocolError("the hashes of a vocabulary do not fit its size")
+            raise ProtocolError("the number of hashes does not match the size of the vocabulary")
         return cls(printable(m.model), v.n_vocab, v.type, v.bos, v.eos, v.add_bos, v.add_eos, tuple(v.blocks))
 
 
@@ -95,7 +95,7 @@ def _quoted(text: bytes) -> str:
 
 
 def _first_difference(target: Identity, draft: Identity, target_texts: Texts | None, draft_texts: Texts | None) -> str:
-    """The first token that differs, by both texts; without texts the first hash that does; empty: none does."""
+    """Describes the first token that differs, or without texts the first range; empty: no token differs."""
     common = min(target.n_vocab, draft.n_vocab)
     for block in range(-(-common // N_BLOCK)):
         at, end = max(block * N_BLOCK, N_FIRST_EQUAL), (block + 1) * N_BLOCK
@@ -112,7 +112,7 @@ def _first_difference(target: Identity, draft: Identity, target_texts: Texts | N
             theirs, ours = target_texts(at, end - at), draft_texts(at, end - at)
             n = min(len(theirs), len(ours), end - at)
             if n == 0:
-                raise ProtocolError("the host does not tell the texts of its tokens")
+                raise ProtocolError("the host does not send the texts of its tokens")
             for i in range(n):
                 if theirs[i] != ours[i]:
                     return f"token {at + i} is {_quoted(ours[i])} in the draft and {_quoted(theirs[i])} in the target"
@@ -121,7 +121,7 @@ def _first_difference(target: Identity, draft: Identity, target_texts: Texts | N
 
 
 def _special(name: str, begins: str, target: tuple[bool, int], draft: tuple[bool, int]) -> str:
-    """What differs of a special token, given as (it is added to a text, id); empty: nothing that matters."""
+    """Describes how a special token differs, given as (added to texts, id); empty: no difference that matters."""
     if target[0] != draft[0]:
         ours, theirs = ("with" if adds else "without" for adds, _ in (draft, target))
         return f"it {begins} a text {ours} its {name} token and the target {theirs}"
@@ -133,9 +133,9 @@ def _special(name: str, begins: str, target: tuple[bool, int], draft: tuple[bool
 def mismatch(
     target: Identity, draft: Identity, target_texts: Texts | None = None, draft_texts: Texts | None = None
 ) -> str:
-    """Why this draft may not serve this target, one sentence; empty if it may. Texts are asked for where hashes differ.
+    """Why this draft does not fit this target, as one sentence; empty: it fits. Texts are read only if hashes differ.
 
-    Raises what they raise.
+    Raises what the texts raise.
     """
     why = ""
     if target.type != draft.type:

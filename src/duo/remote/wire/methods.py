@@ -1,4 +1,4 @@
-"""The service of wire.proto on gRPC. Messages cross as bytes: what cannot be read is met where it can be answered."""
+"""The service of wire.proto on gRPC. gRPC carries bytes, so that duo itself can answer a message that is invalid."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ def parse(kind: type[M], data: bytes) -> M:
     """Raises ProtocolError."""
     try:
         return kind.FromString(data)
-    except (DecodeError, UnicodeDecodeError):  # the latter from protobuf without its C code
-        raise ProtocolError("a message cannot be read") from None
+    except (DecodeError, UnicodeDecodeError):  # UnicodeDecodeError: protobuf without its C code
+        raise ProtocolError("a message is not valid") from None
 
 
 def to_bytes(message: Message) -> bytes:
@@ -27,7 +27,7 @@ def to_bytes(message: Message) -> bytes:
 
 
 def add_to_server(service: Any, server: grpc.aio.Server) -> None:
-    """The methods of an object that has them by their names. They are given bytes and return messages."""
+    """Registers the methods of `service`, found by name. They take bytes and return messages."""
     handlers = {}
     for method in _SERVICE.methods:
         kind = "stream_stream" if method.client_streaming else "unary_unary"
@@ -37,7 +37,7 @@ def add_to_server(service: Any, server: grpc.aio.Server) -> None:
 
 
 def method_of(channel: grpc.Channel, name: str) -> Any:
-    """To be called with a message, or an iterator of them; answers with bytes."""
+    """A method that takes a message or an iterator of messages and returns bytes."""
     method = _SERVICE.methods_by_name[name]
     make = channel.stream_stream if method.client_streaming else channel.unary_unary
     return make(f"/{_SERVICE.full_name}/{name}", to_bytes, None)

@@ -1,0 +1,90 @@
+"""What is loaded when: `import duo`, the help and shell completion must not wait for libllama."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+from click import Context
+from conftest import run_python
+
+from duo import _core
+from duo.cli.main import COMMANDS, command_named
+from duo.options import option
+
+HEAVY = ("duo._core", "duo.api.engine", "numpy", "jinja2", "rich", "gguf", "grpc")
+LOADED = f"print(*(m for m in {HEAVY!r} if m in sys.modules))"
+
+
+def loaded_by(code: str, **environment: str) -> list[str]:
+    """Those heavy modules that the code has imported."""
+    done = run_python(f"import sys\n{code}\n{LOADED}", env={**os.environ, **environment})
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()[-1].split()
+
+
+def test_import_duo_loads_nothing_heavy() -> None:
+    assert loaded_by("import duo") == []
+
+
+@pytest.mark.parametrize("args", [["--help"], [], *([name, "--help"] for name in COMMANDS)], ids=" ".join)
+def test_help_loads_nothing_heavy(args: list[str]) -> None:
+    stdin = "sys.stdin = None\n"  # without it, `duo` alone would wait for a prompt
+    assert loaded_by(f"{stdin}from duo.cli.main import main\nassert main({args!r}) == 0") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("duo ch", "chat"),
+        ("duo ", "verify-host"),
+        ("duo dev w", "widen"),
+        ("duo --sp", "--spec-type"),
+        ("duo bench --mo", "--modes"),
+        ("duo tune --cpu-kernels st", "stock"),
+    ],
+)
+def test_completion_loads_nothing_heavy(line: str, offered: str) -> None:
+    words = line.split(" ")
+    code = (
+        "from duo.cli.main import program\n"
+        "try:\n    program.main(prog_name='duo')\nexcept SystemExit as e:\n    assert not e.code\n"
+    )
+    environment = {"_DUO_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
+    done = run_python(f"import sys\n{code}\n{LOADED}", env={**os.environ, **environment})
+    *found, heavy = done.stdout.splitlines()
+    assert f"plain,{offered}" in found, done.stderr
+    assert heavy == ""
+
+
+def test_the_list_of_commands_has_each_commands_own_words() -> None:
+    for name, (_, text) in COMMANDS.items():
+        command = command_named(name)
+        assert command is not None and command.name == name
+        assert text.endswith(".") and "\n" not in text and len(text) < 80
+        assert command.get_help(Context(command, info_name=name))
+
+
+def test_names_are_the_same_whenever_they_are_asked_for() -> None:
+    code = "import duo\nfrom duo.api.engine import Duo\nassert duo.Duo is Duo and 'generate' in dir(duo)\n"
+    assert "duo._core" in loaded_by(code)
+    done = run_python("import duo\nduo.nothing")
+    assert done.returncode == 1 and "module 'duo' has no attribute 'nothing'" in done.stderr
+
+
+def test_libraries_that_do_not_fit_are_refused_every_time() -> None:
+    code = (
+        "import types\nfrom importlib import import_module\nfrom duo import _libs\n"
+        "other = types.SimpleNamespace(check_llama=lambda release: (False, 'a', 'b'))\n"
+        "_libs.import_module = lambda name: import_module(name) and other\n"
+        "for _ in range(2):\n"
+        "    try:\n        from duo import _core\n    except ImportError as e:\n        print(e)\n"
+    )
+    done = run_python(code)
+    assert [line.startswith("duo was built for another llama.cpp") for line in done.stdout.splitlines()] == [True, True]
+
+
+def test_the_limits_of_the_options_are_the_cores() -> None:
+    assert (option.N_DRAFT_MAX, option.N_STEP_MAX) == (_core.N_DRAFT_MAX, _core.N_STEP_MAX)
+    assert "duo._core" in sys.modules
