@@ -15,6 +15,7 @@ import pytest
 from conftest import HANG_S, run_python
 
 from duo import Duo, DuoError
+from duo.errors import Cancelled
 
 PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40}
@@ -227,7 +228,7 @@ def test_tokenizing_while_another_thread_closes() -> None:
                 assert d.detokenize(d.tokenize("tin soldier " * 50, add_special=False)) == "tin soldier " * 50
 
         ends = in_threads(use, use, lambda d=d: time.sleep(0.01) or d.close())
-        assert [type(e) for e in ends] == [DuoError, DuoError, type(None)]
+        assert [type(e) for e in ends] == [Cancelled, Cancelled, type(None)]
 
 
 def test_a_duo_that_is_dropped_is_closed(tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_name_that_no_host_has_is_one_sentence() -> None:
         ("a:1,", "is not host:port"),
         ("[::1]:50052", "is not host:port"),
         ("a:70000", "not between 1 and 65535"),
-        ("a:1,a:1", "named twice"),
+        ("a:1,a:1", "given twice"),
         ([], "host:port"),
     ],
 )

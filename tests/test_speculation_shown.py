@@ -36,8 +36,8 @@ def stderr_of(capsys: pytest.CaptureFixture[str], *args: object) -> list[str]:
             "[[0]", "tree", "[]", "[[]]", "[[0],[]]", "[[-1]]", "[[64]]", "[0,1]", "[[0],[[1]]]", '[["0"]]', "[[0.5]]",
             "[[true]]", "[[null]]", '"chain"', '{"0":[0]}', "3", "[" * 100_000, "[[1e3]]", "CHAIN",
         )),
-        ("--draft-tree", LONG_PATH, "a tree can have 63 nodes at most"),
-        ("--draft-tree", MANY, "a tree can have 63 nodes at most"),
+        ("--draft-tree", LONG_PATH, "a tree can have at most 63 nodes"),
+        ("--draft-tree", MANY, "a tree can have at most 63 nodes"),
         *(("--spec-type", v, f"duo does not support llama.cpp's {v} yet; choose from none, draft-simple, ") for v in
           ("draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")),
         ("--spec-type", "draft-simple,ngram-mod", "duo does not support llama.cpp's ngram-mod yet"),

@@ -128,14 +128,14 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
     """The speed for each number of threads. The first time a race takes some tenths of a second; later the result is
     read from `cache_file()`. It keeps the measurements and not the decision, so another question needs no new race.
 
-    None if there is not enough memory for a race.
+    None if no race is possible: there are too many threads, or there is not enough memory.
     """
     known = {n: remembered_speed(weight_type, n) for n in teams}
     missing = [n for n, speed in known.items() if speed is None]
     if missing:
         try:
             raced = measure(weight_type, missing)
-        except DoesNotFit:  # then there is no memory to pack weights either
+        except (BadValue, DoesNotFit):  # too many threads, which the engine reports; or no memory, also for packing
             return None
         for n, speed in zip(missing, raced, strict=True):
             known[n] = RACED[_key(weight_type, n)] = speed
