@@ -194,7 +194,7 @@ def test_a_draft_that_fails_half_way_is_done_without(tmp_path: Path, target_alon
     whole = target_alone.generate(PROMPT, temperature=0, max_tokens=80)
     at = next(i for i in range(8, 40) if whole.tokens.index(whole.tokens[i]) == i)
     bad = poisoned(demo_pair()[1], tmp_path / "bad.gguf", whole.tokens[at])
-    with Duo(demo_pair()[0], bad, n_ctx=256, strict=True) as d:
+    with Duo(demo_pair()[0], bad, n_ctx=256, strict=True, _always=True) as d:
         for mode in ("sync", "async", "async"):
             r = d.generate(PROMPT, temperature=0, max_tokens=80, mode=mode, n_draft=2)
             assert r.tokens == whole.tokens
