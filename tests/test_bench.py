@@ -89,7 +89,7 @@ def test_pass_cost_between_and_beyond_the_widths() -> None:
     assert v(1.5) == approx(1.05)
     assert bound.pass_cost({1: 10.0, 2: 9.0})(8) == approx(0.9)  # a dip does not go on
     for too_little in ({}, {1: 10.0}, {2: 10.0, 3: 11.0}):
-        with pytest.raises(ValueError, match="are needed"):
+        with pytest.raises(ValueError, match="are required"):
             bound.pass_cost(too_little)
 
 
@@ -121,7 +121,7 @@ def test_questions_are_read(tmp_path: Path) -> None:
         ('{"question_id": 1, "category": "a", "turns": "b"}', "turns is not a list"),
         (line(1, "a", "b\0"), "NUL character"),
         (line(1) + "\n\n" + line(1), "line 3 of {file} repeats question_id 1 of line 1"),
-        ("\n", "holds no question"),
+        ("\n", "has no question"),
         ("[" * 100_000, "line 1 of {file} is not JSON"),
         (b"\xff", "is not UTF-8 (byte 0)"),
         (None, "cannot be read (No such"),
@@ -155,7 +155,7 @@ def test_arms() -> None:
     assert arms.arms_of(("async",), (1, 2), ("auto", 4)) == [PLAIN, AUTO, Arm("async 4", "async", 4)]
     assert arms.arms_of(("sync", "plain"), (2, 4), ("auto",)) == [PLAIN, SYNC2, SYNC4]
     for text in ("0", "65", "auto", "-1", "1.5", "", "x", "²"):
-        with pytest.raises(DuoError, match="--sync-lengths names"):
+        with pytest.raises(DuoError, match="--sync-lengths has"):
             arms.parse_lengths(text, "--sync-lengths", auto=False)
     for text in ("plan", "", ","):
         with pytest.raises(DuoError, match="--modes names"):

@@ -101,8 +101,8 @@ def test_turns_follow_one_another(duo_pair: Duo) -> None:
 @pytest.mark.parametrize(
     ("args", "why"),
     [
-        (["--modes", "plan"], "--modes names 'plan'; choose from plain, sync, async"),
-        (["--lengths", "0"], "--lengths names '0'; give lengths from 1 to 64, or auto"),
+        (["--modes", "plan"], "--modes has the unknown mode 'plan'; choose from plain, sync, async"),
+        (["--lengths", "0"], "--lengths has the bad length '0'; give lengths from 1 to 64, or auto"),
         (["-f", "no/such"], "the question file no/such cannot be read (No such file"),
         (["--category", "poem"], "no question has the category 'poem'"),
         (["--json", "no/such/x.json"], "the JSON file no/such/x.json cannot be written"),
@@ -115,7 +115,7 @@ def test_turns_follow_one_another(duo_pair: Duo) -> None:
         (["--temp", "x"], "temperature (--temp) is 'x'"),
         (["--draft", 4], "unknown option --draft"),
         (["--questions", 0], "0 is not in the range"),
-        (["-n", 200, "-c", 128], "no question fits the context with the tokens asked for; raise -c or lower -n"),
+        (["-n", 200, "-c", 128], "no question fits the context together with its answer; raise -c or lower -n"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], why: str) -> None:
@@ -154,9 +154,9 @@ def test_what_the_pair_wrote_is_kept_if_the_target_alone_fails(
     found, out, _ = run(*args, "--modes", "plain", "--json", where)
     assert found == code
     why = {
-        "Ctrl-C in it": "ended early: plain alone, 1 of 2 answers were written, warm-up included",
-        "Ctrl-C at once": "ended early: plain alone, 0 of 2 answers were written, warm-up included",
-        "Ctrl-C while it loads": "ended early: plain alone, it was loading",
+        "Ctrl-C in it": "ended early: plain alone, 1 of 2 answers were written, including warm-up",
+        "Ctrl-C at once": "ended early: plain alone, 0 of 2 answers were written, including warm-up",
+        "Ctrl-C while it loads": "ended early: plain alone, while loading",
         "no memory": "plain alone failed: no memory for the second load",
     }[how]
     figures = json.loads(where.read_text())
@@ -177,7 +177,7 @@ def test_without_a_draft_plain_is_measured(run: Run, tmp_path: Path) -> None:
 def test_a_chart_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chart, "find_spec", lambda _name: None)
     code, _, err = run("--chart", "x.svg")
-    assert (code, err) == (1, "duo: a chart needs matplotlib; it comes with: pip install 'duo-llama[bench]'\n")
+    assert (code, err) == (1, "duo: a chart needs matplotlib; install it with: pip install 'duo-llama[bench]'\n")
 
 
 def test_the_hook_for_made_up_models(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_the_hook_for_made_up_models(run: Run, monkeypatch: pytest.MonkeyPatch, 
     assert arguments[:-1] == ("a=0.8", ("sync",), (2,), ("auto",), 50, 2, tmp_path / "x.json", None)  # and its bar
     code, _, err = run(*args, "--chart", "x.svg")
     assert (code, err.count("\n")) == (1, 1)
-    assert "--chart has no meaning with --synthetic" in err
+    assert "--chart has no effect with --synthetic" in err
 
 
 def test_ctrl_c_in_the_program(tmp_path: Path) -> None:

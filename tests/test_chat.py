@@ -270,7 +270,7 @@ def test_shells_complete_commands_and_options(
     for shell in ("bash", "zsh", "fish"):
         assert "_DUO_COMPLETE" in run("completion", shell)[1]
     code, _, err = run("completion", "tcsh")
-    assert (code, err) == (1, "duo: there is no completion for tcsh; choose bash, zsh or fish\n")
+    assert (code, err) == (1, "duo: no completion for tcsh; choose bash, zsh or fish\n")
     monkeypatch.setenv("_DUO_COMPLETE", "bash_complete")
     for typed, found in (
         ("duo cha", "plain,chat"),

@@ -46,7 +46,7 @@ from duo.cli.main import leave
 leave()
 """
     p = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=HANG_S, check=False)
-    assert (p.returncode, p.stdout, p.stderr) == (130, b"", b"")
+    assert (p.returncode, p.stdout, p.stderr.strip()) == (130, b"", b"")
 
 
 def test_a_reader_that_goes_away_is_no_failure() -> None:

@@ -232,7 +232,7 @@ def test_add_takes_lists_of_any_shape(own: Path, text: str) -> None:
         (["x", "-m", "a", "-md", "b", "--options", "'-ngl"], "(No closing quotation); correct the quotes"),
         (
             ["x", "-m", "a", "-md", "b", "--hf-file-draft", "c"],
-            "--hf-file-draft goes with -hfd; leave it out",
+            "--hf-file-draft needs -hfd; leave it out",
         ),
         (["x", "-hf", "nonsense", "-md", "b"], "'nonsense' (-hf) is not a repository; write it as user/repo"),
     ],

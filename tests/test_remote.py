@@ -156,7 +156,7 @@ def test_a_unix_socket_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("x")
     assert refused(precious) == (
-        f"duo: the host cannot listen on unix:{precious}; there is a file of that name, choose another\n"
+        f"duo: the host cannot listen on unix:{precious}; a file with that name exists, choose another path\n"
     )
     assert precious.read_text() == "x"
     assert f"there is no folder {tmp_path}/no" in refused(tmp_path / "no" / "s")

@@ -106,13 +106,13 @@ def test_python_takes_lists_text_and_tuples(duo_pair: Duo) -> None:
         ((), "async, draft length auto"),
         (("--draft-tree", "[[0],[1]]", "--draft", 9), "async, a fixed tree"),
         (("--draft-tree", "[[0],[1]]", "--spec-type", "draft-simple,ngram-simple"),
-         "async, a fixed tree; n-grams take no part in it"),
+         "async, a fixed tree; n-grams are not used with it"),
         (("--draft-tree", "[[0]]", "--spec-type", "ngram-simple"),
-         "plain decoding: a fixed --draft-tree takes guesses from a draft model alone (-md)"),
+         "plain decoding: a fixed --draft-tree takes guesses only from a draft model (-md)"),
         (("--spec-type", "draft-simple,ngram-map-k", "--mode", "sync", "--draft", 4),
          "sync, draft length 4, guesses from the draft and n-grams (ngram-map-k)"),
         (("--spec-type", "ngram-map-k"),
-         "async, draft length auto, guesses from n-grams (ngram-map-k); the draft rests"),
+         "async, draft length auto, guesses from n-grams (ngram-map-k); the draft is not used"),
         (("--spec-type", "none"), "plain decoding: --spec-type none"),
         (("--spec-type", "none", "-m", TARGET), "plain decoding: --spec-type none"),
         (("--spec-type", "ngram-map-k", "--mode", "plain"), "plain decoding: --mode plain"),
@@ -166,7 +166,7 @@ def test_the_panel_tells_hits_rollback_n_grams_and_rest(duo_pair: Duo) -> None:
         r, target_passes_n=40, draft_hit_n=10, draft_rollback_share=0.24, passes_at_rest_n=7, draft_ngram_n=9,
         draft_ngram_n_accepted=4,
     )  # fmt: skip
-    assert made["hits"] == "after 25% of the passes the next tokens were already there"
+    assert made["hits"] == "after 25% of the passes the next guesses were ready"
     assert made["rolled back"] == "24% of the best path's tokens"
     assert made["rest"] == "speculation rested in 7 of 40 passes"
     assert made["n-grams"] == "4 of 9 accepted"

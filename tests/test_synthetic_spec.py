@@ -88,7 +88,7 @@ def test_unknown_parts(spec: str) -> None:
 
 
 def test_twice() -> None:
-    with pytest.raises(DuoError, match="names c twice"):
+    with pytest.raises(DuoError, match="has c twice"):
         parse("c=0.2,a=0.8,c=0.2")
 
 

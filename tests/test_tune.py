@@ -175,7 +175,7 @@ def test_the_fastest_is_advised_and_auto_among_equals() -> None:
         (False, ""),
     ]
     first = [a.reasons[0] for a in found.values()]
-    assert "the fastest" in first[0] and "within 3%" in first[1] and "taking turns with 4" in first[0]
+    assert "the fastest" in first[0] and "within 3%" in first[1] and "sync with 4" in first[0]
     assert first[2].startswith("Taking turns with 4 drafted tokens (30.0 tokens/s) is faster")
     assert "leave out the draft (-md)" in first[3]
     assert found[10, 20, 30].reasons[1] == (
@@ -189,9 +189,9 @@ def test_the_fastest_is_advised_and_auto_among_equals() -> None:
     ("sharing", "why"),
     [
         ({"devices": ("CUDA0",)}, "both models are on CUDA0; -devd"),
-        ({"cpu": True, "options": "-t 3 -Cr 0-2 -td 1 -Crd 3-3"}, "cores of their own: -t 3 -Cr 0-2 -td 1 -Crd 3-3."),
+        ({"cpu": True, "options": "-t 3 -Cr 0-2 -td 1 -Crd 3-3"}, "to separate their cores: -t 3 -Cr 0-2 -td 1 -Crd 3-3."),
         ({"cpu": True, "own_cores": True}, "they share the memory bus"),
-        ({"cpu": True, "lends": True, "options": "-t 3"}, "only while the draft rests"),
+        ({"cpu": True, "lends": True, "options": "-t 3"}, "only while the draft is idle"),
         ({"cpu": True}, "a single core for them"),
         ({}, "the devices share something"),
     ],
@@ -245,7 +245,7 @@ def test_the_demo_pair_is_tuned_and_starts_warm(cache: Path) -> None:
 def test_what_cannot_be_tuned() -> None:
     with Duo(TARGET, n_ctx=256) as d, pytest.raises(DuoError, match="there is no draft; give it with -md"):
         tune(d, ["Once"])
-    with pair(n_ctx=96) as d, pytest.raises(DuoError, match="no prompt fits the context with 64 tokens behind it"):
+    with pair(n_ctx=96) as d, pytest.raises(DuoError, match="no prompt fits the context with 64 more tokens"):
         tune(d, ["word " * 50])
 
 
