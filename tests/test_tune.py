@@ -176,7 +176,7 @@ def test_the_fastest_is_advised_and_auto_among_equals() -> None:
     ]
     first = [a.reasons[0] for a in found.values()]
     assert "the fastest" in first[0] and "within 3%" in first[1] and "sync with 4" in first[0]
-    assert first[2].startswith("Taking turns with 4 drafted tokens (30.0 tokens/s) is faster")
+    assert first[2].startswith("Sync with 4 drafted tokens (30.0 tokens/s) is faster")
     assert "leave out the draft (-md)" in first[3]
     assert found[10, 20, 30].reasons[1] == (
         "A draft step costs 0.20 of a pass of the target; a pass over 4 tokens 1.20 of one over 1; the draft's first "
@@ -189,7 +189,10 @@ def test_the_fastest_is_advised_and_auto_among_equals() -> None:
     ("sharing", "why"),
     [
         ({"devices": ("CUDA0",)}, "both models are on CUDA0; -devd"),
-        ({"cpu": True, "options": "-t 3 -Cr 0-2 -td 1 -Crd 3-3"}, "to separate their cores: -t 3 -Cr 0-2 -td 1 -Crd 3-3."),
+        (
+            {"cpu": True, "options": "-t 3 -Cr 0-2 -td 1 -Crd 3-3"},
+            "to separate their cores: -t 3 -Cr 0-2 -td 1 -Crd 3-3.",
+        ),
         ({"cpu": True, "own_cores": True}, "they share the memory bus"),
         ({"cpu": True, "lends": True, "options": "-t 3"}, "only while the draft is idle"),
         ({"cpu": True}, "a single core for them"),
