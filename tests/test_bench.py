@@ -158,5 +158,5 @@ def test_arms() -> None:
         with pytest.raises(DuoError, match=r"--sync-lengths (has|is empty)"):
             arms.parse_lengths(text, "--sync-lengths", auto=False)
     for text in ("plan", "", ","):
-        with pytest.raises(DuoError, match="--modes names"):
+        with pytest.raises(DuoError, match=r"--modes (has|is empty)"):
             arms.parse_modes(text)

@@ -179,8 +179,8 @@ def test_the_fastest_is_advised_and_auto_among_equals() -> None:
     assert first[2].startswith("Sync with 4 drafted tokens (30.0 tokens/s) is faster")
     assert "leave out the draft (-md)" in first[3]
     assert found[10, 20, 30].reasons[1] == (
-        "A draft step costs 0.20 of a pass of the target; a pass over 4 tokens 1.20 of one over 1; the draft's first "
-        "guess is right 80% of the time, the second after it 60%."
+        "A draft step takes 0.20 of a pass of the target; a pass over 4 tokens takes 1.20 of a pass over 1 token; the "
+        "draft's first guess is right 80% of the time, and the second then 60%."
     )
     assert all(len(a.reasons) == 2 for a in found.values())
 
