@@ -168,7 +168,7 @@ def test_the_panel_tells_hits_rollback_n_grams_and_rest(duo_pair: Duo) -> None:
     )  # fmt: skip
     assert made["hits"] == "after 25% of the passes the next guesses were ready"
     assert made["rolled back"] == "24% of the best path's tokens"
-    assert made["rest"] == "speculation rested in 7 of 40 passes"
+    assert made["rest"] == "7 of 40 passes without speculation"
     assert made["n-grams"] == "4 of 9 accepted"
     assert figures_of(r, target_passes_n=0, draft_hit_n=0)["hits"].startswith("after 0%")
     plain = duo_pair.generate(PROMPT, max_tokens=4, mode="plain")
