@@ -107,7 +107,7 @@ def test_turns_follow_one_another(duo_pair: Duo) -> None:
         (["--category", "poem"], "no question has the category 'poem'"),
         (["--json", "no/such/x.json"], "the JSON file no/such/x.json cannot be written"),
         (["--chart", "x.pdf"], "the chart x.pdf is neither .svg nor .png"),
-        (["--raw"], "--raw adds the records to a JSON file; name it with --json"),
+        (["--raw"], "--raw adds the records to a JSON file; name the file with --json"),
         (["-m", TARGET, "--modes", "sync"], "--modes sync needs a draft; give it with -md"),
         (["-md", DRAFT], "a draft was given without a target"),
         (["-m", "no.gguf", "-md", DRAFT], "there is no file no.gguf"),

@@ -186,7 +186,7 @@ def test_doctor_finds_the_widths_at_which_stock_kernels_differ(capsys: pytest.Ca
     out = capsys.readouterr().out
     assert "duo uses stock kernels" in out
     # Behind 512 tokens stock attention adds in another order for one row than for two.
-    assert "Logits differ from one row's at widths" in out
+    assert "Logits differ from those of one row at widths" in out
 
 
 @pytest.mark.parametrize("command", ["doctor", "devices"])

@@ -73,7 +73,10 @@ def test_an_endpoint_that_huggingface_hub_cannot_bear_is_one_sentence(fake: Fake
         (("-m", "a.gguf", "-hf", "a/b"), "-m and -hf both name the same model; choose one"),
         (("-md", "a.gguf", "-hfd", "a/b"), "-md and -hfd both name the same model; choose one"),
         (("--pair", "demo", "-m", "a.gguf"), "-m and --pair both name the same model; choose one"),
-        (("-m", "a.gguf", "--hf-file", "b.gguf"), "--hf-file is a file in a repository and none was given; give it"),
+        (
+            ("-m", "a.gguf", "--hf-file", "b.gguf"),
+            "--hf-file names a file in a repository, but no repository was given; give it",
+        ),
         (("-hf", "nonsense"), "'nonsense' (-hf) is not a repository; write it as user/repo or user/repo:quant"),
     ],
 )

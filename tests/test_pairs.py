@@ -228,7 +228,7 @@ def test_add_takes_lists_of_any_shape(own: Path, text: str) -> None:
         (["x", "-m", "a", "-hf", "b/c", "-md", "d"], "a pair needs one target; give it with -m or -hf"),
         (["-x-", "-m", "a", "-md", "b"], ""),
         (["1x", "-m", "a", "-md", "b"], "name is '1x', but string should match pattern"),
-        (["x", "-m", "~no-such-user/a", "-md", "b"], "~no-such-user/a begins with a home folder that is not known"),
+        (["x", "-m", "~no-such-user/a", "-md", "b"], "~no-such-user/a begins with an unknown home folder"),
         (["x", "-m", "a", "-md", "b", "--options", "'-ngl"], "(No closing quotation); correct the quotes"),
         (
             ["x", "-m", "a", "-md", "b", "--hf-file-draft", "c"],

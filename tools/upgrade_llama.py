@@ -31,7 +31,6 @@ LOG_LINES = {
     "error loading model: ": "error loading model: ",
     "failed to load model": "failed to load model",
     "error parsing grammar: ": "error parsing grammar: ",
-    "no vocab": "no vocab",
     "unable to allocate %s buffer": "unable to allocate duo buffer",
     "ggml-rpc.cpp": "ggml-rpc.cpp:",
 }
