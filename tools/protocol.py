@@ -33,7 +33,7 @@ def main() -> int:
         if code := make(Path(folder)):
             return code
         for name in MADE:
-            committed, made = (base / "duo/remote" / name for base in (SOURCE, Path(folder)))
+            committed, made = (base / "duo/remote/wire" / name for base in (SOURCE, Path(folder)))
             if not committed.exists() or committed.read_bytes() != made.read_bytes():
                 print(f"{committed} does not match wire.proto; run: make protocol", file=sys.stderr)
                 return 1

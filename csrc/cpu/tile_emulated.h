@@ -98,7 +98,7 @@ struct emulated_tiles {
                 for (int k = 0; k < c.rows[weights]; ++k) {
                     for (int i = 0; i < 2; ++i) {
                         s[i] = flushed(std::fmaf(flushed(of_bf16(value<uint16_t>(d[inputs][m], 2 * k + i))),
-                                              flushed(of_bf16(value<uint16_t>(d[weights][k], 2 * n + i))), s[i]));
+                                                 flushed(of_bf16(value<uint16_t>(d[weights][k], 2 * n + i))), s[i]));
                     }
                 }
                 const float f = flushed(flushed(value<float>(d[sum][m], n)) + flushed(s[0] + s[1]));
