@@ -195,7 +195,9 @@ def test_a_fixed_tree_is_verified_whole_and_the_trace_tells(
         r = d.generate(PROMPT, max_tokens=60, ignore_eos=True, **how)
     passes = [e for e in read_trace(file) if e.kind == "verify"]
     assert len(passes) == r.timings["target_passes_n"]
-    assert (passes[0].n_drafted, passes[0].n_accepted) in ((0, 0), (3, 1), (2, 1), (3, 2), (2, 2))  # a fast draft may be ahead of the first pass
+    assert (
+        passes[0].n_accepted <= passes[0].n_drafted <= 3
+    )  # with the prompt: the draft may already be done with its own
     left = 60 - 1
     for i, e in enumerate(passes[1:]):
         # The draft had made its tree at the prompt's end, before the first token came: that one's may lack [1].
