@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import time
-import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
+from typing_extensions import Unpack
+
+from duo.api.answer import Answer, as_chat, as_chat_parts
 from duo.api.llama_cpp_members import PLACES_OF_CHAT, PLACES_OF_COMPLETION, LlamaMembers, by_name
-from duo.errors import DuoError
+from duo.api.openai import ChatChunk, ChatCompletion, Completion, CompletionChunk
+from duo.errors import BadValue
+from duo.options.llama_cpp import ChatOptions, CompletionOptions
+from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
 from duo.prompt.chat_template import ChatTemplate, template_of
-from duo.text.result import TokenLogprobs
 
 if TYPE_CHECKING:
-    from duo import _core
     from duo.text.job import Prompt
-    from duo.text.stream import Stream
 
-Completion = dict[str, Any]
-
-# llama_cpp's arguments that duo has no like of: given so, they change nothing.
+# llama_cpp's arguments that duo has nothing like: with these values they change nothing.
 NEUTRAL: dict[str, Any] = {
     "suffix": None,
     "typical_p": 1.0,
@@ -38,12 +37,12 @@ CHAT_DEFAULTS: dict[str, Any] = {"temperature": 0.2}
 
 
 def _options(own: Mapping[str, Any], function: str, given: dict[str, Any], defaults: dict[str, Any]) -> dict[str, Any]:
-    """Keywords of `Duo.stream`. Raises TypeError (unknown keyword) and DuoError (not in duo)."""
+    """Keywords of `Duo.stream`. Raises TypeError (unknown keyword) and BadValue (not supported)."""
     options = {**defaults, **own}
     for name, value in given.items():
         foreign = name in NEUTRAL and (name not in OF_CHAT or defaults is CHAT_DEFAULTS)
         if foreign and value != NEUTRAL[name]:
-            raise DuoError(f"{function} got {name}={value!r}, which duo has not; leave {name} out")
+            raise BadValue(f"{function} got {name}={value!r}, which duo does not support; leave {name} out")
         if foreign or name in WITHOUT_EFFECT:
             continue
         if name not in GENERATE_OPTIONS:
@@ -56,122 +55,8 @@ def _options(own: Mapping[str, Any], function: str, given: dict[str, Any], defau
     return options
 
 
-class _Answer:
-    """One text on its way into dicts."""
-
-    def __init__(self, model_here: _core.Model, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:
-        self._model, self._stream, self._prompt, self._n_prompt = model_here, stream, prompt, n_prompt
-        self._offset = len(prompt)
-        self._head = {
-            "id": f"cmpl-{uuid.uuid4()}",
-            "object": "text_completion",
-            "created": int(time.time()),
-            "model": model_here.path if model is None else model,
-        }
-
-    def _piece(self, token: int) -> str:
-        return self._model.piece(token).decode("utf-8", "ignore")
-
-    def _logprobs(self, tokens: Sequence[TokenLogprobs]) -> Completion:
-        found: Completion = {"tokens": [], "text_offset": [], "token_logprobs": [], "top_logprobs": []}
-        for t in tokens:
-            text = self._piece(t.token)
-            found["tokens"].append(text)
-            found["text_offset"].append(self._offset)
-            found["token_logprobs"].append(t.logprob)
-            found["top_logprobs"].append({self._piece(i): p for i, p in t.top} | {text: t.logprob})
-            self._offset += len(text)
-        return found
-
-    def _is_text(self, token: int | None) -> bool:
-        return token is not None and not self._model.is_end(token)
-
-    def _choice(self, text: str, logprobs: Completion | None, finish_reason: str | None) -> Completion:
-        choice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": finish_reason}
-        return {**self._head, "choices": [choice]}
-
-    def whole(self, *, echo: bool) -> Completion:
-        with self._stream as s:
-            for _ in s:
-                pass
-            r = s.result
-        kept = [t for t in r.logprobs if self._is_text(t.token)]
-        text = self._prompt * echo + r.text
-        n = sum(map(self._is_text, r.tokens))
-        usage = {"prompt_tokens": self._n_prompt, "completion_tokens": n, "total_tokens": self._n_prompt + n}
-        logprobs = self._logprobs(kept) if s.with_logprobs else None
-        return {**self._choice(text, logprobs, r.finish_reason), "usage": usage}
-
-    def parts(self) -> Iterator[Completion]:
-        with self._stream as s:
-            for chunk in s:
-                logprobs = None
-                if chunk.logprobs is not None and self._is_text(chunk.token):
-                    logprobs = self._logprobs([chunk.logprobs])
-                if chunk.text or logprobs is not None:
-                    yield self._choice(chunk.text, logprobs, None)
-            yield self._choice("", None, s.finish_reason)
-
-
-def _chat_logprobs(found: Completion | None) -> Completion | None:
-    if found is None:
-        return None
-    rows = zip(found["tokens"], found["token_logprobs"], found["top_logprobs"], strict=True)
-    return {
-        "content": [
-            {
-                "token": token,
-                "bytes": None,
-                "logprob": logprob,
-                "top_logprobs": [{"token": t, "logprob": p, "bytes": None} for t, p in top.items()],
-            }
-            for token, logprob, top in rows
-        ],
-        "refusal": None,
-    }
-
-
-def _as_chat(completion: Completion) -> Completion:
-    (choice,) = completion["choices"]
-    return {
-        "id": "chat" + completion["id"],
-        "object": "chat.completion",
-        "created": completion["created"],
-        "model": completion["model"],
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": choice["text"]},
-                "logprobs": _chat_logprobs(choice["logprobs"]),
-                "finish_reason": choice["finish_reason"],
-            }
-        ],
-        "usage": completion["usage"],
-    }
-
-
-def _as_chat_parts(parts: Iterator[Completion]) -> Iterator[Completion]:
-    def part(of: Completion, delta: Completion, logprobs: Completion | None, finish: str | None) -> Completion:
-        return {
-            "id": "chat" + of["id"],
-            "model": of["model"],
-            "created": of["created"],
-            "object": "chat.completion.chunk",
-            "choices": [{"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}],
-        }
-
-    first = True
-    for p in parts:
-        (choice,) = p["choices"]
-        if first:
-            yield part(p, {"role": "assistant"}, None, None)
-        first = False
-        delta = {"content": choice["text"]} if choice["finish_reason"] is None else {}
-        yield part(p, delta, _chat_logprobs(choice["logprobs"]), choice["finish_reason"])
-
-
 def schema_of(response_format: object) -> Any:
-    """The schema that OpenAI's response_format asks for; None: any text. Raises DuoError."""
+    """The schema that OpenAI's response_format asks for; None: any text. Raises BadValue."""
     if response_format is None:
         return None
     kind = response_format.get("type") if isinstance(response_format, Mapping) else None
@@ -185,9 +70,13 @@ def schema_of(response_format: object) -> Any:
         inner = asked.get("json_schema")
         schema = inner.get("schema") if isinstance(inner, Mapping) else asked.get("schema")
         if schema is None:
-            raise DuoError("response_format has no schema; write {'type': 'json_schema', 'json_schema': {'schema': S}}")
+            raise BadValue("response_format has no schema; write {'type': 'json_schema', 'json_schema': {'schema': S}}")
         return schema
-    raise DuoError(f"response_format is {response_format!r}; its type is text, json_object or json_schema")
+    raise BadValue(f"response_format is {response_format!r}; its type is text, json_object or json_schema")
+
+
+def _if_asked(stream: bool | None) -> dict[str, bool]:
+    return {"stream": stream} if stream else {}
 
 
 class Completions(LlamaMembers):
@@ -198,22 +87,44 @@ class Completions(LlamaMembers):
 
     @property
     def chat_template(self) -> ChatTemplate:
-        """The model's chat template, or the one given to `Duo`. Raises DuoError if there is none."""
+        """The model's chat template, or the one given to `Duo`. Raises BadValue if there is none."""
         if self._template is None:
             self._template = template_of(self.local_model, self._chat_template)
         return self._template
 
-    def create_completion(self, prompt: Prompt, *places: Any, **options: Any) -> Completion | Iterator[Completion]:
-        """llama_cpp.Llama.create_completion: a dict, or with `stream` an iterator of dicts.
+    @overload
+    def create_completion(
+        self, prompt: Prompt, *places: Any, stream: Literal[False] | None = False, **options: Unpack[CompletionOptions]
+    ) -> Completion: ...
 
-        `options`: its arguments and those of `generate`; 16 tokens unless `max_tokens` says otherwise. `model`: the
-        name that the dicts carry. Raises TypeError (unknown keyword) and DuoError.
+    @overload
+    def create_completion(
+        self, prompt: Prompt, *places: Any, stream: Literal[True], **options: Unpack[CompletionOptions]
+    ) -> Iterator[CompletionChunk]: ...
+
+    @overload
+    def create_completion(
+        self, prompt: Prompt, *places: Any, stream: bool | None, **options: Unpack[CompletionOptions]
+    ) -> Completion | Iterator[CompletionChunk]: ...
+
+    @keywords(CompletionOptions, PLACES_OF_COMPLETION, **DEFAULTS)
+    def create_completion(
+        self, prompt: Prompt, *places: Any, stream: bool | None = False, **options: Any
+    ) -> Completion | Iterator[CompletionChunk]:
+        """A text for a prompt, as llama_cpp.Llama.create_completion: a dict, or with `stream` an iterator of dicts.
+
+        prompt: text, or token ids. max_tokens: tokens; None, 0 or less: no limit. logprobs: so many alternatives for
+        each token, in nats. echo: the prompt stands before the text. model: the name that the dicts carry, else the
+        target's path. The other keywords are those of `generate`; `Duo`'s own are the defaults. Arguments by place
+        come in llama_cpp's order.
+
+        Raises TypeError (unknown keyword) and DuoError: BadValue (a value or the prompt), ContextFull, and as `stream`.
         """
-        options = by_name("create_completion", PLACES_OF_COMPLETION, places, options)
+        options = by_name("create_completion", PLACES_OF_COMPLETION, places, {**options, **_if_asked(stream)})
         stream, echo, model = (options.pop(name, None) for name in ("stream", "echo", "model"))
         wanted = _options(self.defaults, "create_completion", options, DEFAULTS)
         if echo and wanted.get("logprobs") is not None:
-            raise DuoError("duo has no log-probabilities of the prompt; leave out echo or logprobs")
+            raise BadValue("duo has no log-probabilities of the prompt; leave out echo or logprobs")
         bos = self.local_model.token_bos
         empty = isinstance(prompt, str) and not prompt and bos >= 0
         tokens = [bos] if empty else self.tokenize(prompt) if isinstance(prompt, str) else prompt
@@ -221,30 +132,58 @@ class Completions(LlamaMembers):
         text = prompt if isinstance(prompt, str) else ""
         if not isinstance(prompt, str) and (echo or begun.with_logprobs):  # offsets count from the prompt's begin
             text = self.detokenize([int(t) for t in prompt])
-        answer = _Answer(self.local_model, begun, text, len(tokens), model)
+        answer = Answer(self.local_model, begun, text, len(tokens), model)
         return answer.parts() if stream else answer.whole(echo=bool(echo))
 
-    def __call__(self, prompt: Prompt, *places: Any, **options: Any) -> Completion | Iterator[Completion]:
-        """`create_completion`."""
-        return self.create_completion(prompt, *places, **options)
+    __call__ = create_completion
 
+    @overload
     def create_chat_completion(
         self,
         messages: Sequence[Mapping[str, Any]],
         *places: Any,
-        **options: Any,
-    ) -> Completion | Iterator[Completion]:
-        """llama_cpp.Llama.create_chat_completion: a dict, or with `stream` an iterator of dicts.
+        stream: Literal[False] | None = False,
+        **options: Unpack[ChatOptions],
+    ) -> ChatCompletion: ...
 
-        The prompt is what the chat template makes of `messages` and `tools`; temperature 0.2 unless `temperature` says
-        otherwise. Raises TypeError (unknown keyword) and DuoError.
+    @overload
+    def create_chat_completion(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *places: Any,
+        stream: Literal[True],
+        **options: Unpack[ChatOptions],
+    ) -> Iterator[ChatChunk]: ...
+
+    @overload
+    def create_chat_completion(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *places: Any,
+        stream: bool | None,
+        **options: Unpack[ChatOptions],
+    ) -> ChatCompletion | Iterator[ChatChunk]: ...
+
+    @keywords(ChatOptions, PLACES_OF_CHAT, **CHAT_DEFAULTS)
+    def create_chat_completion(
+        self, messages: Sequence[Mapping[str, Any]], *places: Any, stream: bool | None = False, **options: Any
+    ) -> ChatCompletion | Iterator[ChatChunk]:
+        """An answer, as llama_cpp.Llama.create_chat_completion: a dict, or with `stream` an iterator of dicts.
+
+        messages: `{"role", "content"}` each; the chat template makes the prompt of them and of `tools`. max_tokens:
+        tokens; None, 0 or less: no limit. logprobs: with log-probabilities in nats, top_logprobs alternatives for each
+        token. response_format: text, json_object or json_schema. The other keywords are those of `generate`. Arguments
+        by place come in llama_cpp's order.
+
+        Raises TypeError (unknown keyword) and DuoError: BadValue (a value, the messages, no template), ContextFull, and
+        as `stream`.
         """
-        options = by_name("create_chat_completion", PLACES_OF_CHAT, places, options)
+        options = by_name("create_chat_completion", PLACES_OF_CHAT, places, {**options, **_if_asked(stream)})
         stream, model, tools, tool_choice = (options.pop(n, None) for n in ("stream", "model", "tools", "tool_choice"))
         response_format, logprobs, top_logprobs = (options.pop(n, None) for n in OF_ANSWER)
         wanted = _options(self.defaults, "create_chat_completion", options, CHAT_DEFAULTS)
         if tool_choice not in (None, "auto", "none"):
-            raise DuoError(
+            raise BadValue(
                 f"tool_choice is {tool_choice!r}; duo knows auto and none, and json_schema= shapes an answer"
             )
         if (schema := schema_of(response_format)) is not None:
@@ -254,5 +193,5 @@ class Completions(LlamaMembers):
         template = self.chat_template
         text = template.render(messages, tools=None if tool_choice == "none" else tools)
         tokens = self.tokenize(text, add_special=template.add_special)
-        answer = _Answer(self.local_model, self.stream(tokens, **wanted), "", len(tokens), model)
-        return _as_chat_parts(answer.parts()) if stream else _as_chat(answer.whole(echo=False))
+        answer = Answer(self.local_model, self.stream(tokens, **wanted), "", len(tokens), model)
+        return as_chat_parts(answer.parts()) if stream else as_chat(answer.whole(echo=False))

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from duo import _core
 from duo.api import llama_cpp_names
@@ -22,6 +22,8 @@ from duo.models.loading import Loading
 from duo.models.paths import PathLike, pair, path
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
+from duo.options.llama_cpp import DuoOptions
+from duo.options.signature import keywords
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import check_keywords, engine_options, generate_options
 from duo.placement import guard, profiles
@@ -57,13 +59,16 @@ class Duo(Completions, Loading):
     of `duo.options.generate`. `trace`: a file for the Chrome trace of all that runs.
     `progress`: called while a model loads, with its path and the share that is read. `chat_template`: jinja2 or a name
     (chatml, llama3, ...) in place of the target's own. llama_cpp.Llama's arguments are understood (`model_path`, ...).
+    Contexts, batches and limits are counted in tokens; shares are 0 to 1; times are in seconds.
 
     One text at a time: calls from several threads queue up. Close it, or use `with`: then both models' memory and
     threads are gone.
 
-    Raises DuoError (bad file, bad value, vocabularies that differ, no memory) and TypeError (unknown keyword).
+    Raises TypeError (unknown keyword) and DuoError: UnknownModel (no such file, or no model), BadValue (an option, or
+    vocabularies that differ), DoesNotFit (memory), PeerLost (another machine).
     """
 
+    @keywords(DuoOptions)
     def __init__(
         self,
         model: PathLike | None = None,
@@ -75,14 +80,14 @@ class Duo(Completions, Loading):
         progress: Callable[[str, float], None] | None = None,
         _delay: tuple[int, int] = (0, 0),  # tests: (at most so many microseconds late, seed)
         _always: bool = False,  # tests: speculate whether it pays or not
-        **options: Any,
+        **given: Unpack[DuoOptions],
     ) -> None:
-        model, options = llama_cpp_names.translated(model, options)
+        model, options = llama_cpp_names.translated(model, dict(given))
         self._chat_template = options.pop("chat_template", None)
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
-        self.defaults = {k: v for k, v in options.items() if k in GENERATE_OPTIONS}
-        defaults = generate_options(self.defaults)
+        self.defaults = cast("GenerateOptions", {k: v for k, v in options.items() if k in GENERATE_OPTIONS})
+        defaults = generate_options({**self.defaults})
         self._client: Client | None = None
         model, draft, o, self._child = in_child(model, draft, self.options)
         self._host: ClientSettings | None = host_of(o, self._child)  # None: both models are here

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
 
 from duo import _core
 from duo.errors import DuoError
 from duo.options.generate import GenerateOptions
+from duo.options.signature import keywords
 from duo.text.job import text_of
-from duo.text.result import Chunk, Result
+from duo.text.result import Chunk, Result, Timings
 from duo.text.session import Session
 from duo.text.stream import Stream, start
 
@@ -23,35 +24,43 @@ class Texts:
     """`Duo` inherits this. It sets `session` and `defaults` (options of every text) when it has loaded."""
 
     session: Session
-    defaults: Mapping[str, Any]
+    defaults: GenerateOptions
     elsewhere: str  # the host of the model that is on another machine; empty: none is
 
     # ---- texts
 
+    @keywords(GenerateOptions)
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Stream:
         """Starts a text and returns its chunks as they come. Abandon or close it and its slot is free.
 
-        Raises DuoError (empty or too long prompt, ids out of range, bad value), here and not later; TypeError (unknown
-        keyword). A failure while it runs is a DuoError whose `.result` holds the text so far.
+        prompt: text, or token ids. max_tokens, repeat_last_n and n_draft count tokens; top_p, min_p and draft_p_min are
+        shares, 0 to 1; logit_bias adds to logits (nats).
+
+        Raises TypeError (unknown keyword) and DuoError: BadValue (a value, an empty prompt, ids out of range), Busy
+        (this thread has a stream open), ContextFull; here, and not later. A failure while it runs is a DuoError whose
+        `.result` holds the text so far.
         """
         return start(self.session, prompt, {**self.defaults, **options}, "stream")
 
+    @keywords(GenerateOptions)
     def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
-        """The whole text. Raises as `stream`."""
+        """The whole text, when it has ended. Keywords and errors are those of `stream`."""
         with start(self.session, prompt, {**self.defaults, **options}, "generate") as s:
             for _ in s:
                 pass
             return s.result
 
+    @keywords(GenerateOptions)
     async def astream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncIterator[Chunk]:
-        """`stream` for asyncio: the event loop runs on while the models work."""
+        """`stream` for asyncio: the event loop runs on while the models work. Raises as `stream`."""
         from duo.text.stream_async import chunks_async
 
         async for chunk in chunks_async(self.session, prompt, {**self.defaults, **options}):
             yield chunk
 
+    @keywords(GenerateOptions)
     async def agenerate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
-        """`generate` for asyncio."""
+        """`generate` for asyncio. Raises as `stream`."""
         from duo.text.stream_async import result_async
 
         return await result_async(self.session, prompt, {**self.defaults, **options})
@@ -73,8 +82,8 @@ class Texts:
     # ---- models
 
     @property
-    def timings(self) -> dict[str, Any]:
-        """Of the last text; llama-server's names, see duo.text.result.timings."""
+    def timings(self) -> Timings:
+        """Figures of the last text; empty before the first one has ended."""
         return self.session.timings
 
     @property

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from duo import _core
 from duo.errors import DuoError
+from duo.text.result import Timings
 from duo.text.trace_file import TraceFile
 
 
@@ -43,7 +44,7 @@ class Session:
     ) -> None:
         """always: speculate whether it pays or not (tests)."""
         self.network, self.always = network, always
-        self.timings: dict[str, Any] = {}  # of the last text; llama-server's names, see duo.text.result.timings
+        self.timings: Timings = {}  # of the last text
         # The engine is used by one thread at a time. Reentrant: the garbage collector may close a stream at any point.
         self.lock = threading.RLock()
         self._engine: _core.Engine | None = engine
