@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
 
 from duo.options.option import Opt
@@ -17,17 +18,19 @@ def _default(hint: Any) -> Any:
     return given.default if isinstance(given, Opt) else given
 
 
-def _keywords(table: type, defaults: Mapping[str, Any]) -> dict[str, inspect.Parameter]:
-    plain, full = get_type_hints(table), get_type_hints(table, include_extras=True)
-    return {
-        name: inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=defaults[name] if name in defaults else _default(full[name]),
-            annotation=plain[name],
+@lru_cache(maxsize=32)  # tables share most of their keys, and `import duo` waits for this
+def _keywords(table: type) -> dict[str, inspect.Parameter]:
+    found: dict[str, inspect.Parameter] = {}
+    for base in getattr(table, "__orig_bases__", ()):
+        found |= _keywords(base) if hasattr(base, "__total__") else {}
+    own = {name: hint for name, hint in table.__annotations__.items() if name not in found}
+    alone = type(table.__name__, (), {"__annotations__": own, "__module__": table.__module__})
+    plain = get_type_hints(alone)
+    for name, hint in get_type_hints(alone, include_extras=True).items():
+        found[name] = inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=_default(hint), annotation=plain[name]
         )
-        for name in full
-    }
+    return found
 
 
 def keywords(table: type, places: Sequence[str] = (), **defaults: Any) -> Callable[[F], F]:
@@ -38,7 +41,9 @@ def keywords(table: type, places: Sequence[str] = (), **defaults: Any) -> Callab
     """
 
     def decorated(function: F) -> F:
-        found = _keywords(table, defaults)
+        found = dict(_keywords(table))
+        for name, value in defaults.items():
+            found[name] = found[name].replace(default=value)
         own = inspect.signature(function)
         first: list[inspect.Parameter] = []
         for p in own.parameters.values():
