@@ -11,9 +11,11 @@
 #include "../error.h"
 #include "device.h"
 #include "log.h"
+#include "lora.h"
 #include "memory.h"
 #include "model.h"
 #include "model_file.h"
+#include "overrides.h"
 #include "weight_placement.h"
 
 namespace duo {
@@ -79,10 +81,10 @@ llama_token_model::llama_token_model(const model_options & opt, bool is_draft, b
 }
 
 llama_token_model::llama_token_model(const llama_token_model & weights)
-    : opt_(weights.opt_), device_names_(weights.device_names_), model_(weights.model_), n_vocab_(weights.n_vocab_),
-      is_draft_(weights.is_draft_), same_bits_(weights.same_bits_), own_attention_(weights.own_attention_),
-      stock_products_(weights.stock_products_), n_duo_products_(weights.n_duo_products_),
-      n_cpu_products_(weights.n_cpu_products_), warning_(weights.warning_) {
+    : opt_(weights.opt_), device_names_(weights.device_names_), model_(weights.model_), loras_(weights.loras_),
+      n_vocab_(weights.n_vocab_), is_draft_(weights.is_draft_), same_bits_(weights.same_bits_),
+      own_attention_(weights.own_attention_), stock_products_(weights.stock_products_),
+      n_duo_products_(weights.n_duo_products_), n_cpu_products_(weights.n_cpu_products_), warning_(weights.warning_) {
     make_context();
     limit_vocab(n_vocab_);
 }
@@ -107,6 +109,7 @@ void llama_token_model::load() {
         llama_model_is_diffusion(model_.get())) {
         throw error(opt_.path + " does not generate text token by token; choose a decoder-only language model");
     }
+    loras_            = load_loras(model_.get(), opt_);
     n_vocab_          = llama_vocab_n_tokens(vocab());
     opt_.keep_loading = nullptr; // it may hold what only the caller's thread may free
 }
@@ -135,6 +138,8 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     params.tensor_split             = shares.empty() ? nullptr : shares.data();
     params.split_mode               = split_mode(opt_.split_mode);
     params.main_gpu                 = opt_.main_gpu;
+    const auto overrides            = header_overrides(opt_);
+    params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
     // Repacked weights change kernels with the width.
     params.use_extra_bufts = !same_bits_ && cpu::extra_buffers_allowed();
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
@@ -210,9 +215,10 @@ void llama_token_model::create_context() {
     params.n_threads_batch = opt_.n_threads_batch;
     params.flash_attn_type =
         flash_attn_type((same_bits_ || own_attention_) && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
-    params.type_k         = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
-    params.type_v         = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
-    params.no_perf        = true;
+    params.type_k  = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
+    params.type_v  = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
+    params.no_perf = true;
+    set_rope(params, opt_);
     params.abort_callback = [](void * data) {
         const auto * self = static_cast<const llama_token_model *>(data);
         return self->stop_ != nullptr && self->stop_->load(std::memory_order_relaxed);
@@ -239,6 +245,7 @@ void llama_token_model::create_context() {
         throw error("no context of " + std::to_string(n_ctx_) + " tokens could be made for " + opt_.path +
                     log_reason() + "; lower " + option + " or free memory");
     }
+    use_loras(context_.get(), loras_, opt_);
     const size_t n = size_t(n_batch_) + 1;
     token_.resize(n);
     pos_.resize(n);

@@ -8,20 +8,46 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from duo.api.openai import (
-    ChatChunk,
-    ChatCompletion,
-    ChatDelta,
     Completion,
     CompletionChoice,
     CompletionChunk,
     Logprobs,
-    chat_logprobs,
 )
-from duo.text.result import TokenLogprobs
+from duo.text.result import Chunk, TokenLogprobs
 
 if TYPE_CHECKING:
     from duo import _core
     from duo.text.stream import Stream
+
+
+class Spelled:
+    """The text of a stream with its control tokens spelled out where they stand, which the text itself leaves out."""
+
+    def __init__(self, model: _core.Model) -> None:
+        self._model = model
+        self._marks: list[tuple[int, bytes]] = []  # and bytes of text before each
+        self._n_tokens = self._n_text = 0  # bytes of the tokens so far, and of the text: it may come later
+        self._found = b""
+
+    def add(self, chunk: Chunk) -> None:
+        if chunk.token is not None and not self._model.is_end(chunk.token):
+            piece = self._model.piece(chunk.token)
+            self._n_tokens += len(piece)
+            if not piece:
+                self._marks.append((self._n_tokens, self._model.piece(chunk.token, True)))
+        data = chunk.text.encode()
+        while self._marks and self._marks[0][0] <= self._n_text + len(data):
+            n, mark = self._marks.pop(0)
+            n = max(0, n - self._n_text)
+            self._found += data[:n] + mark
+            data, self._n_text = data[n:], self._n_text + n
+        self._found += data
+        self._n_text += len(data)
+
+    def take(self) -> str:
+        """What has come since the last call."""
+        found, self._found = self._found, b""
+        return found.decode("utf-8", "replace")
 
 
 class Answer:
@@ -30,6 +56,7 @@ class Answer:
     def __init__(self, local_model: _core.Model, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:
         self._model, self._stream, self._prompt, self._n_prompt = local_model, stream, prompt, n_prompt
         self._offset = len(prompt)
+        self.spelled = Spelled(local_model)
         self._head: dict[str, Any] = {
             "id": f"cmpl-{uuid.uuid4()}",
             "object": "text_completion",
@@ -61,8 +88,8 @@ class Answer:
     def whole(self, *, echo: bool) -> Completion:
         """The text, when it has ended. echo: behind its prompt. Raises DuoError."""
         with self._stream as s:
-            for _ in s:
-                pass
+            for chunk in s:
+                self.spelled.add(chunk)
             r = s.result
         kept = [t for t in r.logprobs if self._is_text(t.token)]
         text = self._prompt * echo + r.text
@@ -77,52 +104,10 @@ class Answer:
         """The text as it comes; the last part has the finish_reason alone. Raises DuoError."""
         with self._stream as s:
             for chunk in s:
+                self.spelled.add(chunk)
                 logprobs = None
                 if chunk.logprobs is not None and self._is_text(chunk.token):
                     logprobs = self._logprobs([chunk.logprobs])
                 if chunk.text or logprobs is not None:
                     yield self._chunk(chunk.text, logprobs, None)
             yield self._chunk("", None, s.finish_reason)
-
-
-def as_chat(completion: Completion) -> ChatCompletion:
-    """A text as an answer."""
-    (choice,) = completion["choices"]
-    return {
-        "id": "chat" + completion["id"],
-        "object": "chat.completion",
-        "created": completion["created"],
-        "model": completion["model"],
-        "choices": [
-            {
-                "index": 0,
-                "message": {"role": "assistant", "content": choice["text"]},
-                "logprobs": chat_logprobs(choice["logprobs"]),
-                "finish_reason": choice["finish_reason"],
-            }
-        ],
-        "usage": completion["usage"],
-    }
-
-
-def chat_chunk(of: CompletionChunk, delta: ChatDelta, logprobs: Logprobs | None, finish: str | None) -> ChatChunk:
-    """A part of an answer, with the names and times of a part of a text."""
-    return {
-        "id": "chat" + of["id"],
-        "model": of["model"],
-        "created": of["created"],
-        "object": "chat.completion.chunk",
-        "choices": [{"index": 0, "delta": delta, "logprobs": chat_logprobs(logprobs), "finish_reason": finish}],
-    }
-
-
-def as_chat_parts(parts: Iterator[CompletionChunk]) -> Iterator[ChatChunk]:
-    """A text's parts as those of an answer, which begin with its role."""
-    first = True
-    for p in parts:
-        (choice,) = p["choices"]
-        if first:
-            yield chat_chunk(p, {"role": "assistant"}, None, None)
-        first = False
-        delta: ChatDelta = {"content": choice["text"]} if choice["finish_reason"] is None else {}
-        yield chat_chunk(p, delta, choice["logprobs"], choice["finish_reason"])

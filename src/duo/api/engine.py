@@ -16,7 +16,7 @@ from typing_extensions import Self, Unpack
 
 from duo import _core
 from duo.api import llama_cpp_names
-from duo.api.completion import Completions
+from duo.api.chat import Chats
 from duo.errors import DuoError
 from duo.models.loading import Loading
 from duo.models.paths import PathLike, pair, path
@@ -50,7 +50,7 @@ def _close_all() -> None:
             d.close()
 
 
-class Duo(Completions, Loading):
+class Duo(Chats, Loading):
     """A target model and, if given, a draft model, loaded and ready.
 
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
@@ -82,13 +82,15 @@ class Duo(Completions, Loading):
         _always: bool = False,  # tests: speculate whether it pays or not
         **given: Unpack[DuoOptions],
     ) -> None:
-        model, options = llama_cpp_names.translated(model, dict(given))
-        self._chat_template = options.pop("chat_template", None)
+        model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
+        self._choose_chat(options)
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self.defaults = cast("GenerateOptions", {k: v for k, v in options.items() if k in GENERATE_OPTIONS})
         defaults = generate_options({**self.defaults})
         self._client: Client | None = None
+        if (kind := self.options["numa"]) is not None:
+            _core.use_numa(kind)
         model, draft, o, self._child = in_child(model, draft, self.options)
         self._host: ClientSettings | None = host_of(o, self._child)  # None: both models are here
         self.elsewhere = "" if self._host is None else self._host.where

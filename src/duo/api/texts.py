@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import Unpack
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue, DuoError
 from duo.options.generate import GenerateOptions
 from duo.options.signature import keywords
 from duo.text.job import text_of
@@ -67,17 +67,50 @@ class Texts:
 
     # ---- tokens
 
-    def tokenize(self, text: str | bytes, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
-        """Token ids of the target's vocabulary; add_special: with the BOS token where the model wants one."""
-        return self.local_model.tokenize(text_of(text), add_special, parse_special)
+    def tokenize(
+        self,
+        text: str | bytes,
+        add_bos: bool = True,
+        special: bool | None = None,
+        *,
+        add_special: bool | None = None,
+        parse_special: bool | None = None,
+    ) -> list[int]:
+        """Token ids of the target's vocabulary.
 
-    def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
-        """Text of token ids; bytes that are no whole character become U+FFFD. Raises DuoError for an unknown id."""
+        add_bos (or llama.cpp's name, add_special): with the BOS token where the model wants one. special (or
+        parse_special): "<|im_end|>" in the text is that token. Default: yes for `str`, and no for bytes, with which
+        llama_cpp.Llama.tokenize is called. Raises BadValue: the text is not UTF-8, or holds a NUL character.
+        """
+        begin = add_bos if add_special is None else add_special
+        parse = special if parse_special is None else parse_special
+        return self.local_model.tokenize(text_of(text), begin, isinstance(text, str) if parse is None else parse)
+
+    def detokenize(
+        self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
+    ) -> bytes:
+        """Bytes of token ids, as llama_cpp.Llama.detokenize; see `decode` for text.
+
+        special: control tokens as text, not as nothing. prev_tokens changes nothing. A space right behind the BOS token
+        is left out. Raises BadValue for an unknown id.
+        """
+        found = b"".join(self._pieces(tokens, special))
+        bos = len(tokens) > 0 and int(tokens[0]) == self.local_model.token_bos
+        return found[1:] if bos and found.startswith(b" ") else found
+
+    def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """Text of token ids; bytes that are no whole character become U+FFFD. Raises BadValue for an unknown id.
+
+        special: control tokens as text, not as nothing.
+        """
+        return b"".join(self._pieces(tokens, special)).decode("utf-8", "replace")
+
+    def _pieces(self, tokens: Sequence[int], special: bool) -> list[bytes]:
         n_vocab = self.local_model.n_vocab
         for i, t in enumerate(tokens):
             if not 0 <= t < n_vocab:
-                raise DuoError(f"token {i} is {t}, outside the vocabulary (0 to {n_vocab - 1})")
-        return b"".join(self.local_model.piece(int(t), special) for t in tokens).decode("utf-8", "replace")
+                raise BadValue(f"token {i} is {t}, outside the vocabulary (0 to {n_vocab - 1})")
+        return [self.local_model.piece(int(t), special) for t in tokens]
 
     # ---- models
 

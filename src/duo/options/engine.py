@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from duo.options.context import ContextOptions
 from duo.options.option import (
     Count,
     CpuKernels,
@@ -23,8 +24,8 @@ from duo.options.option import (
 )
 
 
-class EngineOptions(TypedDict, total=False):
-    """Keywords of `Duo`: where the models live. Fixed from load to close."""
+class PlaceOptions(TypedDict, total=False):
+    """Where the models live."""
 
     n_gpu_layers: Annotated[
         LayerCount,
@@ -288,3 +289,7 @@ class EngineOptions(TypedDict, total=False):
         Annotated[float, Field(ge=0.0, le=86400.0, allow_inf_nan=False)],
         opt(30.0, "Seconds that a text waits for a verify host that was lost.", "--host-patience"),
     ]
+
+
+class EngineOptions(PlaceOptions, ContextOptions, total=False):
+    """Keywords of `Duo` for the models. Fixed from load to close."""

@@ -11,11 +11,12 @@ from typing import Any, NoReturn
 from jinja2 import TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
+from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue, DuoError
 
 Message = Mapping[str, Any]
 
@@ -103,13 +104,16 @@ class ChatTemplate:
         self.name = OTHER_NAMES.get(source, source)
         # libllama's own write no BOS, and leave it to the tokenizer; jinja2's say all that is to be said.
         self.add_special = self.name in _core.chat_templates()
+        self.variables: frozenset[str] = frozenset()  # that a caller may set
         if self.add_special:
             return
         if "{" not in source:
             known = ", ".join(_core.chat_templates())
             raise DuoError(f"there is no chat template {source!r}; write one in jinja2, or choose from {known}")
         try:
-            self._template = _environment().from_string(source)
+            environment = _environment()
+            self.variables = frozenset(find_undeclared_variables(environment.parse(source)))
+            self._template = environment.from_string(source)
         except TemplateSyntaxError as e:
             raise DuoError(f"line {e.lineno} of the chat template is no jinja2 ({_one_line(e)}); correct it") from None
         except Exception as e:  # jinja2 makes Python of it, which has limits of its own
@@ -119,6 +123,10 @@ class ChatTemplate:
         """The prompt. `more`: other variables of the template (tools, enable_thinking, ...). Raises DuoError."""
         checked = check_messages(messages)
         if self.add_special:
+            if more.get("tools"):
+                raise BadValue(
+                    f"the chat template {self.name} has no place for tools; leave out tools, or give a jinja2 template"
+                )
             plain = [(m["role"], m["content"] or "") for m in checked]
             if any("\0" in part for m in plain for part in m):
                 raise DuoError("a message holds a NUL character; remove it")

@@ -8,7 +8,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duo import _core
 from duo.errors import DuoError
@@ -25,10 +25,15 @@ def grammar_of(o: GenerateOptions) -> str:
     if o["grammar"] is not None and o["json_schema"] is not None:
         raise DuoError("both a grammar (--grammar) and a JSON schema (-j) were given; choose one")
     if o["json_schema"] is not None:
-        made = schema_to_gbnf(o["json_schema"])
-        _check_made(made)
-        return made
+        return grammar_of_schema(o["json_schema"])
     return o["grammar"] or ""
+
+
+def grammar_of_schema(schema: Any) -> str:
+    """The GBNF of the JSON texts that a schema allows. Raises BadValue."""
+    made = schema_to_gbnf(schema)
+    _check_made(made)
+    return made
 
 
 def _said(read: Callable[[], bool]) -> tuple[bool, str]:

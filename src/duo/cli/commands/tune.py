@@ -35,7 +35,7 @@ texts. What was measured is saved for this pair, placed so: later runs start war
 Examples:
   duo tune
   duo tune -m 70B.gguf -md 8B.gguf -ngl 11 -ngld 99
-  duo tune -m 70B.gguf -md 8B.gguf -f prompts.txt --temp 0 --json tuning.json
+  duo tune -m 70B.gguf -md 8B.gguf -f prompts.txt --temp 0 --json-file tuning.json
 """
 
 # How to speculate is what comes out, so it does not go in.
@@ -143,7 +143,7 @@ def _command() -> click.Command:
         click.Option(["file", "-f", "--file"], type=path, metavar="FILE",
                      help="A file with prompts, one a line; three of them are used. Default: openings that come with "
                           "duo."),
-        click.Option(["json", "--json"], type=path, metavar="FILE", help="Write all figures as JSON."),
+        click.Option(["json", "--json-file"], type=path, metavar="FILE", help="Write all figures as JSON."),
     ]  # fmt: skip
     return ModelCommand(
         "tune",
