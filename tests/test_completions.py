@@ -211,7 +211,7 @@ def test_the_constructor_knows_llama_cpps_names() -> None:
         assert (d.options["split_mode"], d.options["numa"], d.options["yarn_attn_factor"]) == ("layer", None, -1.0)
         assert "<|start_header_id|>" in d.chat_template.render(MESSAGES)
     for options, why in (
-        ({"lora_path": "no/such.gguf"}, "no LoRA adapter no/such.gguf"),
+        ({"lora_path": "no/such.gguf"}, "no LoRA adapter 'no/such.gguf'"),
         ({"rope_freq_base": -1.0}, "rope_freq_base"),
         ({"draft_model": len}, "draft="),
         ({"embedding": True}, "embedding is True"),

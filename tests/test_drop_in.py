@@ -1,10 +1,12 @@
 """Programs written for llama_cpp.Llama, run with both: tokens, chat formats, tools, the constructor's arguments."""
 
+import pickle
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
-import gguf
 import llama_cpp
 import numpy as np
 import pytest
@@ -66,6 +68,71 @@ def test_tokens_and_bytes(both: tuple[Any, Duo], text: str) -> None:
     assert d.tokenize(text) == d.tokenize(text.encode(), special=True)  # duo's own way: text
     assert d.tokenize(text, parse_special=False, add_special=False) == d.tokenize(text.encode(), add_bos=False)
     assert d.decode(d.tokenize(text, add_bos=False), special=True) == text
+
+
+def test_members_are_llama_cpps(both: tuple[Any, Duo]) -> None:
+    def program(llm: Any) -> Any:
+        logits = np.array([[1.0, 2.0, -np.inf], [0.0, 0.0, 0.0]], dtype=np.single)
+        llm.set_cache(None)
+        t = llama_cpp.LlamaTokenizer(llm)
+        own = llm.tokenizer()
+        return [
+            llm.n_embd(), llm.token_nl(), llm.longest_token_prefix([1, 2, 3], [1, 2, 4, 5]),
+            llm.longest_token_prefix([1], [1, 2]), np.round(llm.logits_to_logprobs(logits), 5).tolist(),
+            t.encode("a <|im_end|>"), t.decode([5, 600, 700]), own.encode("a", add_bos=False), own.decode([5, 600]),
+        ]  # fmt: skip
+
+    theirs, ours = map(program, both)
+    assert ours == theirs
+
+
+def test_every_public_member_is_there_or_refused_by_name(both: tuple[Any, Duo]) -> None:
+    llama, d = both
+    documented = (Path(__file__).parents[1] / "docs" / "llama_cpp.md").read_text("utf-8")
+    for name in (n for n in dir(llama_cpp.Llama) if not n.startswith("_")):
+        assert f"`{name}" in documented, name
+        if hasattr(d, name):
+            continue
+        with pytest.raises(DuoError, match=f"llama_cpp's {name} is not in duo: ") as e:
+            getattr(d, name)
+        assert isinstance(e.value, AttributeError)
+        assert hasattr(llama, name)
+    for name in ("scores", "input_ids", "n_tokens"):
+        assert hasattr(llama, name) and not hasattr(d, name)
+    with pytest.raises(AttributeError, match="no attribute 'no_such'"):
+        _ = d.no_such
+
+
+def test_a_seed_that_is_set_and_a_copy() -> None:
+    with Duo(TARGET, DRAFT, n_ctx=256, temperature=0.9, chat_format="llama-2") as d:
+        d.set_seed(5)
+        one = d.generate(PROMPT, max_tokens=12)
+        assert one.tokens == d.generate(PROMPT, max_tokens=12, seed=5).tokens
+        with pytest.raises(DuoError, match="seed"):
+            d.set_seed(-2)
+        with pickle.loads(pickle.dumps(d)) as copy:
+            assert copy.options == d.options
+            assert copy.generate(PROMPT, max_tokens=12, seed=5).tokens == one.tokens
+            d.set_seed(2**32 - 1)
+            assert d.defaults["seed"] == -1
+
+
+def test_answers_as_objects_of_openai(both: tuple[Any, Duo], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The package's classes take the dict's keys as keywords; these stand for them."""
+    d: Any = both[1]
+    monkeypatch.setitem(sys.modules, "openai.types.chat", None)
+    with pytest.raises(ImportError, match="pip install openai"):
+        d.create_chat_completion_openai_v1(MESSAGES)
+    names = {name: type(name, (SimpleNamespace,), {}) for name in ("ChatCompletion", "ChatCompletionChunk")}
+    for package in ("openai", "openai.types"):
+        monkeypatch.setitem(sys.modules, package, ModuleType(package))
+    chat = ModuleType("openai.types.chat")
+    chat.__dict__.update(names)
+    monkeypatch.setitem(sys.modules, "openai.types.chat", chat)
+    whole = d.create_chat_completion_openai_v1(MESSAGES, max_tokens=3)
+    assert isinstance(whole, names["ChatCompletion"]) and whole.object == "chat.completion"
+    parts = list(d.create_chat_completion_openai_v1(MESSAGES, max_tokens=3, stream=True))
+    assert {type(p) for p in parts} == {names["ChatCompletionChunk"]}
 
 
 FORMATS = [
@@ -180,57 +247,3 @@ def test_prompt_lookup_means_n_grams() -> None:
         assert d.defaults["spec_type"] == ["ngram-simple"]
         assert (d.defaults["ngram_size_n"], d.defaults["ngram_size_m"]) == (3, 7)
         assert t["draft_ngram_n"] > 0
-
-
-def lora_of(path: Path, seed: int) -> Path:
-    """An adapter for some of the target's matrices, of rank 2."""
-    reader = gguf.GGUFReader(TARGET)
-    arch = reader.fields["general.architecture"].contents()
-    w, random = gguf.GGUFWriter(str(path), arch), np.random.default_rng(seed)
-    w.add_string("general.type", "adapter")
-    w.add_string("adapter.type", "lora")
-    w.add_float32("adapter.lora.alpha", 2.0)
-    for t in reader.tensors:
-        if t.name.endswith(("ffn_down.weight", "attn_q.weight")):
-            n_in, n_out = (int(n) for n in t.shape)
-            w.add_tensor(f"{t.name}.lora_a", random.normal(0, 0.3, (2, n_in)).astype(np.float32))
-            w.add_tensor(f"{t.name}.lora_b", random.normal(0, 0.3, (n_out, 2)).astype(np.float32))
-    w.write_header_to_file()
-    w.write_kv_data_to_file()
-    w.write_tensors_to_file()
-    w.close()
-    return path
-
-
-def test_arguments_of_the_constructor_change_the_text_as_there(tmp_path: Path) -> None:
-    need_llama_cpp()
-    lora = str(lora_of(tmp_path / "a.gguf", 1))
-    key = "llama.attention.layer_norm_rms_epsilon"
-    found = set()
-    for options in (
-        {},
-        {"rope_freq_base": 100.0},
-        {"rope_freq_scale": 0.25, "rope_scaling_type": llama_cpp.LLAMA_ROPE_SCALING_TYPE_LINEAR},
-        {"kv_overrides": {key: 0.2, "tokenizer.ggml.add_bos_token": True, "general.name": "x"}},
-        {"lora_path": lora},
-        {"lora_path": lora, "lora_scale": -2.0},
-    ):
-        llama = llama_cpp.Llama(**LOAD, **options)
-        with Duo(draft=DRAFT, **SAME, **LOAD, **options) as d:
-            theirs, ours = (x(PROMPT, max_tokens=24, temperature=0)["choices"][0]["text"] for x in (llama, d))
-        llama.close()
-        assert ours == theirs, options
-        found.add(ours)
-    assert len(found) == 6
-
-
-def test_an_adapter_with_duos_kernels_and_one_that_does_not_fit(tmp_path: Path) -> None:
-    lora = lora_of(tmp_path / "a.gguf", 1)
-    with Duo(TARGET, DRAFT, n_ctx=256, lora=lora, cpu_kernels="duo", flash_attn="off") as d:
-        assert d.target.n_duo_products == 0
-        one = d.generate(PROMPT, max_tokens=24, temperature=0).text
-    with Duo(TARGET, n_ctx=256, lora_scaled=f"{lora}:1.0", cpu_kernels="stock", flash_attn="off") as d:
-        assert d.generate(PROMPT, max_tokens=24, temperature=0).text == one
-    for bad, why in ((TARGET, "could not be loaded"), (tmp_path / "none", "no LoRA adapter"), ("", "lora")):
-        with pytest.raises(DuoError, match=why):
-            Duo(TARGET, n_ctx=64, lora=bad)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, Literal, cast, overload
 
 from typing_extensions import Unpack
@@ -181,3 +182,14 @@ class Chats(Completions):
             reader = Reader(text, reasoning=reasoning, names=choice.names)
             return as_read_parts(answer, reader) if stream else as_read(answer, reader)
         return as_chat_parts(answer.parts()) if stream else as_chat(answer.whole(echo=False))
+
+    def create_chat_completion_openai_v1(self, *places: Any, **options: Any) -> Any:
+        """`create_chat_completion` as objects of the openai package. Raises ImportError if that is not installed."""
+        try:
+            theirs = import_module("openai.types.chat")
+        except ImportError:
+            raise ImportError("create_chat_completion_openai_v1 needs the openai package; pip install openai") from None
+        found = self.create_chat_completion(*places, **options)
+        if isinstance(found, dict):
+            return theirs.ChatCompletion(**found)
+        return (theirs.ChatCompletionChunk(**part) for part in found)

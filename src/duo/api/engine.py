@@ -8,9 +8,10 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from typing_extensions import Self, Unpack
 
@@ -82,6 +83,8 @@ class Duo(Chats, Loading):
         _always: bool = False,  # tests: speculate whether it pays or not
         **given: Unpack[DuoOptions],
     ) -> None:
+        again: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **given}
+        self._made_of = (model, draft, again)
         model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
         self._choose_chat(options)
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
@@ -169,6 +172,11 @@ class Duo(Chats, Loading):
             self.close() if here else threading.Thread(target=self.close, name="duo-close").start()
         elif (child := getattr(self, "_child", None)) is not None:
             child.close()  # __init__ failed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy loads the models again, with the same arguments but `progress`."""
+        model, draft, options = self._made_of
+        return partial(type(self), **options), (model, draft)
 
     def __repr__(self) -> str:
         if self.session.closed:

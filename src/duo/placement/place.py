@@ -75,7 +75,7 @@ def loras(o: EngineOptions) -> list[tuple[str | bytes, float]]:
     scales = [*((name, 1.0) for name in o["lora"] or ()), *(o["lora_scaled"] or {}).items()]
     for name, _ in scales:
         if not os.path.isfile(name):
-            raise UnknownModel(f"there is no LoRA adapter {name} (--lora); check the path")
+            raise UnknownModel(f"there is no LoRA adapter {name!r} (--lora); check the path")
     return [(os.fsencode(name), scale) for name, scale in scales]
 
 
