@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
-import threading
-from collections.abc import Callable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from duo import _core
 from duo.errors import DuoError
+from duo.prompt.gbnf import NeedsVocabulary, complaint
 from duo.prompt.schema import schema_to_gbnf
 
 if TYPE_CHECKING:
     from duo.options.generate import GenerateOptions
-
-_stderr = threading.Lock()
 
 
 def grammar_of(o: GenerateOptions) -> str:
@@ -36,26 +31,6 @@ def grammar_of_schema(schema: Any) -> str:
     return made
 
 
-def _said(read: Callable[[], bool]) -> tuple[bool, str]:
-    """What `read` answers, and what it wrote to standard error: llama.cpp's reader of grammars knows no other way."""
-    with _stderr, tempfile.TemporaryFile() as said:
-        try:
-            kept = os.dup(2)
-        except OSError:  # the program runs without one
-            return read(), ""
-        try:
-            os.dup2(said.fileno(), 2)
-            ok = read()
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-        said.seek(0)
-        text = said.read()
-        if ok and text:
-            os.write(2, text)  # another thread's
-        return ok, text.decode("utf-8", "replace")
-
-
 @lru_cache(maxsize=64)
 def _complaint(gbnf: str) -> str:
     """What is wrong with a grammar, as far as that can be said without a vocabulary; empty: nothing."""
@@ -63,18 +38,17 @@ def _complaint(gbnf: str) -> str:
 
 
 def _why_not(gbnf: str, model: _core.Model | None) -> str:
-    ok, said = _said(lambda: _core.reads_grammar(gbnf) if model is None else model.reads_grammar(gbnf))
-    if ok:
+    def is_token(text: str) -> bool:
+        return model is not None and len(model.tokenize(text, False, True)) == 1
+
+    try:
+        if why := complaint(gbnf, None if model is None else is_token):
+            return why
+    except NeedsVocabulary:
+        return ""  # said when there is a model
+    if _core.reads_grammar(gbnf) if model is None else model.reads_grammar(gbnf):
         return ""
-    match = re.search(r"error parsing grammar: (.*?)\n\n", said, re.DOTALL)
-    if match is None:
-        return (
-            "it has no rule named root" if not re.search(r"(?m)^\s*root\s*::=", gbnf) else "a rule begins with itself"
-        )
-    if model is None and match[1].startswith("no vocab"):
-        return ""  # it names tokens: said when there is a model
-    why = " ".join(match[1].split())[:200]
-    return f"{why} its end" if why.endswith(" at") else why
+    return "it has no rule named root" if not re.search(r"(?m)^\s*root\s*::=", gbnf) else "a rule begins with itself"
 
 
 def _check_made(gbnf: str) -> None:
