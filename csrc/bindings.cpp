@@ -220,8 +220,18 @@ PYBIND11_MODULE(_core, m) {
         "release"_a);
     m.def("ggml_commit", [] { return std::string(ggml_commit()); });
     m.def("supports_rpc", [] { return llama_supports_rpc(); });
+    m.def(
+        "use_numa",
+        [](const std::string & kind) {
+            llama_numa_init(kind == "isolate"   ? GGML_NUMA_STRATEGY_ISOLATE
+                            : kind == "numactl" ? GGML_NUMA_STRATEGY_NUMACTL
+                            : kind == "mirror"  ? GGML_NUMA_STRATEGY_MIRROR
+                                                : GGML_NUMA_STRATEGY_DISTRIBUTE);
+        },
+        "kind"_a);
     m.def("now_us", [] { return duo::now_us(); });
     m.def("log_to", &duo::log_to, "to_stderr"_a, "path"_a);
+    m.def("take_log", &duo::log_install);
     m.def("noise", &duo::gumbel_noise, "seed"_a, "pos"_a, "token"_a);
     duo::register_probe(m);
     duo::register_files(m);

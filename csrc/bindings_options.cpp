@@ -1,4 +1,5 @@
 #include <type_traits>
+#include <utility>
 
 #include <pybind11/stl.h>
 
@@ -111,7 +112,33 @@ void register_options(py::module_ & m) {
         .def_readwrite("cpus", &o::cpus)
         .def_readwrite("strict", &o::strict)
         .def_readwrite("cpu_types", &o::cpu_types)
-        .def_readwrite("override_tensors", &o::override_tensors);
+        .def_readwrite("override_tensors", &o::override_tensors)
+        .def_property(
+            "loras", [](const o & x) { return x.loras; },
+            [](o & x, std::vector<std::pair<std::string, float>> loras) { x.loras = std::move(loras); })
+        .def_readwrite("rope_scaling", &o::rope_scaling)
+        .def_readwrite("rope_freq_base", &o::rope_freq_base)
+        .def_readwrite("rope_freq_scale", &o::rope_freq_scale)
+        .def_readwrite("yarn_orig_ctx", &o::yarn_orig_ctx)
+        .def_readwrite("yarn_ext_factor", &o::yarn_ext_factor)
+        .def_readwrite("yarn_attn_factor", &o::yarn_attn_factor)
+        .def_readwrite("yarn_beta_slow", &o::yarn_beta_slow)
+        .def_readwrite("yarn_beta_fast", &o::yarn_beta_fast)
+        .def_property(
+            "kv_overrides",
+            [](const o & x) {
+                py::dict all;
+                for (const auto & [key, value] : x.kv_overrides) {
+                    all[py::str(key)] = value;
+                }
+                return all;
+            },
+            [](o & x, const py::dict & given) {
+                x.kv_overrides.clear();
+                for (const auto & [key, value] : given) {
+                    x.kv_overrides.emplace_back(key.cast<std::string>(), value.cast<o::header_value>());
+                }
+            });
 
     using e = engine_options;
     py::class_<e>(m, "EngineOptions")

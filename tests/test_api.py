@@ -156,12 +156,12 @@ def test_what_is_no_prompt_is_a_type_error(duo_pair: Duo, prompt: Any) -> None:
 def test_tokens_and_back(duo_pair: Duo) -> None:
     text = "Ein Märchen: 😀 <|im_start|> tab\tend\n"
     ids = duo_pair.tokenize(text)
-    assert duo_pair.detokenize(ids, special=True).endswith(text)
-    assert duo_pair.detokenize(duo_pair.tokenize(text, add_special=False, parse_special=False)) == text
+    assert duo_pair.decode(ids, special=True).endswith(text)
+    assert duo_pair.decode(duo_pair.tokenize(text, add_special=False, parse_special=False)) == text
     assert duo_pair.tokenize("", add_special=False) == []
     for bad in ([4096], [-1], [2**70]):
         with pytest.raises(DuoError, match="outside the vocabulary"):
-            duo_pair.detokenize(bad)
+            duo_pair.decode(bad)
     for text in ("\0", "\udcff"):
         with pytest.raises(DuoError, match="the text"):
             duo_pair.tokenize(text)

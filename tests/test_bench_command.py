@@ -44,7 +44,7 @@ def test_the_demo_pair_is_measured(run: Run, tmp_path: Path) -> None:
     out_json, out_csv, svg = (tmp_path / f"x.{kind}" for kind in ("json", "csv", "svg"))
     code, out, err = run(
         "-n", 12, "--questions", 2, "--repetitions", 1, "--sync-lengths", "1,3", "--lengths", "auto,4", "--temp", "0",
-        "--ignore-eos", "--strict", "-c", 256, "--json", out_json, "--raw", "--csv", out_csv, "--chart", svg,
+        "--ignore-eos", "--strict", "-c", 256, "--json-file", out_json, "--raw", "--csv", out_csv, "--chart", svg,
     )  # fmt: skip
     assert (code, err) == (0, "")
     found = json.loads(out_json.read_text())
@@ -77,7 +77,7 @@ def test_sampled_texts_are_comparable(run: Run, tmp_path: Path) -> None:
     args = ["-n", 12, "--questions", 1, "--repetitions", 1, "--warm-up", 0, "--modes", "async", "--strict", "--raw"]
     texts = []
     for seed in ([], ["-s", 1], ["-s", 2], ["-s", -1]):
-        assert run(*args, *seed, "--temp", 1.5, "-c", 256, "--json", where)[0] == 0
+        assert run(*args, *seed, "--temp", 1.5, "-c", 256, "--json-file", where)[0] == 0
         found = json.loads(where.read_text())
         assert all(s["equal_share"] == 1 for s in found["summaries"])
         assert found["settings"]["seed"] == (int(seed[1]) if seed and seed[1] > 0 else found["settings"]["seed"]) != -1
@@ -91,7 +91,7 @@ def test_turns_follow_one_another(duo_pair: Duo) -> None:
     question = Question(7, "tale", ("Once upon a time", "And then", "word " * 500))
     answers = writer.write(question, PLAIN)
     assert [len(a.tokens) for a in answers] == [8, 8]
-    text = duo_pair.detokenize(list(answers[0].tokens))
+    text = duo_pair.decode(list(answers[0].tokens))
     alone = duo_pair.generate(f"Once upon a time{text}\nAnd then", **{**options, "mode": "plain"})
     assert tuple(answers[1].tokens) == alone.tokens
     assert list(writer.notes) == ["turn 3 of question 7 was skipped: it does not fit the context of 512 tokens (-c)"]
@@ -105,9 +105,9 @@ def test_turns_follow_one_another(duo_pair: Duo) -> None:
         (["--lengths", "0"], "--lengths has the bad length '0'; give lengths from 1 to 64, or auto"),
         (["-f", "no/such"], "the question file no/such cannot be read (No such file"),
         (["--category", "poem"], "no question has the category 'poem'"),
-        (["--json", "no/such/x.json"], "the JSON file no/such/x.json cannot be written"),
+        (["--json-file", "no/such/x.json"], "the JSON file no/such/x.json cannot be written"),
         (["--chart", "x.pdf"], "the chart x.pdf is neither .svg nor .png"),
-        (["--raw"], "--raw adds the records to a JSON file; name the file with --json"),
+        (["--raw"], "--raw adds the records to a JSON file; name the file with --json-file"),
         (["-m", TARGET, "--modes", "sync"], "--modes sync needs a draft; give it with -md"),
         (["-md", DRAFT], "a draft was given without a target"),
         (["-m", "no.gguf", "-md", DRAFT], "there is no file no.gguf"),
@@ -151,7 +151,7 @@ def test_what_the_pair_wrote_is_kept_if_the_target_alone_fails(
         *((DuoWriter, "write", writing) if " in it" in how or "once" in how else (Duo, "__init__", loading))
     )
     args = ["-m", TARGET, "-md", DRAFT, "-n", 6, "-c", 256, "--questions", 2, "--repetitions", 1, "--warm-up", 0]
-    found, out, _ = run(*args, "--modes", "plain", "--json", where)
+    found, out, _ = run(*args, "--modes", "plain", "--json-file", where)
     assert found == code
     why = {
         "Ctrl-C in it": "ended early: plain alone, 1 of 2 answers were written, including warm-up",
@@ -167,7 +167,7 @@ def test_what_the_pair_wrote_is_kept_if_the_target_alone_fails(
 
 def test_without_a_draft_plain_is_measured(run: Run, tmp_path: Path) -> None:
     where = tmp_path / "x.json"
-    args = ["-m", TARGET, "-n", 8, "--questions", 1, "--repetitions", 1, "--warm-up", 0, "--json", where]
+    args = ["-m", TARGET, "-n", 8, "--questions", 1, "--repetitions", 1, "--warm-up", 0, "--json-file", where]
     code, out, err = run(*args)
     assert (code, err) == (0, "duo: plain decoding only: no draft was given (-md)\n")
     assert "plain" in out and "speculation" not in out
@@ -185,7 +185,8 @@ def test_the_hook_for_made_up_models(run: Run, monkeypatch: pytest.MonkeyPatch, 
     module = type(sys)("duo.measure.bench.synthetic")
     module.run = lambda *args: called.append(args)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "duo.measure.bench.synthetic", module)
-    args = ["--synthetic", "a=0.8", "--modes", "sync", "--sync-lengths", "2", "-n", 50, "--json", tmp_path / "x.json"]
+    args = ["--synthetic", "a=0.8", "--modes", "sync", "--sync-lengths", "2", "-n", 50]
+    args += ["--json-file", tmp_path / "x.json"]
     assert run(*args)[0] == 0
     (arguments,) = called
     assert arguments[:-1] == ("a=0.8", ("sync",), (2,), ("auto",), 50, 2, tmp_path / "x.json", None)  # and its bar
@@ -198,7 +199,7 @@ def test_ctrl_c_in_the_program(tmp_path: Path) -> None:
     where = tmp_path / "x.json"
     args = ["--questions", "1", "--warm-up", "0", "--repetitions", "100000", "-n", "8", "--modes", "plain", "-c", "256"]
     ours, theirs = pty.openpty()
-    process = start_duo("bench", *args, "--json", where, stderr=theirs, env={**os.environ, "TERM": "xterm"})
+    process = start_duo("bench", *args, "--json-file", where, stderr=theirs, env={**os.environ, "TERM": "xterm"})
     os.close(theirs)
     try:
         shown = b""

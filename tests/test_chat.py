@@ -40,7 +40,7 @@ def test_the_second_turn_reads_only_what_is_new(duo_pair: Duo) -> None:
     assert second.timings["cache_n"] >= whole - 2  # the last token of an answer was never read
     assert second.timings["prompt_n"] <= second.prompt_tokens - whole + 2
     text = duo_pair.chat_template.render(talk.messages[:-1])
-    assert duo_pair.detokenize(talk.tokens_of(text), special=True) == text
+    assert duo_pair.decode(talk.tokens_of(text), special=True) == text
     talk.reset()
     assert [m["role"] for m in talk.messages] == ["system"]
 
@@ -49,7 +49,7 @@ def test_a_stop_string_in_an_answer_does_not_come_back(duo_pair: Duo) -> None:
     talk = Conversation(duo_pair, duo_pair.chat_template)
     r = written(duo_pair, talk, "Tell me the tale of the frog.", stop=["turtle", "import"], max_tokens=60)
     text = duo_pair.chat_template.render(talk.messages)
-    assert duo_pair.detokenize(talk.tokens_of(text), special=True) == text
+    assert duo_pair.decode(talk.tokens_of(text), special=True) == text
     assert talk.messages[-1]["content"] == r.text
 
 

@@ -188,7 +188,7 @@ def test_what_changes_nothing_is_taken_and_what_nobody_knows_is_not(both: tuple[
             call(PROMPT, top_q=1)
     with pytest.raises(TypeError, match="functions"):
         d(PROMPT, functions=None)
-    for options, why in (({"functions": [{}]}, "functions"), ({"tool_choice": {"type": "function"}}, "tool_choice")):
+    for options, why in (({"functions": [{}]}, "tool 0"), ({"tool_choice": {"type": "function"}}, "tool_choice")):
         with pytest.raises(DuoError, match=why):
             d.create_chat_completion(MESSAGES, **options)  # type: ignore[arg-type]
 
@@ -202,17 +202,27 @@ def test_the_constructor_knows_llama_cpps_names() -> None:
         "seed": 2**32 - 1,
         "rope_freq_base": 0.0,
         "numa": False,
+        "split_mode": llama_cpp.LLAMA_SPLIT_MODE_LAYER,
+        "yarn_attn_factor": 1.0,
+        "lora_path": None,
     }
-    with Duo(model_path=TARGET, chat_format="llama-3", **sizes, **more) as d:
-        assert (d.options["load_mode"], d.options["type_k"], d.options["flash_attn"]) == ("none", "q8_0", "auto")
+    with Duo(model_path=TARGET, chat_template="llama-3", **sizes, **more) as d:
+        assert (d.options["load_mode"], d.options["type_k"], d.options["flash_attn"]) == ("none", "q8_0", "off")
+        assert (d.options["split_mode"], d.options["numa"], d.options["yarn_attn_factor"]) == ("layer", None, -1.0)
         assert "<|start_header_id|>" in d.chat_template.render(MESSAGES)
     for options, why in (
-        ({"lora_path": "x"}, "lora_path"),
-        ({"rope_freq_base": 1e6}, "rope"),
+        ({"lora_path": "no/such.gguf"}, "no LoRA adapter 'no/such.gguf'"),
+        ({"rope_freq_base": -1.0}, "rope_freq_base"),
         ({"draft_model": len}, "draft="),
+        ({"embedding": True}, "embedding is True"),
+        ({"vocab_only": True}, "vocab_only is True"),
+        ({"split_mode": 7}, "split_mode"),
+        ({"chat_format": "no-such"}, "no-such"),
+        ({"chat_handler": 3}, "chat_handler is int"),
+        ({"kv_overrides": {"k": [1]}}, "kv_overrides"),
     ):
-        with pytest.raises(DuoError, match=why):
-            Duo(model_path=TARGET, **options)
+        with pytest.raises(DuoError, match=why), Duo(model_path=TARGET, **options) as d:
+            d.create_chat_completion(MESSAGES)
     with pytest.raises(TypeError, match="both model and model_path"):
         Duo(TARGET, model_path=TARGET)
     with pytest.raises(TypeError, match="n_gpu_layer"):

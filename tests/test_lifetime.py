@@ -173,7 +173,7 @@ def test_a_closed_duo_says_so() -> None:
     d.close()
     assert repr(d) == "<Duo, closed>"
     uses: list[Callable[[], Any]] = [
-        lambda: d.generate(PROMPT), lambda: d.stream(PROMPT), lambda: d.tokenize("a"), lambda: d.detokenize([5]),
+        lambda: d.generate(PROMPT), lambda: d.stream(PROMPT), lambda: d.tokenize("a"), lambda: d.decode([5]),
         lambda: d.target, lambda: d.draft, lambda: target.n_ctx, lambda: draft.piece(5), lambda: target.tokenize("a"),
         lambda: asyncio.run(d.agenerate(PROMPT)),
     ]  # fmt: skip
@@ -225,7 +225,7 @@ def test_tokenizing_while_another_thread_closes() -> None:
 
         def use(d: Duo = d) -> None:
             while True:
-                assert d.detokenize(d.tokenize("tin soldier " * 50, add_special=False)) == "tin soldier " * 50
+                assert d.decode(d.tokenize("tin soldier " * 50, add_special=False)) == "tin soldier " * 50
 
         ends = in_threads(use, use, lambda d=d: time.sleep(0.01) or d.close())
         assert [type(e) for e in ends] == [Cancelled, Cancelled, type(None)]

@@ -257,7 +257,7 @@ def test_the_command_says_what_to_run(run: Run, tmp_path: Path, cache: Path) -> 
     prompts.write_text("Once upon a time\r\n\nThe king\n")
     code, out, err = run(
         "-m", TARGET, "-md", DRAFT, "-c", 256, "-td", 1, "-f", prompts, "--temp", "0", "--ignore-eos", "--no-strict",
-        "-l", "5+1", "-l", "6-1", "--json", where,
+        "-l", "5+1", "-l", "6-1", "--json-file", where,
     )  # fmt: skip
     assert (code, err) == (0, "")
     found = json.loads(where.read_text())
@@ -284,7 +284,7 @@ def test_the_command_says_what_to_run(run: Run, tmp_path: Path, cache: Path) -> 
         (["-f", "no/such"], "the prompt file no/such cannot be read"),
         (["-f", os.devnull], "has no prompt; write one per line"),
         (["-f", TARGET], "is not UTF-8"),
-        (["--json", "no/such/x.json"], "the JSON file no/such/x.json cannot be written"),
+        (["--json-file", "no/such/x.json"], "the JSON file no/such/x.json cannot be written"),
         (["--mode", "sync"], "unknown option --mode"),
         (["--temp", "x"], "temperature (--temp) is 'x'"),
         (["-c", 65], "no prompt fits the context"),

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <llama.h>
@@ -35,6 +36,20 @@ struct model_options {
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
 
     std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
+    std::string rope_scaling;            // none, linear, yarn, longrope; empty: the model's own
+    float       rope_freq_base   = 0.0f; // 0: the model's own
+    float       rope_freq_scale  = 0.0f;
+    int32_t     yarn_orig_ctx    = 0;
+    float       yarn_ext_factor  = -1.0f; // < 0: the model's own
+    float       yarn_attn_factor = -1.0f;
+    float       yarn_beta_slow   = -1.0f;
+    float       yarn_beta_fast   = -1.0f;
+
+    using header_value = std::variant<bool, int64_t, double, std::string>;
+    std::vector<std::pair<std::string, header_value>> kv_overrides; // in place of the file's header; below 128 bytes
+
+    std::vector<std::pair<std::string, float>> loras; // (file, scale); their products are stock ones
+
     std::function<bool(float)> keep_loading; // called while weights are read, with the share read so far; false: stop
 };
 
@@ -139,6 +154,7 @@ class llama_token_model : public token_model {
     std::vector<std::string> device_names_;
 
     std::shared_ptr<llama_model>                 model_;
+    std::vector<llama_adapter_lora *>            loras_; // the model's
     std::unique_ptr<llama_context, context_free> context_;
     std::unique_ptr<sampler>                     sampler_;
 

@@ -11,9 +11,11 @@
 #include "../error.h"
 #include "device.h"
 #include "log.h"
+#include "lora.h"
 #include "memory.h"
 #include "model.h"
 #include "model_file.h"
+#include "overrides.h"
 #include "weight_placement.h"
 
 namespace duo {
@@ -79,10 +81,10 @@ llama_token_model::llama_token_model(const model_options & opt, bool is_draft, b
 }
 
 llama_token_model::llama_token_model(shared_weights, const llama_token_model & other)
-    : opt_(other.opt_), device_names_(other.device_names_), model_(other.model_), n_vocab_(other.n_vocab_),
-      is_draft_(other.is_draft_), same_bits_(other.same_bits_), own_attention_(other.own_attention_),
-      stock_products_(other.stock_products_), n_duo_products_(other.n_duo_products_),
-      n_cpu_products_(other.n_cpu_products_), warning_(other.warning_) {
+    : opt_(other.opt_), device_names_(other.device_names_), model_(other.model_), loras_(other.loras_),
+      n_vocab_(other.n_vocab_), is_draft_(other.is_draft_), same_bits_(other.same_bits_),
+      own_attention_(other.own_attention_), stock_products_(other.stock_products_),
+      n_duo_products_(other.n_duo_products_), n_cpu_products_(other.n_cpu_products_), warning_(other.warning_) {
     make_context();
     limit_vocab(n_vocab_);
 }
@@ -108,6 +110,7 @@ void llama_token_model::load() {
         throw error(error_kind::unknown_model,
                     opt_.path + " does not generate text token by token; choose a decoder-only language model");
     }
+    loras_            = load_loras(model_.get(), opt_);
     n_vocab_          = llama_vocab_n_tokens(vocab());
     opt_.keep_loading = nullptr; // it may hold objects that only the caller's thread may free
 }
@@ -136,6 +139,8 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     params.tensor_split             = shares.empty() ? nullptr : shares.data();
     params.split_mode               = split_mode(opt_.split_mode);
     params.main_gpu                 = opt_.main_gpu;
+    const auto overrides            = header_overrides(opt_);
+    params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
     // With repacked weights the kernel depends on the width.
     params.use_extra_bufts = !same_bits_ && cpu::extra_buffers_allowed();
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
@@ -212,9 +217,10 @@ void llama_token_model::create_context() {
     params.n_threads_batch = opt_.n_threads_batch;
     params.flash_attn_type =
         flash_attn_type((same_bits_ || own_attention_) && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
-    params.type_k         = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
-    params.type_v         = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
-    params.no_perf        = true;
+    params.type_k  = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
+    params.type_v  = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
+    params.no_perf = true;
+    set_rope(params, opt_);
     params.abort_callback = [](void * data) {
         const auto * self = static_cast<const llama_token_model *>(data);
         return self->stop_ != nullptr && self->stop_->load(std::memory_order_relaxed);
@@ -244,6 +250,7 @@ void llama_token_model::create_context() {
                                                   " tokens could not be created for " + opt_.path + log_reason() +
                                                   "; lower " + option + " or free memory");
     }
+    use_loras(context_.get(), loras_, opt_);
     const size_t n = size_t(n_batch_) + 1;
     token_.resize(n);
     pos_.resize(n);

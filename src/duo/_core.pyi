@@ -17,7 +17,9 @@ def check_llama(release: str) -> tuple[bool, str, str]: ...
 def ggml_commit() -> str: ...
 def supports_rpc() -> bool: ...
 def now_us() -> int: ...
+def use_numa(kind: str) -> None: ...  # once in the life of the process
 def log_to(to_stderr: bool, path: str | bytes) -> None: ...
+def take_log() -> None: ...  # libllama's log comes here again, which `import llama_cpp` takes away
 def noise(seed: int, pos: int, token: int) -> float: ...
 def reads_grammar(gbnf: str) -> bool: ...  # names of tokens (<think>) need a model's vocabulary
 def grammar_too_large(gbnf: str) -> str: ...  # why it is not to be read; empty: it may be
@@ -92,6 +94,16 @@ class ModelOptions:
     strict: bool
     cpu_types: list[str]
     override_tensors: list[tuple[str, str]]
+    loras: list[tuple[str | bytes, float]]
+    rope_scaling: str
+    rope_freq_base: float
+    rope_freq_scale: float
+    yarn_orig_ctx: int
+    yarn_ext_factor: float
+    yarn_attn_factor: float
+    yarn_beta_slow: float
+    yarn_beta_fast: float
+    kv_overrides: dict[str, Any]
 
 class EngineOptions:
     target: ModelOptions

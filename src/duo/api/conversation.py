@@ -52,7 +52,7 @@ class Conversation:
         tokens = list(r.tokens)
         if tokens and self.duo.local_model.is_end(tokens[-1]):
             tokens.pop()
-        if self.duo.detokenize(tokens) == r.text:
+        if self.duo.decode(tokens) == r.text:
             self._text, self._tokens = self._text + r.text, self._tokens + tokens
         else:  # a stop string was cut off
             self._text, self._tokens = "", []

@@ -8,20 +8,23 @@ import threading
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from duo import _core
 from duo.api import llama_cpp_names
-from duo.api.completion import Completions
+from duo.api.chat import Chats
 from duo.errors import DuoError
 from duo.models.loading import Loading
 from duo.models.paths import PathLike, pair, path
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
+from duo.options.llama_cpp import DuoOptions
+from duo.options.signature import keywords
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import check_keywords, engine_options, generate_options
 from duo.placement import guard, profiles
@@ -48,7 +51,7 @@ def _close_all() -> None:
             d.close()
 
 
-class Duo(Completions, Loading):
+class Duo(Chats, Loading):
     """A target model and, if given, a draft model, loaded and ready.
 
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
@@ -57,13 +60,16 @@ class Duo(Completions, Loading):
     of `duo.options.generate`. `trace`: a file for the Chrome trace of all that runs.
     `progress`: called while a model loads, with its path and the share that is read. `chat_template`: jinja2 or a name
     (chatml, llama3, ...) in place of the target's own. llama_cpp.Llama's arguments are understood (`model_path`, ...).
+    Contexts, batches and limits are counted in tokens; shares are 0 to 1; times are in seconds.
 
     One text at a time: calls from several threads queue up. Close it, or use `with`: then both models' memory and
     threads are gone.
 
-    Raises DuoError (bad file, bad value, vocabularies that differ, no memory) and TypeError (unknown keyword).
+    Raises TypeError (unknown keyword) and DuoError: UnknownModel (no such file, or no model), BadValue (an option, or
+    vocabularies that differ), DoesNotFit (memory), PeerLost (another machine).
     """
 
+    @keywords(DuoOptions)
     def __init__(
         self,
         model: PathLike | None = None,
@@ -75,15 +81,19 @@ class Duo(Completions, Loading):
         progress: Callable[[str, float], None] | None = None,
         _delay: tuple[int, int] = (0, 0),  # tests: (at most so many microseconds late, seed)
         _always: bool = False,  # tests: speculate whether it pays or not
-        **options: Any,
+        **given: Unpack[DuoOptions],
     ) -> None:
-        model, options = llama_cpp_names.translated(model, options)
-        self._chat_template = options.pop("chat_template", None)
+        again: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **given}
+        self._made_of = (model, draft, again)
+        model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
+        self._choose_chat(options)
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
-        self.defaults = {k: v for k, v in options.items() if k in GENERATE_OPTIONS}
-        defaults = generate_options(self.defaults)
+        self.defaults = cast("GenerateOptions", {k: v for k, v in options.items() if k in GENERATE_OPTIONS})
+        defaults = generate_options({**self.defaults})
         self._client: Client | None = None
+        if (kind := self.options["numa"]) is not None:
+            _core.use_numa(kind)
         model, draft, o, self._child = in_child(model, draft, self.options)
         self._host: ClientSettings | None = host_of(o, self._child)  # None: both models are here
         self.elsewhere = "" if self._host is None else self._host.where
@@ -162,6 +172,11 @@ class Duo(Completions, Loading):
             self.close() if here else threading.Thread(target=self.close, name="duo-close").start()
         elif (child := getattr(self, "_child", None)) is not None:
             child.close()  # __init__ failed
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy loads the models again, with the same arguments but `progress`."""
+        model, draft, options = self._made_of
+        return partial(type(self), **options), (model, draft)
 
     def __repr__(self) -> str:
         if self.session.closed:

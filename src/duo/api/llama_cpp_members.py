@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from duo import _core
+from duo.api.llama_cpp_names import ANY_SEED
 from duo.api.texts import Texts
+from duo.errors import BadValue
+from duo.options.validate import generate_options
 
 # Arguments behind the first one, in llama_cpp's order.
 PLACES_OF_COMPLETION = (
@@ -33,8 +36,66 @@ def by_name(function: str, order: Sequence[str], places: Sequence[Any], given: M
     return named | dict(given)
 
 
+# Members that duo does not have, and why.
+REFUSED = {
+    "ctx": "the models belong to duo's threads",
+    "model": "the models belong to duo's threads; model_path and metadata say which one it is",
+    "eval": "duo evaluates whole texts; give the tokens to generate or create_completion as a prompt",
+    "sample": "duo evaluates whole texts; generate and stream sample",
+    "scores": "duo keeps no logits; logprobs= gives log-probabilities",
+    "eval_logits": "duo keeps no logits; logprobs= gives log-probabilities",
+    "eval_tokens": "duo evaluates whole texts; Result.tokens has those of a text",
+    "input_ids": "duo evaluates whole texts; Result.tokens has those of a text",
+    "n_tokens": "duo evaluates whole texts; Result.tokens has those of a text",
+    "create_embedding": "duo writes texts and has no embeddings",
+    "embed": "duo writes texts and has no embeddings",
+    "pooling_type": "duo writes texts and has no embeddings",
+    "save_state": "a state of two models at work has no file; what texts have in common stays in the cache",
+    "load_state": "a state of two models at work has no file; what texts have in common stays in the cache",
+    "model_params": "Duo.options has what a model was loaded with",
+    "context_params": "Duo.options has what a model was loaded with",
+}
+
+
+class NotInDuo(BadValue, AttributeError):  # noqa: N818
+    """A member of llama_cpp.Llama that duo does not have; hasattr() says so, too."""
+
+
+class Tokenizer:
+    """llama_cpp.LlamaTokenizer's calls, for a Duo."""
+
+    def __init__(self, duo: Texts) -> None:
+        self._duo = duo
+
+    def tokenize(self, text: bytes, add_bos: bool = True, special: bool = True) -> list[int]:
+        """Token ids of UTF-8 text. Raises BadValue."""
+        return self._duo.tokenize(text, add_bos, special)
+
+    def detokenize(
+        self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
+    ) -> bytes:
+        """Bytes of token ids. Raises BadValue."""
+        return self._duo.detokenize(tokens, prev_tokens, special)
+
+    def encode(self, text: str, add_bos: bool = True, special: bool = True) -> list[int]:
+        """Token ids of text. Raises BadValue."""
+        return self.tokenize(text.encode("utf-8", "ignore"), add_bos, special)
+
+    def decode(self, tokens: Sequence[int]) -> str:
+        """Text of token ids; bytes that are no character are left out. Raises BadValue."""
+        return self.detokenize(tokens).decode("utf-8", "ignore")
+
+
 class LlamaMembers(Texts):
     """Figures are of the target, or of the draft if the target is on another machine."""
+
+    if not TYPE_CHECKING:  # checkers would take it for the type of every name
+
+        def __getattr__(self, name: str) -> Any:
+            """Raises AttributeError; for a member of llama_cpp.Llama one that says why."""
+            if name in REFUSED:
+                raise NotInDuo(f"llama_cpp's {name} is not in duo: {REFUSED[name]}")
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     @property
     def model_path(self) -> str:
@@ -62,6 +123,56 @@ class LlamaMembers(Texts):
     def token_eos(self) -> int:
         """The token that ends a text; -1: there is none."""
         return self.local_model.token_eos
+
+    def n_embd(self) -> int:
+        """Numbers in the state of a token. Raises BadValue if the file's header does not say."""
+        values = self.metadata
+        n = values.get(f"{values.get('general.architecture')}.embedding_length")
+        if n is None:
+            raise BadValue("the model's file does not say how long an embedding is")
+        return int(n)
+
+    def token_nl(self) -> int:
+        """The token of a line end; -1: there is none."""
+        model = self.local_model
+        return next((t for t in range(model.n_vocab) if model.piece(t) == b"\n"), -1)
+
+    def tokenizer(self) -> Tokenizer:
+        """An object that tokenizes as llama_cpp.LlamaTokenizer does."""
+        return Tokenizer(self)
+
+    @property
+    def _model(self) -> Tokenizer:
+        """What llama_cpp.LlamaTokenizer(duo) looks for."""
+        return Tokenizer(self)
+
+    def set_seed(self, seed: int) -> None:
+        """The seed of texts that are given none; -1 (or llama_cpp's 2**32 - 1): a new one each time.
+
+        Raises BadValue for another negative number.
+        """
+        seed = -1 if seed == ANY_SEED else seed
+        generate_options({"seed": seed})
+        self.defaults["seed"] = seed
+
+    def set_cache(self, cache: object) -> None:
+        """Nothing: what a text has in common with the one before is in the models' own caches."""
+
+    @staticmethod
+    def longest_token_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+        """Tokens that two sequences begin with alike."""
+        return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+
+    @staticmethod
+    def logits_to_logprobs(logits: Any, axis: int = -1) -> Any:
+        """Logits as log-probabilities (nats), in the same shape: x - log(sum(exp(x))) along the axis."""
+        import numpy as np
+
+        x = np.asarray(logits, dtype=np.single)
+        top = np.max(x, axis=axis, keepdims=True)
+        below = x - np.where(np.isfinite(top), top, np.single(0))
+        with np.errstate(divide="ignore"):
+            return below - np.log(np.sum(np.exp(below), axis=axis, keepdims=True))
 
     def reset(self) -> None:
         """Nothing: each text begins anew, and what it has in common with the one before is read from the cache.

@@ -2,44 +2,72 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from duo.errors import DuoError
+from duo.errors import BadValue
 
-# Arguments that duo has no like of, and their values that change nothing.
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "vocab_only": (False,),
-    "kv_overrides": (None,),
-    "rope_scaling_type": (None, -1),
-    "pooling_type": (-1,),
-    "attention_type": (-1,),
-    "rope_freq_base": (0.0,),
-    "rope_freq_scale": (0.0,),
-    "yarn_ext_factor": (-1.0,),
-    "yarn_attn_factor": (1.0,),
-    "yarn_beta_fast": (32.0,),
-    "yarn_beta_slow": (1.0,),
-    "yarn_orig_ctx": (0,),
-    "embedding": (False,),
-    "offload_kqv": (True,),
-    "op_offload": (None,),
-    "swa_full": (None,),
-    "lora_base": (None,),
-    "lora_scale": (1.0,),
-    "lora_path": (None,),
-    "numa": (False, 0),
-    "chat_handler": (None,),
-    "draft_model": (None,),
-    "tokenizer": (None,),
-    "spm_infill": (False,),
+# Arguments that duo does not support: the values that change nothing, and why or what instead.
+NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
+    "vocab_only": ((False,), "a Duo is for writing; tokenize needs no more memory than that"),
+    "pooling_type": ((-1,), "duo has no embeddings"),
+    "attention_type": ((-1,), "duo has no embeddings"),
+    "embedding": ((False,), "duo has no embeddings"),
+    "offload_kqv": ((True,), "the cache of a layer lies where the layer does"),
+    "op_offload": ((None,), "libllama decides"),
+    "swa_full": ((None, False), "libllama decides"),
+    "lora_base": ((None,), "libllama needs none: the adapter is added to the weights as they are"),
+    "tokenizer": ((None,), "the target and the draft must read the same tokens"),
+    "spm_infill": ((False,), "duo has no infill"),
 }
 WITHOUT_EFFECT = ("logits_all", "no_perf")  # duo gives log-probabilities without it
+# ggml's and llama.cpp's numbers, which llama_cpp takes.
 GGML_TYPES = {0: "f32", 1: "f16", 2: "q4_0", 3: "q4_1", 6: "q5_0", 7: "q5_1", 8: "q8_0", 20: "iq4_nl", 30: "bf16"}
+SPLIT_MODES = {0: "none", 1: "layer", 2: "row"}
+ROPE_SCALINGS = {-1: None, 0: "none", 1: "linear", 2: "yarn", 3: "longrope"}
+NUMA = {0: None, 1: "distribute", 2: "isolate", 3: "numactl", 4: "mirror"}
+NUMBERS: dict[str, Mapping[int, str | None]] = {
+    "split_mode": SPLIT_MODES,
+    "type_k": GGML_TYPES,
+    "type_v": GGML_TYPES,
+    "rope_scaling_type": ROPE_SCALINGS,
+    "numa": NUMA,
+}
+# llama_cpp's defaults, which stand for the model's own here.
+OF_MODEL = {"yarn_attn_factor": 1.0, "yarn_beta_fast": 32.0, "yarn_beta_slow": 1.0}
 ANY_SEED = 0xFFFFFFFF  # LLAMA_DEFAULT_SEED
 
 
-def translated(model: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-    """The target and `Duo`'s keywords, llama_cpp's spellings among them replaced. Raises TypeError and DuoError."""
+def _refuse(out: dict[str, Any]) -> None:
+    for name in NEUTRAL.keys() & out.keys():
+        value, (neutral, why) = out.pop(name), NEUTRAL[name]
+        if not any(value is v or (value == v and isinstance(value, int | float)) for v in neutral):
+            raise BadValue(f"llama_cpp's {name} is {value!r}, which duo does not support ({why}); leave {name} out")
+
+
+def _drafts(out: dict[str, Any], *, with_draft: bool) -> None:
+    """LlamaPromptLookupDecoding looks for the last tokens earlier in the text: n-grams."""
+    guesser = out.pop("draft_model", None)
+    if guesser is None:
+        return
+    sizes = [getattr(guesser, name, None) for name in ("max_ngram_size", "num_pred_tokens")]
+    if not all(isinstance(n, int) for n in sizes):
+        raise BadValue(
+            f"draft_model is {type(guesser).__name__}; duo takes LlamaPromptLookupDecoding, or a model's file as draft="
+        )
+    out.setdefault("spec_type", ["draft-simple", "ngram-simple"] if with_draft else ["ngram-simple"])
+    out.setdefault("ngram_size_n", sizes[0])
+    out.setdefault("ngram_size_m", sizes[1])
+
+
+def _adapter(out: dict[str, Any]) -> None:
+    path, scale = out.pop("lora_path", None), out.pop("lora_scale", 1.0)
+    if path is not None:
+        out.setdefault("lora_scaled", {path: scale})
+
+
+def translated(model: Any, options: dict[str, Any], *, with_draft: bool = False) -> tuple[Any, dict[str, Any]]:
+    """The target and `Duo`'s keywords, llama_cpp's spellings among them replaced. Raises TypeError and BadValue."""
     out = dict(options)
     if "model_path" in out:
         if model is not None:
@@ -47,18 +75,19 @@ def translated(model: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]
         model = out.pop("model_path")
     for name in WITHOUT_EFFECT:
         out.pop(name, None)
-    for name in NEUTRAL.keys() & out.keys():
-        value = out.pop(name)
-        if not any(value is v or (value == v and isinstance(value, int | float)) for v in NEUTRAL[name]):
-            more = "; a draft is a file: draft=" if name == "draft_model" else ""
-            raise DuoError(f"llama_cpp's {name} is {value!r}, which duo has not; leave it out{more}")
-    if isinstance(out.get("flash_attn"), bool):
-        out["flash_attn"] = "on" if out["flash_attn"] else "auto"
-    for name in ("type_k", "type_v"):
+    _refuse(out)
+    _drafts(out, with_draft=with_draft)
+    _adapter(out)
+    for name, names in NUMBERS.items():
         if isinstance(out.get(name), int):
-            out[name] = GGML_TYPES.get(out[name], out[name])
-        elif name in out and out[name] is None:
+            out[name] = names.get(out[name], out[name])
+        if name in out and out[name] is None:
             del out[name]
+    for name, value in OF_MODEL.items():
+        if out.get(name) == value:
+            del out[name]
+    if isinstance(out.get("flash_attn"), bool):
+        out["flash_attn"] = "on" if out["flash_attn"] else "off"
     mmap, mlock = out.pop("use_mmap", True), out.pop("use_mlock", False)
     if mlock or not mmap:
         out.setdefault("load_mode", "mlock" if mlock else "none")
@@ -66,7 +95,4 @@ def translated(model: Any, options: dict[str, Any]) -> tuple[Any, dict[str, Any]
         out.setdefault("repeat_last_n", out.pop("last_n_tokens_size"))
     if out.get("seed") == ANY_SEED:
         del out["seed"]
-    if "chat_format" in out:
-        chat_format = out.pop("chat_format")
-        out.setdefault("chat_template", chat_format)
     return model, out

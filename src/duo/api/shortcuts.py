@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from typing_extensions import Unpack
 
 from duo.api.engine import Duo
 from duo.models.paths import PathLike
+from duo.options.engine import EngineOptions
+from duo.options.generate import GenerateOptions
+from duo.options.llama_cpp import OnceOptions
+from duo.options.signature import keywords
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import check_keywords
 from duo.text.result import Result
@@ -15,23 +21,36 @@ if TYPE_CHECKING:
     from duo.text.job import Prompt
 
 
-def _split(function: str, options: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    check_keywords(function, options, ENGINE_OPTIONS, GENERATE_OPTIONS)
+def _split(function: str, options: OnceOptions) -> tuple[EngineOptions, GenerateOptions]:
+    given: dict[str, Any] = {**options}
+    check_keywords(function, given, ENGINE_OPTIONS, GENERATE_OPTIONS)
     return (
-        {k: v for k, v in options.items() if k in ENGINE_OPTIONS},
-        {k: v for k, v in options.items() if k in GENERATE_OPTIONS},
+        cast("EngineOptions", {k: v for k, v in given.items() if k in ENGINE_OPTIONS}),
+        cast("GenerateOptions", {k: v for k, v in given.items() if k in GENERATE_OPTIONS}),
     )
 
 
-def generate(prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any) -> Result:
-    """Loads, generates, unloads. Keywords of `Duo` and of `Duo.generate`; without `model` the demo pair."""
+@keywords(OnceOptions)
+def generate(
+    prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Unpack[OnceOptions]
+) -> Result:
+    """Loads, generates, unloads. Keywords of `Duo` and of `Duo.generate`; without `model` the demo pair.
+
+    Raises as `Duo` and as `Duo.stream`.
+    """
     for_engine, for_text = _split("generate", options)
     with Duo(model, draft, **for_engine) as d:
         return d.generate(prompt, **for_text)
 
 
-def stream(prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Any) -> Stream:
-    """As `generate`, chunk by chunk; the models are unloaded when the stream ends or is closed."""
+@keywords(OnceOptions)
+def stream(
+    prompt: Prompt, *, model: PathLike | None = None, draft: PathLike | None = None, **options: Unpack[OnceOptions]
+) -> Stream:
+    """As `generate`, chunk by chunk; the models are unloaded when the stream ends or is closed.
+
+    Raises as `Duo` and as `Duo.stream`.
+    """
     for_engine, for_text = _split("stream", options)
     d = Duo(model, draft, **for_engine)
     try:

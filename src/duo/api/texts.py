@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Sequence
+from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import BadValue, DuoError
 from duo.options.generate import GenerateOptions
+from duo.options.signature import keywords
 from duo.text.job import text_of
-from duo.text.result import Chunk, Result
+from duo.text.result import Chunk, Result, Timings
 from duo.text.session import Session
 from duo.text.stream import Stream, start
 
@@ -23,58 +24,99 @@ class Texts:
     """`Duo` inherits this. It sets `session` and `defaults` (options of every text) when it has loaded."""
 
     session: Session
-    defaults: Mapping[str, Any]
+    defaults: GenerateOptions
     elsewhere: str  # the host of the model that is on another machine; empty: none is
 
     # ---- texts
 
+    @keywords(GenerateOptions)
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Stream:
         """Starts a text and returns its chunks as they come. Abandon or close it and its slot is free.
 
-        Raises DuoError (empty or too long prompt, ids out of range, bad value), here and not later; TypeError (unknown
-        keyword). A failure while it runs is a DuoError whose `.result` holds the text so far.
+        prompt: text, or token ids. max_tokens, repeat_last_n and n_draft count tokens; top_p, min_p and draft_p_min are
+        shares, 0 to 1; logit_bias adds to logits (nats).
+
+        Raises TypeError (unknown keyword) and DuoError: BadValue (a value, an empty prompt, ids out of range), Busy
+        (this thread has a stream open), ContextFull; here, and not later. A failure while it runs is a DuoError whose
+        `.result` holds the text so far.
         """
         return start(self.session, prompt, {**self.defaults, **options}, "stream")
 
+    @keywords(GenerateOptions)
     def generate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
-        """The whole text. Raises as `stream`."""
+        """The whole text, when it has ended. Keywords and errors are those of `stream`."""
         with start(self.session, prompt, {**self.defaults, **options}, "generate") as s:
             for _ in s:
                 pass
             return s.result
 
+    @keywords(GenerateOptions)
     async def astream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncIterator[Chunk]:
-        """`stream` for asyncio: the event loop runs on while the models work."""
+        """`stream` for asyncio: the event loop runs on while the models work. Raises as `stream`."""
         from duo.text.stream_async import chunks_async
 
         async for chunk in chunks_async(self.session, prompt, {**self.defaults, **options}):
             yield chunk
 
+    @keywords(GenerateOptions)
     async def agenerate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:
-        """`generate` for asyncio."""
+        """`generate` for asyncio. Raises as `stream`."""
         from duo.text.stream_async import result_async
 
         return await result_async(self.session, prompt, {**self.defaults, **options})
 
     # ---- tokens
 
-    def tokenize(self, text: str | bytes, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
-        """Token ids of the target's vocabulary; add_special: with the BOS token where the model wants one."""
-        return self.local_model.tokenize(text_of(text), add_special, parse_special)
+    def tokenize(
+        self,
+        text: str | bytes,
+        add_bos: bool = True,
+        special: bool | None = None,
+        *,
+        add_special: bool | None = None,
+        parse_special: bool | None = None,
+    ) -> list[int]:
+        """Token ids of the target's vocabulary.
 
-    def detokenize(self, tokens: Sequence[int], *, special: bool = False) -> str:
-        """Text of token ids; bytes that are no whole character become U+FFFD. Raises DuoError for an unknown id."""
+        add_bos (or llama.cpp's name, add_special): with the BOS token where the model wants one. special (or
+        parse_special): "<|im_end|>" in the text is that token. Default: yes for `str`, and no for bytes, with which
+        llama_cpp.Llama.tokenize is called. Raises BadValue: the text is not UTF-8, or holds a NUL character.
+        """
+        begin = add_bos if add_special is None else add_special
+        parse = special if parse_special is None else parse_special
+        return self.local_model.tokenize(text_of(text), begin, isinstance(text, str) if parse is None else parse)
+
+    def detokenize(
+        self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
+    ) -> bytes:
+        """Bytes of token ids, as llama_cpp.Llama.detokenize; see `decode` for text.
+
+        special: control tokens as text, not as nothing. prev_tokens changes nothing. A space right behind the BOS token
+        is left out. Raises BadValue for an unknown id.
+        """
+        found = b"".join(self._pieces(tokens, special))
+        bos = len(tokens) > 0 and int(tokens[0]) == self.local_model.token_bos
+        return found[1:] if bos and found.startswith(b" ") else found
+
+    def decode(self, tokens: Sequence[int], *, special: bool = False) -> str:
+        """Text of token ids; bytes that are no whole character become U+FFFD. Raises BadValue for an unknown id.
+
+        special: control tokens as text, not as nothing.
+        """
+        return b"".join(self._pieces(tokens, special)).decode("utf-8", "replace")
+
+    def _pieces(self, tokens: Sequence[int], special: bool) -> list[bytes]:
         n_vocab = self.local_model.n_vocab
         for i, t in enumerate(tokens):
             if not 0 <= t < n_vocab:
-                raise DuoError(f"token {i} is {t}, outside the vocabulary (0 to {n_vocab - 1})")
-        return b"".join(self.local_model.piece(int(t), special) for t in tokens).decode("utf-8", "replace")
+                raise BadValue(f"token {i} is {t}, outside the vocabulary (0 to {n_vocab - 1})")
+        return [self.local_model.piece(int(t), special) for t in tokens]
 
     # ---- models
 
     @property
-    def timings(self) -> dict[str, Any]:
-        """Of the last text; llama-server's names, see duo.text.result.timings."""
+    def timings(self) -> Timings:
+        """Figures of the last text; empty before the first one has ended."""
         return self.session.timings
 
     @property

@@ -25,7 +25,7 @@ NOT_IN_DUO = frozenset(
     --interactive-first --jinja --junk --keep --kl-divergence --kl-divergence-base --kv-offload --kv-unified
     --kv-unified-per-slot --lazy-mode --learning-rate --learning-rate-decay-epochs --learning-rate-min --log-colors
     --log-disable --log-jsonl --log-prefix --log-prompts-dir --log-timestamps --log-verbose --log-verbosity
-    --logits-output-dir --lookup-cache-dynamic --lookup-cache-static --lora --lora-init-without-apply --lora-scaled
+    --logits-output-dir --lookup-cache-dynamic --lookup-cache-static --lora-init-without-apply
     --mcp-servers-config --mcp-servers-json --media-path --method --metrics --mirostat --mirostat-ent --mirostat-lr
     --mmproj --mmproj-auto --mmproj-offload --mmproj-url --model-url --models-autoload --models-dir --models-max
     --models-preset --mtmd-batch-max-tokens --mtp --multiline-input --multiple-choice --multiple-choice-tasks
@@ -34,14 +34,14 @@ NOT_IN_DUO = frozenset(
     --no-kv-offload --no-kv-unified --no-log-jsonl --no-log-prefix --no-log-timestamps --no-mmproj --no-mmproj-auto
     --no-mmproj-offload --no-models-autoload --no-op-offload --no-parse-special --no-perf --no-ppl
     --no-prefill-assistant --no-reasoning-preserve --no-repack --no-show-timings --no-skip-chat-parsing --no-slots
-    --no-spec-draft-backend-sampling --no-ui --no-ui-mcp-proxy --no-warmup --no-webui --no-webui-mcp-proxy --numa
-    --op-offload --optimizer --output --output-file --output-format --output-frequency --override-kv --parallel
+    --no-spec-draft-backend-sampling --no-ui --no-ui-mcp-proxy --no-warmup --no-webui --no-webui-mcp-proxy
+    --op-offload --optimizer --output --output-file --output-format --output-frequency --parallel
     --parse-special --path --pca-batch --pca-iter --perf --poll --poll-batch --poll-batch-draft --poll-draft --pooling
     --port --pos --positive-file --ppl --ppl-output-type --ppl-stride --prefill-assistant --print-token-count --prio
     --prio-batch --prio-batch-draft --prio-draft --process-output --prompt-cache --prompt-cache-all --prompt-cache-ro
     --props --reasoning --reasoning-budget --reasoning-budget-message --reasoning-effort --reasoning-format
-    --reasoning-preserve --repack --rerank --reranking --reuse-port --rope-freq-base --rope-freq-scale --rope-scale
-    --rope-scaling --sampler-seq --samplers --sampling-seq --save-all-logits --save-frequency --save-logits --sequences
+    --reasoning-preserve --repack --rerank --reranking --reuse-port --rope-scale
+    --sampler-seq --samplers --sampling-seq --save-all-logits --save-frequency --save-logits --sequences
     --server-base --show-count --show-statistics --show-timings --simple-io --single-turn --skip-chat-parsing
     --sleep-idle-seconds --slot-prompt-similarity --slot-save-path --slots --spec-default --spec-draft-backend-sampling
     --spec-draft-cpu-mask-batch --spec-draft-cpu-moe --spec-draft-cpu-range-batch --spec-draft-cpu-strict
@@ -54,7 +54,7 @@ NOT_IN_DUO = frozenset(
     --val-split --verbose-prompt --verbosity --video --video-ffmpeg-dir --video-fps --video-timestamp-interval
     --vision-gemma-12b-default --vision-gemma-4b-default --warmup --webui --webui-config --webui-config-file
     --webui-mcp-proxy --weight-decay --winogrande --winogrande-tasks --xtc-probability --xtc-threshold
-    --yarn-attn-factor --yarn-beta-fast --yarn-beta-slow --yarn-ext-factor --yarn-orig-ctx -Cb -Cbd -Crb -Crbd -a -ag
+    -Cb -Cbd -Crb -Crbd -a -ag
     -bf -bs -cb -cl -cmoe -cmoed -cms -cram -ctxcp -decay-epochs -dr -dt -epochs -fit -fitc -fitp -fitt -gan -gaw -i -if
     -kvo -kvu -lcd -lcs -lr -lr-min -lv -lzm -mli -mm -mmu -mu -ncffn -ncmoe -ncmoed -nkvo -no-ag -no-cnv -no-kvu -nocb
     -np -npl -npp -nr -ns -ntg -o -ofreq -opt -pps -ptc -rea -sp -sps -st -tgs -to -val-split -wd

@@ -60,6 +60,9 @@ def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
     for name, o in found.items():
         if o.flags:
             yield _option(name, hints[name], o)
+        if name == "load_mode":
+            yield click.Option(["mmap", "--mmap/--no-mmap"], default=None, help="Map the file, or read it: -lm none.")
+            yield click.Option(["mlock", "--mlock"], is_flag=True, help="Keep the weights in RAM: -lm mlock.")
         if name in FROM_FILE:
             yield click.Option(
                 [f"{name}_file", *FROM_FILE[name]],
@@ -92,6 +95,11 @@ def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
 def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
     """The keywords of `table` that the user gave."""
     out = {name: params[name] for name in table if params.get(name) not in (None, ())}
+    if "load_mode" in table and "load_mode" not in out:
+        if params.get("mlock"):
+            out["load_mode"] = "mlock"
+        elif params.get("mmap") is not None:
+            out["load_mode"] = "mmap" if params["mmap"] else "none"
     if "stop" in out and params["escape"]:
         out["stop"] = [unescape(s) for s in out["stop"]]
     if "logit_bias" in out:

@@ -191,7 +191,10 @@ def figures(r: Result) -> list[tuple[str, str]]:
     else:
         lines.append(("busy", f"target {100 * t['target_busy_share']:.0f}% of the time"))
     if "network_sent_bytes" in t:
-        sent, received = (f"{t[f'network_{way}_bytes'] / 1e3:,.1f} kB {way}" for way in ("sent", "received"))
+        sent, received = (
+            f"{n / 1e3:,.1f} kB {way}"
+            for way, n in (("sent", t["network_sent_bytes"]), ("received", t["network_received_bytes"]))
+        )
         lost = f", lost {plural(t['network_lost_n'], 'time')}" if t["network_lost_n"] else ""
         lines.append(("network", f"round trip {t['network_round_trip_ms']:.1f} ms, {sent}, {received}{lost}"))
     return lines

@@ -6,9 +6,11 @@ import os
 from abc import ABC, abstractmethod
 from typing import Any
 
-from typing_extensions import Self
+from typing_extensions import Self, Unpack
 
 from duo.errors import BadValue
+from duo.options.llama_cpp import LoadOptions
+from duo.options.signature import keywords
 
 
 class Loading(ABC):
@@ -18,6 +20,7 @@ class Loading(ABC):
     def __init__(self, *paths: str | os.PathLike[str] | None, **options: Any) -> None: ...
 
     @classmethod
+    @keywords(LoadOptions)
     def from_pretrained(
         cls,
         repo_id: str,
@@ -28,7 +31,7 @@ class Loading(ABC):
         cache_dir: str | os.PathLike[str] | None = None,
         token: str | None = None,
         offline: bool | None = None,
-        **options: Any,
+        **options: Unpack[LoadOptions],
     ) -> Self:
         """`Duo` with models from the Hugging Face Hub: "user/repo" or "user/repo:quant".
 
@@ -48,7 +51,8 @@ class Loading(ABC):
         return cls(*paths, **options)
 
     @classmethod
-    def from_pair(cls, name: str, **options: Any) -> Self:
+    @keywords(LoadOptions)
+    def from_pair(cls, name: str, **options: Unpack[LoadOptions]) -> Self:
         """`Duo` with a named pair (see `duo pairs`), which is downloaded the first time. Raises as from_pretrained."""
         from duo.models.pairs import paths
 

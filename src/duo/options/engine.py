@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from duo.options.context import ContextOptions
 from duo.options.option import (
     Count,
     CpuKernels,
@@ -24,8 +25,8 @@ from duo.options.option import (
 from duo.support.context import N_CTX_DEFAULT
 
 
-class EngineOptions(TypedDict, total=False):
-    """Keywords of `Duo`: where the models run. They hold from loading to closing."""
+class PlaceOptions(TypedDict, total=False):
+    """Where the models are."""
 
     n_gpu_layers: Annotated[
         LayerCount,
@@ -301,3 +302,7 @@ class EngineOptions(TypedDict, total=False):
         Annotated[float, Field(ge=0.0, le=86400.0, allow_inf_nan=False)],
         opt(30.0, "Seconds that a text waits for a lost verify host to come back.", "--host-patience"),
     ]
+
+
+class EngineOptions(PlaceOptions, ContextOptions, total=False):
+    """Keywords of `Duo` for the models. Fixed from load to close."""

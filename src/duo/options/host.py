@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
+from duo.options.context import ContextOptions
 from duo.options.option import Int, Opt, opt
 
 # Options that only a client has.
@@ -21,7 +22,9 @@ NOT_A_HOSTS = (
     "host_patience",
 )
 # Options that a draft does not have: it is split over its devices by their free memory.
-NOT_A_DRAFTS = ("tensor_split", "split_mode", "main_gpu")
+NOT_A_DRAFTS = (
+    "tensor_split", "split_mode", "main_gpu", *(name for name in ContextOptions.__annotations__ if name != "numa"),
+)  # fmt: skip
 
 
 class HostOptions(TypedDict, total=False):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from duo import _core
+from duo.errors import UnknownModel
 from duo.models.paths import model_bytes
 from duo.options.engine import EngineOptions
 from duo.placement import kernels
@@ -48,6 +49,13 @@ def _model(
         m.n_ctx, m.n_ctx_most = n_ctx or 0, N_CTX_DEFAULT if n_ctx is None else 0
         m.override_tensors = tensor_overrides(o["override_tensor"], draft=False)
         m.tensor_split, m.split_mode, m.main_gpu = o["tensor_split"] or [], o["split_mode"], o["main_gpu"]
+        m.loras = loras(o)
+        m.rope_scaling, m.kv_overrides = o["rope_scaling_type"] or "", o["kv_overrides"] or {}
+        m.rope_freq_base, m.rope_freq_scale = o["rope_freq_base"], o["rope_freq_scale"]
+        m.yarn_orig_ctx, m.yarn_ext_factor, m.yarn_attn_factor = (
+            o["yarn_orig_ctx"], o["yarn_ext_factor"], o["yarn_attn_factor"],
+        )  # fmt: skip
+        m.yarn_beta_slow, m.yarn_beta_fast = o["yarn_beta_slow"], o["yarn_beta_fast"]
     m.n_threads_batch = batch or n_threads
     m.n_gpu_layers = -1 if layers == "all" else int(layers)
     # No race under --strict: duo's kernels give the same bits at a lower cost than stock ones, and a race would use the
@@ -57,8 +65,19 @@ def _model(
     teams = sorted({n_threads, n_threads_beside or n_threads})
     # A draft's step over several branches is as wide as a verification.
     m.cpu_types = kernels.chosen_types(choice, path, n_gpu_layers, teams, m.n_threads_batch, drafted=drafted or draft)
+    if m.loras:
+        m.cpu_types = []  # libllama puts an adapter beside its weights, and duo's memory is for weights alone
     kernels.read_ahead(m.cpu_types, n_threads)
     return m
+
+
+def loras(o: EngineOptions) -> list[tuple[str | bytes, float]]:
+    """The target's adapters and their scales. Raises UnknownModel: there is no such file."""
+    scales = [*((name, 1.0) for name in o["lora"] or ()), *(o["lora_scaled"] or {}).items()]
+    for name, _ in scales:
+        if not os.path.isfile(name):
+            raise UnknownModel(f"there is no LoRA adapter {name!r} (--lora); check the path")
+    return [(os.fsencode(name), scale) for name, scale in scales]
 
 
 def _draft_on_gpu(o: EngineOptions) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from jinja2 import TemplateSyntaxError, nodes
 from jinja2.exceptions import SecurityError
 from jinja2.ext import Extension
+from jinja2.meta import find_undeclared_variables
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -105,13 +106,16 @@ class ChatTemplate:
         self.name = OTHER_NAMES.get(source, source)
         # libllama's templates write no BOS and leave it to the tokenizer. jinja2 templates write all special tokens.
         self.add_special = self.name in _core.chat_templates()
+        self.variables: frozenset[str] = frozenset()  # that a caller may set
         if self.add_special:
             return
         if "{" not in source:
             known = ", ".join(_core.chat_templates())
             raise BadValue(f"unknown chat template {source!r}; write one in jinja2, or choose from {known}")
         try:
-            self._template = _environment().from_string(source)
+            environment = _environment()
+            self.variables = frozenset(find_undeclared_variables(environment.parse(source)))
+            self._template = environment.from_string(source)
         except TemplateSyntaxError as e:
             raise BadValue(f"line {e.lineno} of the chat template is not jinja2 ({_reason(e)}); correct it") from None
         except Exception as e:  # jinja2 compiles it to Python, which has limits of its own
@@ -121,6 +125,10 @@ class ChatTemplate:
         """The prompt. more: other variables of the template (tools, enable_thinking, ...). Raises BadValue."""
         checked = check_messages(messages)
         if self.add_special:
+            if more.get("tools"):
+                raise BadValue(
+                    f"the chat template {self.name} has no place for tools; leave out tools, or give a jinja2 template"
+                )
             plain = [(m["role"], m["content"] or "") for m in checked]
             if any("\0" in part for m in plain for part in m):
                 raise BadValue("a message holds a NUL character; remove it")

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
-import threading
-from collections.abc import Callable
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duo import _core
 from duo.errors import BadValue
+from duo.prompt.gbnf import NeedsVocabulary, complaint
 from duo.prompt.schema import schema_to_gbnf
-from duo.support.wording import one_line
 
 if TYPE_CHECKING:
     from duo.options.generate import GenerateOptions
-
-_stderr = threading.Lock()
 
 
 def grammar_of(o: GenerateOptions) -> str:
@@ -26,30 +20,15 @@ def grammar_of(o: GenerateOptions) -> str:
     if o["grammar"] is not None and o["json_schema"] is not None:
         raise BadValue("both a grammar (--grammar) and a JSON schema (-j) were given; choose one")
     if o["json_schema"] is not None:
-        made = schema_to_gbnf(o["json_schema"])
-        _check_made(made)
-        return made
+        return grammar_of_schema(o["json_schema"])
     return o["grammar"] or ""
 
 
-def _said(read: Callable[[], bool]) -> tuple[bool, str]:
-    """The result of `read`, and what it wrote to standard error, where llama.cpp's grammar parser reports mistakes."""
-    with _stderr, tempfile.TemporaryFile() as said:
-        try:
-            kept = os.dup(2)
-        except OSError:  # the process has no standard error
-            return read(), ""
-        try:
-            os.dup2(said.fileno(), 2)
-            ok = read()
-        finally:
-            os.dup2(kept, 2)
-            os.close(kept)
-        said.seek(0)
-        text = said.read()
-        if ok and text:
-            os.write(2, text)  # from another thread
-        return ok, text.decode("utf-8", "replace")
+def grammar_of_schema(schema: Any) -> str:
+    """The GBNF of the JSON texts that a schema allows. Raises BadValue."""
+    made = schema_to_gbnf(schema)
+    _check_made(made)
+    return made
 
 
 @lru_cache(maxsize=64)
@@ -64,16 +43,17 @@ def _names_tokens(gbnf: str) -> bool:
 
 
 def _why_not(gbnf: str, model: _core.Model | None) -> str:
-    ok, said = _said(lambda: _core.reads_grammar(gbnf) if model is None else model.reads_grammar(gbnf))
-    if ok:
+    def is_token(text: str) -> bool:
+        return model is not None and len(model.tokenize(text, False, True)) == 1
+
+    try:
+        if why := complaint(gbnf, None if model is None else is_token):
+            return why
+    except NeedsVocabulary:
+        return ""  # said when there is a model
+    if _core.reads_grammar(gbnf) if model is None else model.reads_grammar(gbnf):
         return ""
-    match = re.search(r"error parsing grammar: (.*?)\n\n", said, re.DOTALL)
-    if match is None:
-        return (
-            "it has no rule named root" if not re.search(r"(?m)^\s*root\s*::=", gbnf) else "a rule begins with itself"
-        )
-    why = one_line(match[1], 200)
-    return f"{why} its end" if why.endswith(" at") else why
+    return "it has no rule named root" if not re.search(r"(?m)^\s*root\s*::=", gbnf) else "a rule begins with itself"
 
 
 def _check_made(gbnf: str) -> None:

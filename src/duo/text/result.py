@@ -6,6 +6,66 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from typing_extensions import TypedDict
+
+
+class Timings(TypedDict, total=False):
+    """Figures of a text under llama-server's names, and what only duo has. Empty until the text has ended.
+
+    Names that end in _ms are milliseconds, _us microseconds, _per_second rates per second, _bytes bytes, _n counts;
+    shares are 0 to 1.
+    """
+
+    cache_n: int  # tokens of the prompt that were in the cache
+    prompt_n: int  # tokens of the prompt that were computed
+    prompt_ms: float
+    prompt_per_token_ms: float
+    prompt_per_second: float
+    predicted_n: int
+    predicted_ms: float  # from the first token to the end
+    predicted_per_token_ms: float
+    predicted_per_second: float
+    ttft_ms: float  # time to the first token
+    total_ms: float
+    target_busy_share: float
+    target_passes_n: int
+    overhead_us_per_pass: float  # of duo itself: sampling, the tree, the plan
+    pass_ms: dict[str, float]  # a pass of the target by its rows, measured since the models were loaded
+
+    # Only where guesses were wanted: a draft or n-grams, and no mode="plain".
+    draft_n: int  # drafted tokens that were verified
+    draft_n_accepted: int
+    draft_rounds: int  # verifications
+    draft_acceptance: float  # a share
+    draft_mean_length: float  # tokens for each verification
+    draft_acceptance_by_position: list[float]
+    draft_rollback_share: float
+    draft_hit_n: int
+    draft_hit_tokens_per_pass: float
+    draft_miss_tokens_per_pass: float
+    draft_side_n: int
+    draft_ngram_n: int
+    draft_ngram_n_accepted: int
+    step_ms: dict[str, float]  # a step of the draft by its nodes
+    acceptance_by_level: list[float]
+    slowdown: float  # of a pass while the draft works; 1: none
+    passes_ahead_n: int
+    passes_by_turn_n: int
+    passes_at_rest_n: int
+    draft_nodes_n: int
+    draft_steps_n: int
+    draft_busy_share: float
+    draft_hidden_share: float | None  # None: the models are on two machines
+    verify_wait_ms: float
+
+    # Only with a model on another machine.
+    network_round_trip_ms: float  # 0: not measured
+    network_sent_bytes: int
+    network_received_bytes: int
+    network_sent_n: int
+    network_received_n: int
+    network_lost_n: int
+
 
 @dataclass(frozen=True)
 class TokenLogprobs:
@@ -28,15 +88,15 @@ class Chunk:
     t_us: int = 0  # when the target committed it; microseconds on a monotonic clock
 
 
-def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
-    """llama-server's timings, and those of an asynchronous engine. Times are in ms, rates per second, shares 0 to 1."""
+def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
+    """The figures that a user sees, of those that the core counts."""
     wall_us = max(1, stats["t_end_us"] - stats["t_begin_us"])
     prompt_us = max(1, stats["prompt_us"])
     predicted = stats["n_predicted"]
     # As in llama-server: the first token comes from the prompt's pass, so generation is timed from there.
     predicted_us = max(1, stats["t_end_us"] - stats["t_first_us"]) if predicted > 1 else max(1, wall_us - prompt_us)
     evaluated = stats["n_prompt"] - stats["n_prompt_cached"]
-    out: dict[str, Any] = {
+    out: Timings = {
         "cache_n": stats["n_prompt_cached"],
         "prompt_n": evaluated,
         "prompt_ms": prompt_us / 1e3,
@@ -58,7 +118,7 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
     if with_draft:
         verifications = stats["n_verifications"]
         longest = sum(1 for n in stats["n_tested_at"] if n)
-        out |= {
+        guesses: Timings = {
             "draft_n": stats["n_drafted"],
             "draft_n_accepted": stats["n_accepted"],
             "draft_rounds": verifications,
@@ -89,6 +149,7 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> dict[str, Any]:
             "draft_hidden_share": min(1.0, stats["draft_hidden_us"] / max(1, stats["draft_busy_us"])),
             "verify_wait_ms": stats["wait_us"] / 1e3,
         }
+        out.update(guesses)
     return out
 
 
@@ -100,7 +161,7 @@ class Result:
     tokens: tuple[int, ...]
     from_draft: tuple[bool, ...]  # one for each token
     finish_reason: str
-    timings: dict[str, Any] = field(default_factory=dict)
+    timings: Timings = field(default_factory=lambda: Timings())
     prompt_tokens: int = 0
     logprobs: tuple[TokenLogprobs, ...] = ()
     seed: int = 0

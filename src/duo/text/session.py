@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from duo import _core
 from duo.errors import Busy, Cancelled
+from duo.text.result import Timings
 from duo.text.trace_file import TraceFile
 
 
@@ -43,7 +44,7 @@ class Session:
     ) -> None:
         """always: speculate even if it does not pay off (for tests)."""
         self.network, self.always = network, always
-        self.timings: dict[str, Any] = {}  # of the last text; see duo.text.result.timings
+        self.timings: Timings = {}  # of the last text
         # One thread at a time uses the engine. Reentrant: the garbage collector may close a stream at any point.
         self.lock = threading.RLock()
         self._engine: _core.Engine | None = engine

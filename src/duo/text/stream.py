@@ -12,7 +12,7 @@ from typing_extensions import Self
 from duo import _core
 from duo.errors import Cancelled, DuoError, PeerLost
 from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
-from duo.text.result import Chunk, Result, TokenLogprobs, timings
+from duo.text.result import Chunk, Result, Timings, TokenLogprobs, timings
 from duo.text.session import Session
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Stream(Iterator[Chunk]):
         self.start_warning = job.warning  # known before the first token
         self.warning = job.warning  # that, or why the text went on without the draft or the trace
         self.trace_warning = self.network_warning = ""  # the part about the trace, about the connection to a host
-        self.timings: dict[str, Any] = {}
+        self.timings: Timings = {}
         self.on_close: Callable[[], None] | None = None
 
     def __iter__(self) -> Self:
@@ -150,7 +150,8 @@ class Stream(Iterator[Chunk]):
                 self.timings = timings(stats, with_draft=self._with_draft)
                 if session.network is not None:
                     # The clocks of two machines cannot tell which work overlapped.
-                    self.timings |= {"draft_hidden_share": None} | session.network.figures_of_text
+                    of_network: Any = {"draft_hidden_share": None} | session.network.figures_of_text
+                    self.timings.update(of_network)
                     self.network_warning = session.network.take_warning()
                 session.timings = self.timings
                 self._write_trace()

@@ -38,7 +38,7 @@ of --sync-lengths, and async is compared with the fastest of them. Prompts are u
 Examples:
   duo bench
   duo bench -m 70B.gguf -md 8B.gguf -f question.jsonl --questions 20 --temp 0 --chart speed.svg
-  duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json run.json --csv run.csv
+  duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json-file run.json --csv run.csv
 """
 
 # A run sets the mode and the draft length of each arm itself, and needs complete texts.
@@ -104,7 +104,7 @@ def bench(params: dict[str, Any]) -> None:
         files.check_writable(path, what)
     chart.check_chart(params["chart"])
     if params["raw"] and params["json"] is None:
-        raise BadValue("--raw adds the records to a JSON file; name the file with --json")
+        raise BadValue("--raw adds the records to a JSON file; name the file with --json-file")
     if params["synthetic"] is not None:
         n_predict = _checked(text_options, a.PLAIN)["max_tokens"]
         _synthetic(params["synthetic"], modes, sync_lengths, lengths, n_predict, params)
@@ -278,7 +278,7 @@ def _command() -> click.Command:
                      help="How often each question is asked. [default: 2]"),
         click.Option(["warm_up", "--warm-up"], type=click.IntRange(min=0), default=1, metavar="N",
                      help="Questions that each arm answers first without being measured. [default: 1]"),
-        click.Option(["json", "--json"], type=path, metavar="FILE", help="Write all figures as JSON."),
+        click.Option(["json", "--json-file"], type=path, metavar="FILE", help="Write all figures as JSON."),
         click.Option(["raw", "--raw"], is_flag=True, help="Add the figures of every single answer to the JSON."),
         click.Option(["csv", "--csv"], type=path, metavar="FILE", help="Write a CSV row for each arm and category."),
         click.Option(["chart", "--chart"], type=path, metavar="FILE",

@@ -33,7 +33,7 @@ saved for this pair in this placement, and later runs start with them. This take
 Examples:
   duo tune
   duo tune -m 70B.gguf -md 8B.gguf -ngl 11 -ngld 99
-  duo tune -m 70B.gguf -md 8B.gguf -f prompts.txt --temp 0 --json tuning.json
+  duo tune -m 70B.gguf -md 8B.gguf -f prompts.txt --temp 0 --json-file tuning.json
 """
 
 # No options of speculation: they are the result.
@@ -147,7 +147,7 @@ def _command() -> click.Command:
         click.Option(["file", "-f", "--file"], type=path, metavar="FILE",
                      help="A file with one prompt per line; three of them are used. Default: openings that come with "
                           "duo."),
-        click.Option(["json", "--json"], type=path, metavar="FILE", help="Write all figures as JSON."),
+        click.Option(["json", "--json-file"], type=path, metavar="FILE", help="Write all figures as JSON."),
     ]  # fmt: skip
     return ModelCommand(
         "tune",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
@@ -129,7 +129,7 @@ def _share(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
-Weight = Callable[[dict[str, Any]], float]
+Weight = Callable[[Mapping[str, Any]], float]
 
 
 def _mean(records: Iterable[Record], key: str, weight: Weight = lambda _: 1.0) -> float | None:
@@ -138,11 +138,11 @@ def _mean(records: Iterable[Record], key: str, weight: Weight = lambda _: 1.0) -
     return sum(x * w for x, w in pairs) / whole if whole else None
 
 
-def _hits(t: dict[str, Any]) -> float:
+def _hits(t: Mapping[str, Any]) -> float:
     return float(t.get("draft_hit_n") or 0)
 
 
-def _misses(t: dict[str, Any]) -> float:
+def _misses(t: Mapping[str, Any]) -> float:
     return float(t.get("target_passes_n") or 0) - _hits(t)
 
 

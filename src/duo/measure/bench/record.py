@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,7 @@ class Answer:
 
     tokens: Sequence[int]
     t_us: Sequence[int]  # when each token was committed, microseconds on one clock
-    timings: dict[str, Any]  # names of duo.text.result.timings
+    timings: Mapping[str, Any]  # duo.text.result.Timings
     warning: str = ""  # why the text went on without the draft, if it did
 
 
@@ -30,7 +30,7 @@ class Record:
     turn: int  # from 0
     tokens: tuple[int, ...]
     t_us: tuple[int, ...]
-    timings: dict[str, Any] = field(default_factory=dict)
+    timings: Mapping[str, Any] = field(default_factory=dict)
     warning: str = ""
 
     @property

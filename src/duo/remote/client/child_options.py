@@ -47,6 +47,11 @@ def _spelled(name: str, value: Any) -> list[str]:
     flag = ENGINE_OPTIONS[name].flags[0]
     if "/" in flag:
         return [flag.split("/")[0 if value else 1]]
+    if name == "kv_overrides":
+        kinds = {bool: "bool", int: "int", float: "float", str: "str"}
+        value = [f"{key}={kinds[type(x)]}:{str(x).lower() if isinstance(x, bool) else x}" for key, x in value.items()]
+    if name == "lora_scaled":
+        value = [f"{path}:{scale}" for path, scale in value.items()]
     return [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
 
 

@@ -1,0 +1,38 @@
+#include "lora.h"
+
+#include <string>
+
+#include "../error.h"
+#include "log.h"
+
+namespace duo {
+
+std::vector<llama_adapter_lora *> load_loras(llama_model * model, const model_options & opt) {
+    std::vector<llama_adapter_lora *> all;
+    for (const auto & [path, scale] : opt.loras) {
+        log_clear_errors();
+        llama_adapter_lora * adapter = llama_adapter_lora_init(model, path.c_str());
+        if (adapter == nullptr) {
+            throw error("the LoRA adapter " + path + " could not be loaded for " + opt.path + log_reason() +
+                        "; check the file");
+        }
+        if (llama_adapter_get_alora_n_invocation_tokens(adapter) > 0) {
+            throw error("the LoRA adapter " + path +
+                        " works from certain tokens on only (aLoRA), which duo does not support; choose another");
+        }
+        all.push_back(adapter);
+    }
+    return all;
+}
+
+void use_loras(llama_context * context, std::vector<llama_adapter_lora *> adapters, const model_options & opt) {
+    std::vector<float> scales;
+    for (const auto & [path, scale] : opt.loras) {
+        scales.push_back(scale);
+    }
+    if (!adapters.empty() && llama_set_adapters_lora(context, adapters.data(), adapters.size(), scales.data()) != 0) {
+        throw error("the LoRA adapters do not fit " + opt.path + "; check which model they were made for");
+    }
+}
+
+} // namespace duo

@@ -1,0 +1,113 @@
+"""One text on its way into the dicts of `duo.api.openai`."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from duo.api.openai import (
+    Completion,
+    CompletionChoice,
+    CompletionChunk,
+    Logprobs,
+)
+from duo.text.result import Chunk, TokenLogprobs
+
+if TYPE_CHECKING:
+    from duo import _core
+    from duo.text.stream import Stream
+
+
+class Spelled:
+    """The text of a stream with its control tokens spelled out where they stand, which the text itself leaves out."""
+
+    def __init__(self, model: _core.Model) -> None:
+        self._model = model
+        self._marks: list[tuple[int, bytes]] = []  # and bytes of text before each
+        self._n_tokens = self._n_text = 0  # bytes of the tokens so far, and of the text: it may come later
+        self._found = b""
+
+    def add(self, chunk: Chunk) -> None:
+        if chunk.token is not None and not self._model.is_end(chunk.token):
+            piece = self._model.piece(chunk.token)
+            self._n_tokens += len(piece)
+            if not piece:
+                self._marks.append((self._n_tokens, self._model.piece(chunk.token, True)))
+        data = chunk.text.encode()
+        while self._marks and self._marks[0][0] <= self._n_text + len(data):
+            n, mark = self._marks.pop(0)
+            n = max(0, n - self._n_text)
+            self._found += data[:n] + mark
+            data, self._n_text = data[n:], self._n_text + n
+        self._found += data
+        self._n_text += len(data)
+
+    def take(self) -> str:
+        """What has come since the last call."""
+        found, self._found = self._found, b""
+        return found.decode("utf-8", "replace")
+
+
+class Answer:
+    """A stream that becomes a Completion, or the parts of one. model: the name that the dicts carry; None: the path."""
+
+    def __init__(self, local_model: _core.Model, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:
+        self._model, self._stream, self._prompt, self._n_prompt = local_model, stream, prompt, n_prompt
+        self._offset = len(prompt)
+        self.spelled = Spelled(local_model)
+        self._head: dict[str, Any] = {
+            "id": f"cmpl-{uuid.uuid4()}",
+            "object": "text_completion",
+            "created": int(time.time()),
+            "model": local_model.path if model is None else model,
+        }
+
+    def _piece(self, token: int) -> str:
+        return self._model.piece(token).decode("utf-8", "ignore")
+
+    def _logprobs(self, tokens: Sequence[TokenLogprobs]) -> Logprobs:
+        found: Logprobs = {"tokens": [], "text_offset": [], "token_logprobs": [], "top_logprobs": []}
+        for t in tokens:
+            text = self._piece(t.token)
+            found["tokens"].append(text)
+            found["text_offset"].append(self._offset)
+            found["token_logprobs"].append(t.logprob)
+            found["top_logprobs"].append({self._piece(i): p for i, p in t.top} | {text: t.logprob})
+            self._offset += len(text)
+        return found
+
+    def _is_text(self, token: int | None) -> bool:
+        return token is not None and not self._model.is_end(token)
+
+    def _chunk(self, text: str, logprobs: Logprobs | None, finish_reason: str | None) -> CompletionChunk:
+        choice: CompletionChoice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": finish_reason}
+        return cast("CompletionChunk", {**self._head, "choices": [choice]})
+
+    def whole(self, *, echo: bool) -> Completion:
+        """The text, when it has ended. echo: behind its prompt. Raises DuoError."""
+        with self._stream as s:
+            for chunk in s:
+                self.spelled.add(chunk)
+            r = s.result
+        kept = [t for t in r.logprobs if self._is_text(t.token)]
+        text = self._prompt * echo + r.text
+        n = sum(map(self._is_text, r.tokens))
+        logprobs = self._logprobs(kept) if s.with_logprobs else None
+        return {
+            **self._chunk(text, logprobs, r.finish_reason),
+            "usage": {"prompt_tokens": self._n_prompt, "completion_tokens": n, "total_tokens": self._n_prompt + n},
+        }
+
+    def parts(self) -> Iterator[CompletionChunk]:
+        """The text as it comes; the last part has the finish_reason alone. Raises DuoError."""
+        with self._stream as s:
+            for chunk in s:
+                self.spelled.add(chunk)
+                logprobs = None
+                if chunk.logprobs is not None and self._is_text(chunk.token):
+                    logprobs = self._logprobs([chunk.logprobs])
+                if chunk.text or logprobs is not None:
+                    yield self._chunk(chunk.text, logprobs, None)
+            yield self._chunk("", None, s.finish_reason)

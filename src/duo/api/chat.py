@@ -1,0 +1,195 @@
+"""Chats in llama_cpp's (OpenAI's) shape: messages become a prompt, what the model writes becomes an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Any, Literal, cast, overload
+
+from typing_extensions import Unpack
+
+from duo.api import chat_formats
+from duo.api.answer import Answer
+from duo.api.chat_answer import as_call, as_call_parts, as_chat, as_chat_parts, as_read, as_read_parts
+from duo.api.completion import Completions, if_asked, of_llama
+from duo.api.llama_cpp_members import PLACES_OF_CHAT, by_name
+from duo.api.openai import ChatChunk, ChatCompletion
+from duo.api.tools import choice_of
+from duo.errors import BadValue
+from duo.options.llama_cpp import ChatOptions
+from duo.options.signature import keywords
+from duo.options.tables import GENERATE_OPTIONS
+from duo.prompt.chat_template import ChatTemplate, template_of
+from duo.prompt.grammar import grammar_of_schema
+from duo.prompt.reading import Reader
+
+OF_TOOLS = ("tools", "tool_choice", "functions", "function_call")
+DEFAULTS: dict[str, Any] = {"temperature": 0.2}
+# Arguments of create_chat_completion that llama_cpp's handlers do not get from a stream's keywords.
+OF_HANDLERS: dict[str, Any] = {
+    "functions": None, "function_call": None, "tools": None, "tool_choice": None, "temperature": 0.2, "top_p": 0.95,
+    "top_k": 40, "min_p": 0.05, "typical_p": 1.0, "stream": False, "stop": [], "seed": None, "max_tokens": None,
+    "presence_penalty": 0.0, "frequency_penalty": 0.0, "repeat_penalty": 1.0, "model": None, "grammar": None,
+    "logit_bias": None, "logprobs": None, "top_logprobs": None, "response_format": None,
+}  # fmt: skip
+
+
+def schema_of(response_format: object) -> Any:
+    """The schema that OpenAI's response_format asks for; None: any text. Raises BadValue."""
+    if response_format is None:
+        return None
+    kind = response_format.get("type") if isinstance(response_format, Mapping) else None
+    if kind == "text":
+        return None
+    asked = cast("Mapping[str, Any]", response_format)
+    if kind == "json_object":
+        schema = asked.get("schema")
+        return {} if schema is None else schema
+    if kind == "json_schema":
+        inner = asked.get("json_schema")
+        schema = inner.get("schema") if isinstance(inner, Mapping) else asked.get("schema")
+        if schema is None:
+            raise BadValue("response_format has no schema; write {'type': 'json_schema', 'json_schema': {'schema': S}}")
+        return schema
+    raise BadValue(f"response_format is {response_format!r}; its type is text, json_object or json_schema")
+
+
+def reasoning_of(reasoning_format: object) -> bool:
+    """Whether thoughts go into reasoning_content, by llama.cpp's name of a format. Raises BadValue."""
+    if reasoning_format not in (None, "none", "auto", "deepseek"):
+        raise BadValue(f"reasoning_format is {reasoning_format!r}; it is none, auto or deepseek")
+    return reasoning_format in ("auto", "deepseek")
+
+
+class Chats(Completions):
+    """llama_cpp.Llama's way to talk. `Duo` sets what it was given when it loads."""
+
+    _chat_template: str | None  # jinja2, or a known name; None: the model's own
+    _handler: chat_formats.Handler | None  # llama_cpp's, in place of a template
+    _template: ChatTemplate | None = None
+
+    def _choose_chat(self, given: dict[str, Any]) -> None:
+        """Takes chat_template, chat_format and chat_handler out of the keywords. Raises BadValue."""
+        template, name = given.pop("chat_template", None), given.pop("chat_format", None)
+        self._handler = chat_formats.check_handler(given.pop("chat_handler", None))
+        if self._handler is None and template is None and name is not None:
+            self._handler = chat_formats.handler_of(name)
+        self._chat_template = template if template is not None or self._handler is not None else name
+
+    @property
+    def chat_template(self) -> ChatTemplate:
+        """The model's chat template, or the one given to `Duo`. Raises BadValue if there is none."""
+        if self._template is None:
+            self._template = template_of(self.local_model, self._chat_template)
+        return self._template
+
+    @overload
+    def create_chat_completion(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *places: Any,
+        stream: Literal[False] | None = False,
+        **options: Unpack[ChatOptions],
+    ) -> ChatCompletion: ...
+
+    @overload
+    def create_chat_completion(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *places: Any,
+        stream: Literal[True],
+        **options: Unpack[ChatOptions],
+    ) -> Iterator[ChatChunk]: ...
+
+    @overload
+    def create_chat_completion(
+        self,
+        messages: Sequence[Mapping[str, Any]],
+        *places: Any,
+        stream: bool | None,
+        **options: Unpack[ChatOptions],
+    ) -> ChatCompletion | Iterator[ChatChunk]: ...
+
+    @keywords(ChatOptions, PLACES_OF_CHAT, **DEFAULTS)
+    def create_chat_completion(
+        self, messages: Sequence[Mapping[str, Any]], *places: Any, stream: bool | None = False, **options: Any
+    ) -> ChatCompletion | Iterator[ChatChunk]:
+        """An answer, as llama_cpp.Llama.create_chat_completion: a dict, or with `stream` an iterator of dicts.
+
+        messages: `{"role", "content"}` each; the chat template makes the prompt of them and of `tools`. max_tokens:
+        tokens; None, 0 or less: no limit. logprobs: with log-probabilities in nats, top_logprobs alternatives for each
+        token. response_format: text, json_object or json_schema. chat_template_kwargs: variables of the template, as
+        enable_thinking; those that it names may be given as keywords, too. tools: the answer's calls become tool_calls;
+        tool_choice: none, auto, required or a tool by name, whose arguments the answer then is. reasoning_format: with
+        auto or deepseek thoughts become reasoning_content. The other keywords are those of `generate`.
+        Arguments by place come in llama_cpp's order.
+
+        Raises TypeError (unknown keyword) and DuoError: BadValue (a value, the messages, no template), ContextFull, and
+        as `stream`.
+        """
+        options = by_name("create_chat_completion", PLACES_OF_CHAT, places, {**options, **if_asked(stream)})
+        if self._handler is not None:
+            answer: ChatCompletion | Iterator[ChatChunk] = self._handled(self._handler, messages, options)
+            return answer
+        return self._templated(messages, options)
+
+    def _handled(self, handler: chat_formats.Handler, messages: Any, options: dict[str, Any]) -> Any:
+        """As llama_cpp.Llama calls it: with every argument."""
+        for name in ("chat_template_kwargs", "reasoning_format"):
+            if options.pop(name, None) not in (None, "none"):
+                raise BadValue(f"{name} is for a template, and llama_cpp's chat formats are none; give chat_template")
+        schema = schema_of(options.pop("response_format", None))
+        asked = {name: options.pop(name) for name in PLACES_OF_CHAT if name in options}
+        of_llama({}, "create_chat_completion", {k: v for k, v in asked.items() if k not in OF_HANDLERS}, {})
+        of_all = {name: value for name, value in self.defaults.items() if name in OF_HANDLERS}
+        own = of_llama(
+            {k: v for k, v in self.defaults.items() if k not in of_all}, "create_chat_completion", options, {}
+        )
+        if schema is not None:
+            own["grammar"] = grammar_of_schema(schema)
+        whole = {**OF_HANDLERS, **of_all, **{k: v for k, v in asked.items() if k in OF_HANDLERS}}
+        return chat_formats.handled(handler, self, {"messages": messages, **whole}, own)
+
+    def _templated(self, messages: Any, options: dict[str, Any]) -> ChatCompletion | Iterator[ChatChunk]:
+        stream, model = options.pop("stream", None), options.pop("model", None)
+        of_tools = {name: options.pop(name, None) for name in OF_TOOLS}
+        choice = choice_of(**of_tools)
+        response_format, logprobs, top_logprobs = (
+            options.pop(n, None) for n in ("response_format", "logprobs", "top_logprobs")
+        )
+        reasoning = reasoning_of(options.pop("reasoning_format", None))
+        template = self.chat_template
+        variables = dict(options.pop("chat_template_kwargs", None) or {})
+        variables |= {n: options.pop(n) for n in [*options] if n in template.variables and n not in GENERATE_OPTIONS}
+        wanted = of_llama(self.defaults, "create_chat_completion", options, DEFAULTS)
+        schema = choice.schema if choice.schema is not None else schema_of(response_format)
+        if schema is not None:
+            wanted |= {"grammar": None, "json_schema": schema}
+        if logprobs:
+            wanted["logprobs"] = top_logprobs or 0
+        if choice.forbidden or (choice.schema is not None and template.add_special):
+            of_tools["tools"] = None  # where a grammar shapes the answer, a template may leave them out
+        text = template.render(messages, **{**of_tools, **variables})
+        tokens = self.tokenize(text, add_special=template.add_special)
+        answer = Answer(self.local_model, self.stream(tokens, **wanted), "", len(tokens), model)
+        if choice.named:
+            return (
+                as_call_parts(answer.parts(), choice.named)
+                if stream
+                else as_call(answer.whole(echo=False), choice.named)
+            )
+        if reasoning or choice.names:
+            reader = Reader(text, reasoning=reasoning, names=choice.names)
+            return as_read_parts(answer, reader) if stream else as_read(answer, reader)
+        return as_chat_parts(answer.parts()) if stream else as_chat(answer.whole(echo=False))
+
+    def create_chat_completion_openai_v1(self, *places: Any, **options: Any) -> Any:
+        """`create_chat_completion` as objects of the openai package. Raises ImportError if that is not installed."""
+        try:
+            theirs = import_module("openai.types.chat")
+        except ImportError:
+            raise ImportError("create_chat_completion_openai_v1 needs the openai package; pip install openai") from None
+        found = self.create_chat_completion(*places, **options)
+        if isinstance(found, dict):
+            return theirs.ChatCompletion(**found)
+        return (theirs.ChatCompletionChunk(**part) for part in found)

@@ -1,0 +1,163 @@
+"""Texts become answers of a chat: plain, read for reasoning and calls of tools, or as the call of one tool."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from duo.api.answer import Answer
+from duo.api.openai import (
+    ChatChunk,
+    ChatCompletion,
+    ChatDelta,
+    ChatMessage,
+    Completion,
+    CompletionChunk,
+    Logprobs,
+    ToolCall,
+    chat_logprobs,
+)
+from duo.prompt.reading import Part, Reader
+from duo.prompt.tool_calls import Call
+
+
+def _answer(completion: Completion, message: ChatMessage, finish_reason: str | None) -> ChatCompletion:
+    (choice,) = completion["choices"]
+    return {
+        "id": "chat" + completion["id"],
+        "object": "chat.completion",
+        "created": completion["created"],
+        "model": completion["model"],
+        "choices": [
+            {
+                "index": 0,
+                "message": message,
+                "logprobs": chat_logprobs(choice["logprobs"]),
+                "finish_reason": finish_reason,
+            }
+        ],
+        "usage": completion["usage"],
+    }
+
+
+def as_chat(completion: Completion) -> ChatCompletion:
+    """A text as an answer."""
+    (choice,) = completion["choices"]
+    return _answer(completion, {"role": "assistant", "content": choice["text"]}, choice["finish_reason"])
+
+
+def _chunk(of: CompletionChunk, delta: ChatDelta, logprobs: Logprobs | None, finish: str | None) -> ChatChunk:
+    """A part of an answer, with the names and times of a part of a text."""
+    return {
+        "id": "chat" + of["id"],
+        "model": of["model"],
+        "created": of["created"],
+        "object": "chat.completion.chunk",
+        "choices": [{"index": 0, "delta": delta, "logprobs": chat_logprobs(logprobs), "finish_reason": finish}],
+    }
+
+
+def as_chat_parts(parts: Iterator[CompletionChunk]) -> Iterator[ChatChunk]:
+    """A text's parts as those of an answer, which begin with its role."""
+    first = True
+    for p in parts:
+        (choice,) = p["choices"]
+        if first:
+            yield _chunk(p, {"role": "assistant"}, None, None)
+        first = False
+        delta: ChatDelta = {"content": choice["text"]} if choice["finish_reason"] is None else {}
+        yield _chunk(p, delta, choice["logprobs"], choice["finish_reason"])
+
+
+# ---- reasoning and calls
+
+
+def _tool_call(call: Call) -> ToolCall:
+    made = call.id or f"call_{uuid.uuid4().hex[:24]}"
+    return {"id": made, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _finish(finish_reason: str | None, calls: Any) -> str | None:
+    return "tool_calls" if calls and finish_reason == "stop" else finish_reason
+
+
+def as_read(answer: Answer, reader: Reader) -> ChatCompletion:
+    """A text as an answer with reasoning_content and tool_calls of its own. Raises DuoError."""
+    completion = answer.whole(echo=False)
+    parts = [*reader.feed(answer.spelled.take()), *reader.finish()]
+    content, reasoning = "".join(p.content for p in parts), "".join(p.reasoning for p in parts)
+    calls = [_tool_call(c) for p in parts for c in p.calls]
+    message: ChatMessage = {"role": "assistant", "content": content or (None if calls else "")}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    if calls:
+        message["tool_calls"] = calls
+    return _answer(completion, message, _finish(completion["choices"][0]["finish_reason"], calls))
+
+
+def _deltas(part: Part, n_calls: int) -> Iterator[ChatDelta]:
+    """n_calls: those that came before."""
+    if part.reasoning:
+        yield {"reasoning_content": part.reasoning}
+    if part.content:
+        yield {"content": part.content}
+    if part.calls:
+        yield {"tool_calls": [{"index": n_calls + i, **_tool_call(c)} for i, c in enumerate(part.calls)]}
+
+
+def as_read_parts(answer: Answer, reader: Reader) -> Iterator[ChatChunk]:
+    """The same as it comes. A call comes whole, when the text has ended."""
+    n_calls, first = 0, True
+    for p in answer.parts():
+        (choice,) = p["choices"]
+        last = choice["finish_reason"] is not None
+        if first:
+            yield _chunk(p, {"role": "assistant"}, None, None)
+        first = False
+        parts = reader.feed(answer.spelled.take())
+        logprobs = choice["logprobs"]
+        for part in [*parts, *(reader.finish() if last else ())]:
+            for delta in _deltas(part, n_calls):
+                yield _chunk(p, delta, logprobs, None)
+                logprobs = None
+            n_calls += len(part.calls)
+        if last:
+            yield _chunk(p, {}, None, _finish(choice["finish_reason"], n_calls))
+        elif logprobs is not None:
+            yield _chunk(p, {}, logprobs, None)
+
+
+# ---- one tool by its name: the text is its arguments
+
+
+def _call_of(name: str, of: CompletionChunk, text: str) -> ToolCall:
+    return {"id": f"call__0_{name}_{of['id']}", "type": "function", "function": {"name": name, "arguments": text}}
+
+
+def as_call(completion: Completion, name: str) -> ChatCompletion:
+    """A text as the arguments of a tool, in llama_cpp's shape: the old field and the new one."""
+    call = _call_of(name, completion, completion["choices"][0]["text"])
+    message: ChatMessage = {
+        "role": "assistant",
+        "content": None,
+        "function_call": call["function"],
+        "tool_calls": [call],
+    }
+    return _answer(completion, message, "tool_calls")
+
+
+def as_call_parts(parts: Iterator[CompletionChunk], name: str) -> Iterator[ChatChunk]:
+    """The same as it comes."""
+    nothing: ChatDelta = {"role": None, "content": None, "function_call": None, "tool_calls": None}
+    first = True
+    for p in parts:
+        if first:
+            yield _chunk(p, {**nothing, "role": "assistant"}, None, None)
+        first = False
+        (choice,) = p["choices"]
+        call = _call_of(name, p, choice["text"])
+        delta: ChatDelta = {**nothing, "function_call": call["function"], "tool_calls": [{"index": 0, **call}]}
+        yield _chunk(p, delta, choice["logprobs"], None)
+        if choice["finish_reason"] is not None:
+            yield _chunk(p, nothing, None, "tool_calls")

@@ -1,0 +1,69 @@
+"""llama_cpp's own chat formats and handlers, called as llama_cpp.Llama calls them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from duo import _core
+from duo.errors import BadValue, DuoError
+
+if TYPE_CHECKING:
+    from duo.api.completion import Completions
+
+Handler = Callable[..., Any]
+
+
+def handler_of(name: str) -> Handler | None:
+    """The handler that llama_cpp has under this name of a chat format; None: there is none."""
+    known = "llama_cpp" in sys.modules
+    from llama_cpp import llama_chat_format as theirs
+
+    if not known:
+        _core.take_log()
+    try:
+        found: Handler = theirs.get_chat_completion_handler(name)
+    except theirs.LlamaChatCompletionHandlerNotFoundException:
+        return None
+    return found
+
+
+def check_handler(handler: object) -> Handler | None:
+    """A chat_handler that a program gave. Raises BadValue: it is none, or it is one for images."""
+    if handler is None:
+        return None
+    if not callable(handler):
+        raise BadValue(f"chat_handler is {type(handler).__name__}; give a function, as llama_cpp's handlers are")
+    if hasattr(handler, "clip_model_path"):
+        raise BadValue(f"chat_handler is {type(handler).__name__}, which is for images; duo reads text only")
+    return handler
+
+
+class Caller:
+    """What a handler gets as its `llama`: a Duo, whose completions take these further keywords."""
+
+    verbose = False
+
+    def __init__(self, duo: Completions, own: Mapping[str, Any]) -> None:
+        self._duo, self._own = duo, own
+
+    def create_completion(self, *places: Any, **options: Any) -> Any:
+        return self._duo.create_completion(*places, **{**options, **self._own})
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._duo, name)
+
+
+def handled(handler: Handler, duo: Completions, asked: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
+    """What the handler answers. asked: arguments of create_chat_completion; own: keywords that only duo has.
+
+    Raises DuoError.
+    """
+    try:
+        return handler(llama=Caller(duo, own), **asked)
+    except (DuoError, TypeError):
+        raise
+    except Exception as e:  # handlers assert, and take what they need from their Llama
+        why = " ".join(str(e).split())[:200] or type(e).__name__
+        raise BadValue(f"llama_cpp's handler of this chat format failed ({why}); choose another chat_format") from e

@@ -1,0 +1,107 @@
+"""Which tools a chat may call, must call, or is to call by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from duo.errors import BadValue
+
+NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
+HOW = "write {'type': 'function', 'function': {'name': ..., 'parameters': a JSON schema}}"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a program said of tools."""
+
+    functions: tuple[Mapping[str, Any], ...] = ()
+    named: str = ""  # the one that is to be called
+    required: bool = False  # one of them is to be called
+    forbidden: bool = False
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Tools that the answer may call."""
+        return frozenset(() if self.forbidden else (f["name"] for f in self.functions))
+
+    @property
+    def schema(self) -> Any:
+        """What the answer must look like; None: anything. By name: the arguments alone, as llama_cpp asks for them."""
+        if self.named:
+            (found,) = (f for f in self.functions if f["name"] == self.named)
+            return found.get("parameters") or NO_ARGUMENTS
+        if not self.required:
+            return None
+        return _one_of(self.functions)
+
+
+def _one_of(functions: Sequence[Mapping[str, Any]]) -> Any:
+    """A call of one of them: its name and its arguments. References of a schema go on to mean what they meant."""
+    definitions: dict[str, Any] = {}
+    kinds = []
+    for i, f in enumerate(functions):
+        arguments = dict(f.get("parameters") or NO_ARGUMENTS)
+        for key in ("$defs", "definitions"):
+            inner = arguments.pop(key, None) or {}
+            definitions |= {f"{i}-{key}-{name}": _moved(schema, i) for name, schema in inner.items()}
+        shape = {"name": {"const": f["name"]}, "arguments": _moved(arguments, i)}
+        kinds.append({"type": "object", "properties": shape, "required": list(shape), "additionalProperties": False})
+    return {"anyOf": kinds, "$defs": definitions} if definitions else {"anyOf": kinds}
+
+
+def _moved(schema: Any, i: int) -> Any:
+    if isinstance(schema, list):
+        return [_moved(s, i) for s in schema]
+    if not isinstance(schema, dict):
+        return schema
+    out = {key: _moved(value, i) for key, value in schema.items()}
+    ref = schema.get("$ref")
+    if isinstance(ref, str):
+        for key in ("$defs", "definitions"):
+            if ref.startswith(f"#/{key}/"):
+                out["$ref"] = f"#/$defs/{i}-{key}-" + ref.removeprefix(f"#/{key}/")
+    return out
+
+
+def _functions(tools: object, functions: object) -> tuple[Mapping[str, Any], ...]:
+    found: list[Any]
+    if functions is not None:
+        found = list(functions) if isinstance(functions, Sequence) else [None]
+    elif tools is not None:
+        given = tools if isinstance(tools, Sequence) else [None]
+        found = [t.get("function") if isinstance(t, Mapping) else None for t in given]
+    else:
+        return ()
+    for i, f in enumerate(found):
+        if not isinstance(f, Mapping) or not isinstance(f.get("name"), str) or not f["name"]:
+            raise BadValue(f"tool {i} has no function with a name; {HOW}")
+    return tuple(found)
+
+
+def choice_of(tools: object, tool_choice: object, functions: object, function_call: object) -> Choice:
+    """What OpenAI's arguments, new and old, ask for. Raises BadValue."""
+    known = _functions(tools, functions)
+    asked = tool_choice
+    if function_call in ("none", "auto"):
+        asked = function_call
+    elif isinstance(function_call, Mapping) and "name" in function_call:
+        asked = {"type": "function", "function": {"name": function_call["name"]}}
+    elif function_call is not None:
+        raise BadValue(f"function_call is {function_call!r}; it is none, auto or {{'name': ...}}")
+    if asked in (None, "auto"):
+        return Choice(known)
+    if asked == "none":
+        return Choice(known, forbidden=True)
+    if asked == "required":
+        if not known:
+            raise BadValue("tool_choice is required and there are no tools; give some")
+        return Choice(known, required=True)
+    inner = asked.get("function") if isinstance(asked, Mapping) else None
+    name = inner.get("name") if isinstance(inner, Mapping) else None
+    if not isinstance(name, str):
+        raise BadValue(f"tool_choice is {asked!r}; it is none, auto, required or a tool by name")
+    if name not in {f["name"] for f in known}:
+        raise BadValue(f"tool_choice names {name}, which is not in tools; add it there")
+    return Choice(known, named=name)

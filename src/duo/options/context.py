@@ -1,0 +1,134 @@
+"""Options that say something else than the target's file does: position encoding, header, adapters; and NUMA."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+from typing_extensions import TypedDict
+
+from duo.options.option import Int, opt
+
+RopeScaling = Literal["none", "linear", "yarn", "longrope"]
+Numa = Literal["distribute", "isolate", "numactl", "mirror"]
+Factor = Annotated[float, Field(ge=-1.0, le=1e9, allow_inf_nan=False)]
+
+HOW = "input should be KEY=TYPE:VALUE with the type int, float, bool or str"
+N_TEXT = 127  # bytes of a key, and of a text (llama.h, llama_model_kv_override)
+
+
+def _read(text: str) -> tuple[str, bool | int | float | str]:
+    match = re.fullmatch(r"([^=]+)=(int|float|bool|str):(.*)", text.strip(), re.DOTALL)
+    if match is None:
+        raise ValueError(HOW)
+    key, kind, value = match.groups()
+    try:
+        if kind == "bool":
+            return key, {"true": True, "false": False}[value]
+        return key, {"int": int, "float": float, "str": str}[kind](value)
+    except (KeyError, ValueError):
+        raise ValueError(f"{HOW}; {value!r} is no {kind}") from None
+
+
+def _overrides(value: Any) -> Any:
+    """A mapping as llama_cpp has it, or llama.cpp's KEY=TYPE:VALUE, comma-separated."""
+    found = value
+    if isinstance(value, str):  # a comma may be part of a text
+        found = dict(map(_read, re.split(r",(?=[^=,]+=(?:int|float|bool|str):)", value)))
+    if not isinstance(found, Mapping):
+        raise ValueError(HOW)
+    for key, x in found.items():
+        if not isinstance(key, str) or not 0 < len(key.encode()) <= N_TEXT or "\0" in key:
+            raise ValueError(f"a key has 1 to {N_TEXT} bytes")
+        if not isinstance(x, bool | int | float | str):
+            raise ValueError(f"{key} is {type(x).__name__}; a value is a bool, int, float or str")
+        if isinstance(x, str) and (len(x.encode()) > N_TEXT or "\0" in x):
+            raise ValueError(f"the text of {key} is longer than {N_TEXT} bytes")
+        if isinstance(x, int) and not -(2**63) <= x < 2**63:
+            raise ValueError(f"{key} is {x}, which needs more than 64 bits")
+    return dict(found)
+
+
+Overrides = Annotated[dict[str, Any], BeforeValidator(_overrides)]
+
+
+def _files(value: Any) -> Any:
+    """One path, llama.cpp's comma-separated ones, or a list."""
+    found = value.split(",") if isinstance(value, str) else [value] if isinstance(value, os.PathLike) else value
+    if not isinstance(found, list | tuple) or not found or not all(isinstance(f, str | os.PathLike) for f in found):
+        raise ValueError("input should be a file, or several of them with commas between")
+    if not all(map(os.fspath, found)):
+        raise ValueError("the name of a file is empty")
+    return [os.fspath(f) for f in found]
+
+
+def _scaled(value: Any) -> Any:
+    """A mapping of files to scales, or llama.cpp's FILE:SCALE, comma-separated."""
+    if isinstance(value, str):
+        parts = [part.rpartition(":") for part in value.split(",")]
+        value = {name: scale for name, _, scale in parts}
+    try:
+        found = {os.fspath(name): float(scale) for name, scale in value.items()}
+    except (AttributeError, TypeError, ValueError):
+        found = {}
+    if not found or not all(found) or not all(abs(scale) <= 1e6 for scale in found.values()):
+        raise ValueError("input should be FILE:SCALE, or several of them with commas between")
+    return found
+
+
+Files = Annotated[list[str], BeforeValidator(_files)]
+ScaledFiles = Annotated[dict[str, float], BeforeValidator(_scaled)]
+
+
+class ContextOptions(TypedDict, total=False):
+    """Of the target, but for `numa`, which is of the machine."""
+
+    rope_scaling_type: Annotated[
+        RopeScaling | None, opt(None, "RoPE scaling of the target. Default: the model's own.", "--rope-scaling")
+    ]
+    rope_freq_base: Annotated[
+        Annotated[float, Field(ge=0.0, le=1e12, allow_inf_nan=False)],
+        opt(0.0, "Base frequency of RoPE; 0: the model's own.", "--rope-freq-base"),
+    ]
+    rope_freq_scale: Annotated[
+        Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
+        opt(0.0, "Scale of RoPE's frequencies: 1/N stretches the context N times; 0: the model's own.",
+            "--rope-freq-scale"),
+    ]  # fmt: skip
+    yarn_orig_ctx: Annotated[
+        Annotated[Int, Field(ge=0, le=2**31 - 1)],
+        opt(0, "YaRN: context that the model was trained with, in tokens; 0: the model's own.", "--yarn-orig-ctx"),
+    ]
+    yarn_ext_factor: Annotated[
+        Factor, opt(-1.0, "YaRN: share of extrapolation; negative: the model's own.", "--yarn-ext-factor")
+    ]
+    yarn_attn_factor: Annotated[
+        Factor, opt(-1.0, "YaRN: scale of attention; negative: the model's own.", "--yarn-attn-factor")
+    ]
+    yarn_beta_slow: Annotated[
+        Factor, opt(-1.0, "YaRN: high correction dimension; negative: the model's own.", "--yarn-beta-slow")
+    ]
+    yarn_beta_fast: Annotated[
+        Factor, opt(-1.0, "YaRN: low correction dimension; negative: the model's own.", "--yarn-beta-fast")
+    ]
+    kv_overrides: Annotated[
+        Overrides | None,
+        opt(None, "Values in place of those in the header of the target's file.", "--override-kv",
+            metavar="KEY=TYPE:VALUE,..."),
+    ]  # fmt: skip
+    lora: Annotated[
+        Files | None,
+        opt(None, "LoRA adapters of the target (GGUF); its products on the CPU are llama.cpp's then.", "--lora",
+            metavar="FILE,FILE"),
+    ]  # fmt: skip
+    lora_scaled: Annotated[
+        ScaledFiles | None,
+        opt(None, "The same, each with a factor.", "--lora-scaled", metavar="FILE:SCALE,..."),
+    ]
+    numa: Annotated[
+        Numa | None,
+        opt(None, "Use of memory near each CPU, for the whole process (libggml's kinds).", "--numa", env="NUMA"),
+    ]

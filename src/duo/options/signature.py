@@ -1,0 +1,58 @@
+"""Signatures with every keyword written out, for help(), editors and shells."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from duo.options.option import Opt
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _default(hint: Any) -> Any:
+    """What stands in the annotation: an Opt, or the value itself."""
+    given = get_args(hint)[-1] if get_origin(hint) is Annotated else inspect.Parameter.empty
+    return given.default if isinstance(given, Opt) else given
+
+
+@lru_cache(maxsize=32)  # tables share most of their keys, and `import duo` waits for this
+def _keywords(table: type) -> dict[str, inspect.Parameter]:
+    found: dict[str, inspect.Parameter] = {}
+    for base in getattr(table, "__orig_bases__", ()):
+        found |= _keywords(base) if hasattr(base, "__total__") else {}
+    own = {name: hint for name, hint in table.__annotations__.items() if name not in found}
+    alone = type(table.__name__, (), {"__annotations__": own, "__module__": table.__module__})
+    plain = get_type_hints(alone)
+    for name, hint in get_type_hints(alone, include_extras=True).items():
+        found[name] = inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=_default(hint), annotation=plain[name]
+        )
+    return found
+
+
+def keywords(table: type, places: Sequence[str] = (), **defaults: Any) -> Callable[[F], F]:
+    """Gives a function with `**options: Unpack[table]` a signature that names all of them.
+
+    table: a TypedDict whose keys are Annotated with their default. places: keys that `*places` takes, in that order.
+    defaults: those that this function has instead. Parameters that begin with an underscore are left out.
+    """
+
+    def decorated(function: F) -> F:
+        found = dict(_keywords(table))
+        for name, value in defaults.items():
+            found[name] = found[name].replace(default=value)
+        own = inspect.signature(function)
+        first: list[inspect.Parameter] = []
+        for p in own.parameters.values():
+            if p.kind is p.KEYWORD_ONLY and not p.name.startswith("_"):
+                found[p.name] = p
+            elif p.kind is p.POSITIONAL_OR_KEYWORD:
+                first.append(p)
+        first += [found.pop(name).replace(kind=inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in places]
+        function.__signature__ = own.replace(parameters=[*first, *found.values()])  # type: ignore[attr-defined]
+        return function
+
+    return decorated
