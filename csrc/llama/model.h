@@ -10,6 +10,7 @@
 #include <llama.h>
 
 #include "../core/token_model.h"
+#include "../cpu/cell_order.h"
 #include "sampler.h"
 
 namespace duo {
@@ -180,6 +181,9 @@ class llama_token_model : public token_model {
     std::vector<llama_seq_id>   seq_; // 0, 1, 2, ...; a row's branches are a slice of it
     std::vector<llama_seq_id *> seq_of_;
     std::vector<int8_t>         output_;
+
+    cpu::cell_order                   cells_;   // of own attention
+    std::vector<cpu::cell_order::row> cell_of_; // scratch
 };
 
 } // namespace duo

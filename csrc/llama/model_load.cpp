@@ -226,6 +226,15 @@ void llama_token_model::create_context() {
         return self->stop_ != nullptr && self->stop_->load(std::memory_order_relaxed);
     };
     params.abort_callback_data = this;
+    if (own_attention_) {
+        params.cb_eval = [](ggml_tensor * node, bool ask, void * data) {
+            if (ask) {
+                static_cast<llama_token_model *>(data)->cells_.on_node(node);
+            }
+            return false;
+        };
+        params.cb_eval_user_data = this;
+    }
 
     const char *   option  = is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size";
     const uint64_t n_cache = cache_bytes(model_.get(), meta("general.architecture"), params.n_ctx,
