@@ -1,0 +1,133 @@
+#include "pool_planner.h"
+
+#include <algorithm>
+
+namespace duo {
+
+namespace {
+constexpr double   least_gain    = 0.04;   // tokens a pass, as in planner.h
+constexpr int64_t  wait_least_us = 2000;   // a wait ends only when the draft is clearly late
+constexpr int64_t  wait_factor   = 4;      // of the expected time
+constexpr int32_t  n_levels_most = 16;     // guesses of a text in a pass
+constexpr uint32_t n_rest        = 64;     // passes without drafts before they are tried again
+constexpr uint32_t n_trial       = 4;      // passes of such a trial
+constexpr double   n_believed    = 8.0;    // passes that the expected rate weighs as much as
+} // namespace
+
+double pool_planner::rate(size_t n_texts, const pair_profile & profile) const {
+    const double alone = profile.pass_us(int32_t(n_texts), false);
+    const double plain = alone > 0.0 ? double(n_texts) / alone : 0.0;
+    const pace & own   = own_[std::min(n_texts, n_texts_cap)];
+    const double us    = n_believed * alone;
+    const double sum   = own.usual_us + us;
+    return sum > 0.0 ? std::max(plain, (std::max(own.tokens, own.expected) + us * plain) / sum) : plain;
+}
+
+// Turn-taking with k guesses for each text: n E(k) / (k steps over n nodes + a pass over n (k + 1) rows).
+pool_planner::way pool_planner::best_turns(size_t n_texts, const pair_profile & profile, int32_t n_most) const {
+    const auto   n     = int32_t(n_texts);
+    const double plain = profile.pass_us(n, false);
+    const double step  = profile.step_us(n, !shared_);
+    way          best{.k = 0, .rate = plain > 0.0 ? n / plain : 0.0};
+    double       sum  = 1.0;
+    double       here = 1.0;
+    for (int32_t k = 1; k <= std::min(n_most, n_levels_most); ++k) {
+        here *= profile.guesses().acceptance(k - 1);
+        sum += here;
+        const double pass = profile.pass_us(n * (k + 1), !shared_);
+        const double us   = shared_ ? k * step + pass : std::max(k * step, pass);
+        if (us > 0.0 && n * sum / us > best.rate * (best.k == 0 ? 1.02 : 1.0)) {
+            best = {.k = k, .rate = n * sum / us};
+        }
+    }
+    return best;
+}
+
+pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, int32_t n_most) {
+    const way best = best_turns(n_texts, profile, n_most);
+    if (best.k == 0 && n_most > 0) {
+        // How good the drafts are shows only when they are tried.
+        n_rested_ = n_rested_ >= n_rest + n_trial ? 0 : n_rested_ + 1;
+        return {.n_ahead = n_rested_ > n_rest ? 1 : 0};
+    }
+    n_rested_ = 0;
+    if (!shared_) {
+        return {.n_ahead = std::min(2 * n_most + 2, 2 * n_levels_most + 2), .n_branch = 8};
+    }
+    const auto   n     = int32_t(n_texts);
+    const double row   = std::max(0.0, (profile.pass_us(n * (best.k + 1), false) - profile.pass_us(n, false)) / (n * best.k));
+    const double price = rate(n_texts, profile) * (profile.step_us(n, false) / n + row);
+    return {.n_ahead    = std::min(n_most, best.k + 2),
+            .n_branch   = 1,
+            .least_path = float(std::clamp(price, 0.0, 0.9))};
+}
+
+bool pool_planner::wants_wait(std::span<const pool_share> texts) const {
+    return std::any_of(texts.begin(), texts.end(), [this](const pool_share & t) {
+        return t.growing && (shared_ || t.fixed) && int32_t(t.tree->best_path().size()) < std::min(t.n_wait, t.n_most);
+    });
+}
+
+int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows,
+                           int64_t away_us) {
+    int32_t n_base = 0;
+    int32_t n_wait = 0;
+    for (const pool_share & t : texts) {
+        n_base += t.n_base;
+        n_wait = t.growing ? std::max(n_wait, t.n_wait) : n_wait;
+    }
+    if (wants_wait(texts)) {
+        const auto step = int64_t(n_wait * profile.step_us(int32_t(texts.size()), !shared_));
+        return std::max(wait_least_us, wait_factor * step) + away_us + away_us / 2;
+    }
+
+    // All nodes in one order. A path's chances fall along it, so its nodes come in their order.
+    nodes_.clear();
+    n_.assign(texts.size(), 0);
+    int32_t n_fixed = 0;
+    for (size_t i = 0; i < texts.size(); ++i) {
+        const pool_share & t    = texts[i];
+        const auto &       path = t.tree->best_path();
+        const auto         n    = std::min(int32_t(path.size()), t.n_most);
+        if (t.fixed) {
+            n_[i] = std::min(std::min(int32_t(t.tree->nodes().size()), t.n_most), n_rows - n_fixed);
+            n_fixed += n_[i];
+            continue;
+        }
+        for (int32_t j = 0; j < n; ++j) {
+            nodes_.push_back({t.tree->nodes()[size_t(path[size_t(j)])].chance, int32_t(i)});
+        }
+    }
+    std::stable_sort(nodes_.begin(), nodes_.end(), [](const node & a, const node & b) { return a.chance > b.chance; });
+    const double r     = rate(texts.size(), profile);
+    const double alone = r * profile.pass_us(n_base + n_fixed, !shared_);
+    double       sum   = 0.0;
+    double       best  = least_gain;
+    size_t       n     = 0;
+    for (size_t m = 1; m <= nodes_.size() && int32_t(m) <= n_rows - n_fixed; ++m) {
+        sum += nodes_[m - 1].chance;
+        const double value = sum - (r * profile.pass_us(n_base + n_fixed + int32_t(m), !shared_) - alone);
+        if (value > best) {
+            best = value;
+            n    = m;
+        }
+    }
+    for (size_t m = 0; m < n; ++m) {
+        ++n_[size_t(nodes_[m].text)];
+    }
+    for (size_t i = 0; i < texts.size(); ++i) {
+        pool_share & t = texts[i];
+        t.tree->choose(t.fixed ? t.tree->by_chance() : t.tree->best_path(), size_t(n_[i]), t.fixed ? t.n_branch : 1);
+        t.expected = 1.0;
+        for (size_t row = 0; row < t.tree->rows().size(); ++row) {
+            t.expected += t.tree->at_row(int32_t(row)).chance;
+        }
+    }
+    return 0;
+}
+
+void pool_planner::on_pass(size_t n_texts, int32_t n_tokens, double expected, double us) {
+    own_[std::min(n_texts, n_texts_cap)].add(n_tokens, expected, us);
+}
+
+} // namespace duo
