@@ -5,13 +5,13 @@
 namespace duo {
 
 namespace {
-constexpr double   least_gain    = 0.04;   // tokens a pass, as in planner.h
-constexpr int64_t  wait_least_us = 2000;   // a wait ends only when the draft is clearly late
-constexpr int64_t  wait_factor   = 4;      // of the expected time
-constexpr int32_t  n_levels_most = 16;     // guesses of a text in a pass
-constexpr uint32_t n_rest        = 64;     // passes without drafts before they are tried again
-constexpr uint32_t n_trial       = 4;      // passes of such a trial
-constexpr double   n_believed    = 8.0;    // passes that the expected rate weighs as much as
+constexpr double   least_gain    = 0.04; // tokens a pass, as in planner.h
+constexpr int64_t  wait_least_us = 2000; // a wait ends only when the draft is clearly late
+constexpr int64_t  wait_factor   = 4;    // of the expected time
+constexpr int32_t  n_levels_most = 16;   // guesses of a text in a pass
+constexpr uint32_t n_rest        = 64;   // passes without drafts before they are tried again
+constexpr uint32_t n_trial       = 4;    // passes of such a trial
+constexpr double   n_believed    = 8.0;  // passes that the expected rate weighs as much as
 } // namespace
 
 double pool_planner::rate(size_t n_texts, const pair_profile & profile) const {
@@ -54,12 +54,11 @@ pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, i
     if (!shared_) {
         return {.n_ahead = std::min(2 * n_most + 2, 2 * n_levels_most + 2), .n_branch = 8};
     }
-    const auto   n     = int32_t(n_texts);
-    const double row   = std::max(0.0, (profile.pass_us(n * (best.k + 1), false) - profile.pass_us(n, false)) / (n * best.k));
+    const auto   n = int32_t(n_texts);
+    const double row =
+        std::max(0.0, (profile.pass_us(n * (best.k + 1), false) - profile.pass_us(n, false)) / (n * best.k));
     const double price = rate(n_texts, profile) * (profile.step_us(n, false) / n + row);
-    return {.n_ahead    = std::min(n_most, best.k + 2),
-            .n_branch   = 1,
-            .least_path = float(std::clamp(price, 0.0, 0.9))};
+    return {.n_ahead = std::min(n_most, best.k + 2), .n_branch = 1, .least_path = float(std::clamp(price, 0.0, 0.9))};
 }
 
 bool pool_planner::wants_wait(std::span<const pool_share> texts) const {
@@ -68,8 +67,7 @@ bool pool_planner::wants_wait(std::span<const pool_share> texts) const {
     });
 }
 
-int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows,
-                           int64_t away_us) {
+int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows, int64_t away_us) {
     int32_t n_base = 0;
     int32_t n_wait = 0;
     for (const pool_share & t : texts) {
@@ -86,9 +84,12 @@ int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & pro
     n_.assign(texts.size(), 0);
     int32_t n_fixed = 0;
     for (size_t i = 0; i < texts.size(); ++i) {
-        const pool_share & t    = texts[i];
-        const auto &       path = t.tree->best_path();
-        const auto         n    = std::min(int32_t(path.size()), t.n_most);
+        const pool_share & t = texts[i];
+        if (t.tree == nullptr) {
+            continue;
+        }
+        const auto & path = t.tree->best_path();
+        const auto   n    = std::min(int32_t(path.size()), t.n_most);
         if (t.fixed) {
             n_[i] = std::min(std::min(int32_t(t.tree->nodes().size()), t.n_most), n_rows - n_fixed);
             n_fixed += n_[i];
@@ -117,6 +118,9 @@ int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & pro
     }
     for (size_t i = 0; i < texts.size(); ++i) {
         pool_share & t = texts[i];
+        if (t.tree == nullptr) {
+            continue;
+        }
         t.tree->choose(t.fixed ? t.tree->by_chance() : t.tree->best_path(), size_t(n_[i]), t.fixed ? t.n_branch : 1);
         t.expected = 1.0;
         for (size_t row = 0; row < t.tree->rows().size(); ++row) {

@@ -18,13 +18,13 @@ namespace duo {
 
 // One text's part in such a pass.
 struct pool_share {
-    pass_tree * tree    = nullptr;
-    int32_t     n_base  = 1;     // its rows besides drafted ones
-    int32_t     n_most  = 0;     // drafted nodes at most
-    bool        fixed   = false; // the user or a test has fixed what is verified: as many of the nodes as possible
-    bool        growing = false; // its draft may still add nodes
-    int32_t     n_wait  = 0;     // levels that are waited for, if turns are taken
-    int32_t     n_branch = 1;    // branches of the cache for a tree
+    pass_tree * tree     = nullptr; // nullptr: only rows of its prompt
+    int32_t     n_base   = 1;       // its rows besides drafted ones
+    int32_t     n_most   = 0;       // drafted nodes at most
+    bool        fixed    = false;   // the user or a test has fixed what is verified: as many of the nodes as possible
+    bool        growing  = false;   // its draft may still add nodes
+    int32_t     n_wait   = 0;       // levels that are waited for, if turns are taken
+    int32_t     n_branch = 1;       // branches of the cache for a tree
 
     double expected = 1.0; // out: tokens that the text will probably grow by
 };

@@ -1,0 +1,188 @@
+// Several texts in one pass. A text whose guesses are not ready gives one row. A long prompt is read in pieces beside
+// the texts that are written.
+#include <algorithm>
+#include <numeric>
+
+#include "verify_worker.h"
+
+namespace duo {
+
+namespace {
+constexpr size_t  n_piece      = 64;  // prompt rows beside texts that are written
+constexpr size_t  n_piece_most = 512; // where none is
+constexpr size_t  n_short      = 16;  // missing rows of a text that is being written
+constexpr int32_t n_waits_most = 16 * n_draft_cap;
+} // namespace
+
+void verify_worker::work_together() {
+    alone_ = nullptr;
+    rows_.clear();
+    begin_drafts_together();
+    orders_ = pool_.orders(active_.size(), planner_.profile(), draft_ == draft_place::none ? 0 : n_draft_cap);
+    if (!plan_together()) {
+        return; // a text has come or is to end
+    }
+    for (verify_slot * s : pass_) {
+        set_rows(*s, s->n_read);
+    }
+    const auto plans = pass_;
+    if (!evaluate(0)) {
+        return;
+    }
+    int32_t      n_tokens = 0;
+    double       expected = 0.0;
+    bool         usual    = true; // a pass without prompts
+    const stance now      = stance_together();
+    for (verify_slot * s : plans) {
+        usual = usual && s->n_read == 0 && s->text.stats().n_passes > 0;
+        if (s->n_read > 0) {
+            continue;
+        }
+        const int32_t n_before = s->text.stats().n_predicted;
+        planner_.profile().choose_record(s->text.req().sampling.temp > 0.0f);
+        try {
+            finish_pass(*s, now);
+            n_tokens += s->text.stats().n_predicted - n_before;
+            expected += s->expected;
+        } catch (const std::exception & e) {
+            fail(*s, e.what());
+        }
+    }
+    wires_.chunks.wake();
+    const int64_t t = now_us();
+    if (usual && t_together_ > 0 && n_tokens > 0) {
+        pool_.on_pass(plans.size(), n_tokens, expected, double(t - t_together_));
+    }
+    t_together_ = t;
+}
+
+stance verify_worker::stance_together() const {
+    return orders_.n_ahead == 0 ? stance::rest : pool_.turns() ? stance::by_turn : stance::ahead;
+}
+
+// A draft begins when its text has its first token: until then, all cores read the prompt.
+void verify_worker::begin_drafts_together() {
+    for (verify_slot * s : active_) {
+        const contact c = s->text.draft_contact();
+        if (c == contact::returned || (c == contact::owed && s->text.stats().n_passes > 0 && orders_.n_ahead > 0)) {
+            begin_draft_in_mid_text(*s);
+        }
+    }
+}
+
+// Says for each text which rows it gives: a piece of its prompt, or the root and drafted nodes. False: a text has come
+// or was cancelled, so the plan would be stale.
+bool verify_worker::plan_together() {
+    const size_t n_base = plan_reading();
+    make_room(n_base);
+    const auto missing = [](size_t n, const verify_slot * s) {
+        return n + (s->n_read > 0 ? s->n_read : s->n_missing());
+    };
+    std::erase_if(pass_, [](const verify_slot * s) { return s->parked; });
+    const size_t n_used = std::accumulate(pass_.begin(), pass_.end(), size_t(0), missing);
+    size_t       n_free = size_t(model_.n_cells()) - n_used;
+    for (const verify_slot & s : slots_) {
+        n_free -= s.cached.size();
+    }
+    const auto n_rows = int32_t(std::min({n_free, size_t(model_.n_batch()) - n_used, size_t(n_draft_cap),
+                                          size_t(n_rows_cap) - std::min(size_t(n_rows_cap), n_used)}));
+    int64_t    t0     = 0;
+    for (int32_t i = 0;; ++i) {
+        const uint32_t heard = wires_.verify_bell.listen();
+        take_nodes();
+        const int64_t wait_us = share_rows(n_rows, i < n_waits_most);
+        if (wait_us <= 0) {
+            break;
+        }
+        if (take_requests() || any_cancelled()) {
+            return false;
+        }
+        const int64_t now = now_us();
+        t0                = t0 == 0 ? now : t0;
+        if (!wires_.verify_bell.wait(heard, now + wait_us)) {
+            for (verify_slot * s : pass_) {
+                if (s->text.draft_may_grow()) {
+                    s->text.set_contact(contact::late);
+                }
+            }
+        }
+    }
+    for (verify_slot * s : pass_) {
+        if (t0 != 0) {
+            count_wait(t0, *s);
+        }
+    }
+    return true;
+}
+
+// Fills pass_ and sets n_read of its texts. Returns their rows without drafted ones.
+size_t verify_worker::plan_reading() {
+    const bool writing =
+        std::any_of(active_.begin(), active_.end(), [](const verify_slot * s) { return s->n_missing() <= n_short; });
+    size_t n_left = std::min(size_t(model_.n_batch()), writing ? n_piece : n_piece_most);
+    size_t n      = 0;
+    for (verify_slot * s : active_) { // first come, first served
+        const size_t n_missing = s->n_missing();
+        s->n_read              = 0;
+        if (n_missing > n_short) {
+            const size_t n_piece_now = std::min(n_left, n_missing);
+            if (n_piece_now == 0) {
+                continue;
+            }
+            n_left -= n_piece_now;
+            s->n_read = n_piece_now < n_missing ? n_piece_now : 0;
+        }
+        if (n + n_missing > size_t(model_.n_batch()) && s->n_read == 0) {
+            continue;
+        }
+        n += s->n_read > 0 ? s->n_read : n_missing;
+        pass_.push_back(s);
+    }
+    return n;
+}
+
+// Shares n drafted rows among the texts. > 0: the pass should wait so many microseconds.
+int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
+    shares_.clear();
+    for (verify_slot * s : pass_) {
+        if (s->n_read > 0) {
+            shares_.push_back({.n_base = int32_t(s->n_read)});
+            continue;
+        }
+        const plan_params & plan  = s->text.req().plan;
+        const bool          fixed = plan.always || !plan.tree.empty() || plan.use == tree_use::dynamic;
+        const bool          begun = s->text.stats().n_passes > 0;
+        planner_.profile().choose_record(s->text.req().sampling.temp > 0.0f);
+        s->text.grow_tree(planner_.profile(), fixed ? 0.0 : 0.01, n_room(*s));
+        const int32_t n_most = n_verify_most(*s);
+        shares_.push_back({.tree     = &s->text.tree(),
+                           .n_base   = int32_t(s->n_missing()),
+                           .n_most   = std::max(0, std::min(n_room(*s), n_most)),
+                           .fixed    = fixed,
+                           .growing  = may_wait && begun && s->text.draft_may_grow() && !s->text.cancelled(),
+                           .n_wait   = std::min(n_most, orders_.n_ahead),
+                           .n_branch = n_branches_});
+    }
+    const int64_t away_us = wires_.rtt_us.load(std::memory_order_relaxed);
+    const int64_t wait_us = pool_.next(shares_, planner_.profile(), n_rows, away_us);
+    for (size_t i = 0; i < shares_.size(); ++i) {
+        pass_[i]->expected = shares_[i].expected;
+    }
+    return wait_us;
+}
+
+// Drafted tokens in a pass that the text's options allow.
+int32_t verify_worker::n_verify_most(const verify_slot & s) const {
+    const plan_params & plan = s.text.req().plan;
+    const int32_t       n    = plan.mode == run_mode::plain ? 0
+                               : !plan.tree.empty()         ? s.text.shape().n_nodes()
+                               : plan.n_max == n_draft_auto ? n_draft_cap
+                                                            : plan.n_max;
+    return std::clamp(n, 0, n_draft_cap);
+}
+
+bool verify_worker::any_cancelled() const {
+    return std::any_of(active_.begin(), active_.end(), [](verify_slot * s) { return s->text.cancelled(); });
+}
+
+} // namespace duo
