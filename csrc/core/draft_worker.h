@@ -37,7 +37,7 @@ class draft_worker {
         std::vector<int32_t> branches;      // theirs
         size_t               i_row     = 0; // its first row
         size_t               n_rows    = 0;
-        int32_t              n_made    = 0; // children
+        int32_t              n_made    = 0;     // children
         bool                 evaluated = false; // its last rows are those of the nodes
 
         [[nodiscard]] bool reads() const { return !nodes.empty() && nodes.front() == 0; }

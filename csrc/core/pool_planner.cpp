@@ -91,7 +91,8 @@ int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & pro
         const auto & path = t.tree->best_path();
         const auto   n    = std::min(int32_t(path.size()), t.n_most);
         if (t.fixed) {
-            n_[i] = std::min(std::min(int32_t(t.tree->nodes().size()), t.n_most), n_rows - n_fixed);
+            const size_t n_known = t.wide ? t.tree->nodes().size() : path.size();
+            n_[i]                = std::min({int32_t(n_known), t.n_most, n_rows - n_fixed});
             n_fixed += n_[i];
             continue;
         }
@@ -117,17 +118,24 @@ int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & pro
         ++n_[size_t(nodes_[m].text)];
     }
     for (size_t i = 0; i < texts.size(); ++i) {
-        pool_share & t = texts[i];
-        if (t.tree == nullptr) {
-            continue;
-        }
-        t.tree->choose(t.fixed ? t.tree->by_chance() : t.tree->best_path(), size_t(n_[i]), t.fixed ? t.n_branch : 1);
-        t.expected = 1.0;
-        for (size_t row = 0; row < t.tree->rows().size(); ++row) {
-            t.expected += t.tree->at_row(int32_t(row)).chance;
+        if (texts[i].tree != nullptr) {
+            take(texts[i], n_[i]);
         }
     }
     return 0;
+}
+
+// Chooses n nodes of the text, or none.
+void pool_planner::take(pool_share & t, int32_t n) {
+    const auto & order = t.wide ? t.tree->by_chance() : t.tree->best_path();
+    t.tree->choose(order, size_t(n), t.wide ? t.n_branch : 1);
+    if (int32_t(t.tree->rows().size()) < t.n_min) {
+        t.tree->choose(order, 0, 1);
+    }
+    t.expected = 1.0;
+    for (size_t row = 0; row < t.tree->rows().size(); ++row) {
+        t.expected += t.tree->at_row(int32_t(row)).chance;
+    }
 }
 
 void pool_planner::on_pass(size_t n_texts, int32_t n_tokens, double expected, double us) {

@@ -21,7 +21,9 @@ struct pool_share {
     pass_tree * tree     = nullptr; // nullptr: only rows of its prompt
     int32_t     n_base   = 1;       // its rows besides drafted ones
     int32_t     n_most   = 0;       // drafted nodes at most
+    int32_t     n_min    = 0;       // fewer drafted nodes are not worth verifying
     bool        fixed    = false;   // the user or a test has fixed what is verified: as many of the nodes as possible
+    bool        wide     = false;   // of these all, not only the best path
     bool        growing  = false;   // its draft may still add nodes
     int32_t     n_wait   = 0;       // levels that are waited for, if turns are taken
     int32_t     n_branch = 1;       // branches of the cache for a tree
@@ -65,6 +67,7 @@ class pool_planner {
     [[nodiscard]] double rate(size_t n_texts, const pair_profile & profile) const;
     [[nodiscard]] way    best_turns(size_t n_texts, const pair_profile & profile, int32_t n_most) const;
     [[nodiscard]] bool   wants_wait(std::span<const pool_share> texts) const;
+    static void          take(pool_share & t, int32_t n);
 
     bool                              shared_ = false;
     std::array<pace, n_texts_cap + 1> own_{};

@@ -108,7 +108,7 @@ bool verify_worker::plan_together() {
         }
     }
     for (verify_slot * s : pass_) {
-        if (t0 != 0) {
+        if (t0 != 0 && s->text.drafting()) {
             count_wait(t0, *s);
         }
     }
@@ -119,26 +119,24 @@ bool verify_worker::plan_together() {
 size_t verify_worker::plan_reading() {
     const bool writing =
         std::any_of(active_.begin(), active_.end(), [](const verify_slot * s) { return s->n_missing() <= n_short; });
-    size_t n_left = std::min(size_t(model_.n_batch()), writing ? n_piece : n_piece_most);
-    size_t n      = 0;
+    size_t       n_pieces = writing ? n_piece : n_piece_most; // rows of long prompts
+    const size_t n_all    = size_t(model_.n_batch());
+    size_t       n_left   = n_all;
     for (verify_slot * s : active_) { // first come, first served
         const size_t n_missing = s->n_missing();
-        s->n_read              = 0;
-        if (n_missing > n_short) {
-            const size_t n_piece_now = std::min(n_left, n_missing);
-            if (n_piece_now == 0) {
-                continue;
-            }
-            n_left -= n_piece_now;
-            s->n_read = n_piece_now < n_missing ? n_piece_now : 0;
-        }
-        if (n + n_missing > size_t(model_.n_batch()) && s->n_read == 0) {
+        const bool   brief     = n_missing <= std::min(n_short, n_left);
+        // A text that is to have no tokens only reads.
+        const size_t n_most = s->text.finish() == finish_reason::none ? n_missing : n_missing - 1;
+        const size_t n      = brief ? n_most : std::min({n_most, n_pieces, n_left});
+        if (n == 0) {
             continue;
         }
-        n += s->n_read > 0 ? s->n_read : n_missing;
+        s->n_read = n < n_missing ? n : 0;
+        n_left -= n;
+        n_pieces -= brief ? 0 : n;
         pass_.push_back(s);
     }
-    return n;
+    return n_all - n_left;
 }
 
 // Shares n drafted rows among the texts. > 0: the pass should wait so many microseconds.
@@ -158,7 +156,9 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
         shares_.push_back({.tree     = &s->text.tree(),
                            .n_base   = int32_t(s->n_missing()),
                            .n_most   = std::max(0, std::min(n_room(*s), n_most)),
+                           .n_min    = plan.n_min,
                            .fixed    = fixed,
+                           .wide     = plan.use == tree_use::dynamic || !plan.tree.empty(),
                            .growing  = may_wait && begun && s->text.draft_may_grow() && !s->text.cancelled(),
                            .n_wait   = std::min(n_most, orders_.n_ahead),
                            .n_branch = n_branches_});
