@@ -40,16 +40,20 @@ void draft_worker::step() {
         bool first       = typical_;
         for (size_t i = 0; i < n_parts_; ++i) {
             part & p = parts_[i];
-            path_    = p.text->tokens();
-            for (size_t j = 0; p.evaluated && j < p.nodes.size(); ++j) {
-                depth = std::max(depth, p.text->tree().at(p.nodes[j]).depth + 1);
-                p.n_made += send_children(p, j, std::exchange(first, false) ? &t : nullptr);
+            try {
+                path_ = p.text->tokens();
+                for (size_t j = 0; p.evaluated && j < p.nodes.size(); ++j) {
+                    depth = std::max(depth, p.text->tree().at(p.nodes[j]).depth + 1);
+                    p.n_made += send_children(p, j, std::exchange(first, false) ? &t : nullptr);
+                }
+            } catch (const std::exception & e) {
+                fail(*p.text, e.what()); // the other texts go on
             }
             n_made += p.n_made;
         }
     }
     for (size_t i = 0; i < n_parts_; ++i) {
-        if (parts_[i].n_rows == 0 && parts_[i].nodes.empty()) {
+        if (parts_[i].text->active() && parts_[i].n_rows == 0 && parts_[i].nodes.empty()) {
             pause(*parts_[i].text); // the cache has no branch for any of its nodes
         }
     }
@@ -293,7 +297,9 @@ void draft_worker::report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_m
     }
     const auto n = int64_t(n_parts_); // each text has its share of the step's time
     for (size_t i = 0; i < n_parts_; ++i) {
-        parts_[i].text->req().draft->count(1, parts_[i].n_made, (t1 - t0) / n, hidden_us / n);
+        if (parts_[i].text->active()) {
+            parts_[i].text->req().draft->count(1, parts_[i].n_made, (t1 - t0) / n, hidden_us / n);
+        }
     }
 }
 

@@ -63,7 +63,7 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
 
     cell_of_.clear();
     for (size_t i = 0; i < n; ++i) {
-        cell_of_.push_back({.pos = pos_[i], .text = seq_of_[i][0] / n_branch_});
+        cell_of_.push_back({.pos = pos_[i], .text = seq_of_[i][0] / (n_branch_ / opt_.n_parallel)});
     }
     cells_.begin(cell_of_);
     const cpu::take_attention attention(own_attention_, &cells_);

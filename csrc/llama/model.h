@@ -26,6 +26,7 @@ struct model_options {
     int32_t                  n_ctx_most      = 0;       // 0: no limit
     int32_t                  n_batch         = 2048;    // rows in a decode
     int32_t                  n_ubatch        = 512;     // rows on the device at once
+    int32_t                  n_parallel      = 1;       // texts at once, which share the context's tokens
     int32_t                  n_threads       = 1;
     int32_t                  n_threads_batch = 1;
     std::string              flash_attn      = "auto"; // on, off, auto

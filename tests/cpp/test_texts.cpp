@@ -34,6 +34,15 @@ struct reader {
 
     void check(const language & lang, int32_t n_ctx, total & sum) const {
         ++sum.n_texts;
+        if (a.finish == finish_reason::error) {
+            const answer want = reference(lang, n_ctx, q);
+            CHECK(a.error.find("fails") != std::string::npos, note + a.error);
+            CHECK(a.tokens.size() <= want.tokens.size() &&
+                      std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin()),
+                  note);
+            ++sum.n_errors;
+            return;
+        }
         const answer want = reference(lang, n_ctx, q);
         if (a.finish == finish_reason::none) {
             CHECK(a.tokens.size() <= want.tokens.size() &&
@@ -50,7 +59,7 @@ struct reader {
 };
 
 // n texts, each from a thread of its own, through one pipeline with some slots.
-void one_pipeline(uint64_t seed, total & sum) {
+void one_pipeline(uint64_t seed, total & sum, bool failures) {
     dice           d(seed);
     const language lang{.seed = d.next(), .p_end = d.chance(0.3) ? 0.05 : 0.0};
     const auto     n_texts = d.between(1, 8);
@@ -66,6 +75,10 @@ void one_pipeline(uint64_t seed, total & sum) {
     draft.delay_us    = d.chance(0.5) ? 30 : 0;
     draft.delay_seed  = d.next();
 
+    if (failures) {
+        (d.chance(0.5) ? target.throw_at : target.throw_choice) = d.chance(0.7) ? d.between(0, 60) : -1;
+        (d.chance(0.5) ? draft.throw_at : draft.throw_choice)   = d.chance(0.7) ? d.between(0, 100) : -1;
+    }
     scripted_model t(target);
     scripted_model m(draft);
     pair_prior     prior;
@@ -108,7 +121,7 @@ void one_pipeline(uint64_t seed, total & sum) {
 TEST(random_schedules_of_several_texts) {
     total sum;
     for (uint64_t seed = 0; sum.n_texts < 4000; ++seed) {
-        one_pipeline(seed, sum);
+        one_pipeline(seed, sum, false);
         if (check::n_failed.load() > 10) {
             return;
         }
@@ -116,4 +129,58 @@ TEST(random_schedules_of_several_texts) {
     for (const int n : {sum.n_cancelled, sum.n_accepted, sum.n_rejected}) {
         CHECK(n > 200, std::to_string(n));
     }
+}
+
+TEST(a_failure_ends_the_texts_that_it_meets_and_no_others) {
+    total sum;
+    for (uint64_t seed = 0; sum.n_texts < 2000; ++seed) {
+        one_pipeline(seed, sum, true);
+        if (check::n_failed.load() > 10) {
+            return;
+        }
+    }
+    CHECK(sum.n_errors > 50 && sum.n_errors < sum.n_texts / 4, std::to_string(sum.n_errors));
+}
+
+TEST(a_choice_that_fails_ends_one_text) {
+    const language           lang{.seed = 5};
+    scripted_model           t(behaviour{.lang = lang, .n_branch = 4, .throw_choice = 20});
+    pipeline                 line(&t, nullptr, {.n_texts = 4});
+    std::vector<reader>      readers(4);
+    std::vector<std::thread> threads;
+    for (reader & r : readers) {
+        r.q = ask{.n_predict = 30};
+        threads.emplace_back([&] { r.run(line, false, dice(1)); });
+    }
+    for (std::thread & x : threads) {
+        x.join();
+    }
+    total sum;
+    for (const reader & r : readers) {
+        r.check(lang, 512, sum);
+    }
+    CHECK_EQ(sum.n_errors, 1);
+}
+
+TEST(more_texts_than_slots_wait_in_the_order_of_their_begin) {
+    const language                          lang{.seed = 6};
+    scripted_model                          t(behaviour{.lang = lang, .n_branch = 2});
+    pipeline                                line(&t, nullptr, {.n_texts = 2});
+    std::vector<std::shared_ptr<open_text>> texts;
+    for (int i = 0; i < 6; ++i) {
+        texts.push_back(line.begin(ask{.n_predict = 40}.make()));
+    }
+    CHECK(line.n_queued() >= 3);
+    line.cancel(*texts[4]); // while it waits
+    std::vector<answer> answers(6);
+    for (size_t i = 6; i-- > 0;) { // whoever reads, all texts go on
+        if (i != 4) {
+            read_some(line, *texts[i], answers[i], size_t(-1));
+            check_same(answers[i], reference(lang, 512, ask{.n_predict = 40}), std::to_string(i));
+        }
+    }
+    for (size_t i = 2; i < 6; ++i) {
+        CHECK(i == 4 || answers[i].stats.t_begin_us >= answers[i - 2].stats.t_begin_us);
+    }
+    CHECK(!line.running());
 }
