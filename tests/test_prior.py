@@ -14,6 +14,7 @@ from model_files import random_model
 from duo import _core
 from duo.errors import DuoError
 from duo.models.demo import demo_pair
+from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement import kernels, prior
 from duo.placement import place as placement
@@ -46,7 +47,7 @@ def place(target: Path, races: Races, monkeypatch: pytest.MonkeyPatch) -> Place:
     def placed(cores: int, model: Path = target, draft: Path = DRAFT, **said: Any) -> _core.EngineOptions:
         monkeypatch.setattr(placement, "usable_cores", lambda: cores)
         o = engine_options({"device": "none", "device_draft": "none", **said})
-        return placement.place(o, str(model), str(draft))[0]
+        return placement.place(ModelOptions.of(o, "target", str(model)), ModelOptions.of(o, "draft", str(draft)))[0]
 
     return placed
 
@@ -147,7 +148,8 @@ def test_a_draft_on_a_gpu_takes_a_core_only_if_it_works(
     here = [Device("CPU", "", "cpu", 64 * GB, 64 * GB), Device("GPU0", "", "gpu", 64 * GB, 64 * GB)]
     monkeypatch.setattr(placement, "devices", lambda: here)
     o = engine_options({"device": "none", "cpu_kernels": "stock"})
-    p, plan = placement.place(o, str(target), str(DRAFT), drafted=drafted)
+    pair = ModelOptions.of(o, "target", str(target)), ModelOptions.of(o, "draft", str(DRAFT))
+    p, plan = placement.place(*pair, drafted=drafted)
     assert plan is not None and plan.draft is not None and plan.draft.devices == ("GPU0",)
     assert (p.target.n_threads, p.draft.n_threads) == (n_threads, 1)
 

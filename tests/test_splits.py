@@ -10,6 +10,7 @@ import pytest
 
 from duo import _core
 from duo.models.demo import demo_pair
+from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement import place as placement
 
@@ -28,7 +29,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     def placed(cores: int, *, large: bool = True, **said: Any) -> _core.EngineOptions:
         monkeypatch.setattr(placement, "usable_cores", lambda: cores)
         o = engine_options({"device": "none", "device_draft": "none", "cpu_kernels": "stock", **said})
-        return placement.place(o, str(target), str(large_draft if large else demo_pair()[1]))[0]
+        of_target = ModelOptions.of(o, "target", str(target))
+        return placement.place(of_target, ModelOptions.of(o, "draft", str(large_draft if large else demo_pair()[1])))[0]
 
     return placed
 

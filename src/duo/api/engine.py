@@ -24,6 +24,7 @@ from duo.models.paths import PathLike, pair, path
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.llama_cpp import DuoOptions
+from duo.options.model import ModelOptions
 from duo.options.signature import keywords
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import check_keywords, engine_options, generate_options
@@ -101,12 +102,12 @@ class Duo(Chats, Loading):
         if self._child is not None:
             self._child.start()
         placed, self.placement = place(
-            o,
-            None if model is None else path(model, "target"),
-            None if draft is None else path(draft, "draft"),
-            n_ctx_remote=n_ctx_remote(self._host),
+            None if model is None else ModelOptions.of(o, "target", path(model, "target")),
+            None if draft is None else ModelOptions.of(o, "draft", path(draft, "draft")),
+            n_ctx_remote=n_ctx_remote(self._host, o["n_ctx"]),
             drafted=makes_guesses(defaults, draft is not None or o["draft_host"] is not None),
         )
+        placed.remote_draft = o["draft_host"] is not None
         placed.tracing = trace is not None
         placed.delay_us, placed.delay_seed = _delay
         self.placed = placed  # where the models were put

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo import _core
 from duo.models.header import Header, read_header
+from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement.fit import Placement
 from duo.placement.memory import Need, context
@@ -110,30 +111,32 @@ def check_pair(
     Raises UnknownModel or BadValue (a file cannot be read), DoesNotFit, and TypeError (unknown keyword).
     """
     o = engine_options({"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto", **options})
-    header, header_draft = read_header(target), read_header(draft)
+    of_target = ModelOptions.of(o, "target", os.fsdecode(target))
+    of_draft = ModelOptions.of(o, "draft", os.fsdecode(draft))
+    headers = read_header(target), read_header(draft)
     facts = _core.vocab_check(os.fsencode(target), os.fsencode(draft))
     vocabularies = Vocabulary(**facts["target"]), Vocabulary(**facts["draft"])
     why_not = facts["mismatch"]
-    for h, v in zip((header, header_draft), vocabularies, strict=True):
+    for h, v in zip(headers, vocabularies, strict=True):
         if v.keeps_state and not why_not:
             why_not = (
                 f"{h.path} keeps a recurrent state that cannot be rolled back after a wrong guess; "
                 "run it without a draft"
             )
-    n_ctx = context(o["n_ctx"], header.n_ctx_train)
-    need, need_draft = needs(o, header, header_draft)
+    n_ctx = context(of_target.n_ctx, headers[0].n_ctx_train)
+    need, need_draft = needs(of_target, of_draft, headers)
     assert need_draft is not None
-    p = placement_of(o, header, header_draft, devices)
+    p = placement_of(of_target, of_draft, headers, devices)
     free = _core.memory_available() if host_free is None else host_free
     on_host = p.target.bytes.host + (0 if p.draft is None else p.draft.bytes.host)
     return PairCheck(
-        target=header,
-        draft=header_draft,
+        target=headers[0],
+        draft=headers[1],
         target_vocabulary=vocabularies[0],
         draft_vocabulary=vocabularies[1],
         why_not=why_not,
         n_ctx=n_ctx,
-        n_ctx_draft=context(o["n_ctx_draft"] or None, header_draft.n_ctx_train, n_ctx),
+        n_ctx_draft=context(of_draft.n_ctx or None, headers[1].n_ctx_train, n_ctx),
         target_need=need,
         draft_need=need_draft,
         host_free=free,

@@ -62,13 +62,15 @@ def host_of(o: EngineOptions, child: Child | None) -> ClientSettings | None:
     return settings_of(o, child)
 
 
-def n_ctx_remote(host: ClientSettings | None) -> int:
-    """Tokens in the context of the verify host; 0: the target is on this machine. Raises DuoError: no such host."""
+def n_ctx_remote(host: ClientSettings | None, n_ctx: int | None) -> int:
+    """Tokens in the context of the verify host, n_ctx at most; 0: the target is on this machine. Raises DuoError: no
+    such host."""
     if host is None or host.role != "verify":
         return 0
     from duo.remote.client.attach import context_of
 
-    return context_of(host)
+    n_host = context_of(host)
+    return min(n_host, n_ctx or n_host)
 
 
 def attach(host: ClientSettings, engine: _core.Engine) -> Client:
