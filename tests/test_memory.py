@@ -57,7 +57,7 @@ def test_the_cache_is_as_large_as_libllama_says(options: dict[str, Any], tmp_pat
         found = needs(*both(d.options), [read_header(TARGET), read_header(DRAFT)])
     log = (tmp_path / "log").read_text()
     mib = [float(x) for x in re.findall(r"llama_kv_cache: size = +([\d.]+) MiB", log)]
-    assert [round(n.total_cache / 2**20, 2) for n in found if n is not None] == mib
+    assert [round(n.total_cache / 2**20, 2) for n in found] == mib
 
 
 def test_weights_are_all_of_the_files() -> None:

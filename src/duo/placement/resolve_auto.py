@@ -47,21 +47,22 @@ def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, .
     return tuple(name_of[name.lower()] for name in names)
 
 
-def need(m: ModelOptions, h: Header, n_ctx: int) -> Need:
-    """The memory that a model needs with these options and a context of n_ctx tokens."""
-    return need_of(
-        h, n_ctx, draft=m.role == "draft", type_k=m.type_k, type_v=m.type_v, n_ubatch=m.n_ubatch,
-        flash_attn=m.flash_attn != "off", overrides=m.override_tensors,
-    )  # fmt: skip
-
-
-def needs(target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header]) -> tuple[Need, Need | None]:
-    """The memory that the two models need. headers: theirs, in this order."""
+def contexts(target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header]) -> list[int]:
+    """Tokens in the context of each model. headers: of the models, in this order."""
     n_ctx = context(target.n_ctx, headers[0].n_ctx_train)
-    of_target = need(target, headers[0], n_ctx)
-    if draft is None:
-        return of_target, None
-    return of_target, need(draft, headers[1], context(draft.n_ctx or None, headers[1].n_ctx_train, n_ctx))
+    return [n_ctx] if draft is None else [n_ctx, context(draft.n_ctx or None, headers[1].n_ctx_train, n_ctx)]
+
+
+def needs(target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header]) -> list[Need]:
+    """The memory that each model needs. headers: of the models, in this order."""
+    models = [m for m in (target, draft) if m is not None]
+    return [
+        need_of(
+            h, n_ctx, draft=m.role == "draft", type_k=m.type_k, type_v=m.type_v, n_ubatch=m.n_ubatch,
+            flash_attn=m.flash_attn != "off", overrides=m.override_tensors,
+        )
+        for m, h, n_ctx in zip(models, headers, contexts(target, draft, headers), strict=True)
+    ]  # fmt: skip
 
 
 def _wish(m: ModelOptions, need: Need, devices: Sequence[Device]) -> Wish:
@@ -83,9 +84,9 @@ def placement_of(
     target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header], devices: Sequence[Device]
 ) -> Placement:
     """The placement of both models with these options. Raises BadValue (unknown device) or DoesNotFit."""
-    of_target, of_draft = needs(target, draft, headers)
-    wish = _wish(target, of_target, devices)
-    wish_draft = None if draft is None or of_draft is None else _wish(draft, of_draft, devices)
+    need = needs(target, draft, headers)
+    wish = _wish(target, need[0], devices)
+    wish_draft = None if draft is None else _wish(draft, need[1], devices)
     return place_layers(wish, wish_draft, list(rooms_of(devices).values()))
 
 
