@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from duo.cli.progress import progress
 from duo.errors import DuoError
 from duo.support.wording import plural
 from duo.text.result import Chunk, Result
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from duo import _core
     from duo.api.engine import Duo
     from duo.options.generate import GenerateOptions
@@ -36,24 +34,12 @@ def wants_color(choice: str, stream: TextIO) -> bool:
 
 @contextmanager
 def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
-    """A progress bar on standard error while models load, if that is a terminal and loading takes more than 0.5 s."""
-    if quiet or not sys.stderr.isatty():
+    """A progress bar while models load, if loading takes more than 0.5 s."""
+    if quiet:
         yield None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    began = time.monotonic()
-    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def progress(path: str, share: float) -> None:
-            if path not in tasks and time.monotonic() - began > 0.5:
-                tasks[path] = bar.add_task(f"loading {Path(path).name}", total=1.0)
-            if path in tasks:
-                bar.update(tasks[path], completed=share, refresh=True)
-
-        yield progress
+    with progress("share", lines=True, after_s=0.5) as show:
+        yield lambda path, share: show(f"loading {Path(path).name}", share, 1.0)
 
 
 def _kernels(m: _core.Model) -> str:

@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from duo.errors import DuoError
+from duo.support.wording import one_line
 
 if TYPE_CHECKING:
     from duo import _core
@@ -30,7 +31,7 @@ def need_grpc() -> None:
     try:
         import duo.remote.wire.wire_pb2  # noqa: F401
     except Exception as e:  # generated code checks the version of protobuf and raises its own errors
-        why = str(e).split("\n")[0]
+        why = one_line(e, 200)
         raise DuoError(f"this protobuf does not work with duo ({why}); pip install -U 'duo-llama[remote]'") from None
 
 

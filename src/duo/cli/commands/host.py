@@ -17,7 +17,7 @@ from duo.options.engine import EngineOptions
 from duo.options.host import HostOptions, of_host
 from duo.options.tables import ENGINE_OPTIONS, HOST_OPTIONS
 from duo.remote.parent import HOPELESS, WITH_PARENT, end_with_parent
-from duo.support.wording import plural
+from duo.support.wording import one_line, plural
 
 ABOUT = {
     "draft": (
@@ -101,7 +101,7 @@ def _run(role: str, params: dict[str, Any]) -> None:
     except DuoError as e:
         if not params["end_with_parent"]:
             raise
-        show.warn(" ".join(str(e).split()))
+        show.warn(one_line(e))
         raise click.exceptions.Exit(HOPELESS) from None
 
 

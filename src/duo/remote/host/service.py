@@ -20,6 +20,7 @@ from duo.remote.wire.codec import N_SIZE_SLACK, ProtocolError
 from duo.remote.wire.codec_begin import N_KEY, check_keys, get_begin, n_message_most
 from duo.remote.wire.identity import Identity, Vocabulary
 from duo.remote.wire.methods import parse
+from duo.support.wording import plural
 
 HANDSHAKE_S = 10.0  # from the start of a stream to its first message
 IDLE_S = 15.0  # clients send a message every second
@@ -223,7 +224,7 @@ class HostService:
 
     def _busy(self) -> NoReturn:
         n = self.seats.n_most
-        _refuse(Code.RESOURCE_EXHAUSTED, f"the host is busy with {n} text{'s' * (n > 1)}, its maximum")
+        _refuse(Code.RESOURCE_EXHAUSTED, f"the host is busy with {plural(n, 'text')}, its maximum")
 
     def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         task = asyncio.ensure_future(work)
