@@ -90,7 +90,7 @@ def test_full_contexts(duo_pair: Duo) -> None:
     assert isinstance(e, ValueError)
 
 
-def test_what_does_not_fit() -> None:
+def test_models_that_do_not_fit() -> None:
     # Checked in the core, before the cache is made; libllama's own failure to make one has the same code.
     e = provoke(lambda: Duo(demo_pair()[0], n_ctx=2**31 - 1000), DoesNotFit, r"lower -c/--ctx-size")
     assert not isinstance(e, ValueError)

@@ -159,7 +159,7 @@ def test_what_the_user_fixed_comes_first() -> None:
     assert p.target.n_gpu_layers == 20 and not p.target.auto and p.auto
 
 
-def test_too_much_names_the_most_that_fits() -> None:
+def test_the_error_names_the_most_layers_that_fit() -> None:
     with pytest.raises(DuoError) as e:
         place_layers(target(("GPU",), layers=81), None, [room("GPU", 24)])
     most = place_layers(target(("GPU",)), None, [room("GPU", 24)]).target.n_gpu_layers
@@ -237,7 +237,7 @@ def test_integrated_and_remote_devices_take_part_when_they_are_named() -> None:
 
 
 @pytest.mark.parametrize("layers", ["auto", "all", 0, 3])
-def test_a_device_that_there_is_not_is_the_same_mistake_whatever_shall_be_on_it(layers: object) -> None:
+def test_an_unknown_device_is_the_same_mistake_for_any_number_of_layers(layers: object) -> None:
     devices = [CPU, Device("A", "", "gpu", GB, GB)]
     why = re.escape("unknown device X; choose from none, A; duo --list-devices shows them")
     for given in ({"device": "X", "n_gpu_layers": layers}, {"device_draft": "A,X", "n_gpu_layers_draft": layers}):

@@ -68,14 +68,14 @@ def test_check_says_what_the_engine_says(name: str, tmp_path: Path) -> None:
     assert (outcome.text if outcome.what == "refused" else "") == c.why_not
 
 
-def test_recurrent_models_are_no_part_of_a_pair(tmp_path: Path) -> None:
+def test_recurrent_models_cannot_be_part_of_a_pair(tmp_path: Path) -> None:
     mamba = tiny_mamba(DRAFT, tmp_path / "mamba.gguf")
     c = check_pair(TARGET, mamba, [CPU])
     assert c.why_not == load(TARGET, mamba).text
     assert c.draft.need.total_cache == 0
 
 
-def test_facts_of_both_models_are_told() -> None:
+def test_facts_of_both_models_are_reported() -> None:
     c = check_pair(TARGET, DRAFT, [GPU, CPU], n_ctx=300, host_free=GB)
     assert c.compatible and c.fits
     h = c.target.header
@@ -94,7 +94,7 @@ def test_a_longer_context_needs_more_and_a_smaller_cache_type_less() -> None:
     assert small * 32 == long * 17
 
 
-def test_too_little_memory_is_told() -> None:
+def test_too_little_memory_is_reported() -> None:
     assert not check_pair(TARGET, DRAFT, [CPU], host_free=1000).fits
 
 
@@ -131,7 +131,7 @@ def _keys(source: Path) -> list[str]:
     return list(header_of(source))
 
 
-def test_split_models_are_looked_at_whole(tmp_path: Path) -> None:
+def test_all_parts_of_a_split_model_are_read(tmp_path: Path) -> None:
     first = split(TARGET, tmp_path, 3)
     c, whole = check_pair(first, DRAFT, [CPU]), check_pair(TARGET, DRAFT, [CPU])
     assert c.compatible and c.target.header.n_parts == 3

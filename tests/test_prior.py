@@ -70,7 +70,7 @@ def test_each_model_is_expected_with_its_own_threads(place: Place, target: Path,
     assert p.expected_pass_us == [(w, pytest.approx(expected(target, n_target, w))) for w in kernels.WIDTHS]
 
 
-def test_of_experts_nothing_is_expected(place: Place, tmp_path: Path) -> None:
+def test_no_times_are_estimated_for_experts(place: Place, tmp_path: Path) -> None:
     """How many of them a pass reads depends on its tokens."""
     llama, mixtral = (
         grown(random_model(tmp_path / kind, kind, "q8_0"), tmp_path / f"{kind}.gguf") for kind in ("llama", "mixtral")
@@ -84,7 +84,7 @@ def test_of_experts_nothing_is_expected(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("choice", ["stock", "duo"])
-def test_who_chooses_the_kernels_races_none(place: Place, races: Races, choice: str) -> None:
+def test_a_users_choice_of_kernels_starts_no_race(place: Place, races: Races, choice: str) -> None:
     p = place(2, cpu_kernels=choice)
     assert (p.expected_pass_us, p.expected_step_us, races) == ([], 0.0, [])
     assert not kernels.cache_file().exists()
@@ -94,7 +94,7 @@ def test_who_chooses_the_kernels_races_none(place: Place, races: Races, choice: 
     assert p.expected_pass_us and p.expected_step_us > 0 and len(races) == raced
 
 
-def test_prompts_threads_are_raced_too(place: Place, races: Races) -> None:
+def test_kernels_are_raced_with_the_threads_of_prompts_too(place: Place, races: Races) -> None:
     place(4, n_threads=2, n_threads_batch=3, n_threads_draft=1, n_threads_batch_draft=4)
     assert races == [("q8_0", [2, 3]), ("q8_0", [1, 4])]
 
@@ -157,7 +157,7 @@ def test_a_draft_on_a_gpu_takes_a_core_only_if_it_works(
 # ---- what texts do
 
 
-def test_kernels_are_chosen_for_what_texts_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_chosen_for_the_default_kind_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
     from duo import Duo
     from duo.cli.main import main
 

@@ -28,7 +28,7 @@ def nobody() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("where", [nobody, deaf])
-def test_a_draft_host_that_is_not_there_costs_a_line(where: Any, long_texts: dict[str, str]) -> None:
+def test_a_missing_draft_host_is_a_warning(where: Any, long_texts: dict[str, str]) -> None:
     with where() as address, Duo(draft_host=address, n_ctx=1024, **EXACT) as d:
         r = d.generate(PROMPT, **GREEDY)
         assert r.text == long_texts["greedy"]
@@ -144,7 +144,7 @@ def test_a_text_that_waits_for_its_host_can_be_stopped() -> None:
 
 
 @pytest.mark.parametrize("where", [nobody, deaf])
-def test_a_verify_host_that_is_not_there_is_an_error(where: Any) -> None:
+def test_a_missing_verify_host_is_an_error(where: Any) -> None:
     with where() as address, pytest.raises(DuoError, match=r"cannot be reached|does not answer") as e:
         Duo(verify_host=address)
     assert address in str(e.value)

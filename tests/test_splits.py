@@ -44,7 +44,7 @@ def test_many_cores_are_split_in_several_ways(place: Place) -> None:
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 64, 200])
-def test_together_they_have_no_more_than_there_are(place: Place, cores: int) -> None:
+def test_the_threads_of_a_split_do_not_outnumber_the_cores(place: Place, cores: int) -> None:
     p = place(cores)
     assert all(target >= draft >= 1 and target + draft == cores for target, draft in p.splits)
     assert bool(p.splits) == (cores > 1)
@@ -58,11 +58,11 @@ def test_a_small_draft_has_one_core(place: Place) -> None:
 @pytest.mark.parametrize(
     "said", [{"n_threads": 3}, {"n_threads_draft": 5}, {"cpu_range": "0-1"}, {"cpu_mask_draft": "1"}]
 )
-def test_what_the_user_says_is_kept(place: Place, said: dict[str, Any]) -> None:
+def test_the_users_number_of_threads_is_kept(place: Place, said: dict[str, Any]) -> None:
     assert place(16, **said).splits == []
 
 
-def test_splits_that_cannot_be_are_refused(place: Place) -> None:
+def test_impossible_splits_are_refused(place: Place) -> None:
     p = place(16)
     for splits, split in (([(3, 2), (4, 2)], 0), ([(0, 1)], 0), ([(3, 1)], 1)):
         p.splits, p.split = splits, split

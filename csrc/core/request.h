@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../error.h"
 #include "messages.h"
 #include "ngram_index.h"
 #include "sampling.h"
@@ -124,7 +125,7 @@ struct request : text_params {
 
     // Verify worker; readable after the end message.
     verify_stats stats;
-    std::string  error;
+    failure      error;
 
     // Draft worker. draft_error is written before the `failed` node, whose ring releases it to the verify worker.
     std::shared_ptr<draft_stats> draft = std::make_shared<draft_stats>(); // shared by all beginnings of the text

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, TextIO
 from duo.cli.progress import progress
 from duo.errors import DuoError
 from duo.support.wording import plural
-from duo.text.result import Chunk, Result
 
 if TYPE_CHECKING:
     from duo import _core
     from duo.api.engine import Duo
     from duo.options.generate import GenerateOptions
     from duo.placement.fit import Placement
+    from duo.text.result import Chunk, Result
     from duo.text.stream import Stream
 
 GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
@@ -134,6 +134,8 @@ class TokenPrinter:
         except DuoError as e:
             if e.result is None:
                 raise
+            from duo.text.result import Chunk
+
             self(Chunk(e.result.text[self._n :]))  # the text that no chunk has held yet
             return e
         finally:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
+from duo.options.checks import Field
 from duo.options.context import ContextOptions
 from duo.options.option import Int, Opt, opt
 

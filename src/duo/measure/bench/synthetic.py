@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from duo import _core
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValue, error_class
 from duo.measure.bench import files, report
 from duo.measure.bench.arms import PLAIN, Arm, Length, arms_of
 from duo.measure.bench.head import head_of
@@ -185,7 +185,7 @@ class SyntheticWriter:
             raise
         stats = self._engine.stats()
         if chunk.finish == "error":
-            raise DuoError(stats["error"])
+            raise error_class(stats["error_code"])(stats["error"])
         return Answer(tokens, t_us, timings(stats, with_draft=arm.mode != "plain"), stats["warning"])
 
     def close(self) -> None:

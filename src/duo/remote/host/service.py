@@ -19,7 +19,7 @@ from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import N_SIZE_SLACK, ProtocolError
 from duo.remote.wire.codec_begin import N_KEY, check_keys, get_begin, n_message_most
 from duo.remote.wire.identity import Identity, Vocabulary
-from duo.remote.wire.methods import parse
+from duo.remote.wire.methods import ERROR_KEY, parse
 from duo.support.wording import plural
 
 HANDSHAKE_S = 10.0  # from the start of a stream to its first message
@@ -127,6 +127,7 @@ class HostService:
             code, why = Code.INVALID_ARGUMENT, str(e)
         except DuoError as e:
             code, why = Code.FAILED_PRECONDITION, str(e)
+            context.set_trailing_metadata(((ERROR_KEY, e.code),))
         except Idle:
             code, why = Code.DEADLINE_EXCEEDED, "the client sends nothing, or does not read"
         except MemoryError:
