@@ -187,7 +187,7 @@ def test_an_instruction_set_that_crashes_gives_way_to_the_next(machine: MachineM
     assert line in done.stderr.splitlines()
     there.faults = ",".join(f"duo {name}=SIGSEGV" for name in KERNELS)
     for again in (False, True):
-        assert there.python("-c", f"from duo.placement import guard; guard.find(again={again})").returncode == 0
+        assert there.python("-c", f"from duo.placement import guard; guard.find(refresh={again})").returncode == 0
         out = there.duo("devices").stdout
         if not again:
             assert f"CPU kernels: duo ({second})" in out

@@ -56,7 +56,7 @@ def expected(path: Path, n_threads: int, width: int) -> float:
     """Microseconds by duo's kernels for q8_0, from the race of the fixture."""
     n_bytes = _core.cpu_weight_bytes(str(path), 0)
     assert list(n_bytes) == ["q8_0"]
-    speed = kernels.remembered_speed("q8_0", n_threads)
+    speed = kernels.cached_speed("q8_0", n_threads)
     assert speed is not None
     return prior.REST * speed.duo[width] * n_bytes["q8_0"] / _core.RACE_BYTES
 

@@ -130,11 +130,11 @@ void planner::try_split() {
 }
 
 void planner::judge_split(int32_t n_tokens, double expected, double us) {
-    const double here = ways().ahead.rate;
+    const double trial_rate = ways().ahead.rate;
     profile_.choose_split(experience_->splits.best());
     const double best   = ways().ahead.rate;
     const size_t before = experience_->splits.best();
-    if (!experience_->splits.on_trial_pass(n_tokens, expected, us, experience_->own.rate(), here, best) &&
+    if (!experience_->splits.on_trial_pass(n_tokens, expected, us, experience_->own.rate(), trial_rate, best) &&
         experience_->splits.best() != before) {
         experience_->own = experience_->splits.tried();
     }

@@ -121,9 +121,9 @@ void verify_worker::prompt() {
 }
 
 void verify_worker::end(finish_reason why) {
-    request &       req  = text_.req();
-    const request * told = text_.draft_request();
-    if (told != nullptr && !told->draft_done.load(std::memory_order_acquire)) {
+    request &       req       = text_.req();
+    const request * draft_req = text_.draft_request();
+    if (draft_req != nullptr && !draft_req->draft_done.load(std::memory_order_acquire)) {
         end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
     }
     if (why == finish_reason::error) {

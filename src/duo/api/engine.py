@@ -84,8 +84,8 @@ class Duo(Chats, Loading):
         _always: bool = False,  # tests: speculate whether it pays or not
         **given: Unpack[DuoOptions],
     ) -> None:
-        again: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **given}
-        self._made_of = (model, draft, again)
+        arguments: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **given}
+        self._made_of = (model, draft, arguments)
         model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
         self._choose_chat(options)
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
@@ -169,8 +169,8 @@ class Duo(Chats, Loading):
     def __del__(self) -> None:
         if self._loaded and not self.session.closed:
             # Other threads may be the client's own, which `close` waits for.
-            here = self._client is None or threading.current_thread() is threading.main_thread()
-            self.close() if here else threading.Thread(target=self.close, name="duo-close").start()
+            may_wait = self._client is None or threading.current_thread() is threading.main_thread()
+            self.close() if may_wait else threading.Thread(target=self.close, name="duo-close").start()
         elif (child := getattr(self, "_child", None)) is not None:
             child.close()  # __init__ failed
 

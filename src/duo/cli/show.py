@@ -68,7 +68,7 @@ def _guesses(o: GenerateOptions, has_draft: bool) -> str:
     return f", guesses from n-grams ({ngram}){'; ' * bool(why)}{why}"
 
 
-def _how(target: _core.Model | None, o: GenerateOptions, has_draft: bool) -> str:
+def _mode(target: _core.Model | None, o: GenerateOptions, has_draft: bool) -> str:
     """The mode, or why there is no speculation."""
     from duo.text.job import ngram_of, why_no_ngrams
 
@@ -95,11 +95,11 @@ def first_line(
     elsewhere: str = "",
 ) -> str:
     """Models, devices and mode. options: complete; elsewhere: the model on another machine."""
-    how = _how(target, options, draft is not None or elsewhere != "")
+    mode = _mode(target, options, draft is not None or elsewhere != "")
     models = elsewhere if target is None else _place(target)
     guesser = _place(draft) if draft is not None else elsewhere if target is not None else ""
     models += f" + draft {guesser}" if guesser else ""
-    return f"{models}; {how}{'; strict' if strict else ''}"
+    return f"{models}; {mode}{'; strict' if strict else ''}"
 
 
 class TokenPrinter:

@@ -135,7 +135,7 @@ def examine(
     if not os.path.isfile(path):
         raise UnknownModel(f"there is no file {path}; check the path")
     progress("every kind of kernel, in a child process")
-    trial = guard.find(again=True)
+    trial = guard.find(refresh=True)
     name, why_not = _core.kernels()
     taken = kernels.chosen_types(choice, path, 0, threads[-1:], threads[-1])
     kernels.read_ahead(taken, threads[-1])

@@ -190,8 +190,8 @@ def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str
 def begin(session: Session, job: Job, task: object) -> Stream:
     """Begins a text whose turn it is. task: the asyncio task that will read it; None if this thread will."""
     o = job.options
-    how = speculation(o)
-    how.always = session.always
+    plan = speculation(o)
+    plan.always = session.always
     try:
         with session.lock:
             if session.network is not None:
@@ -200,7 +200,7 @@ def begin(session: Session, job: Job, task: object) -> Stream:
                 prompt=job.tokens,
                 n_predict=o["max_tokens"],
                 sampling=sampling(o, job.seed),
-                plan=how,
+                plan=plan,
                 stop=job.stop,
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
             )

@@ -209,7 +209,7 @@ def run(
     """
     progress = [0, 0]
 
-    def told(done: int, total: int, name: str) -> None:
+    def on_progress(done: int, total: int, name: str) -> None:
         progress[:] = done, total
         shown(done, total, name)
 
@@ -222,7 +222,7 @@ def run(
     questions = [Question(i, "made up", (f"question {i}",)) for i in range(1, N_QUESTIONS + 1)]
     writer = SyntheticWriter(parse(spec), n_predict)
     try:
-        records = interleaved(writer, questions, arms_of(modes, sync_lengths, lengths), repetitions, 1, told)
+        records = interleaved(writer, questions, arms_of(modes, sync_lengths, lengths), repetitions, 1, on_progress)
     finally:
         writer.close()
     n_done, n_all = progress

@@ -177,8 +177,8 @@ class Session:
             return HostError(f"{s.name} is not a duo host of this kind ({details})", hopeless=True)
         hopeless = code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT)
         metadata: Any = e.trailing_metadata() or ()
-        told = next((str(v) for k, v in metadata if k == ERROR_KEY), PeerLost.code)
-        return HostError(f"{s.name} refused ({details})", hopeless=hopeless, text_code=error_class(told).code)
+        code_sent = next((str(v) for k, v in metadata if k == ERROR_KEY), PeerLost.code)
+        return HostError(f"{s.name} refused ({details})", hopeless=hopeless, text_code=error_class(code_sent).code)
 
     def _diagnosis(self) -> tuple[str, bool]:
         """why_unreachable in its own thread, because it takes seconds; stops waiting if nobody needs the result."""
