@@ -37,7 +37,7 @@ void draft_seat::begin(text_params text) {
     last_                              = text.prompt;
     text_                              = std::make_unique<request>();
     static_cast<text_params &>(*text_) = std::move(text);
-    text_->settle();
+    text_->set_grammar_start();
     text_->draft_done.store(false, std::memory_order_relaxed);
     // Its orders are the next message.
     if (!wires_.verdicts.try_push({.what = verdict_msg::kind::begin, .n_ahead = 1, .req = text_.get()})) {

@@ -108,7 +108,7 @@ struct text_params {
 
     // Sets where the part of the text begins that the grammar applies to, unless it is set. A text that is resumed has
     // some of that part in its prompt.
-    void settle() {
+    void set_grammar_start() {
         const auto n_all = int32_t(prompt.size());
         if (!sampling.grammar.empty()) { // without a grammar it stays unset, so that equal options compare equal
             sampling.n_prompt = sampling.n_prompt < 0 ? n_all - n_generated : std::min(sampling.n_prompt, n_all);
