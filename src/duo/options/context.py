@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
 
-from duo.options.checks import BeforeValidator, Field
+from duo.options.markers import BeforeValidator, Field
 from duo.options.option import Int, opt
 
 RopeScaling = Literal["none", "linear", "yarn", "longrope"]

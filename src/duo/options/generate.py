@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from duo.options.checks import Field
+from duo.options.markers import Field
 from duo.options.option import (
     N_DRAFT_MAX,
     AutoInt,

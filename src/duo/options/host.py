@@ -6,8 +6,8 @@ from typing import Annotated
 
 from typing_extensions import TypedDict
 
-from duo.options.checks import Field
 from duo.options.context import ContextOptions
+from duo.options.markers import Field
 from duo.options.option import Int, Opt, opt
 
 # Options that only a client has.
