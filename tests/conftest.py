@@ -144,7 +144,7 @@ def this_process(monkeypatch: pytest.MonkeyPatch, stand_in: Path, tmp_path: Path
         m.setattr(guard._core, "extra_buffers", lambda: others)
         m.setenv("XDG_CACHE_HOME", str(tmp_path))
         yield m
-    guard.find(again=True)
+    guard.find(refresh=True)
 
 
 Races = list[tuple[str, list[int]]]

@@ -82,7 +82,7 @@ def test_a_question_that_cannot_be_asked_is_forgotten(duo_pair: Duo) -> None:
     assert talk.messages == []
 
 
-def test_a_context_that_is_full_is_told(run: Run) -> None:
+def test_a_full_context_is_reported(run: Run) -> None:
     options = ("-c", "64", "--temp", "0", "--ignore-eos", "-n", "-1")
     code, out, err = run("chat", *options, stdin=b"Tell me a tale.")
     assert code == 0 and out
@@ -155,7 +155,7 @@ def test_mistakes_are_one_sentence(run: Run, args: list[str], stdin: bytes, why:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"a": 1}', '[{"role": "user"}]', '["x"]'])
-def test_a_file_that_is_no_conversation_changes_nothing(duo_pair: Duo, tmp_path: Path, content: str) -> None:
+def test_loading_an_invalid_conversation_changes_nothing(duo_pair: Duo, tmp_path: Path, content: str) -> None:
     talk = Conversation(duo_pair, duo_pair.chat_template, "s")
     file = tmp_path / "talk.json"
     file.write_text(content)
@@ -166,7 +166,7 @@ def test_a_file_that_is_no_conversation_changes_nothing(duo_pair: Duo, tmp_path:
         talk.save(tmp_path)
 
 
-def test_what_cannot_be_saved_leaves_the_file_as_it_was(duo_pair: Duo, tmp_path: Path) -> None:
+def test_a_failed_save_leaves_the_file_unchanged(duo_pair: Duo, tmp_path: Path) -> None:
     talk = Conversation(duo_pair, duo_pair.chat_template, "a\ud800")
     file = tmp_path / "talk.json"
     file.write_text("old")

@@ -81,7 +81,7 @@ def test_arguments_by_place_are_llama_cpps(both: tuple[Any, Duo]) -> None:
         both[1](PROMPT, *([None] * 25))
 
 
-def test_what_the_model_is_has_llama_cpps_names(both: tuple[Any, Duo]) -> None:
+def test_model_properties_have_llama_cpps_names(both: tuple[Any, Duo]) -> None:
     llama, d = both
     assert (d.n_ctx(), d.n_vocab()) == (llama.n_ctx(), llama.n_vocab())
     assert (d.token_bos(), d.token_eos(), d.model_path) == (llama.token_bos(), llama.token_eos(), llama.model_path)
@@ -175,12 +175,12 @@ def test_openais_form_of_a_schema_and_any_object(both: tuple[Any, Duo]) -> None:
     ],
     ids=str,
 )
-def test_what_duo_has_not_is_refused_by_name(both: tuple[Any, Duo], options: dict[str, Any]) -> None:
+def test_unsupported_arguments_are_refused_by_name(both: tuple[Any, Duo], options: dict[str, Any]) -> None:
     with pytest.raises(DuoError, match=next(iter(options))):
         both[1].create_completion(PROMPT, **options)
 
 
-def test_what_changes_nothing_is_taken_and_what_nobody_knows_is_not(both: tuple[Any, Duo]) -> None:
+def test_arguments_without_effect_are_accepted_and_unknown_ones_refused(both: tuple[Any, Duo]) -> None:
     _, d = both
     d(PROMPT, max_tokens=1, suffix=None, typical_p=1.0, mirostat_mode=0, mirostat_tau=4.0, tfs_z=1.0, mode="plain")
     for call in (d, d.create_completion):

@@ -239,7 +239,7 @@ def test_a_duo_that_is_not_closed_does_not_keep_the_program(draft_host: HostProc
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "host", "host:", "host:99999", ":1", "a b:1", "unix:relative"])
-def test_an_address_that_is_none(wrong: str) -> None:
+def test_invalid_host_addresses(wrong: str) -> None:
     with pytest.raises(DuoError, match=r"write it as host:port|write a Unix socket as unix:/path"):
         Duo(draft_host=wrong)
 

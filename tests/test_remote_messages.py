@@ -57,7 +57,7 @@ CHUNKS: list[ChunkTuple] = [
 ]
 
 
-def test_messages_come_out_as_they_went_in() -> None:
+def test_messages_survive_the_wire_unchanged() -> None:
     to_draft, from_draft, from_verify = wire.ToDraft(), wire.FromDraft(), wire.FromVerify()
     put_nodes(from_draft, NODES)
     put_verdicts(to_draft, VERDICTS)
@@ -78,7 +78,7 @@ def test_a_guess_takes_some_twenty_bytes() -> None:
     assert message.ByteSize() / 100 <= 24
 
 
-def test_guesses_that_the_target_has_no_token_for_are_left_out() -> None:
+def test_guesses_outside_the_targets_vocabulary_are_left_out() -> None:
     message = wire.FromDraft()
     put_nodes(message, [("node", True, i, 1, 990 + 5 * i, -0.7, 0, 1, 0.0) for i in range(1, 5)])
     assert [n[4] for n in get_nodes(message, 1000)] == [995]
@@ -111,7 +111,7 @@ def begin_of(**options: Any) -> _core.Begin:
     return b
 
 
-def test_what_is_to_be_written_comes_out_as_it_went_in() -> None:
+def test_a_request_survives_the_wire_unchanged() -> None:
     for options in (
         {},
         {"temperature": 0, "top_k": 0, "top_p": 1.0, "min_p": 0, "repeat_last_n": -1, "ignore_eos": True},
@@ -139,7 +139,7 @@ def test_a_full_context_fits_into_a_message() -> None:
     assert put_begin(b, instance=bytes(16), session=bytes(16)).ByteSize() < n_message_most(4096)
 
 
-def test_nonsense_is_a_sentence_and_nothing_else() -> None:
+def test_invalid_messages_are_reported_in_one_sentence() -> None:
     rng = random.Random(3)
     good = put_begin(begin_of(), instance=bytes(16), session=bytes(16))
     n_refused = 0
@@ -169,7 +169,7 @@ def test_a_draft_that_still_reads_its_prompt_is_not_called_silent() -> None:
     assert nodes.silent_s == 0
 
 
-def test_the_code_of_the_protocol_is_what_the_protocol_says() -> None:
+def test_the_generated_code_matches_the_protocol() -> None:
     if not (Path(sysconfig.get_path("scripts")) / "protoc").exists():
         pytest.skip("protoc is not installed")
     tool = Path(__file__).parent.parent / "tools" / "protocol.py"

@@ -64,7 +64,7 @@ def test_several_calls() -> None:
     '<tool_call>{"name": "weather"', "[TOOL_CALLS]", ">>>all\nHi", "a <function=other>{}</function>",
     '<tool_call>{"name": "weather", "arguments": {}}</tool_call> and more', "[" * 100_000,
 ])  # fmt: skip
-def test_what_is_no_call_stays_text(text: str) -> None:
+def test_text_that_is_not_a_call_stays_text(text: str) -> None:
     assert split_calls(text, NAMES) == (text, [])
 
 
@@ -108,7 +108,7 @@ def test_an_answer_is_read_the_same_in_any_pieces(prompt: str, text: str, wanted
         assert merged(parts + reader.finish()) == wanted
 
 
-def test_text_is_given_out_while_it_comes() -> None:
+def test_text_is_streamed_as_it_arrives() -> None:
     reader = Reader("", reasoning=True, names=NAMES)
     assert reader.feed("Hello, the") == [Part(content="Hello, the")]
     assert reader.feed(" king <to") == [Part(content=" king")]

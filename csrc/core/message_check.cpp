@@ -20,7 +20,7 @@ constexpr size_t  n_bias_most     = 65536;
 constexpr int32_t n_row_most      = 1024; // more rows than any peer's batch has
 
 [[noreturn]] void refuse(const std::string & what) {
-    throw error("the other side sent " + what + "; use the same version of duo on both sides");
+    throw error(error_kind::peer_lost, "the other side sent " + what + "; use the same version of duo on both sides");
 }
 
 template <typename T> bool within(T x, T least, T most) {

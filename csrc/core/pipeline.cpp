@@ -67,7 +67,7 @@ request & pipeline::begin(std::unique_ptr<request> req) {
                                                    std::to_string(text_model_.n_vocab() - 1) + ")");
         }
     }
-    req->settle();
+    req->set_grammar_start();
     std::erase_if(requests_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
     if (req->id == no_node) { // on a host it is the client's id
         req->id = request_node(++n_requests_);

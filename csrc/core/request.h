@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "../error.h"
 #include "messages.h"
 #include "ngram_index.h"
 #include "sampling.h"
@@ -107,7 +108,7 @@ struct text_params {
 
     // Sets where the part of the text begins that the grammar applies to, unless it is set. A text that is resumed has
     // some of that part in its prompt.
-    void settle() {
+    void set_grammar_start() {
         const auto n_all = int32_t(prompt.size());
         if (!sampling.grammar.empty()) { // without a grammar it stays unset, so that equal options compare equal
             sampling.n_prompt = sampling.n_prompt < 0 ? n_all - n_generated : std::min(sampling.n_prompt, n_all);
@@ -124,7 +125,7 @@ struct request : text_params {
 
     // Verify worker; readable after the end message.
     verify_stats stats;
-    std::string  error;
+    failure      error;
 
     // Draft worker. draft_error is written before the `failed` node, whose ring releases it to the verify worker.
     std::shared_ptr<draft_stats> draft = std::make_shared<draft_stats>(); // shared by all beginnings of the text

@@ -1,7 +1,7 @@
 // The pass itself: verify, walk, emit. The loop around it is in verify_worker.cpp.
 #include <algorithm>
-#include <stdexcept>
 
+#include "../error.h"
 #include "verify_worker.h"
 
 namespace duo {
@@ -118,7 +118,7 @@ void verify_worker::trim_cache(size_t n_before) {
     text_.stats().n_side += n_on_path < text_.n_accepted() ? 1 : 0;
     if (n_kept < cached_.size()) {
         if (!model_.rollback(0, int32_t(n_kept))) {
-            throw std::runtime_error("the target's cache cannot be rolled back; run without a draft");
+            throw error(error_kind::bad_value, "the target's cache cannot be rolled back; run without a draft");
         }
         cached_.resize(n_kept);
     }
@@ -133,7 +133,7 @@ void verify_worker::walk(int32_t i_first_row, const plan & p) {
         const int32_t i_logits = i_first_row + 1 + text_.row();
         if (model_.candidates(i_logits, sampling, text_.tokens(), std::span(&chosen, 1)) != 1) {
             if (sampling.grammar.empty()) {
-                throw std::runtime_error("the filters left no candidate token");
+                throw error(error_kind::bad_value, "the filters left no candidate token; allow more tokens");
             }
             text_.finish(finish_reason::stop); // the grammar is complete, and the text has no end token to choose
             return;

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <exception>
-#include <stdexcept>
 
+#include "../error.h"
 #include "listen_loop.h"
 #include "same.h"
 
@@ -36,9 +36,9 @@ void verify_worker::serve(request & req) {
         }
         why = text_.finish() != finish_reason::none ? text_.finish() : finish_reason::cancelled;
     } catch (const std::exception & e) {
-        req.error = e.what();
+        req.error = failure_of(e);
     } catch (...) {
-        req.error = "the target model failed for an unknown reason";
+        req.error = {error_kind::internal, "the target model failed for an unknown reason"};
     }
     end(why);
 }
@@ -88,7 +88,7 @@ void verify_worker::prompt() {
     if (n_kept < cached_.size()) {
         const bool kept = model_.rollback(0, int32_t(n_kept));
         if (!kept && !model_.rollback(0, 0)) {
-            throw std::runtime_error("the target's cache could not be cleared");
+            throw error("the target's cache could not be cleared");
         }
         cached_.resize(kept ? n_kept : 0);
     }
@@ -121,9 +121,9 @@ void verify_worker::prompt() {
 }
 
 void verify_worker::end(finish_reason why) {
-    request &       req  = text_.req();
-    const request * told = text_.draft_request();
-    if (told != nullptr && !told->draft_done.load(std::memory_order_acquire)) {
+    request &       req       = text_.req();
+    const request * draft_req = text_.draft_request();
+    if (draft_req != nullptr && !draft_req->draft_done.load(std::memory_order_acquire)) {
         end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
     }
     if (why == finish_reason::error) {

@@ -7,6 +7,7 @@
 #include "../cpu/extra_buffers.h"
 #include "../cpu/ggml_buffer.h"
 #include "../cpu/ggml_device.h"
+#include "../cpu/shortage.h"
 #include "../cpu/team.h"
 #include "../error.h"
 #include "device.h"
@@ -62,13 +63,6 @@ std::vector<float> padded(std::vector<float> shares, size_t n_devices) {
     return shares;
 }
 
-// Loading failed because there was not enough memory for packed weights.
-bool wants_memory(const std::string & what) {
-    return what.find("packed weights cannot be allocated") != std::string::npos ||
-           what.find("unable to allocate duo buffer") != std::string::npos ||
-           what.find("bad_alloc") != std::string::npos;
-}
-
 } // namespace
 
 llama_token_model::llama_token_model(const model_options & opt, bool is_draft, bool with_context)
@@ -95,7 +89,7 @@ void llama_token_model::load() {
         load_file(opt_.cpu_types);
     } catch (const error & e) {
         // Packed weights need memory of their own, a mapped file does not. So the model may fit without them.
-        if (opt_.cpu_types.empty() || !wants_memory(e.what())) {
+        if (opt_.cpu_types.empty() || e.kind() != error_kind::does_not_fit) {
             throw;
         }
         warning_ = std::string("there is not enough memory for duo's CPU kernels to pack the weights of ") + opt_.path +
@@ -157,8 +151,14 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
         params.progress_callback_user_data = &opt_.keep_loading;
     }
     log_clear_errors();
-    const cpu::team_size    packing(std::max({1, opt_.n_threads, opt_.n_threads_batch}));
-    const cpu::lock_weights locked(opt_.load_mode == "mlock");
+    const cpu::team_size      packing(std::max({1, opt_.n_threads, opt_.n_threads_batch}));
+    const cpu::lock_weights   locked(opt_.load_mode == "mlock");
+    const cpu::shortage_watch shortage;
+    const auto                failed = [&](const std::string & reason) {
+        return shortage.seen() ? error(error_kind::does_not_fit, "there is not enough memory to load " + opt_.path +
+                                                                                    "; free memory or choose a smaller file")
+                                              : error(error_kind::bad_value, opt_.path + " could not be loaded" + reason);
+    };
     try {
         model_.reset(llama_model_load_from_file(opt_.path.c_str(), params), [](llama_model * m) {
             if (m != nullptr) {
@@ -166,11 +166,10 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
             }
         });
     } catch (const std::exception & e) {
-        throw error(error_kind::bad_value, opt_.path + " could not be loaded: " + e.what());
+        throw failed(std::string(": ") + e.what());
     }
     if (!model_) {
-        throw error(error_kind::bad_value,
-                    opt_.path + " could not be loaded" + log_reason() + "; check the file, or free memory");
+        throw failed(log_reason() + "; check the file, or free memory");
     }
     if (meta("general.architecture") == "grok") { // libllama never gives it flash attention
         same_bits_     = opt_.strict;

@@ -81,7 +81,7 @@ chunk_msg some_chunk(dice & d) {
 
 } // namespace
 
-TEST(what_no_peer_sends_is_refused) {
+TEST(impossible_messages_are_refused) {
     const node_msg node{.id = 1, .parent = request_node(1), .token = 3};
     check_node(node, 40);
     const auto bad_node = [&](auto change) {
@@ -210,7 +210,7 @@ TEST(links_survive_hostile_hosts) {
                     link.restart();
                 }
             }
-            link.fail("enough");
+            link.fail({.sentence = "enough"});
             answer a = read_all(line);
             CHECK(a.finish != finish_reason::none);
             CHECK(a.tokens.size() <= 40);

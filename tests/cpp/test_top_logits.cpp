@@ -137,7 +137,7 @@ TEST(sum_of_one_step_down_is_exact_at_any_depth) {
     }
 }
 
-TEST(no_row_at_all) {
+TEST(zero_rows) {
     logit_row              row;
     std::vector<top_logit> top;
     row.read(nullptr, 0);

@@ -24,6 +24,7 @@ from duo.models.paths import PathLike, pair, path
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.llama_cpp import DuoOptions
+from duo.options.model import ModelOptions
 from duo.options.signature import keywords
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import check_keywords, engine_options, generate_options
@@ -83,8 +84,8 @@ class Duo(Chats, Loading):
         _always: bool = False,  # tests: speculate whether it pays or not
         **given: Unpack[DuoOptions],
     ) -> None:
-        again: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **given}
-        self._made_of = (model, draft, again)
+        arguments: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **given}
+        self._made_of = (model, draft, arguments)
         model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
         self._choose_chat(options)
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
@@ -101,12 +102,12 @@ class Duo(Chats, Loading):
         if self._child is not None:
             self._child.start()
         placed, self.placement = place(
-            o,
-            None if model is None else path(model, "target"),
-            None if draft is None else path(draft, "draft"),
-            n_ctx_remote=n_ctx_remote(self._host),
+            None if model is None else ModelOptions.of(o, "target", path(model, "target")),
+            None if draft is None else ModelOptions.of(o, "draft", path(draft, "draft")),
+            n_ctx_remote=n_ctx_remote(self._host, o["n_ctx"]),
             drafted=makes_guesses(defaults, draft is not None or o["draft_host"] is not None),
         )
+        placed.remote_draft = o["draft_host"] is not None
         placed.tracing = trace is not None
         placed.delay_us, placed.delay_seed = _delay
         self.placed = placed  # where the models were put
@@ -168,8 +169,8 @@ class Duo(Chats, Loading):
     def __del__(self) -> None:
         if self._loaded and not self.session.closed:
             # Other threads may be the client's own, which `close` waits for.
-            here = self._client is None or threading.current_thread() is threading.main_thread()
-            self.close() if here else threading.Thread(target=self.close, name="duo-close").start()
+            may_wait = self._client is None or threading.current_thread() is threading.main_thread()
+            self.close() if may_wait else threading.Thread(target=self.close, name="duo-close").start()
         elif (child := getattr(self, "_child", None)) is not None:
             child.close()  # __init__ failed
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from duo import _core
 from duo.api.llama_cpp_names import ANY_SEED
 from duo.api.texts import Texts
 from duo.errors import BadValue
+from duo.models.header import read_header
 from duo.options.validate import generate_options
 
 # Arguments behind the first one, in llama_cpp's order.
@@ -105,7 +104,7 @@ class LlamaMembers(Texts):
     @property
     def metadata(self) -> dict[str, str]:
         """What the file's header says of the model, but for lists. Raises DuoError if it cannot be read any more."""
-        values = _core.read_header(os.fsencode(self.local_model.path))["values"]
+        values = read_header(self.local_model.path).values
         return {key: str(value) for key, value in values.items() if not isinstance(value, list)}
 
     def n_ctx(self) -> int:

@@ -5,23 +5,21 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from duo.cli.progress import progress
 from duo.errors import DuoError
 from duo.support.wording import plural
-from duo.text.result import Chunk, Result
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from duo import _core
     from duo.api.engine import Duo
     from duo.options.generate import GenerateOptions
     from duo.placement.fit import Placement
+    from duo.text.result import Chunk, Result
     from duo.text.stream import Stream
 
 GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
@@ -36,24 +34,12 @@ def wants_color(choice: str, stream: TextIO) -> bool:
 
 @contextmanager
 def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
-    """A progress bar on standard error while models load, if that is a terminal and loading takes more than 0.5 s."""
-    if quiet or not sys.stderr.isatty():
+    """A progress bar while models load, if loading takes more than 0.5 s."""
+    if quiet:
         yield None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    began = time.monotonic()
-    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def progress(path: str, share: float) -> None:
-            if path not in tasks and time.monotonic() - began > 0.5:
-                tasks[path] = bar.add_task(f"loading {Path(path).name}", total=1.0)
-            if path in tasks:
-                bar.update(tasks[path], completed=share, refresh=True)
-
-        yield progress
+    with progress("share", lines=True, after_s=0.5) as show:
+        yield lambda path, share: show(f"loading {Path(path).name}", share, 1.0)
 
 
 def _kernels(m: _core.Model) -> str:
@@ -82,7 +68,7 @@ def _guesses(o: GenerateOptions, has_draft: bool) -> str:
     return f", guesses from n-grams ({ngram}){'; ' * bool(why)}{why}"
 
 
-def _how(target: _core.Model | None, o: GenerateOptions, has_draft: bool) -> str:
+def _mode(target: _core.Model | None, o: GenerateOptions, has_draft: bool) -> str:
     """The mode, or why there is no speculation."""
     from duo.text.job import ngram_of, why_no_ngrams
 
@@ -109,11 +95,11 @@ def first_line(
     elsewhere: str = "",
 ) -> str:
     """Models, devices and mode. options: complete; elsewhere: the model on another machine."""
-    how = _how(target, options, draft is not None or elsewhere != "")
+    mode = _mode(target, options, draft is not None or elsewhere != "")
     models = elsewhere if target is None else _place(target)
     guesser = _place(draft) if draft is not None else elsewhere if target is not None else ""
     models += f" + draft {guesser}" if guesser else ""
-    return f"{models}; {how}{'; strict' if strict else ''}"
+    return f"{models}; {mode}{'; strict' if strict else ''}"
 
 
 class TokenPrinter:
@@ -148,6 +134,8 @@ class TokenPrinter:
         except DuoError as e:
             if e.result is None:
                 raise
+            from duo.text.result import Chunk
+
             self(Chunk(e.result.text[self._n :]))  # the text that no chunk has held yet
             return e
         finally:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
 from typing_extensions import TypedDict
 
+from duo.options.markers import BeforeValidator, Field
 from duo.options.option import Int, opt
 
 RopeScaling = Literal["none", "linear", "yarn", "longrope"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
+from duo.options.markers import Field
 from duo.options.option import (
     N_DRAFT_MAX,
     AutoInt,

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from duo.options.markers import AfterValidator, BeforeValidator, Field
 
 # The core's limits (duo::n_draft_cap, n_step_cap); written here so that the command line needs no libllama.
 N_DRAFT_MAX, N_STEP_MAX = 64, 16

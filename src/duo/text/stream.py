@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Self
 
 from duo import _core
-from duo.errors import Cancelled, DuoError, PeerLost
+from duo.errors import Cancelled, DuoError, error_class
 from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
 from duo.text.result import Chunk, Result, Timings, TokenLogprobs, timings
 from duo.text.session import Session
@@ -32,7 +32,6 @@ class Stream(Iterator[Chunk]):
         self._lost = False  # whether its Duo was closed before it ended
         self.with_logprobs = job.options["logprobs"] is not None
         self._with_draft = with_draft
-        self._remote_target = session.engine.target is None
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._from_draft: list[bool] = []
@@ -81,9 +80,9 @@ class Stream(Iterator[Chunk]):
         if c.text:
             self._text.append(c.text)
         if c.finish:
-            why = self._finish(c.finish)
+            why, code = self._finish(c.finish)
             if c.finish == "error":
-                raise (PeerLost if self._remote_target else DuoError)(why, self.result)
+                raise error_class(code)(why, self.result)
             return Chunk(c.text, finish_reason=c.finish, t_us=c.t_us)
         logprobs = TokenLogprobs(c.token, c.logprob, tuple(c.top)) if self.with_logprobs else None
         if logprobs is not None:
@@ -138,11 +137,12 @@ class Stream(Iterator[Chunk]):
             self._lost = not self._stopping
             self._finish("cancelled")
 
-    def _finish(self, reason: str) -> str:
+    def _finish(self, reason: str) -> tuple[str, str]:
+        """Why the text failed, and the code of the error; empty if it did not fail."""
         if not self._open:
-            return ""
+            return "", ""
         session = self._session
-        why = ""
+        why = code = ""
         self.finish_reason = reason
         self._open = False
         try:
@@ -156,10 +156,10 @@ class Stream(Iterator[Chunk]):
                 session.timings = self.timings
                 self._write_trace()
                 self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
-                why = stats["error"]
+                why, code = stats["error"], stats["error_code"]
         finally:
             session.end_turn()
-        return why
+        return why, code
 
     def __enter__(self) -> Self:
         return self
@@ -190,8 +190,8 @@ def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str
 def begin(session: Session, job: Job, task: object) -> Stream:
     """Begins a text whose turn it is. task: the asyncio task that will read it; None if this thread will."""
     o = job.options
-    how = speculation(o)
-    how.always = session.always
+    plan = speculation(o)
+    plan.always = session.always
     try:
         with session.lock:
             if session.network is not None:
@@ -200,7 +200,7 @@ def begin(session: Session, job: Job, task: object) -> Stream:
                 prompt=job.tokens,
                 n_predict=o["max_tokens"],
                 sampling=sampling(o, job.seed),
-                plan=how,
+                plan=plan,
                 stop=job.stop,
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
             )

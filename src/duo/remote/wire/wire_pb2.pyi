@@ -315,17 +315,19 @@ class ToVerify(_message.Message):
     def __init__(self, begin: _Optional[_Union[Begin, _Mapping]] = ..., nodes: _Optional[_Iterable[_Union[Node, _Mapping]]] = ..., ping: _Optional[int] = ..., cancel: bool = ..., rtt_us: _Optional[int] = ...) -> None: ...
 
 class FromVerify(_message.Message):
-    __slots__ = ("verdicts", "chunks", "pong", "n_seen", "figures", "error")
+    __slots__ = ("verdicts", "chunks", "pong", "n_seen", "figures", "error", "error_code")
     VERDICTS_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
     PONG_FIELD_NUMBER: _ClassVar[int]
     N_SEEN_FIELD_NUMBER: _ClassVar[int]
     FIGURES_FIELD_NUMBER: _ClassVar[int]
     ERROR_FIELD_NUMBER: _ClassVar[int]
+    ERROR_CODE_FIELD_NUMBER: _ClassVar[int]
     verdicts: _containers.RepeatedCompositeFieldContainer[Verdict]
     chunks: _containers.RepeatedCompositeFieldContainer[Chunk]
     pong: int
     n_seen: int
     figures: _containers.RepeatedCompositeFieldContainer[Figure]
     error: str
-    def __init__(self, verdicts: _Optional[_Iterable[_Union[Verdict, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., pong: _Optional[int] = ..., n_seen: _Optional[int] = ..., figures: _Optional[_Iterable[_Union[Figure, _Mapping]]] = ..., error: _Optional[str] = ...) -> None: ...
+    error_code: str
+    def __init__(self, verdicts: _Optional[_Iterable[_Union[Verdict, _Mapping]]] = ..., chunks: _Optional[_Iterable[_Union[Chunk, _Mapping]]] = ..., pong: _Optional[int] = ..., n_seen: _Optional[int] = ..., figures: _Optional[_Iterable[_Union[Figure, _Mapping]]] = ..., error: _Optional[str] = ..., error_code: _Optional[str] = ...) -> None: ...
