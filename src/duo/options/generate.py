@@ -124,8 +124,8 @@ class GenerateOptions(TypedDict, total=False):
         Breakers,
         opt(
             ["\n", ":", '"', "*"],
-            "DRY: a repetition ends at this string; may be repeated, and replaces the defaults: newline, colon, quotation "
-            "mark and asterisk. none: no such strings.",
+            "DRY: a repetition ends at this string; may be repeated, and replaces the defaults: newline, colon, "
+            "quotation mark and asterisk. none: no such strings.",
             "--dry-sequence-breaker",
             metavar="TEXT",
         ),
