@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace duo {
 
@@ -103,7 +104,8 @@ std::span<const dry_search::found> dry_search::penalties(std::span<const token_i
     for (found & f : found_) {
         const int32_t excess   = f.length - s.dry_allowed_length;
         const int32_t exponent = most > 0 ? std::min(excess, most) : excess;
-        f.penalty              = float(double(s.dry_multiplier) * std::pow(double(s.dry_base), exponent));
+        const double  penalty  = double(s.dry_multiplier) * std::pow(double(s.dry_base), exponent);
+        f.penalty              = float(std::min(penalty, double(std::numeric_limits<float>::max())));
     }
     return found_;
 }

@@ -146,6 +146,9 @@ TEST(a_long_repetition_has_a_finite_penalty) {
     REQUIRE(found.size() == 1);
     CHECK_EQ(found[0].length, 4999);
     CHECK(std::isfinite(found[0].penalty) && found[0].penalty > 1e30f);
-    s.dry_base = 1.0f;
+    s.dry_multiplier = 1e4f;
+    CHECK(std::isfinite(search.penalties(text, s, {})[0].penalty));
+    s.dry_multiplier = 0.8f;
+    s.dry_base       = 1.0f;
     CHECK_EQ(search.penalties(text, s, {})[0].penalty, 0.8f);
 }

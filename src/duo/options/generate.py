@@ -75,7 +75,7 @@ class GenerateOptions(TypedDict, total=False):
     ]  # fmt: skip
     dynatemp_range: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
-        opt(0.0, "The temperature varies by this much with how sure the model is; 0: not at all.", "--dynatemp-range"),
+        opt(0.0, "The temperature varies by up to this much with how sure the model is; 0: never.", "--dynatemp-range"),
     ]
     dynatemp_exponent: Annotated[
         Annotated[float, Field(ge=0.0, le=1e3, allow_inf_nan=False)],
