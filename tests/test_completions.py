@@ -169,7 +169,6 @@ def test_openais_form_of_a_schema_and_any_object(both: tuple[Any, Duo]) -> None:
     [
         {"suffix": "x"},
         {"mirostat_mode": 2},
-        {"typical_p": 0.5},
         {"logprobs": 1, "echo": True},
         {"logits_processor": [1]},
     ],

@@ -161,6 +161,17 @@ class Sampling:
     repeat_last_n: int
     seed: int
     ignore_eos: bool
+    typical_p: float
+    top_n_sigma: float
+    xtc_probability: float
+    xtc_threshold: float
+    dynatemp_range: float
+    dynatemp_exponent: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    dry_sequence_breakers: list[str]
     logit_bias: list[tuple[int, float]]
     grammar: str
     n_prompt: int

@@ -33,8 +33,9 @@ class Texts:
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Stream:
         """Starts a text and returns its chunks as they come. Abandon or close it and its slot is free.
 
-        prompt: text, or token ids. max_tokens, repeat_last_n and n_draft count tokens; top_p, min_p and draft_p_min are
-        shares, 0 to 1; logit_bias adds to logits (nats).
+        prompt: text, or token ids. max_tokens, repeat_last_n and n_draft count tokens; top_p, min_p, typical_p,
+        xtc_probability, xtc_threshold and draft_p_min are shares, 0 to 1; logit_bias adds to logits (nats). At
+        temperature 0 the filters have no effect; bias, penalties and DRY do.
 
         Raises TypeError (unknown keyword) and DuoError: BadValue (a value, an empty prompt, ids out of range), Busy
         (this thread has a stream open), ContextFull; here, and not later. A failure while it runs is a DuoError whose

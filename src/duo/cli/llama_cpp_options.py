@@ -16,8 +16,7 @@ NOT_IN_DUO = frozenset(
     --cpu-strict-batch --cpu-strict-batch-draft --cpu-strict-draft --ctx-checkpoints --defrag-thold --dflash
     --diffusion-add-gumbel-noise --diffusion-alg-temp --diffusion-algorithm --diffusion-block-length
     --diffusion-cfg-scale --diffusion-eps --diffusion-steps --diffusion-visual --docker-repo --draft-p-split
-    --dry-allowed-length --dry-base --dry-multiplier --dry-penalty-last-n --dry-sequence-breaker --dynatemp-exp
-    --dynatemp-range --eagle3 --embd-gemma-default --embd-normalize --embd-output-format --embd-separator --embedding
+    --eagle3 --embd-gemma-default --embd-normalize --embd-output-format --embd-separator --embedding
     --embeddings --epochs --fim-qwen-14b-spec --fim-qwen-30b-default --fim-qwen-3b-default --fim-qwen-7b-default
     --fim-qwen-7b-spec --fit --fit-ctx --fit-print --fit-target --from-chunk --gpt-oss-120b-default
     --gpt-oss-20b-default --grp-attn-n --grp-attn-w --hellaswag --hellaswag-tasks --host --ids --image
@@ -49,11 +48,11 @@ NOT_IN_DUO = frozenset(
     --spec-draft-poll-batch --spec-draft-prio --spec-draft-prio-batch --spec-ngram-min-hits --spec-ngram-mod-n-match
     --spec-ngram-mod-n-max --spec-ngram-mod-n-min --spec-ngram-size-m --spec-ngram-size-n --spec-synth-len
     --spec-synth-rates --special --spm-infill --sse-ping-interval --ssl-cert-file --ssl-key-file --stdin
-    --swa-checkpoints --swa-full --tags --tensor-filter --threads-http --timeout --tools --tools-runtime --top-n-sigma
-    --top-nsigma --tts-lang --tts-speaker-file --typical --typical-p --ui --ui-config --ui-config-file --ui-mcp-proxy
-    --val-split --verbose-prompt --verbosity --video --video-ffmpeg-dir --video-fps --video-timestamp-interval
+    --swa-checkpoints --swa-full --tags --tensor-filter --threads-http --timeout --tools --tools-runtime
+    --tts-lang --tts-speaker-file --ui --ui-config --ui-config-file --ui-mcp-proxy --val-split
+    --verbose-prompt --verbosity --video --video-ffmpeg-dir --video-fps --video-timestamp-interval
     --vision-gemma-12b-default --vision-gemma-4b-default --warmup --webui --webui-config --webui-config-file
-    --webui-mcp-proxy --weight-decay --winogrande --winogrande-tasks --xtc-probability --xtc-threshold
+    --webui-mcp-proxy --weight-decay --winogrande --winogrande-tasks
     -Cb -Cbd -Crb -Crbd -a -ag
     -bf -bs -cb -cl -cmoe -cmoed -cms -cram -ctxcp -decay-epochs -dr -dt -epochs -fit -fitc -fitp -fitt -gan -gaw -i -if
     -kvo -kvu -lcd -lcs -lr -lr-min -lv -lzm -mli -mm -mmu -mu -ncffn -ncmoe -ncmoed -nkvo -no-ag -no-cnv -no-kvu -nocb

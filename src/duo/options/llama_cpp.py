@@ -60,7 +60,6 @@ class SamplersOfLlama(TypedDict, total=False):
     """Arguments of both kinds of completion that no option of duo stands for."""
 
     model: Annotated[str | None, None]  # the name that the answer carries
-    typical_p: Annotated[float, 1.0]
     tfs_z: Annotated[float, 1.0]
     mirostat_mode: Annotated[int, 0]
     mirostat_tau: Annotated[float, 5.0]

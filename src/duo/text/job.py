@@ -87,6 +87,12 @@ def sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
     s.top_k, s.top_p, s.min_p = o["top_k"], o["top_p"], o["min_p"]
     s.repeat_penalty, s.repeat_last_n = o["repeat_penalty"], o["repeat_last_n"]
     s.presence_penalty, s.frequency_penalty = o["presence_penalty"], o["frequency_penalty"]
+    s.typical_p, s.top_n_sigma = o["typical_p"], o["top_n_sigma"]
+    s.xtc_probability, s.xtc_threshold = o["xtc_probability"], o["xtc_threshold"]
+    s.dynatemp_range, s.dynatemp_exponent = o["dynatemp_range"], o["dynatemp_exponent"]
+    s.dry_multiplier, s.dry_base = o["dry_multiplier"], o["dry_base"]
+    s.dry_allowed_length, s.dry_penalty_last_n = o["dry_allowed_length"], o["dry_penalty_last_n"]
+    s.dry_sequence_breakers = o["dry_sequence_breakers"]
     s.ignore_eos, s.seed = o["ignore_eos"], seed
     s.logit_bias = list(o["logit_bias"].items())
     s.grammar = grammar_of(o)
