@@ -109,6 +109,8 @@ void register_options(py::module_ & m) {
         .def_readwrite("type_k", &o::type_k)
         .def_readwrite("type_v", &o::type_v)
         .def_readwrite("load_mode", &o::load_mode)
+        .def_readwrite("offload_kqv", &o::offload_kqv)
+        .def_readwrite("op_offload", &o::op_offload)
         .def_readwrite("cpus", &o::cpus)
         .def_readwrite("strict", &o::strict)
         .def_readwrite("cpu_types", &o::cpu_types)

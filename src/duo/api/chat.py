@@ -31,6 +31,7 @@ OF_HANDLERS: dict[str, Any] = {
     "top_k": 40, "min_p": 0.05, "typical_p": 1.0, "stream": False, "stop": [], "seed": None, "max_tokens": None,
     "presence_penalty": 0.0, "frequency_penalty": 0.0, "repeat_penalty": 1.0, "model": None, "grammar": None,
     "logit_bias": None, "logprobs": None, "top_logprobs": None, "response_format": None,
+    "logits_processor": None,
 }  # fmt: skip
 
 

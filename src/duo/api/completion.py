@@ -23,8 +23,6 @@ NEUTRAL: dict[str, Any] = {
     "suffix": None,
     "typical_p": 1.0,
     "mirostat_mode": 0,
-    "stopping_criteria": None,
-    "logits_processor": None,
 }
 WITHOUT_EFFECT = ("tfs_z", "mirostat_tau", "mirostat_eta")  # llama.cpp has no such samplers, or they are off
 DEFAULTS: dict[str, Any] = {"max_tokens": 16}

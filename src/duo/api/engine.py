@@ -169,6 +169,7 @@ class Duo(Chats, Loading):
         if self._loaded and not self.session.closed:
             # Other threads may be the client's own, which `close` waits for.
             here = self._client is None or threading.current_thread() is threading.main_thread()
+            here = here and not self.session.in_hook
             self.close() if here else threading.Thread(target=self.close, name="duo-close").start()
         elif (child := getattr(self, "_child", None)) is not None:
             child.close()  # __init__ failed

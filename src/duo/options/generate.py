@@ -13,6 +13,7 @@ from duo.options.option import (
     Bias,
     DraftTree,
     Gbnf,
+    Hook,
     Int,
     Mode,
     Penalty,
@@ -214,4 +215,12 @@ class GenerateOptions(TypedDict, total=False):
     logprobs: Annotated[
         Annotated[Int, Field(ge=0, le=100)] | None,
         opt(None, "The target's log-probabilities of each token and of its N best alternatives."),
+    ]
+    logits_processor: Annotated[
+        Hook,
+        opt(None, "A function (input_ids, scores) -> scores, or a list of them; called for each token."),
+    ]
+    stopping_criteria: Annotated[
+        Hook,
+        opt(None, "A function (input_ids, logits) -> bool; true: the text ends before the next token."),
     ]

@@ -65,7 +65,6 @@ class SamplersOfLlama(TypedDict, total=False):
     mirostat_mode: Annotated[int, 0]
     mirostat_tau: Annotated[float, 5.0]
     mirostat_eta: Annotated[float, 0.1]
-    logits_processor: Annotated[Any, None]
 
 
 class CompletionOptions(GenerateOptions, SamplersOfLlama, total=False):
@@ -73,7 +72,6 @@ class CompletionOptions(GenerateOptions, SamplersOfLlama, total=False):
 
     suffix: Annotated[str | None, None]
     echo: Annotated[bool, False]
-    stopping_criteria: Annotated[Any, None]
 
 
 class ChatOptions(GenerateOptions, SamplersOfLlama, total=False):

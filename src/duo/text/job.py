@@ -13,6 +13,7 @@ from duo.errors import BadValue
 from duo.options.generate import GenerateOptions
 from duo.options.validate import generate_options
 from duo.prompt.grammar import check_grammar, grammar_of
+from duo.text.hook import Hook
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,6 +70,15 @@ def text_of(text: str | bytes) -> str:
 
 def _stops(o: GenerateOptions) -> list[str]:
     return [o["stop"]] if isinstance(o["stop"], str) else list(o["stop"])
+
+
+def _hook_of(o: GenerateOptions, target: _core.Model | None) -> Hook | None:
+    """Raises BadValue: the target is on another machine."""
+    for name in ("logits_processor", "stopping_criteria"):
+        if o[name] is not None and target is None:
+            raise BadValue(f"{name} runs beside the target, which is on another machine; leave it out")
+    found = Hook(o["logits_processor"], o["stopping_criteria"])
+    return found if found else None
 
 
 def _check_ids(o: GenerateOptions, n_vocab: int) -> None:
@@ -135,6 +145,7 @@ class Job:
     tokens: list[int]
     stop: list[str]
     seed: int
+    hook: Hook | None = None
     warning: str = ""  # the part of the request that cannot be met
 
 
@@ -168,4 +179,4 @@ def prepare(
     if warning:
         o = {**o, "spec_type": ["none"]}
         warning += "; the text was decoded plainly"
-    return Job(o, prompt_tokens(model, prompt), _stops(o), seed, warning)
+    return Job(o, prompt_tokens(model, prompt), _stops(o), seed, _hook_of(o, target), warning)
