@@ -9,7 +9,7 @@ import pytest
 
 from duo import Duo, DuoError
 from duo.api.tools import choice_of
-from duo.prompt.reading import Part, Reader
+from duo.prompt.reading import Part, Reader, joined
 from duo.prompt.tool_calls import Call, split_calls
 
 CITY = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 9}}, "required": ["city"]}
@@ -69,11 +69,8 @@ def test_what_is_no_call_stays_text(text: str) -> None:
 
 
 def merged(parts: list[Part]) -> tuple[str, str, list[Call]]:
-    return (
-        "".join(p.reasoning for p in parts),
-        "".join(p.content for p in parts),
-        [c for p in parts for c in p.calls],
-    )
+    p = joined(parts)
+    return p.reasoning, p.content, list(p.calls)
 
 
 HARMONY = (

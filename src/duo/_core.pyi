@@ -90,6 +90,8 @@ class ModelOptions:
     type_k: str
     type_v: str
     load_mode: str
+    offload_kqv: bool
+    op_offload: bool
     cpus: list[int]
     strict: bool
     cpu_types: list[str]

@@ -21,7 +21,7 @@ from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
 from duo.prompt.chat_template import ChatTemplate, template_of
 from duo.prompt.grammar import grammar_of_schema
-from duo.prompt.reading import Reader
+from duo.prompt.reading import Reader, reasoning_of
 
 OF_TOOLS = ("tools", "tool_choice", "functions", "function_call")
 DEFAULTS: dict[str, Any] = {"temperature": 0.2}
@@ -53,13 +53,6 @@ def schema_of(response_format: object) -> Any:
             raise BadValue("response_format has no schema; write {'type': 'json_schema', 'json_schema': {'schema': S}}")
         return schema
     raise BadValue(f"response_format is {response_format!r}; its type is text, json_object or json_schema")
-
-
-def reasoning_of(reasoning_format: object) -> bool:
-    """Whether thoughts go into reasoning_content, by llama.cpp's name of a format. Raises BadValue."""
-    if reasoning_format not in (None, "none", "auto", "deepseek"):
-        raise BadValue(f"reasoning_format is {reasoning_format!r}; it is none, auto or deepseek")
-    return reasoning_format in ("auto", "deepseek")
 
 
 class Chats(Completions):
@@ -161,6 +154,7 @@ class Chats(Completions):
         reasoning = reasoning_of(options.pop("reasoning_format", None))
         template = self.chat_template
         variables = dict(options.pop("chat_template_kwargs", None) or {})
+        template.check_variables(variables)
         variables |= {n: options.pop(n) for n in [*options] if n in template.variables and n not in GENERATE_OPTIONS}
         wanted = of_llama(self.defaults, "create_chat_completion", options, DEFAULTS)
         schema = choice.schema if choice.schema is not None else schema_of(response_format)

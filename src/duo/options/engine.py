@@ -189,6 +189,20 @@ class PlaceOptions(TypedDict, total=False):
         Count, opt(512, "Most tokens that a device computes at once.", "-ub", "--ubatch-size", env="UBATCH")
     ]
     flash_attn: Annotated[OnOffAuto, opt("auto", "Flash attention.", "-fa", "--flash-attn", env="FLASH_ATTN")]
+    offload_kqv: Annotated[
+        bool,
+        opt(
+            True,
+            "The cache and attention of a layer are on the layer's device; otherwise on the CPU.",
+            "-kvo/-nkvo",
+            "--kv-offload/--no-kv-offload",
+            env="KV_OFFLOAD",
+        ),
+    ]
+    op_offload: Annotated[
+        bool,
+        opt(True, "A GPU may compute prompts with weights that are on the CPU.", "--op-offload/--no-op-offload"),
+    ]  # fmt: skip
     type_k: Annotated[KvType, opt("f16", "K cache type of the target.", "-ctk", "--cache-type-k", env="CACHE_TYPE_K")]
     type_v: Annotated[KvType, opt("f16", "V cache type of the target.", "-ctv", "--cache-type-v", env="CACHE_TYPE_V")]
     type_k_draft: Annotated[

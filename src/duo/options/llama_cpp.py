@@ -28,8 +28,6 @@ class LlamaOptions(TypedDict, total=False):
     pooling_type: Annotated[int, -1]
     attention_type: Annotated[int, -1]
     embedding: Annotated[bool, False]
-    offload_kqv: Annotated[bool, True]
-    op_offload: Annotated[bool | None, None]
     swa_full: Annotated[bool | None, None]
     lora_base: Annotated[str | None, None]
     lora_scale: Annotated[float, 1.0]

@@ -33,6 +33,7 @@ def _model(
     m.path = os.fsencode(path)
     m.n_batch, m.n_ubatch = o["n_batch"], min(o["n_ubatch"], o["n_batch"])
     m.flash_attn, m.load_mode, m.strict = o["flash_attn"], o["load_mode"], o["strict"] and not draft
+    m.offload_kqv, m.op_offload = o["offload_kqv"], o["op_offload"]
     m.n_threads = n_threads
     if draft:
         layers, n_ctx, batch = o["n_gpu_layers_draft"], o["n_ctx_draft"], o["n_threads_batch_draft"]

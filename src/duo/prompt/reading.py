@@ -7,9 +7,10 @@ Reasoning stands between marks (DeepSeek-R1's <think>, Magistral's [THINK], Comm
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from duo.errors import BadValue
 from duo.prompt.tool_calls import Call, n_begun, n_shown, split_calls
 
 THOUGHTS = (
@@ -22,6 +23,16 @@ CHANNEL, MESSAGE, TO = "<|channel|>", "<|message|>", re.compile(r"to=functions\.
 ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", CHANNEL)
 
 
+REASONING_FORMATS = ("none", "auto", "deepseek")  # llama.cpp's names
+
+
+def reasoning_of(reasoning_format: object) -> bool:
+    """Whether thoughts go into reasoning_content, by the name of a format; None is "none". Raises BadValue."""
+    if reasoning_format is not None and reasoning_format not in REASONING_FORMATS:
+        raise BadValue(f"reasoning_format is {reasoning_format!r}; it is none, auto or deepseek")
+    return reasoning_format in ("auto", "deepseek")
+
+
 @dataclass(frozen=True)
 class Part:
     """What a piece of text has brought."""
@@ -29,6 +40,16 @@ class Part:
     reasoning: str = ""
     content: str = ""
     calls: tuple[Call, ...] = ()
+
+
+def joined(parts: Iterable[Part]) -> Part:
+    """Parts that follow each other as one."""
+    found = list(parts)
+    return Part(
+        "".join(p.reasoning for p in found),
+        "".join(p.content for p in found),
+        tuple(c for p in found for c in p.calls),
+    )
 
 
 class Reader:
