@@ -109,6 +109,7 @@ void register_options(py::module_ & m) {
         .def_readwrite("type_k", &o::type_k)
         .def_readwrite("type_v", &o::type_v)
         .def_readwrite("load_mode", &o::load_mode)
+        .def_readwrite("vocab_only", &o::vocab_only)
         .def_readwrite("offload_kqv", &o::offload_kqv)
         .def_readwrite("op_offload", &o::op_offload)
         .def_readwrite("cpus", &o::cpus)

@@ -31,6 +31,7 @@ struct model_options {
     std::string              type_k          = "f16";  // ggml's name of the K cache type
     std::string              type_v          = "f16";
     std::string              load_mode       = "auto"; // auto, mmap, none, mlock, dio
+    bool                     vocab_only      = false;  // no weights and no context: the model only tokenizes
     bool                     offload_kqv     = true;   // a layer's cache and attention are where its weights are
     bool                     op_offload      = true;   // a GPU may compute prompts with weights of the CPU
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any

@@ -139,6 +139,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     params.tensor_split             = shares.empty() ? nullptr : shares.data();
     params.split_mode               = split_mode(opt_.split_mode);
     params.main_gpu                 = opt_.main_gpu;
+    params.vocab_only               = opt_.vocab_only;
     const auto overrides            = header_overrides(opt_);
     params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
     // With repacked weights the kernel depends on the width.

@@ -90,6 +90,7 @@ class ModelOptions:
     type_k: str
     type_v: str
     load_mode: str
+    vocab_only: bool
     offload_kqv: bool
     op_offload: bool
     cpus: list[int]
@@ -204,7 +205,7 @@ class Model:
     def meta(self, key: str) -> str: ...
     def reads_grammar(self, gbnf: str) -> bool: ...
     def piece(self, token: int, special: bool = False) -> bytes: ...
-    def tokenize(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
+    def tokenize(self, text: str | bytes, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
 
 class TextChunk:
     @property

@@ -60,6 +60,7 @@ class Chats(Completions):
 
     _chat_template: str | None  # jinja2, or a known name; None: the model's own
     _handler: chat_formats.Handler | None  # llama_cpp's, in place of a template
+    _format: str | None  # llama_cpp's name
     _template: ChatTemplate | None = None
 
     def _choose_chat(self, given: dict[str, Any]) -> None:
@@ -68,7 +69,29 @@ class Chats(Completions):
         self._handler = chat_formats.check_handler(given.pop("chat_handler", None))
         if self._handler is None and template is None and name is not None:
             self._handler = chat_formats.handler_of(name)
+        self._format = name
+        self._template = None
         self._chat_template = template if template is not None or self._handler is not None else name
+
+    @property
+    def chat_format(self) -> str | None:
+        """llama_cpp's name of a chat format, as it was given; None: a template makes the prompt."""
+        return self._format
+
+    @chat_format.setter
+    def chat_format(self, name: str | None) -> None:
+        """Raises BadValue for an unknown name."""
+        self._choose_chat({"chat_format": name})
+
+    @property
+    def chat_handler(self) -> chat_formats.Handler | None:
+        """The function that makes the prompt and the answer in place of a template; None: there is none."""
+        return self._handler
+
+    @chat_handler.setter
+    def chat_handler(self, handler: object) -> None:
+        """Raises BadValue: it is none, or one for images."""
+        self._choose_chat({"chat_handler": handler})
 
     @property
     def chat_template(self) -> ChatTemplate:
@@ -174,7 +197,7 @@ class Chats(Completions):
                 else as_call(answer.whole(echo=False), choice.named)
             )
         if reasoning or choice.names:
-            reader = Reader(text, reasoning=reasoning, names=choice.names)
+            reader = Reader(text, reasoning=reasoning, tools=choice.schemas)
             return as_read_parts(answer, reader) if stream else as_read(answer, reader)
         return as_chat_parts(answer.parts()) if stream else as_chat(answer.whole(echo=False))
 

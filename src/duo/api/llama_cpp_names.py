@@ -9,7 +9,6 @@ from duo.errors import BadValue
 
 # Arguments that duo does not support: the values that change nothing, and why or what instead.
 NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
-    "vocab_only": ((False,), "a Duo is for writing; tokenize needs no more memory than that"),
     "pooling_type": ((-1,), "duo has no embeddings"),
     "attention_type": ((-1,), "duo has no embeddings"),
     "embedding": ((False,), "duo has no embeddings"),

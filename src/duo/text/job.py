@@ -57,17 +57,6 @@ def check_text(text: str, what: str) -> None:
         raise BadValue(f"{what} is not valid Unicode (position {e.start}); decode it as UTF-8") from None
 
 
-def text_of(text: str | bytes) -> str:
-    """Text that a tokenizer can read, from text or from bytes, as llama_cpp uses them. Raises BadValue."""
-    if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8")
-        except UnicodeDecodeError as e:
-            raise BadValue(f"the text is not UTF-8 (byte {e.start}); convert it") from None
-    check_text(text, "the text")
-    return text
-
-
 def _stops(o: GenerateOptions) -> list[str]:
     return [o["stop"]] if isinstance(o["stop"], str) else list(o["stop"])
 
