@@ -96,6 +96,16 @@ def test_the_same_program_on_both(both: tuple[Any, Duo], name: str) -> None:
     assert ours == theirs
 
 
+def test_a_handler_of_llama_cpp_hands_them_on(both: tuple[Any, Duo]) -> None:
+    answers = []
+    for llm in both:
+        before, llm.chat_format = llm.chat_format, "llama-2"
+        processor = LogitsProcessorList([no_repeats])
+        answers.append(without_names(llm.create_chat_completion(MESSAGES, logits_processor=processor, **GREEDY)))
+        llm.chat_format = before
+    assert answers[0] == answers[1]
+
+
 @pytest.mark.parametrize("options", [
     {"mode": "plain"}, {"mode": "sync", "n_draft": 4}, {"mode": "async"}, {"mode": "async", "n_draft": 8},
     {"draft_tree": "dynamic", "n_draft": 12}, {"spec_type": ["ngram-simple"]},

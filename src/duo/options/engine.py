@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from duo.options.context import ContextOptions
+from duo.options.context import ContextOptions, OffloadOptions
 from duo.options.option import (
     Count,
     CpuKernels,
@@ -189,20 +189,6 @@ class PlaceOptions(TypedDict, total=False):
         Count, opt(512, "Most tokens that a device computes at once.", "-ub", "--ubatch-size", env="UBATCH")
     ]
     flash_attn: Annotated[OnOffAuto, opt("auto", "Flash attention.", "-fa", "--flash-attn", env="FLASH_ATTN")]
-    offload_kqv: Annotated[
-        bool,
-        opt(
-            True,
-            "The cache and attention of a layer are on the layer's device; otherwise on the CPU.",
-            "-kvo/-nkvo",
-            "--kv-offload/--no-kv-offload",
-            env="KV_OFFLOAD",
-        ),
-    ]
-    op_offload: Annotated[
-        bool,
-        opt(True, "A GPU may compute prompts with weights that are on the CPU.", "--op-offload/--no-op-offload"),
-    ]  # fmt: skip
     type_k: Annotated[KvType, opt("f16", "K cache type of the target.", "-ctk", "--cache-type-k", env="CACHE_TYPE_K")]
     type_v: Annotated[KvType, opt("f16", "V cache type of the target.", "-ctv", "--cache-type-v", env="CACHE_TYPE_V")]
     type_k_draft: Annotated[
@@ -318,5 +304,5 @@ class PlaceOptions(TypedDict, total=False):
     ]
 
 
-class EngineOptions(PlaceOptions, ContextOptions, total=False):
+class EngineOptions(PlaceOptions, OffloadOptions, ContextOptions, total=False):
     """Keywords of `Duo` for the models. Fixed from load to close."""
