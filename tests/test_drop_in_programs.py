@@ -9,15 +9,14 @@ from typing import Any
 import llama_cpp
 import numpy as np
 import pytest
-from conftest import need_llama_cpp
+from conftest import llama_and_duo
 from llama_cpp import LlamaCache, LlamaGrammar
 
 from duo import Duo, DuoError
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
-LOAD: dict[str, Any] = {"model_path": str(TARGET), "n_ctx": 512, "verbose": False, "seed": 7, "logits_all": True}
-SAME = {"cpu_kernels": "stock", "flash_attn": "off"}  # llama_cpp's sums, which others round otherwise
+LOAD: dict[str, Any] = {"n_ctx": 512, "verbose": False, "seed": 7, "logits_all": True}
 PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 12}
 ASK = [{"role": "system", "content": "You tell tales."}, {"role": "user", "content": "Tell me the tale of the frog."}]
@@ -33,11 +32,8 @@ CALLED = [
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[Any, Duo]]:
-    need_llama_cpp()
-    llama = llama_cpp.Llama(**LOAD)
-    with Duo(draft=DRAFT, **SAME, **LOAD) as d:
-        yield llama, d
-    llama.close()
+    with llama_and_duo(**LOAD) as found:
+        yield found
 
 
 def yes_or_no() -> LlamaGrammar:
@@ -204,12 +200,10 @@ def test_a_vocabulary_alone(both: tuple[Any, Duo]) -> None:
         assert demo.draft is None and demo.tokenize(PROMPT) == ids
 
 
-def test_where_the_cache_and_prompts_are_computed(both: tuple[Any, Duo]) -> None:
+def test_where_the_cache_and_prompts_are_computed() -> None:
     """On a CPU this changes nothing; that the options arrive is seen in what the models were loaded with."""
     for options in ({"offload_kqv": False}, {"op_offload": False}, {"op_offload": None}, {"swa_full": True}):
-        llama = llama_cpp.Llama(**LOAD, **options)
-        with Duo(draft=DRAFT, **SAME, **LOAD, **options) as d:
+        with llama_and_duo(**LOAD, **options) as (llama, d):
             assert (d.placed.target.offload_kqv, d.placed.draft.offload_kqv) == (options.get("offload_kqv", True),) * 2
             assert d.placed.target.op_offload == (options.get("op_offload") is not False)
             assert comparable(d(PROMPT, **GREEDY)) == comparable(llama(PROMPT, **GREEDY))
-        llama.close()

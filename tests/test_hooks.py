@@ -11,10 +11,9 @@ import weakref
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import llama_cpp
 import numpy as np
 import pytest
-from conftest import HANG_S, need_llama_cpp
+from conftest import HANG_S, llama_and_duo
 from llama_cpp import LogitsProcessorList, MinTokensLogitsProcessor, StoppingCriteriaList
 
 from duo import Duo, DuoError
@@ -22,8 +21,7 @@ from duo.errors import BadValue, Busy, Cancelled
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
-LOAD: dict[str, Any] = {"model_path": str(TARGET), "n_ctx": 512, "verbose": False, "seed": 7}
-SAME = {"cpu_kernels": "stock", "flash_attn": "off"}  # llama_cpp's sums, which others round otherwise
+LOAD: dict[str, Any] = {"n_ctx": 512, "verbose": False, "seed": 7}
 PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 24}
 MESSAGES = [{"role": "user", "content": "Tell me the tale of the frog."}]
@@ -31,11 +29,8 @@ MESSAGES = [{"role": "user", "content": "Tell me the tale of the frog."}]
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[Any, Duo]]:
-    need_llama_cpp()
-    llama = llama_cpp.Llama(**LOAD)
-    with Duo(draft=DRAFT, **SAME, **LOAD) as d:
-        yield llama, d
-    llama.close()
+    with llama_and_duo(**LOAD) as found:
+        yield found
 
 
 def ban(*tokens: int) -> Callable[[Any, Any], Any]:
