@@ -130,7 +130,7 @@ engine::~engine() {
 }
 
 void engine::check_open() const {
-    if (!pipeline_ && target_) {
+    if (target_ && target_->options().vocab_only) {
         throw error(error_kind::bad_value,
                     "this Duo was loaded with vocab_only and cannot write; load it without that");
     }

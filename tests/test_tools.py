@@ -152,6 +152,12 @@ ANSWERS: list[tuple[str, str, tuple[str, str, list[Call]]]] = [
     ("<|start|>assistant", "<|channel|>commentary to=assistant<|channel|>final<|message|>Hi.", ("", "Hi.", [])),
     ("<|start|>assistant", "<|channel|>commentary to=python <|constrain|>code<|message|>print(1)", ("", "", [])),
     ("<|start|>assistant", "<|channel|>commentary<|message|>Hi.", ("", "Hi.", [])),
+    (
+        "<|start|>assistant",
+        "<|channel|>commentary to=assistant<|channel|>commentary to=functions.weather <|constrain|>json"
+        '<|message|>{"city": "Rome"}',
+        ("", "", [ROME]),
+    ),
     ("<|start|>assistant", "to be", ("", "to be", [])),
     ("", f"[THINK]Hm.[/THINK]{FORMS['mistral, new']}", ("Hm.", "", [ROME])),
 ]  # the expectations of llama.cpp's tests/test-chat.cpp for the same templates

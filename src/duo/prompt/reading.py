@@ -188,10 +188,9 @@ class Reader:
                 head, mark, rest = self._text.partition(MESSAGE)
                 if not mark:
                     return parts
-                to = TO.search(head)
+                to = [name for name in TO.findall(head) if name != "assistant"]
                 channels = re.findall(r"<\|channel\|>\s*(\w+)", head)  # a stray one may come before
-                tool = to[1] if to and to[1] != "assistant" else ""
-                self._message, self._text = (channels[-1] if channels else "final", tool), rest
+                self._message, self._text = (channels[-1] if channels else "final", to[-1] if to else ""), rest
                 if self._is_raw:
                     parts.append(Part(content=f"{CHANNEL}analysis{MESSAGE}"))
             ends = [at for at in map(self._text.find, ENDS) if at >= 0]
