@@ -90,6 +90,9 @@ class ModelOptions:
     type_k: str
     type_v: str
     load_mode: str
+    vocab_only: bool
+    offload_kqv: bool
+    op_offload: bool
     cpus: list[int]
     strict: bool
     cpu_types: list[str]
@@ -213,7 +216,7 @@ class Model:
     def meta(self, key: str) -> str: ...
     def reads_grammar(self, gbnf: str) -> bool: ...
     def piece(self, token: int, special: bool = False) -> bytes: ...
-    def tokenize(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
+    def tokenize(self, text: str | bytes, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
 
 class TextChunk:
     @property
@@ -255,6 +258,7 @@ class Engine:
         plan: Plan,
         stop: Sequence[str],
         n_logprobs: int,
+        hook: Callable[[Any, Any], bool] | None = None,
     ) -> None: ...
     def next(self, timeout_us: int) -> TextChunk | None: ...
     def cancel(self) -> None: ...

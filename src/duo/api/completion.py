@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 NEUTRAL: dict[str, Any] = {
     "suffix": None,
     "mirostat_mode": 0,
-    "stopping_criteria": None,
-    "logits_processor": None,
 }
 WHY = {"mirostat_mode": " (it depends on the probability of every token before, which a draft does not know)"}
 WITHOUT_EFFECT = ("tfs_z", "mirostat_tau", "mirostat_eta")  # llama.cpp has no such samplers, or they are off

@@ -14,6 +14,7 @@ from duo.options.option import (
     Breakers,
     DraftTree,
     Gbnf,
+    Hook,
     Int,
     Mode,
     Penalty,
@@ -268,4 +269,12 @@ class GenerateOptions(TypedDict, total=False):
     logprobs: Annotated[
         Annotated[Int, Field(ge=0, le=100)] | None,
         opt(None, "The target's log-probabilities of each token and of its N best alternatives."),
+    ]
+    logits_processor: Annotated[
+        Hook,
+        opt(None, "A function (input_ids, scores) -> scores, or a list of them; called for each token."),
+    ]
+    stopping_criteria: Annotated[
+        Hook,
+        opt(None, "A function (input_ids, logits) -> bool; true: the text ends before the next token."),
     ]

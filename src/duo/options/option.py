@@ -159,7 +159,18 @@ def _breakers(value: Any) -> Any:
 
 
 Breakers = Annotated[list[str], BeforeValidator(_breakers)]
+
+
+def _hook(value: Any) -> Any:
+    """Accepts a function, or a list of them, as llama_cpp's LogitsProcessorList is."""
+    several = value if isinstance(value, list | tuple) else [value]
+    if value is not None and not all(map(callable, several)):
+        raise ValueError("input should be a function, or a list of functions")
+    return value
+
+
 Gbnf = Annotated[str, BeforeValidator(_gbnf)]
+Hook = Annotated[Any, BeforeValidator(_hook)]
 DraftTree = Annotated[Any, BeforeValidator(_tree)]
 SpecTypes = Annotated[list[str], BeforeValidator(_spec_types)]
 Bias = Annotated[float, AfterValidator(_finite_bias)]
