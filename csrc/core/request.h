@@ -15,6 +15,8 @@
 
 namespace duo {
 
+struct errand;
+
 enum class run_mode : uint8_t { plain, sync, async };
 
 // What is verified of the tree.
@@ -118,6 +120,8 @@ struct text_params {
 // The engine writes text_params and the slot before the request enters a ring. Nothing writes them afterwards.
 struct request : text_params {
     int32_t slot = 0;
+
+    errand * job = nullptr; // not a text, but this; the caller owns it (errand.h)
 
     // Caller -> both workers. Relaxed: it only asks them to stop soon.
     std::atomic<bool> cancelled{false};

@@ -18,12 +18,13 @@ class Usage(TypedDict):
 
 
 class Logprobs(TypedDict):
-    """Log-probabilities (nats) of a text's tokens; the four lists have one entry for each token."""
+    """Log-probabilities (nats) of a text's tokens; the four lists have one entry for each token. None: nothing stands
+    before the token."""
 
     tokens: list[str]
     text_offset: list[int]  # characters from the beginning of the prompt
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
 
 
 class CompletionChoice(TypedDict):

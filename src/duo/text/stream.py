@@ -13,19 +13,17 @@ from duo import _core
 from duo.errors import Cancelled, DuoError, PeerLost
 from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
 from duo.text.result import Chunk, Result, Timings, TokenLogprobs, timings
-from duo.text.session import Session
+from duo.text.prompt_cache import PromptCache, open_cache
+from duo.text.session import SLICE_US, Session
 
 if TYPE_CHECKING:
     from duo.text.job import Prompt
-
-# Longest wait for a chunk, so that Ctrl-C and close() from another thread take effect.
-SLICE_US = 50_000
 
 
 class Stream(Iterator[Chunk]):
     """The chunks of one text. `result` and `timings` are complete when it is exhausted. Close it to stop early."""
 
-    def __init__(self, session: Session, job: Job, *, with_draft: bool) -> None:
+    def __init__(self, session: Session, job: Job, *, with_draft: bool, cache: PromptCache | None = None) -> None:
         self._session = session
         self._open = True
         self._stopping = False
@@ -40,8 +38,9 @@ class Stream(Iterator[Chunk]):
         self._n_prompt = len(job.tokens)
         self.seed = job.seed  # the actual one, also if -1 was given
         self.finish_reason = ""
-        self.start_warning = job.warning  # known before the first token
-        self.warning = job.warning  # that, or why the text went on without the draft or the trace
+        self._cache = cache
+        self.start_warning = job.warning or ("" if cache is None else cache.warning)  # known before the first token
+        self.warning = self.start_warning  # that, or why the text went on without the draft or the trace
         self.trace_warning = self.network_warning = ""  # the part about the trace, about the connection to a host
         self.timings: Timings = {}
         self.on_close: Callable[[], None] | None = None
@@ -138,6 +137,18 @@ class Stream(Iterator[Chunk]):
             self._lost = not self._stopping
             self._finish("cancelled")
 
+    @property
+    def cache_notes(self) -> list[str]:
+        """What the prompt cache has read and written."""
+        return [] if self._cache is None else self._cache.notes
+
+    def _keep_prompt(self) -> str:
+        """Writes the prompt cache. Returns a warning."""
+        if self._cache is None or self._session.closed:
+            return ""
+        self._cache.after(len(self._tokens))
+        return self._cache.warning
+
     def _finish(self, reason: str) -> str:
         if not self._open:
             return ""
@@ -157,6 +168,8 @@ class Stream(Iterator[Chunk]):
                 self._write_trace()
                 self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
                 why = stats["error"]
+                if reason != "error" and (failed := self._keep_prompt()):
+                    self.warning = self.warning or failed
         finally:
             session.end_turn()
         return why
@@ -184,10 +197,15 @@ def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str
     """Waits for its turn and begins the text. Raises BadValue, Busy, Cancelled, and TypeError."""
     job = prepare(session.local_model, session.engine.target, prompt, given, function)
     session.wait_for_turn()
-    return begin(session, job, None)
+    try:
+        cache = open_cache(session, job)
+    except BaseException:
+        session.end_turn()
+        raise
+    return begin(session, job, None, cache)
 
 
-def begin(session: Session, job: Job, task: object) -> Stream:
+def begin(session: Session, job: Job, task: object, cache: PromptCache | None) -> Stream:
     """Begins a text whose turn it is. task: the asyncio task that will read it; None if this thread will."""
     o = job.options
     how = speculation(o)
@@ -204,7 +222,7 @@ def begin(session: Session, job: Job, task: object) -> Stream:
                 stop=job.stop,
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
             )
-            s = Stream(session, job, with_draft=makes_guesses(o, session.has_draft))
+            s = Stream(session, job, with_draft=makes_guesses(o, session.has_draft), cache=cache)
             session.hand_over(s, task)
             return s
     except BaseException:
