@@ -24,7 +24,7 @@ void give(cache_image & image, py::bytes & owner, std::vector<token_id> tokens, 
     image.given  = std::string_view(saved);
 }
 
-// No copy; the errand must outlive it.
+// No copy.
 py::memoryview view(const std::string & saved) {
     return py::memoryview::from_memory(saved.data(), py::ssize_t(saved.size()));
 }
@@ -60,9 +60,9 @@ void register_errand(py::module_ & m) {
             "tokens"_a, "saved"_a)
         .def_property_readonly("target_tokens", [](const e & x) { return x.target.tokens; })
         .def_property_readonly("draft_tokens", [](const e & x) { return x.draft.tokens; })
-        .def_property_readonly(
+        .def(
             "target_saved", [](const e & x) { return view(x.target.saved); }, py::keep_alive<0, 1>())
-        .def_property_readonly(
+        .def(
             "draft_saved", [](const e & x) { return view(x.draft.saved); }, py::keep_alive<0, 1>())
         .def_property_readonly("logprobs", [](const e & x) { return x.logp; })
         .def_property_readonly("top", [](const e & x) {

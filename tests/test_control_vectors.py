@@ -25,7 +25,9 @@ Run = Callable[..., tuple[int, str, str]]
 def directions(path: Path, seed: int = 1, *, architecture: str = "controlvector", **changed: Any) -> Path:
     """A file of a direction for each layer but the first; `changed` are tensors by name, None: left out."""
     random = np.random.default_rng(seed)
-    found = {f"direction.{i}": random.normal(0, 0.4, HEADER.n_embd).astype(np.float32) for i in range(1, HEADER.n_layer)}
+    found = {
+        f"direction.{i}": random.normal(0, 0.4, HEADER.n_embd).astype(np.float32) for i in range(1, HEADER.n_layer)
+    }
     w = gguf.GGUFWriter(str(path), architecture)
     w.add_string("controlvector.model_hint", HEADER.architecture)
     w.add_uint32("controlvector.layer_count", HEADER.n_layer - 1)
@@ -98,14 +100,23 @@ def test_bad_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
     cases: list[tuple[Path, str]] = [
         (directions(tmp_path / "1", direction_1=np.ones(n + 1, np.float32)), f"has directions of {n + 1} numbers"),
         (directions(tmp_path / "2", direction_1=np.ones(n, np.float16)), "does not hold 32-bit floats"),
-        (directions(tmp_path / "3", direction_1=np.ones((2, n // 2), np.float32)[:, : n // 2 - 1]), "has directions of"),
+        (
+            directions(tmp_path / "3", direction_1=np.ones((2, n // 2), np.float32)[:, : n // 2 - 1]),
+            "has directions of",
+        ),
         (directions(tmp_path / "4", direction_0=np.ones(n, np.float32)), "holds a tensor direction.0"),
         (directions(tmp_path / "5", direction_x=np.ones(n, np.float32)), "holds a tensor direction.x"),
-        (directions(tmp_path / "6", direction_2000000000=np.ones(n, np.float32)), "has a direction for layer 2000000000"),
+        (
+            directions(tmp_path / "6", direction_2000000000=np.ones(n, np.float32)),
+            "has a direction for layer 2000000000",
+        ),
         (directions(tmp_path / "7", direction_1=nan), "holds a number that is not finite"),
         (directions(tmp_path / "8", architecture="llama"), r"is a file of another kind \(llama\)"),
         (DRAFT, "is a file of another kind"),
-        (directions(tmp_path / "9", **{f"direction_{i}": None for i in range(1, HEADER.n_layer)}), "holds no direction"),
+        (
+            directions(tmp_path / "9", **{f"direction_{i}": None for i in range(1, HEADER.n_layer)}),
+            "holds no direction",
+        ),
     ]
     good = directions(tmp_path / "good").read_bytes()
     (tmp_path / "10").write_bytes(good[: len(good) - 40])

@@ -95,7 +95,11 @@ def test_a_state_of_another_kind_is_refused() -> None:
         with pytest.raises(BadValue, match="load_state got str"):
             d.load_state("state")  # type: ignore[arg-type]
         assert d.generate(PROMPT, **GREEDY).tokens == ok
-    for options, what in (({"n_ctx": 256}, "context size"), ({"type_k": "q8_0"}, "cache type"), ({"rope_freq_base": 9e4}, "RoPE")):
+    for options, what in (
+        ({"n_ctx": 256}, "context size"),
+        ({"type_k": "q8_0"}, "cache type"),
+        ({"rope_freq_base": 9e4}, "RoPE"),
+    ):
         with loaded(**options) as d, pytest.raises(BadValue, match=f"was made with another {what}"):
             d.load_state(state)
     with Duo(DRAFT, **LOAD) as d, pytest.raises(BadValue, match="was made with another model"):
@@ -201,7 +205,18 @@ def test_a_bad_file_is_a_warning(tmp_path: Path, right: dict[str, tuple[int, ...
             return r.warning
 
         rng = np.random.default_rng(1)
-        places = [12, 15, 19, 20, 30, n_head - 3, n_head + 5, n_head + 32, len(good) - 1, *rng.integers(20, len(good), 8)]
+        places = [
+            12,
+            15,
+            19,
+            20,
+            30,
+            n_head - 3,
+            n_head + 5,
+            n_head + 32,
+            len(good) - 1,
+            *rng.integers(20, len(good), 8),
+        ]
         for i in map(int, places):
             bad = bytearray(good)
             bad[i] ^= 1 << int(rng.integers(8))
@@ -217,7 +232,9 @@ def test_a_bad_file_is_a_warning(tmp_path: Path, right: dict[str, tuple[int, ...
         r = d.generate(PROMPT, prompt_cache=file, **GREEDY)
         assert "was made with another model" in r.warning
         assert file.read_bytes() != good
-        assert d.generate("x", prompt_cache=tmp_path, **GREEDY).warning.startswith(f"the prompt cache {tmp_path} is not a file")
+        assert d.generate("x", prompt_cache=tmp_path, **GREEDY).warning.startswith(
+            f"the prompt cache {tmp_path} is not a file"
+        )
         gone = tmp_path / "none" / "p.cache"
         assert "could not be written" in d.generate("x", prompt_cache=gone, **GREEDY).warning
 

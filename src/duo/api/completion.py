@@ -88,8 +88,8 @@ class Completions(LlamaMembers):
         """A text for a prompt, as llama_cpp.Llama.create_completion: a dict, or with `stream` an iterator of dicts.
 
         prompt: text, or token ids. max_tokens: tokens; None, 0 or less: no limit. logprobs: so many alternatives for
-        each token, in nats. echo: the prompt stands before the text, and its tokens have log-probabilities too. suffix: what
-        the text leads to, for models that fill in the middle. model: the name that the dicts carry, else the
+        each token, in nats. echo: the prompt stands before the text, and its tokens have log-probabilities too. suffix:
+        what the text leads to, for models that fill in the middle. model: the name that the dicts carry, else the
         target's path. The other keywords are those of `generate`; `Duo`'s own are the defaults. Arguments by place
         come in llama_cpp's order.
 

@@ -147,7 +147,9 @@ class Texts:
 
     def _needs_target(self, function: str) -> None:
         if self.engine.target is None:
-            raise BadValue(f"{function} needs the target in this process, and it is on another machine, {self.elsewhere}")
+            raise BadValue(
+                f"{function} needs the target in this process, and it is on another machine, {self.elsewhere}"
+            )
 
     # ---- models
 

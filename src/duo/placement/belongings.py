@@ -32,7 +32,7 @@ def _files(scaled: list[tuple[str | bytes, float]]) -> str:
 
 
 def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
-    """Under names that a sentence can have. Where the layers lie is left out: it only rounds otherwise. Raises OSError."""
+    """Under names that fit a sentence. Where the layers lie is left out: it only rounds otherwise. Raises OSError."""
     path = os.fsdecode(m.path)
     rope = (m.rope_scaling, m.rope_freq_base, m.rope_freq_scale, m.yarn_orig_ctx, m.yarn_ext_factor)
     yarn = (m.yarn_attn_factor, m.yarn_beta_slow, m.yarn_beta_fast)
@@ -42,11 +42,12 @@ def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
         "context size": str(model.n_ctx),
         "cache type": f"{m.type_k} {m.type_v}",
         "setting of flash attention": m.flash_attn,
-        "choice of CPU kernels": f"{_core.KERNELS_VERSION} {' '.join(sorted(m.cpu_types))} {'strict' if m.strict else ''}".strip(),
+        "choice of CPU kernels": " ".join([_core.KERNELS_VERSION, *sorted(m.cpu_types), "strict" * m.strict]),
         "RoPE setting": " ".join(map(str, (*rope, *yarn))),
         "choice of header values": str(sorted(m.kv_overrides.items())) if m.kv_overrides else "",
         "choice of LoRA adapters": _files(m.loras),
-        "choice of control vectors": f"{_files(m.control_vectors)} {m.control_first} {m.control_last}" * bool(m.control_vectors),
+        "choice of control vectors": f"{_files(m.control_vectors)} {m.control_first} {m.control_last}"
+        * bool(m.control_vectors),
     }
 
 
@@ -58,7 +59,7 @@ class Belongings:
         self._found: dict[str, dict[str, str]] = {}
 
     def of(self, engine: _core.Engine) -> dict[str, dict[str, str]]:
-        """By the role of the model: target, draft. Raises BadValue: the target is elsewhere; DuoError: a file is gone."""
+        """By the role of the model: target, draft. Raises BadValue (the target is elsewhere) and DuoError."""
         if engine.target is None:
             raise BadValue("the target is in another process, and so is its cache; save it there")
         if not self._found:

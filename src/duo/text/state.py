@@ -28,7 +28,7 @@ N_HEAD_MOST = 1 << 28  # bytes
 ROLES = ("target", "draft")
 
 
-class BadState(BadValue):  # noqa: N818
+class BadState(BadValue):
     """What is wrong with a saved state, to be read behind its name. `foreign`: it was not made by duo at all."""
 
     def __init__(self, why: str, *, foreign: bool = False) -> None:
@@ -111,7 +111,7 @@ def save(session: Session, n_keep: int = -1) -> tuple[_core.Errand, list[CacheHe
     of = session.belongings
     errand = finish(session, _core.Errand("save", n_keep=n_keep))
     heads = []
-    found = ((errand.target_tokens, errand.target_saved), (errand.draft_tokens, errand.draft_saved))
+    found = ((errand.target_tokens, errand.target_saved()), (errand.draft_tokens, errand.draft_saved()))
     for role, (tokens, saved) in zip(ROLES, found, strict=True):
         if role == "target" or (tokens and role in of):
             heads.append(CacheHead.of(role, of[role], tokens, saved))
@@ -141,7 +141,7 @@ def restore(session: Session, caches: Sequence[SavedCache]) -> None:
 def taken(session: Session, seed: int) -> State:
     """The state of a session. Call it in a turn. Raises DuoError."""
     errand, heads = save(session)
-    saved = {"target": errand.target_saved, "draft": errand.draft_saved}
+    saved = {"target": errand.target_saved(), "draft": errand.draft_saved()}
     caches = {h.role: SavedCache(h, bytes(saved[h.role])) for h in heads}
     return State(caches["target"], caches.get("draft"), seed)
 
@@ -154,7 +154,7 @@ def write(path: Path, errand: _core.Errand, heads: Sequence[CacheHead]) -> int:
     head = json.dumps([vars(h) for h in heads]).encode()
     parts: list[bytes | memoryview] = [
         MAGIC, len(head).to_bytes(8, "little"), head, hashlib.sha256(head).digest(),
-        *({"target": errand.target_saved, "draft": errand.draft_saved}[h.role] for h in heads),
+        *({"target": errand.target_saved(), "draft": errand.draft_saved()}[h.role] for h in heads),
     ]  # fmt: skip
     with replacing(path) as fresh, fresh.open("wb") as file:
         for part in parts:

@@ -12,8 +12,8 @@ from typing_extensions import Self
 from duo import _core
 from duo.errors import Cancelled, DuoError, PeerLost
 from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
-from duo.text.result import Chunk, Result, Timings, TokenLogprobs, timings
 from duo.text.prompt_cache import PromptCache, open_cache
+from duo.text.result import Chunk, Result, Timings, TokenLogprobs, timings
 from duo.text.session import SLICE_US, Session
 
 if TYPE_CHECKING:
