@@ -9,7 +9,7 @@ from typing import Any
 import llama_cpp
 import pytest
 from conftest import need_llama_cpp
-from gguf_files import U32, rewrite
+from gguf_files import BOOL, U32, rewrite
 
 from duo import Duo, DuoError
 from duo.api.infill import infill
@@ -167,15 +167,6 @@ def test_openais_form_of_a_schema_and_any_object(both: tuple[Any, Duo]) -> None:
             ask(MESSAGES, response_format=bad)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"mirostat_mode": 2},
-        {"typical_p": 0.5},
-        {"logits_processor": [1]},
-    ],
-    ids=str,
-)
 def test_echo_with_logprobs_scores_the_prompt(both: tuple[Any, Duo]) -> None:
     for prompt in (PROMPT, " ".join([PROMPT] * 30), both[0].tokenize(b"The rain fell.")):
         for n in (0, 3):
@@ -215,7 +206,8 @@ FIM = (301, 302, 303)
 def fim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The target with tokens that mark prefix, suffix and middle."""
     kinds = zip(("pre", "suf", "mid"), FIM, strict=True)
-    put = {f"tokenizer.ggml.fim_{kind}_token_id": (U32, token) for kind, token in kinds}
+    put: dict[str, Any] = {f"tokenizer.ggml.fim_{kind}_token_id": (U32, token) for kind, token in kinds}
+    put["tokenizer.ggml.add_space_prefix"] = (BOOL, False)  # llama_cpp cuts the space off wrongly for such a vocabulary
     return rewrite(TARGET, tmp_path_factory.mktemp("fim") / "fim.gguf", put=put)
 
 
@@ -233,14 +225,12 @@ def test_a_suffix_is_filled_in_as_llama_cpp_does(fim: Path, spm_infill: bool) ->
             ("Once upon", "a time"), ("", "the end"), ("Once", ""), ("a  b", "  c d"), (d.tokenize(b"The rain"), "x\n"),
         ):  # fmt: skip
             llama.create_completion(prompt, suffix=suffix, max_tokens=1)
-            marks = iter(order)
-            theirs = [next(marks) if t == 0 else t for t in seen.pop()]
-            assert next(marks, None) is None
             ours = infill(d.local_model, prompt, suffix, suffix_first=spm_infill)
-            assert list(ours) == theirs
+            assert [0 if t in FIM else t for t in ours] == seen.pop()
+            assert tuple(t for t in ours if t in FIM) == order
             answer = d.create_completion(prompt, suffix=suffix, max_tokens=5, temperature=0, echo=True)
-            assert answer["usage"]["prompt_tokens"] == len(theirs)
-            text = d.generate(theirs, max_tokens=5, temperature=0).text
+            assert answer["usage"]["prompt_tokens"] == len(ours)
+            text = d.generate(ours, max_tokens=5, temperature=0).text
             assert answer["choices"][0]["text"].endswith(text)
             if isinstance(prompt, str):
                 assert answer["choices"][0]["text"] == prompt + text
@@ -252,6 +242,15 @@ def test_a_model_without_marks_cannot_fill_in(both: tuple[Any, Duo]) -> None:
         both[1].create_completion(PROMPT, suffix="x")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"mirostat_mode": 2},
+        {"typical_p": 0.5},
+        {"logits_processor": [1]},
+    ],
+    ids=str,
+)
 def test_what_duo_has_not_is_refused_by_name(both: tuple[Any, Duo], options: dict[str, Any]) -> None:
     with pytest.raises(DuoError, match=next(iter(options))):
         both[1].create_completion(PROMPT, **options)

@@ -129,7 +129,7 @@ def test_bad_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
         assert str(file) in str(e.value)
     with pytest.raises(UnknownModel, match=r"there is no control vector '.*none' \(--control-vector\)"):
         Duo(TARGET, n_ctx=64, control_vector=tmp_path / "none")
-    for given, why in (((3, 2), "END is before START"), ((1,), "two layers"), ("x", "two layers")):
+    for given, why in (((3, 2), "the last layer comes before the first"), ((1,), "two layers"), ("x", "two layers")):
         with pytest.raises(BadValue, match=why):
             Duo(TARGET, n_ctx=64, control_vector_layer_range=given)  # type: ignore[arg-type]
     with pytest.raises(BadValue, match="begin at layer 900"):

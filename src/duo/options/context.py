@@ -90,7 +90,7 @@ def _range(value: Any) -> Any:
     except (TypeError, ValueError):
         raise ValueError("input should be two layers, START and END") from None
     if last and last < first:
-        raise ValueError("END is before START")
+        raise ValueError("the last layer comes before the first")
     return first, last
 
 
