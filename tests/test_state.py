@@ -289,6 +289,11 @@ def test_the_program_tells_what_it_read_and_wrote(tmp_path: Path) -> None:
         assert ("prompt cache: " in err.decode()) == bool(said)
         assert said in err.decode()
     assert len(set(texts)) == 1
+    file.write_bytes(file.read_bytes()[:-1])
+    p = start_duo(*args)
+    out, err = p.communicate(timeout=HANG_S)
+    assert (p.returncode, out) == (0, texts[0])
+    assert err.decode().count(f"the prompt cache {file} is truncated; the text does not depend on it") == 1
 
 
 def test_a_target_elsewhere_has_its_cache_there(tmp_path: Path) -> None:

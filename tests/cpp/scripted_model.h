@@ -257,7 +257,7 @@ class scripted_model : public duo::token_model {
         auto next = all.begin();
         for (branch_cells & b : cache_) {
             b.cut(0);
-            if (next == all.end()) {
+            if (next == all.end() || *next < 0 || *next >= all.end() - next) {
                 throw duo::error("what was saved does not fit");
             }
             for (token_id n = *next++; n > 0; --n) {

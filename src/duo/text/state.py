@@ -126,15 +126,17 @@ def restore(session: Session, caches: Sequence[SavedCache]) -> None:
     of = session.belongings
     errand = _core.Errand("restore")
     for cache in caches:
-        why = difference(cache.head.belongs, of.get(cache.head.role, {}))
-        if cache.head.role == "target":
-            if why:
-                raise BadState(f"was made with another {why}")
-            cache.head.check(cache.saved)
-            errand.give_target(cache.head.tokens, cache.saved)
-        elif not why and cache.head.role in of:
-            cache.head.check(cache.saved)
-            errand.give_draft(cache.head.tokens, cache.saved)
+        head = cache.head
+        why = difference(head.belongs, of.get(head.role, {})) if head.role in of else "model"
+        if why and head.role == "target":
+            raise BadState(f"was made with another {why}")
+        if not why:
+            head.check(cache.saved)
+            give = errand.give_target if head.role == "target" else errand.give_draft
+            try:
+                give(head.tokens, cache.saved)
+            except TypeError:
+                raise BadState("is damaged") from None
     finish(session, errand)
 
 

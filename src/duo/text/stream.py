@@ -39,8 +39,8 @@ class Stream(Iterator[Chunk]):
         self.seed = job.seed  # the actual one, also if -1 was given
         self.finish_reason = ""
         self._cache = cache
-        self.start_warning = job.warning or ("" if cache is None else cache.warning)  # known before the first token
-        self.warning = self.start_warning  # that, or why the text went on without the draft or the trace
+        self.start_warning = job.warning  # known before the first token
+        self.warning = job.warning  # that, or why the text went on without the draft or the trace
         self.trace_warning = self.network_warning = ""  # the part about the trace, about the connection to a host
         self.timings: Timings = {}
         self.on_close: Callable[[], None] | None = None
