@@ -272,6 +272,28 @@ def test_a_recurrent_model_keeps_its_state_of_the_prompt(tmp_path: Path) -> None
             assert d.generate(PROMPT, **GREEDY).tokens == right
 
 
+def test_a_damaged_file_of_a_recurrent_model_is_replaced(tmp_path: Path) -> None:
+    mamba, file = tiny_mamba(DRAFT, tmp_path / "mamba.gguf"), tmp_path / "p.cache"
+    with Duo(mamba, n_ctx=512) as d:
+        right = d.generate(PROMPT, prompt_cache=file, **GREEDY).tokens
+        good = file.read_bytes()
+        file.write_bytes(good[:-1])
+        r = d.generate(PROMPT, prompt_cache=file, **GREEDY)
+        assert (r.tokens, "is truncated" in r.warning, file.read_bytes()) == (right, True, good)
+
+
+def test_a_file_of_another_model_is_never_trusted(tmp_path: Path) -> None:
+    """Both have the same vocabulary, and the second one's own cache holds the prompt already."""
+    file = tmp_path / "p.cache"
+    with loaded() as d:
+        d.generate(PROMPT, prompt_cache=file, **GREEDY)
+    of_target = file.read_bytes()
+    with Duo(DRAFT, **LOAD) as d:
+        d.generate(PROMPT, **GREEDY)
+        assert "was made with another model" in d.generate(PROMPT, prompt_cache=file, **GREEDY).warning
+    assert file.read_bytes() != of_target
+
+
 def test_the_program_tells_what_it_read_and_wrote(tmp_path: Path) -> None:
     file = tmp_path / "p.cache"
     args = ["-p", PROMPT, "-n", "8", "--temp", "0", "-c", "512", "--prompt-cache", file, "--no-display-prompt"]

@@ -41,9 +41,6 @@ class PromptCache:
         """Reads the file, if it has more of the prompt than the models' caches have. Raises Cancelled."""
         try:
             self._read()
-            if self._keeps_state and not self._read_only and self._n_file < len(self._tokens) - 1:
-                read_ahead(self._session, self._tokens)
-                self._write(-1)
         except Cancelled:
             raise
         except state.BadState as e:
@@ -51,6 +48,8 @@ class PromptCache:
             self._warn(str(e) + ("; it stays as it is" if e.foreign else ""))
         except (OSError, MemoryError, DuoError) as e:
             self._warn(f"could not be read ({one_line(e)})")
+        if self._keeps_state and not self._read_only and self._n_file < len(self._tokens) - 1:
+            self._write(-1)
 
     def _read(self) -> None:
         if not self._path.exists():
@@ -62,6 +61,7 @@ class PromptCache:
             return
         with self._path.open("rb") as file:
             heads = state.read_heads(file, n_bytes)
+            state.check_target(self._session, heads[0])
             n_file = _n_same(heads[0].tokens, self._tokens)
             if self._keeps_state and (n_file < len(heads[0].tokens) or n_file == len(self._tokens)):
                 return
@@ -80,16 +80,22 @@ class PromptCache:
         """Writes the file, if the prompt has more than the file, or if the text is to be kept as well."""
         if self._read_only or (not self._all and (self._keeps_state or self._n_file >= len(self._tokens) - 1)):
             return
-        try:
-            self._write(len(self._tokens) + (n_generated if self._all else 0))
-        except (OSError, MemoryError, DuoError) as e:
-            self._warn(f"could not be written ({one_line(e)})")
+        self._write(len(self._tokens) + (n_generated if self._all else 0))
 
     def _write(self, n_keep: int) -> None:
-        errand, heads = state.save(self._session, n_keep)
-        if len(heads[0].tokens) <= self._n_file:  # cancelled before it had read more
+        """n_keep: of so many tokens; -1: of the prompt, which is read for that."""
+        try:
+            if n_keep < 0:
+                read_ahead(self._session, self._tokens)
+            errand, heads = state.save(self._session, n_keep)
+            if len(heads[0].tokens) <= self._n_file:  # cancelled before it had read more
+                return
+            n_bytes = state.write(self._path, errand, heads)
+        except Cancelled:
+            raise
+        except (OSError, MemoryError, DuoError) as e:
+            self._warn(f"could not be written ({one_line(e)})")
             return
-        n_bytes = state.write(self._path, errand, heads)
         self._n_file = _n_same(heads[0].tokens, self._tokens)
         self.notes.append(f"{len(heads[0].tokens)} tokens were written to {self._path} ({gigabytes(n_bytes)})")
 

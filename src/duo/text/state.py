@@ -118,6 +118,12 @@ def save(session: Session, n_keep: int = -1) -> tuple[_core.Errand, list[CacheHe
     return errand, heads
 
 
+def check_target(session: Session, head: CacheHead) -> None:
+    """Raises BadState: the saved cache is not one of this target. Raises DuoError as well."""
+    if why := difference(head.belongs, session.belongings["target"]):
+        raise BadState(f"was made with another {why}")
+
+
 def restore(session: Session, caches: Sequence[SavedCache]) -> None:
     """Puts saved caches in place of what the models' hold. Call it in a turn. Raises BadState and DuoError.
 
@@ -127,10 +133,9 @@ def restore(session: Session, caches: Sequence[SavedCache]) -> None:
     errand = _core.Errand("restore")
     for cache in caches:
         head = cache.head
-        why = difference(head.belongs, of.get(head.role, {})) if head.role in of else "model"
-        if why and head.role == "target":
-            raise BadState(f"was made with another {why}")
-        if not why:
+        if head.role == "target":
+            check_target(session, head)
+        if head.role in of and not difference(head.belongs, of[head.role]):
             head.check(cache.saved)
             give = errand.give_target if head.role == "target" else errand.give_draft
             try:
