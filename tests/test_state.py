@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import EXACT, HANG_S, start_duo
-from gguf_files import tiny_mamba
+from gguf_files import tiny_gemma3, tiny_mamba
 from hosts import KERNELS, host
 
 from duo import BadValue, Busy, Duo
@@ -292,6 +292,25 @@ def test_a_file_of_another_model_is_never_trusted(tmp_path: Path) -> None:
         d.generate(PROMPT, **GREEDY)
         assert "was made with another model" in d.generate(PROMPT, prompt_cache=file, **GREEDY).warning
     assert file.read_bytes() != of_target
+
+
+def test_a_model_with_a_sliding_window_can_go_back_in_a_restored_text(tmp_path: Path) -> None:
+    gemma = tiny_gemma3(DRAFT, tmp_path / "gemma3.gguf", window=16)
+    with Duo(gemma, n_ctx=512) as d:
+        ids = d.tokenize(PROMPT)
+        prompts = [ids, ids[:80], [*ids[:90], 7, 8], ids]
+        right = []
+        for p in prompts:
+            d.generate([5], **GREEDY)
+            right.append(d.generate(p, **GREEDY).tokens)
+        d.generate(ids, **GREEDY)
+        state = d.save_state()
+    with Duo(gemma, n_ctx=512) as d:
+        for p, tokens in zip(prompts, right, strict=True):
+            d.load_state(state)
+            r = d.generate(p, **GREEDY)
+            assert (r.tokens, r.timings["cache_n"]) == (tokens, min(len(p) - 1, 90) if p != ids else len(ids) - 1)
+    assert len(set(right)) == 3
 
 
 def test_the_program_tells_what_it_read_and_wrote(tmp_path: Path) -> None:
