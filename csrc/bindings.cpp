@@ -92,6 +92,11 @@ void register_model(py::module_ & m) {
         .def_property_readonly("n_cpu_products", &v::of<&t::n_cpu_products>)
         .def_property_readonly("token_bos", &v::of<&t::token_bos>)
         .def_property_readonly("token_eos", &v::of<&t::token_eos>)
+        .def_property_readonly("fim_tokens",
+                               [](const v & x) {
+                                   const auto m = x.get();
+                                   return py::make_tuple(m->fim_prefix(), m->fim_suffix(), m->fim_middle());
+                               })
         .def_property_readonly("warning", [](const v & x) { return duo::text_of(x.get()->warning()); })
         .def_property_readonly("vocabulary", [](const v & x) { return duo::vocabulary(x.get()); })
         .def(
@@ -158,6 +163,10 @@ void register_engine(py::module_ & m) {
             },
             py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
             "hook"_a = py::none())
+        .def(
+            "begin_errand",
+            [](engine & e, duo::errand & job, std::vector<duo::token_id> prompt) { e.begin(job, std::move(prompt)); },
+            "errand"_a, "prompt"_a = std::vector<duo::token_id>(), py::call_guard<py::gil_scoped_release>())
         .def(
             "next",
             [](engine & e, int64_t timeout_us) -> std::optional<c> {
@@ -270,5 +279,6 @@ PYBIND11_MODULE(_core, m) {
     duo::register_options(m);
     duo::register_remote(m);
     register_model(m);
+    duo::register_errand(m);
     register_engine(m);
 }

@@ -119,6 +119,11 @@ void register_options(py::module_ & m) {
         .def_property(
             "loras", [](const o & x) { return x.loras; },
             [](o & x, std::vector<std::pair<std::string, float>> loras) { x.loras = std::move(loras); })
+        .def_property(
+            "control_vectors", [](const o & x) { return x.control_vectors; },
+            [](o & x, std::vector<std::pair<std::string, float>> all) { x.control_vectors = std::move(all); })
+        .def_readwrite("control_first", &o::control_first)
+        .def_readwrite("control_last", &o::control_last)
         .def_readwrite("rope_scaling", &o::rope_scaling)
         .def_readwrite("rope_freq_base", &o::rope_freq_base)
         .def_readwrite("rope_freq_scale", &o::rope_freq_scale)

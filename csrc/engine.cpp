@@ -144,6 +144,13 @@ request & engine::begin(std::unique_ptr<request> req) {
     return pipeline_->begin(std::move(req));
 }
 
+void engine::begin(errand & job, std::vector<token_id> prompt) {
+    auto r    = std::make_unique<request>();
+    r->job    = &job;
+    r->prompt = std::move(prompt);
+    begin(std::move(r));
+}
+
 bool engine::next(text_chunk & out, int64_t timeout_us) {
     check_open();
     return pipeline_->next(out, now_us() + timeout_us);

@@ -19,7 +19,10 @@ from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 OPTIONS = [p for p in command.params if isinstance(p, click.Option)]
 VALUED = [p for p in OPTIONS if not p.is_flag]
 # What a model may be called, say, or be told to write, has no nonsense; files are checked below.
-FREE_TEXT = {"model", "model_draft", "prompt", "stop", "dry_sequence_breakers", "file", "trace", "log_file", "hf_token"}
+FREE_TEXT = {
+    "model", "model_draft", "prompt", "stop", "dry_sequence_breakers", "file", "trace", "log_file", "hf_token",
+    "prompt_cache",
+}  # fmt: skip
 # Only the loader knows which devices and CPUs there are.
 KNOWN_TO_THE_ENGINE = {"device", "device_draft"}
 
@@ -37,10 +40,10 @@ def value_of(p: click.Option) -> str:
 def test_all_spellings_are_one_option(p: click.Option, monkeypatch: pytest.MonkeyPatch) -> None:
     values = []
     for spelling in p.opts:
-        args = [spelling] if p.is_flag else [spelling, value_of(p)]
+        args = [spelling] if p.is_flag else [spelling, *[value_of(p)] * p.nargs]
         values.append(parse(*args)[p.name])
         if not p.is_flag and spelling.startswith("--"):
-            values.append(parse(f"{spelling}={value_of(p)}")[p.name])
+            values.append(parse(f"{spelling}={value_of(p)}", *[value_of(p)] * (p.nargs - 1))[p.name])
     assert all(v == values[0] for v in values)
     assert values[0] not in (None, (), False)
     if p.secondary_opts:

@@ -1,6 +1,8 @@
 // One text as the draft sees it: its tokens, the tree below them, and what the target wants to have of that tree.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -53,6 +55,18 @@ class draft_text {
     void end();
     // The model failed: forgets what its cache holds of this text. False: it could not be cleared.
     bool clear_cache() { return trunk_.clear(); }
+
+    // ---- between texts
+
+    // Leading tokens of the last text that are cached.
+    [[nodiscard]] std::vector<token_id> cached() const {
+        return {tokens_.begin(), tokens_.begin() + std::ptrdiff_t(std::min(tokens_.size(), size_t(trunk_.n_text())))};
+    }
+    // After clear_cache(): the model has read these tokens, in the trunk's branch.
+    void adopt(const std::vector<token_id> & tokens) {
+        tokens_ = tokens;
+        trunk_.grow(int32_t(tokens.size()));
+    }
 
     // ---- a step
 

@@ -89,6 +89,25 @@ void draft_trunk::give_back(int32_t branch, int32_t pos) {
     // A branch that was forked for it holds nothing of its own; it is freed with the next prune().
 }
 
+void draft_trunk::settle(int32_t n) {
+    n_text_ = n < 0 ? n_text_ : std::min(n_text_, n);
+    for (const int32_t b : branches_) {
+        if (b != trunk_) {
+            pool_.release(b);
+        }
+    }
+    pool_.cut(trunk_, n_text_);
+    const int32_t first = pool_.acquire();
+    if (first >= 0 && first < trunk_) {
+        pool_.fork(trunk_, first, n_text_);
+        pool_.release(trunk_);
+        trunk_ = first;
+    } else if (first >= 0) {
+        pool_.release(first);
+    }
+    branches_.assign(1, trunk_);
+}
+
 bool draft_trunk::clear() {
     bool done = true;
     for (const int32_t b : branches_) {

@@ -2,6 +2,7 @@
 
 #include <exception>
 
+#include "errand.h"
 #include "listen_loop.h"
 
 namespace duo {
@@ -59,7 +60,49 @@ void draft_worker::take_verdicts() {
             case verdict_msg::kind::end:
                 text_.end();
                 break;
+            case verdict_msg::kind::errand:
+                text_.end();
+                do_errand(*v.req);
+                break;
         }
+    }
+}
+
+void draft_worker::do_errand(const request & req) noexcept {
+    try {
+        do_errand(*req.job);
+    } catch (const std::exception & e) {
+        req.draft_error = e.what();
+        text_.clear_cache();
+    } catch (...) {
+        text_.clear_cache();
+    }
+    req.draft_done.store(true, std::memory_order_release);
+    wires_.nodes.push({.what = node_msg::kind::done, .slot = req.slot});
+}
+
+void draft_worker::do_errand(errand & job) {
+    cache_image & image = job.draft;
+    switch (job.what) {
+        case errand::kind::look:
+            image.tokens = text_.cached();
+            break;
+        case errand::kind::save:
+            text_.trunk().settle(job.n_keep);
+            image.tokens = text_.cached();
+            if (!image.tokens.empty()) {
+                image.saved = model_.save();
+            }
+            break;
+        case errand::kind::restore:
+            if (!image.given.empty()) {
+                text_.clear_cache();
+                model_.restore(image.given);
+                text_.adopt(image.tokens);
+            }
+            break;
+        case errand::kind::score:
+            break;
     }
 }
 

@@ -37,6 +37,8 @@ class draft_worker {
     void take_verdicts();
     void take_orders(const verdict_msg & v);
     void pause();
+    void do_errand(const request & req) noexcept;
+    void do_errand(errand & job);
     void fail(const std::string & why) noexcept;
 
     // A step (draft_step.cpp).

@@ -44,6 +44,26 @@ pipeline::~pipeline() {
     close();
 }
 
+// Throws duo::error.
+void pipeline::check_prompt(const request & req) const {
+    if (req.prompt.empty()) {
+        throw error(error_kind::bad_value, "the prompt is empty; give at least one token");
+    }
+    // A resumed text may lack only its end.
+    if (int32_t(req.prompt.size()) >= n_ctx_ + (req.n_generated > 0 ? 1 : 0)) {
+        throw error(error_kind::context_full, "the prompt has " + std::to_string(req.prompt.size()) +
+                                                  " tokens and the context holds " + std::to_string(n_ctx_) +
+                                                  " with the answer; shorten it or raise -c/--ctx-size" +
+                                                  (verify_worker_ ? "" : " of the verify host"));
+    }
+    for (const token_id t : req.prompt) {
+        if (t < 0 || t >= text_model_.n_vocab()) {
+            throw error(error_kind::bad_value, "token id " + std::to_string(t) + " is outside the vocabulary (0 to " +
+                                                   std::to_string(text_model_.n_vocab() - 1) + ")");
+        }
+    }
+}
+
 request & pipeline::begin(std::unique_ptr<request> req) {
     if (closed_) {
         throw error(error_kind::cancelled, "this engine is closed; make a new one");
@@ -51,21 +71,11 @@ request & pipeline::begin(std::unique_ptr<request> req) {
     if (running_) {
         throw error(error_kind::busy, "another text is being generated; wait for it or cancel it first");
     }
-    if (req->prompt.empty()) {
-        throw error(error_kind::bad_value, "the prompt is empty; give at least one token");
+    if (req->job != nullptr && !verify_worker_) {
+        throw error(error_kind::bad_value, "the target is elsewhere, and so is its cache");
     }
-    // A resumed text may lack only its end.
-    if (int32_t(req->prompt.size()) >= n_ctx_ + (req->n_generated > 0 ? 1 : 0)) {
-        throw error(error_kind::context_full, "the prompt has " + std::to_string(req->prompt.size()) +
-                                                  " tokens and the context holds " + std::to_string(n_ctx_) +
-                                                  " with the answer; shorten it or raise -c/--ctx-size" +
-                                                  (verify_worker_ ? "" : " of the verify host"));
-    }
-    for (const token_id t : req->prompt) {
-        if (t < 0 || t >= text_model_.n_vocab()) {
-            throw error(error_kind::bad_value, "token id " + std::to_string(t) + " is outside the vocabulary (0 to " +
-                                                   std::to_string(text_model_.n_vocab() - 1) + ")");
-        }
+    if (req->job == nullptr || !req->prompt.empty()) {
+        check_prompt(*req);
     }
     req->set_grammar_start();
     std::erase_if(requests_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });

@@ -17,6 +17,8 @@
 
 namespace duo {
 
+struct errand;
+
 enum class run_mode : uint8_t { plain, sync, async };
 
 // What is verified of the tree.
@@ -121,6 +123,8 @@ struct text_params {
 struct request : text_params {
     int32_t                     slot = 0;
     std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process
+
+    errand * job = nullptr; // not a text, but this; the caller owns it (errand.h)
 
     // Caller -> both workers. Relaxed: it only asks them to stop soon.
     std::atomic<bool> cancelled{false};

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "../error.h"
 #include "messages.h"
 #include "sampling.h"
 
@@ -62,6 +63,12 @@ class token_model {
 
     // Forgets positions >= `pos` of `branch`. False: the cache cannot do that, and is unchanged.
     virtual bool rollback(int32_t branch, int32_t pos) = 0;
+
+    // The whole cache, with all branches, as bytes. Throws duo::error.
+    [[nodiscard]] virtual std::string save() const { throw error("this model's cache cannot be saved"); }
+
+    // Replaces the cache by what save() of an equal model gave. Throws duo::error; the cache is empty then.
+    virtual void restore(std::span<const char> /*saved*/) { throw error("this model's cache cannot be restored"); }
 
     // Makes the empty branch `to` share the cached tokens of `from` before position `pos`.
     virtual void fork(int32_t from, int32_t to, int32_t pos) = 0;

@@ -133,6 +133,8 @@ void verify_worker::take_nodes() {
                     text_.on_pause(msg.parent);
                 }
                 break;
+            case node_msg::kind::done:
+                break;
             case node_msg::kind::failed:
                 if (ours && msg.id == text_.draft_request()->id) {
                     const std::string & why = text_.draft_request()->draft_error;

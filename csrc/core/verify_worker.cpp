@@ -13,7 +13,7 @@ void verify_worker::run() noexcept {
     const auto look = [this] {
         request * req = nullptr;
         if (wires_.requests.try_pop(req)) {
-            serve(*req);
+            req->job != nullptr ? serve_errand(*req) : serve(*req);
             return found::work;
         }
         take_nodes(); // nobody else empties the ring
@@ -95,8 +95,8 @@ void verify_worker::prompt() {
     text_.stats().n_prompt_cached = int32_t(cached_.size());
 
     const size_t n_batch = size_t(model_.n_batch());
-    const size_t n_last  = std::max<size_t>(1, n_batch > n_draft_cap ? n_batch - n_draft_cap : 1);
-    while (tokens.size() - cached_.size() > n_last && !text_.cancelled()) {
+    const size_t n_first = n_batch > n_draft_cap && text_.req().n_predict != 0 ? n_batch - n_draft_cap : 1;
+    while (tokens.size() - cached_.size() > n_first && !text_.cancelled()) {
         const size_t n = std::min(n_batch, tokens.size() - cached_.size() - 1);
         rows_.clear();
         for (size_t pos = cached_.size(); pos < cached_.size() + n; ++pos) {
@@ -120,6 +120,17 @@ void verify_worker::prompt() {
     }
 }
 
+void verify_worker::clear_cache() noexcept {
+    cached_.clear();
+    try {
+        for (int32_t b = 0; b < model_.n_branch(); ++b) {
+            model_.rollback(b, 0);
+        }
+    } catch (...) {
+        // the next request meets the same failure and reports it
+    }
+}
+
 void verify_worker::end(finish_reason why) {
     request &       req       = text_.req();
     const request * draft_req = text_.draft_request();
@@ -127,14 +138,7 @@ void verify_worker::end(finish_reason why) {
         end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
     }
     if (why == finish_reason::error) {
-        cached_.clear(); // unknown after a failure
-        try {
-            for (int32_t b = 0; b < model_.n_branch(); ++b) {
-                model_.rollback(b, 0);
-            }
-        } catch (...) {
-            // the next request meets the same failure and reports it
-        }
+        clear_cache(); // unknown after a failure
     }
     req.stats.t_end_us = now_us();
     if (req.stats.n_passes == 0) {

@@ -34,11 +34,18 @@ class verify_worker {
     using contact = verify_text::contact;
 
     void          serve(request & req);
+    void          clear_cache() noexcept;
     void          begin(request & req);
     void          prompt();
     decode_status timed_decode(int64_t & t0, int64_t & t1);
     void          end(finish_reason why);
     int32_t       n_room() const { return text_.n_room(cached_.size()); }
+
+    // Between texts (verify_errand.cpp).
+    void serve_errand(request & req) noexcept;
+    void do_errand(request & req);
+    void score(request & req);
+    void wait_for_draft(const request & req, bool told);
 
     // The text's draft (verify_draft.cpp).
     void               take_nodes();

@@ -51,7 +51,10 @@ struct model_options {
     using header_value = std::variant<bool, int64_t, double, std::string>;
     std::vector<std::pair<std::string, header_value>> kv_overrides; // in place of the file's header; below 128 bytes
 
-    std::vector<std::pair<std::string, float>> loras; // (file, scale); their products are stock ones
+    std::vector<std::pair<std::string, float>> loras;             // (file, scale); their products are stock ones
+    std::vector<std::pair<std::string, float>> control_vectors;   // (file, scale)
+    int32_t                                    control_first = 0; // layers in which they are added; 0: from the first
+    int32_t                                    control_last  = 0; // 0: to the last
 
     std::function<bool(float)> keep_loading; // called while weights are read, with the share read so far; false: stop
 };
@@ -87,6 +90,9 @@ class llama_token_model : public token_model {
     bool             rollback(int32_t branch, int32_t pos) override;
     void             fork(int32_t from, int32_t to, int32_t pos) override;
 
+    [[nodiscard]] std::string save() const override;
+    void                      restore(std::span<const char> saved) override;
+
     bool        is_end(token_id token) const override;
     std::string piece(token_id token) const override;
 
@@ -121,6 +127,11 @@ class llama_token_model : public token_model {
     // Ids of the tokens that begin and end a text; no_token: none.
     [[nodiscard]] token_id token_bos() const { return llama_vocab_bos(vocab()); }
     [[nodiscard]] token_id token_eos() const { return llama_vocab_eos(vocab()); }
+
+    // The tokens between prefix, suffix and middle of a text whose middle is to be written; no_token: none.
+    [[nodiscard]] token_id fim_prefix() const { return llama_vocab_fim_pre(vocab()); }
+    [[nodiscard]] token_id fim_suffix() const { return llama_vocab_fim_suf(vocab()); }
+    [[nodiscard]] token_id fim_middle() const { return llama_vocab_fim_mid(vocab()); }
 
     // Throws duo::error for an id outside the vocabulary. special: control tokens as text, not as an empty string.
     [[nodiscard]] std::string piece(token_id token, bool special) const;

@@ -10,6 +10,7 @@
 #include "../cpu/shortage.h"
 #include "../cpu/team.h"
 #include "../error.h"
+#include "control_vector.h"
 #include "device.h"
 #include "log.h"
 #include "lora.h"
@@ -254,6 +255,7 @@ void llama_token_model::create_context() {
                                                   "; lower " + option + " or free memory");
     }
     use_loras(context_.get(), loras_, opt_);
+    use_control_vectors(context_.get(), model_.get(), opt_);
     const size_t n = size_t(n_batch_) + 1;
     token_.resize(n);
     pos_.resize(n);

@@ -240,6 +240,33 @@ class scripted_model : public duo::token_model {
         cache_[size_t(to)].cut(size_t(pos));
     }
 
+    // The tokens of each branch, behind their number.
+    std::string save() const override {
+        std::vector<token_id> all;
+        for (const branch_cells & b : cache_) {
+            all.push_back(token_id(b.token.size()));
+            all.insert(all.end(), b.token.begin(), b.token.end());
+        }
+        return {reinterpret_cast<const char *>(all.data()), all.size() * sizeof(token_id)};
+    }
+
+    void restore(std::span<const char> saved) override {
+        const one_at_a_time   guard(*this);
+        std::vector<token_id> all(saved.size() / sizeof(token_id));
+        std::copy_n(saved.data(), all.size() * sizeof(token_id), reinterpret_cast<char *>(all.data()));
+        auto next = all.begin();
+        for (branch_cells & b : cache_) {
+            b.cut(0);
+            if (next == all.end() || *next < 0 || *next >= all.end() - next) {
+                throw duo::error("what was saved does not fit");
+            }
+            for (token_id n = *next++; n > 0; --n) {
+                b.token.push_back(*next++);
+                b.id.push_back(++n_cells_made_);
+            }
+        }
+    }
+
     // For the test's own thread.
     void wait_until_hanging() { hanging_.wait(false); }
     void release() { released_.store(true); }

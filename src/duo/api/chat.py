@@ -64,7 +64,8 @@ class Chats(Completions):
     _template: ChatTemplate | None = None
 
     def _choose_chat(self, given: dict[str, Any]) -> None:
-        """Takes chat_template, chat_format and chat_handler out of the keywords. Raises BadValue."""
+        """Takes the keywords of prompts (chat_template, spm_infill, ...) out of the others. Raises BadValue."""
+        self._suffix_first = bool(given.pop("spm_infill", False))
         template, name = given.pop("chat_template", None), given.pop("chat_format", None)
         self._handler = chat_formats.check_handler(given.pop("chat_handler", None))
         if self._handler is None and template is None and name is not None:

@@ -139,7 +139,7 @@ class Duo(Chats, Loading):
             engine = _core.Engine(placed, progress)
             if self._host is not None:
                 self._client = attach(self._host, engine)
-            self.session = Session(engine, network=self._client, trace=trace_file, always=_always)
+            self.session = Session(engine, network=self._client, trace=trace_file, always=_always, placed=placed)
         except MemoryError:
             raise DuoError("there is not enough memory for these models; lower -c or choose smaller files") from None
         finally:

@@ -50,8 +50,6 @@ REFUSED = {
     "create_embedding": "duo writes texts and has no embeddings",
     "embed": "duo writes texts and has no embeddings",
     "pooling_type": "duo writes texts and has no embeddings",
-    "save_state": "a state of two models at work has no file; what texts have in common stays in the cache",
-    "load_state": "a state of two models at work has no file; what texts have in common stays in the cache",
     "model_params": "Duo.options has what a model was loaded with",
     "context_params": "Duo.options has what a model was loaded with",
 }

@@ -15,7 +15,6 @@ NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
     "swa_full": ((None, True), "taking back a wrong guess needs the whole cache of a sliding window"),
     "lora_base": ((None,), "libllama needs none: the adapter is added to the weights as they are"),
     "tokenizer": ((None,), "the target and the draft must read the same tokens"),
-    "spm_infill": ((False,), "duo has no infill"),
 }
 WITHOUT_EFFECT = ("logits_all", "no_perf")  # duo gives log-probabilities without it
 # ggml's and llama.cpp's numbers, which llama_cpp takes.

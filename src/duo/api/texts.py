@@ -11,6 +11,7 @@ from duo import _core
 from duo.errors import BadValue, DuoError
 from duo.options.generate import GenerateOptions
 from duo.options.signature import keywords
+from duo.text.errand import turn
 from duo.text.job import check_text
 from duo.text.result import Chunk, Result, Timings
 from duo.text.session import Session
@@ -18,6 +19,7 @@ from duo.text.stream import Stream, start
 
 if TYPE_CHECKING:
     from duo.text.job import Prompt
+    from duo.text.state import State
 
 
 class Texts:
@@ -115,6 +117,43 @@ class Texts:
             if not 0 <= t < n_vocab:
                 raise BadValue(f"token {i} is {t}, outside the vocabulary (0 to {n_vocab - 1})")
         return [self.local_model.piece(int(t), special) for t in tokens]
+
+    # ---- caches
+
+    def save_state(self) -> State:
+        """What the models' caches hold of the last text; `load_state` takes it, in this process or in another one.
+
+        Waits for the running text. Raises BadValue (the target is on another machine), Busy and DuoError.
+        """
+        from duo.text import state
+
+        self._needs_target("save_state")
+        with turn(self.session):
+            return state.taken(self.session, self.defaults.get("seed", -1))
+
+    def load_state(self, state: State) -> None:
+        """Puts a saved state into the caches: what the next prompt has in common with it is not evaluated again.
+
+        Only for states that you trust. Raises BadValue: it is damaged, or belongs to another model, build or setting;
+        the target is on another machine. Busy and DuoError as `save_state`.
+        """
+        from duo.text.state import BadState, State, restore
+
+        self._needs_target("load_state")
+        if not isinstance(state, State):
+            raise BadValue(f"load_state got {type(state).__name__}; give what save_state of a Duo has returned")
+        with turn(self.session):
+            try:
+                restore(self.session, [c for c in (state.target, state.draft) if c is not None])
+            except BadState as e:
+                raise BadValue(f"this state {e}; evaluate the text again") from None
+        self.defaults["seed"] = state.seed
+
+    def _needs_target(self, function: str) -> None:
+        if self.engine.target is None:
+            raise BadValue(
+                f"{function} needs the target in this process, and it is on another machine, {self.elsewhere}"
+            )
 
     # ---- models
 

@@ -11,8 +11,8 @@ NOT_IN_DUO = frozenset(
     --adaptive-decay --adaptive-target --agent --alias --api-key --api-key-file --api-prefix --attention --audio
     --backend-sampling --binary-file --cache-idle-slots --cache-list --cache-prompt --cache-ram --cache-reuse
     --check --check-tensors --checkpoint-min-step --chunk --chunk-separator --chunk-size --chunks
-    --cls-separator --cont-batching --context-file --context-shift --control-vector --control-vector-layer-range
-    --control-vector-scaled --cors-credentials --cors-headers --cors-methods --cors-origins --cpu-mask-batch
+    --cls-separator --cont-batching --context-file --context-shift
+    --cors-credentials --cors-headers --cors-methods --cors-origins --cpu-mask-batch
     --cpu-mask-batch-draft --cpu-moe --cpu-moe-draft --cpu-range-batch --cpu-range-batch-draft --cpu-strict
     --cpu-strict-batch --cpu-strict-batch-draft --cpu-strict-draft --ctx-checkpoints --defrag-thold --dflash
     --diffusion-add-gumbel-noise --diffusion-alg-temp --diffusion-algorithm --diffusion-block-length
@@ -38,7 +38,7 @@ NOT_IN_DUO = frozenset(
     --optimizer --output --output-file --output-format --output-frequency --parallel
     --parse-special --path --pca-batch --pca-iter --perf --poll --poll-batch --poll-batch-draft --poll-draft --pooling
     --port --pos --positive-file --ppl --ppl-output-type --ppl-stride --prefill-assistant --print-token-count --prio
-    --prio-batch --prio-batch-draft --prio-draft --process-output --prompt-cache --prompt-cache-all --prompt-cache-ro
+    --prio-batch --prio-batch-draft --prio-draft --process-output
     --props --reasoning --reasoning-budget --reasoning-budget-message --reasoning-effort
     --reasoning-preserve --repack --rerank --reranking --reuse-port --rope-scale
     --sampler-seq --samplers --sampling-seq --save-all-logits --save-frequency --save-logits --sequences
@@ -48,7 +48,7 @@ NOT_IN_DUO = frozenset(
     --spec-draft-cpu-strict-batch --spec-draft-n-cpu-moe --spec-draft-ncmoe --spec-draft-p-split --spec-draft-poll
     --spec-draft-poll-batch --spec-draft-prio --spec-draft-prio-batch --spec-ngram-min-hits --spec-ngram-mod-n-match
     --spec-ngram-mod-n-max --spec-ngram-mod-n-min --spec-ngram-size-m --spec-ngram-size-n --spec-synth-len
-    --spec-synth-rates --special --spm-infill --sse-ping-interval --ssl-cert-file --ssl-key-file --stdin
+    --spec-synth-rates --special --sse-ping-interval --ssl-cert-file --ssl-key-file --stdin
     --swa-checkpoints --swa-full --tags --tensor-filter --threads-http --timeout --tools --tools-runtime
     --tts-lang --tts-speaker-file --ui --ui-config --ui-config-file --ui-mcp-proxy --val-split
     --verbose-prompt --verbosity --video --video-ffmpeg-dir --video-fps --video-timestamp-interval

@@ -22,6 +22,7 @@ from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
 REPEATABLE = ("stop", "logit_bias", "dry_sequence_breakers", "override_tensor", "override_tensor_draft")
+OF_TWO = ("control_vector_layer_range",)
 # Old scripts give these without a value; llama.cpp then takes "on".
 VALUE_OPTIONAL = ("flash_attn",)
 
@@ -50,6 +51,8 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
         base |= {"is_flag": False, "flag_value": "on"}
     if name in REPEATABLE:
         base |= {"multiple": True}
+    if name in OF_TWO:
+        return click.Option([name, *o.flags], type=str, nargs=2, metavar=o.metavar, **base)
     base |= {"metavar": o.metavar or metavar_of(hint), "shell_complete": by_metavar}
     return click.Option([name, *o.flags], type=str, **base)
 
@@ -177,7 +180,8 @@ class ModelCommand(click.Command):
                 and "=" not in arg
                 and param.name not in (*VALUE_OPTIONAL, "color")
             ):
-                next(rest, None)  # its value, even if it looks like an option
+                for _ in range(param.nargs):
+                    next(rest, None)  # its value, even if it looks like an option
         return super().parse_args(ctx, args)
 
 

@@ -13,6 +13,7 @@ from duo.options.option import (
     Bias,
     Breakers,
     DraftTree,
+    FilePath,
     Gbnf,
     Hook,
     Int,
@@ -265,6 +266,22 @@ class GenerateOptions(TypedDict, total=False):
             "--spec-draft-p-min",
             env="SPEC_DRAFT_P_MIN",
         ),
+    ]
+    prompt_cache: Annotated[
+        FilePath | None,
+        opt(
+            None,
+            "File that keeps what the models' caches hold of the prompt; a later text reads it. For files that you "
+            "trust.",
+            "--prompt-cache",
+            metavar="FILE",
+        ),
+    ]
+    prompt_cache_all: Annotated[
+        bool, opt(False, "Keep the generated text there as well.", "--prompt-cache-all/--no-prompt-cache-all")
+    ]
+    prompt_cache_ro: Annotated[
+        bool, opt(False, "Read the prompt cache, but do not write it.", "--prompt-cache-ro/--no-prompt-cache-ro")
     ]
     logprobs: Annotated[
         Annotated[Int, Field(ge=0, le=100)] | None,

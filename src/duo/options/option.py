@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
@@ -130,6 +131,16 @@ def _endpoints(value: Any) -> Any:
 
 
 Endpoints = Annotated[list[str], BeforeValidator(_endpoints)]
+
+
+def _path(value: Any) -> Any:
+    value = os.fsdecode(value) if isinstance(value, os.PathLike) else value
+    if isinstance(value, str) and (not value or "\0" in value):
+        raise ValueError("input should be the path of a file")
+    return value
+
+
+FilePath = Annotated[str, BeforeValidator(_path)]
 
 
 def _gbnf(value: Any) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+from typing import Any, cast
 
 from duo import _core
 from duo.errors import UnknownModel
 from duo.models.paths import model_bytes
 from duo.options.context import ContextOptions
 from duo.options.model import ModelOptions
+from duo.options.tables import ENGINE_OPTIONS
 from duo.placement import kernels
 from duo.placement.cpus import usable_cores
 from duo.placement.devices import devices
@@ -58,7 +60,9 @@ def _model(
 
 
 def _set_context(m: _core.ModelOptions, o: ContextOptions) -> None:
-    m.loras = loras(o)
+    m.loras = scaled_files(o, "lora", "LoRA adapter")
+    m.control_vectors = scaled_files(o, "control_vector", "control vector")
+    m.control_first, m.control_last = o["control_vector_layer_range"] or (0, 0)
     m.rope_scaling, m.kv_overrides = o["rope_scaling_type"] or "", o["kv_overrides"] or {}
     m.rope_freq_base, m.rope_freq_scale = o["rope_freq_base"], o["rope_freq_scale"]
     m.yarn_orig_ctx, m.yarn_ext_factor, m.yarn_attn_factor = (
@@ -67,12 +71,13 @@ def _set_context(m: _core.ModelOptions, o: ContextOptions) -> None:
     m.yarn_beta_slow, m.yarn_beta_fast = o["yarn_beta_slow"], o["yarn_beta_fast"]
 
 
-def loras(o: ContextOptions) -> list[tuple[str | bytes, float]]:
-    """The target's adapters and their scales. Raises UnknownModel: there is no such file."""
-    scales = [*((name, 1.0) for name in o["lora"] or ()), *(o["lora_scaled"] or {}).items()]
+def scaled_files(o: ContextOptions, option: str, what: str) -> list[tuple[str | bytes, float]]:
+    """Files of the target and their scales. Raises UnknownModel: there is no such file."""
+    given = cast("dict[str, Any]", o)
+    scales = [*((name, 1.0) for name in given[option] or ()), *(given[f"{option}_scaled"] or {}).items()]
     for name, _ in scales:
         if not os.path.isfile(name):
-            raise UnknownModel(f"there is no LoRA adapter {name!r} (--lora); check the path")
+            raise UnknownModel(f"there is no {what} {name!r} ({ENGINE_OPTIONS[option].flags[0]}); check the path")
     return [(os.fsencode(name), scale) for name, scale in scales]
 
 

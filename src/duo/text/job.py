@@ -168,6 +168,10 @@ def prepare(
     """
     o = check_early(prompt, given, function)
     _check_ids(o, model.n_vocab)
+    if target is None and o["prompt_cache"] is not None:
+        raise BadValue(
+            "prompt_cache (--prompt-cache) needs the target in this process, and it is in another one; leave it out"
+        )
     check_grammar(grammar_of(o), model)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
     warning = why_no_ngrams(target, o)

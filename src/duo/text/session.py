@@ -9,9 +9,13 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from duo import _core
-from duo.errors import Busy, Cancelled
+from duo.errors import BadValue, Busy, Cancelled
+from duo.placement.belongings import Belongings
 from duo.text.result import Timings
 from duo.text.trace_file import TraceFile
+
+# Longest wait for a chunk, so that Ctrl-C and close() from another thread take effect.
+SLICE_US = 50_000
 
 
 class Running(Protocol):
@@ -48,6 +52,7 @@ class Session:
         network: Network | None = None,
         trace: TraceFile | None = None,
         always: bool = False,
+        placed: _core.EngineOptions | None = None,
     ) -> None:
         """always: speculate even if it does not pay off (for tests)."""
         self.network, self.always = network, always
@@ -56,6 +61,7 @@ class Session:
         self.lock = threading.RLock()
         self._engine: _core.Engine | None = engine
         self._trace = trace
+        self._belongings = None if placed is None else Belongings(placed)
         self._turn = threading.Lock()  # held while a text is generated
         # Thread (and asyncio task) that reads the text. Neither can wait for itself.
         self._owner: tuple[int, object] | None = None
@@ -87,6 +93,13 @@ class Session:
     @property
     def has_draft(self) -> bool:
         return self.engine.draft is not None or self.network is not None
+
+    @property
+    def belongings(self) -> dict[str, dict[str, str]]:
+        """What a saved cache belongs to, by the role of the model. Raises BadValue: the target is elsewhere."""
+        if self._belongings is None:
+            raise BadValue("this session's models have no files; their caches cannot be saved")
+        return self._belongings.of(self.engine)
 
     # ---- turns
 

@@ -12,20 +12,18 @@ from typing_extensions import Self
 from duo import _core
 from duo.errors import Cancelled, DuoError, error_class
 from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
+from duo.text.prompt_cache import PromptCache, open_cache
 from duo.text.result import Chunk, Result, Timings, TokenLogprobs, timings
-from duo.text.session import Session
+from duo.text.session import SLICE_US, Session
 
 if TYPE_CHECKING:
     from duo.text.job import Prompt
-
-# Longest wait for a chunk, so that Ctrl-C and close() from another thread take effect.
-SLICE_US = 50_000
 
 
 class Stream(Iterator[Chunk]):
     """The chunks of one text. `result` and `timings` are complete when it is exhausted. Close it to stop early."""
 
-    def __init__(self, session: Session, job: Job, *, with_draft: bool) -> None:
+    def __init__(self, session: Session, job: Job, *, with_draft: bool, cache: PromptCache | None = None) -> None:
         self._session = session
         self._open = True
         self._stopping = False
@@ -40,6 +38,7 @@ class Stream(Iterator[Chunk]):
         self._hook = job.hook
         self.seed = job.seed  # the actual one, also if -1 was given
         self.finish_reason = ""
+        self._cache = cache
         self.start_warning = job.warning  # known before the first token
         self.warning = job.warning  # that, or why the text went on without the draft or the trace
         self.trace_warning = self.network_warning = ""  # the part about the trace, about the connection to a host
@@ -144,6 +143,18 @@ class Stream(Iterator[Chunk]):
             self._lost = not self._stopping
             self._finish("cancelled")
 
+    @property
+    def cache_notes(self) -> list[str]:
+        """What the prompt cache has read and written."""
+        return [] if self._cache is None else self._cache.notes
+
+    def _keep_prompt(self) -> str:
+        """Writes the prompt cache. Returns a warning."""
+        if self._cache is None or self._session.closed:
+            return ""
+        self._cache.after(len(self._tokens))
+        return self._cache.warning
+
     def _finish(self, reason: str) -> tuple[str, str]:
         """Why the text failed, and the code of the error; empty if it did not fail."""
         if not self._open:
@@ -166,6 +177,8 @@ class Stream(Iterator[Chunk]):
                 self._write_trace()
                 self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
                 why, code = stats["error"], stats["error_code"]
+                if reason != "error" and (failed := self._keep_prompt()):
+                    self.warning = self.warning or failed
         finally:
             session.end_turn()
         return why, code
@@ -194,10 +207,15 @@ def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str
     """Waits for its turn and begins the text. Raises BadValue, Busy, Cancelled, and TypeError."""
     job = prepare(session.local_model, session.engine.target, prompt, given, function)
     session.wait_for_turn()
-    return begin(session, job, None)
+    try:
+        cache = open_cache(session, job)
+    except BaseException:
+        session.end_turn()
+        raise
+    return begin(session, job, None, cache)
 
 
-def begin(session: Session, job: Job, task: object) -> Stream:
+def begin(session: Session, job: Job, task: object, cache: PromptCache | None) -> Stream:
     """Begins a text whose turn it is. task: the asyncio task that will read it; None if this thread will."""
     o = job.options
     plan = speculation(o)
@@ -216,7 +234,7 @@ def begin(session: Session, job: Job, task: object) -> Stream:
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
                 hook=job.hook,
             )
-            s = Stream(session, job, with_draft=makes_guesses(o, session.has_draft))
+            s = Stream(session, job, with_draft=makes_guesses(o, session.has_draft), cache=cache)
             session.hand_over(s, task)
             return s
     except BaseException:

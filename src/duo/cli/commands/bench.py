@@ -42,7 +42,7 @@ Examples:
 """
 
 # A run sets the mode and the draft length of each arm itself, and needs complete texts.
-NOT_HERE = ("mode", "n_draft", "stop")
+NOT_HERE = ("mode", "n_draft", "stop", "prompt_cache", "prompt_cache_all", "prompt_cache_ro")
 DEFAULTS = {"max_tokens": 128, "seed": 1}
 OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or name == "draft_host")
 

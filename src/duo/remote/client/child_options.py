@@ -50,7 +50,9 @@ def _spelled(name: str, value: Any) -> list[str]:
     if name == "kv_overrides":
         kinds = {bool: "bool", int: "int", float: "float", str: "str"}
         value = [f"{key}={kinds[type(x)]}:{str(x).lower() if isinstance(x, bool) else x}" for key, x in value.items()]
-    if name == "lora_scaled":
+    if name == "control_vector_layer_range":
+        return [flag, *map(str, value)]
+    if name in ("lora_scaled", "control_vector_scaled"):
         value = [f"{path}:{scale}" for path, scale in value.items()]
     return [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
 
