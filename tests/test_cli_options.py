@@ -19,7 +19,7 @@ from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 OPTIONS = [p for p in command.params if isinstance(p, click.Option)]
 VALUED = [p for p in OPTIONS if not p.is_flag]
 # What a model may be called, say, or be told to write, has no nonsense; files are checked below.
-FREE_TEXT = {"model", "model_draft", "prompt", "stop", "file", "trace", "log_file", "hf_token"}
+FREE_TEXT = {"model", "model_draft", "prompt", "stop", "dry_sequence_breakers", "file", "trace", "log_file", "hf_token"}
 # Only the loader knows which devices and CPUs there are.
 KNOWN_TO_THE_ENGINE = {"device", "device_draft"}
 

@@ -116,6 +116,10 @@ def test_a_request_survives_the_wire_unchanged() -> None:
         {},
         {"temperature": 0, "top_k": 0, "top_p": 1.0, "min_p": 0, "repeat_last_n": -1, "ignore_eos": True},
         {"logit_bias": {5: -math.inf, 9: 1e9}, "presence_penalty": -1e4, "repeat_penalty": 1e-3, "temperature": 1e6},
+        {"typical_p": 0.25, "top_n_sigma": 1.5, "xtc_probability": 1.0, "xtc_threshold": 0.5, "dynatemp_range": 1e6},
+        {"dynatemp_exponent": 1e3, "dry_multiplier": 1e4, "dry_base": 1.0, "dry_allowed_length": 0},
+        {"dry_base": 1e4, "dry_penalty_last_n": -1, "dry_sequence_breakers": ["é" * 20, "\n"]},
+        {"dry_sequence_breakers": []},
         {"mode": "sync", "n_draft": 4, "draft_tree": [[0], [1], [0, 0]], "spec_type": ["draft-simple", "ngram-map-k"]},
         {"mode": "plain", "draft_tree": "dynamic", "draft_p_min": 1.0, "n_draft_branches": 2},
     ):
@@ -126,6 +130,9 @@ def test_a_request_survives_the_wire_unchanged() -> None:
             (lambda b: b, "id prompt n_generated n_predict n_logprobs stop"),
             (lambda b: b.sampling, "temp top_k top_p min_p repeat_penalty presence_penalty frequency_penalty"),
             (lambda b: b.sampling, "repeat_last_n seed ignore_eos logit_bias grammar n_prompt"),
+            (lambda b: b.sampling, "typical_p top_n_sigma xtc_probability xtc_threshold dynatemp_range"),
+            (lambda b: b.sampling, "dynatemp_exponent dry_multiplier dry_base dry_allowed_length dry_penalty_last_n"),
+            (lambda b: b.sampling, "dry_sequence_breakers"),
             (lambda b: b.plan, "mode n_draft n_draft_min p_min n_branch has_model always use tree"),
             (lambda b: b.plan, "ngram ngram_size_n ngram_size_m ngram_min_hits"),
         ):

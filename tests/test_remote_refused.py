@@ -265,3 +265,11 @@ def test_the_rules_are_those_of_a_pair_on_one_machine() -> None:
     assert "its BOS token is 7 and the target's is 1" in why(Words(words), Words(words, bos=7))
     assert why(Words(words, add_bos=False), Words(words, add_bos=False, bos=7)) == ""
     assert "it ends a text with its EOS token and the target without;" in why(Words(words), Words(words, add_eos=True))
+
+
+@pytest.mark.parametrize("name", ["logits_processor", "stopping_criteria"])
+def test_a_function_that_must_run_beside_the_target_is_refused(name: str, verify_host: HostProcess) -> None:
+    with Duo(None, demo_pair()[1], verify_host=verify_host.address) as d:
+        with pytest.raises(DuoError, match=f"{name} runs beside the target, which is on another machine"):
+            d.generate("Once", **{name: lambda ids, scores: scores})
+        assert d.generate("Once", max_tokens=2).tokens

@@ -13,6 +13,7 @@
 #include "messages.h"
 #include "ngram_index.h"
 #include "sampling.h"
+#include "token_hook.h"
 
 namespace duo {
 
@@ -118,7 +119,8 @@ struct text_params {
 
 // The engine writes text_params and the slot before the request enters a ring. Nothing writes them afterwards.
 struct request : text_params {
-    int32_t slot = 0;
+    int32_t                     slot = 0;
+    std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process
 
     // Caller -> both workers. Relaxed: it only asks them to stop soon.
     std::atomic<bool> cancelled{false};

@@ -49,7 +49,7 @@ void verify_worker::begin(request & req) {
     text_.set_draft_read(n_same(draft_read_, text_.tokens()));
     plan_params params = req.plan;
     params.has_model   = draft_wanted(req);
-    params.sampled     = req.sampling.temp > 0.0f;
+    params.sampled     = !req.sampling.greedy();
     planner_.begin(params, model_.n_branch());
     forget_late_begins();
     if (params.has_model && reachable_) {

@@ -133,6 +133,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     params.tensor_split             = shares.empty() ? nullptr : shares.data();
     params.split_mode               = split_mode(opt_.split_mode);
     params.main_gpu                 = opt_.main_gpu;
+    params.vocab_only               = opt_.vocab_only;
     const auto overrides            = header_overrides(opt_);
     params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
     // With repacked weights the kernel depends on the width.
@@ -216,9 +217,11 @@ void llama_token_model::create_context() {
     params.n_threads_batch = opt_.n_threads_batch;
     params.flash_attn_type =
         flash_attn_type((same_bits_ || own_attention_) && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
-    params.type_k  = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
-    params.type_v  = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
-    params.no_perf = true;
+    params.type_k      = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
+    params.type_v      = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
+    params.no_perf     = true;
+    params.offload_kqv = opt_.offload_kqv;
+    params.op_offload  = opt_.op_offload;
     set_rope(params, opt_);
     params.abort_callback = [](void * data) {
         const auto * self = static_cast<const llama_token_model *>(data);
@@ -226,9 +229,10 @@ void llama_token_model::create_context() {
     };
     params.abort_callback_data = this;
 
-    const char *   option  = is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size";
-    const uint64_t n_cache = cache_bytes(model_.get(), meta("general.architecture"), params.n_ctx,
-                                         device_names_.empty() ? 0 : opt_.n_gpu_layers, params.type_k, params.type_v);
+    const char *   option = is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size";
+    const uint64_t n_cache =
+        cache_bytes(model_.get(), meta("general.architecture"), params.n_ctx,
+                    device_names_.empty() || !opt_.offload_kqv ? 0 : opt_.n_gpu_layers, params.type_k, params.type_v);
     if (const uint64_t n_free = memory_available(); n_cache > n_free) {
         throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) + " tokens needs " +
                                                   std::to_string(n_cache >> 20) + " MiB for its cache and " +

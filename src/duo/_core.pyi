@@ -90,6 +90,9 @@ class ModelOptions:
     type_k: str
     type_v: str
     load_mode: str
+    vocab_only: bool
+    offload_kqv: bool
+    op_offload: bool
     cpus: list[int]
     strict: bool
     cpu_types: list[str]
@@ -161,6 +164,17 @@ class Sampling:
     repeat_last_n: int
     seed: int
     ignore_eos: bool
+    typical_p: float
+    top_n_sigma: float
+    xtc_probability: float
+    xtc_threshold: float
+    dynatemp_range: float
+    dynatemp_exponent: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    dry_sequence_breakers: list[str]
     logit_bias: list[tuple[int, float]]
     grammar: str
     n_prompt: int
@@ -202,7 +216,7 @@ class Model:
     def meta(self, key: str) -> str: ...
     def reads_grammar(self, gbnf: str) -> bool: ...
     def piece(self, token: int, special: bool = False) -> bytes: ...
-    def tokenize(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
+    def tokenize(self, text: str | bytes, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
 
 class TextChunk:
     @property
@@ -244,6 +258,7 @@ class Engine:
         plan: Plan,
         stop: Sequence[str],
         n_logprobs: int,
+        hook: Callable[[Any, Any], bool] | None = None,
     ) -> None: ...
     def next(self, timeout_us: int) -> TextChunk | None: ...
     def cancel(self) -> None: ...

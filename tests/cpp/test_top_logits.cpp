@@ -90,6 +90,20 @@ double exact_log_sum_exp(const std::vector<float> & x) {
     return std::isinf(max) ? max : max + std::log(sum);
 }
 
+// In two passes, over what is not -inf or NaN.
+double exact_deviation(const std::vector<float> & x) {
+    double mean = 0.0, squares = 0.0, n = 0.0;
+    for (const float logit : x) {
+        n += logit > -infinity ? 1.0 : 0.0;
+        mean += logit > -infinity ? double(logit) : 0.0;
+    }
+    mean /= n;
+    for (const float logit : x) {
+        squares += logit > -infinity ? (double(logit) - mean) * (double(logit) - mean) : 0.0;
+    }
+    return n > 0.0 && std::isfinite(mean) ? std::sqrt(squares / n) : double(infinity);
+}
+
 } // namespace
 
 TEST(best_are_those_of_a_stable_sort) {
@@ -120,6 +134,18 @@ TEST(sum_is_that_in_double_precision) {
             const double sum   = row.log_sum_exp();
             const double exact = exact_log_sum_exp(x);
             CHECK(sum == exact || std::abs(sum - exact) < 1e-5, name + ": " + std::to_string(sum - exact));
+        }
+    }
+}
+
+TEST(deviation_is_that_of_two_passes) {
+    logit_row row;
+    for (const int32_t n : sizes) {
+        for (const auto & [name, x] : rows_of(n)) {
+            row.read(x.data(), n);
+            const double d     = row.deviation();
+            const double exact = exact_deviation(x);
+            CHECK(d == exact || std::abs(d - exact) < 1e-6 * exact + 1e-9, name + ": " + std::to_string(d));
         }
     }
 }

@@ -16,13 +16,15 @@ from duo.support.wording import plural
 
 if TYPE_CHECKING:
     from duo import _core
+    from duo.api.answer import Reading
     from duo.api.engine import Duo
     from duo.options.generate import GenerateOptions
     from duo.placement.fit import Placement
+    from duo.prompt.reading import Part
     from duo.text.result import Chunk, Result
     from duo.text.stream import Stream
 
-GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
+GREEN, DIM, PLAIN = "\x1b[32m", "\x1b[2m", "\x1b[0m"
 
 
 def wants_color(choice: str, stream: TextIO) -> bool:
@@ -105,21 +107,42 @@ def first_line(
 class TokenPrinter:
     """Writes chunks as they arrive; tokens that the draft guessed are green."""
 
-    def __init__(self, out: TextIO, color: bool) -> None:
-        self._out, self._color, self._green = out, color, False
+    def __init__(self, out: TextIO, color: bool, reading: Reading | None = None) -> None:
+        """reading: what tells thoughts from the answer. Thoughts are for a terminal only: dimmed, or with a heading."""
+        self._out, self._color, self._now = out, color, ""
         self._n = 0  # characters written
+        self._reading, self._thinks = reading, False
+        self._shows_thoughts = color or out.isatty()
 
-    def _set(self, green: bool) -> str:
-        if not self._color or green == self._green:
+    def _set(self, style: str) -> str:
+        if not self._color or style == self._now:
             return ""
-        self._green = green
-        return GREEN if green else PLAIN
+        before, self._now = self._now, style
+        return (PLAIN if before else "") + style
 
     def __call__(self, chunk: Chunk) -> None:
-        if chunk.text:
-            self._out.write(self._set(chunk.from_draft) + chunk.text)
-            self._out.flush()
-            self._n += len(chunk.text)
+        if self._reading is not None:
+            self._show(self._reading.add(chunk), chunk.from_draft)
+        elif chunk.text:
+            self._write(GREEN if chunk.from_draft else "", chunk.text)
+        self._n += len(chunk.text)
+
+    def _write(self, style: str, text: str) -> None:
+        self._out.write(self._set(style) + text)
+        self._out.flush()
+
+    def _show(self, parts: list[Part], from_draft: bool) -> None:
+        for p in parts:
+            if p.reasoning and self._shows_thoughts:
+                if not self._thinks and not self._color:
+                    self._write("", "(thinking)\n")
+                self._thinks = True
+                self._write(DIM, p.reasoning)
+            if p.content:
+                if self._thinks:
+                    self._write("", "\n\n")
+                self._thinks = False
+                self._write(GREEN if from_draft else "", p.content)
 
     def write(self, stream: Stream) -> DuoError | None:
         """Writes a whole text as it arrives; Ctrl-C stops it. Returns the error that ended it, with the text so far.
@@ -139,7 +162,9 @@ class TokenPrinter:
             self(Chunk(e.result.text[self._n :]))  # the text that no chunk has held yet
             return e
         finally:
-            self._out.write(self._set(False) + "\n")
+            if self._reading is not None:
+                self._show(self._reading.finish(), False)
+            self._out.write(self._set("") + "\n")
             self._out.flush()
         return None
 

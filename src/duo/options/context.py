@@ -83,6 +83,25 @@ Files = Annotated[list[str], BeforeValidator(_files)]
 ScaledFiles = Annotated[dict[str, float], BeforeValidator(_scaled)]
 
 
+class OffloadOptions(TypedDict, total=False):
+    """Of both models, and of use with a GPU only."""
+
+    offload_kqv: Annotated[
+        bool,
+        opt(
+            True,
+            "The cache and attention of a layer are on the layer's device; otherwise on the CPU.",
+            "-kvo/-nkvo",
+            "--kv-offload/--no-kv-offload",
+            env="KV_OFFLOAD",
+        ),
+    ]
+    op_offload: Annotated[
+        bool,
+        opt(True, "A GPU may compute prompts with weights that are on the CPU.", "--op-offload/--no-op-offload"),
+    ]  # fmt: skip
+
+
 class ContextOptions(TypedDict, total=False):
     """Of the target, but for `numa`, which is of the machine."""
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typing_extensions import TypedDict
 
-from duo.options.context import ContextOptions
+from duo.options.context import ContextOptions, OffloadOptions
 from duo.options.markers import Field
 from duo.options.option import (
     Count,
@@ -304,5 +304,5 @@ class PlaceOptions(TypedDict, total=False):
     ]
 
 
-class EngineOptions(PlaceOptions, ContextOptions, total=False):
+class EngineOptions(PlaceOptions, OffloadOptions, ContextOptions, total=False):
     """Keywords of `Duo` for the models. Fixed from load to close."""

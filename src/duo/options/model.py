@@ -30,7 +30,7 @@ def flag_of(role: Role, name: str) -> str:
 # Fields whose value is the keyword's.
 _AS_GIVEN = (
     "n_gpu_layers", "split_mode", "main_gpu", "n_ctx", "n_batch", "n_threads", "n_threads_batch", "flash_attn",
-    "type_k", "type_v", "load_mode", "cpu_kernels", "strict",
+    "type_k", "type_v", "load_mode", "offload_kqv", "op_offload", "cpu_kernels", "strict",
 )  # fmt: skip
 
 
@@ -55,6 +55,8 @@ class ModelOptions:
     type_k: str
     type_v: str
     load_mode: str
+    offload_kqv: bool
+    op_offload: bool
     override_tensors: tuple[tuple[str, str], ...]  # (pattern, memory)
     cpu_kernels: CpuKernels
     strict: bool

@@ -37,6 +37,7 @@ def _model(
     m.n_batch, m.n_ubatch = o.n_batch, o.n_ubatch
     m.n_ctx, m.n_ctx_most = o.n_ctx or 0, n_ctx_most if o.n_ctx is None else 0
     m.flash_attn, m.load_mode, m.strict = o.flash_attn, o.load_mode, o.strict and o.role == "target"
+    m.offload_kqv, m.op_offload = o.offload_kqv, o.op_offload
     m.type_k, m.type_v = o.type_k, o.type_v
     m.tensor_split, m.split_mode, m.main_gpu = list(o.tensor_split), o.split_mode, o.main_gpu
     m.n_threads, m.n_threads_batch = n_threads, o.n_threads_batch or n_threads

@@ -37,6 +37,7 @@ class Stream(Iterator[Chunk]):
         self._from_draft: list[bool] = []
         self._logprobs: list[TokenLogprobs] = []
         self._n_prompt = len(job.tokens)
+        self._hook = job.hook
         self.seed = job.seed  # the actual one, also if -1 was given
         self.finish_reason = ""
         self.start_warning = job.warning  # known before the first token
@@ -82,6 +83,8 @@ class Stream(Iterator[Chunk]):
         if c.finish:
             why, code = self._finish(c.finish)
             if c.finish == "error":
+                if self._hook is not None:
+                    self._hook.raise_error(self.result)
                 raise error_class(code)(why, self.result)
             return Chunk(c.text, finish_reason=c.finish, t_us=c.t_us)
         logprobs = TokenLogprobs(c.token, c.logprob, tuple(c.top)) if self.with_logprobs else None
@@ -116,7 +119,11 @@ class Stream(Iterator[Chunk]):
         )
 
     def close(self) -> None:
-        """Stops the text. The next one can begin when this returns. Safe to call twice, and from another thread."""
+        """Stops the text. The next one can begin when this returns. Safe to call twice, and from another thread.
+
+        Raises Busy inside the text (in a logits_processor or stopping_criteria).
+        """
+        self._session.check_outside()
         self._stopping = True
         with self._session.lock:
             if self._open:
@@ -145,6 +152,8 @@ class Stream(Iterator[Chunk]):
         why = code = ""
         self.finish_reason = reason
         self._open = False
+        if self._hook is not None:
+            self._hook.end()
         try:
             if (stats := session.stats()) is not None:
                 self.timings = timings(stats, with_draft=self._with_draft)
@@ -171,7 +180,8 @@ class Stream(Iterator[Chunk]):
         if not getattr(self, "_open", False):
             return
         owner = self._session.owner
-        if self._session.network is None or (owner is not None and owner[0] == threading.get_ident()):
+        mine = owner is not None and owner[0] == threading.get_ident()
+        if not self._session.in_hook and (self._session.network is None or mine):
             self.close()
             return
         self._stopping = True
@@ -196,6 +206,7 @@ def begin(session: Session, job: Job, task: object) -> Stream:
         with session.lock:
             if session.network is not None:
                 session.network.begin_text()
+            session.run_hook(job.hook)
             session.engine.begin(
                 prompt=job.tokens,
                 n_predict=o["max_tokens"],
@@ -203,6 +214,7 @@ def begin(session: Session, job: Job, task: object) -> Stream:
                 plan=plan,
                 stop=job.stop,
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
+                hook=job.hook,
             )
             s = Stream(session, job, with_draft=makes_guesses(o, session.has_draft))
             session.hand_over(s, task)
