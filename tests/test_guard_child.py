@@ -81,7 +81,7 @@ def test_the_guard_can_be_asked_while_it_looks(this_process: pytest.MonkeyPatch)
 
     this_process.setattr(guard, "_ask", asking)
     this_process.setattr(guard, "_guard", guard._Guard())
-    thread = threading.Thread(target=guard.find, kwargs={"again": True}, daemon=True)
+    thread = threading.Thread(target=guard.find, kwargs={"refresh": True}, daemon=True)
     thread.start()
     thread.join(HANG_S)
     assert not thread.is_alive()
