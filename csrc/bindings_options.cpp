@@ -109,6 +109,9 @@ void register_options(py::module_ & m) {
         .def_readwrite("type_k", &o::type_k)
         .def_readwrite("type_v", &o::type_v)
         .def_readwrite("load_mode", &o::load_mode)
+        .def_readwrite("vocab_only", &o::vocab_only)
+        .def_readwrite("offload_kqv", &o::offload_kqv)
+        .def_readwrite("op_offload", &o::op_offload)
         .def_readwrite("cpus", &o::cpus)
         .def_readwrite("strict", &o::strict)
         .def_readwrite("cpu_types", &o::cpu_types)
@@ -116,6 +119,11 @@ void register_options(py::module_ & m) {
         .def_property(
             "loras", [](const o & x) { return x.loras; },
             [](o & x, std::vector<std::pair<std::string, float>> loras) { x.loras = std::move(loras); })
+        .def_property(
+            "control_vectors", [](const o & x) { return x.control_vectors; },
+            [](o & x, std::vector<std::pair<std::string, float>> all) { x.control_vectors = std::move(all); })
+        .def_readwrite("control_first", &o::control_first)
+        .def_readwrite("control_last", &o::control_last)
         .def_readwrite("rope_scaling", &o::rope_scaling)
         .def_readwrite("rope_freq_base", &o::rope_freq_base)
         .def_readwrite("rope_freq_scale", &o::rope_freq_scale)
@@ -189,6 +197,17 @@ void register_options(py::module_ & m) {
         .def_readwrite("repeat_last_n", &s::repeat_last_n)
         .def_readwrite("seed", &s::seed)
         .def_readwrite("ignore_eos", &s::ignore_eos)
+        .def_readwrite("typical_p", &s::typical_p)
+        .def_readwrite("top_n_sigma", &s::top_n_sigma)
+        .def_readwrite("xtc_probability", &s::xtc_probability)
+        .def_readwrite("xtc_threshold", &s::xtc_threshold)
+        .def_readwrite("dynatemp_range", &s::dynatemp_range)
+        .def_readwrite("dynatemp_exponent", &s::dynatemp_exponent)
+        .def_readwrite("dry_multiplier", &s::dry_multiplier)
+        .def_readwrite("dry_base", &s::dry_base)
+        .def_readwrite("dry_allowed_length", &s::dry_allowed_length)
+        .def_readwrite("dry_penalty_last_n", &s::dry_penalty_last_n)
+        .def_readwrite("dry_sequence_breakers", &s::dry_sequence_breakers)
         .def_readwrite("logit_bias", &s::logit_bias)
         .def_readwrite("grammar", &s::grammar)
         .def_readwrite("n_prompt", &s::n_prompt);

@@ -8,6 +8,7 @@
 
 #include "core/delayed_model.h"
 #include "core/draft_link.h"
+#include "core/errand.h"
 #include "core/pipeline.h"
 #include "core/synthetic_model.h"
 #include "core/target_link.h"
@@ -41,10 +42,13 @@ class engine {
     ~engine();
 
     request & begin(std::unique_ptr<request> req);
-    bool      next(text_chunk & out, int64_t timeout_us);
-    void      cancel() noexcept;
-    void      close() noexcept;
-    void      take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
+    // Starts something else than a text; `prompt` is what its kind needs. It ends as a text does, with a chunk that has
+    // finish set, and the caller keeps `job` until then. Throws duo::error.
+    void begin(errand & job, std::vector<token_id> prompt);
+    bool next(text_chunk & out, int64_t timeout_us);
+    void cancel() noexcept;
+    void close() noexcept;
+    void take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
 
     // The measurements of the pair. Call only while no text is being written. Throws duo::error if closed.
     [[nodiscard]] planner & plans() const;

@@ -58,6 +58,39 @@ def rewrite(
     return write(to, header, [(t.name, data, t.tensor_type) for t, data in changed if data is not None])
 
 
+def tiny_gemma3(source: Path, to: Path, window: int) -> Path:
+    """A model with random weights whose layers see so many tokens back, and the vocabulary of `source`."""
+    n_embd, n_ff, n_head, n_head_dim, n_vocab = 64, 128, 2, 32, len(tokens_of(source))
+    header = {n: v for n, v in _parts(source)[0].items() if n.startswith("tokenizer.")} | {
+        "general.architecture": (STR, "gemma3"),
+        "gemma3.context_length": (U32, 1024),
+        "gemma3.embedding_length": (U32, n_embd),
+        "gemma3.block_count": (U32, 2),
+        "gemma3.feed_forward_length": (U32, n_ff),
+        "gemma3.attention.head_count": (U32, n_head),
+        "gemma3.attention.head_count_kv": (U32, n_head),
+        "gemma3.attention.key_length": (U32, n_head_dim),
+        "gemma3.attention.value_length": (U32, n_head_dim),
+        "gemma3.attention.sliding_window": (U32, window),
+        "gemma3.attention.layer_norm_rms_epsilon": (F32, 1e-6),
+    }
+    rng = np.random.default_rng(1)
+    tensors: dict[str, Array] = {
+        "token_embd.weight": rng.normal(0, 1, (n_vocab, n_embd)),
+        "output_norm.weight": np.full(n_embd, 2.0),
+    }
+    for i in range(2):
+        matrices = dict.fromkeys(("attn_q", "attn_k", "attn_v", "attn_output"), (n_embd, n_embd))
+        matrices |= {"ffn_gate": (n_ff, n_embd), "ffn_up": (n_ff, n_embd), "ffn_down": (n_embd, n_ff)}
+        norms = {"attn_q_norm": n_head_dim, "attn_k_norm": n_head_dim}
+        norms |= dict.fromkeys(("attn_norm", "post_attention_norm", "ffn_norm", "post_ffw_norm"), n_embd)
+        for name, shape in matrices.items():
+            tensors[f"blk.{i}.{name}.weight"] = rng.normal(0, 1, shape)
+        for name, n in norms.items():
+            tensors[f"blk.{i}.{name}.weight"] = np.ones(n)
+    return write(to, header, [(name, x.astype(np.float32), None) for name, x in tensors.items()])
+
+
 def tiny_mamba(source: Path, to: Path) -> Path:
     """A recurrent model with random weights and the vocabulary of `source`: what it says depends on all it has read."""
     n_embd, n_inner, n_conv, n_state, n_rank, n_vocab = 32, 64, 4, 16, 4, len(tokens_of(source))

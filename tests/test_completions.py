@@ -3,13 +3,16 @@
 import inspect
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import llama_cpp
 import pytest
 from conftest import need_llama_cpp
+from gguf_files import BOOL, U32, rewrite
 
 from duo import Duo, DuoError
+from duo.api.infill import infill
 from duo.api.llama_cpp_members import PLACES_OF_CHAT, PLACES_OF_COMPLETION
 from duo.models.demo import demo_pair
 
@@ -81,7 +84,7 @@ def test_arguments_by_place_are_llama_cpps(both: tuple[Any, Duo]) -> None:
         both[1](PROMPT, *([None] * 25))
 
 
-def test_what_the_model_is_has_llama_cpps_names(both: tuple[Any, Duo]) -> None:
+def test_model_properties_have_llama_cpps_names(both: tuple[Any, Duo]) -> None:
     llama, d = both
     assert (d.n_ctx(), d.n_vocab()) == (llama.n_ctx(), llama.n_vocab())
     assert (d.token_bos(), d.token_eos(), d.model_path) == (llama.token_bos(), llama.token_eos(), llama.model_path)
@@ -90,8 +93,6 @@ def test_what_the_model_is_has_llama_cpps_names(both: tuple[Any, Duo]) -> None:
     assert {name: d.metadata[name] for name in names} == {name: llama.metadata[name] for name in names}
     d.reset()
     assert d.tokenize(PROMPT.encode()) == llama.tokenize(PROMPT.encode()) == d.tokenize(PROMPT)
-    with pytest.raises(DuoError, match=r"not UTF-8 \(byte 1\)"):
-        d.tokenize(b"a\xff")
 
 
 def test_a_prompt_of_ids(both: tuple[Any, Duo]) -> None:
@@ -164,23 +165,95 @@ def test_openais_form_of_a_schema_and_any_object(both: tuple[Any, Duo]) -> None:
             ask(MESSAGES, response_format=bad)
 
 
+def test_echo_with_logprobs_scores_the_prompt(both: tuple[Any, Duo]) -> None:
+    for prompt in (PROMPT, " ".join([PROMPT] * 30), both[0].tokenize(b"The rain fell.")):
+        for n in (0, 3):
+            theirs, ours = (
+                llm.create_completion(prompt, max_tokens=4, temperature=0, echo=isinstance(prompt, str), logprobs=n)
+                if isinstance(prompt, str) or llm is both[1]
+                else None
+                for llm in both
+            )
+            if theirs is not None:  # there, the echo of token ids is a TypeError
+                assert ours["choices"][0]["text"] == theirs["choices"][0]["text"]
+                same_logprobs(ours["choices"][0]["logprobs"], theirs["choices"][0]["logprobs"])
+    ids = both[1].tokenize(PROMPT)
+    by_ids, by_text = (both[1](p, max_tokens=3, temperature=0, echo=True, logprobs=2) for p in (ids, PROMPT))
+    assert by_ids["choices"][0]["logprobs"] == by_text["choices"][0]["logprobs"]
+    assert len(by_ids["choices"][0]["logprobs"]["tokens"]) == len(ids) - (ids[0] == both[1].token_bos()) + 3
+    one = both[1](ids[:1], max_tokens=1, temperature=0, echo=True, logprobs=1)["choices"][0]["logprobs"]
+    assert one["token_logprobs"][0] is None or ids[0] == both[1].token_bos()
+    with pytest.raises(DuoError, match="the context holds 512"):
+        both[1]([5] * 600, echo=True, logprobs=1)
+
+
+def same_logprobs(ours: Any, theirs: Any) -> None:
+    assert ours["tokens"] == theirs["tokens"]
+    assert ours["text_offset"] == theirs["text_offset"]
+    assert (ours["token_logprobs"][0], ours["top_logprobs"][0]) == (None, None)
+    assert ours["token_logprobs"][1:] == pytest.approx(list(map(float, theirs["token_logprobs"][1:])), abs=2e-3)
+    assert theirs["token_logprobs"][0] is None
+    for a, b in zip(ours["top_logprobs"][1:], theirs["top_logprobs"][1:], strict=True):
+        assert a == pytest.approx({k: float(v) for k, v in b.items()}, abs=2e-3)
+
+
+FIM = (301, 302, 303)
+
+
+@pytest.fixture(scope="module")
+def fim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The target with tokens that mark prefix, suffix and middle."""
+    kinds = zip(("pre", "suf", "mid"), FIM, strict=True)
+    put: dict[str, Any] = {f"tokenizer.ggml.fim_{kind}_token_id": (U32, token) for kind, token in kinds}
+    put["tokenizer.ggml.add_space_prefix"] = (BOOL, False)  # llama_cpp cuts the space off wrongly for such a vocabulary
+    return rewrite(TARGET, tmp_path_factory.mktemp("fim") / "fim.gguf", put=put)
+
+
+@pytest.mark.parametrize("spm_infill", [False, True])
+def test_a_suffix_is_filled_in_as_llama_cpp_does(fim: Path, spm_infill: bool) -> None:
+    """llama_cpp's own marks are token 0 in this release (a TODO there); it puts them at the right places."""
+    need_llama_cpp()
+    llama = llama_cpp.Llama(**{**LOAD, "model_path": str(fim)}, spm_infill=spm_infill)
+    seen: list[list[int]] = []
+    llama.generate = lambda tokens, **_: seen.append(list(tokens)) or iter(())
+    order = (FIM[1], FIM[0], FIM[2]) if spm_infill else FIM
+    with Duo(fim, n_ctx=256, cpu_kernels="stock", spm_infill=spm_infill) as d:
+        assert d.local_model.fim_tokens == FIM
+        for prompt, suffix in (
+            ("Once upon", "a time"), ("", "the end"), ("Once", ""), ("a  b", "  c d"), (d.tokenize(b"The rain"), "x\n"),
+        ):  # fmt: skip
+            llama.create_completion(prompt, suffix=suffix, max_tokens=1)
+            ours = infill(d.local_model, prompt, suffix, suffix_first=spm_infill)
+            assert [0 if t in FIM else t for t in ours] == seen.pop()
+            assert tuple(t for t in ours if t in FIM) == order
+            answer = d.create_completion(prompt, suffix=suffix, max_tokens=5, temperature=0, echo=True)
+            assert answer["usage"]["prompt_tokens"] == len(ours)
+            text = d.generate(ours, max_tokens=5, temperature=0).text
+            assert answer["choices"][0]["text"].endswith(text)
+            if isinstance(prompt, str):
+                assert answer["choices"][0]["text"] == prompt + text
+    llama.close()
+
+
+def test_a_model_without_marks_cannot_fill_in(both: tuple[Any, Duo]) -> None:
+    with pytest.raises(DuoError, match="suffix needs a model that was trained to fill in the middle"):
+        both[1].create_completion(PROMPT, suffix="x")
+
+
 @pytest.mark.parametrize(
     "options",
     [
-        {"suffix": "x"},
         {"mirostat_mode": 2},
-        {"typical_p": 0.5},
-        {"logprobs": 1, "echo": True},
         {"logits_processor": [1]},
     ],
     ids=str,
 )
-def test_what_duo_has_not_is_refused_by_name(both: tuple[Any, Duo], options: dict[str, Any]) -> None:
+def test_unsupported_arguments_are_refused_by_name(both: tuple[Any, Duo], options: dict[str, Any]) -> None:
     with pytest.raises(DuoError, match=next(iter(options))):
         both[1].create_completion(PROMPT, **options)
 
 
-def test_what_changes_nothing_is_taken_and_what_nobody_knows_is_not(both: tuple[Any, Duo]) -> None:
+def test_arguments_without_effect_are_accepted_and_unknown_ones_refused(both: tuple[Any, Duo]) -> None:
     _, d = both
     d(PROMPT, max_tokens=1, suffix=None, typical_p=1.0, mirostat_mode=0, mirostat_tau=4.0, tfs_z=1.0, mode="plain")
     for call in (d, d.create_completion):
@@ -215,7 +288,8 @@ def test_the_constructor_knows_llama_cpps_names() -> None:
         ({"rope_freq_base": -1.0}, "rope_freq_base"),
         ({"draft_model": len}, "draft="),
         ({"embedding": True}, "embedding is True"),
-        ({"vocab_only": True}, "vocab_only is True"),
+        ({"vocab_only": True}, "vocab_only and cannot write"),
+        ({"swa_full": False}, "swa_full is False"),
         ({"split_mode": 7}, "split_mode"),
         ({"chat_format": "no-such"}, "no-such"),
         ({"chat_handler": 3}, "chat_handler is int"),

@@ -34,12 +34,16 @@ class delayed_model : public token_model {
         return inner_.candidates(i_row, sampling, text, out);
     }
 
+    std::span<float> row_logits(int32_t i_row) override { return inner_.row_logits(i_row); }
+
     float logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {
         return inner_.logprobs(i_row, token, out);
     }
 
     bool        rollback(int32_t branch, int32_t pos) override { return inner_.rollback(branch, pos); }
     void        fork(int32_t from, int32_t to, int32_t pos) override { inner_.fork(from, to, pos); }
+    std::string save() const override { return inner_.save(); }
+    void        restore(std::span<const char> saved) override { inner_.restore(saved); }
     bool        is_end(token_id token) const override { return inner_.is_end(token); }
     std::string piece(token_id token) const override { return inner_.piece(token); }
 

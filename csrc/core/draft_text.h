@@ -1,6 +1,8 @@
 // One text as the draft sees it: its tokens, the tree below them, and what the target wants to have of that tree.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <span>
@@ -48,12 +50,24 @@ class draft_text {
     bool begin(const request & req, node_counter & ids, node_msg & named);
     void take_orders(const verdict_msg & v);
     // Re-roots. True: the draft had not guessed the token, and `named` is the node that it made to name it. Throws
-    // std::runtime_error if the verdict names an unknown node.
+    // duo::error if the verdict names an unknown node.
     bool apply(const verdict_msg & v, node_counter & ids, node_msg & named);
     // Lets go of the request.
     void end();
     // The model failed: forgets what its cache holds of this text. False: it could not be cleared.
     bool clear_cache() { return trunk_.clear(); }
+
+    // ---- between texts
+
+    // Leading tokens of the last text that are cached.
+    [[nodiscard]] std::vector<token_id> cached() const {
+        return {tokens_.begin(), tokens_.begin() + std::ptrdiff_t(std::min(tokens_.size(), size_t(trunk_.n_text())))};
+    }
+    // After clear_cache(): the model has read these tokens, in the trunk's branch.
+    void adopt(const std::vector<token_id> & tokens) {
+        tokens_ = tokens;
+        trunk_.grow(int32_t(tokens.size()));
+    }
 
     // ---- a step
 

@@ -1,15 +1,15 @@
 #include "draft_trunk.h"
 
 #include <algorithm>
-#include <stdexcept>
 
+#include "../error.h"
 #include "same.h"
 
 namespace duo {
 
 draft_trunk::draft_trunk(branch_pool & pool) : pool_(pool), trunk_(pool.acquire()) {
     if (trunk_ < 0) {
-        throw std::runtime_error("the draft model's cache has no free branch for another text");
+        throw error(error_kind::busy, "the draft model's cache has no free branch for another text");
     }
     branches_.push_back(trunk_);
 }
@@ -87,6 +87,25 @@ int32_t draft_trunk::take(const token_tree & tree, int32_t i, int32_t pos) {
 void draft_trunk::give_back(int32_t branch, int32_t pos) {
     pool_.set_length(branch, pos); // the row itself never came
     // A branch that was forked for it holds nothing of its own; it is freed with the next prune().
+}
+
+void draft_trunk::settle(int32_t n) {
+    n_text_ = n < 0 ? n_text_ : std::min(n_text_, n);
+    for (const int32_t b : branches_) {
+        if (b != trunk_) {
+            pool_.release(b);
+        }
+    }
+    pool_.cut(trunk_, n_text_);
+    const int32_t first = pool_.acquire();
+    if (first >= 0 && first < trunk_) {
+        pool_.fork(trunk_, first, n_text_);
+        pool_.release(trunk_);
+        trunk_ = first;
+    } else if (first >= 0) {
+        pool_.release(first);
+    }
+    branches_.assign(1, trunk_);
 }
 
 bool draft_trunk::clear() {

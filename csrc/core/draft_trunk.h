@@ -17,7 +17,7 @@ namespace duo {
 // One for each text.
 class draft_trunk {
   public:
-    // Takes its first branch. Throws std::runtime_error if the pool has none. The pool must outlive it.
+    // Takes its first branch. Throws duo::error if the pool has none. The pool must outlive it.
     explicit draft_trunk(branch_pool & pool);
 
     // Another text: keeps the tokens that both texts begin with.
@@ -42,6 +42,8 @@ class draft_trunk {
     // The row of the node that take() gave `branch` to was not evaluated.
     void give_back(int32_t branch, int32_t pos);
 
+    // Keeps at most n leading tokens of the text (-1: all), in the first branch that is free, and nothing else.
+    void settle(int32_t n);
     // Forgets everything. False: the model could not.
     bool clear();
 

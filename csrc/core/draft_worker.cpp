@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "errand.h"
 #include "listen_loop.h"
 
 namespace duo {
@@ -86,6 +87,48 @@ void draft_worker::take(draft_text & text, const verdict_msg & v) {
             break;
         case verdict_msg::kind::end:
             text.end();
+            break;
+        case verdict_msg::kind::errand:
+            text.end();
+            do_errand(text, *v.req);
+            break;
+    }
+}
+
+void draft_worker::do_errand(draft_text & text, const request & req) noexcept {
+    try {
+        do_errand(text, *req.job);
+    } catch (const std::exception & e) {
+        req.draft_error = e.what();
+        text.clear_cache();
+    } catch (...) {
+        text.clear_cache();
+    }
+    req.draft_done.store(true, std::memory_order_release);
+    wires_.nodes.push({.what = node_msg::kind::done, .slot = text.slot()});
+}
+
+void draft_worker::do_errand(draft_text & text, errand & job) {
+    cache_image & image = job.draft;
+    switch (job.what) {
+        case errand::kind::look:
+            image.tokens = text.cached();
+            break;
+        case errand::kind::save:
+            text.trunk().settle(job.n_keep);
+            image.tokens = text.cached();
+            if (!image.tokens.empty()) {
+                image.saved = model_.save();
+            }
+            break;
+        case errand::kind::restore:
+            if (!image.given.empty()) {
+                text.clear_cache();
+                model_.restore(image.given);
+                text.adopt(image.tokens);
+            }
+            break;
+        case errand::kind::score:
             break;
     }
 }

@@ -48,6 +48,8 @@ class draft_worker {
     void               take_orders(draft_text & text, const verdict_msg & v);
     void               pause(draft_text & text);
     void               fail(draft_text & text, const std::string & why) noexcept;
+    void               do_errand(draft_text & text, const request & req) noexcept;
+    void               do_errand(draft_text & text, errand & job);
     void               fail_step(const std::string & why) noexcept;
     [[nodiscard]] bool any_wants_step() const;
 

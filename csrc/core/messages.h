@@ -32,6 +32,7 @@ struct node_msg {
         failed, // the draft is gone for this request (`id` = request); the text goes on without it
         ready,  // a draft in another process can be reached and may be told to begin
         lost,   // that draft cannot be reached any more
+        done,   // the draft has done its part of an errand
     };
 
     kind     what    = kind::node;
@@ -54,6 +55,7 @@ struct verdict_msg {
         orders,  // only the fields from `n_ahead` on count
         verdict, // re-root: first at `accepted`, then at its child `token`
         end,     // forget the slot
+        errand,  // no text is running: do the draft's part of `req`'s errand
     };
 
     kind            what         = kind::verdict;

@@ -45,24 +45,34 @@ pipeline::~pipeline() {
     close();
 }
 
-std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req) {
-    if (req->prompt.empty()) {
+// Throws duo::error.
+void pipeline::check_prompt(const request & req) const {
+    if (req.prompt.empty()) {
         throw error(error_kind::bad_value, "the prompt is empty; give at least one token");
     }
     // A resumed text may lack only its end.
-    if (int32_t(req->prompt.size()) >= n_ctx_ + (req->n_generated > 0 ? 1 : 0)) {
-        throw error(error_kind::context_full, "the prompt has " + std::to_string(req->prompt.size()) +
+    if (int32_t(req.prompt.size()) >= n_ctx_ + (req.n_generated > 0 ? 1 : 0)) {
+        throw error(error_kind::context_full, "the prompt has " + std::to_string(req.prompt.size()) +
                                                   " tokens and the context holds " + std::to_string(n_ctx_) +
                                                   " with the answer; shorten it or raise -c/--ctx-size" +
                                                   (verify_worker_ ? "" : " of the verify host"));
     }
-    for (const token_id t : req->prompt) {
+    for (const token_id t : req.prompt) {
         if (t < 0 || t >= text_model_.n_vocab()) {
             throw error(error_kind::bad_value, "token id " + std::to_string(t) + " is outside the vocabulary (0 to " +
                                                    std::to_string(text_model_.n_vocab() - 1) + ")");
         }
     }
-    req->settle();
+}
+
+std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req) {
+    if (req->job != nullptr && !verify_worker_) {
+        throw error(error_kind::bad_value, "the target is elsewhere, and so is its cache");
+    }
+    if (req->job == nullptr || !req->prompt.empty()) {
+        check_prompt(*req);
+    }
+    req->set_grammar_start();
     const std::lock_guard locked(mutex_);
     if (req->id == no_node) { // on a host it is the client's id
         req->id = request_node(++n_requests_);

@@ -67,6 +67,8 @@ class pipeline {
     void close() noexcept;
 
   private:
+    void check_prompt(const request & req) const;
+
     token_model &                text_model_; // the model whose vocabulary the text has
     const int32_t                n_ctx_;
     const std::shared_ptr<wires> shared_wires_;

@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "../error.h"
 #include "messages.h"
 #include "sampling.h"
 
@@ -52,12 +53,22 @@ class token_model {
     virtual int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                std::span<candidate> out) = 0;
 
+    // The logits of row `i_row` of the last decode, [n_vocab]; candidates() reads what is written there. Empty: a model
+    // that has none.
+    virtual std::span<float> row_logits(int32_t /*i_row*/) { return {}; }
+
     // The model's own log-probabilities at row `i_row`, before any filter: of `token` (returned), and of the out.size()
     // most probable tokens.
     virtual float logprobs(int32_t i_row, token_id token, std::span<candidate> out) = 0;
 
     // Forgets positions >= `pos` of `branch`. False: the cache cannot do that, and is unchanged.
     virtual bool rollback(int32_t branch, int32_t pos) = 0;
+
+    // The whole cache, with all branches, as bytes. Throws duo::error.
+    [[nodiscard]] virtual std::string save() const { throw error("this model's cache cannot be saved"); }
+
+    // Replaces the cache by what save() of an equal model gave. Throws duo::error; the cache is empty then.
+    virtual void restore(std::span<const char> /*saved*/) { throw error("this model's cache cannot be restored"); }
 
     // Makes the empty branch `to` share the cached tokens of `from` before position `pos`.
     virtual void fork(int32_t from, int32_t to, int32_t pos) = 0;

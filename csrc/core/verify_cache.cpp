@@ -1,7 +1,7 @@
 // What the target's cache holds of which text. The loop around it is in verify_worker.cpp.
 #include <algorithm>
-#include <stdexcept>
 
+#include "../error.h"
 #include "same.h"
 #include "verify_worker.h"
 
@@ -15,7 +15,7 @@ void verify_worker::keep_beginning(verify_slot & s) {
     if (n_kept < s.cached.size()) {
         const bool kept = model_.rollback(s.first_branch, int32_t(n_kept));
         if (!kept && !model_.rollback(s.first_branch, 0)) {
-            throw std::runtime_error("the target's cache could not be cleared");
+            throw error("the target's cache could not be cleared");
         }
         s.cached.resize(kept ? n_kept : 0);
     }
@@ -23,7 +23,7 @@ void verify_worker::keep_beginning(verify_slot & s) {
 }
 
 // Empties the slot's branches, whatever they hold.
-void verify_worker::clear(verify_slot & s) {
+void verify_worker::clear(verify_slot & s) noexcept {
     s.cached.clear();
     try {
         for (int32_t b = 0; b < n_branches_; ++b) {

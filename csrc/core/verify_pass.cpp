@@ -1,7 +1,7 @@
 // The pass itself: evaluate, walk, emit. The loop around it is in verify_worker.cpp.
 #include <algorithm>
-#include <stdexcept>
 
+#include "../error.h"
 #include "verify_worker.h"
 
 namespace duo {
@@ -179,7 +179,7 @@ void verify_worker::trim_cache(verify_slot & s, size_t n_before) {
     s.text.stats().n_side += n_on_path < s.text.n_accepted() ? 1 : 0;
     if (n_kept < s.cached.size()) {
         if (!model_.rollback(s.first_branch, int32_t(n_kept))) {
-            throw std::runtime_error("the target's cache cannot be rolled back; run without a draft");
+            throw error(error_kind::bad_value, "the target's cache cannot be rolled back; run without a draft");
         }
         s.cached.resize(n_kept);
     }
@@ -187,19 +187,18 @@ void verify_worker::trim_cache(verify_slot & s, size_t n_before) {
 
 // Follows the tree as far as the target agrees, then takes the target's own token; tells the draft.
 void verify_worker::walk(verify_slot & s, stance now) {
-    const sampling_params & sampling = s.text.req().sampling;
     s.text.begin_walk(now);
     for (;;) {
-        candidate     chosen;
+        if (s.text.req().hook && s.text.cancelled()) {
+            return; // a hook may be slow
+        }
         const int32_t i_logits = int32_t(s.i_root) + 1 + s.text.row();
-        if (model_.candidates(i_logits, sampling, s.text.tokens(), std::span(&chosen, 1)) != 1) {
-            if (sampling.grammar.empty()) {
-                throw std::runtime_error("the filters left no candidate token");
-            }
-            s.text.finish(finish_reason::stop); // the grammar is complete, and the text has no end token to choose
+        const auto    chosen   = choose(s, i_logits);
+        if (!chosen.has_value()) {
+            s.text.finish(finish_reason::stop);
             return;
         }
-        const bool from_draft = s.text.step(chosen.token, planner_.profile().guesses());
+        const bool from_draft = s.text.step(*chosen, planner_.profile().guesses());
         emit(s, from_draft, i_logits);
         if (s.text.finish() != finish_reason::none) {
             return;
@@ -209,6 +208,32 @@ void verify_worker::walk(verify_slot & s, stance now) {
             return;
         }
     }
+}
+
+// The target's choice to follow a row. Nothing: the grammar is complete and the text has no end token to choose, or the
+// caller's hook ends the text.
+std::optional<token_id> verify_worker::choose(verify_slot & s, int32_t i_row) {
+    const request & req    = s.text.req();
+    const auto      logits = req.hook ? model_.row_logits(i_row) : std::span<float>{};
+    struct restorer { // log-probabilities are the model's own
+        ~restorer() { std::copy(own.begin(), own.end(), row.begin()); }
+        const std::vector<float> & own;
+        std::span<float>           row;
+    };
+    own_logits_.assign(logits.begin(), logits.end());
+    const restorer restored{own_logits_, logits};
+    if (req.hook && !req.hook->on_row(s.text.tokens(), logits)) {
+        return std::nullopt;
+    }
+    candidate chosen;
+    if (model_.candidates(i_row, req.sampling, s.text.tokens(), std::span(&chosen, 1)) == 1) {
+        return chosen.token;
+    }
+    if (req.sampling.grammar.empty()) {
+        throw error(error_kind::bad_value, req.hook ? "the logits_processor left no token that can be chosen"
+                                                    : "the filters left no candidate token; allow more tokens");
+    }
+    return std::nullopt;
 }
 
 void verify_worker::commit(verify_slot & s) {

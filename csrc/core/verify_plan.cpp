@@ -13,9 +13,9 @@ constexpr size_t n_piece = 512; // rows of a prompt in a pass, where another tex
 // Rows of a text that a pass reads before the one that verifies. 0: the next pass verifies.
 size_t verify_worker::n_to_read(const verify_slot & s) const {
     const size_t n_batch = size_t(model_.n_batch());
-    const size_t n_last  = std::max<size_t>(1, n_batch > n_draft_cap ? n_batch - n_draft_cap : 1);
+    const size_t n_last  = n_batch > n_draft_cap && s.text.req().n_predict != 0 ? n_batch - n_draft_cap : 1;
     const size_t n_most  = slots_.size() > 1 ? std::min(n_batch, n_piece) : n_batch;
-    return s.n_missing() > n_last || s.n_missing() > n_most ? std::min(n_most, s.n_missing() - 1) : 0;
+    return s.n_missing() > std::min(n_last, n_most) ? std::min(n_most, s.n_missing() - 1) : 0;
 }
 
 // The planner is for one text at a time.
@@ -26,7 +26,7 @@ void verify_worker::plan_alone(verify_slot & s) {
     const request & req    = s.text.req();
     plan_params     params = req.plan;
     params.has_model       = draft_wanted(req);
-    params.sampled         = req.sampling.temp > 0.0f;
+    params.sampled         = !req.sampling.greedy();
     planner_.begin(params, n_branches_);
     alone_ = &s;
 }

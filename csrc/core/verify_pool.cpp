@@ -39,13 +39,13 @@ void verify_worker::work_together() {
             continue;
         }
         const int32_t n_before = s->text.stats().n_predicted;
-        planner_.profile().choose_record(s->text.req().sampling.temp > 0.0f);
+        planner_.profile().choose_record(!s->text.req().sampling.greedy());
         try {
             finish_pass(*s, now);
             n_tokens += s->text.stats().n_predicted - n_before;
             expected += s->expected;
         } catch (const std::exception & e) {
-            fail(*s, e.what());
+            fail(*s, failure_of(e));
         }
     }
     wires_.chunks.wake();
@@ -150,7 +150,7 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
         const plan_params & plan  = s->text.req().plan;
         const bool          fixed = plan.always || !plan.tree.empty() || plan.use == tree_use::dynamic;
         const bool          begun = s->text.stats().n_passes > 0;
-        planner_.profile().choose_record(s->text.req().sampling.temp > 0.0f);
+        planner_.profile().choose_record(!s->text.req().sampling.greedy());
         s->text.grow_tree(planner_.profile(), fixed ? 0.0 : 0.01, n_room(*s));
         const int32_t n_most = n_verify_most(*s);
         shares_.push_back({.tree     = &s->text.tree(),

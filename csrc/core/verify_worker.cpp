@@ -2,12 +2,17 @@
 
 #include <algorithm>
 #include <exception>
-#include <stdexcept>
+#include <utility>
 
+#include "../error.h"
 #include "listen_loop.h"
 #include "same.h"
 
 namespace duo {
+
+namespace {
+const failure unknown_failure{error_kind::internal, "the target model failed for an unknown reason"};
+} // namespace
 
 verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
                              int32_t n_texts)
@@ -35,6 +40,10 @@ bool verify_worker::work() {
     end_texts();
     wake_parked();
     if (active_.empty()) {
+        if (errand_ != nullptr) {
+            serve_errand(*std::exchange(errand_, nullptr));
+            any = true;
+        }
         return any;
     }
     pass_.clear();
@@ -46,11 +55,11 @@ bool verify_worker::work() {
         }
     } catch (const std::exception & e) {
         for (verify_slot * s : pass_) {
-            fail(*s, e.what());
+            fail(*s, failure_of(e));
         }
     } catch (...) {
         for (verify_slot * s : pass_) {
-            fail(*s, "the target model failed for an unknown reason");
+            fail(*s, unknown_failure);
         }
     }
     end_texts();
@@ -60,8 +69,12 @@ bool verify_worker::work() {
 bool verify_worker::take_requests() {
     bool      any = false;
     request * req = nullptr;
-    while (wires_.requests.try_pop(req)) {
-        begin(*req);
+    while (errand_ == nullptr && wires_.requests.try_pop(req)) {
+        if (req->job != nullptr) {
+            errand_ = req;
+        } else {
+            begin(*req);
+        }
         any = true;
     }
     return any;
@@ -73,9 +86,9 @@ void verify_worker::begin(request & req) {
     try {
         begin_text(s, req);
     } catch (const std::exception & e) {
-        fail(s, e.what());
+        fail(s, failure_of(e));
     } catch (...) {
-        fail(s, "the target model failed for an unknown reason");
+        fail(s, unknown_failure);
     }
 }
 
@@ -115,7 +128,7 @@ void verify_worker::begin_text(verify_slot & s, request & req) {
     }
 }
 
-void verify_worker::fail(verify_slot & s, const char * why) {
+void verify_worker::fail(verify_slot & s, const failure & why) {
     if (s.text.active()) {
         s.text.req().error = why;
         end(s, finish_reason::error);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -41,15 +42,21 @@ class verify_worker {
     void          begin_text(verify_slot & s, request & req);
     void          end_texts();
     void          end(verify_slot & s, finish_reason why);
-    void          fail(verify_slot & s, const char * why);
+    void          fail(verify_slot & s, const failure & why);
 
     // The cache (verify_cache.cpp).
     void               keep_beginning(verify_slot & s);
-    void               clear(verify_slot & s);
+    void               clear(verify_slot & s) noexcept;
     void               park(verify_slot & s);
     void               make_room(size_t n_rows);
     void               wake_parked();
     [[nodiscard]] bool fits(size_t n_rows) const;
+
+    // Between texts (verify_errand.cpp).
+    void serve_errand(request & req) noexcept;
+    void do_errand(verify_slot & s, request & req);
+    void score(verify_slot & s, request & req);
+    void wait_for_draft(const request & req, bool told);
 
     // The texts' drafts (verify_draft.cpp).
     void               take_nodes();
@@ -84,26 +91,28 @@ class verify_worker {
     [[nodiscard]] stance  stance_together() const;
 
     // The pass itself (verify_pass.cpp).
-    void          set_rows(verify_slot & s, size_t n_read);
-    bool          evaluate(int32_t n_threads);
-    decode_status timed_decode();
-    void          measure(int32_t n_threads, int64_t branches_us);
-    void          on_evaluated(verify_slot & s);
-    void          on_prompt(verify_slot & s);
-    void          finish_pass(verify_slot & s, stance now);
-    void          walk(verify_slot & s, stance now);
-    void          commit(verify_slot & s);
-    void          emit(verify_slot & s, bool from_draft, int32_t i_row);
-    void          trim_cache(verify_slot & s, size_t n_before);
-    void          trace_pass(verify_slot & s, const verify_stats & before, stance now, int32_t depth);
+    void                    set_rows(verify_slot & s, size_t n_read);
+    bool                    evaluate(int32_t n_threads);
+    decode_status           timed_decode();
+    void                    measure(int32_t n_threads, int64_t branches_us);
+    void                    on_evaluated(verify_slot & s);
+    void                    on_prompt(verify_slot & s);
+    void                    finish_pass(verify_slot & s, stance now);
+    void                    walk(verify_slot & s, stance now);
+    std::optional<token_id> choose(verify_slot & s, int32_t i_row);
+    void                    commit(verify_slot & s);
+    void                    emit(verify_slot & s, bool from_draft, int32_t i_row);
+    void                    trim_cache(verify_slot & s, size_t n_before);
+    void                    trace_pass(verify_slot & s, const verify_stats & before, stance now, int32_t depth);
 
     token_model &     model_;
     wires &           wires_;
     const draft_place draft_;
-    const int32_t     n_branches_; // of each slot
-    planner           planner_;    // for a text that is alone
-    pool_planner      pool_;       // for several
-    bool              reachable_;  // messages reach the draft
+    const int32_t     n_branches_;       // of each slot
+    planner           planner_;          // for a text that is alone
+    pool_planner      pool_;             // for several
+    bool              reachable_;        // messages reach the draft
+    request *         errand_ = nullptr; // waits until no text is written
 
     std::vector<verify_slot>   slots_;
     std::vector<verify_slot *> active_;          // texts that are written and not parked, in the order of their begin
@@ -123,9 +132,10 @@ class verify_worker {
     std::vector<std::unique_ptr<request>> late_begins_;
     uint64_t                              n_late_begins_ = 0;
 
-    std::vector<row>         rows_;     // of the pass
-    std::vector<verdict_msg> verdicts_; // scratch
-    std::vector<candidate>   best_;     // scratch: alternatives for log-probabilities
+    std::vector<row>         rows_;       // of the pass
+    std::vector<verdict_msg> verdicts_;   // scratch
+    std::vector<candidate>   best_;       // scratch: alternatives for log-probabilities
+    std::vector<float>       own_logits_; // scratch: a row before a hook changed it
 };
 
 } // namespace duo

@@ -13,12 +13,13 @@ std::vector<llama_adapter_lora *> load_loras(llama_model * model, const model_op
         log_clear_errors();
         llama_adapter_lora * adapter = llama_adapter_lora_init(model, path.c_str());
         if (adapter == nullptr) {
-            throw error("the LoRA adapter " + path + " could not be loaded for " + opt.path + log_reason() +
-                        "; check the file");
+            throw error(error_kind::bad_value, "the LoRA adapter " + path + " could not be loaded for " + opt.path +
+                                                   log_reason() + "; check the file");
         }
         if (llama_adapter_get_alora_n_invocation_tokens(adapter) > 0) {
-            throw error("the LoRA adapter " + path +
-                        " works from certain tokens on only (aLoRA), which duo does not support; choose another");
+            throw error(error_kind::bad_value,
+                        "the LoRA adapter " + path +
+                            " works from certain tokens on only (aLoRA), which duo does not support; choose another");
         }
         all.push_back(adapter);
     }
@@ -31,7 +32,8 @@ void use_loras(llama_context * context, std::vector<llama_adapter_lora *> adapte
         scales.push_back(scale);
     }
     if (!adapters.empty() && llama_set_adapters_lora(context, adapters.data(), adapters.size(), scales.data()) != 0) {
-        throw error("the LoRA adapters do not fit " + opt.path + "; check which model they were made for");
+        throw error(error_kind::bad_value,
+                    "the LoRA adapters do not fit " + opt.path + "; check which model they were made for");
     }
 }
 

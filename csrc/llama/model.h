@@ -33,6 +33,9 @@ struct model_options {
     std::string              type_k          = "f16";  // ggml's name of the K cache type
     std::string              type_v          = "f16";
     std::string              load_mode       = "auto"; // auto, mmap, none, mlock, dio
+    bool                     vocab_only      = false;  // no weights and no context: the model only tokenizes
+    bool                     offload_kqv     = true;   // a layer's cache and attention are where its weights are
+    bool                     op_offload      = true;   // a GPU may compute prompts with weights of the CPU
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
     bool                     strict = false;           // same bits at every width: see llama_token_model::decode
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
@@ -50,7 +53,10 @@ struct model_options {
     using header_value = std::variant<bool, int64_t, double, std::string>;
     std::vector<std::pair<std::string, header_value>> kv_overrides; // in place of the file's header; below 128 bytes
 
-    std::vector<std::pair<std::string, float>> loras; // (file, scale); their products are stock ones
+    std::vector<std::pair<std::string, float>> loras;             // (file, scale); their products are stock ones
+    std::vector<std::pair<std::string, float>> control_vectors;   // (file, scale)
+    int32_t                                    control_first = 0; // layers in which they are added; 0: from the first
+    int32_t                                    control_last  = 0; // 0: to the last
 
     std::function<bool(float)> keep_loading; // called while weights are read, with the share read so far; false: stop
 };
@@ -78,12 +84,16 @@ class llama_token_model : public token_model {
     // parts limit the width of passes.
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
-    void    use_threads(int32_t n) override;
-    int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
-                       std::span<candidate> out) override;
-    float   logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
-    bool    rollback(int32_t branch, int32_t pos) override;
-    void    fork(int32_t from, int32_t to, int32_t pos) override;
+    void             use_threads(int32_t n) override;
+    int32_t          candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                                std::span<candidate> out) override;
+    std::span<float> row_logits(int32_t i_row) override { return {logits_of(i_row), size_t(n_vocab_)}; }
+    float            logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
+    bool             rollback(int32_t branch, int32_t pos) override;
+    void             fork(int32_t from, int32_t to, int32_t pos) override;
+
+    [[nodiscard]] std::string save() const override;
+    void                      restore(std::span<const char> saved) override;
 
     bool        is_end(token_id token) const override;
     std::string piece(token_id token) const override;
@@ -119,6 +129,11 @@ class llama_token_model : public token_model {
     // Ids of the tokens that begin and end a text; no_token: none.
     [[nodiscard]] token_id token_bos() const { return llama_vocab_bos(vocab()); }
     [[nodiscard]] token_id token_eos() const { return llama_vocab_eos(vocab()); }
+
+    // The tokens between prefix, suffix and middle of a text whose middle is to be written; no_token: none.
+    [[nodiscard]] token_id fim_prefix() const { return llama_vocab_fim_pre(vocab()); }
+    [[nodiscard]] token_id fim_suffix() const { return llama_vocab_fim_suf(vocab()); }
+    [[nodiscard]] token_id fim_middle() const { return llama_vocab_fim_mid(vocab()); }
 
     // Throws duo::error for an id outside the vocabulary. special: control tokens as text, not as an empty string.
     [[nodiscard]] std::string piece(token_id token, bool special) const;

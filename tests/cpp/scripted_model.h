@@ -179,7 +179,7 @@ class scripted_model : public duo::token_model {
         }
         if (n == b_.throw_at) {
             undo(rows, rows.size() / 2);
-            throw duo::error("decode " + std::to_string(n) + " fails");
+            throw duo::error(duo::error_kind::context_full, "decode " + std::to_string(n) + " fails");
         }
         return decode_status::ok;
     }
@@ -193,7 +193,7 @@ class scripted_model : public duo::token_model {
         const std::vector<token_id> & own = texts_[size_t(i_row)];
         REQUIRE(std::equal(text.begin(), text.end(), own.begin(), own.end()), "what is cached is the text");
         if (n_chosen_++ == b_.throw_choice) {
-            throw duo::error("choice fails");
+            throw duo::error(duo::error_kind::context_full, "choice fails");
         }
         // A grammar is a number here: so many tokens after the prompt, the text is complete.
         if (!s.grammar.empty() && n >= size_t(s.n_prompt) + std::stoul(s.grammar)) {
@@ -238,6 +238,33 @@ class scripted_model : public duo::token_model {
         REQUIRE(pos >= 0 && size_t(pos) <= cache_[size_t(from)].id.size(), "what is shared is there");
         cache_[size_t(to)] = cache_[size_t(from)];
         cache_[size_t(to)].cut(size_t(pos));
+    }
+
+    // The tokens of each branch, behind their number.
+    std::string save() const override {
+        std::vector<token_id> all;
+        for (const branch_cells & b : cache_) {
+            all.push_back(token_id(b.token.size()));
+            all.insert(all.end(), b.token.begin(), b.token.end());
+        }
+        return {reinterpret_cast<const char *>(all.data()), all.size() * sizeof(token_id)};
+    }
+
+    void restore(std::span<const char> saved) override {
+        const one_at_a_time   guard(*this);
+        std::vector<token_id> all(saved.size() / sizeof(token_id));
+        std::copy_n(saved.data(), all.size() * sizeof(token_id), reinterpret_cast<char *>(all.data()));
+        auto next = all.begin();
+        for (branch_cells & b : cache_) {
+            b.cut(0);
+            if (next == all.end() || *next < 0 || *next >= all.end() - next) {
+                throw duo::error("what was saved does not fit");
+            }
+            for (token_id n = *next++; n > 0; --n) {
+                b.token.push_back(*next++);
+                b.id.push_back(++n_cells_made_);
+            }
+        }
     }
 
     // For the test's own thread.

@@ -36,7 +36,7 @@ struct reader {
         ++sum.n_texts;
         if (a.finish == finish_reason::error) {
             const answer want = reference(lang, n_ctx, q);
-            CHECK(a.error.find("fails") != std::string::npos, note + a.error);
+            CHECK(a.error.sentence.find("fails") != std::string::npos, note + a.error.sentence);
             CHECK(a.tokens.size() <= want.tokens.size() &&
                       std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin()),
                   note);

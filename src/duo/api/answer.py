@@ -13,6 +13,7 @@ from duo.api.openai import (
     CompletionChunk,
     Logprobs,
 )
+from duo.prompt.reading import Part, Reader, joined
 from duo.text.result import Chunk, TokenLogprobs
 
 if TYPE_CHECKING:
@@ -50,6 +51,32 @@ class Spelled:
         return found.decode("utf-8", "replace")
 
 
+class Reading:
+    """A stream's text as its parts: thoughts, the answer, calls of tools."""
+
+    def __init__(self, spelled: Spelled, reader: Reader) -> None:
+        self._spelled, self._reader = spelled, reader
+        self._parts: list[Part] = []
+
+    def add(self, chunk: Chunk) -> list[Part]:
+        """What the chunk brings."""
+        self._spelled.add(chunk)
+        return self._keep(self._reader.feed(self._spelled.take()))
+
+    def finish(self) -> list[Part]:
+        """The rest, when the text has ended."""
+        return self._keep(self._reader.finish())
+
+    def _keep(self, parts: list[Part]) -> list[Part]:
+        self._parts += parts
+        return parts
+
+    @property
+    def whole(self) -> Part:
+        """All of it so far."""
+        return joined(self._parts)
+
+
 class Answer:
     """A stream that becomes a Completion, or the parts of one. model: the name that the dicts carry; None: the path."""
 
@@ -85,8 +112,21 @@ class Answer:
         choice: CompletionChoice = {"text": text, "index": 0, "logprobs": logprobs, "finish_reason": finish_reason}
         return cast("CompletionChunk", {**self._head, "choices": [choice]})
 
-    def whole(self, *, echo: bool) -> Completion:
-        """The text, when it has ended. echo: behind its prompt. Raises DuoError."""
+    def _of_prompt(self, first: int, rest: Sequence[TokenLogprobs]) -> Logprobs:
+        """As llama_cpp has it: the BOS token is left out, and the first other one has no log-probability."""
+        kept = [t for t in (TokenLogprobs(first, 0.0), *rest) if t.token != self._model.token_bos]
+        self._offset = 0
+        found = self._logprobs(kept)
+        if kept:
+            found["token_logprobs"][0] = found["top_logprobs"][0] = None
+        return found
+
+    def whole(self, *, echo: bool, scored: tuple[int, Sequence[TokenLogprobs]] | None = None) -> Completion:
+        """The text, when it has ended. echo: behind its prompt. scored: the prompt's first token, and the others.
+
+        Raises DuoError.
+        """
+        head = None if scored is None else self._of_prompt(*scored)
         with self._stream as s:
             for chunk in s:
                 self.spelled.add(chunk)
@@ -95,6 +135,8 @@ class Answer:
         text = self._prompt * echo + r.text
         n = sum(map(self._is_text, r.tokens))
         logprobs = self._logprobs(kept) if s.with_logprobs else None
+        if head is not None and logprobs is not None:
+            logprobs = cast("Logprobs", {name: [*head[name], *logprobs[name]] for name in head})  # type: ignore[literal-required]
         return {
             **self._chunk(text, logprobs, r.finish_reason),
             "usage": {"prompt_tokens": self._n_prompt, "completion_tokens": n, "total_tokens": self._n_prompt + n},

@@ -2,30 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, overload
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
 from typing_extensions import Unpack
 
 from duo.api.answer import Answer
+from duo.api.infill import infill
 from duo.api.llama_cpp_members import PLACES_OF_COMPLETION, LlamaMembers, by_name
 from duo.api.openai import Completion, CompletionChunk
 from duo.errors import BadValue
 from duo.options.llama_cpp import CompletionOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
+from duo.text.errand import score
+from duo.text.job import prepare
+from duo.text.result import TokenLogprobs
 
 if TYPE_CHECKING:
     from duo.text.job import Prompt
 
 # llama_cpp's arguments that duo has nothing like: with these values they change nothing.
 NEUTRAL: dict[str, Any] = {
-    "suffix": None,
-    "typical_p": 1.0,
     "mirostat_mode": 0,
-    "stopping_criteria": None,
-    "logits_processor": None,
 }
+WHY = {"mirostat_mode": " (it depends on the probability of every token before, which a draft does not know)"}
 WITHOUT_EFFECT = ("tfs_z", "mirostat_tau", "mirostat_eta")  # llama.cpp has no such samplers, or they are off
 DEFAULTS: dict[str, Any] = {"max_tokens": 16}
 
@@ -40,7 +41,9 @@ def of_llama(
     options = {**defaults, **own}
     for name, value in given.items():
         if name in NEUTRAL and value != NEUTRAL[name]:
-            raise BadValue(f"{function} got {name}={value!r}, which duo does not support; leave {name} out")
+            raise BadValue(
+                f"{function} got {name}={value!r}, which duo does not support{WHY.get(name, '')}; leave {name} out"
+            )
         if name in NEUTRAL or name in WITHOUT_EFFECT:
             continue
         if name not in GENERATE_OPTIONS:
@@ -60,6 +63,8 @@ def if_asked(stream: bool | None) -> dict[str, bool]:
 
 class Completions(LlamaMembers):
     """llama_cpp.Llama's way to ask for a text."""
+
+    _suffix_first = False  # spm_infill
 
     @overload
     def create_completion(
@@ -83,25 +88,38 @@ class Completions(LlamaMembers):
         """A text for a prompt, as llama_cpp.Llama.create_completion: a dict, or with `stream` an iterator of dicts.
 
         prompt: text, or token ids. max_tokens: tokens; None, 0 or less: no limit. logprobs: so many alternatives for
-        each token, in nats. echo: the prompt stands before the text. model: the name that the dicts carry, else the
+        each token, in nats. echo: the prompt stands before the text, and its tokens have log-probabilities too. suffix:
+        what the text leads to, for models that fill in the middle. model: the name that the dicts carry, else the
         target's path. The other keywords are those of `generate`; `Duo`'s own are the defaults. Arguments by place
         come in llama_cpp's order.
 
         Raises TypeError (unknown keyword) and DuoError: BadValue (a value or the prompt), ContextFull, and as `stream`.
         """
         options = by_name("create_completion", PLACES_OF_COMPLETION, places, {**options, **if_asked(stream)})
-        stream, echo, model = (options.pop(name, None) for name in ("stream", "echo", "model"))
+        stream, echo, model, suffix = (options.pop(name, None) for name in ("stream", "echo", "model", "suffix"))
         wanted = of_llama(self.defaults, "create_completion", options, DEFAULTS)
-        if echo and wanted.get("logprobs") is not None:
-            raise BadValue("duo has no log-probabilities of the prompt; leave out echo or logprobs")
-        bos = self.local_model.token_bos
-        empty = isinstance(prompt, str) and not prompt and bos >= 0
-        tokens = [bos] if empty else self.tokenize(prompt) if isinstance(prompt, str) else prompt
+        if suffix is None:
+            tokens = self._prompt_tokens(prompt)
+        else:
+            tokens = infill(self.local_model, prompt, suffix, suffix_first=self._suffix_first)
+        scored: list[TokenLogprobs] = []
+        scores = bool(echo) and not stream and wanted.get("logprobs") is not None
+        if scores:
+            job = prepare(self.local_model, self.engine.target, tokens, wanted, "create_completion")  # checks all
+            scored = score(self.session, job.tokens, job.options["logprobs"] or 0)
         begun = self.stream(tokens, **wanted)  # checks the prompt
         text = prompt if isinstance(prompt, str) else ""
         if not isinstance(prompt, str) and (echo or begun.with_logprobs):  # offsets count from the prompt's begin
             text = self.decode([int(t) for t in prompt])
         answer = Answer(self.local_model, begun, text, len(tokens), model)
-        return answer.parts() if stream else answer.whole(echo=bool(echo))
+        if stream:
+            return answer.parts()
+        return answer.whole(echo=bool(echo), scored=(int(tokens[0]), scored) if scores else None)
+
+    def _prompt_tokens(self, prompt: Prompt) -> Sequence[int]:
+        bos = self.local_model.token_bos
+        if not isinstance(prompt, str):
+            return cast("Sequence[int]", prompt)
+        return self.tokenize(prompt) if prompt or bos < 0 else [bos]
 
     __call__ = create_completion

@@ -18,12 +18,13 @@ class Usage(TypedDict):
 
 
 class Logprobs(TypedDict):
-    """Log-probabilities (nats) of a text's tokens; the four lists have one entry for each token."""
+    """Log-probabilities (nats) of a text's tokens; the four lists have one entry for each token. None: nothing stands
+    before the token."""
 
     tokens: list[str]
     text_offset: list[int]  # characters from the beginning of the prompt
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
 
 
 class CompletionChoice(TypedDict):
@@ -143,7 +144,7 @@ class ResponseFormat(TypedDict, total=False):
 
 
 def chat_logprobs(found: Logprobs | None) -> ChatLogprobs | None:
-    """Log-probabilities as chats have them."""
+    """Log-probabilities as chats have them; those of a prompt are not among them."""
     if found is None:
         return None
     rows = zip(found["tokens"], found["token_logprobs"], found["top_logprobs"], strict=True)
@@ -156,6 +157,7 @@ def chat_logprobs(found: Logprobs | None) -> ChatLogprobs | None:
                 "top_logprobs": [{"token": t, "logprob": p, "bytes": None} for t, p in top.items()],
             }
             for token, logprob, top in rows
+            if logprob is not None and top is not None
         ],
         "refusal": None,
     }

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
 from typing_extensions import TypedDict
 
+from duo.options.markers import BeforeValidator, Field
 from duo.options.option import Int, opt
 
 RopeScaling = Literal["none", "linear", "yarn", "longrope"]
@@ -83,6 +83,39 @@ Files = Annotated[list[str], BeforeValidator(_files)]
 ScaledFiles = Annotated[dict[str, float], BeforeValidator(_scaled)]
 
 
+def _range(value: Any) -> Any:
+    """Two numbers, from the command line as text; as in llama.cpp, 0 or less: from the first, to the last."""
+    try:
+        first, last = (max(0, int(x)) for x in value)
+    except (TypeError, ValueError):
+        raise ValueError("input should be two layers, START and END") from None
+    if last and last < first:
+        raise ValueError("the last layer comes before the first")
+    return first, last
+
+
+LayerRange = Annotated[tuple[Int, Int], BeforeValidator(_range)]
+
+
+class OffloadOptions(TypedDict, total=False):
+    """Of both models, and of use with a GPU only."""
+
+    offload_kqv: Annotated[
+        bool,
+        opt(
+            True,
+            "The cache and attention of a layer are on the layer's device; otherwise on the CPU.",
+            "-kvo/-nkvo",
+            "--kv-offload/--no-kv-offload",
+            env="KV_OFFLOAD",
+        ),
+    ]
+    op_offload: Annotated[
+        bool,
+        opt(True, "A GPU may compute prompts with weights that are on the CPU.", "--op-offload/--no-op-offload"),
+    ]  # fmt: skip
+
+
 class ContextOptions(TypedDict, total=False):
     """Of the target, but for `numa`, which is of the machine."""
 
@@ -128,6 +161,20 @@ class ContextOptions(TypedDict, total=False):
         ScaledFiles | None,
         opt(None, "The same, each with a factor.", "--lora-scaled", metavar="FILE:SCALE,..."),
     ]
+    control_vector: Annotated[
+        Files | None,
+        opt(None, "Control vectors for the target (GGUF): directions that are added to its layers' outputs.",
+            "--control-vector", metavar="FILE,FILE"),
+    ]  # fmt: skip
+    control_vector_scaled: Annotated[
+        ScaledFiles | None,
+        opt(None, "The same, each with a factor.", "--control-vector-scaled", metavar="FILE:SCALE,..."),
+    ]
+    control_vector_layer_range: Annotated[
+        LayerRange | None,
+        opt(None, "First and last layer in which they are added. Default: all.", "--control-vector-layer-range",
+            metavar="START END"),
+    ]  # fmt: skip
     numa: Annotated[
         Numa | None,
         opt(None, "Use of memory near each CPU, for the whole process (libggml's kinds).", "--numa", env="NUMA"),

@@ -31,6 +31,8 @@ FIELDS = (
     "flash_attn",
     "strict",
     "override_tensors",
+    "loras",
+    "control_vectors",
 )
 
 

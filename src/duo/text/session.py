@@ -9,15 +9,26 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from duo import _core
-from duo.errors import Busy, Cancelled
+from duo.errors import BadValue, Busy, Cancelled
+from duo.placement.belongings import Belongings
 from duo.text.result import Timings
 from duo.text.trace_file import TraceFile
+
+# Longest wait for a chunk, so that Ctrl-C and close() from another thread take effect.
+SLICE_US = 50_000
 
 
 class Running(Protocol):
     """A text that is being generated."""
 
     def abort(self) -> None: ...
+
+
+class Inside(Protocol):
+    """A program's own function, which the target's thread may be in."""
+
+    @property
+    def is_here(self) -> bool: ...
 
 
 class Network(Protocol):
@@ -41,6 +52,7 @@ class Session:
         network: Network | None = None,
         trace: TraceFile | None = None,
         always: bool = False,
+        placed: _core.EngineOptions | None = None,
     ) -> None:
         """always: speculate even if it does not pay off (for tests)."""
         self.network, self.always = network, always
@@ -49,11 +61,13 @@ class Session:
         self.lock = threading.RLock()
         self._engine: _core.Engine | None = engine
         self._trace = trace
+        self._belongings = None if placed is None else Belongings(placed)
         self._turn = threading.Lock()  # held while a text is generated
         # Thread (and asyncio task) that reads the text. Neither can wait for itself.
         self._owner: tuple[int, object] | None = None
         self._current: weakref.ref[Running] | None = None  # the running text, or the last one
         self._closing = False
+        self._hook: Inside | None = None  # of the running text
 
     # ---- models
 
@@ -80,7 +94,24 @@ class Session:
     def has_draft(self) -> bool:
         return self.engine.draft is not None or self.network is not None
 
+    @property
+    def belongings(self) -> dict[str, dict[str, str]]:
+        """What a saved cache belongs to, by the role of the model. Raises BadValue: the target is elsewhere."""
+        if self._belongings is None:
+            raise BadValue("this session's models have no files; their caches cannot be saved")
+        return self._belongings.of(self.engine)
+
     # ---- turns
+
+    @property
+    def in_hook(self) -> bool:
+        """Whether this is the target's thread, in a function of the program's own: it cannot wait for the text."""
+        return self._hook is not None and self._hook.is_here
+
+    def check_outside(self) -> None:
+        """Raises Busy if the caller is a logits_processor or stopping_criteria of the running text."""
+        if self.in_hook:
+            raise Busy("a logits_processor or stopping_criteria runs inside a text; it cannot begin or end one")
 
     @property
     def owner(self) -> tuple[int, object] | None:
@@ -88,7 +119,8 @@ class Session:
         return self._owner
 
     def wait_for_turn(self) -> None:
-        """Raises Busy if this thread has the turn already."""
+        """Raises Busy if this thread has the turn already, or is inside the running text."""
+        self.check_outside()
         if self._owner is not None and self._owner[0] == threading.get_ident():
             raise Busy("this thread has another stream open; finish or close it before starting the next")
         self._turn.acquire()
@@ -96,6 +128,10 @@ class Session:
     def take_turn(self) -> bool:
         """Returns False if a text is running."""
         return self._turn.acquire(blocking=False)
+
+    def run_hook(self, hook: Inside | None) -> None:
+        """The text that begins calls this."""
+        self._hook = hook
 
     def hand_over(self, stream: Running, task: object) -> None:
         """From now on this thread, or an asyncio task, reads the text."""
@@ -113,6 +149,7 @@ class Session:
     @contextmanager
     def between_texts(self) -> Iterator[_core.Engine]:
         """The engine while no text is running. Raises Cancelled if the session is closed."""
+        self.check_outside()
         with self._turn, self.lock:
             yield self.engine
 
@@ -141,8 +178,9 @@ class Session:
     def close(self, last: Callable[[_core.Engine], None]) -> None:
         """Ends the running text, then calls `last`, which closes the engine. Safe to call twice.
 
-        Raises DuoError if the trace cannot be written.
+        Raises DuoError if the trace cannot be written, and Busy inside a text.
         """
+        self.check_outside()
         self._closing = True  # a thread that reads chunk after chunk would hardly ever release the lock
         with self.lock:
             if (engine := self._engine) is None:

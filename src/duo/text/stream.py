@@ -10,36 +10,35 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Self
 
 from duo import _core
-from duo.errors import Cancelled, DuoError, PeerLost
+from duo.errors import Cancelled, DuoError, error_class
 from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
+from duo.text.prompt_cache import PromptCache, open_cache
 from duo.text.result import Chunk, Result, Timings, TokenLogprobs, timings
-from duo.text.session import Session
+from duo.text.session import SLICE_US, Session
 
 if TYPE_CHECKING:
     from duo.text.job import Prompt
-
-# Longest wait for a chunk, so that Ctrl-C and close() from another thread take effect.
-SLICE_US = 50_000
 
 
 class Stream(Iterator[Chunk]):
     """The chunks of one text. `result` and `timings` are complete when it is exhausted. Close it to stop early."""
 
-    def __init__(self, session: Session, job: Job, *, with_draft: bool) -> None:
+    def __init__(self, session: Session, job: Job, *, with_draft: bool, cache: PromptCache | None = None) -> None:
         self._session = session
         self._open = True
         self._stopping = False
         self._lost = False  # whether its Duo was closed before it ended
         self.with_logprobs = job.options["logprobs"] is not None
         self._with_draft = with_draft
-        self._remote_target = session.engine.target is None
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._from_draft: list[bool] = []
         self._logprobs: list[TokenLogprobs] = []
         self._n_prompt = len(job.tokens)
+        self._hook = job.hook
         self.seed = job.seed  # the actual one, also if -1 was given
         self.finish_reason = ""
+        self._cache = cache
         self.start_warning = job.warning  # known before the first token
         self.warning = job.warning  # that, or why the text went on without the draft or the trace
         self.trace_warning = self.network_warning = ""  # the part about the trace, about the connection to a host
@@ -81,9 +80,11 @@ class Stream(Iterator[Chunk]):
         if c.text:
             self._text.append(c.text)
         if c.finish:
-            why = self._finish(c.finish)
+            why, code = self._finish(c.finish)
             if c.finish == "error":
-                raise (PeerLost if self._remote_target else DuoError)(why, self.result)
+                if self._hook is not None:
+                    self._hook.raise_error(self.result)
+                raise error_class(code)(why, self.result)
             return Chunk(c.text, finish_reason=c.finish, t_us=c.t_us)
         logprobs = TokenLogprobs(c.token, c.logprob, tuple(c.top)) if self.with_logprobs else None
         if logprobs is not None:
@@ -117,7 +118,11 @@ class Stream(Iterator[Chunk]):
         )
 
     def close(self) -> None:
-        """Stops the text. The next one can begin when this returns. Safe to call twice, and from another thread."""
+        """Stops the text. The next one can begin when this returns. Safe to call twice, and from another thread.
+
+        Raises Busy inside the text (in a logits_processor or stopping_criteria).
+        """
+        self._session.check_outside()
         self._stopping = True
         with self._session.lock:
             if self._open:
@@ -138,13 +143,28 @@ class Stream(Iterator[Chunk]):
             self._lost = not self._stopping
             self._finish("cancelled")
 
-    def _finish(self, reason: str) -> str:
-        if not self._open:
+    @property
+    def cache_notes(self) -> list[str]:
+        """What the prompt cache has read and written."""
+        return [] if self._cache is None else self._cache.notes
+
+    def _keep_prompt(self) -> str:
+        """Writes the prompt cache. Returns a warning."""
+        if self._cache is None or self._session.closed:
             return ""
+        self._cache.after(len(self._tokens))
+        return self._cache.warning
+
+    def _finish(self, reason: str) -> tuple[str, str]:
+        """Why the text failed, and the code of the error; empty if it did not fail."""
+        if not self._open:
+            return "", ""
         session = self._session
-        why = ""
+        why = code = ""
         self.finish_reason = reason
         self._open = False
+        if self._hook is not None:
+            self._hook.end()
         try:
             if (stats := session.stats()) is not None:
                 self.timings = timings(stats, with_draft=self._with_draft)
@@ -156,10 +176,12 @@ class Stream(Iterator[Chunk]):
                 session.timings = self.timings
                 self._write_trace()
                 self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
-                why = stats["error"]
+                why, code = stats["error"], stats["error_code"]
+                if reason != "error" and (failed := self._keep_prompt()):
+                    self.warning = self.warning or failed
         finally:
             session.end_turn()
-        return why
+        return why, code
 
     def __enter__(self) -> Self:
         return self
@@ -171,7 +193,8 @@ class Stream(Iterator[Chunk]):
         if not getattr(self, "_open", False):
             return
         owner = self._session.owner
-        if self._session.network is None or (owner is not None and owner[0] == threading.get_ident()):
+        mine = owner is not None and owner[0] == threading.get_ident()
+        if not self._session.in_hook and (self._session.network is None or mine):
             self.close()
             return
         self._stopping = True
@@ -184,27 +207,34 @@ def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str
     """Waits for its turn and begins the text. Raises BadValue, Busy, Cancelled, and TypeError."""
     job = prepare(session.local_model, session.engine.target, prompt, given, function)
     session.wait_for_turn()
-    return begin(session, job, None)
+    try:
+        cache = open_cache(session, job)
+    except BaseException:
+        session.end_turn()
+        raise
+    return begin(session, job, None, cache)
 
 
-def begin(session: Session, job: Job, task: object) -> Stream:
+def begin(session: Session, job: Job, task: object, cache: PromptCache | None) -> Stream:
     """Begins a text whose turn it is. task: the asyncio task that will read it; None if this thread will."""
     o = job.options
-    how = speculation(o)
-    how.always = session.always
+    plan = speculation(o)
+    plan.always = session.always
     try:
         with session.lock:
             if session.network is not None:
                 session.network.begin_text()
+            session.run_hook(job.hook)
             session.engine.begin(
                 prompt=job.tokens,
                 n_predict=o["max_tokens"],
                 sampling=sampling(o, job.seed),
-                plan=how,
+                plan=plan,
                 stop=job.stop,
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
+                hook=job.hook,
             )
-            s = Stream(session, job, with_draft=makes_guesses(o, session.has_draft))
+            s = Stream(session, job, with_draft=makes_guesses(o, session.has_draft), cache=cache)
             session.hand_over(s, task)
             return s
     except BaseException:

@@ -6,10 +6,12 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duo.errors import Busy
 from duo.text.job import prepare
+from duo.text.prompt_cache import open_cache
 from duo.text.result import Chunk, Result
 from duo.text.session import Session
 from duo.text.stream import Stream, begin
@@ -23,6 +25,7 @@ ABANDONED_S = 5.0
 
 
 async def _start_async(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
+    session.check_outside()
     job = await asyncio.to_thread(prepare, session.local_model, session.engine.target, prompt, given, function)
     task = asyncio.current_task()
     # The wait for the turn is in the loop and not in a pool thread. Waiting tasks would fill the pool, and the running
@@ -35,7 +38,14 @@ async def _start_async(session: Session, prompt: Prompt, given: dict[str, Any], 
         if mine or owner == (threading.get_ident(), None):
             raise Busy("this task has another stream open; finish or close it before starting the next")
         await asyncio.sleep(0.005)
-    return begin(session, job, task)
+    try:
+        cache = None
+        if job.options["prompt_cache"] is not None:
+            cache = await _in_thread(threading.Event(), partial(open_cache, session, job))
+    except BaseException:
+        session.end_turn()
+        raise
+    return begin(session, job, task, cache)
 
 
 async def _in_thread(stop: threading.Event, call: Callable[[], Any]) -> Any:

@@ -90,6 +90,8 @@ def run(params: dict[str, Any]) -> None:
         result = stream.result
         if failure is None and result.warning != early:
             warn_of_draft(d, stream)
+        for note in stream.cache_notes:
+            show.warn(f"prompt cache: {note}")
         show.show_figures(result, sys.stderr)
         if params["json"]:
             print(show.as_json(result))

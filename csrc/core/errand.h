@@ -1,0 +1,42 @@
+// What a caller wants of the models between two texts: to keep what their caches hold or take it back, or the
+// log-probabilities of a given text. The workers do it in their own threads.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "messages.h"
+#include "token_model.h"
+
+namespace duo {
+
+// What a model's cache holds: the leading tokens of a text.
+struct cache_image {
+    std::vector<token_id> tokens{};
+    std::string           saved{}; // save: as token_model::save() gives it; empty: nothing is cached
+    std::span<const char> given{}; // restore: the same; empty: the cache stays as it is
+};
+
+// The caller keeps it until the end message. Until then the verify worker owns all but `draft`, which belongs to the
+// draft worker until it sets the request's draft_done.
+struct errand {
+    enum class kind : uint8_t {
+        look,    // fills in the tokens of both images
+        save,    // and what is saved of them
+        restore, // the caches hold these images afterwards
+        score,   // evaluates the request's prompt
+    };
+
+    kind        what = kind::look;
+    cache_image target{};
+    cache_image draft{};     // empty if the draft is elsewhere or absent
+    int32_t     n_keep = -1; // save: the caches forget what comes after so many tokens; -1: nothing
+
+    int32_t                n_top = 0; // score: alternatives wanted for each token
+    std::vector<float>     logp{};    // score: of each token of the prompt but the first; nats
+    std::vector<candidate> top{};     // score: n_top for each of these, most probable first
+};
+
+} // namespace duo

@@ -1,0 +1,112 @@
+// What the caller wants of the target between two texts. The draft does its part at the same time.
+#include <algorithm>
+#include <exception>
+
+#include "errand.h"
+#include "listen_loop.h"
+#include "verify_worker.h"
+
+namespace duo {
+
+namespace {
+constexpr size_t  n_score_rows = 64;   // of one pass: each row's logits take memory
+constexpr int64_t again_us     = 1000; // between two looks at a full ring
+} // namespace
+
+void verify_worker::serve_errand(request & req) noexcept {
+    finish_reason why   = finish_reason::error;
+    bool          whole = true; // what is known of the cache is right
+    take_nodes();
+    const bool told = draft_ == draft_place::here;
+    if (told) {
+        req.draft_done.store(false, std::memory_order_relaxed);
+        wait_for_draft(req, false);
+    }
+    try {
+        do_errand(slots_.front(), req);
+        why = req.cancelled.load(std::memory_order_relaxed) ? finish_reason::cancelled : finish_reason::stop;
+    } catch (const std::exception & e) {
+        req.error = failure_of(e);
+        whole     = false;
+    } catch (...) {
+        whole = false;
+    }
+    if (!whole) {
+        clear(slots_.front());
+    }
+    if (told) {
+        wait_for_draft(req, true);
+        slots_.front().draft_read = req.job->draft.tokens;
+        req.warning               = req.draft_error;
+    }
+    wires_.chunks.push({.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .t_us = now_us()});
+}
+
+// told: waits until the draft has done its part; else until it can be told to begin.
+void verify_worker::wait_for_draft(const request & req, bool told) {
+    const auto look = [&] {
+        take_nodes();
+        if (told) {
+            return done_if(req.draft_done.load(std::memory_order_acquire));
+        }
+        return done_if(wires_.verdicts.try_push({.what = verdict_msg::kind::errand, .slot = req.slot, .req = &req}));
+    };
+    const auto closed = [] { return false; };
+    while (!listen_until(wires_.verify_bell, told ? bell::forever : now_us() + again_us, closed, look)) {}
+}
+
+void verify_worker::do_errand(verify_slot & s, request & req) {
+    errand & job = *req.job;
+    switch (job.what) {
+        case errand::kind::look:
+            job.target.tokens = s.cached;
+            break;
+        case errand::kind::save:
+            if (job.n_keep >= 0 && size_t(job.n_keep) < s.cached.size() && model_.rollback(0, job.n_keep)) {
+                s.cached.resize(size_t(job.n_keep));
+            }
+            job.target.tokens = s.cached;
+            if (!s.cached.empty()) {
+                job.target.saved = model_.save();
+            }
+            break;
+        case errand::kind::restore:
+            if (!job.target.given.empty()) {
+                clear(s);
+                model_.restore(job.target.given);
+                s.cached = job.target.tokens;
+            }
+            break;
+        case errand::kind::score:
+            score(s, req);
+            break;
+    }
+}
+
+// The last token need not be evaluated: nothing follows it.
+void verify_worker::score(verify_slot & s, request & req) {
+    errand &     job    = *req.job;
+    const auto & tokens = req.prompt;
+    const size_t n_rows = std::min(n_score_rows, size_t(model_.n_batch()));
+    model_.use_threads(0);
+    clear(s);
+    best_.resize(size_t(job.n_top));
+    while (s.cached.size() + 1 < tokens.size()) {
+        const size_t first = s.cached.size();
+        const size_t end   = std::min(first + n_rows, tokens.size() - 1);
+        rows_.clear();
+        for (size_t pos = first; pos < end; ++pos) {
+            rows_.push_back({.token = tokens[pos], .pos = int32_t(pos), .output = true});
+        }
+        if (model_.decode(rows_, req.cancelled) == decode_status::stopped) {
+            return;
+        }
+        for (size_t pos = first; pos < end; ++pos) {
+            s.cached.push_back(tokens[pos]);
+            job.logp.push_back(model_.logprobs(int32_t(pos - first), tokens[pos + 1], best_));
+            job.top.insert(job.top.end(), best_.begin(), best_.end());
+        }
+    }
+}
+
+} // namespace duo

@@ -1,0 +1,15 @@
+// Control vectors: a direction for each layer, which is added to the layer's output (Zou et al. 2023, Representation
+// Engineering; files as llama.cpp's cvector-generator and repeng write them).
+#pragma once
+
+#include <llama.h>
+
+#include "model.h"
+
+namespace duo {
+
+// From now on the context adds the sum of the vectors that the options name, each times its scale, in the layers of
+// their range. Throws duo::error.
+void use_control_vectors(llama_context * context, const llama_model * model, const model_options & opt);
+
+} // namespace duo

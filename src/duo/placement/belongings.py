@@ -1,0 +1,78 @@
+"""What a saved cache belongs to: the model's file, the settings that change its numbers, and the build."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+from duo import _core
+from duo.errors import BadValue, DuoError
+from duo.models.paths import parts
+from duo.support.wording import one_line
+
+N_HEADER = 1 << 24  # bytes at the front of a file: more than most headers
+N_SAMPLES, N_SAMPLE = 64, 1 << 16  # pieces of the weights, and the bytes of each
+
+
+def file_hash(path: str | os.PathLike[str]) -> str:
+    """Of a file's size, its beginning, and pieces of the rest: two models differ in them. Raises OSError."""
+    n = os.path.getsize(path)
+    found = hashlib.sha256(str(n).encode())
+    with Path(path).open("rb") as file:
+        found.update(file.read(N_HEADER))
+        for i in range(N_SAMPLES if n > N_HEADER else 0):
+            file.seek(N_HEADER + (n - N_HEADER) * i // N_SAMPLES)
+            found.update(file.read(N_SAMPLE))
+    return found.hexdigest()[:32]
+
+
+def _files(scaled: list[tuple[str | bytes, float]]) -> str:
+    return ", ".join(f"{file_hash(os.fsdecode(path))} x {scale}" for path, scale in scaled)
+
+
+def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
+    """Under names that fit a sentence. Where the layers lie is left out: it only rounds otherwise. Raises OSError."""
+    path = os.fsdecode(m.path)
+    rope = (m.rope_scaling, m.rope_freq_base, m.rope_freq_scale, m.yarn_orig_ctx, m.yarn_ext_factor)
+    yarn = (m.yarn_attn_factor, m.yarn_beta_slow, m.yarn_beta_fast)
+    return {
+        "build of llama.cpp": _core.ggml_commit(),
+        "model": " ".join(file_hash(p) for p in parts(path) or [path]),
+        "context size": str(model.n_ctx),
+        "cache type": f"{m.type_k} {m.type_v}",
+        "setting of flash attention": m.flash_attn,
+        "choice of CPU kernels": " ".join([_core.KERNELS_VERSION, *sorted(m.cpu_types), "strict" * m.strict]),
+        "RoPE setting": " ".join(map(str, (*rope, *yarn))),
+        "choice of header values": str(sorted(m.kv_overrides.items())) if m.kv_overrides else "",
+        "choice of LoRA adapters": _files(m.loras),
+        "choice of control vectors": f"{_files(m.control_vectors)} {m.control_first} {m.control_last}"
+        * bool(m.control_vectors),
+    }
+
+
+class Belongings:
+    """Of the models of one Duo. The files are read once, when somebody asks."""
+
+    def __init__(self, placed: _core.EngineOptions) -> None:
+        self._placed = placed
+        self._found: dict[str, dict[str, str]] = {}
+
+    def of(self, engine: _core.Engine) -> dict[str, dict[str, str]]:
+        """By the role of the model: target, draft. Raises BadValue (the target is elsewhere) and DuoError."""
+        if engine.target is None:
+            raise BadValue("the target is in another process, and so is its cache; save it there")
+        if not self._found:
+            try:
+                found = {"target": belongings(self._placed.target, engine.target)}
+                if engine.draft is not None:
+                    found["draft"] = belongings(self._placed.draft, engine.draft)
+            except OSError as e:
+                raise DuoError(f"a file of the model cannot be read any more ({one_line(e)}); restore it") from None
+            self._found = found
+        return self._found
+
+
+def difference(saved: dict[str, str], here: dict[str, str]) -> str:
+    """The first thing in which they differ; empty: none."""
+    return next((name for name in here if saved.get(name) != here[name]), "")

@@ -1,0 +1,144 @@
+// What is wanted of the models between two texts: caches that are kept and taken back, and scores of a text.
+#include "core/errand.h"
+#include "pair.h"
+
+using namespace duo_test;
+
+namespace {
+
+const ask asked = [] {
+    ask q{.prompt = std::vector<token_id>(90, 4), .n_predict = 40};
+    q.prompt[7] = 2;
+    return q;
+}();
+
+answer run(pair & p, errand & job, std::vector<token_id> prompt = {}) {
+    auto r    = std::make_unique<request>();
+    r->job    = &job;
+    r->prompt = std::move(prompt);
+    p.line.begin(std::move(r));
+    return read_all(p.line);
+}
+
+errand given(const errand & saved) {
+    errand job{.what = errand::kind::restore};
+    job.target = {.tokens = saved.target.tokens, .given = saved.target.saved};
+    job.draft  = {.tokens = saved.draft.tokens, .given = saved.draft.saved};
+    return job;
+}
+
+} // namespace
+
+TEST(what_is_saved_comes_back_in_another_pair) {
+    for (const run_mode mode : {run_mode::plain, run_mode::sync, run_mode::async}) {
+        const ask q = asked.as(mode, 4);
+        pair      a({}, behaviour{.agree = 0.7});
+        a.run(q);
+        errand saved{.what = errand::kind::save};
+        CHECK_EQ(run(a, saved).finish, finish_reason::stop);
+        REQUIRE(saved.target.tokens.size() >= q.prompt.size());
+        CHECK(std::equal(q.prompt.begin(), q.prompt.end(), saved.target.tokens.begin()));
+        CHECK_EQ(saved.draft.tokens.empty(), mode == run_mode::plain);
+        CHECK(a.draft.cached(0) == saved.draft.tokens);
+
+        pair b({}, behaviour{.agree = 0.7});
+        b.run(ask{.prompt = {1, 5, 5}}.as(mode, 4));
+        errand job = given(saved);
+        CHECK_EQ(run(b, job).finish, finish_reason::stop);
+        CHECK(b.target.cached(0) == saved.target.tokens);
+        errand look;
+        run(b, look);
+        CHECK(look.target.tokens == saved.target.tokens);
+        CHECK(mode == run_mode::plain || look.draft.tokens == saved.draft.tokens);
+        CHECK_EQ(b.run(q).stats.n_prompt_cached, int32_t(q.prompt.size()) - 1);
+        a.run(q);
+    }
+}
+
+TEST(only_the_beginning_is_kept) {
+    pair a({}, behaviour{.agree = 0.7});
+    a.run(asked.as(run_mode::async, 4));
+    errand saved{.what = errand::kind::save, .n_keep = 50};
+    run(a, saved);
+    CHECK(saved.target.tokens == std::vector<token_id>(asked.prompt.begin(), asked.prompt.begin() + 50));
+    CHECK(a.target.cached(0) == saved.target.tokens);
+    CHECK(saved.draft.tokens == saved.target.tokens);
+    CHECK_EQ(a.run(asked).stats.n_prompt_cached, 50);
+}
+
+TEST(a_cancelled_text_can_be_saved_in_any_state) {
+    for (int n = 0; n < 30; ++n) {
+        pair   a({.delay_us = 300}, behaviour{.agree = 0.6, .delay_us = 300});
+        answer some;
+        a.line.begin(asked.as(run_mode::async, 6).make());
+        read_some(a.line, some, size_t(n));
+        a.line.cancel();
+        errand saved{.what = errand::kind::save};
+        CHECK_EQ(run(a, saved).finish, finish_reason::stop);
+        CHECK(a.target.cached(0) == saved.target.tokens);
+        CHECK(a.draft.cached(0) == saved.draft.tokens);
+        errand job = given(saved);
+        run(a, job);
+        a.run(asked.as(run_mode::async, 6));
+    }
+}
+
+TEST(what_does_not_fit_leaves_empty_caches) {
+    pair a({}, behaviour{.agree = 0.7});
+    a.run(asked);
+    errand bad{.what = errand::kind::restore};
+    bad.target         = {.tokens = {1, 2}, .given = std::string_view("1234")};
+    const answer found = run(a, bad);
+    CHECK_EQ(found.finish, finish_reason::error);
+    CHECK_EQ(found.error, "what was saved does not fit");
+    CHECK_EQ(a.run(asked).stats.n_prompt_cached, 0);
+    errand bad_draft{.what = errand::kind::restore};
+    bad_draft.draft = {.tokens = {1, 2}, .given = std::string_view("1234")};
+    CHECK_EQ(run(a, bad_draft).finish, finish_reason::stop);
+    a.run(asked.as(run_mode::sync, 3));
+}
+
+TEST(scores_are_those_of_the_target) {
+    pair   a({.n_batch = 16}, behaviour{.agree = 0.7});
+    errand job{.what = errand::kind::score, .n_top = 2};
+    CHECK_EQ(run(a, job, asked.prompt).finish, finish_reason::stop);
+    REQUIRE_EQ(job.logp.size(), asked.prompt.size() - 1);
+    REQUIRE_EQ(job.top.size(), 2 * job.logp.size());
+    for (size_t i = 0; i < job.logp.size(); ++i) {
+        const auto all =
+            a.lang.after(std::vector<token_id>(asked.prompt.begin(), asked.prompt.begin() + ptrdiff_t(i) + 1));
+        const auto at =
+            std::find_if(all.begin(), all.end(), [&](const auto & c) { return c.token == asked.prompt[i + 1]; });
+        CHECK_EQ(job.logp[i], at == all.end() ? -100.0f : at->logp);
+        CHECK_EQ(job.top[2 * i].token, all[0].token);
+        CHECK_EQ(job.top[2 * i + 1].token, all[1].token);
+    }
+    CHECK_EQ(a.run(asked).stats.n_prompt_cached, int32_t(asked.prompt.size()) - 1);
+    bool refused = false;
+    try {
+        run(a, job, std::vector<token_id>(100000, 1));
+    } catch (const error & e) {
+        refused = e.kind() == error_kind::context_full;
+    }
+    CHECK(refused);
+}
+
+TEST(a_score_can_be_cancelled) {
+    pair   a({.n_batch = 4, .pass_us = 2000});
+    errand job{.what = errand::kind::score};
+    auto   r  = std::make_unique<request>();
+    r->job    = &job;
+    r->prompt = asked.prompt;
+    a.line.begin(std::move(r));
+    a.line.cancel();
+    CHECK(job.logp.size() < asked.prompt.size() - 1);
+    a.run(asked);
+}
+
+TEST(a_prompt_can_be_read_ahead) {
+    pair a({});
+    ask  q      = asked;
+    q.n_predict = 0;
+    a.run(q);
+    CHECK_EQ(a.target.cached(0).size(), q.prompt.size() - 1);
+}
