@@ -192,8 +192,8 @@ def test_an_exception_reaches_the_caller_and_the_text_stays(duo_pair: Duo, name:
     (lambda i, s: s + np.inf, "returned NaN or infinity"),
     (lambda i, s: s - np.inf, "left no token"),
     (fail_at(0, StopIteration()), "raised StopIteration"),
-], ids=str)  # fmt: skip
-def test_what_is_no_score_is_refused(duo_pair: Duo, processor: Any, why: str) -> None:
+], ids=["none", "shape", "NaN", "infinity", "nothing left", "StopIteration"])  # fmt: skip
+def test_a_bad_score_is_refused(duo_pair: Duo, processor: Any, why: str) -> None:
     with pytest.raises(DuoError, match=why) as e:
         duo_pair.generate(PROMPT, logits_processor=processor, **GREEDY)
     assert e.value.result is not None and e.value.result.tokens == ()

@@ -43,7 +43,7 @@ TEST(hook_is_asked_once_for_each_token) {
                                  want.tokens.begin() + ptrdiff_t(most)));
                 const bool cut = most < want.tokens.size();
                 CHECK(a.finish == (!cut ? want.finish : fails ? finish_reason::error : finish_reason::stop));
-                CHECK_EQ(a.error, std::string(cut && fails ? "the hook fails" : ""));
+                CHECK_EQ(a.error.sentence, std::string(cut && fails ? "the hook fails" : ""));
                 auto text = q.prompt;
                 CHECK_EQ(hook->asked.size(), most + (cut ? 1 : 0));
                 for (size_t i = 0; i < hook->asked.size(); ++i) {
