@@ -72,7 +72,7 @@ TEST(a_cancelled_text_can_be_saved_in_any_state) {
         answer some;
         a.line.begin(asked.as(run_mode::async, 6).make());
         read_some(a.line, some, size_t(n));
-        a.line.cancel();
+        a.line.cancel(*a.line.current());
         errand saved{.what = errand::kind::save};
         CHECK_EQ(run(a, saved).finish, finish_reason::stop);
         CHECK(a.target.cached(0) == saved.target.tokens);
@@ -130,7 +130,7 @@ TEST(a_score_can_be_cancelled) {
     r->job    = &job;
     r->prompt = asked.prompt;
     a.line.begin(std::move(r));
-    a.line.cancel();
+    a.line.cancel(*a.line.current());
     CHECK(job.logp.size() < asked.prompt.size() - 1);
     a.run(asked);
 }
