@@ -135,6 +135,15 @@ void register_engine(py::module_ & m) {
                                })
         .def_readonly("t_us", &c::t_us);
 
+    // A text that was begun. Its reader keeps it.
+    py::class_<duo::open_text, std::shared_ptr<duo::open_text>>(m, "Text")
+        // Complete after the chunk that has finish set.
+        .def("stats", [](const duo::open_text & x) {
+            static const duo::pair_profile nothing;
+            const duo::request &           r = x.req();
+            return duo::stats_of(r, r.learned ? *r.learned : nothing);
+        });
+
     py::class_<engine, engine_ptr>(m, "Engine")
         .def(py::init(&load), "options"_a, "progress"_a = py::none())
         .def(py::init<const duo::synthetic_options &>(), "options"_a, py::call_guard<py::gil_scoped_release>())
@@ -159,27 +168,27 @@ void register_engine(py::module_ & m) {
                 r->sampling   = sampling;
                 r->plan       = plan;
                 r->hook       = std::move(own_hook);
-                e.begin(std::move(r));
+                return e.begin(std::move(r));
             },
             py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
             "hook"_a = py::none())
         .def(
             "begin_errand",
-            [](engine & e, duo::errand & job, std::vector<duo::token_id> prompt) { e.begin(job, std::move(prompt)); },
+            [](engine & e, duo::errand & job, std::vector<duo::token_id> prompt) {
+                return e.begin(job, std::move(prompt));
+            },
             "errand"_a, "prompt"_a = std::vector<duo::token_id>(), py::call_guard<py::gil_scoped_release>())
         .def(
             "next",
-            [](engine & e, int64_t timeout_us) -> std::optional<c> {
+            [](engine & e, duo::open_text & text, int64_t timeout_us) -> std::optional<c> {
                 c chunk;
-                return e.next(chunk, timeout_us) ? std::optional<c>(std::move(chunk)) : std::nullopt;
+                return e.next(text, chunk, timeout_us) ? std::optional<c>(std::move(chunk)) : std::nullopt;
             },
-            "timeout_us"_a, py::call_guard<py::gil_scoped_release>())
-        .def("cancel", &engine::cancel, py::call_guard<py::gil_scoped_release>())
+            "text"_a, "timeout_us"_a, py::call_guard<py::gil_scoped_release>())
+        .def("cancel", &engine::cancel, "text"_a, py::call_guard<py::gil_scoped_release>())
+        .def("cancel_all", &engine::cancel_all, py::call_guard<py::gil_scoped_release>())
+        .def_property_readonly("n_queued", &engine::n_queued)
         .def("close", &engine::close, py::call_guard<py::gil_scoped_release>())
-        .def("stats",
-             [](const engine & e) {
-                 return e.current() == nullptr ? py::dict() : duo::stats_of(*e.current(), e.plans().profile());
-             })
         // Between two texts: the measurements of the pair, to a file and back.
         .def("profile", [](const engine & e) { return e.plans().saved(); })
         .def("restore_profile", [](engine & e, const std::vector<double> & x) { e.plans().restore(x); })

@@ -160,6 +160,8 @@ void verify_worker::end(verify_slot & s, finish_reason why) {
     if (req.stats.n_passes == 0) {
         req.stats.prompt_us = req.stats.t_end_us - req.stats.t_begin_us; // it ended before the prompt did
     }
+    req.learned = std::make_shared<const pair_profile>(planner_.profile());
+
     const auto & tokens = s.text.tokens();
     s.draft_read.assign(tokens.begin(), tokens.begin() + std::min(s.text.n_draft_read(), s.text.n_tokens()));
     const chunk_msg last{.what   = chunk_msg::kind::end,
