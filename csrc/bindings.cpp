@@ -17,6 +17,7 @@
 #include "llama/device.h"
 #include "llama/log.h"
 #include "load_watch.h"
+#include "python_hook.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -25,9 +26,18 @@ namespace {
 
 using duo::engine;
 
-std::unique_ptr<engine> load(duo::engine_options opt, const py::object & progress) {
+// A thread of the engine may be waiting for the GIL when the last reference goes.
+struct delete_without_gil {
+    void operator()(engine * e) const {
+        const py::gil_scoped_release released;
+        delete e;
+    }
+};
+using engine_ptr = std::unique_ptr<engine, delete_without_gil>;
+
+engine_ptr load(duo::engine_options opt, const py::object & progress) {
     duo::ask_guard();
-    return duo::load_watched({&opt.target, &opt.draft}, progress, [&] { return std::make_unique<engine>(opt); });
+    return duo::load_watched({&opt.target, &opt.draft}, progress, [&] { return engine_ptr(new engine(opt)); });
 }
 
 const char * name_of(duo::trace_event::kind k) {
@@ -125,7 +135,7 @@ void register_engine(py::module_ & m) {
                                })
         .def_readonly("t_us", &c::t_us);
 
-    py::class_<engine>(m, "Engine")
+    py::class_<engine, engine_ptr>(m, "Engine")
         .def(py::init(&load), "options"_a, "progress"_a = py::none())
         .def(py::init<const duo::synthetic_options &>(), "options"_a, py::call_guard<py::gil_scoped_release>())
         .def_property_readonly("target", [](const engine & e) { return view_of(e.target()); })
@@ -136,7 +146,9 @@ void register_engine(py::module_ & m) {
         .def(
             "begin",
             [](engine & e, std::vector<duo::token_id> prompt, int32_t n_predict, const duo::sampling_params & sampling,
-               const duo::plan_params & plan, std::vector<std::string> stop, int32_t n_logprobs) {
+               const duo::plan_params & plan, std::vector<std::string> stop, int32_t n_logprobs,
+               const py::object & hook) {
+                auto own_hook = hook.is_none() ? nullptr : std::make_shared<duo::python_hook>(hook);
                 const py::gil_scoped_release released;
 
                 auto r        = std::make_unique<duo::request>();
@@ -146,9 +158,11 @@ void register_engine(py::module_ & m) {
                 r->stop       = std::move(stop);
                 r->sampling   = sampling;
                 r->plan       = plan;
+                r->hook       = std::move(own_hook);
                 e.begin(std::move(r));
             },
-            py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a)
+            py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
+            "hook"_a = py::none())
         .def(
             "begin_errand",
             [](engine & e, duo::errand & job, std::vector<duo::token_id> prompt) { e.begin(job, std::move(prompt)); },

@@ -43,7 +43,7 @@ py::dict header_of(const std::string & path) {
     }
     py::list tensors;
     for (const header_tensor & t : h.tensors) {
-        tensors.append(py::make_tuple(text_of(t.name), t.type, t.n_bytes, t.shape));
+        tensors.append(py::make_tuple(text_of(t.name), t.type, t.n_bytes, t.shape, t.part, t.offset));
     }
     py::list parts;
     for (const std::string & p : h.parts) {

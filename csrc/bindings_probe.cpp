@@ -35,7 +35,7 @@ class probe {
         }
         n_rows_ = 0;
         if (!model_.rollback(0, pos0)) {
-            throw error("the cache of " + model_.options().path + " cannot be rolled back");
+            throw error(error_kind::bad_value, "the cache of " + model_.options().path + " cannot be rolled back");
         }
         const std::atomic<bool> go{false};
         const int64_t           t0 = now_us();

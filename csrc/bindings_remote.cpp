@@ -203,7 +203,10 @@ void register_target_link(py::module_ & m) {
         .def("restart", &link::restart, released)
         .def(
             "add_stats", [](link & l, const py::dict & d) { l.add_stats(part_of(d)); }, "stats"_a)
-        .def("fail", &link::fail, "why"_a, released)
+        .def(
+            "fail",
+            [](link & l, const std::string & why, const std::string & code) { l.fail({kind_of_code(code), why}); },
+            "why"_a, "code"_a, released)
         .def("stopped", &link::stopped, released)
         .def_property_readonly("running", &link::running)
         .def_property_readonly("cancelled", &link::cancelled)

@@ -149,8 +149,12 @@ void register_verify_seat(py::module_ & m) {
         .def(
             "rtt", [](v & x, int64_t us) { x.seat.rtt(us); }, "us"_a)
         .def_property_readonly("running", [](const v & x) { return x.seat.running(); })
-        .def_property_readonly(
-            "error", [](const v & x) { return text_of(x.seat.current() == nullptr ? "" : x.seat.current()->error); })
+        .def_property_readonly("error",
+                               [](const v & x) {
+                                   const failure why =
+                                       x.seat.current() == nullptr ? failure{} : x.seat.current()->error;
+                                   return py::make_tuple(text_of(why.sentence), error_codes[size_t(why.kind)]);
+                               })
         .def("stats",
              [](v & x) { return x.seat.current() == nullptr ? py::dict() : part_stats(x.seat.current()->stats); });
 }

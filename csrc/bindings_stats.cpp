@@ -35,8 +35,8 @@ py::dict stats_of(const request & r, const pair_profile & profile) {
     py::dict             d("n_prompt"_a = s.n_prompt, "n_predicted"_a = s.n_predicted, "t_begin_us"_a = s.t_begin_us,
                            "t_first_us"_a = s.t_first_us, "t_end_us"_a = s.t_end_us, "draft_steps"_a = r.draft->n_steps.load(),
                            "draft_nodes"_a = r.draft->n_nodes.load(), "draft_busy_us"_a = r.draft->busy_us.load(),
-                           "draft_hidden_us"_a = r.draft->hidden_us.load(), "error"_a = text_of(r.error),
-                           "warning"_a = text_of(r.warning));
+                           "draft_hidden_us"_a = r.draft->hidden_us.load(), "error"_a = text_of(r.error.sentence),
+                           "error_code"_a = error_codes[size_t(r.error.kind)], "warning"_a = text_of(r.warning));
     d.attr("update")(part_stats(s));
     d["pass_us"] = times(
         n_rows_cap, [&](int32_t n) { return profile.measured(n); }, [&](int32_t n) { return profile.measured_us(n); });

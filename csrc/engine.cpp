@@ -55,7 +55,11 @@ engine::engine(const engine_options & opt) {
     check_cpus(opt.draft.cpus);
     prepare_stock_kernels(opt.target);
     if (!opt.target.path.empty()) {
-        target_ = std::make_shared<llama_token_model>(opt.target, false);
+        target_ = std::make_shared<llama_token_model>(opt.target, false, !opt.target.vocab_only);
+    }
+    if (opt.target.vocab_only) {
+        target_view_ = target_;
+        return;
     }
     if (!opt.draft.path.empty()) {
         model_options d = opt.draft;
@@ -126,6 +130,10 @@ engine::~engine() {
 }
 
 void engine::check_open() const {
+    if (target_ && target_->options().vocab_only) {
+        throw error(error_kind::bad_value,
+                    "this Duo was loaded with vocab_only and cannot write; load it without that");
+    }
     if (!pipeline_) {
         throw error(error_kind::cancelled, "this engine is closed; make a new one");
     }

@@ -1,13 +1,32 @@
 // The exception for everything a user can cause: one full sentence that says what was wrong and what to do.
 #pragma once
 
+#include <array>
+#include <cstddef>
+#include <new>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 
 namespace duo {
 
 // Python has a class for each, in src/duo/errors.py; bindings.cpp maps one to the other.
 enum class error_kind { internal, bad_value, unknown_model, context_full, does_not_fit, busy, peer_lost, cancelled };
+
+// Their codes in Python and between processes. In the order of error_kind.
+constexpr std::array<std::string_view, 8> error_codes = {"internal",     "bad_value", "unknown_model", "context_full",
+                                                         "does_not_fit", "busy",      "peer_lost",     "cancelled"};
+static_assert(error_codes.size() == size_t(error_kind::cancelled) + 1);
+
+// The kind with this code; of a code that this version does not know: internal.
+constexpr error_kind kind_of_code(std::string_view code) {
+    for (size_t i = 0; i < error_codes.size(); ++i) {
+        if (code == error_codes[i]) {
+            return error_kind(i);
+        }
+    }
+    return error_kind::internal;
+}
 
 class error : public std::runtime_error {
   public:
@@ -19,5 +38,21 @@ class error : public std::runtime_error {
   private:
     error_kind kind_ = error_kind::internal;
 };
+
+// Why something failed, for another thread to report. Empty sentence: nothing failed.
+struct failure {
+    error_kind  kind = error_kind::internal;
+    std::string sentence;
+};
+
+inline failure failure_of(const std::exception & e) {
+    if (const auto * known = dynamic_cast<const error *>(&e)) {
+        return {known->kind(), known->what()};
+    }
+    if (dynamic_cast<const std::bad_alloc *>(&e) != nullptr) {
+        return {error_kind::does_not_fit, "there is not enough memory; free memory or choose smaller models"};
+    }
+    return {error_kind::internal, e.what()};
+}
 
 } // namespace duo

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +74,18 @@ def strict_pair() -> Iterator[Duo]:
 def target_alone() -> Iterator[Duo]:
     with Duo(demo_pair()[0], n_ctx=512, strict=True) as d:
         yield d
+
+
+@contextmanager
+def llama_and_duo(**options: Any) -> "Iterator[tuple[Any, Duo]]":
+    """The demo target in llama_cpp.Llama, and the pair in a Duo that adds as llama_cpp does."""
+    need_llama_cpp()
+    import llama_cpp
+
+    llama = llama_cpp.Llama(str(demo_pair()[0]), **options)
+    with Duo(*demo_pair(), cpu_kernels="stock", flash_attn="off", **options) as d:
+        yield llama, d
+    llama.close()
 
 
 @pytest.fixture
@@ -144,7 +157,7 @@ def this_process(monkeypatch: pytest.MonkeyPatch, stand_in: Path, tmp_path: Path
         m.setattr(guard._core, "extra_buffers", lambda: others)
         m.setenv("XDG_CACHE_HOME", str(tmp_path))
         yield m
-    guard.find(again=True)
+    guard.find(refresh=True)
 
 
 Races = list[tuple[str, list[int]]]

@@ -99,6 +99,11 @@ def begin(rng: random.Random, good: wire.Begin) -> wire.Begin:
             out.n_predict = rng.choice(INTS)
         elif how == 4:
             out.sampling.temp, out.sampling.top_p = rng.choice(FLOATS), rng.choice(FLOATS)
+            out.sampling.dry_base, out.sampling.typical_p = rng.choice(FLOATS), rng.choice(FLOATS)
+            out.sampling.dry_penalty_last_n = rng.choice((-1, 64, *INTS))
+            out.sampling.dry_sequence_breakers.extend(
+                "x" * rng.choice((0, 1, 41)) for _ in range(rng.choice((0, 1, 70)))
+            )
         elif how == 5:
             out.plan.n_draft, out.plan.n_branch = rng.choice(INTS), rng.choice(INTS)
         elif how == 6:

@@ -148,7 +148,7 @@ def test_prompts_that_cannot_be_read(duo_pair: Duo, prompt: Any, why: str) -> No
 
 
 @pytest.mark.parametrize("prompt", [b"bytes", 5, None, np.array(5), object()])
-def test_what_is_no_prompt_is_a_type_error(duo_pair: Duo, prompt: Any) -> None:
+def test_a_prompt_of_a_wrong_type_is_a_type_error(duo_pair: Duo, prompt: Any) -> None:
     with pytest.raises(TypeError, match="the prompt is"):
         duo_pair.generate(prompt)
 
@@ -238,7 +238,7 @@ def test_seeds(strict_pair: Duo) -> None:
     assert strict_pair.generate(PROMPT, max_tokens=24, seed=2**64 - 1).tokens
 
 
-def test_what_a_duo_says_of_itself(duo_pair: Duo) -> None:
+def test_repr_and_properties_of_a_duo(duo_pair: Duo) -> None:
     target, draft = demo_pair()
     assert duo_pair.target.path == str(target)
     assert duo_pair.draft is not None

@@ -114,7 +114,7 @@ def test_crafted_headers(tmp_path: Path) -> None:
     assert sum(o.what == "loaded" for o in outcomes) > 20
 
 
-def test_architectures_that_this_is_not(tmp_path: Path) -> None:
+def test_a_wrong_architecture_is_refused(tmp_path: Path) -> None:
     def cases() -> Iterator[tuple[list[Any], dict[str, Any]]]:
         for name in ARCHITECTURES:
             put = {"general.architecture": (STR, name)}
@@ -126,7 +126,7 @@ def test_architectures_that_this_is_not(tmp_path: Path) -> None:
         assert_harmless(outcome, name)
 
 
-def test_numbers_that_are_not_about_this_architecture(tmp_path: Path) -> None:
+def test_header_values_of_other_architectures_are_ignored(tmp_path: Path) -> None:
     """llama.cpp writes kda.gate_lower_bound = -inf into a file of any architecture (llama-model-saver.cpp)."""
     odd = {key: (F32, x) for x in (NAN, INF, -INF) for key in (f"general.number{x}", f"qwen2.rope.freq_base{x}")}
     path = rewrite(DRAFT, tmp_path / "odd.gguf", put={**odd, "llama.kda.gate_lower_bound": (F32, -INF)})
@@ -135,7 +135,7 @@ def test_numbers_that_are_not_about_this_architecture(tmp_path: Path) -> None:
     assert texts[0] == texts[1]
 
 
-def test_gates_that_an_architecture_needs(tmp_path: Path) -> None:
+def test_gate_bounds_that_an_architecture_needs(tmp_path: Path) -> None:
     """libllama would abort the process: Ling's gates need a bound below 0, and to be safe ones."""
     arch = "bailingmoe3"
     header = {arch + k.removeprefix("llama"): v for k, v in header_of(DRAFT).items() if k.startswith("llama.")}

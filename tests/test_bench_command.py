@@ -118,7 +118,7 @@ def test_turns_follow_one_another(duo_pair: Duo) -> None:
         (["-n", 200, "-c", 128], "no question fits the context together with its answer; raise -c or lower -n"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], why: str) -> None:
+def test_mistakes_are_reported_in_one_sentence(run: Run, args: list[Any], why: str) -> None:
     code, out, err = run(*args)
     assert (code, out) == (1, "")
     assert err.startswith("duo: ") and err.count("\n") == 1
@@ -128,7 +128,7 @@ def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], why: str) -> N
 @pytest.mark.parametrize(
     ("how", "code"), [("Ctrl-C in it", 130), ("Ctrl-C at once", 130), ("Ctrl-C while it loads", 130), ("no memory", 1)]
 )
-def test_what_the_pair_wrote_is_kept_if_the_target_alone_fails(
+def test_the_pairs_texts_are_kept_if_the_target_alone_fails(
     how: str, code: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where, written = tmp_path / "x.json", 0

@@ -143,7 +143,7 @@ def test_without_the_engines_costs_there_is_no_bound() -> None:
         assert s.to_plain is not None
 
 
-def test_a_position_hardly_seen_does_not_count() -> None:
+def test_rarely_tested_positions_do_not_count() -> None:
     arm = Arm("sync 3", "sync", 3)
     few = [record(arm, 0, 100, **drafted(100, (0.5, 0.1, 0.1), 300))]
     assert acceptances(few) == approx([0.5, 0.2])  # ten tokens reached the third position

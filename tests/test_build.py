@@ -175,7 +175,7 @@ def test_make_builds_llama_with_the_flag(given: str, compiler: CompilerMaker, tm
 
 
 @needs_make
-def test_make_builds_a_cached_llama_anew_whose_amx_crashes_once(compiler: CompilerMaker, tmp_path: Path) -> None:
+def test_make_rebuilds_a_cached_llama_whose_amx_crashes(compiler: CompilerMaker, tmp_path: Path) -> None:
     environment = {"CXX": compiler(ASM)}
     first = make(tmp_path, "duo", environment, amx=3)
     (tmp_path / "venv" / "duo").unlink()
@@ -193,7 +193,7 @@ def test_make_builds_a_cached_llama_anew_whose_amx_crashes_once(compiler: Compil
 
 
 @needs_make
-def test_make_stops_where_duo_cannot_say(compiler: CompilerMaker, tmp_path: Path) -> None:
+def test_make_stops_if_duo_cannot_check_the_build(compiler: CompilerMaker, tmp_path: Path) -> None:
     with pytest.raises(AssertionError):
         make(tmp_path, "duo", {"CXX": compiler(ASM)}, amx=1)
     assert not (tmp_path / "venv" / "duo").exists()

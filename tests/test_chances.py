@@ -82,7 +82,7 @@ def test_chances_add_up_and_keep_the_order_of_the_race(draft: _core.Probe) -> No
             assert [t for t, _ in found] == [t for t, _ in as_target.candidates(i - 1, how, text[:i], 40)]
 
 
-def test_a_row_that_is_not_there_is_one_sentence(draft: _core.Probe) -> None:
+def test_an_unknown_row_is_reported_in_one_sentence(draft: _core.Probe) -> None:
     draft.decode([5, 6])
     for row in (-1, 2):
         with pytest.raises(Exception, match="was not in the last pass"):

@@ -23,7 +23,7 @@ def test_the_models_own_template_is_used(duo_pair: Duo) -> None:
     )
 
 
-def test_what_templates_expect_of_transformers_is_there() -> None:
+def test_functions_that_templates_expect_of_transformers_exist() -> None:
     t = ChatTemplate(
         "{{ bos_token }}{% for m in messages %}\n"
         "    {% if loop.index > 2 %}{% break %}{% endif %}\n"

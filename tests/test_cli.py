@@ -79,7 +79,7 @@ def test_escapes_in_a_prompt(run: Run) -> None:
         (["dev", "widen", "no.gguf", "-o", "x", "--size", "1M"], b"", "no.gguf"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], stdin: bytes, why: str) -> None:
+def test_mistakes_are_reported_in_one_sentence(run: Run, args: list[Any], stdin: bytes, why: str) -> None:
     code, out, err = run(*args, stdin=stdin)
     assert code == 1
     assert out == ""

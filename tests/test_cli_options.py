@@ -19,7 +19,10 @@ from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 OPTIONS = [p for p in command.params if isinstance(p, click.Option)]
 VALUED = [p for p in OPTIONS if not p.is_flag]
 # What a model may be called, say, or be told to write, has no nonsense; files are checked below.
-FREE_TEXT = {"model", "model_draft", "prompt", "stop", "file", "trace", "log_file", "hf_token", "prompt_cache"}
+FREE_TEXT = {
+    "model", "model_draft", "prompt", "stop", "dry_sequence_breakers", "file", "trace", "log_file", "hf_token",
+    "prompt_cache",
+}  # fmt: skip
 # Only the loader knows which devices and CPUs there are.
 KNOWN_TO_THE_ENGINE = {"device", "device_draft"}
 
@@ -88,7 +91,7 @@ def test_llama_duos_command_line_as_typed() -> None:
     assert parse("-l", "5+1", "-l", "6-inf", "-p", "x")["logit_bias"] == ("5+1", "6-inf")
 
 
-def test_what_llama_cpp_has_and_duo_has_not_is_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+def test_unsupported_llama_cpp_options_are_refused_by_name(capsys: pytest.CaptureFixture[str]) -> None:
     for name in sorted(NOT_IN_DUO):
         for args in ([name], [name, "1"], [f"{name}=1"] if name.startswith("--") else [name]):
             assert main(["-p", "x", *args]) == 1
@@ -105,7 +108,7 @@ def test_misspelt_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("p", [p for p in VALUED if p.name not in FREE_TEXT], ids=lambda p: p.name)
-def test_nonsense_is_one_sentence_before_anything_is_loaded(
+def test_invalid_options_are_reported_in_one_sentence_before_loading(
     p: click.Option, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(*_: object) -> None:
@@ -139,7 +142,7 @@ def test_nonsense_is_one_sentence_before_anything_is_loaded(
 @pytest.mark.parametrize(
     "name", ["LLAMA_ARG_CTX_SIZE", "LLAMA_ARG_TOP_K", "LLAMA_ARG_DRAFT_MAX", "LLAMA_ARG_FLASH_ATTN"]
 )
-def test_nonsense_from_the_environment(
+def test_invalid_environment_variables_are_reported(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, "nonsense")

@@ -85,7 +85,7 @@ def test_a_terminal_without_the_characters() -> None:
     assert out.startswith(b"??")
 
 
-def test_libraries_that_are_not_there_are_one_sentence(tmp_path: Path) -> None:
+def test_missing_libraries_are_reported_in_one_sentence(tmp_path: Path) -> None:
     program = Path(sys.executable).with_name("duo")
     if not program.exists():
         pytest.skip("the program is not installed beside this Python")

@@ -290,7 +290,7 @@ print(target.n_duo_products, target.same_bits, target.warning)
     "share",  # of the file's size; above 1 the packed weights fit, and what they are read into does not
     [0.6, 1.06],
 )
-def test_weights_that_find_no_memory_are_left_to_stock(share: float, large_model: Path) -> None:
+def test_stock_kernels_are_used_if_memory_for_packed_weights_is_short(share: float, large_model: Path) -> None:
     child = run_python(CHILD + NO_MEMORY, large_model, str(int(share * large_model.stat().st_size)))
     assert child.returncode == 0, child.stderr
     assert child.stdout.startswith("0 False there is not enough memory for duo's CPU kernels to pack the weights of ")

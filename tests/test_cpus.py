@@ -123,7 +123,7 @@ def test_both_versions_at_once(tree: Tree) -> None:
     assert cpu_quota(tree.root) == 3.0
 
 
-def test_a_containers_own_limit_is_that_of_the_top_it_sees(tree: Tree) -> None:
+def test_a_containers_limit_is_that_of_its_topmost_visible_group(tree: Tree) -> None:
     """Name spaces: the process is in "/", and the mount's root is "/" too."""
     tree.add(V2, "/", "/sys/fs/cgroup")
     tree.put("sys/fs/cgroup/cpu.max", "200000 100000")
@@ -163,7 +163,7 @@ def test_names_with_spaces(tree: Tree) -> None:
     "cgroup", ["", "\n", "0\n", "::\n", "0::\n", ":::::\n", "x:cpu:/\n", "\0", b"\xff:cpu:/\xff\n"]
 )
 @pytest.mark.parametrize("mounts", [None, "", "\n", " - cgroup2 x rw\n", "1 2 3 / / - cgroup2\n", b"\xff - \xff"])
-def test_trees_that_are_none(tree: Tree, cgroup: str | bytes, mounts: str | bytes | None) -> None:
+def test_malformed_cgroup_trees(tree: Tree, cgroup: str | bytes, mounts: str | bytes | None) -> None:
     tree.put("proc/self/cgroup", cgroup)
     if mounts is None:
         (tree.root / "proc/self/mountinfo").unlink()
@@ -241,7 +241,9 @@ def test_openmps_variables(tmp_path: Path, big: None, monkeypatch: pytest.Monkey
     assert usable_cores(tmp_path) == (n or 64)
 
 
-def test_openmp_cannot_ask_for_more_than_there_is(tmp_path: Path, big: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_openmp_variables_cannot_raise_the_number_of_cores(
+    tmp_path: Path, big: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "100")
     assert usable_cores(tmp_path) == 64
 

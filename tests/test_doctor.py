@@ -160,7 +160,7 @@ def test_progress_goes_up_for_each_model_and_its_error_ends_the_loading() -> Non
 
 
 @needs_kernels
-def test_what_is_no_row_of_weights_is_refused() -> None:
+def test_incomplete_rows_of_weights_are_refused() -> None:
     for kind, n_bytes, n_columns in (("q8_0", 33, 32), ("q8_0", 0, 64), ("q4_K", 144, 128), ("q8_0", 68, -64)):
         with pytest.raises(DuoError, match="the data is not a number of whole rows"):
             _core.product_errors(kind, bytes(n_bytes), n_columns, 1)
@@ -190,7 +190,7 @@ def test_doctor_finds_the_widths_at_which_stock_kernels_differ(capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("command", ["doctor", "devices"])
-def test_their_mistakes_are_one_sentence(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mistakes_of_doctor_and_devices_are_one_sentence(command: str, capsys: pytest.CaptureFixture[str]) -> None:
     wrong: dict[str, list[list[Any]]] = {
         "doctor": [["-m", "nowhere.gguf"], ["-m", __file__], ["-t", "0"], ["--cpu-kernels", "x"]],
         "devices": [["--masure"]],

@@ -10,7 +10,7 @@ from typing import Any
 import llama_cpp
 import numpy as np
 import pytest
-from conftest import need_llama_cpp
+from conftest import llama_and_duo
 from llama_cpp import llama_chat_format
 from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
 
@@ -18,7 +18,7 @@ from duo import Duo, DuoError
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
-LOAD: dict[str, Any] = {"model_path": str(TARGET), "n_ctx": 1024, "verbose": False, "seed": 7}
+LOAD: dict[str, Any] = {"n_ctx": 1024, "verbose": False, "seed": 7}
 SAME = {"cpu_kernels": "stock", "flash_attn": "off"}  # llama_cpp's sums, which others round otherwise
 PROMPT = "Once upon a time"
 MESSAGES = [
@@ -34,11 +34,8 @@ BY_NAME = {"type": "function", "function": {"name": "weather"}}
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[tuple[Any, Duo]]:
-    need_llama_cpp()
-    llama = llama_cpp.Llama(**LOAD)
-    with Duo(draft=DRAFT, **SAME, **LOAD) as d:
-        yield llama, d
-    llama.close()
+    with llama_and_duo(**LOAD) as found:
+        yield found
 
 
 def without_names(x: Any) -> Any:
@@ -153,7 +150,7 @@ def test_chat_formats_give_the_same_prompts(both: tuple[Any, Duo], monkeypatch: 
     llama, _ = both
     for name in FORMATS:
         monkeypatch.setattr(llama, "chat_format", name)
-        with Duo(chat_format=name, **SAME, **LOAD) as d:
+        with Duo(TARGET, chat_format=name, **SAME, **LOAD) as d:
             theirs, ours = answer_to(llama), answer_to(d)
         refused = theirs == "ValueError"  # gemma knows no system prompt
         assert (ours == "BadValue") if refused else (ours["usage"] == theirs["usage"] and ours == theirs), name
@@ -165,7 +162,7 @@ def test_a_handler_with_tools(both: tuple[Any, Duo], choice: Any, monkeypatch: p
     llama, _ = both
     options = {"tools": TOOLS, "tool_choice": choice, "temperature": 0, "max_tokens": 40}
     monkeypatch.setattr(llama, "chat_format", "chatml-function-calling")
-    with Duo(chat_format="chatml-function-calling", **SAME, **LOAD) as d:
+    with Duo(TARGET, chat_format="chatml-function-calling", **SAME, **LOAD) as d:
         theirs, ours = (without_names(x.create_chat_completion(MESSAGES[:2], **options)) for x in (llama, d))
         assert ours == theirs
         assert "prompt_tokens" in d.create_chat_completion(MESSAGES[:2], mode="plain", max_tokens=2)["usage"]
@@ -182,7 +179,7 @@ def test_a_handler_of_the_programs_own(both: tuple[Any, Duo], monkeypatch: pytes
     handler = llama_chat_format.chat_formatter_to_chat_completion_handler(upper)
     llama, _ = both
     monkeypatch.setattr(llama, "chat_handler", handler)
-    with Duo(chat_handler=handler, **SAME, **LOAD) as d:
+    with Duo(TARGET, chat_handler=handler, **SAME, **LOAD) as d:
         for options in ({}, {"max_tokens": 12}, {"max_tokens": 30, "response_format": {"type": "json_object"}}):
             theirs, ours = (x.create_chat_completion(MESSAGES, temperature=0, **options) for x in (llama, d))
             assert ours["usage"]["prompt_tokens"] == theirs["usage"]["prompt_tokens"]

@@ -7,7 +7,7 @@ import pytest
 from hub_server import REPO, TARGET, FakeHub
 
 from duo import Duo, DuoError
-from duo.errors import BadValue, Busy, Cancelled, ContextFull, DoesNotFit, PeerLost, UnknownModel
+from duo.errors import BadValue, Busy, Cancelled, ContextFull, DoesNotFit, PeerLost, UnknownModel, error_class
 from duo.models.demo import demo_pair
 
 Provoke = Callable[[], object]
@@ -15,6 +15,12 @@ Provoke = Callable[[], object]
 
 def subclasses(of: type[DuoError]) -> set[type[DuoError]]:
     return {of}.union(*(subclasses(c) for c in of.__subclasses__()))
+
+
+def test_a_code_leads_to_its_class() -> None:
+    for c in subclasses(DuoError):
+        assert error_class(c.code).code == c.code
+    assert error_class("of a later version") is DuoError
 
 
 def test_codes_are_these() -> None:
@@ -53,6 +59,7 @@ def test_bad_values(duo_pair: Duo, tmp_path: Path) -> None:
         "top_p": lambda: duo_pair.generate("a", top_p=2),
         "n_gpu_layers": lambda: Duo(n_gpu_layers="some"),
         "the prompt is empty": lambda: duo_pair.generate(""),
+        "no candidate token": lambda: duo_pair.generate("a", logit_bias=dict.fromkeys(range(4096), float("-inf"))),
         "outside the vocabulary": lambda: duo_pair.generate([10**9]),
         "the grammar": lambda: duo_pair.generate("a", grammar="root ::= ("),
         "the JSON schema": lambda: duo_pair.generate("a", json_schema="{"),
@@ -90,7 +97,7 @@ def test_full_contexts(duo_pair: Duo) -> None:
     assert isinstance(e, ValueError)
 
 
-def test_what_does_not_fit() -> None:
+def test_models_that_do_not_fit() -> None:
     # Checked in the core, before the cache is made; libllama's own failure to make one has the same code.
     e = provoke(lambda: Duo(demo_pair()[0], n_ctx=2**31 - 1000), DoesNotFit, r"lower -c/--ctx-size")
     assert not isinstance(e, ValueError)

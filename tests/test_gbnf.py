@@ -27,7 +27,7 @@ def mutated(text: str, r: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_it_agrees_with_libllama(seed: int, capfd: pytest.CaptureFixture[str]) -> None:
+def test_duos_grammar_reader_agrees_with_libllama(seed: int, capfd: pytest.CaptureFixture[str]) -> None:
     """By what libllama's own reader complains of on standard error, which it does for what it cannot read."""
     r, n_bad = random.Random(seed), 0
     for _ in range(500):

@@ -69,7 +69,7 @@ def test_the_draft_is_held_to_the_grammar_too() -> None:
     assert t["draft_acceptance"] > 0.4  # the models' own guesses have hardly a token of JSON among them
 
 
-def test_a_text_that_is_taken_up_again_goes_on_in_its_grammar(strict_pair: Duo) -> None:
+def test_a_resumed_text_continues_in_its_grammar(strict_pair: Duo) -> None:
     """As after a lost connection: the prompt then brings tokens that were generated."""
     d = strict_pair
     options = {"json_schema": PERSON, "seed": 5, "max_tokens": 120}
@@ -100,7 +100,7 @@ def test_the_text_ends_when_the_grammar_is_complete(duo_pair: Duo) -> None:
     assert duo_pair.generate("Once", grammar='root ::= ""', max_tokens=5).text == ""
 
 
-def test_where_no_token_fits_what_was_written_is_not_lost(duo_pair: Duo) -> None:
+def test_the_text_is_kept_if_no_token_fits_the_grammar(duo_pair: Duo) -> None:
     comma = duo_pair.tokenize("b", add_special=False)
     bias = {t: float("-inf") for t in range(duo_pair.target.n_vocab) if b"b" in duo_pair.target.piece(t)}
     assert comma[0] in bias
@@ -213,7 +213,7 @@ def test_a_recursive_pydantic_model_is_a_schema(duo_pair: Duo) -> None:
         assert r.text.startswith("{")
 
 
-def test_what_says_nothing_allows_every_value(duo_pair: Duo) -> None:
+def test_an_empty_schema_allows_every_value(duo_pair: Duo) -> None:
     for wanted in ({"type": "array", "items": {}}, {"type": "array", "items": {"title": "X"}}):
         rules = schema_to_gbnf(wanted)
         for kind in ("string", "number", "boolean", "null"):

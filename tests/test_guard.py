@@ -148,7 +148,7 @@ def test_a_cache_that_cannot_be_written_costs_one_child_a_process(machine: Machi
         assert line.startswith("stock AMX kernels give wrong products here")
 
 
-def test_without_child_processes_amx_alone_is_left_out(machine: MachineMaker, model: Path, plain_text: str) -> None:
+def test_without_child_processes_only_amx_is_left_out(machine: MachineMaker, model: Path, plain_text: str) -> None:
     there = machine("AMX=not at all", FAULTY_FORK="1")
     done = there.duo("-m", model, *PROMPT, "--cpu-kernels", "stock")
     assert (done.returncode, done.stdout) == (0, plain_text)
@@ -168,7 +168,7 @@ def test_without_child_processes_amx_alone_is_left_out(machine: MachineMaker, mo
 @pytest.mark.parametrize(
     "command", [["-p", "x"], ["devices"], ["doctor"], ["draft-host"], ["verify-host"], ["rpc-server", "-p", "0"]]
 )
-def test_where_stock_kernels_crash_duo_says_so(command: list[str], machine: MachineMaker) -> None:
+def test_a_crash_of_stock_kernels_is_reported(command: list[str], machine: MachineMaker) -> None:
     done = machine("plain=SIGILL").duo(*command)
     assert done.returncode == 1
     (line,) = lines_of(done.stderr, "duo: ")
@@ -187,7 +187,7 @@ def test_an_instruction_set_that_crashes_gives_way_to_the_next(machine: MachineM
     assert line in done.stderr.splitlines()
     there.faults = ",".join(f"duo {name}=SIGSEGV" for name in KERNELS)
     for again in (False, True):
-        assert there.python("-c", f"from duo.placement import guard; guard.find(again={again})").returncode == 0
+        assert there.python("-c", f"from duo.placement import guard; guard.find(refresh={again})").returncode == 0
         out = there.duo("devices").stdout
         if not again:
             assert f"CPU kernels: duo ({second})" in out
@@ -203,7 +203,7 @@ def test_an_instruction_set_that_crashes_gives_way_to_the_next(machine: MachineM
 # ---- the report
 
 
-def test_devices_and_its_race_do_without_what_crashes(machine: MachineMaker) -> None:
+def test_devices_leaves_out_kernels_that_crash(machine: MachineMaker) -> None:
     done = machine("AMX=SIGILL").duo("devices", "--measure")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("stock AMX kernels: crash here (SIGILL); not used; to repair them: ") == 1

@@ -19,7 +19,7 @@ KERNELS = _core.usable_kernels()
 def test_a_child_that_hangs_is_ended(this_process: pytest.MonkeyPatch) -> None:
     this_process.setattr(trial, "TIMEOUT_S", 3.0)
     this_process.setenv("FAULTY", "CPU_REPACK=hang")
-    found = guard.find(again=True)
+    found = guard.find(refresh=True)
     assert (found.verdicts["plain"], found.verdicts["CPU_REPACK"]) == (trial.WORKS, trial.HANGS)
     assert not found.extra_allowed and not _core.extra_buffers_allowed()
     assert found.warning.startswith("stock CPU_REPACK kernels do not finish here (60 s) and are not used; ")
@@ -28,7 +28,7 @@ def test_a_child_that_hangs_is_ended(this_process: pytest.MonkeyPatch) -> None:
     assert kept["plain"] == trial.WORKS and "CPU_REPACK" not in kept, "the machine may have been paused"
     this_process.setenv("FAULTY", "")
     assert guard.find() is found
-    assert guard.find(again=True).extra_allowed and _core.extra_buffers_allowed()
+    assert guard.find(refresh=True).extra_allowed and _core.extra_buffers_allowed()
 
 
 def test_a_child_that_never_begins_says_why(this_process: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_a_child_that_hangs_before_it_begins_says_so(this_process: pytest.Monkey
 # ---- what is kept
 
 
-def test_of_a_library_that_was_replaced_nothing_is_remembered(this_process: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_findings_about_a_replaced_library_are_not_kept(this_process: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its digest cannot be had, so the next one of that kind would be taken for it."""
     library = tmp_path / "libggml-cpu.so"
     this_process.setattr(guard, "_libraries", lambda: [library])
@@ -58,7 +58,7 @@ def test_of_a_library_that_was_replaced_nothing_is_remembered(this_process: pyte
         if there:
             library.write_bytes(b"a build")
         try:
-            assert guard.find(again=True).verdicts["plain"] == trial.WORKS
+            assert guard.find(refresh=True).verdicts["plain"] == trial.WORKS
             kernels.RACED.clear()
             kernels.speed_of("q8_0", 1)
         finally:
@@ -81,7 +81,7 @@ def test_the_guard_can_be_asked_while_it_looks(this_process: pytest.MonkeyPatch)
 
     this_process.setattr(guard, "_ask", asking)
     this_process.setattr(guard, "_guard", guard._Guard())
-    thread = threading.Thread(target=guard.find, kwargs={"again": True}, daemon=True)
+    thread = threading.Thread(target=guard.find, kwargs={"refresh": True}, daemon=True)
     thread.start()
     thread.join(HANG_S)
     assert not thread.is_alive()
@@ -90,6 +90,6 @@ def test_the_guard_can_be_asked_while_it_looks(this_process: pytest.MonkeyPatch)
 
 def test_a_kind_that_is_announced_twice_is_one(this_process: pytest.MonkeyPatch) -> None:
     this_process.setattr(guard._core, "extra_buffers", lambda: ["CPU_REPACK", "CPU_REPACK"])
-    found = guard.find(again=True)
+    found = guard.find(refresh=True)
     assert found.extra == ("CPU_REPACK",)
     assert len([line for line in found.lines() if "CPU_REPACK" in line]) == 1

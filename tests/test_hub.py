@@ -55,7 +55,7 @@ def test_without_a_quantisation_the_default_one_comes_and_no_companion(hub: Hub)
     assert fetched(hub, REPO).read_bytes() == TARGET
 
 
-def test_what_is_there_is_not_downloaded_again(hub: Hub, fake: FakeHub) -> None:
+def test_cached_files_are_not_downloaded_again(hub: Hub, fake: FakeHub) -> None:
     first = fetched(hub, REPO)
     n_sent = fake.n_sent
     assert fetched(hub, REPO) == first
@@ -88,7 +88,7 @@ def test_a_split_model_comes_whole(hub: Hub) -> None:
     }
 
 
-def test_a_split_model_of_which_a_part_is_missing_is_not_begun(hub: Hub, fake: FakeHub) -> None:
+def test_a_split_model_with_a_missing_part_is_not_downloaded(hub: Hub, fake: FakeHub) -> None:
     del fake.repos[SPLIT]["Q8_0/long-Q8_0-00002-of-00003.gguf"]
     assert "the model has 3 parts, but Q8_0/long-Q8_0-00002-of-00003.gguf is missing" in error_of(hub, SPLIT)
     assert fake.n_sent == 0
@@ -165,7 +165,9 @@ def test_a_full_disk_is_told_before_anything_is_downloaded(
     assert fake.n_sent == 0
 
 
-def test_a_begun_download_of_another_file_makes_no_room(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partial_download_of_another_file_does_not_count_as_free_space(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
     blobs = hub.cache / "models--someone--Tales-GGUF" / "blobs"
     blobs.mkdir(parents=True)
     monkeypatch.setattr(hub_download.shutil, "disk_usage", lambda _: SimpleNamespace(free=1000))
@@ -175,7 +177,7 @@ def test_a_begun_download_of_another_file_makes_no_room(hub: Hub, monkeypatch: p
     assert fetched(hub, REPO).read_bytes() == TARGET
 
 
-def test_headers_are_all_that_is_read_of_a_hub_that_sends_whole_files(
+def test_only_headers_are_read_from_a_hub_that_ignores_ranges(
     hub: Hub, fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(hub_download, "HEAD_FIRST", 250_000)
@@ -214,7 +216,7 @@ def test_an_unknown_repository_is_named(hub: Hub, fake: FakeHub) -> None:
     assert with_token == f"there is no repository someone/Nothing at {fake.url} for this token; check the name"
 
 
-def test_an_unknown_quantisation_names_those_that_there_are(hub: Hub, fake: FakeHub) -> None:
+def test_an_unknown_quantisation_names_the_existing_ones(hub: Hub, fake: FakeHub) -> None:
     assert error_of(hub, f"{REPO}:Q5_K_M") == f"there is no Q5_K_M in {fake.url}/{REPO}; choose from Q2_K, Q4_K_M, Q8_0"
     assert error_of(hub, REPO, "tails.gguf").startswith(
         f"there is no file tails.gguf in {fake.url}/{REPO}; choose from"
@@ -229,7 +231,7 @@ def test_a_repository_without_models_is_refused(hub: Hub, fake: FakeHub) -> None
 
 
 @pytest.mark.parametrize("text", ["tales", "a/b/c", "a/b:", "https://huggingface.co/a/b", "", "a/b:Q4 K"])
-def test_what_is_no_repository_is_refused(text: str) -> None:
+def test_invalid_repository_names_are_refused(text: str) -> None:
     with pytest.raises(DuoError, match="is not a repository; write it as user/repo"):
         parse(text)
 
@@ -254,7 +256,7 @@ def test_without_a_network_the_cache_is_used(hub: Hub) -> None:
     assert notes == [f"http://127.0.0.1:9 cannot be reached; {REPO}:Q2_K is taken from the cache"]
 
 
-def test_without_a_network_what_the_cache_has_is_named(hub: Hub) -> None:
+def test_without_a_network_the_cached_files_are_named(hub: Hub) -> None:
     message = error_of(nowhere(hub), SPLIT)
     assert message.startswith("http://127.0.0.1:9 cannot be reached (")
     assert message.endswith(f"has no {SPLIT} and no other model; check the network")

@@ -61,7 +61,7 @@ def test_the_program_downloads_and_runs_both_models(fake: FakeHub, tmp_path: Pat
     assert fake.requests.total() == n_requests
 
 
-def test_an_endpoint_that_huggingface_hub_cannot_bear_is_one_sentence(fake: FakeHub, tmp_path: Path) -> None:
+def test_an_invalid_endpoint_is_reported_in_one_sentence(fake: FakeHub, tmp_path: Path) -> None:
     r = run_duo(fake, tmp_path, "-hf", REPO, "-p", "Once", HF_ENDPOINT="http://[::1")
     assert (r.returncode, r.stderr.count("\n")) == (1, 1)
     assert "HF_ENDPOINT is 'http://[::1', which is not a web address" in r.stderr
@@ -110,7 +110,7 @@ def test_check_downloads_headers_only(fake: FakeHub, tmp_path: Path, monkeypatch
     assert main(["check", f"{REPO}:Q2_K", f"{REPO}:Q2_K", "--offline"]) == 0
 
 
-def test_check_names_what_the_user_named_and_takes_a_token(
+def test_check_shows_repository_names_and_takes_a_token(
     fake: FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", fake.url)
@@ -169,7 +169,7 @@ def listed(*names: object, size: object = 10, sha: str = COMMIT) -> bytes:
     "name",
     ["../x.gguf", "/tmp/x.gguf", "a/../../x.gguf", "a\\..\\x.gguf", "C:x.gguf", "a//x.gguf", "./x.gguf", "x\0.gguf"],
 )
-def test_a_file_outside_of_its_folder_is_none(hub: Hub, fake: FakeHub, tmp_path: Path, name: str) -> None:
+def test_files_outside_the_repositorys_folder_are_ignored(hub: Hub, fake: FakeHub, tmp_path: Path, name: str) -> None:
     fake.answer = listed(name)
     assert error_of(hub).endswith("has no GGUF model; choose a repository with GGUF files")
     with pytest.raises(DuoError, match="has no GGUF model"):
@@ -185,7 +185,7 @@ def test_a_file_outside_of_its_folder_is_none(hub: Hub, fake: FakeHub, tmp_path:
         b'{"id": "a/b", "siblings": 3}', b'{"id": "a/b", "siblings": [3]}',
     ],
 )  # fmt: skip
-def test_what_is_no_list_of_files_counts_as_no_network(hub: Hub, fake: FakeHub, answer: bytes) -> None:
+def test_an_invalid_file_list_counts_as_no_network(hub: Hub, fake: FakeHub, answer: bytes) -> None:
     fake.answer = answer
     message = error_of(hub)
     assert message.startswith(f"{fake.url} did not answer with a list of files (a login page?), and the cache")
@@ -206,7 +206,7 @@ def test_data_cannot_be_named_as_a_path(hub: Hub, fake: FakeHub) -> None:
     "endpoint",
     ["http://[::1", "http://x:99999999", "http://x:y", "http://..", "http://:80", "http://[zz]", "http://x?y", "x"],
 )
-def test_what_is_no_address_is_refused(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+def test_invalid_addresses_are_refused(monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
     with pytest.raises(DuoError, match=r"which is not a web address; write it as https://huggingface.co"):
         Hub(endpoint=endpoint)
     monkeypatch.setenv("HF_ENDPOINT", endpoint)

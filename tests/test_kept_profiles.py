@@ -122,7 +122,7 @@ def test_a_folder_that_is_gone_does_no_harm(
     assert cache.exists()
 
 
-def test_closing_closes_whatever_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_close_closes_everything_even_if_a_part_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     def failing(_engine: _core.Engine, _key: str) -> None:
         raise RuntimeError("no such thing")
 

@@ -138,7 +138,7 @@ def test_the_release_is_read_beside_the_libraries(tmp_path: Path) -> None:
         ("", "version = 1", None),
     ],
 )
-def test_cmake_wants_a_build_that_can_be_known_again(
+def test_cmake_requires_a_build_that_can_be_identified(
     commit: str, init: str | None, release: str | None, tmp_path: Path
 ) -> None:
     assert CMAKE is not None

@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from duo import Duo, DuoError, _core
+from duo.errors import DoesNotFit
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
+from duo.options.model import ModelOptions
 from duo.options.tables import ENGINE_OPTIONS
 from duo.placement.devices import Device
 from duo.placement.fit import MARGIN, Room, Wish, place_layers
 from duo.placement.memory import Need, bytes_of, cells, context, most_layers, need_of, places
-from duo.placement.resolve_auto import needs, resolve_auto, resolve_auto_alone
+from duo.placement.resolve_auto import needs, resolve_auto
 
 GB = 10**9
 TARGET, DRAFT = map(str, demo_pair())
@@ -39,6 +41,10 @@ def draft(devices: tuple[str, ...], layers: int | None = None, **more: Any) -> W
     return Wish("draft", SMALL, devices, layers, "-ngld", **more)
 
 
+def both(o: Any) -> tuple[ModelOptions, ModelOptions]:
+    return ModelOptions.of(o, "target", TARGET), ModelOptions.of(o, "draft", DRAFT)
+
+
 # ---- sizes
 
 
@@ -48,10 +54,10 @@ def draft(devices: tuple[str, ...], layers: int | None = None, **more: Any) -> W
 )
 def test_the_cache_is_as_large_as_libllama_says(options: dict[str, Any], tmp_path: Path) -> None:
     with Duo(log_file=tmp_path / "log", **options) as d:
-        found = needs(d.options, read_header(TARGET), read_header(DRAFT))
+        found = needs(*both(d.options), [read_header(TARGET), read_header(DRAFT)])
     log = (tmp_path / "log").read_text()
     mib = [float(x) for x in re.findall(r"llama_kv_cache: size = +([\d.]+) MiB", log)]
-    assert [round(n.total_cache / 2**20, 2) for n in found if n is not None] == mib
+    assert [round(n.total_cache / 2**20, 2) for n in found] == mib
 
 
 def test_weights_are_all_of_the_files() -> None:
@@ -153,7 +159,7 @@ def test_what_the_user_fixed_comes_first() -> None:
     assert p.target.n_gpu_layers == 20 and not p.target.auto and p.auto
 
 
-def test_too_much_names_the_most_that_fits() -> None:
+def test_the_error_names_the_most_layers_that_fit() -> None:
     with pytest.raises(DuoError) as e:
         place_layers(target(("GPU",), layers=81), None, [room("GPU", 24)])
     most = place_layers(target(("GPU",)), None, [room("GPU", 24)]).target.n_gpu_layers
@@ -183,12 +189,9 @@ def test_shares_that_the_user_gave_are_kept() -> None:
 # ---- options
 
 
-def options(**given: Any) -> Any:
-    return (
-        {n: o.default for n, o in ENGINE_OPTIONS.items()}
-        | {"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto"}
-        | given
-    )
+def options(**given: Any) -> tuple[ModelOptions, ModelOptions]:
+    auto = {"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto"}
+    return both({n: o.default for n, o in ENGINE_OPTIONS.items()} | auto | given)
 
 
 CPU = Device("CPU", "cpu", "cpu", 16 * GB, 32 * GB)
@@ -196,59 +199,70 @@ CPU = Device("CPU", "cpu", "cpu", 16 * GB, 32 * GB)
 
 def test_auto_becomes_numbers_on_made_up_devices() -> None:
     gpus = [Device("A", "", "gpu", GB, GB), Device("B", "", "gpu", 2 * GB, 2 * GB), CPU]
-    o, p = resolve_auto(options(), TARGET, DRAFT, gpus)
-    assert p is not None
-    assert (o["n_gpu_layers"], o["n_gpu_layers_draft"]) == (5, 3)
-    assert o["device_draft"] == ["B"]
-    assert o["tensor_split"] is not None and o["tensor_split"][1] > o["tensor_split"][0]
+    t, d, p = resolve_auto(*options(), gpus)
+    assert p is not None and d is not None
+    assert (t.n_gpu_layers, d.n_gpu_layers) == (5, 3)
+    assert d.devices == ("B",)
+    assert t.tensor_split[1] > t.tensor_split[0]
     with pytest.raises(DuoError, match="-mg is 2, but there are 2 devices, counted from 0"):
-        resolve_auto(options(split_mode="none", main_gpu=2), TARGET, DRAFT, gpus)
-    o, p = resolve_auto(options(split_mode="none", main_gpu=1), TARGET, DRAFT, gpus)
+        resolve_auto(*options(split_mode="none", main_gpu=2), gpus)
+    _, _, p = resolve_auto(*options(split_mode="none", main_gpu=1), gpus)
     assert p is not None and p.target.devices == ("B",)
 
 
 def test_a_tight_device_takes_the_draft_and_a_part_of_the_target() -> None:
     gpu = Device("A", "", "gpu", 34_000_000, 34_000_000)
-    o, p = resolve_auto(options(n_ctx=512), TARGET, DRAFT, [gpu, CPU])
-    assert p is not None and p.draft is not None
-    assert o["n_gpu_layers_draft"] == 3 == p.draft.n_all
-    assert o["n_gpu_layers"] in (1, 2, 3)
+    t, d, p = resolve_auto(*options(n_ctx=512), [gpu, CPU])
+    assert p is not None and p.draft is not None and d is not None
+    assert d.n_gpu_layers == 3 == p.draft.n_all
+    assert t.n_gpu_layers in (1, 2, 3)
     assert "the rest on the CPU" in p.line()
 
 
 @pytest.mark.parametrize("given", [{}, {"device": "none", "device_draft": ["none"]}])
 def test_without_a_device_auto_is_none(given: dict[str, Any]) -> None:
     devices = [CPU] if not given else [CPU, Device("A", "", "gpu", GB, GB)]
-    o, p = resolve_auto(options(**given), TARGET, DRAFT, devices)
-    assert (o["n_gpu_layers"], o["n_gpu_layers_draft"], p) == (0, 0, None)
+    t, d, p = resolve_auto(*options(**given), devices)
+    assert d is not None
+    assert (t.n_gpu_layers, d.n_gpu_layers, p) == (0, 0, None)
 
 
 def test_integrated_and_remote_devices_take_part_when_they_are_named() -> None:
     devices = [CPU, Device("iGPU", "", "igpu", 0, 0), Device("RPC0", "", "rpc", GB, GB)]
-    assert resolve_auto(options(), TARGET, DRAFT, devices)[1] is None
-    _, p = resolve_auto(options(device="iGPU", device_draft="RPC0"), TARGET, DRAFT, devices)
+    assert resolve_auto(*options(), devices)[2] is None
+    _, _, p = resolve_auto(*options(device="iGPU", device_draft="RPC0"), devices)
     assert p is not None and p.draft is not None
     assert (p.target.devices, p.draft.devices) == (("iGPU",), ("RPC0",))
     assert p.target.n_gpu_layers == 5  # it reports no memory: the machine's is its own
 
 
 @pytest.mark.parametrize("layers", ["auto", "all", 0, 3])
-def test_a_device_that_there_is_not_is_the_same_mistake_whatever_shall_be_on_it(layers: object) -> None:
+def test_an_unknown_device_is_the_same_mistake_for_any_number_of_layers(layers: object) -> None:
     devices = [CPU, Device("A", "", "gpu", GB, GB)]
     why = re.escape("unknown device X; choose from none, A; duo --list-devices shows them")
     for given in ({"device": "X", "n_gpu_layers": layers}, {"device_draft": "A,X", "n_gpu_layers_draft": layers}):
         with pytest.raises(DuoError, match=why):
-            resolve_auto(options(**given), TARGET, DRAFT, devices)
+            resolve_auto(*options(**given), devices)
     with pytest.raises(DuoError, match=why):
-        resolve_auto_alone(options(device_draft="X", n_gpu_layers_draft=layers), DRAFT, devices, draft=True)
+        resolve_auto(options(device_draft="X", n_gpu_layers_draft=layers)[1], None, devices)
     with pytest.raises(DuoError, match=r"unknown device X; .*duo --list-devices"):
         Duo(device="X", n_gpu_layers=layers)
 
 
 def test_a_device_may_be_written_small() -> None:
-    o, p = resolve_auto(options(device="a", device_draft="a"), TARGET, DRAFT, [CPU, Device("A", "", "gpu", GB, GB)])
-    assert p is not None and p.target.devices == ("A",)
-    assert (o["n_gpu_layers"], o["n_gpu_layers_draft"]) == (5, 3)
+    t, d, p = resolve_auto(*options(device="a", device_draft="a"), [CPU, Device("A", "", "gpu", GB, GB)])
+    assert p is not None and p.target.devices == ("A",) and d is not None
+    assert (t.n_gpu_layers, d.n_gpu_layers) == (5, 3)
+
+
+def test_the_draft_of_a_host_is_placed_like_the_draft_of_a_pair() -> None:
+    gpus = [Device("A", "", "gpu", GB, GB), Device("B", "", "gpu", 2 * GB, 2 * GB), CPU]
+    alone, _, p = resolve_auto(options()[1], None, gpus)
+    assert p is not None and p.draft is None and p.target.what == "draft"
+    assert (alone.n_gpu_layers, alone.devices) == (3, ("B",))
+    tiny = [Device("A", "", "gpu", 1_000_000, 1_000_000), CPU]
+    with pytest.raises(DoesNotFit, match=r"the draft needs .* give at most -ngld 0"):
+        resolve_auto(options(n_gpu_layers_draft="all")[1], None, tiny)
 
 
 def test_auto_runs_here() -> None:

@@ -68,32 +68,33 @@ def test_check_says_what_the_engine_says(name: str, tmp_path: Path) -> None:
     assert (outcome.text if outcome.what == "refused" else "") == c.why_not
 
 
-def test_recurrent_models_are_no_part_of_a_pair(tmp_path: Path) -> None:
+def test_recurrent_models_cannot_be_part_of_a_pair(tmp_path: Path) -> None:
     mamba = tiny_mamba(DRAFT, tmp_path / "mamba.gguf")
     c = check_pair(TARGET, mamba, [CPU])
     assert c.why_not == load(TARGET, mamba).text
-    assert c.draft_need.total_cache == 0
+    assert c.draft.need.total_cache == 0
 
 
-def test_facts_of_both_models_are_told() -> None:
+def test_facts_of_both_models_are_reported() -> None:
     c = check_pair(TARGET, DRAFT, [GPU, CPU], n_ctx=300, host_free=GB)
     assert c.compatible and c.fits
-    assert (c.target.n_layer, c.target.n_vocab, c.n_ctx, c.n_ctx_draft) == (4, 4096, 300, 300)
-    v = c.target_vocabulary
+    h = c.target.header
+    assert (h.n_layer, h.n_vocab, c.target.n_ctx, c.draft.n_ctx) == (4, 4096, 300, 300)
+    v = c.target.vocabulary
     assert (v.type, v.n_tokens, v.bos, v.bos_text, v.add_bos) == ("bpe", 4096, 0, TOKENS[0], True)
-    assert c.target_need.total > c.draft_need.total > 0
+    assert c.target.need.total > c.draft.need.total > 0
     assert c.placement.target.devices == ("GPU",) and c.placement.target.n_gpu_layers == 5
     assert c.as_dict()["placement"]["draft"]["devices"]["GPU"] == c.placement.draft.bytes.devices[0]  # type: ignore[union-attr]
 
 
 def test_a_longer_context_needs_more_and_a_smaller_cache_type_less() -> None:
-    short, long = (check_pair(TARGET, DRAFT, [CPU], n_ctx=n).target_need.total_cache for n in (512, 4096))
+    short, long = (check_pair(TARGET, DRAFT, [CPU], n_ctx=n).target.need.total_cache for n in (512, 4096))
     assert long > 5 * short
-    small = check_pair(TARGET, DRAFT, [CPU], n_ctx=4096, type_k="q8_0", type_v="q8_0").target_need.total_cache
+    small = check_pair(TARGET, DRAFT, [CPU], n_ctx=4096, type_k="q8_0", type_v="q8_0").target.need.total_cache
     assert small * 32 == long * 17
 
 
-def test_too_little_memory_is_told() -> None:
+def test_too_little_memory_is_reported() -> None:
     assert not check_pair(TARGET, DRAFT, [CPU], host_free=1000).fits
 
 
@@ -130,11 +131,11 @@ def _keys(source: Path) -> list[str]:
     return list(header_of(source))
 
 
-def test_split_models_are_looked_at_whole(tmp_path: Path) -> None:
+def test_all_parts_of_a_split_model_are_read(tmp_path: Path) -> None:
     first = split(TARGET, tmp_path, 3)
     c, whole = check_pair(first, DRAFT, [CPU]), check_pair(TARGET, DRAFT, [CPU])
-    assert c.compatible and c.target.n_parts == 3
-    assert c.target_need == whole.target_need
+    assert c.compatible and c.target.header.n_parts == 3
+    assert c.target.need == whole.target.need
     assert load(first, DRAFT).what != "refused"
 
 

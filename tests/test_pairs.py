@@ -115,7 +115,7 @@ def test_the_users_own_list_adds_and_wins(own: Path) -> None:
         ("{file: little.gguf}", "{file: a, memory_gb: -1}", "line 5: pairs[0].draft.memory_gb is -1, but input should"),
     ],
 )
-def test_a_mistake_is_told_with_line_and_field(own: Path, old: str, new: str, message: str) -> None:
+def test_mistakes_are_reported_with_line_and_field(own: Path, old: str, new: str, message: str) -> None:
     assert old in GOOD
     written(own, GOOD.replace(old, new))
     text = error()
@@ -142,7 +142,7 @@ def test_two_pairs_of_one_name_are_refused(own: Path) -> None:
         "!!timestamp x",
     ],
 )
-def test_what_is_no_list_is_refused(own: Path, text: str) -> None:
+def test_a_file_that_is_not_a_list_is_refused(own: Path, text: str) -> None:
     written(own, text)
     assert str(own) in error()
 
@@ -168,7 +168,7 @@ def test_an_unknown_home_folder_is_named(own: Path) -> None:
         pairs.paths("small", lambda _: own)
 
 
-def test_an_empty_list_is_none(own: Path) -> None:
+def test_an_empty_list_counts_as_no_list(own: Path) -> None:
     for text in ("", "# nothing yet\n", "pairs: []\n"):
         written(own, text)
         assert not any(e.own for e in pairs.entries().values())
@@ -237,7 +237,7 @@ def test_add_takes_lists_of_any_shape(own: Path, text: str) -> None:
         (["x", "-hf", "nonsense", "-md", "b"], "'nonsense' (-hf) is not a repository; write it as user/repo"),
     ],
 )
-def test_add_refuses_what_is_no_pair(
+def test_add_refuses_an_invalid_pair(
     own: Path, args: list[str], message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["pairs", "add", *args]) == 1
@@ -290,12 +290,12 @@ def test_command_lines_in_the_documents_are_understood(line: str) -> None:
     command.make_context(name, words).close()
 
 
-def test_what_the_documents_say_of_the_demo_pair_runs(capfd: pytest.CaptureFixture[str]) -> None:
+def test_documented_commands_with_the_demo_pair_run(capfd: pytest.CaptureFixture[str]) -> None:
     ran = [shlex.split(line)[1:] for line in COMMANDS if " demo" in line or line.endswith("duo pairs")]
     assert len(ran) >= 3 and all(main(args) == 0 for args in ran)
 
 
-def test_the_list_in_the_documents_is_one(own: Path) -> None:
+def test_the_list_in_the_documents_is_valid(own: Path) -> None:
     (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
     written(own, block)
     assert pairs.find("local").own

@@ -14,6 +14,7 @@ from model_files import random_model
 from duo import _core
 from duo.errors import DuoError
 from duo.models.demo import demo_pair
+from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement import kernels, prior
 from duo.placement import place as placement
@@ -46,7 +47,7 @@ def place(target: Path, races: Races, monkeypatch: pytest.MonkeyPatch) -> Place:
     def placed(cores: int, model: Path = target, draft: Path = DRAFT, **said: Any) -> _core.EngineOptions:
         monkeypatch.setattr(placement, "usable_cores", lambda: cores)
         o = engine_options({"device": "none", "device_draft": "none", **said})
-        return placement.place(o, str(model), str(draft))[0]
+        return placement.place(ModelOptions.of(o, "target", str(model)), ModelOptions.of(o, "draft", str(draft)))[0]
 
     return placed
 
@@ -55,7 +56,7 @@ def expected(path: Path, n_threads: int, width: int) -> float:
     """Microseconds by duo's kernels for q8_0, from the race of the fixture."""
     n_bytes = _core.cpu_weight_bytes(str(path), 0)
     assert list(n_bytes) == ["q8_0"]
-    speed = kernels.remembered_speed("q8_0", n_threads)
+    speed = kernels.cached_speed("q8_0", n_threads)
     assert speed is not None
     return prior.REST * speed.duo[width] * n_bytes["q8_0"] / _core.RACE_BYTES
 
@@ -69,7 +70,7 @@ def test_each_model_is_expected_with_its_own_threads(place: Place, target: Path,
     assert p.expected_pass_us == [(w, pytest.approx(expected(target, n_target, w))) for w in kernels.WIDTHS]
 
 
-def test_of_experts_nothing_is_expected(place: Place, tmp_path: Path) -> None:
+def test_no_times_are_estimated_for_experts(place: Place, tmp_path: Path) -> None:
     """How many of them a pass reads depends on its tokens."""
     llama, mixtral = (
         grown(random_model(tmp_path / kind, kind, "q8_0"), tmp_path / f"{kind}.gguf") for kind in ("llama", "mixtral")
@@ -83,7 +84,7 @@ def test_of_experts_nothing_is_expected(place: Place, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("choice", ["stock", "duo"])
-def test_who_chooses_the_kernels_races_none(place: Place, races: Races, choice: str) -> None:
+def test_a_users_choice_of_kernels_starts_no_race(place: Place, races: Races, choice: str) -> None:
     p = place(2, cpu_kernels=choice)
     assert (p.expected_pass_us, p.expected_step_us, races) == ([], 0.0, [])
     assert not kernels.cache_file().exists()
@@ -93,7 +94,7 @@ def test_who_chooses_the_kernels_races_none(place: Place, races: Races, choice: 
     assert p.expected_pass_us and p.expected_step_us > 0 and len(races) == raced
 
 
-def test_prompts_threads_are_raced_too(place: Place, races: Races) -> None:
+def test_kernels_are_raced_with_the_threads_of_prompts_too(place: Place, races: Races) -> None:
     place(4, n_threads=2, n_threads_batch=3, n_threads_draft=1, n_threads_batch_draft=4)
     assert races == [("q8_0", [2, 3]), ("q8_0", [1, 4])]
 
@@ -147,7 +148,8 @@ def test_a_draft_on_a_gpu_takes_a_core_only_if_it_works(
     here = [Device("CPU", "", "cpu", 64 * GB, 64 * GB), Device("GPU0", "", "gpu", 64 * GB, 64 * GB)]
     monkeypatch.setattr(placement, "devices", lambda: here)
     o = engine_options({"device": "none", "cpu_kernels": "stock"})
-    p, plan = placement.place(o, str(target), str(DRAFT), drafted=drafted)
+    pair = ModelOptions.of(o, "target", str(target)), ModelOptions.of(o, "draft", str(DRAFT))
+    p, plan = placement.place(*pair, drafted=drafted)
     assert plan is not None and plan.draft is not None and plan.draft.devices == ("GPU0",)
     assert (p.target.n_threads, p.draft.n_threads) == (n_threads, 1)
 
@@ -155,7 +157,7 @@ def test_a_draft_on_a_gpu_takes_a_core_only_if_it_works(
 # ---- what texts do
 
 
-def test_kernels_are_chosen_for_what_texts_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernels_are_chosen_for_the_default_kind_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
     from duo import Duo
     from duo.cli.main import main
 

@@ -31,7 +31,7 @@ def test_recurrent_models_cannot_be_in_a_pair(mamba: Path) -> None:
         assert f"{mamba} keeps a recurrent state that cannot be rolled back" in outcome.text
 
 
-def test_a_recurrent_model_alone_never_mixes_texts_up(mamba: Path) -> None:
+def test_a_recurrent_model_keeps_texts_apart(mamba: Path) -> None:
     story = "It was a dark and stormy night, and the rain fell in torrents on the little town"
     options: dict[str, Any] = {"temperature": 0, "max_tokens": 16}
     with Duo(mamba, n_ctx=256, n_batch=8) as d:

@@ -22,9 +22,11 @@ TEXTS: list[dict[str, Any]] = [
     {"temperature": 0, "max_tokens": 60},
     {"temperature": 0.8, "seed": 5, "max_tokens": 60},
     {"temperature": 1.0, "seed": 6, "repeat_penalty": 1.2, "logit_bias": {265: -1.0}, "max_tokens": 40},
+    {"temperature": 1.0, "seed": 3, "dry_multiplier": 2.0, "dry_allowed_length": 1, "xtc_probability": 0.5,
+     "typical_p": 0.9, "top_n_sigma": 2.0, "dynatemp_range": 0.4, "max_tokens": 60},
     {"temperature": 0, "max_tokens": 60, "stop": [" young"]},
     {"temperature": 0.8, "seed": 2, "max_tokens": 60, "grammar": 'root ::= "[" [a-z ]{4,20} ("," [a-z ]{4,20})* "]"'},
-]
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -239,7 +241,7 @@ def test_a_duo_that_is_not_closed_does_not_keep_the_program(draft_host: HostProc
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "host", "host:", "host:99999", ":1", "a b:1", "unix:relative"])
-def test_an_address_that_is_none(wrong: str) -> None:
+def test_invalid_host_addresses(wrong: str) -> None:
     with pytest.raises(DuoError, match=r"write it as host:port|write a Unix socket as unix:/path"):
         Duo(draft_host=wrong)
 

@@ -120,12 +120,12 @@ def test_a_child_that_dies_is_reported_and_started_again(number: int, heard: Hea
     assert c.n_started == 2 and c.pid != pid
 
 
-def test_the_reason_is_what_the_child_said_last(heard: Heard, children: list[Child]) -> None:
+def test_the_reason_is_the_childs_last_line(heard: Heard, children: list[Child]) -> None:
     children.append(started(host("fail"), on_change=heard))
     assert heard.wait(1) == "the draft is not to be had"
 
 
-def test_a_child_that_a_signal_ended_is_told_so(heard: Heard, children: list[Child]) -> None:
+def test_a_child_ended_by_a_signal_is_reported(heard: Heard, children: list[Child]) -> None:
     children.append(started(host("abort"), on_change=heard))
     assert f"ended with signal {signal.SIGABRT.value}" in heard.wait(1)
 
@@ -188,7 +188,7 @@ def test_a_child_does_not_outlive_a_parent_that_forgets_it() -> None:
     assert not os.path.exists(folder)
 
 
-def test_the_childs_command_line_says_what_the_user_said_of_its_model() -> None:
+def test_the_childs_command_line_has_the_users_options_for_its_model() -> None:
     o = engine_options(
         {
             "rpc": "10.0.0.2:50052,10.0.0.3:50052",
@@ -226,7 +226,7 @@ def test_the_childs_command_line_says_what_the_user_said_of_its_model() -> None:
         ({"rpc": "a:1", "device_draft": "none"}, "neither -devd nor -dev"),
     ],
 )
-def test_devices_that_do_not_go_with_the_servers_are_refused(options: dict[str, object], why: str) -> None:
+def test_devices_that_contradict_the_rpc_servers_are_refused(options: dict[str, object], why: str) -> None:
     with pytest.raises(DuoError, match=why):
         remote_side(engine_options(options), has_draft=True)
 
@@ -238,6 +238,6 @@ def test_servers_without_a_model_for_them_are_refused() -> None:
 
 @needs_rpc
 @pytest.mark.parametrize("device", ["device", "device_draft"])
-def test_a_draft_alone_is_no_pair_wherever_the_servers_devices_go(device: str) -> None:
+def test_a_draft_without_a_target_is_refused_with_rpc_servers(device: str) -> None:
     with pytest.raises(DuoError, match=r"a draft was given without a target; give the target too \(-m\)"):
         Duo(draft="d.gguf", rpc="127.0.0.1:9", **{device: "RPC0"})

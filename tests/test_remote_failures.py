@@ -12,6 +12,7 @@ from conftest import EXACT, HANG_S, start_duo
 from hosts import GREEDY, KERNELS, LONG, PROMPT, SEEDED, deaf, host, remote, until_it_helps, write
 
 from duo import Duo, DuoError
+from duo.errors import BadValue, Busy
 
 pytest.importorskip("grpc")
 
@@ -28,7 +29,7 @@ def nobody() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("where", [nobody, deaf])
-def test_a_draft_host_that_is_not_there_costs_a_line(where: Any, long_texts: dict[str, str]) -> None:
+def test_a_missing_draft_host_is_a_warning(where: Any, long_texts: dict[str, str]) -> None:
     with where() as address, Duo(draft_host=address, n_ctx=1024, **EXACT) as d:
         r = d.generate(PROMPT, **GREEDY)
         assert r.text == long_texts["greedy"]
@@ -144,7 +145,7 @@ def test_a_text_that_waits_for_its_host_can_be_stopped() -> None:
 
 
 @pytest.mark.parametrize("where", [nobody, deaf])
-def test_a_verify_host_that_is_not_there_is_an_error(where: Any) -> None:
+def test_a_missing_verify_host_is_an_error(where: Any) -> None:
     with where() as address, pytest.raises(DuoError, match=r"cannot be reached|does not answer") as e:
         Duo(verify_host=address)
     assert address in str(e.value)
@@ -159,6 +160,16 @@ def test_a_prompt_that_is_too_long_for_the_host() -> None:
         r = d.generate(PROMPT * 20, max_tokens=20)
         assert r.finish_reason in ("length", "stop")
         assert "the host's context" in r.warning
+
+
+def test_errors_of_a_verify_host_keep_their_codes() -> None:
+    with host("verify", "-t", "1", "-c", "8192", "-np", "1") as h, remote("verify", h, n_ctx=8192) as d:
+        with pytest.raises(BadValue, match="the verify host failed: the filters left no candidate token"):
+            d.generate(PROMPT, logit_bias=dict.fromkeys(range(4096), float("-inf")))
+        with remote("verify", h, host_patience=0.1) as other, d.stream(PROMPT, max_tokens=-1, ignore_eos=True) as s:
+            next(s)
+            with pytest.raises(Busy, match="cannot take another text"):
+                other.generate(PROMPT, max_tokens=1)
 
 
 def test_close_in_the_middle_of_it_all() -> None:

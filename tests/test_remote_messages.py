@@ -57,7 +57,7 @@ CHUNKS: list[ChunkTuple] = [
 ]
 
 
-def test_messages_come_out_as_they_went_in() -> None:
+def test_messages_survive_the_wire_unchanged() -> None:
     to_draft, from_draft, from_verify = wire.ToDraft(), wire.FromDraft(), wire.FromVerify()
     put_nodes(from_draft, NODES)
     put_verdicts(to_draft, VERDICTS)
@@ -78,7 +78,7 @@ def test_a_guess_takes_some_twenty_bytes() -> None:
     assert message.ByteSize() / 100 <= 24
 
 
-def test_guesses_that_the_target_has_no_token_for_are_left_out() -> None:
+def test_guesses_outside_the_targets_vocabulary_are_left_out() -> None:
     message = wire.FromDraft()
     put_nodes(message, [("node", True, i, 1, 990 + 5 * i, -0.7, 0, 1, 0.0) for i in range(1, 5)])
     assert [n[4] for n in get_nodes(message, 1000)] == [995]
@@ -111,11 +111,15 @@ def begin_of(**options: Any) -> _core.Begin:
     return b
 
 
-def test_what_is_to_be_written_comes_out_as_it_went_in() -> None:
+def test_a_request_survives_the_wire_unchanged() -> None:
     for options in (
         {},
         {"temperature": 0, "top_k": 0, "top_p": 1.0, "min_p": 0, "repeat_last_n": -1, "ignore_eos": True},
         {"logit_bias": {5: -math.inf, 9: 1e9}, "presence_penalty": -1e4, "repeat_penalty": 1e-3, "temperature": 1e6},
+        {"typical_p": 0.25, "top_n_sigma": 1.5, "xtc_probability": 1.0, "xtc_threshold": 0.5, "dynatemp_range": 1e6},
+        {"dynatemp_exponent": 1e3, "dry_multiplier": 1e4, "dry_base": 1.0, "dry_allowed_length": 0},
+        {"dry_base": 1e4, "dry_penalty_last_n": -1, "dry_sequence_breakers": ["é" * 20, "\n"]},
+        {"dry_sequence_breakers": []},
         {"mode": "sync", "n_draft": 4, "draft_tree": [[0], [1], [0, 0]], "spec_type": ["draft-simple", "ngram-map-k"]},
         {"mode": "plain", "draft_tree": "dynamic", "draft_p_min": 1.0, "n_draft_branches": 2},
     ):
@@ -126,6 +130,9 @@ def test_what_is_to_be_written_comes_out_as_it_went_in() -> None:
             (lambda b: b, "id prompt n_generated n_predict n_logprobs stop"),
             (lambda b: b.sampling, "temp top_k top_p min_p repeat_penalty presence_penalty frequency_penalty"),
             (lambda b: b.sampling, "repeat_last_n seed ignore_eos logit_bias grammar n_prompt"),
+            (lambda b: b.sampling, "typical_p top_n_sigma xtc_probability xtc_threshold dynatemp_range"),
+            (lambda b: b.sampling, "dynatemp_exponent dry_multiplier dry_base dry_allowed_length dry_penalty_last_n"),
+            (lambda b: b.sampling, "dry_sequence_breakers"),
             (lambda b: b.plan, "mode n_draft n_draft_min p_min n_branch has_model always use tree"),
             (lambda b: b.plan, "ngram ngram_size_n ngram_size_m ngram_min_hits"),
         ):
@@ -139,7 +146,7 @@ def test_a_full_context_fits_into_a_message() -> None:
     assert put_begin(b, instance=bytes(16), session=bytes(16)).ByteSize() < n_message_most(4096)
 
 
-def test_nonsense_is_a_sentence_and_nothing_else() -> None:
+def test_invalid_messages_are_reported_in_one_sentence() -> None:
     rng = random.Random(3)
     good = put_begin(begin_of(), instance=bytes(16), session=bytes(16))
     n_refused = 0
@@ -169,7 +176,7 @@ def test_a_draft_that_still_reads_its_prompt_is_not_called_silent() -> None:
     assert nodes.silent_s == 0
 
 
-def test_the_code_of_the_protocol_is_what_the_protocol_says() -> None:
+def test_the_generated_code_matches_the_protocol() -> None:
     if not (Path(sysconfig.get_path("scripts")) / "protoc").exists():
         pytest.skip("protoc is not installed")
     tool = Path(__file__).parent.parent / "tools" / "protocol.py"

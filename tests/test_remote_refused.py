@@ -52,14 +52,14 @@ def keys(pki: dict[str, tuple[Path, Path]], who: str, h: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def test_who_has_everything_comes_in(pki: Any, guarded: HostProcess) -> None:
+def test_a_client_with_token_and_certificate_is_accepted(pki: Any, guarded: HostProcess) -> None:
     with Duo(**keys(pki, "client", guarded), _always=True) as d:
         r = d.generate(PROMPT, max_tokens=30, temperature=0)
         assert r.warning == ""
         until_it_helps(d)
 
 
-def test_a_wrong_token_and_none(pki: Any, guarded: HostProcess, tmp_path: Path) -> None:
+def test_a_wrong_or_missing_token_is_refused(pki: Any, guarded: HostProcess, tmp_path: Path) -> None:
     options = keys(pki, "client", guarded)
     with pytest.raises(DuoError, match=r"refused \(the token is not the host's"):
         Duo(**options | {"token_file": str(write_token(tmp_path / "t", "wrong-horse-battery-staple"))})
@@ -67,7 +67,7 @@ def test_a_wrong_token_and_none(pki: Any, guarded: HostProcess, tmp_path: Path) 
         Duo(**options | {"token_file": None})
 
 
-def test_certificates_of_somebody_else(pki: Any, guarded: HostProcess) -> None:
+def test_certificates_of_another_authority_are_refused(pki: Any, guarded: HostProcess) -> None:
     options = keys(pki, "client", guarded)
     with pytest.raises(DuoError, match="its certificate is not trusted"):
         Duo(**options | {"host_ca": str(pki["theirs"][0])})
@@ -91,7 +91,7 @@ def test_a_certificate_for_another_name(pki: Any, guarded: HostProcess) -> None:
         Duo(**options)
 
 
-def test_the_other_kind_of_host_and_no_host_at_all() -> None:
+def test_the_wrong_kind_of_host_and_a_server_that_is_not_duo() -> None:
     with host("draft") as h, pytest.raises(DuoError, match="is a draft host, but a verify host is needed"):
         Duo(verify_host=h.address)
     with host("verify") as h, pytest.raises(DuoError, match="is a verify host, but a draft host is needed"):
@@ -109,7 +109,7 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("role", ["draft", "verify"])
-def test_another_vocabulary_is_named_by_its_first_other_token(role: str, changed: Path) -> None:
+def test_another_vocabulary_is_named_by_its_first_different_token(role: str, changed: Path) -> None:
     right = tokens_of(demo_pair()[1])[700]
     why = rf"the draft does not fit the target: token 700 is 'somethingelse' in the draft and '.*{right[1:]}' in the t"
     if role == "draft":
@@ -148,7 +148,7 @@ def test_another_version_is_refused_by_both_ends(role: str) -> None:
     assert "install the same duo" in hello.refusal(asked, role, identity([b"a"] * 10))
 
 
-def test_a_token_in_the_clear_is_told(tmp_path: Path) -> None:
+def test_a_token_without_tls_is_reported(tmp_path: Path) -> None:
     token = write_token(tmp_path / "token")
     said = "the token goes to 192.0.2.1:9 without TLS, so others can read it; give --host-ca"
     with host("draft", "--token-file", token) as h:
@@ -183,7 +183,7 @@ def test_addresses_of_this_machine_need_no_secrets(listen: str) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "short", "two words that are long", "x" * 5000, "ümlaut-ümlaut-ümlaut"])
-def test_a_token_that_is_none(content: str, tmp_path: Path) -> None:
+def test_invalid_token_files(content: str, tmp_path: Path) -> None:
     (tmp_path / "t").write_text(content)
     with pytest.raises(DuoError, match="must contain one word"):
         read_token(tmp_path / "t")
@@ -205,7 +205,7 @@ def test_tokens_are_compared_whole() -> None:
 
 
 @pytest.mark.parametrize("what", ["missing", "no PEM", "other key"])
-def test_certificate_files_that_are_of_no_use(what: str, pki: Any, tmp_path: Path) -> None:
+def test_unusable_certificate_files(what: str, pki: Any, tmp_path: Path) -> None:
     cert, key = pki["host"]
     (tmp_path / "x").write_text("hello")
     files = {
@@ -265,3 +265,11 @@ def test_the_rules_are_those_of_a_pair_on_one_machine() -> None:
     assert "its BOS token is 7 and the target's is 1" in why(Words(words), Words(words, bos=7))
     assert why(Words(words, add_bos=False), Words(words, add_bos=False, bos=7)) == ""
     assert "it ends a text with its EOS token and the target without;" in why(Words(words), Words(words, add_eos=True))
+
+
+@pytest.mark.parametrize("name", ["logits_processor", "stopping_criteria"])
+def test_a_function_that_must_run_beside_the_target_is_refused(name: str, verify_host: HostProcess) -> None:
+    with Duo(None, demo_pair()[1], verify_host=verify_host.address) as d:
+        with pytest.raises(DuoError, match=f"{name} runs beside the target, which is on another machine"):
+            d.generate("Once", **{name: lambda ids, scores: scores})
+        assert d.generate("Once", max_tokens=2).tokens

@@ -89,7 +89,7 @@ def test_a_host_that_comes_back_with_another_model_does_not_go_on(tmp_path: Path
         assert len(d.generate(PROMPT, **GREEDY).tokens) == LONG["max_tokens"]  # a new text may
 
 
-def test_nobody_waits_for_an_answer_that_is_not_wanted_any_more() -> None:
+def test_a_withdrawn_call_is_not_waited_for() -> None:
     with deaf() as address:
         settings = ClientSettings(Address.of(address, option="--verify-host"), role="verify")
         asked = []
@@ -102,7 +102,7 @@ def test_nobody_waits_for_an_answer_that_is_not_wanted_any_more() -> None:
             Session(settings, None, new_key(), Calls(off))
 
 
-def test_what_is_not_foreseen_ends_the_text_and_not_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unexpected_error_ends_the_text_but_not_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> Any:
         raise RuntimeError("the cat is on the cable")
 
@@ -145,7 +145,7 @@ def test_a_text_that_is_collected_in_a_thread_of_its_own_connection_ends(monkeyp
 
 
 @pytest.mark.parametrize("option", ["--draft-host", "--verify-host", "--rpc"])
-def test_a_name_that_is_none_is_one_sentence(option: str) -> None:
+def test_an_invalid_host_name_is_reported_in_one_sentence(option: str) -> None:
     p = start_duo(option, "a..b:1", "--require-draft", "-p", PROMPT)
     out, err = p.communicate(timeout=HANG_S)
     assert (p.returncode, out) == (1, b"")

@@ -110,7 +110,7 @@ def test_a_server_that_is_not_there_is_a_warning_and_joins_when_it_comes(undistu
 
 
 @pytest.mark.parametrize("answer", [None, b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10])
-def test_what_is_no_server_is_a_warning_too(answer: bytes | None, undisturbed: list[str]) -> None:
+def test_a_peer_that_is_not_an_rpc_server_is_a_warning(answer: bytes | None, undisturbed: list[str]) -> None:
     with not_a_server(answer) as endpoint, duo_with(endpoint) as d:
         r = d.generate(PROMPT, max_tokens=N, temperature=0)
         assert r.text == undisturbed[0] and f"the RPC server {endpoint}" in r.warning
@@ -121,7 +121,7 @@ def test_a_draft_that_is_required_is_an_error_without_its_server() -> None:
         duo_with(f"127.0.0.1:{free_port()}", require_draft=True)
 
 
-def test_what_no_server_can_mend_is_an_error_at_the_start(server: Server) -> None:
+def test_a_draft_that_cannot_be_loaded_is_an_error_at_the_start(server: Server) -> None:
     with pytest.raises(DuoError, match="unknown device RPC7"):
         for _ in range(3):  # a server that does not answer in time, for once, is a warning only
             duo_with(server.endpoint, device_draft="RPC7").close()
@@ -170,7 +170,7 @@ def test_a_draft_that_takes_long_to_load_is_waited_for_no_longer_than_some_secon
         until_it_helps(d)
 
 
-def test_a_target_that_its_devices_cannot_hold_is_one_sentence(server: Server) -> None:
+def test_a_target_too_large_for_its_devices_is_reported_in_one_sentence(server: Server) -> None:
     args = ("-m", demo_pair()[0], "-md", demo_pair()[1], "--rpc", server.endpoint, "-dev", "RPC0", "-ngl", "all")
     for _ in range(3):  # the child must not be aborted by its own threads when it ends
         done = run_duo(*map(str, args), "-c", "2000000000", "-p", PROMPT)

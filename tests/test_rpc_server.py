@@ -37,7 +37,7 @@ def test_the_devices_of_two_servers_are_listed_in_the_order_that_names_them(serv
     assert (done.returncode, done.stderr) == (0, b"")
 
 
-def test_one_server_that_is_not_there_is_told_apart_from_one_that_is(server: Server) -> None:
+def test_the_missing_one_of_two_servers_is_named(server: Server) -> None:
     nobody = f"127.0.0.1:{free_port()}"
     done = run_duo("devices", "--rpc", f"{nobody},{server.endpoint}")
     assert done.stdout.startswith(f"RPC0: {server.endpoint}".encode())
@@ -51,7 +51,7 @@ def test_a_peer_that_says_nothing_is_given_up_in_time() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n" * 10, b"\0", b"\xff" * 4096])
-def test_a_peer_that_is_no_rpc_server_is_an_error_and_no_crash(answer: bytes) -> None:
+def test_a_peer_that_is_not_an_rpc_server_is_an_error_not_a_crash(answer: bytes) -> None:
     with (
         not_a_server(answer) as endpoint,
         pytest.raises(DuoError, match=r"is not compatible with this llama\.cpp|did not answer"),
@@ -68,7 +68,7 @@ def test_another_version_of_the_protocol_is_named() -> None:
         rpc.devices_of(endpoint, timeout_s=5)
 
 
-def test_a_busy_server_is_told_from_none(server: Server) -> None:
+def test_a_busy_server_is_distinguished_from_a_missing_one(server: Server) -> None:
     import socket
 
     with socket.create_connection(("127.0.0.1", server.port)), pytest.raises(DuoError, match="it is busy"):
@@ -76,7 +76,7 @@ def test_a_busy_server_is_told_from_none(server: Server) -> None:
     assert [d.name for d in rpc.devices_of(server.endpoint)] == ["RPC0"]
 
 
-def test_a_name_that_no_host_has_is_one_sentence() -> None:
+def test_an_unknown_host_name_is_reported_in_one_sentence() -> None:
     with pytest.raises(DuoError, match=r"host of the RPC server nosuch\.invalid:50052 is unknown"):
         rpc.devices_of("nosuch.invalid:50052")
 
@@ -92,7 +92,7 @@ def test_a_name_that_no_host_has_is_one_sentence() -> None:
         ([], "host:port"),
     ],
 )
-def test_a_server_that_is_written_wrongly_is_refused(value: object, why: str) -> None:
+def test_a_malformed_server_address_is_refused(value: object, why: str) -> None:
     with pytest.raises(DuoError, match=rf"^rpc \(--rpc\) is .*{why}"):
         engine_options({"rpc": value})
 
@@ -111,7 +111,7 @@ def test_a_server_that_is_written_wrongly_is_refused(value: object, why: str) ->
         (("-p", "70000"), b"-p"),
     ],
 )
-def test_what_cannot_be_served_is_one_line_and_exit_code_1(options: tuple[str, ...], why: bytes) -> None:
+def test_invalid_options_are_one_line_and_exit_code_1(options: tuple[str, ...], why: bytes) -> None:
     done = run_duo("rpc-server", "-p", "0", *options)
     assert done.returncode == 1
     assert why in done.stderr and done.stderr.count(b"\n") == 1 and done.stdout == b""
@@ -173,14 +173,14 @@ def test_a_model_lives_on_an_rpc_device_and_only_if_it_is_named(server: Server) 
     assert remote == local
 
 
-def test_a_server_that_is_gone_is_told_from_one_that_is_none() -> None:
+def test_a_stopped_server_cannot_be_reached() -> None:
     with serving() as s:
         endpoint = s.endpoint
     with pytest.raises(DuoError, match="cannot be reached"):
         rpc.devices_of(endpoint)
 
 
-def test_without_libggml_rpc_the_sentence_says_how_to_have_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_libggml_rpc_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_core, "supports_rpc", lambda: False)
     with pytest.raises(DuoError, match=r"built without RPC; to get it: .*GGML_RPC=on"):
         rpc.devices_of("127.0.0.1:50052")

@@ -170,7 +170,7 @@ sources = st.sampled_from(["draft-simple", "ngram-simple", "ngram-map-k", "ngram
     prompt=st.sampled_from([*TEXTS, *PROMPTS[:6], "a a a a a a a a"]),
     n=st.integers(1, 40),
 )
-def test_any_way_writes_the_same_text(
+def test_every_kind_of_speculation_writes_the_same_text(
     pair: Duo, mode: str, n_draft: Any, branches: Any, tree: Any, source: str, temperature: float, seed: int,
     prompt: str, n: int,
 ) -> None:  # fmt: skip

@@ -54,7 +54,7 @@ def stderr_of(capsys: pytest.CaptureFixture[str], *args: object) -> list[str]:
     ],
     ids=lambda x: str(x)[:20],
 )  # fmt: skip
-def test_what_is_wrong_is_one_sentence_and_nothing_is_loaded(
+def test_mistakes_are_reported_in_one_sentence_before_loading(
     option: str, value: str, why: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(*_: object) -> None:
@@ -153,7 +153,7 @@ def figures_of(r: Result, **changed: Any) -> dict[str, str]:
     return dict(show.figures(Result(r.text, r.tokens, r.from_draft, r.finish_reason, r.timings | changed)))
 
 
-def test_the_panel_tells_hits_rollback_n_grams_and_rest(duo_pair: Duo) -> None:
+def test_the_panel_shows_hits_rollback_n_grams_and_rest(duo_pair: Duo) -> None:
     r = duo_pair.generate(PROMPT, max_tokens=48, temperature=0, mode="sync", n_draft=4)
     t = r.timings
     lines = figures_of(r)
@@ -185,7 +185,7 @@ def test_the_program_prints_them(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 0.8, "top_k": 0, "top_p": 1, "min_p": 0}])
-def test_a_fixed_tree_is_verified_whole_and_the_trace_tells(
+def test_a_fixed_tree_is_verified_whole_and_the_trace_shows_it(
     sampling: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "t.json"

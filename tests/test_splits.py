@@ -10,6 +10,7 @@ import pytest
 
 from duo import _core
 from duo.models.demo import demo_pair
+from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement import place as placement
 
@@ -28,7 +29,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Place:
     def placed(cores: int, *, large: bool = True, **said: Any) -> _core.EngineOptions:
         monkeypatch.setattr(placement, "usable_cores", lambda: cores)
         o = engine_options({"device": "none", "device_draft": "none", "cpu_kernels": "stock", **said})
-        return placement.place(o, str(target), str(large_draft if large else demo_pair()[1]))[0]
+        of_target = ModelOptions.of(o, "target", str(target))
+        return placement.place(of_target, ModelOptions.of(o, "draft", str(large_draft if large else demo_pair()[1])))[0]
 
     return placed
 
@@ -42,7 +44,7 @@ def test_many_cores_are_split_in_several_ways(place: Place) -> None:
 
 
 @pytest.mark.parametrize("cores", [1, 2, 3, 64, 200])
-def test_together_they_have_no_more_than_there_are(place: Place, cores: int) -> None:
+def test_the_threads_of_a_split_do_not_outnumber_the_cores(place: Place, cores: int) -> None:
     p = place(cores)
     assert all(target >= draft >= 1 and target + draft == cores for target, draft in p.splits)
     assert bool(p.splits) == (cores > 1)
@@ -56,11 +58,11 @@ def test_a_small_draft_has_one_core(place: Place) -> None:
 @pytest.mark.parametrize(
     "said", [{"n_threads": 3}, {"n_threads_draft": 5}, {"cpu_range": "0-1"}, {"cpu_mask_draft": "1"}]
 )
-def test_what_the_user_says_is_kept(place: Place, said: dict[str, Any]) -> None:
+def test_the_users_number_of_threads_is_kept(place: Place, said: dict[str, Any]) -> None:
     assert place(16, **said).splits == []
 
 
-def test_splits_that_cannot_be_are_refused(place: Place) -> None:
+def test_impossible_splits_are_refused(place: Place) -> None:
     p = place(16)
     for splits, split in (([(3, 2), (4, 2)], 0), ([(0, 1)], 0), ([(3, 1)], 1)):
         p.splits, p.split = splits, split

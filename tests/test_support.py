@@ -1,10 +1,13 @@
 """Small helpers: files that are written whole or not at all, and words."""
 
+import io
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
+from duo.cli.progress import progress
 from duo.support.atomic import replacing, write_whole
 from duo.support.wording import one_line, plural
 
@@ -34,7 +37,7 @@ def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
-def test_what_is_not_a_regular_file_is_written_to(tmp_path: Path) -> None:
+def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -52,3 +55,24 @@ def test_words() -> None:
     assert one_line(ValueError("abcdef"), 3) == "abc"
     assert one_line(AssertionError()) == "AssertionError"
     assert one_line("") == ""
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_drawn_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    drawn = {}
+    for stream in (Terminal(), io.StringIO()):
+        monkeypatch.setattr(sys, "stderr", stream)
+        with progress("count") as show:
+            show("plain", 3, 7)
+            show("async", 4, 7)
+        with progress("share", lines=True, after_s=1000) as show:
+            show("too soon", 0.5, 1.0)
+        drawn[stream.isatty()] = stream.getvalue()
+    assert "plain" in drawn[True] and "3/7" in drawn[True] and "async" in drawn[True] and "4/7" in drawn[True]
+    assert "too soon" not in drawn[True]
+    assert drawn[False] == ""

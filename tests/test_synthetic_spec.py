@@ -92,7 +92,7 @@ def test_twice() -> None:
         parse("c=0.2,a=0.8,c=0.2")
 
 
-def test_engine_refuses_nonsense() -> None:
+def test_engine_refuses_invalid_options() -> None:
     o = _core.SyntheticOptions()
     o.a = []
     with pytest.raises(DuoError, match="a must be one or more values"):

@@ -135,9 +135,7 @@ def test_a_prompt_longer_than_the_batch_gives_the_same_text(n_batch: int) -> Non
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_what_prompts_share_is_evaluated_once_and_changes_nothing(
-    strict_pair: Duo, target_alone: Duo, mode: str
-) -> None:
+def test_a_shared_prefix_is_evaluated_once_and_changes_no_text(strict_pair: Duo, target_alone: Duo, mode: str) -> None:
     options: dict[str, Any] = {"temperature": 0, "max_tokens": 30, "mode": mode}
     story = "It was a dark and stormy night, and the rain fell in torrents on the little town"
     first = strict_pair.generate(story, **options)
@@ -173,7 +171,7 @@ def poisoned(path: Path, to: Path, token: int) -> Path:
     return rewrite(path, to, weights=weights)
 
 
-def test_a_target_that_fails_half_way_says_so_and_gives_what_there_was(tmp_path: Path, target_alone: Duo) -> None:
+def test_a_target_that_fails_halfway_reports_it_and_returns_the_text_so_far(tmp_path: Path, target_alone: Duo) -> None:
     whole = target_alone.generate(PROMPT, temperature=0, max_tokens=40)
     at = next(i for i in range(8, 40) if whole.tokens.index(whole.tokens[i]) == i)
     bad = poisoned(demo_pair()[0], tmp_path / "bad.gguf", whole.tokens[at])
@@ -190,7 +188,7 @@ def test_a_target_that_fails_half_way_says_so_and_gives_what_there_was(tmp_path:
             assert r.tokens == whole.tokens[:at]
 
 
-def test_a_draft_that_fails_half_way_is_done_without(tmp_path: Path, target_alone: Duo) -> None:
+def test_the_text_continues_without_a_draft_that_fails_halfway(tmp_path: Path, target_alone: Duo) -> None:
     whole = target_alone.generate(PROMPT, temperature=0, max_tokens=80)
     at = next(i for i in range(14, 40) if whole.tokens.index(whole.tokens[i]) == i)
     bad = poisoned(demo_pair()[1], tmp_path / "bad.gguf", whole.tokens[at])

@@ -57,7 +57,7 @@ event_lists = st.lists(
 
 
 @given(parts=st.lists(event_lists, max_size=3))
-def test_what_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, parts: list[list[Event]]) -> None:
+def test_a_written_trace_is_read_back(tmp_path_factory: pytest.TempPathFactory, parts: list[list[Event]]) -> None:
     path = tmp_path_factory.mktemp("trace") / "t.json"
     with TraceWriter(path, target="größe.gguf", draft=None) as writer:
         for part in parts:
@@ -148,7 +148,7 @@ def test_the_samples_below_differ_from_a_trace_only_by_their_fault(tmp_path: Pat
         HEADER + EVENT % (1, 5, ARGS.replace("false", "0")),
     ],
 )
-def test_what_is_not_a_trace_is_refused_in_one_sentence(tmp_path: Path, content: str) -> None:
+def test_an_invalid_trace_is_refused_in_one_sentence(tmp_path: Path, content: str) -> None:
     path = tmp_path / "t.json"
     path.write_text(content, encoding="latin-1")
     with pytest.raises(ValueError, match=r"t\.json (is not a trace|is damaged)") as caught:
@@ -217,7 +217,7 @@ def test_draw(tmp_path: Path, events: list[Event]) -> None:
     assert (tmp_path / "t.PNG").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
 
 
-def test_the_picture_tells_hidden_from_exposed(tmp_path: Path) -> None:
+def test_the_picture_distinguishes_hidden_from_exposed_work(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     from matplotlib.colors import same_color
 

@@ -115,7 +115,7 @@ def test_a_damaged_record_is_ignored(measured: list[float], cache: Path, record:
 
 
 @pytest.mark.parametrize("bad", [[1.0], [float("nan")], [float("inf")], [-1.0]])
-def test_numbers_that_cannot_be_are_ignored(measured: list[float], bad: list[float]) -> None:
+def test_impossible_numbers_are_ignored(measured: list[float], bad: list[float]) -> None:
     with pair() as d:
         profiles.save(profiles.key(d.placed), bad * (1 if bad == [1.0] else len(measured)), "")
     with pair() as d:
@@ -245,7 +245,7 @@ def test_the_demo_pair_is_tuned_and_starts_warm(cache: Path) -> None:
         assert d.engine.profile() == numbers
 
 
-def test_what_cannot_be_tuned() -> None:
+def test_runs_that_cannot_be_tuned_are_refused() -> None:
     with Duo(TARGET, n_ctx=256) as d, pytest.raises(DuoError, match="there is no draft; give it with -md"):
         tune(d, ["Once"])
     with pair(n_ctx=96) as d, pytest.raises(DuoError, match="no prompt fits the context with 64 more tokens"):
@@ -290,7 +290,7 @@ def test_the_command_says_what_to_run(run: Run, tmp_path: Path, cache: Path) -> 
         (["-c", 65], "no prompt fits the context"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(run: Run, args: list[Any], why: str) -> None:
+def test_mistakes_are_reported_in_one_sentence(run: Run, args: list[Any], why: str) -> None:
     code, out, err = run(*args)
     assert (code, out) == (1, "")
     assert err.startswith("duo: ") and err.count("\n") == 1

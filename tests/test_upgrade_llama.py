@@ -93,17 +93,17 @@ def lines(table: str) -> list[str]:
     return [line.strip() for line in table.splitlines() if line.startswith("    ")]
 
 
-def test_nothing_changes_where_nothing_did(compare: Compare, installed: Path, sdist: Path) -> None:
+def test_equal_releases_show_no_changes(compare: Compare, installed: Path, sdist: Path) -> None:
     assert compare(installed) == (0, compare(site())[1])
     code, table = compare(sdist, "--from", sdist)
     assert (code, lines(table)) == (0, [])
     same = {m[1]: int(m[2]) for m in re.finditer(r"^(.+): (\d+) the same, 0 to look at$", table, re.MULTILINE)}
     # That much is compared, not nothing.
     assert same["layout"] >= 8 and same["interface"] > 150 and same["converter"] > 8 and same["llama_cpp.Llama"] > 20
-    assert same["log line"] > 4 and same["option"] > 50 and same["key of a file"] > 15 and same["CMake option"] == 6
+    assert same["log line"] > 3 and same["option"] > 50 and same["key of a file"] > 15 and same["CMake option"] == 6
 
 
-def test_what_the_code_calls_is_compared(compare: Compare, installed: Path) -> None:
+def test_called_functions_are_compared(compare: Compare, installed: Path) -> None:
     llama, ggml = installed / "include" / "llama.h", installed / "include" / "ggml.h"
     change(llama, "int32_t n_gpu_layers;", "int64_t n_gpu_layers;")
     change(llama, "llama_model_load_from_file(", "llama_model_load_from_disk(")

@@ -132,7 +132,7 @@ def test_command(big: Path, run: Run) -> None:
     assert (code, out, err) == (1, "", "duo: --size 'big' is not a size; write it as 600M, 1.5G or 2GiB\n")
 
 
-def test_the_old_name_says_the_new_one(run: Run) -> None:
+def test_the_old_command_name_points_to_the_new_one(run: Run) -> None:
     assert run("widen", DRAFT, "-o", "big.gguf") == (1, "", "duo: duo widen is now duo dev widen\n")
 
 

@@ -1,7 +1,8 @@
 #include "branch_pool.h"
 
 #include <algorithm>
-#include <stdexcept>
+
+#include "../error.h"
 
 namespace duo {
 
@@ -31,7 +32,7 @@ void branch_pool::fork(int32_t from, int32_t to, int32_t n) {
 void branch_pool::cut(int32_t branch, int32_t n) {
     if (length(branch) > n) {
         if (!model_.rollback(branch, n)) {
-            throw std::runtime_error("the draft model's cache cannot be rolled back");
+            throw error(error_kind::bad_value, "the draft model's cache cannot be rolled back");
         }
         set_length(branch, n);
     }

@@ -20,12 +20,12 @@ class branch_pool {
     [[nodiscard]] int32_t acquire();
     [[nodiscard]] bool    any_free() const;
 
-    // Empties the branch and makes it free. Throws std::runtime_error if the model cannot.
+    // Empties the branch and makes it free. Throws duo::error if the model cannot.
     void release(int32_t branch);
 
     // Makes the empty branch `to` share the first n tokens of `from`.
     void fork(int32_t from, int32_t to, int32_t n);
-    // Keeps the first n tokens of the branch, if it holds more. Throws std::runtime_error if the model cannot.
+    // Keeps the first n tokens of the branch, if it holds more. Throws duo::error if the model cannot.
     void cut(int32_t branch, int32_t n);
 
     [[nodiscard]] int32_t length(int32_t branch) const { return branches_[size_t(branch)].length; }

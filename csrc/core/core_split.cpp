@@ -24,11 +24,11 @@ bool split_search::on_pass(bool more_draft) {
     if (n_ < 2 || ++n_in_ < n_wait_) {
         return false;
     }
-    const bool up = turned_ ? !up_ : more_draft;
-    up_           = best_ == 0 || (up && best_ + 1 < n_);
-    now_          = up_ ? best_ + 1 : best_ - 1;
-    n_in_         = 0;
-    trial_        = {};
+    const bool to_draft = turn_next_ ? !more_draft_ : more_draft;
+    more_draft_         = best_ == 0 || (to_draft && best_ + 1 < n_);
+    now_                = more_draft_ ? best_ + 1 : best_ - 1;
+    n_in_               = 0;
+    trial_              = {};
     return true;
 }
 
@@ -40,28 +40,28 @@ bool split_search::on_trial_pass(int32_t n_tokens, double expected, double us, d
         return true;
     }
     if (!lost && trial_.rate() > clear * best_rate) {
-        best_   = now_;
-        turned_ = false;
-        n_wait_ = n_wait_first;
+        best_      = now_;
+        turn_next_ = false;
+        n_wait_    = n_wait_first;
         return false;
     }
     // Both directions were slower: the next pair of trials comes later.
-    n_wait_ = turned_ ? std::min(2 * n_wait_, n_wait_last) : n_wait_;
-    turned_ = !turned_;
-    now_    = best_;
+    n_wait_    = turn_next_ ? std::min(2 * n_wait_, n_wait_last) : n_wait_;
+    turn_next_ = !turn_next_;
+    now_       = best_;
     return false;
 }
 
 bool split_search::move_on(bool more_draft) {
-    slow_ |= uint64_t(1) << best_;
+    left_ |= uint64_t(1) << best_;
     for (const bool up : {more_draft, !more_draft}) {
         const size_t i = up ? best_ + 1 : best_ - 1; // wraps around below 0
-        if (i < n_ && (slow_ >> i & 1) == 0) {
+        if (i < n_ && (left_ >> i & 1) == 0) {
             best_ = now_ = i;
             return true;
         }
     }
-    slow_ = 0;
+    left_ = 0;
     return false;
 }
 

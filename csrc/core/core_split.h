@@ -48,14 +48,14 @@ class split_search {
     void restore(size_t best, int32_t n_wait);
 
   private:
-    size_t   n_      = 1;
-    size_t   best_   = 0;
-    size_t   now_    = 0;
-    bool     turned_ = false; // the last trial failed: the next one goes in the other direction
-    bool     up_     = false; // direction of the last trial
-    int32_t  n_wait_ = 0;     // passes between two trials
-    uint64_t slow_   = 0;     // a bit for each split that move_on() has left
-    int32_t  n_in_   = 0;     // passes since the last one
+    size_t   n_          = 1;
+    size_t   best_       = 0;
+    size_t   now_        = 0;
+    bool     turn_next_  = false; // the last trial failed: the next one goes in the other direction
+    bool     more_draft_ = false; // direction of the last trial
+    int32_t  n_wait_     = 0;     // passes between two trials
+    uint64_t left_       = 0;     // a bit for each split that move_on() has left
+    int32_t  n_in_       = 0;     // passes since the last one
     pace     trial_;
 };
 

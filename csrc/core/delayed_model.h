@@ -34,6 +34,8 @@ class delayed_model : public token_model {
         return inner_.candidates(i_row, sampling, text, out);
     }
 
+    std::span<float> row_logits(int32_t i_row) override { return inner_.row_logits(i_row); }
+
     float logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {
         return inner_.logprobs(i_row, token, out);
     }

@@ -30,25 +30,26 @@ int32_t draft_seat::n_cached(std::span<const token_id> prompt) const {
 void draft_seat::begin(text_params text) {
     check_text(text);
     if (text_ != nullptr || closed()) {
-        throw error("this draft works on another text; end it first");
+        throw error(error_kind::busy, "this draft works on another text; end it first");
     }
     wires_.nodes.drop_all(); // of a text that has ended
     n_verdicts_                        = 0;
     last_                              = text.prompt;
     text_                              = std::make_unique<request>();
     static_cast<text_params &>(*text_) = std::move(text);
-    text_->settle();
+    text_->set_grammar_start();
     text_->draft_done.store(false, std::memory_order_relaxed);
     // Its orders are the next message.
     if (!wires_.verdicts.try_push({.what = verdict_msg::kind::begin, .n_ahead = 1, .req = text_.get()})) {
         text_.reset();
-        throw error("this draft is too far behind; try another time");
+        throw error(error_kind::busy, "this draft is too far behind; try another time");
     }
 }
 
 void draft_seat::give(std::span<const verdict_msg> verdicts) {
     if (text_ == nullptr) {
-        throw error("the other side sent verdicts of no text; use the same version of duo on both sides");
+        throw error(error_kind::peer_lost,
+                    "the other side sent verdicts of no text; use the same version of duo on both sides");
     }
     for (const verdict_msg & v : verdicts) {
         check_verdict(v);
@@ -56,11 +57,11 @@ void draft_seat::give(std::span<const verdict_msg> verdicts) {
     // Each verdict adds one token. Accepted nodes need no check, as the draft has computed them itself.
     n_verdicts_ += verdicts.size();
     if (text_->prompt.size() + n_verdicts_ > n_text_most) {
-        throw error("the other side sent a text that never ends; give it a limit (-n)");
+        throw error(error_kind::bad_value, "the other side sent a text that never ends; give it a limit (-n)");
     }
     for (const verdict_msg & v : verdicts) {
         if (v.what != verdict_msg::kind::end && !wires_.verdicts.try_push(v)) {
-            throw error("the draft fell too far behind");
+            throw error(error_kind::busy, "the draft fell too far behind");
         }
     }
 }

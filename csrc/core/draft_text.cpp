@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <stdexcept>
+
+#include "../error.h"
 
 namespace duo {
 
@@ -36,7 +37,8 @@ void draft_text::take_orders(const verdict_msg & v) {
 bool draft_text::apply(const verdict_msg & v, node_counter & ids, node_msg & named) {
     const int32_t i = v.accepted == no_node ? 0 : tree_.find(v.accepted);
     if (i < 0) {
-        throw std::runtime_error("the draft lost step with the target: a verdict names a node that was never sent");
+        throw error(error_kind::peer_lost,
+                    "the draft lost step with the target: a verdict names a node that was never sent");
     }
     trunk_.re_root(tree_, i, pos_of(i));
     tree_.path_to(i, tokens_);

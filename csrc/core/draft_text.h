@@ -49,7 +49,7 @@ class draft_text {
     bool begin(const request & req, node_counter & ids, node_msg & named);
     void take_orders(const verdict_msg & v);
     // Re-roots. True: the draft had not guessed the token, and `named` is the node that it made to name it. Throws
-    // std::runtime_error if the verdict names an unknown node.
+    // duo::error if the verdict names an unknown node.
     bool apply(const verdict_msg & v, node_counter & ids, node_msg & named);
     // Lets go of the request.
     void end();

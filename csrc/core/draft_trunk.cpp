@@ -1,15 +1,15 @@
 #include "draft_trunk.h"
 
 #include <algorithm>
-#include <stdexcept>
 
+#include "../error.h"
 #include "same.h"
 
 namespace duo {
 
 draft_trunk::draft_trunk(branch_pool & pool) : pool_(pool), trunk_(pool.acquire()) {
     if (trunk_ < 0) {
-        throw std::runtime_error("the draft model's cache has no free branch for another text");
+        throw error(error_kind::busy, "the draft model's cache has no free branch for another text");
     }
     branches_.push_back(trunk_);
 }

@@ -17,7 +17,7 @@ namespace duo {
 // One for each text.
 class draft_trunk {
   public:
-    // Takes its first branch. Throws std::runtime_error if the pool has none. The pool must outlive it.
+    // Takes its first branch. Throws duo::error if the pool has none. The pool must outlive it.
     explicit draft_trunk(branch_pool & pool);
 
     // Another text: keeps the tokens that both texts begin with.

@@ -1,7 +1,6 @@
 #include "draft_worker.h"
 
 #include <exception>
-#include <stdexcept>
 
 #include "errand.h"
 #include "listen_loop.h"
@@ -98,7 +97,7 @@ void draft_worker::do_errand(errand & job) {
             if (!image.given.empty()) {
                 text_.clear_cache();
                 if (text_.trunk().branch() != 0) { // the one that settle() has left
-                    throw std::runtime_error("the draft's cache is in use");
+                    throw error(error_kind::busy, "the draft's cache is in use; end the other text first");
                 }
                 model_.restore(image.given);
                 text_.adopt(image.tokens);

@@ -12,7 +12,7 @@ namespace duo {
 // mode, n_max, n_min, n_branch, tree use, greedy or sampled, with a draft or without
 using experience_key = std::array<int32_t, 7>;
 
-constexpr int32_t n_settled = 32; // passes before a stance's own rate is believed
+constexpr int32_t n_reliable = 32; // passes before a stance's own rate is believed
 
 struct experience {
     stance  stance_now = stance::ahead;

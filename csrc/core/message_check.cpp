@@ -12,15 +12,18 @@ namespace duo {
 namespace {
 
 constexpr float   longest_step_us = 1e9f;
-constexpr float   largest         = 1e4f; // penalty; the same limit as on the command line
-constexpr float   hottest         = 1e6f; // temperature
+constexpr float   largest         = 1e4f;    // penalty; the same limit as on the command line
+constexpr float   hottest         = 1e6f;    // temperature
+constexpr int32_t n_dry_most      = 1 << 20; // tokens
+constexpr size_t  n_breakers_most = 64;
+constexpr size_t  n_breaker_bytes = 40;
 constexpr size_t  n_stops_most    = 256;
 constexpr size_t  n_stop_bytes    = 4096;
 constexpr size_t  n_bias_most     = 65536;
 constexpr int32_t n_row_most      = 1024; // more rows than any peer's batch has
 
 [[noreturn]] void refuse(const std::string & what) {
-    throw error("the other side sent " + what + "; use the same version of duo on both sides");
+    throw error(error_kind::peer_lost, "the other side sent " + what + "; use the same version of duo on both sides");
 }
 
 template <typename T> bool within(T x, T least, T most) {
@@ -32,6 +35,21 @@ void check_sampling(const sampling_params & s) {
         !within(s.repeat_penalty, 0.0f, largest) || !within(s.presence_penalty, -largest, largest) ||
         !within(s.frequency_penalty, -largest, largest) || s.logit_bias.size() > n_bias_most) {
         refuse("impossible sampling options");
+    }
+    if (!within(s.typical_p, 0.0f, 1.0f) || !within(s.top_n_sigma, -largest, largest) ||
+        !within(s.xtc_probability, 0.0f, 1.0f) || !within(s.xtc_threshold, 0.0f, 1.0f) ||
+        !within(s.dynatemp_range, 0.0f, hottest) || !within(s.dynatemp_exponent, 0.0f, largest) ||
+        !within(s.dry_multiplier, 0.0f, largest) || !within(s.dry_base, 1.0f, largest) ||
+        !within(s.dry_allowed_length, 0, n_dry_most) || !within(s.dry_penalty_last_n, -1, n_dry_most)) {
+        refuse("impossible sampling options");
+    }
+    if (s.dry_sequence_breakers.size() > n_breakers_most) {
+        refuse("too many sequence breakers");
+    }
+    for (const std::string & b : s.dry_sequence_breakers) {
+        if (b.empty() || b.size() > n_breaker_bytes) {
+            refuse("an impossible sequence breaker");
+        }
     }
     if (s.grammar.find('\0') != std::string::npos || !grammar_too_large(s.grammar).empty() || s.n_prompt < -1) {
         refuse("an impossible grammar");

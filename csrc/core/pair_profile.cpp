@@ -137,20 +137,20 @@ double pair_profile::find_slowdown() const {
 }
 
 double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
-    n_rows              = std::clamp(n_rows, 1, n_rows_cap);
-    const table & here  = beside ? pass_together() : alone_;
-    const table & there = beside ? alone_ : pass_together();
+    n_rows                  = std::clamp(n_rows, 1, n_rows_cap);
+    const table & this_way  = beside ? pass_together() : alone_;
+    const table & other_way = beside ? alone_ : pass_together();
     // More rows never cost less; a measurement that says so is noise.
     const auto least = [this, n_rows](const table & t) { return std::max(interpolate(t, 1), interpolate(t, n_rows)); };
-    if (here[size_t(n_rows)].n > 0) {
-        return least(here);
+    if (this_way[size_t(n_rows)].n > 0) {
+        return least(this_way);
     }
     // Not measured in this way (alone or beside): takes the time measured in the other way, scaled by the slowdown, or
     // goes by other widths. If the slowdown is large and the width is small, the lower time is taken, so that the width
     // gets tried and measured.
     const double slow  = slowdown();
-    const double other = least(there) * (beside ? slow : 1.0 / slow);
-    const double own   = least(here);
+    const double other = least(other_way) * (beside ? slow : 1.0 / slow);
+    const double own   = least(this_way);
     if (own == 0.0 && other == 0.0) {
         return prior_.pass(n_rows);
     }
@@ -160,7 +160,7 @@ double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
     if (hopeful && n_rows <= n_cheap && slow > 1.1) {
         return std::min(own, other);
     }
-    return there[size_t(n_rows)].n > 0 ? other : std::max(own, other);
+    return other_way[size_t(n_rows)].n > 0 ? other : std::max(own, other);
 }
 
 // The time of the nearest measured width, plus or minus the price of each node of difference. 0: none was measured.

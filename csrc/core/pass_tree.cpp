@@ -9,15 +9,16 @@ void pass_tree::begin(const token_tree & tree, const pair_profile & profile, dou
     index_.assign(size_t(tree.size()), -2); // -2: left out, with all nodes below it
     index_[0] = -1;
     for (int32_t i = 1; i < tree.size(); ++i) {
-        const auto &  nd = tree.at(i);
-        const int32_t up = index_[size_t(nd.parent)];
-        if (up == -2) {
+        const auto &  nd       = tree.at(i);
+        const int32_t i_parent = index_[size_t(nd.parent)];
+        if (i_parent == -2) {
             continue;
         }
-        const double chance = (up < 0 ? 1.0 : nodes_[size_t(up)].chance) * profile.guesses().chance(nd.logp);
+        const double chance =
+            (i_parent < 0 ? 1.0 : nodes_[size_t(i_parent)].chance) * profile.guesses().chance(nd.logp);
         if (chance >= least) {
             index_[size_t(i)] = int32_t(nodes_.size());
-            nodes_.push_back({.token = nd.token, .parent = up, .depth = nd.depth, .i_node = i, .chance = chance});
+            nodes_.push_back({.token = nd.token, .parent = i_parent, .depth = nd.depth, .i_node = i, .chance = chance});
         }
     }
 }
@@ -57,13 +58,13 @@ int32_t pass_tree::add_ngram(int32_t i_from, std::span<const token_id> tokens, c
                              double least, double share) {
     int32_t at = i_from;
     for (size_t i = 0; i < tokens.size(); ++i) {
-        const double  up     = at < 0 ? 1.0 : nodes_[size_t(at)].chance;
-        const double  chance = up * profile.guesses().ngram_chance(int32_t(i)) * (i == 0 ? share : 1.0);
-        const int32_t there  = child(at, tokens[i]);
-        if (there >= 0) {
+        const double  parent_chance = at < 0 ? 1.0 : nodes_[size_t(at)].chance;
+        const double  chance   = parent_chance * profile.guesses().ngram_chance(int32_t(i)) * (i == 0 ? share : 1.0);
+        const int32_t existing = child(at, tokens[i]);
+        if (existing >= 0) {
             // Draft and n-gram propose the same token: the higher chance counts.
-            nodes_[size_t(there)].chance = std::max(nodes_[size_t(there)].chance, chance);
-            at                           = there;
+            nodes_[size_t(existing)].chance = std::max(nodes_[size_t(existing)].chance, chance);
+            at                              = existing;
             continue;
         }
         if (chance < least) {

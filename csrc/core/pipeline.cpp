@@ -77,7 +77,7 @@ request & pipeline::begin(std::unique_ptr<request> req) {
     if (req->job == nullptr || !req->prompt.empty()) {
         check_prompt(*req);
     }
-    req->settle();
+    req->set_grammar_start();
     std::erase_if(requests_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
     if (req->id == no_node) { // on a host it is the client's id
         req->id = request_node(++n_requests_);

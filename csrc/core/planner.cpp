@@ -174,12 +174,12 @@ bool planner::wait_pays(double value, const pass_tree & tree, const situation & 
     for (const int32_t i : path) {
         sum += tree.nodes()[size_t(i)].chance;
     }
-    double     here   = path.empty() ? 1.0 : tree.nodes()[size_t(path.back())].chance;
-    const auto n_path = int32_t(path.size());
+    double     reached = path.empty() ? 1.0 : tree.nodes()[size_t(path.back())].chance;
+    const auto n_path  = int32_t(path.size());
     for (int32_t d = 1; n_path + d <= n_most; ++d) {
-        here *= n_path + d == 1 && now.fresh ? profile_.guesses().acceptance_fresh()
-                                             : profile_.guesses().acceptance(n_path + d - 1);
-        sum += here;
+        reached *= n_path + d == 1 && now.fresh ? profile_.guesses().acceptance_fresh()
+                                                : profile_.guesses().acceptance(n_path + d - 1);
+        sum += reached;
         const double us = d * step + (now.fresh ? double(now.away_us) : 0.0);
         if (n_path + d >= params_.n_min && sum - cost_[size_t(n_path + d)] - r * us > value + least_gain) {
             return true;

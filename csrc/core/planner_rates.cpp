@@ -31,13 +31,13 @@ planner::outlook planner::find_outlook() const {
             best = {.k = k, .rate = tokens / us};
         }
     };
-    double sum  = 1.0;
-    double here = 1.0;
-    double a    = 0.0;
+    double sum     = 1.0;
+    double reached = 1.0;
+    double a       = 0.0;
     for (int32_t k = 1; k <= n_max_; ++k) {
         a = k == 1 ? profile_.guesses().acceptance(0) : profile_.guesses().acceptance(k - 1, a);
-        here *= a;
-        sum += here;
+        reached *= a;
+        sum += reached;
         if (k >= params_.n_min) {
             better(o.hopeful, k, sum, k * step + profile_.pass_us(k + 1, false), worth);
             better(o.turns, k, sum, k * step + profile_.pass_us(k + 1, false, false), worth);
@@ -49,13 +49,13 @@ planner::outlook planner::find_outlook() const {
 
 // True if turn-taking could pay with a good draft. How good the draft is shows only when it is tried.
 bool planner::turns_could_pay() const {
-    constexpr int32_t k_most = 16;
-    const double      plain  = profile_.pass_us(1, false);
-    double            sum    = 1.0;
-    double            here   = 1.0;
+    constexpr int32_t k_most  = 16;
+    const double      plain   = profile_.pass_us(1, false);
+    double            sum     = 1.0;
+    double            reached = 1.0;
     for (int32_t k = 1; k <= std::min(k_most, n_max_); ++k) {
-        here *= std::max(good_guess, profile_.guesses().acceptance(k - 1));
-        sum += here;
+        reached *= std::max(good_guess, profile_.guesses().acceptance(k - 1));
+        sum += reached;
         if (sum * plain > (1.0 + least_share) * (k * profile_.step_us(1, false) + profile_.pass_us(k + 1, false))) {
             return true;
         }
@@ -66,16 +66,16 @@ bool planner::turns_could_pay() const {
 // What verification would bring at best, in tokens per pass. It is optimistic, as it assumes that the draft's nodes are
 // ready.
 double planner::gain() const {
-    const double r    = rate();
-    const double base = profile_.pass_us(1, false);
-    double       best = 0.0;
-    double       sum  = 0.0;
-    double       here = 1.0;
-    double       a    = 0.0;
+    const double r       = rate();
+    const double base    = profile_.pass_us(1, false);
+    double       best    = 0.0;
+    double       sum     = 0.0;
+    double       reached = 1.0;
+    double       a       = 0.0;
     for (int32_t i = 0; i < n_max_; ++i) {
         a = i == 0 ? profile_.guesses().acceptance(0) : profile_.guesses().acceptance(i, a);
-        here *= a;
-        sum += here;
+        reached *= a;
+        sum += reached;
         best = std::max(best, sum - r * (profile_.pass_us(i + 2, beside()) - base));
     }
     return best;

@@ -20,7 +20,7 @@ std::vector<double> planner::saved() const {
         if (key != experience_key{}) { // the empty key belongs to no text
             out.insert(out.end(), key.begin(), key.end());
             // A trial that is not over does not count as a stance.
-            const bool trial = e.stance_now == stance::ahead && e.on_trial && e.n_in < n_settled;
+            const bool trial = e.stance_now == stance::ahead && e.on_trial && e.n_in < n_reliable;
             out.insert(out.end(),
                        {double(trial ? stance::by_turn : e.stance_now), double(trial ? 0 : e.n_in), double(e.n_rest),
                         double(e.n_turns), double(e.splits.best()), double(e.splits.n_wait())});

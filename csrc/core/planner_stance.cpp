@@ -65,7 +65,7 @@ void planner::reconsider() {
     if (!fall_back(own) && !begin_rest() && experience_->n_in > 4 * n_poor_most && experience_->n_poor == 0) {
         experience_->n_rest = 0; // speculation has paid for long enough, so the next rest is short again
     }
-    if (stance_now() == stance::ahead && !measuring_ && experience_->n_in >= n_settled) {
+    if (stance_now() == stance::ahead && !measuring_ && experience_->n_in >= n_reliable) {
         try_split();
     }
 }
@@ -130,11 +130,11 @@ void planner::try_split() {
 }
 
 void planner::judge_split(int32_t n_tokens, double expected, double us) {
-    const double here = ways().ahead.rate;
+    const double trial_rate = ways().ahead.rate;
     profile_.choose_split(experience_->splits.best());
     const double best   = ways().ahead.rate;
     const size_t before = experience_->splits.best();
-    if (!experience_->splits.on_trial_pass(n_tokens, expected, us, experience_->own.rate(), here, best) &&
+    if (!experience_->splits.on_trial_pass(n_tokens, expected, us, experience_->own.rate(), trial_rate, best) &&
         experience_->splits.best() != before) {
         experience_->own = experience_->splits.tried();
     }
@@ -154,7 +154,7 @@ bool planner::speculation_is_poor(double own) const {
     const double plain = 1.0 / profile_.pass_us(1, false);
     const bool   poor =
         stance_now() == stance::by_turn ? ways().hopeful.rate < (1.0 + least_gain) * plain : gain() < least_gain;
-    return poor || (experience_->n_in >= n_settled && own < plain);
+    return poor || (experience_->n_in >= n_reliable && own < plain);
 }
 
 // True if running ahead should be given up for turn-taking. The larger the difference, the sooner: two teams of threads
@@ -170,10 +170,10 @@ bool planner::turns_are_faster(double own) {
     }
     // At first widths are still being tried. Without contention turn-taking has little to win.
     const bool contend = profile_.slowdown() > contended;
-    if (!contend && experience_->n_in < n_settled) {
+    if (!contend && experience_->n_in < n_reliable) {
         return false;
     }
-    const double clear  = experience_->n_in < n_settled ? 1.5 : contend ? 1.03 : 1.1;
+    const double clear  = experience_->n_in < n_reliable ? 1.5 : contend ? 1.03 : 1.1;
     const bool   slow   = turns > clear * own;
     experience_->n_slow = slow ? experience_->n_slow + (turns > 2.0 * own   ? n_poor_most
                                                         : turns > 1.5 * own ? n_poor_most / 3
@@ -192,7 +192,7 @@ int32_t planner::turns_before_ahead() const {
     const double turns = ways().turns.rate;
     const double most  = turns > 0.0 ? ways().ahead.rate / turns : 0.0;
     return most < small_gain ? std::numeric_limits<int32_t>::max()
-                             : std::max(n_settled, int32_t(trial_price / (trial_share * most)));
+                             : std::max(n_reliable, int32_t(trial_price / (trial_share * most)));
 }
 
 // Passes of rest before turn-taking is tried again. Each pass of the trial costs a draft step, and the rest is long

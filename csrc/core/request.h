@@ -9,9 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "../error.h"
 #include "messages.h"
 #include "ngram_index.h"
 #include "sampling.h"
+#include "token_hook.h"
 
 namespace duo {
 
@@ -109,7 +111,7 @@ struct text_params {
 
     // Sets where the part of the text begins that the grammar applies to, unless it is set. A text that is resumed has
     // some of that part in its prompt.
-    void settle() {
+    void set_grammar_start() {
         const auto n_all = int32_t(prompt.size());
         if (!sampling.grammar.empty()) { // without a grammar it stays unset, so that equal options compare equal
             sampling.n_prompt = sampling.n_prompt < 0 ? n_all - n_generated : std::min(sampling.n_prompt, n_all);
@@ -119,7 +121,8 @@ struct text_params {
 
 // The engine writes text_params and the slot before the request enters a ring. Nothing writes them afterwards.
 struct request : text_params {
-    int32_t slot = 0;
+    int32_t                     slot = 0;
+    std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process
 
     errand * job = nullptr; // not a text, but this; the caller owns it (errand.h)
 
@@ -128,7 +131,7 @@ struct request : text_params {
 
     // Verify worker; readable after the end message.
     verify_stats stats;
-    std::string  error;
+    failure      error;
 
     // Draft worker. draft_error is written before the `failed` node, whose ring releases it to the verify worker.
     std::shared_ptr<draft_stats> draft = std::make_shared<draft_stats>(); // shared by all beginnings of the text

@@ -11,7 +11,8 @@
 
 namespace duo {
 
-// llama.cpp's filter chain in llama.cpp's order: logit bias, penalties, top-k, top-p, min-p, temperature.
+// llama.cpp's filter chain in llama.cpp's order: logit bias, penalties, DRY, top-n-sigma, top-k, typical-p, top-p,
+// min-p, XTC, temperature.
 struct sampling_params {
     float    temp              = 0.8f;  // <= 0: argmax
     int32_t  top_k             = 40;    // <= 0: off
@@ -24,6 +25,20 @@ struct sampling_params {
     uint64_t seed              = 0;     // key of the noise
     bool     ignore_eos        = false; // never choose an end-of-generation token
 
+    float typical_p         = 1.0f;  // 1: off
+    float top_n_sigma       = -1.0f; // <= 0: off
+    float xtc_probability   = 0.0f;  // 0: off
+    float xtc_threshold     = 0.1f;  // above 0.5: off
+    float dynatemp_range    = 0.0f;  // the temperature is at most this far from temp; 0: off
+    float dynatemp_exponent = 1.0f;
+
+    float   dry_multiplier     = 0.0f;  // 0: off
+    float   dry_base           = 1.75f; // below 1: off
+    int32_t dry_allowed_length = 2;     // longer repetitions have a penalty
+    int32_t dry_penalty_last_n = 64;    // tokens that are searched for repetitions; 0: off, -1: all
+
+    std::vector<std::string> dry_sequence_breakers{"\n", ":", "\"", "*"}; // no repetition goes across these
+
     std::vector<std::pair<token_id, float>> logit_bias{}; // added to the logit
 
     std::string grammar{};     // GBNF that the generated text follows; empty: none
@@ -31,11 +46,13 @@ struct sampling_params {
 
     bool operator==(const sampling_params &) const = default;
 
-    [[nodiscard]] bool greedy() const { return temp <= 0.0f; }
+    [[nodiscard]] bool greedy() const { return temp <= 0.0f && dynatemp_range <= 0.0f; }
 
     [[nodiscard]] bool penalised() const {
         return repeat_last_n != 0 && (repeat_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f);
     }
+
+    [[nodiscard]] bool dry() const { return dry_multiplier != 0.0f && dry_base >= 1.0f && dry_penalty_last_n != 0; }
 };
 
 // Uniform in (0, 1), a function of (seed, position, token) alone. Two rounds of the splitmix64 finaliser (Steele et al.
@@ -49,6 +66,13 @@ inline double noise_uniform(uint64_t seed, uint64_t pos, uint64_t token) noexcep
     const uint64_t row = mix(seed + 0x9e3779b97f4a7c15ull * (pos + 1));
     const uint64_t bit = mix(row + 0xd1b54a32d192ed03ull * (token + 1));
     return (double(bit >> 11) + 0.5) * 0x1.0p-53;
+}
+
+// Whether XTC removes the best candidates at this position. The draft, and a pass of any width, decide the same.
+inline bool xtc_applies(const sampling_params & s, uint64_t pos) noexcept {
+    constexpr uint64_t no_token_at_all = ~uint64_t(0);
+    return s.xtc_probability > 0.0f && s.xtc_threshold <= 0.5f &&
+           noise_uniform(s.seed, pos, no_token_at_all) <= double(s.xtc_probability);
 }
 
 // Standard Gumbel: argmax of (log p + noise) is a draw from p, and two models that use the same noise tend to draw the

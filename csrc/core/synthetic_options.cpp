@@ -15,7 +15,7 @@ constexpr uint64_t for_runs = 0x94f2c1a7e0b53d89ull; // different from the hash 
 
 void require(bool ok, const std::string & sentence) {
     if (!ok) {
-        throw error("synthetic models: " + sentence);
+        throw error(error_kind::bad_value, "synthetic models: " + sentence);
     }
 }
 

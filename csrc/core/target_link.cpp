@@ -16,7 +16,7 @@ constexpr int16_t n_ahead_first  = 8; // orders until the target gives its own
 constexpr int16_t n_branch_first = 4;
 
 void refuse(const char * what) {
-    throw error(std::string("the verify host sent ") + what);
+    throw error(error_kind::peer_lost, std::string("the verify host sent ") + what);
 }
 
 } // namespace
@@ -142,7 +142,10 @@ void target_link::give(std::span<const verdict_msg> verdicts, std::span<const ch
                 wires_->chunks.push_quiet(c);
                 break;
             case chunk_msg::kind::end:
-                end(c.finish, c.finish == finish_reason::error ? "the target failed on the verify host" : "", c.n_drop);
+                end(c.finish,
+                    c.finish == finish_reason::error ? failure{.sentence = "the target failed on the verify host"}
+                                                     : failure{},
+                    c.n_drop);
                 return;
         }
     }
@@ -168,15 +171,15 @@ void target_link::add_stats(const verify_stats & part) {
     }
 }
 
-void target_link::fail(const std::string & why) {
+void target_link::fail(const failure & why) {
     end(finish_reason::error, why, 0);
 }
 
 void target_link::stopped() {
-    end(finish_reason::cancelled, "", 0);
+    end(finish_reason::cancelled, {}, 0);
 }
 
-void target_link::end(finish_reason why, const std::string & error, int32_t n_drop) {
+void target_link::end(finish_reason why, const failure & error, int32_t n_drop) {
     {
         const std::lock_guard locked(wires_->link_mutex);
         if (!running()) {

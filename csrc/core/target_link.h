@@ -48,7 +48,7 @@ class target_link {
     void add_stats(const verify_stats & part);
 
     // Ends the text: for a reason, or because its caller stopped it.
-    void fail(const std::string & why);
+    void fail(const failure & why);
     void stopped();
 
     // Any thread.
@@ -60,7 +60,7 @@ class target_link {
     void begin_draft();
     void count_draft();
     void check(const chunk_msg & c);
-    void end(finish_reason why, const std::string & error, int32_t n_drop);
+    void end(finish_reason why, const failure & error, int32_t n_drop);
 
     const std::shared_ptr<wires> wires_;
     const int32_t                n_vocab_;

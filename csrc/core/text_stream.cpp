@@ -75,9 +75,9 @@ std::string text_stream::release(size_t n_keep) {
 bool text_stream::next(text_chunk & out, int64_t deadline_us) {
     const auto look = [&] {
         chunk_msg msg;
-        if (have_ && int32_t(pending_.top.size()) >= n_logprobs_) {
-            out   = std::move(pending_);
-            have_ = false;
+        if (has_pending_ && int32_t(pending_.top.size()) >= n_logprobs_) {
+            out          = std::move(pending_);
+            has_pending_ = false;
             return found::done;
         }
         if (!wires_.chunks.try_pop(msg)) {
@@ -97,7 +97,7 @@ bool text_stream::take(const chunk_msg & msg, text_chunk & out) {
             pending_.from_draft = msg.from_draft;
             pending_.logp       = msg.logp;
             pending_.t_us       = msg.t_us;
-            have_               = true;
+            has_pending_        = true;
             if (!msg.hidden) {
                 bytes_ += model_.piece(msg.token);
                 const auto   n_hold = size_t(msg.n_hold);

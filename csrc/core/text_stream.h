@@ -28,8 +28,8 @@ class text_stream {
 
     void begin(int32_t n_logprobs) {
         bytes_.clear();
-        have_       = false;
-        n_logprobs_ = n_logprobs < 0 ? 0 : n_logprobs;
+        has_pending_ = false;
+        n_logprobs_  = n_logprobs < 0 ? 0 : n_logprobs;
     }
 
     // Waits until `deadline_us` for the next chunk. False: nothing came.
@@ -43,8 +43,8 @@ class text_stream {
     wires &             wires_;
     std::string         bytes_;   // not yet given out
     text_chunk          pending_; // a token whose alternatives have not all come
-    bool                have_       = false;
-    int32_t             n_logprobs_ = 0;
+    bool                has_pending_ = false;
+    int32_t             n_logprobs_  = 0;
 };
 
 // Bytes at the end of `s` that begin a UTF-8 character whose rest is missing: 0..3.

@@ -53,6 +53,10 @@ class token_model {
     virtual int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                std::span<candidate> out) = 0;
 
+    // The logits of row `i_row` of the last decode, [n_vocab]; candidates() reads what is written there. Empty: a model
+    // that has none.
+    virtual std::span<float> row_logits(int32_t /*i_row*/) { return {}; }
+
     // The model's own log-probabilities at row `i_row`, before any filter: of `token` (returned), and of the out.size()
     // most probable tokens.
     virtual float logprobs(int32_t i_row, token_id token, std::span<candidate> out) = 0;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <numeric>
 
 #include "compiler.h"
 #include "lanes.h"
@@ -114,6 +115,43 @@ bool has_8() {
 }
 #endif
 
+// Of the distances from `max`.
+struct moments {
+    double n       = 0.0;
+    double sum     = 0.0;
+    double squares = 0.0;
+};
+
+// Of one whole block. 8 chains of additions, in an order that does not depend on the processor.
+moments moments_of_all(const float * x, float max) {
+    constexpr int n_lanes          = 8;
+    double        sum[n_lanes]     = {};
+    double        squares[n_lanes] = {};
+    for (int i = 0; i < n_block; i += n_lanes) {
+        for (int lane = 0; lane < n_lanes; ++lane) {
+            const double d = double(x[i + lane]) - double(max);
+            sum[lane] += d;
+            squares[lane] += d * d;
+        }
+    }
+    return {.n       = n_block,
+            .sum     = std::accumulate(sum, sum + n_lanes, 0.0),
+            .squares = std::accumulate(squares, squares + n_lanes, 0.0)};
+}
+
+moments moments_of_finite(const float * x, int32_t n, float max) {
+    moments m;
+    for (int32_t i = 0; i < n; ++i) {
+        if (x[i] > minus_infinity) {
+            const double d = double(x[i]) - double(max);
+            m.n += 1.0;
+            m.sum += d;
+            m.squares += d * d;
+        }
+    }
+    return m;
+}
+
 // Floats as integers in the same order; its own inverse.
 int32_t in_order(int32_t bits) {
     return bits < 0 ? bits ^ 0x7fffffff : bits;
@@ -203,6 +241,28 @@ void logit_row::top_k(size_t k, std::vector<top_logit> & out) const {
         out.resize(k);
     }
     std::sort(out.begin(), out.end(), better);
+}
+
+double logit_row::deviation() const {
+    if (!std::isfinite(max_)) {
+        return std::numeric_limits<double>::infinity();
+    }
+    moments all;
+    for (int32_t i = 0; i < n_; i += n_block) {
+        const int32_t n = std::min(n_block, n_ - i);
+        moments       block;
+        if (n == n_block) {
+            block = moments_of_all(x_ + i, max_);
+        }
+        if (n < n_block || !std::isfinite(block.sum)) { // there is -inf or NaN
+            block = moments_of_finite(x_ + i, n, max_);
+        }
+        all.n += block.n;
+        all.sum += block.sum;
+        all.squares += block.squares;
+    }
+    const double mean = all.sum / all.n;
+    return std::sqrt(std::max(0.0, all.squares / all.n - mean * mean));
 }
 
 double logit_row::log_sum_exp() const {

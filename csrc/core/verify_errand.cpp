@@ -26,7 +26,7 @@ void verify_worker::serve_errand(request & req) noexcept {
         do_errand(req);
         why = req.cancelled.load(std::memory_order_relaxed) ? finish_reason::cancelled : finish_reason::stop;
     } catch (const std::exception & e) {
-        req.error = e.what();
+        req.error = failure_of(e);
         whole     = false;
     } catch (...) {
         whole = false;

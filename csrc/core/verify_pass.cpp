@@ -1,7 +1,7 @@
 // The pass itself: verify, walk, emit. The loop around it is in verify_worker.cpp.
 #include <algorithm>
-#include <stdexcept>
 
+#include "../error.h"
 #include "verify_worker.h"
 
 namespace duo {
@@ -118,7 +118,7 @@ void verify_worker::trim_cache(size_t n_before) {
     text_.stats().n_side += n_on_path < text_.n_accepted() ? 1 : 0;
     if (n_kept < cached_.size()) {
         if (!model_.rollback(0, int32_t(n_kept))) {
-            throw std::runtime_error("the target's cache cannot be rolled back; run without a draft");
+            throw error(error_kind::bad_value, "the target's cache cannot be rolled back; run without a draft");
         }
         cached_.resize(n_kept);
     }
@@ -126,19 +126,18 @@ void verify_worker::trim_cache(size_t n_before) {
 
 // Follows the tree as far as the target agrees, then takes the target's own token; tells the draft.
 void verify_worker::walk(int32_t i_first_row, const plan & p) {
-    const sampling_params & sampling = text_.req().sampling;
     text_.begin_walk(planner_.stance_now());
     for (;;) {
-        candidate     chosen;
+        if (text_.req().hook && text_.cancelled()) {
+            return; // a hook may be slow
+        }
         const int32_t i_logits = i_first_row + 1 + text_.row();
-        if (model_.candidates(i_logits, sampling, text_.tokens(), std::span(&chosen, 1)) != 1) {
-            if (sampling.grammar.empty()) {
-                throw std::runtime_error("the filters left no candidate token");
-            }
-            text_.finish(finish_reason::stop); // the grammar is complete, and the text has no end token to choose
+        const auto    chosen   = choose(i_logits);
+        if (!chosen.has_value()) {
+            text_.finish(finish_reason::stop);
             return;
         }
-        const bool from_draft = text_.step(chosen.token, planner_.profile().guesses());
+        const bool from_draft = text_.step(*chosen, planner_.profile().guesses());
         emit(from_draft, i_logits);
         if (text_.finish() != finish_reason::none) {
             return;
@@ -148,6 +147,32 @@ void verify_worker::walk(int32_t i_first_row, const plan & p) {
             return;
         }
     }
+}
+
+// The target's choice to follow a row. Nothing: the grammar is complete and the text has no end token to choose, or the
+// caller's hook ends the text.
+std::optional<token_id> verify_worker::choose(int32_t i_row) {
+    const request & req    = text_.req();
+    const auto      logits = req.hook ? model_.row_logits(i_row) : std::span<float>{};
+    struct restorer { // log-probabilities are the model's own
+        ~restorer() { std::copy(own.begin(), own.end(), row.begin()); }
+        const std::vector<float> & own;
+        std::span<float>           row;
+    };
+    own_logits_.assign(logits.begin(), logits.end());
+    const restorer restored{own_logits_, logits};
+    if (req.hook && !req.hook->on_row(text_.tokens(), logits)) {
+        return std::nullopt;
+    }
+    candidate chosen;
+    if (model_.candidates(i_row, req.sampling, text_.tokens(), std::span(&chosen, 1)) == 1) {
+        return chosen.token;
+    }
+    if (req.sampling.grammar.empty()) {
+        throw error(error_kind::bad_value, req.hook ? "the logits_processor left no token that can be chosen"
+                                                    : "the filters left no candidate token; allow more tokens");
+    }
+    return std::nullopt;
 }
 
 void verify_worker::commit(const plan & p) {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <exception>
-#include <stdexcept>
 
+#include "../error.h"
 #include "listen_loop.h"
 #include "same.h"
 
@@ -36,9 +36,9 @@ void verify_worker::serve(request & req) {
         }
         why = text_.finish() != finish_reason::none ? text_.finish() : finish_reason::cancelled;
     } catch (const std::exception & e) {
-        req.error = e.what();
+        req.error = failure_of(e);
     } catch (...) {
-        req.error = "the target model failed for an unknown reason";
+        req.error = {error_kind::internal, "the target model failed for an unknown reason"};
     }
     end(why);
 }
@@ -49,7 +49,7 @@ void verify_worker::begin(request & req) {
     text_.set_draft_read(n_same(draft_read_, text_.tokens()));
     plan_params params = req.plan;
     params.has_model   = draft_wanted(req);
-    params.sampled     = req.sampling.temp > 0.0f;
+    params.sampled     = !req.sampling.greedy();
     planner_.begin(params, model_.n_branch());
     forget_late_begins();
     if (params.has_model && reachable_) {
@@ -88,7 +88,7 @@ void verify_worker::prompt() {
     if (n_kept < cached_.size()) {
         const bool kept = model_.rollback(0, int32_t(n_kept));
         if (!kept && !model_.rollback(0, 0)) {
-            throw std::runtime_error("the target's cache could not be cleared");
+            throw error("the target's cache could not be cleared");
         }
         cached_.resize(kept ? n_kept : 0);
     }
@@ -132,9 +132,9 @@ void verify_worker::clear_cache() noexcept {
 }
 
 void verify_worker::end(finish_reason why) {
-    request &       req  = text_.req();
-    const request * told = text_.draft_request();
-    if (told != nullptr && !told->draft_done.load(std::memory_order_acquire)) {
+    request &       req       = text_.req();
+    const request * draft_req = text_.draft_request();
+    if (draft_req != nullptr && !draft_req->draft_done.load(std::memory_order_acquire)) {
         end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
     }
     if (why == finish_reason::error) {

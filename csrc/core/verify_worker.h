@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "planner.h"
@@ -66,9 +67,10 @@ class verify_worker {
                     int64_t t1);
     void on_prompt(int64_t t_end);
     void walk(int32_t i_first_row, const plan & p);
-    void commit(const plan & p);
-    void trim_cache(size_t n_before);
-    void emit(bool from_draft, int32_t i_row);
+    std::optional<token_id> choose(int32_t i_row);
+    void                    commit(const plan & p);
+    void                    trim_cache(size_t n_before);
+    void                    emit(bool from_draft, int32_t i_row);
 
     token_model &     model_;
     wires &           wires_;
@@ -88,9 +90,10 @@ class verify_worker {
     std::vector<std::unique_ptr<request>> late_begins_;
     uint64_t                              n_late_begins_ = 0;
 
-    std::vector<row>         rows_;     // scratch
-    std::vector<verdict_msg> verdicts_; // scratch
-    std::vector<candidate>   best_;     // scratch: alternatives for log-probabilities
+    std::vector<row>         rows_;       // scratch
+    std::vector<verdict_msg> verdicts_;   // scratch
+    std::vector<candidate>   best_;       // scratch: alternatives for log-probabilities
+    std::vector<float>       own_logits_; // scratch: a row before a hook changed it
 };
 
 } // namespace duo

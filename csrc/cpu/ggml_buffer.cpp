@@ -12,6 +12,7 @@
 #endif
 
 #include "repack.h"
+#include "shortage.h"
 #include "team.h"
 
 namespace duo::cpu {
@@ -123,6 +124,7 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
     size        = (size + huge_page - 1) / huge_page * huge_page;
     void * base = mmap(nullptr, size + huge_page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) {
+        note_shortage();
         return nullptr;
     }
     // Align to a huge page and free the rest.
@@ -143,11 +145,13 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
 #elif defined(_WIN32)
     void * base = _aligned_malloc(size, 64);
     if (base == nullptr) {
+        note_shortage();
         return nullptr;
     }
 #else
     void * base = nullptr;
     if (posix_memalign(&base, 64, size) != 0) {
+        note_shortage();
         return nullptr;
     }
 #endif

@@ -145,13 +145,13 @@ bool is_refused(const kernel_set & k) {
 } // namespace
 
 std::vector<const kernel_set *> kernels_here(bool by_name_alone) {
-    std::vector<const kernel_set *> here;
+    std::vector<const kernel_set *> usable;
     for (const row & r : all) {
         if (r.by_name_alone == by_name_alone && r.can_run()) {
-            here.push_back(r.kernels);
+            usable.push_back(r.kernels);
         }
     }
-    return here;
+    return usable;
 }
 
 const kernel_set * kernels_named(const char * name) {

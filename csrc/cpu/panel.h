@@ -9,6 +9,7 @@
 
 #include "compiler.h"
 #include "kernel.h"
+#include "panel_codes.h"
 
 namespace duo::cpu {
 namespace {
@@ -183,14 +184,8 @@ void panel_q4(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, float
                 DUO_UNROLL(4)
                 for (int i = 0; i < 4; ++i) {
                     prefetch<1>(q + i * 64, x);
-                    const typename V::bytes v  = V::load_bytes(q + i * 64);
-                    typename V::bytes       lo = V::low(v);
-                    typename V::bytes       hi = V::high(v);
-                    if constexpr (table) {
-                        lo = V::look_up(lo);
-                        hi = V::look_up(hi);
-                    }
-                    dot(s, lo, hi, codes + i * 8 * N);
+                    const eight_columns<V> c = codes_q4<V, table>(q + i * 64);
+                    dot(s, c.lo, c.hi, codes + i * 8 * N);
                 }
                 add_scaled<V, N>(out, finish(s, start), V::load_f16(w + b * 32 + lane * 2), scale);
                 codes += 32 * N;

@@ -49,15 +49,8 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
                 unrolled<4>([&](auto step) DUO_INLINE_LAMBDA {
                     constexpr int i = decltype(step)::value;
                     prefetch<1>(q + i * 64, x);
-                    const typename V::bytes v  = V::load_bytes(q + i * 64);
-                    typename V::bytes       lo = V::low(v);
-                    typename V::bytes       hi = V::high(v);
-                    if constexpr (fifth) {
-                        // Bit j of a byte of h is the fifth bit of the code in vector j.
-                        lo = V::template add_bits<0x10, 4 - 2 * i>(lo, h);
-                        hi = V::template add_bits<0x10, 3 - 2 * i>(hi, h);
-                    }
-                    dot(s, lo, hi, codes + i * 8 * N);
+                    const eight_columns<V> c = codes_q45_k<V, fifth, i>(q, h);
+                    dot(s, c.lo, c.hi, codes + i * 8 * N);
                     if constexpr (fifth && i == 1) {
                         settle(s);
                     }
@@ -109,11 +102,9 @@ template <class V, int N> void panel_q6_k(const uint8_t * w0, const tile & x, in
                 const typename V::bytes h = V::load_bytes(q + 128);
                 begin(s, start);
                 unrolled<2>([&](auto step) DUO_INLINE_LAMBDA {
-                    constexpr int           i  = decltype(step)::value;
-                    const typename V::bytes v  = V::load_bytes(q + i * 64);
-                    const typename V::bytes lo = V::template add_bits<0x30, 4 - 4 * i>(V::low(v), h);
-                    const typename V::bytes hi = V::template add_bits<0x30, 2 - 4 * i>(V::high(v), h);
-                    dot(s, lo, hi, codes + i * 8 * N);
+                    constexpr int          i = decltype(step)::value;
+                    const eight_columns<V> c = codes_q6_k<V, i>(q, h);
+                    dot(s, c.lo, c.hi, codes + i * 8 * N);
                     if constexpr (i == 0) {
                         settle(s);
                     }

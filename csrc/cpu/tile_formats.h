@@ -106,15 +106,9 @@ template <class V, bool table> struct tiles_q4 : of_q8<V> {
         uint8_t * out = s.codes + at * n_lanes;
         DUO_UNROLL(4)
         for (int i = 0; i < 8; ++i, out += 128) {
-            const typename V::bytes v  = V::load_bytes(w + 64 + i * 64);
-            typename V::bytes       lo = V::low(v);
-            typename V::bytes       hi = V::high(v);
-            if constexpr (table) {
-                lo = V::look_up(lo);
-                hi = V::look_up(hi);
-            }
-            V::store_bytes(out, V::less(lo, table ? 128 : 8));
-            V::store_bytes(out + 64, V::less(hi, table ? 128 : 8));
+            const eight_columns<V> c = codes_q4<V, table>(w + 64 + i * 64);
+            V::store_bytes(out, V::less(c.lo, table ? 128 : 8));
+            V::store_bytes(out + 64, V::less(c.hi, table ? 128 : 8));
         }
     }
 };
@@ -141,16 +135,10 @@ template <class V, bool fifth> struct tiles_q45_k {
                 h = V::load_bytes(q + 256);
             }
             unrolled<4>([&](auto part) DUO_INLINE_LAMBDA {
-                constexpr int           i  = decltype(part)::value;
-                const typename V::bytes v  = V::load_bytes(q + i * 64);
-                typename V::bytes       lo = V::low(v);
-                typename V::bytes       hi = V::high(v);
-                if constexpr (fifth) {
-                    lo = V::template add_bits<0x10, 4 - 2 * i>(lo, h);
-                    hi = V::template add_bits<0x10, 3 - 2 * i>(hi, h);
-                }
-                V::store_bytes(out + i * 128, lo);
-                V::store_bytes(out + i * 128 + 64, hi);
+                constexpr int          i = decltype(part)::value;
+                const eight_columns<V> c = codes_q45_k<V, fifth, i>(q, h);
+                V::store_bytes(out + i * 128, c.lo);
+                V::store_bytes(out + i * 128 + 64, c.hi);
             });
         }
     }
@@ -192,10 +180,10 @@ template <class V> struct tiles_q6_k {
             uint8_t *               out = s.codes + b * 16 * n_lanes;
             const typename V::bytes h   = V::load_bytes(q + 128);
             unrolled<2>([&](auto part) DUO_INLINE_LAMBDA {
-                constexpr int           i = decltype(part)::value;
-                const typename V::bytes v = V::load_bytes(q + i * 64);
-                V::store_bytes(out + i * 128, V::less(V::template add_bits<0x30, 4 - 4 * i>(V::low(v), h), 32));
-                V::store_bytes(out + i * 128 + 64, V::less(V::template add_bits<0x30, 2 - 4 * i>(V::high(v), h), 32));
+                constexpr int          i = decltype(part)::value;
+                const eight_columns<V> c = codes_q6_k<V, i>(q, h);
+                V::store_bytes(out + i * 128, V::less(c.lo, 32));
+                V::store_bytes(out + i * 128 + 64, V::less(c.hi, 32));
             });
         }
     }

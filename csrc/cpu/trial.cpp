@@ -39,8 +39,8 @@ constexpr double     most_error = 0.01; // 8-bit rounding of inputs causes 0.000
 // Fills the stack with garbage, as earlier functions do in real use. If a compiler dropped the stores to a tile
 // configuration, garbage makes it fail, while a fresh stack of zeros would hide the error.
 DUO_NOINLINE void soil_stack() {
-    std::array<volatile char, 1 << 15> here;
-    for (volatile char & c : here) {
+    std::array<volatile char, 1 << 15> garbage;
+    for (volatile char & c : garbage) {
         c = char(0xff);
     }
 }

@@ -104,8 +104,10 @@ int read_part(const std::string & path, int i_part, file_header & out) {
         out.values.emplace_back(gguf_get_key(g.get(), i), value(g.get(), i));
     }
     for (ggml_tensor * t = ggml_get_first_tensor(tensors); t != nullptr; t = ggml_get_next_tensor(tensors, t)) {
+        const int64_t id     = gguf_find_tensor(g.get(), ggml_get_name(t));
+        const size_t  offset = gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), id);
         out.tensors.push_back({ggml_get_name(t), ggml_type_name(t->type), ggml_nbytes(t),
-                               std::vector<int64_t>(t->ne, t->ne + ggml_n_dims(t))});
+                               std::vector<int64_t>(t->ne, t->ne + ggml_n_dims(t)), out.parts.size(), offset});
     }
     std::error_code ec;
     out.n_file_bytes += std::filesystem::file_size(path, ec);

@@ -16,7 +16,9 @@ struct header_tensor {
     std::string          name;
     std::string          type; // ggml's name
     uint64_t             n_bytes = 0;
-    std::vector<int64_t> shape; // columns first
+    std::vector<int64_t> shape;      // columns first
+    size_t               part   = 0; // index in file_header::parts
+    uint64_t             offset = 0; // bytes, from the beginning of that file
 };
 
 struct file_header {

@@ -85,7 +85,7 @@ grammar::state & grammar::nearest(std::span<const token_id> generated) {
 
 void grammar::stand_behind(std::span<const token_id> generated) {
     state & s = nearest(generated);
-    i_here_   = size_t(&s - states_.data());
+    i_found_  = size_t(&s - states_.data());
     s.t_used  = ++clock_;
     for (size_t i = s.text.size(); i < generated.size(); ++i) {
         accept(s, generated[i]);
@@ -127,7 +127,7 @@ bool grammar::may_be_text(const state & s, token_id token) {
 }
 
 void grammar::keep_allowed(std::vector<llama_token_data> & tokens) {
-    const state & s = states_[i_here_];
+    const state & s = states_[i_found_];
     asked_.clear();
     if (!s.over) {
         std::copy_if(tokens.begin(), tokens.end(), std::back_inserter(asked_),

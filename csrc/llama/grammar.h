@@ -58,8 +58,8 @@ class grammar {
     sampler_ptr               start_;
     token_id                  end_ = no_token; // one of the tokens that end a text
     std::vector<state>        states_;
-    size_t                    i_here_ = 0; // index in states_ of the state that stand_behind() found
-    uint64_t                  clock_  = 0;
+    size_t                    i_found_ = 0; // index in states_ of the state that stand_behind() found
+    uint64_t                  clock_   = 0;
 
     std::string                   bytes_; // scratch
     std::vector<llama_token_data> asked_; // scratch: tokens to check with the grammar

@@ -69,8 +69,10 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
         rc = llama_decode(context_.get(), batch);
         llama_synchronize(context_.get());
     } catch (const std::exception & e) {
-        stop_ = nullptr;
-        throw error("evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed: " + e.what());
+        stop_             = nullptr;
+        const failure why = failure_of(e);
+        throw error(why.kind,
+                    "evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed: " + why.sentence);
     }
     stop_ = nullptr;
     if (rc == 2) {
@@ -78,12 +80,14 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
         return decode_status::stopped;
     }
     if (rc != 0) {
-        throw error("evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed" +
-                    (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
+        throw error(rc == 1 ? error_kind::context_full : error_kind::internal,
+                    "evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed" +
+                        (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
     }
     if (padded && !rollback(rows.back().branch, rows.back().pos + 1)) {
-        throw error("the cache of " + opt_.path +
-                    " cannot be rolled back; run without --strict and with --cpu-kernels stock");
+        throw error(error_kind::bad_value,
+                    "the cache of " + opt_.path +
+                        " cannot be rolled back; run without --strict and with --cpu-kernels stock");
     }
     return decode_status::ok;
 }

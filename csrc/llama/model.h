@@ -31,6 +31,9 @@ struct model_options {
     std::string              type_k          = "f16";  // ggml's name of the K cache type
     std::string              type_v          = "f16";
     std::string              load_mode       = "auto"; // auto, mmap, none, mlock, dio
+    bool                     vocab_only      = false;  // no weights and no context: the model only tokenizes
+    bool                     offload_kqv     = true;   // a layer's cache and attention are where its weights are
+    bool                     op_offload      = true;   // a GPU may compute prompts with weights of the CPU
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
     bool                     strict = false;           // same bits at every width: see llama_token_model::decode
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
@@ -79,16 +82,16 @@ class llama_token_model : public token_model {
     // parts limit the width of passes.
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
-    void    use_threads(int32_t n) override;
-    int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
-                       std::span<candidate> out) override;
-    float   logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
-    bool    rollback(int32_t branch, int32_t pos) override;
+    void             use_threads(int32_t n) override;
+    int32_t          candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                                std::span<candidate> out) override;
+    std::span<float> row_logits(int32_t i_row) override { return {logits_of(i_row), size_t(n_vocab_)}; }
+    float            logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
+    bool             rollback(int32_t branch, int32_t pos) override;
+    void             fork(int32_t from, int32_t to, int32_t pos) override;
 
     [[nodiscard]] std::string save() const override;
     void                      restore(std::span<const char> saved) override;
-
-    void fork(int32_t from, int32_t to, int32_t pos) override;
 
     bool        is_end(token_id token) const override;
     std::string piece(token_id token) const override;

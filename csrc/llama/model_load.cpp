@@ -7,6 +7,7 @@
 #include "../cpu/extra_buffers.h"
 #include "../cpu/ggml_buffer.h"
 #include "../cpu/ggml_device.h"
+#include "../cpu/shortage.h"
 #include "../cpu/team.h"
 #include "../error.h"
 #include "control_vector.h"
@@ -63,13 +64,6 @@ std::vector<float> padded(std::vector<float> shares, size_t n_devices) {
     return shares;
 }
 
-// Loading failed because there was not enough memory for packed weights.
-bool wants_memory(const std::string & what) {
-    return what.find("packed weights cannot be allocated") != std::string::npos ||
-           what.find("unable to allocate duo buffer") != std::string::npos ||
-           what.find("bad_alloc") != std::string::npos;
-}
-
 } // namespace
 
 llama_token_model::llama_token_model(const model_options & opt, bool is_draft, bool with_context)
@@ -96,7 +90,7 @@ void llama_token_model::load() {
         load_file(opt_.cpu_types);
     } catch (const error & e) {
         // Packed weights need memory of their own, a mapped file does not. So the model may fit without them.
-        if (opt_.cpu_types.empty() || !wants_memory(e.what())) {
+        if (opt_.cpu_types.empty() || e.kind() != error_kind::does_not_fit) {
             throw;
         }
         warning_ = std::string("there is not enough memory for duo's CPU kernels to pack the weights of ") + opt_.path +
@@ -140,6 +134,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     params.tensor_split             = shares.empty() ? nullptr : shares.data();
     params.split_mode               = split_mode(opt_.split_mode);
     params.main_gpu                 = opt_.main_gpu;
+    params.vocab_only               = opt_.vocab_only;
     const auto overrides            = header_overrides(opt_);
     params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
     // With repacked weights the kernel depends on the width.
@@ -158,8 +153,14 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
         params.progress_callback_user_data = &opt_.keep_loading;
     }
     log_clear_errors();
-    const cpu::team_size    packing(std::max({1, opt_.n_threads, opt_.n_threads_batch}));
-    const cpu::lock_weights locked(opt_.load_mode == "mlock");
+    const cpu::team_size      packing(std::max({1, opt_.n_threads, opt_.n_threads_batch}));
+    const cpu::lock_weights   locked(opt_.load_mode == "mlock");
+    const cpu::shortage_watch shortage;
+    const auto                failed = [&](const std::string & reason) {
+        return shortage.seen() ? error(error_kind::does_not_fit, "there is not enough memory to load " + opt_.path +
+                                                                                    "; free memory or choose a smaller file")
+                                              : error(error_kind::bad_value, opt_.path + " could not be loaded" + reason);
+    };
     try {
         model_.reset(llama_model_load_from_file(opt_.path.c_str(), params), [](llama_model * m) {
             if (m != nullptr) {
@@ -167,11 +168,10 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
             }
         });
     } catch (const std::exception & e) {
-        throw error(error_kind::bad_value, opt_.path + " could not be loaded: " + e.what());
+        throw failed(std::string(": ") + e.what());
     }
     if (!model_) {
-        throw error(error_kind::bad_value,
-                    opt_.path + " could not be loaded" + log_reason() + "; check the file, or free memory");
+        throw failed(log_reason() + "; check the file, or free memory");
     }
     if (meta("general.architecture") == "grok") { // libllama never gives it flash attention
         same_bits_     = opt_.strict;
@@ -218,9 +218,11 @@ void llama_token_model::create_context() {
     params.n_threads_batch = opt_.n_threads_batch;
     params.flash_attn_type =
         flash_attn_type((same_bits_ || own_attention_) && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
-    params.type_k  = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
-    params.type_v  = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
-    params.no_perf = true;
+    params.type_k      = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
+    params.type_v      = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
+    params.no_perf     = true;
+    params.offload_kqv = opt_.offload_kqv;
+    params.op_offload  = opt_.op_offload;
     set_rope(params, opt_);
     params.abort_callback = [](void * data) {
         const auto * self = static_cast<const llama_token_model *>(data);
@@ -228,9 +230,10 @@ void llama_token_model::create_context() {
     };
     params.abort_callback_data = this;
 
-    const char *   option  = is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size";
-    const uint64_t n_cache = cache_bytes(model_.get(), meta("general.architecture"), params.n_ctx,
-                                         device_names_.empty() ? 0 : opt_.n_gpu_layers, params.type_k, params.type_v);
+    const char *   option = is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size";
+    const uint64_t n_cache =
+        cache_bytes(model_.get(), meta("general.architecture"), params.n_ctx,
+                    device_names_.empty() || !opt_.offload_kqv ? 0 : opt_.n_gpu_layers, params.type_k, params.type_v);
     if (const uint64_t n_free = memory_available(); n_cache > n_free) {
         throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) + " tokens needs " +
                                                   std::to_string(n_cache >> 20) + " MiB for its cache and " +

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <utility>
 
 #include "../core/clock.h"
 #include "../error.h"
@@ -24,7 +23,6 @@ constexpr double race_softness = 0.4;
 constexpr size_t n_rivals      = 8; // candidates that share the whole probability
 
 // For grammars.
-constexpr size_t n_states_draft = 32;   // number of texts of a tree whose states are kept
 constexpr size_t n_asked        = 8;    // number of candidates that the grammar checks first
 constexpr size_t n_wider        = 8;    // factor for each next round
 constexpr size_t n_widest_draft = 4096; // most tokens that a draft searches for an allowed one
@@ -36,93 +34,14 @@ constexpr int64_t n_held_least  = 3;
 // How far a draft's scores are from the target's, in nats; 0 would be a draft that is always right. Both race by logit
 // / temperature + the same noise. So the draft's own probability of a token is not its chance to win, and the error of
 // the logits is divided by the temperature like the logits. Two independent errors add in squares.
-double softness_of(const sampling_params & sampling) {
-    return sampling.greedy() ? logit_softness : std::hypot(logit_softness / double(sampling.temp), race_softness);
-}
-
-// Number of tokens that the penalties see; the user's -1 means the whole text.
-int32_t look_back(const sampling_params & sampling) {
-    return sampling.repeat_last_n < 0 ? 1 << 20 : sampling.repeat_last_n;
+double softness_of(const sampling_params & sampling, float temperature) {
+    return sampling.greedy() ? logit_softness : std::hypot(logit_softness / double(temperature), race_softness);
 }
 
 } // namespace
 
 sampler::sampler(const llama_vocab * vocab, int32_t n_vocab, bool with_logp)
     : vocab_(vocab), n_vocab_(n_vocab), with_logp_(with_logp) {
-}
-
-void sampler::prepare(const sampling_params & sampling) {
-    if (ready_ && params_ == sampling) {
-        return;
-    }
-    if (sampling.grammar != params_.grammar) {
-        grammar_.reset();
-        n_held_ = held_us_ = 0;
-        ready_             = false; // in case the next line throws
-        if (!sampling.grammar.empty()) {
-            grammar_.emplace(vocab_, sampling.grammar, with_logp_ ? n_states_draft : 1);
-        }
-    }
-    params_ = sampling;
-    bias_.clear();
-    for (const auto & [token, bias] : sampling.logit_bias) {
-        if (token >= 0 && token < n_vocab_) {
-            bias_.emplace_back(token, bias);
-        }
-    }
-    if (sampling.ignore_eos) {
-        for (token_id t = 0; t < n_vocab_; ++t) {
-            if (llama_vocab_is_eog(vocab_, t)) {
-                bias_.emplace_back(t, minus_infinity);
-            }
-        }
-    }
-    filter_.reset(llama_sampler_chain_init({.no_perf = true}));
-    if (sampling.top_p < 1.0f) {
-        llama_sampler_chain_add(filter_.get(), llama_sampler_init_top_p(sampling.top_p, 1));
-    }
-    if (sampling.min_p > 0.0f) {
-        llama_sampler_chain_add(filter_.get(), llama_sampler_init_min_p(sampling.min_p, 1));
-    }
-    llama_sampler_chain_add(filter_.get(), llama_sampler_init_temp(sampling.temp));
-    ready_ = true;
-}
-
-// Bias and penalties change some tens of tokens only. Copying the row would cost more than choosing from it.
-void sampler::read(float * logits, const sampling_params & sampling, std::span<const token_id> text) {
-    for (const auto & [token, bias] : bias_) {
-        change(logits, token, logits[token] + bias);
-    }
-    if (sampling.penalised()) {
-        penalise(logits, sampling, text);
-    }
-    row_.read(logits, n_vocab_);
-}
-
-void sampler::change(float * logits, token_id token, float to) {
-    before_.push_back({token, logits[token]});
-    logits[token] = to;
-}
-
-// The same arithmetic as llama_sampler_penalties_apply, but only visits the tokens that it changes.
-void sampler::penalise(float * logits, const sampling_params & sampling, std::span<const token_id> text) {
-    counts_.resize(size_t(n_vocab_));
-    const auto past  = text.last(std::min(text.size(), size_t(look_back(sampling))));
-    const auto known = [this](token_id t) { return t >= 0 && t < n_vocab_; };
-    for (const token_id t : past) {
-        if (known(t)) {
-            ++counts_[size_t(t)];
-        }
-    }
-    for (const token_id t : past) {
-        if (!known(t) || counts_[size_t(t)] == 0) {
-            continue;
-        }
-        const auto  count    = float(std::exchange(counts_[size_t(t)], 0));
-        const float logit    = logits[t];
-        const float repeated = logit <= 0.0f ? logit * sampling.repeat_penalty : logit / sampling.repeat_penalty;
-        change(logits, t, repeated - (count * sampling.frequency_penalty + sampling.presence_penalty));
-    }
 }
 
 // Puts the k best tokens into data_, without those that are forbidden.
@@ -136,17 +55,34 @@ void sampler::look(size_t k) {
     }
 }
 
+// In llama.cpp's order, from top-n-sigma on; top-k came before, as both keep the best. Forbidden tokens are not among
+// the candidates, whose number and probabilities count.
+void sampler::filter(const sampling_params & sampling, size_t n_text) {
+    if (sampling.top_n_sigma > 0.0f) {
+        candidate_filters::keep_within(data_, reach_);
+    }
+    if (sampling.typical_p < 1.0f) {
+        filters_.keep_typical(data_, sampling.typical_p);
+    }
+    llama_token_data_array kept{data_.data(), data_.size(), -1, true};
+    llama_sampler_apply(filter_.get(), &kept);
+    data_.resize(kept.size);
+    if (xtc_applies(sampling, n_text)) {
+        filters_.exclude_top_choices(data_, sampling.xtc_threshold);
+    }
+    temperature_ = filters_.temperature(data_, sampling);
+}
+
 // Filters data_ and sets p to the score in the race: log p + noise. A constant offset does not matter, but a large one
 // would swallow the noise.
 void sampler::score(const sampling_params & sampling, std::span<const token_id> text) {
     if (sampling.greedy() || data_.empty()) {
         return;
     }
-    llama_token_data_array kept{data_.data(), data_.size(), -1, true};
-    llama_sampler_apply(filter_.get(), &kept);
-    data_.resize(kept.size);
-    const float best = data_[0].logit;
+    filter(sampling, text.size());
+    const float best = data_[0].logit / temperature_;
     for (llama_token_data & d : data_) {
+        d.logit /= temperature_;
         d.p = d.logit - best + gumbel_noise(sampling.seed, text.size(), d.id);
     }
 }
@@ -160,7 +96,7 @@ void sampler::sort(size_t n) {
 // Writes the first entries of data_, which are sorted. The target runs the same race with somewhat different scores. A
 // candidate far behind is hardly ever its winner, however probable it was before the noise.
 int32_t sampler::rank(const sampling_params & sampling, std::span<candidate> out) {
-    const double softness = softness_of(sampling);
+    const double softness = softness_of(sampling, temperature_);
     const auto   ahead    = [this, softness](size_t i) { return double(data_[i].p - data_[0].p) / softness; };
     double       sum      = 0.0;
     for (size_t i = 0; with_logp_ && i < data_.size(); ++i) {
@@ -240,6 +176,9 @@ int32_t sampler::chosen(const sampling_params & sampling, std::span<const token_
                            : with_logp_       ? std::max(out.size(), n_rivals)
                                               : out.size();
     look(k);
+    if (!sampling.greedy() && sampling.top_n_sigma > 0.0f) {
+        reach_ = double(sampling.top_n_sigma) * row_.deviation();
+    }
     score(sampling, text);
     if (grammar_ && !too_dear()) {
         return held(sampling, text, k, out);

@@ -10,6 +10,8 @@
 
 #include <llama.h>
 
+#include "../core/dry.h"
+#include "../core/filters.h"
 #include "../core/sampling.h"
 #include "../core/token_model.h"
 #include "../core/top_logits.h"
@@ -17,7 +19,8 @@
 
 namespace duo {
 
-// For one thread. The result is a function of the arguments: `text` has the past that penalties and grammar need.
+// For one thread. The result is a function of the arguments: `text` has the past that penalties, DRY and grammar need.
+// sampler_logits.cpp changes the row, sampler.cpp chooses from it.
 class sampler {
   public:
     // Only ids below n_vocab are candidates. with_logp (for a draft): each candidate has the log of the chance that the
@@ -39,11 +42,14 @@ class sampler {
     using chain_ptr = std::unique_ptr<llama_sampler, chain_free>;
 
     void    prepare(const sampling_params & sampling);
+    void    prepare_dry(const sampling_params & sampling);
     void    read(float * logits, const sampling_params & sampling, std::span<const token_id> text);
     void    change(float * logits, token_id token, float to);
     void    penalise(float * logits, const sampling_params & sampling, std::span<const token_id> text);
+    void    discourage(float * logits, const sampling_params & sampling, std::span<const token_id> text);
     int32_t chosen(const sampling_params & sampling, std::span<const token_id> text, std::span<candidate> out);
     void    look(size_t k);
+    void    filter(const sampling_params & sampling, size_t n_text);
     void    score(const sampling_params & sampling, std::span<const token_id> text);
     void    sort(size_t n);
     int32_t rank(const sampling_params & sampling, std::span<candidate> out);
@@ -57,11 +63,17 @@ class sampler {
     bool                                    ready_ = false;
     sampling_params                         params_;      // the parameters for which the members below were made
     std::vector<std::pair<token_id, float>> bias_;        // logit bias; -inf for forbidden tokens
-    chain_ptr                               filter_;      // top-p, min-p, temperature
+    chain_ptr                               filter_;      // top-p, min-p
+    std::optional<dry_breakers>             breakers_;    // made for params_.dry_sequence_breakers when DRY needs them
     std::optional<grammar>                  grammar_;     // a draft may give it up: too_dear()
     int64_t                                 n_held_  = 0; // number of times the grammar was used
     int64_t                                 held_us_ = 0; // time for cloning its states
 
+    double reach_       = 0.0;  // top-n-sigma: how far below the best logit of row_
+    float  temperature_ = 0.0f; // of row_
+
+    candidate_filters             filters_;
+    dry_search                    dry_;
     logit_row                     row_;
     std::vector<top_logit>        before_; // scratch: original values of the logits that bias and penalties changed
     std::vector<int32_t>          counts_; // scratch: occurrences of each token; all 0 between calls

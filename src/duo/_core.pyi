@@ -43,7 +43,7 @@ def race(
 ) -> list[tuple[int, list[tuple[float, float]]]]: ...  # for each team: bytes read ahead; by width stock, duo
 def read_ahead_of(type: str, n_bytes: int) -> None: ...
 def product_errors(type: str, weights: bytes, n_columns: int, width: int) -> tuple[float, float]: ...
-def read_header(path: str | bytes) -> dict[str, Any]: ...  # duo.header
+def read_header(path: str | bytes) -> dict[str, Any]: ...  # duo.models.header
 def vocab_check(target: str | bytes, draft: str | bytes) -> dict[str, Any]: ...  # duo.pair_check
 def memory_available() -> int: ...
 def extra_buffers() -> list[str]: ...  # ggml-cpu's, as "AMX"
@@ -90,6 +90,9 @@ class ModelOptions:
     type_k: str
     type_v: str
     load_mode: str
+    vocab_only: bool
+    offload_kqv: bool
+    op_offload: bool
     cpus: list[int]
     strict: bool
     cpu_types: list[str]
@@ -164,6 +167,17 @@ class Sampling:
     repeat_last_n: int
     seed: int
     ignore_eos: bool
+    typical_p: float
+    top_n_sigma: float
+    xtc_probability: float
+    xtc_threshold: float
+    dynatemp_range: float
+    dynatemp_exponent: float
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    dry_sequence_breakers: list[str]
     logit_bias: list[tuple[int, float]]
     grammar: str
     n_prompt: int
@@ -207,7 +221,7 @@ class Model:
     def meta(self, key: str) -> str: ...
     def reads_grammar(self, gbnf: str) -> bool: ...
     def piece(self, token: int, special: bool = False) -> bytes: ...
-    def tokenize(self, text: str, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
+    def tokenize(self, text: str | bytes, add_special: bool = True, parse_special: bool = False) -> list[int]: ...
 
 class TextChunk:
     @property
@@ -266,6 +280,7 @@ class Engine:
         plan: Plan,
         stop: Sequence[str],
         n_logprobs: int,
+        hook: Callable[[Any, Any], bool] | None = None,
     ) -> None: ...
     def begin_errand(self, errand: Errand, prompt: Sequence[int] = ()) -> None: ...
     def next(self, timeout_us: int) -> TextChunk | None: ...
@@ -329,7 +344,7 @@ class TargetLink:
     def give(self, verdicts: list[VerdictTuple], chunks: list[ChunkTuple]) -> None: ...
     def restart(self) -> Begin: ...
     def add_stats(self, stats: PartStats) -> None: ...
-    def fail(self, why: str) -> None: ...
+    def fail(self, why: str, code: str) -> None: ...  # code: of duo.errors
     def stopped(self) -> None: ...
     @property
     def running(self) -> bool: ...
@@ -387,6 +402,6 @@ class VerifySeat:
     @property
     def running(self) -> bool: ...
     @property
-    def error(self) -> str: ...
+    def error(self) -> tuple[str, str]: ...  # sentence and code; an empty sentence: no error
     def stats(self) -> PartStats: ...
     def close(self) -> None: ...

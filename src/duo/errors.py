@@ -61,3 +61,9 @@ class Cancelled(DuoError):  # noqa: N818
     """The text was stopped from outside: its Duo was closed."""
 
     code = "cancelled"
+
+
+def error_class(code: str) -> type[DuoError]:
+    """The class with this code; of a code that this version does not know: DuoError."""
+    classes = (BadValue, UnknownModel, ContextFull, DoesNotFit, Busy, PeerLost, Cancelled)
+    return next((c for c in classes if c.code == code), DuoError)

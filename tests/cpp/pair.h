@@ -49,7 +49,7 @@ struct answer {
     std::vector<float>                  logps;
     std::vector<std::vector<candidate>> tops;
     verify_stats                        stats;
-    std::string                         error;
+    failure                             error;
     std::string                         warning;
 };
 
@@ -186,7 +186,7 @@ inline void check_stats(const answer & a, const ask & q, const std::string & not
 }
 
 inline void check_same(const answer & got, const answer & want, const std::string & note) {
-    CHECK_EQ(got.error, std::string(), note);
+    CHECK_EQ(got.error.sentence, std::string(), note);
     CHECK_EQ(got.tokens, want.tokens, note);
     CHECK_EQ(got.text, want.text, note);
     CHECK_EQ(got.finish, want.finish, note);

@@ -179,7 +179,7 @@ class scripted_model : public duo::token_model {
         }
         if (n == b_.throw_at) {
             undo(rows, rows.size() / 2);
-            throw duo::error("decode " + std::to_string(n) + " fails");
+            throw duo::error(duo::error_kind::context_full, "decode " + std::to_string(n) + " fails");
         }
         return decode_status::ok;
     }
@@ -193,7 +193,7 @@ class scripted_model : public duo::token_model {
         const std::vector<token_id> & own = texts_[size_t(i_row)];
         REQUIRE(std::equal(text.begin(), text.end(), own.begin(), own.end()), "what is cached is the text");
         if (n_chosen_++ == b_.throw_choice) {
-            throw duo::error("choice fails");
+            throw duo::error(duo::error_kind::context_full, "choice fails");
         }
         // A grammar is a number here: so many tokens after the prompt, the text is complete.
         if (!s.grammar.empty() && n >= size_t(s.n_prompt) + std::stoul(s.grammar)) {

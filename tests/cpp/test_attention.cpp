@@ -200,7 +200,7 @@ TEST(a_rows_attention_has_the_same_bits_at_every_width_and_with_every_team) {
     }
 }
 
-TEST(cells_that_nobody_sees_may_hold_anything_and_stand_anywhere) {
+TEST(masked_cells_may_hold_anything_and_stand_anywhere) {
     std::mt19937 rng(4);
     for (const kernel_set * kernels : kernels_here()) {
         const scene        s(32, 32, 40, 3, 2, 1, rng);

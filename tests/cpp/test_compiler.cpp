@@ -25,7 +25,7 @@ TEST(processor_features_by_cpuid_are_the_compilers) {
     CHECK(!duo::cpu_supports_by_cpuid("avx9"));
 }
 
-TEST(leaves_that_there_are_not_are_empty) {
+TEST(unknown_cpuid_leaves_are_empty) {
     const duo::cpuid_registers r = duo::cpuid(0x0fffffff, 0);
     CHECK_EQ(r.a | r.b | r.c | r.d, 0u);
 }

@@ -104,7 +104,7 @@ TEST(experts_with_few_and_many_inputs_by_tiles) {
     }
 }
 
-TEST(what_others_made_of_the_tile_registers_comes_back) {
+TEST(the_tile_configuration_of_others_is_restored) {
     // ggml configures a thread once and never again.
     std::mt19937 rng(14);
     const auto   theirs = config_of({{8, 64}, {8, 64}, {16, 32}, {16, 32}, {16, 64}, {16, 64}, {16, 64}, {16, 64}});
@@ -124,7 +124,7 @@ TEST(what_others_made_of_the_tile_registers_comes_back) {
 
 #if defined(DUO_AMX) && defined(__linux__)
 
-TEST(the_code_for_amx_trapped_where_there_is_none) {
+TEST(amx_code_traps_without_amx) {
     const kernel_set * emulated = kernels_named("amx_emulated");
     if (may_use_amx() || emulated == nullptr) {
         std::printf("skipped: %s\n", emulated == nullptr ? "no AVX-512 here" : "this machine has AMX");

@@ -96,7 +96,7 @@ TEST(what_does_not_fit_leaves_empty_caches) {
     bad.target         = {.tokens = {1, 2}, .given = std::string_view("1234")};
     const answer found = run(a, bad);
     CHECK_EQ(found.finish, finish_reason::error);
-    CHECK_EQ(found.error, "what was saved does not fit");
+    CHECK_EQ(found.error.sentence, "what was saved does not fit");
     CHECK_EQ(a.run(asked).stats.n_prompt_cached, 0);
     errand bad_draft{.what = errand::kind::restore};
     bad_draft.draft = {.tokens = {1, 2}, .given = std::string_view("1234")};

@@ -58,7 +58,8 @@ TEST(target_throws_at_its_nth_call) {
                     check_same(a, want, "not reached");
                     break;
                 }
-                CHECK(a.error.find("fails") != std::string::npos, a.error);
+                CHECK(a.error.sentence.find("fails") != std::string::npos, a.error.sentence);
+                CHECK(a.error.kind == error_kind::context_full, "the model's own kind");
                 CHECK(is_prefix(a.tokens, want.tokens));
                 // A choice that fails inside a pass leaves that pass's tokens written: they are right.
                 CHECK(a.stats.n_predicted == int32_t(a.tokens.size()));
@@ -94,7 +95,8 @@ TEST(target_that_cannot_roll_back) {
         p.line.begin(ask{.n_predict = 50}.as(run_mode::sync, 4).make());
         const answer a = read_all(p.line);
         CHECK_EQ(a.finish, finish_reason::error);
-        CHECK(a.error.find("rolled back") != std::string::npos, a.error);
+        CHECK(a.error.sentence.find("rolled back") != std::string::npos, a.error.sentence);
+        CHECK(a.error.kind == error_kind::bad_value);
         CHECK(is_prefix(a.tokens, reference(p.lang, p.n_ctx, ask{.n_predict = 50}).tokens));
     }
 }

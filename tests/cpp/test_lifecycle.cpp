@@ -193,7 +193,7 @@ TEST(cancelled_statistics) {
     }
 }
 
-TEST(next_waits_no_longer_than_told) {
+TEST(next_waits_no_longer_than_its_deadline) {
     pair p(behaviour{.hang_at = 0});
     p.line.begin(ask{}.make());
     text_chunk    c;

@@ -237,16 +237,17 @@ TEST(a_link_that_never_comes_up_costs_nothing) {
     }
 }
 
-TEST(the_end_of_a_link_that_fails_is_told) {
+TEST(a_failed_link_reports_why_the_text_ended) {
     const behaviour  b{};
     target_elsewhere p(b, b);
     p.line.begin(ask{.n_predict = 60}.make());
     REQUIRE(p.link.wait_begin(now_us() + patience_us).has_value(), "the text is offered");
     p.link.give({}, std::vector<chunk_msg>{{.token = 5}, {.token = 7}});
-    p.link.fail("the host is gone");
+    p.link.fail({.kind = error_kind::peer_lost, .sentence = "the host is gone"});
     const answer a = read_all(p.line);
     CHECK_EQ(a.finish, finish_reason::error);
-    CHECK_EQ(a.error, std::string("the host is gone"));
+    CHECK_EQ(a.error.sentence, std::string("the host is gone"));
+    CHECK(a.error.kind == error_kind::peer_lost);
     CHECK_EQ(a.tokens, (std::vector<token_id>{5, 7}));
 }
 

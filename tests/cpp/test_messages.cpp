@@ -81,7 +81,7 @@ chunk_msg some_chunk(dice & d) {
 
 } // namespace
 
-TEST(what_no_peer_sends_is_refused) {
+TEST(impossible_messages_are_refused) {
     const node_msg node{.id = 1, .parent = request_node(1), .token = 3};
     check_node(node, 40);
     const auto bad_node = [&](auto change) {
@@ -113,6 +113,19 @@ TEST(what_no_peer_sends_is_refused) {
     CHECK(bad_text([](text_params & t) { t.n_generated = 2; }));
     CHECK(bad_text([](text_params & t) { t.stop.assign(1, ""); }));
     CHECK(bad_text([](text_params & t) { t.sampling.temp = NAN; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.typical_p = 1.5f; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.top_n_sigma = NAN; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.xtc_probability = -0.1f; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.xtc_threshold = NAN; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.dynatemp_range = -1.0f; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.dynatemp_exponent = INFINITY; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.dry_multiplier = NAN; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.dry_base = 0.5f; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.dry_allowed_length = -1; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.dry_penalty_last_n = -2; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.dry_sequence_breakers = {""}; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.dry_sequence_breakers.assign(65, "x"); }));
+    CHECK(bad_text([](text_params & t) { t.sampling.dry_sequence_breakers = {std::string(41, 'x')}; }));
     CHECK(bad_text([](text_params & t) { t.plan.n_max = 65; }));
     CHECK(bad_text([](text_params & t) {
         t.plan.tree.assign(65, {0, 0});
@@ -210,7 +223,7 @@ TEST(links_survive_hostile_hosts) {
                     link.restart();
                 }
             }
-            link.fail("enough");
+            link.fail({.sentence = "enough"});
             answer a = read_all(line);
             CHECK(a.finish != finish_reason::none);
             CHECK(a.tokens.size() <= 40);

@@ -265,7 +265,7 @@ TEST(ngrams_merge_with_drafted_nodes) {
     }
 }
 
-TEST(shape_takes_just_its_places) {
+TEST(a_fixed_shape_uses_only_its_nodes) {
     for (uint64_t seed = 0; seed < 500; ++seed) {
         dice                              d(seed);
         const token_tree                  t = random_tree(d, d.between(0, 40));

@@ -187,7 +187,7 @@ TEST(a_complete_grammar_ends_the_text) {
                 q.sampling.grammar = std::to_string(n);
                 p.line.begin(q.make());
                 const answer a = read_all(p.line);
-                CHECK_EQ(a.error, std::string());
+                CHECK_EQ(a.error.sentence, std::string());
                 CHECK(a.finish == finish_reason::stop);
                 CHECK_EQ(a.tokens, std::vector<token_id>(whole.tokens.begin(), whole.tokens.begin() + long(n)));
 

@@ -164,7 +164,7 @@ TEST(plan_is_near_the_best_static_width) {
     }
 }
 
-TEST(plan_expects_what_comes) {
+TEST(plan_expects_the_measured_tokens_per_pass) {
     // The tokens that the planner expects of its passes are those that come, whatever the draft says of itself.
     for (const double claim : {-1.0, 0.5, 0.95}) {
         planner pl;

@@ -26,15 +26,25 @@ struct way {
     int32_t  n = n_draft_auto;
 };
 
+// A planner that is given these times, at the beginning of its first text.
+planner begun(const pair_prior & prior, const way & w) {
+    planner pl;
+    pl.expect(prior);
+    pl.begin(params(w.mode, w.n), n_branches);
+    return pl;
+}
+
+planner begun(const facts & f) {
+    return begun(prior_of(f, 1.0, 1.0), {run_mode::async});
+}
+
 // Mean microseconds for a text's first n_tokens, each text of a pair that is new.
 double first_us(const facts & f, const way & w, int n_tokens, double wrong, double wrong_step, int n_texts) {
     double sum = 0.0;
     for (int i = 0; i < n_texts; ++i) {
-        planner pl;
-        pl.expect(prior_of(f, wrong, wrong_step));
-        pl.begin(params(w.mode, w.n), n_branches);
-        facts g = f;
-        g.seed  = 1000 + uint64_t(i);
+        planner pl = begun(prior_of(f, wrong, wrong_step), w);
+        facts   g  = f;
+        g.seed     = 1000 + uint64_t(i);
         world      x(g);
         const auto r = x.write(pl, n_tokens);
         sum += r.us * n_tokens / r.n_tokens;
@@ -101,23 +111,17 @@ TEST(first_trial_of_running_ahead_costs_little) {
 }
 
 TEST(first_tokens_begin_by_turn_on_shared_cores) {
-    const facts cheap{.v = packed, .step_us = 200.0, .a = 0.7};
-    planner     pl;
-    pl.expect(prior_of(cheap, 1.0, 1.0));
-    pl.begin(params(run_mode::async), n_branches);
+    const facts   cheap{.v = packed, .step_us = 200.0, .a = 0.7};
+    const planner pl = begun(cheap);
     CHECK(pl.stance_now() == stance::by_turn);
     CHECK(pl.draft_begins_late());
 
     // Where no width can pay the draft is not even begun.
     const facts dear{.v = stock, .step_us = 4000.0, .a = 0.7};
-    planner     rests;
-    rests.expect(prior_of(dear, 1.0, 1.0));
-    rests.begin(params(run_mode::async), n_branches);
-    CHECK(rests.stance_now() == stance::rest);
+    CHECK(begun(dear).stance_now() == stance::rest);
 
     // On devices of their own both begin at once.
-    planner apart;
-    apart.begin(params(run_mode::async), n_branches);
+    const planner apart = begun(pair_prior{}, {run_mode::async});
     CHECK(apart.stance_now() == stance::ahead);
     CHECK(!apart.draft_begins_late());
 }
@@ -125,10 +129,8 @@ TEST(first_tokens_begin_by_turn_on_shared_cores) {
 TEST(first_tokens_then_ahead_where_that_is_faster) {
     // The cores are shared, but the two do not slow each other down much: the trial is won and kept.
     const facts f{.v = packed, .step_us = 8000.0, .a = 0.8, .contention = 1.05};
-    planner     pl;
-    pl.expect(prior_of(f, 1.0, 1.0));
-    pl.begin(params(run_mode::async), n_branches);
-    world w(f);
+    planner     pl = begun(f);
+    world       w(f);
     w.run(pl, 400);
     const auto r = w.run(pl, 200);
     CHECK(r.share(stance::ahead) > 0.9, "ahead " + std::to_string(r.share(stance::ahead)));
@@ -140,10 +142,8 @@ TEST(first_tokens_then_ahead_where_that_is_faster) {
 
 TEST(first_tokens_of_the_next_run_begin_where_this_one_ended) {
     const facts f{.v = packed, .step_us = 8000.0, .a = 0.8, .contention = 1.05};
-    planner     pl;
-    pl.expect(prior_of(f, 1.0, 1.0));
-    pl.begin(params(run_mode::async), n_branches);
-    world w(f);
+    planner     pl = begun(f);
+    world       w(f);
     w.run(pl, 400);
     REQUIRE(pl.stance_now() == stance::ahead);
     planner next;
@@ -167,9 +167,7 @@ TEST(first_tokens_of_the_next_run_begin_where_this_one_ended) {
 
 TEST(first_tokens_reading_must_pay) {
     const facts f{.v = packed, .step_us = 4000.0, .a = 0.7};
-    planner     pl;
-    pl.expect(prior_of(f, 1.0, 1.0));
-    pl.begin(params(run_mode::async), n_branches);
+    planner     pl = begun(f);
     CHECK(pl.draft_pays(10000, 64, 0));
     CHECK(!pl.draft_pays(10000000, 64, 1000000), "ten seconds of reading for 64 tokens");
     CHECK(pl.draft_pays(10000000, 5000, 1000000));

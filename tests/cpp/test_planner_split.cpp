@@ -36,7 +36,7 @@ double speed_of(const facts & f, const core_split & split) {
 
 } // namespace
 
-TEST(split_that_brings_most_is_found) {
+TEST(the_fastest_split_is_found) {
     // A team that is half as large is not half as fast: else turn-taking would always win.
     struct pair {
         double c;
@@ -71,7 +71,7 @@ TEST(split_that_brings_most_is_found) {
     }
 }
 
-TEST(split_search_keeps_to_what_there_is) {
+TEST(split_search_stays_within_the_given_splits) {
     split_search one;
     one.begin(1, 0);
     for (int i = 0; i < 1000; ++i) {

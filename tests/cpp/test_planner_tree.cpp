@@ -57,7 +57,7 @@ TEST(plan_tree_is_no_slower_than_a_chain) {
     }
 }
 
-TEST(plan_asked_for_is_not_weighed) {
+TEST(a_requested_plan_is_not_changed) {
     // A useless draft with dear steps and dear rows: what was asked for is done all the same, in every pass but those
     // for which nothing can be there.
     for (const run_mode mode : {run_mode::sync, run_mode::async}) {

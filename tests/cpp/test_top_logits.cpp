@@ -90,6 +90,20 @@ double exact_log_sum_exp(const std::vector<float> & x) {
     return std::isinf(max) ? max : max + std::log(sum);
 }
 
+// In two passes, over what is not -inf or NaN.
+double exact_deviation(const std::vector<float> & x) {
+    double mean = 0.0, squares = 0.0, n = 0.0;
+    for (const float logit : x) {
+        n += logit > -infinity ? 1.0 : 0.0;
+        mean += logit > -infinity ? double(logit) : 0.0;
+    }
+    mean /= n;
+    for (const float logit : x) {
+        squares += logit > -infinity ? (double(logit) - mean) * (double(logit) - mean) : 0.0;
+    }
+    return n > 0.0 && std::isfinite(mean) ? std::sqrt(squares / n) : double(infinity);
+}
+
 } // namespace
 
 TEST(best_are_those_of_a_stable_sort) {
@@ -124,6 +138,18 @@ TEST(sum_is_that_in_double_precision) {
     }
 }
 
+TEST(deviation_is_that_of_two_passes) {
+    logit_row row;
+    for (const int32_t n : sizes) {
+        for (const auto & [name, x] : rows_of(n)) {
+            row.read(x.data(), n);
+            const double d     = row.deviation();
+            const double exact = exact_deviation(x);
+            CHECK(d == exact || std::abs(d - exact) < 1e-6 * exact + 1e-9, name + ": " + std::to_string(d));
+        }
+    }
+}
+
 TEST(sum_of_one_step_down_is_exact_at_any_depth) {
     // 64 equal logits below one of 0: the error of the fast exp itself, along its whole range.
     std::vector<float> x(128, -infinity);
@@ -137,7 +163,7 @@ TEST(sum_of_one_step_down_is_exact_at_any_depth) {
     }
 }
 
-TEST(no_row_at_all) {
+TEST(zero_rows) {
     logit_row              row;
     std::vector<top_logit> top;
     row.read(nullptr, 0);

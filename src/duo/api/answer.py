@@ -13,6 +13,7 @@ from duo.api.openai import (
     CompletionChunk,
     Logprobs,
 )
+from duo.prompt.reading import Part, Reader, joined
 from duo.text.result import Chunk, TokenLogprobs
 
 if TYPE_CHECKING:
@@ -48,6 +49,32 @@ class Spelled:
         """What has come since the last call."""
         found, self._found = self._found, b""
         return found.decode("utf-8", "replace")
+
+
+class Reading:
+    """A stream's text as its parts: thoughts, the answer, calls of tools."""
+
+    def __init__(self, spelled: Spelled, reader: Reader) -> None:
+        self._spelled, self._reader = spelled, reader
+        self._parts: list[Part] = []
+
+    def add(self, chunk: Chunk) -> list[Part]:
+        """What the chunk brings."""
+        self._spelled.add(chunk)
+        return self._keep(self._reader.feed(self._spelled.take()))
+
+    def finish(self) -> list[Part]:
+        """The rest, when the text has ended."""
+        return self._keep(self._reader.finish())
+
+    def _keep(self, parts: list[Part]) -> list[Part]:
+        self._parts += parts
+        return parts
+
+    @property
+    def whole(self) -> Part:
+        """All of it so far."""
+        return joined(self._parts)
 
 
 class Answer:

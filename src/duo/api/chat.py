@@ -21,7 +21,7 @@ from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
 from duo.prompt.chat_template import ChatTemplate, template_of
 from duo.prompt.grammar import grammar_of_schema
-from duo.prompt.reading import Reader
+from duo.prompt.reading import Reader, reasoning_of
 
 OF_TOOLS = ("tools", "tool_choice", "functions", "function_call")
 DEFAULTS: dict[str, Any] = {"temperature": 0.2}
@@ -31,6 +31,7 @@ OF_HANDLERS: dict[str, Any] = {
     "top_k": 40, "min_p": 0.05, "typical_p": 1.0, "stream": False, "stop": [], "seed": None, "max_tokens": None,
     "presence_penalty": 0.0, "frequency_penalty": 0.0, "repeat_penalty": 1.0, "model": None, "grammar": None,
     "logit_bias": None, "logprobs": None, "top_logprobs": None, "response_format": None,
+    "logits_processor": None,
 }  # fmt: skip
 
 
@@ -54,18 +55,12 @@ def schema_of(response_format: object) -> Any:
     raise BadValue(f"response_format is {response_format!r}; its type is text, json_object or json_schema")
 
 
-def reasoning_of(reasoning_format: object) -> bool:
-    """Whether thoughts go into reasoning_content, by llama.cpp's name of a format. Raises BadValue."""
-    if reasoning_format not in (None, "none", "auto", "deepseek"):
-        raise BadValue(f"reasoning_format is {reasoning_format!r}; it is none, auto or deepseek")
-    return reasoning_format in ("auto", "deepseek")
-
-
 class Chats(Completions):
     """llama_cpp.Llama's way to talk. `Duo` sets what it was given when it loads."""
 
     _chat_template: str | None  # jinja2, or a known name; None: the model's own
     _handler: chat_formats.Handler | None  # llama_cpp's, in place of a template
+    _format: str | None  # llama_cpp's name
     _template: ChatTemplate | None = None
 
     def _choose_chat(self, given: dict[str, Any]) -> None:
@@ -75,7 +70,29 @@ class Chats(Completions):
         self._handler = chat_formats.check_handler(given.pop("chat_handler", None))
         if self._handler is None and template is None and name is not None:
             self._handler = chat_formats.handler_of(name)
+        self._format = name
+        self._template = None
         self._chat_template = template if template is not None or self._handler is not None else name
+
+    @property
+    def chat_format(self) -> str | None:
+        """llama_cpp's name of a chat format, as it was given; None: a template makes the prompt."""
+        return self._format
+
+    @chat_format.setter
+    def chat_format(self, name: str | None) -> None:
+        """Raises BadValue for an unknown name."""
+        self._choose_chat({"chat_format": name})
+
+    @property
+    def chat_handler(self) -> chat_formats.Handler | None:
+        """The function that makes the prompt and the answer in place of a template; None: there is none."""
+        return self._handler
+
+    @chat_handler.setter
+    def chat_handler(self, handler: object) -> None:
+        """Raises BadValue: it is none, or one for images."""
+        self._choose_chat({"chat_handler": handler})
 
     @property
     def chat_template(self) -> ChatTemplate:
@@ -161,6 +178,7 @@ class Chats(Completions):
         reasoning = reasoning_of(options.pop("reasoning_format", None))
         template = self.chat_template
         variables = dict(options.pop("chat_template_kwargs", None) or {})
+        template.check_variables(variables)
         variables |= {n: options.pop(n) for n in [*options] if n in template.variables and n not in GENERATE_OPTIONS}
         wanted = of_llama(self.defaults, "create_chat_completion", options, DEFAULTS)
         schema = choice.schema if choice.schema is not None else schema_of(response_format)
@@ -180,7 +198,7 @@ class Chats(Completions):
                 else as_call(answer.whole(echo=False), choice.named)
             )
         if reasoning or choice.names:
-            reader = Reader(text, reasoning=reasoning, names=choice.names)
+            reader = Reader(text, reasoning=reasoning, tools=choice.schemas)
             return as_read_parts(answer, reader) if stream else as_read(answer, reader)
         return as_chat_parts(answer.parts()) if stream else as_chat(answer.whole(echo=False))
 

@@ -18,7 +18,7 @@ from duo.api.openai import (
     ToolCall,
     chat_logprobs,
 )
-from duo.prompt.reading import Part, Reader
+from duo.prompt.reading import Part, Reader, joined
 from duo.prompt.tool_calls import Call
 
 
@@ -85,12 +85,11 @@ def _finish(finish_reason: str | None, calls: Any) -> str | None:
 def as_read(answer: Answer, reader: Reader) -> ChatCompletion:
     """A text as an answer with reasoning_content and tool_calls of its own. Raises DuoError."""
     completion = answer.whole(echo=False)
-    parts = [*reader.feed(answer.spelled.take()), *reader.finish()]
-    content, reasoning = "".join(p.content for p in parts), "".join(p.reasoning for p in parts)
-    calls = [_tool_call(c) for p in parts for c in p.calls]
-    message: ChatMessage = {"role": "assistant", "content": content or (None if calls else "")}
-    if reasoning:
-        message["reasoning_content"] = reasoning
+    said = joined([*reader.feed(answer.spelled.take()), *reader.finish()])
+    calls = [_tool_call(c) for c in said.calls]
+    message: ChatMessage = {"role": "assistant", "content": said.content or (None if calls else "")}
+    if said.reasoning:
+        message["reasoning_content"] = said.reasoning
     if calls:
         message["tool_calls"] = calls
     return _answer(completion, message, _finish(completion["choices"][0]["finish_reason"], calls))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo import _core
 from duo.errors import BadValue, DuoError
+from duo.support.wording import one_line
 
 if TYPE_CHECKING:
     from duo.api.completion import Completions
@@ -65,5 +66,5 @@ def handled(handler: Handler, duo: Completions, asked: Mapping[str, Any], own: M
     except (DuoError, TypeError):
         raise
     except Exception as e:  # handlers assert, and take what they need from their Llama
-        why = " ".join(str(e).split())[:200] or type(e).__name__
+        why = one_line(e, 200)
         raise BadValue(f"llama_cpp's handler of this chat format failed ({why}); choose another chat_format") from e

@@ -24,11 +24,9 @@ if TYPE_CHECKING:
 
 # llama_cpp's arguments that duo has nothing like: with these values they change nothing.
 NEUTRAL: dict[str, Any] = {
-    "typical_p": 1.0,
     "mirostat_mode": 0,
-    "stopping_criteria": None,
-    "logits_processor": None,
 }
+WHY = {"mirostat_mode": " (it depends on the probability of every token before, which a draft does not know)"}
 WITHOUT_EFFECT = ("tfs_z", "mirostat_tau", "mirostat_eta")  # llama.cpp has no such samplers, or they are off
 DEFAULTS: dict[str, Any] = {"max_tokens": 16}
 
@@ -43,7 +41,9 @@ def of_llama(
     options = {**defaults, **own}
     for name, value in given.items():
         if name in NEUTRAL and value != NEUTRAL[name]:
-            raise BadValue(f"{function} got {name}={value!r}, which duo does not support; leave {name} out")
+            raise BadValue(
+                f"{function} got {name}={value!r}, which duo does not support{WHY.get(name, '')}; leave {name} out"
+            )
         if name in NEUTRAL or name in WITHOUT_EFFECT:
             continue
         if name not in GENERATE_OPTIONS:

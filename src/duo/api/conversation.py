@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from duo.api.answer import Reading, Spelled
 from duo.errors import DuoError
 from duo.prompt.chat_template import ChatTemplate, check_messages
+from duo.prompt.reading import Part, Reader
 from duo.support.atomic import write_whole
 from duo.text.result import Result
 
@@ -19,8 +22,22 @@ if TYPE_CHECKING:
 class Conversation:
     """Turns of a user and a model. What an answer was read and written as stays in both KV caches for the next turn."""
 
-    def __init__(self, duo: Duo, template: ChatTemplate, system: str | None = None) -> None:
+    def __init__(
+        self,
+        duo: Duo,
+        template: ChatTemplate,
+        system: str | None = None,
+        *,
+        variables: Mapping[str, Any] | None = None,
+        reasoning: bool = False,
+    ) -> None:
+        """variables: of the template, as enable_thinking. reasoning: thoughts are no part of an answer's content.
+
+        Raises BadValue: the template has no variables.
+        """
         self.duo, self._template, self._system = duo, template, system
+        self._variables, self._reasoning = dict(variables or {}), reasoning
+        template.check_variables(self._variables)
         self.messages: list[dict[str, Any]] = []
         self._text = ""  # what the models have read and written
         self._tokens: list[int] = []
@@ -36,7 +53,7 @@ class Conversation:
         """Starts the answer; hand its result to `answered`. Raises DuoError, and the question is forgotten then."""
         self.messages.append({"role": "user", "content": question})
         try:
-            text = self._template.render(self.messages)
+            text = self._template.render(self.messages, **self._variables)
             tokens = self.tokens_of(text)
             stream = self.duo.stream(tokens, **options)
         except BaseException:
@@ -45,9 +62,18 @@ class Conversation:
         self._text, self._tokens = text, tokens
         return stream
 
-    def answered(self, r: Result) -> None:
-        """The answer, whole or as far as it came."""
-        self.messages.append({"role": "assistant", "content": r.text})
+    def reading(self) -> Reading | None:
+        """What tells thoughts from the answer while it comes; None: they are not told apart."""
+        if not self._reasoning:
+            return None
+        return Reading(Spelled(self.duo.local_model), Reader(self._text, reasoning=True))
+
+    def answered(self, r: Result, said: Part | None = None) -> None:
+        """The answer, whole or as far as it came. said: what a reading made of it."""
+        message = {"role": "assistant", "content": r.text if said is None else said.content}
+        if said is not None and said.reasoning:
+            message["reasoning_content"] = said.reasoning
+        self.messages.append(message)
         self.last = r
         tokens = list(r.tokens)
         if tokens and self.duo.local_model.is_end(tokens[-1]):

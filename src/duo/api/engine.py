@@ -18,12 +18,13 @@ from typing_extensions import Self, Unpack
 from duo import _core
 from duo.api import llama_cpp_names
 from duo.api.chat import Chats
-from duo.errors import DuoError
+from duo.errors import BadValue, DuoError
 from duo.models.loading import Loading
 from duo.models.paths import PathLike, pair, path
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.llama_cpp import DuoOptions
+from duo.options.model import ModelOptions
 from duo.options.signature import keywords
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import check_keywords, engine_options, generate_options
@@ -49,6 +50,16 @@ def _close_all() -> None:
         d.session.lock.acquire()  # for good: such threads wait here until the process is gone
         with suppress(DuoError):
             d.close()
+
+
+def _without_weights(draft: PathLike | None, options: dict[str, Any]) -> dict[str, Any]:
+    """Options for a model that only tokenizes. Raises BadValue: there is another model."""
+    for name in ("draft_host", "verify_host", "rpc"):
+        if options.get(name) is not None:
+            raise BadValue(f"vocab_only loads no weights, so {name} has no use; leave one of them out")
+    if draft is not None:
+        raise BadValue("vocab_only loads no weights, so a draft has no use; leave one of them out")
+    return {**options, "cpu_kernels": "stock", "device": "none", "n_gpu_layers": 0}
 
 
 class Duo(Chats, Loading):
@@ -83,10 +94,14 @@ class Duo(Chats, Loading):
         _always: bool = False,  # tests: speculate whether it pays or not
         **given: Unpack[DuoOptions],
     ) -> None:
-        again: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **given}
-        self._made_of = (model, draft, again)
+        self.verbose = verbose  # as llama_cpp's, for programs that ask
+        arguments: dict[str, Any] = {"trace": trace, "verbose": verbose, "log_file": log_file, **given}
+        self._made_of = (model, draft, arguments)
         model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
         self._choose_chat(options)
+        vocab_only = options.pop("vocab_only", False)
+        if vocab_only:
+            options = _without_weights(draft, options)
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self.defaults = cast("GenerateOptions", {k: v for k, v in options.items() if k in GENERATE_OPTIONS})
@@ -98,16 +113,18 @@ class Duo(Chats, Loading):
         self._host: ClientSettings | None = host_of(o, self._child)  # None: both models are here
         self.elsewhere = "" if self._host is None else self._host.where
         model, draft = pair(model, draft, o)
+        draft = None if vocab_only else draft
         if self._child is not None:
             self._child.start()
         placed, self.placement = place(
-            o,
-            None if model is None else path(model, "target"),
-            None if draft is None else path(draft, "draft"),
-            n_ctx_remote=n_ctx_remote(self._host),
+            None if model is None else ModelOptions.of(o, "target", path(model, "target")),
+            None if draft is None else ModelOptions.of(o, "draft", path(draft, "draft")),
+            n_ctx_remote=n_ctx_remote(self._host, o["n_ctx"]),
             drafted=makes_guesses(defaults, draft is not None or o["draft_host"] is not None),
         )
+        placed.remote_draft = o["draft_host"] is not None
         placed.tracing = trace is not None
+        placed.target.vocab_only = vocab_only
         placed.delay_us, placed.delay_seed = _delay
         self.placed = placed  # where the models were put
         self.profile_key = ""  # what this pair teaches is kept under the key, if it has one
@@ -132,7 +149,9 @@ class Duo(Chats, Loading):
                         made.close()
         guard.tell()  # the program has said it before
         _alive.add(self)
-        if self._host is None and placed.delay_us == 0:  # a warm start, with what earlier runs learned
+        if (
+            self._host is None and placed.delay_us == 0 and not vocab_only
+        ):  # a warm start, with what earlier runs learned
             self.profile_key = profiles.restore(self.engine, placed)
 
     # ---- life
@@ -168,8 +187,9 @@ class Duo(Chats, Loading):
     def __del__(self) -> None:
         if self._loaded and not self.session.closed:
             # Other threads may be the client's own, which `close` waits for.
-            here = self._client is None or threading.current_thread() is threading.main_thread()
-            self.close() if here else threading.Thread(target=self.close, name="duo-close").start()
+            may_wait = self._client is None or threading.current_thread() is threading.main_thread()
+            may_wait = may_wait and not self.session.in_hook
+            self.close() if may_wait else threading.Thread(target=self.close, name="duo-close").start()
         elif (child := getattr(self, "_child", None)) is not None:
             child.close()  # __init__ failed
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from duo import _core
 from duo.api.llama_cpp_names import ANY_SEED
 from duo.api.texts import Texts
 from duo.errors import BadValue
+from duo.models.header import read_header
+from duo.options.engine import EngineOptions
 from duo.options.validate import generate_options
 
 # Arguments behind the first one, in llama_cpp's order.
@@ -87,6 +87,11 @@ class Tokenizer:
 class LlamaMembers(Texts):
     """Figures are of the target, or of the draft if the target is on another machine."""
 
+    options: EngineOptions  # `Duo` sets them
+    cache = None  # see set_cache
+    draft_model = None  # a draft is no object of Python
+    spm_infill = False
+
     if not TYPE_CHECKING:  # checkers would take it for the type of every name
 
         def __getattr__(self, name: str) -> Any:
@@ -103,8 +108,30 @@ class LlamaMembers(Texts):
     @property
     def metadata(self) -> dict[str, str]:
         """What the file's header says of the model, but for lists. Raises DuoError if it cannot be read any more."""
-        values = _core.read_header(os.fsencode(self.local_model.path))["values"]
-        return {key: str(value) for key, value in values.items() if not isinstance(value, list)}
+        model = self.local_model
+        values = read_header(model.path).values
+        return {key: model.meta(key) for key, value in values.items() if not isinstance(value, list)}
+
+    @property
+    def n_batch(self) -> int:
+        """Most tokens in one evaluation."""
+        return min(self.options["n_batch"], self.n_ctx())
+
+    @property
+    def n_threads(self) -> int:
+        """CPU threads of the model."""
+        return self.local_model.n_threads
+
+    @property
+    def n_threads_batch(self) -> int:
+        """CPU threads of the model for prompts."""
+        return self.options["n_threads_batch"] or self.n_threads
+
+    @property
+    def last_n_tokens_size(self) -> int:
+        """Recent tokens that the penalties count."""
+        n: int = generate_options({**self.defaults})["repeat_last_n"]
+        return n
 
     def n_ctx(self) -> int:
         """Tokens that the context holds."""

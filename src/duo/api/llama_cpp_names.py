@@ -9,13 +9,10 @@ from duo.errors import BadValue
 
 # Arguments that duo does not support: the values that change nothing, and why or what instead.
 NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
-    "vocab_only": ((False,), "a Duo is for writing; tokenize needs no more memory than that"),
     "pooling_type": ((-1,), "duo has no embeddings"),
     "attention_type": ((-1,), "duo has no embeddings"),
     "embedding": ((False,), "duo has no embeddings"),
-    "offload_kqv": ((True,), "the cache of a layer lies where the layer does"),
-    "op_offload": ((None,), "libllama decides"),
-    "swa_full": ((None, False), "libllama decides"),
+    "swa_full": ((None, True), "taking back a wrong guess needs the whole cache of a sliding window"),
     "lora_base": ((None,), "libllama needs none: the adapter is added to the weights as they are"),
     "tokenizer": ((None,), "the target and the draft must read the same tokens"),
 }
@@ -82,6 +79,8 @@ def translated(model: Any, options: dict[str, Any], *, with_draft: bool = False)
             out[name] = names.get(out[name], out[name])
         if name in out and out[name] is None:
             del out[name]
+    if out.get("op_offload", True) is None:
+        del out["op_offload"]
     for name, value in OF_MODEL.items():
         if out.get(name) == value:
             del out[name]

@@ -12,7 +12,7 @@ from duo.errors import BadValue, DuoError
 from duo.options.generate import GenerateOptions
 from duo.options.signature import keywords
 from duo.text.errand import turn
-from duo.text.job import text_of
+from duo.text.job import check_text
 from duo.text.result import Chunk, Result, Timings
 from duo.text.session import Session
 from duo.text.stream import Stream, start
@@ -35,8 +35,9 @@ class Texts:
     def stream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Stream:
         """Starts a text and returns its chunks as they come. Abandon or close it and its slot is free.
 
-        prompt: text, or token ids. max_tokens, repeat_last_n and n_draft count tokens; top_p, min_p and draft_p_min are
-        shares, 0 to 1; logit_bias adds to logits (nats).
+        prompt: text, or token ids. max_tokens, repeat_last_n and n_draft count tokens; top_p, min_p, typical_p,
+        xtc_probability, xtc_threshold and draft_p_min are shares, 0 to 1; logit_bias adds to logits (nats). At
+        temperature 0 the filters have no effect; bias, penalties and DRY do.
 
         Raises TypeError (unknown keyword) and DuoError: BadValue (a value, an empty prompt, ids out of range), Busy
         (this thread has a stream open), ContextFull; here, and not later. A failure while it runs is a DuoError whose
@@ -82,11 +83,14 @@ class Texts:
 
         add_bos (or llama.cpp's name, add_special): with the BOS token where the model wants one. special (or
         parse_special): "<|im_end|>" in the text is that token. Default: yes for `str`, and no for bytes, with which
-        llama_cpp.Llama.tokenize is called. Raises BadValue: the text is not UTF-8, or holds a NUL character.
+        llama_cpp.Llama.tokenize is called; bytes that are no UTF-8 are U+FFFD then. Raises BadValue: a `str` is not
+        Unicode, or holds a NUL character.
         """
         begin = add_bos if add_special is None else add_special
         parse = special if parse_special is None else parse_special
-        return self.local_model.tokenize(text_of(text), begin, isinstance(text, str) if parse is None else parse)
+        if isinstance(text, str):
+            check_text(text, "the text")
+        return self.local_model.tokenize(text, begin, isinstance(text, str) if parse is None else parse)
 
     def detokenize(
         self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False

@@ -27,6 +27,11 @@ class Choice:
         return frozenset(() if self.forbidden else (f["name"] for f in self.functions))
 
     @property
+    def schemas(self) -> dict[str, Any]:
+        """What their arguments look like, by name."""
+        return {f["name"]: f.get("parameters") for f in self.functions if f["name"] in self.names}
+
+    @property
     def schema(self) -> Any:
         """What the answer must look like; None: anything. By name: the arguments alone, as llama_cpp asks for them."""
         if self.named:

@@ -33,6 +33,7 @@ COMMANDS = {
     "verify-host": ("host.verify_host", "Run the target for clients on other machines."),
 }
 MOVED = {"widen": "dev widen"}
+HELP = ["-h", "--help"]
 
 
 def command_named(name: str) -> click.Command | None:
@@ -41,6 +42,7 @@ def command_named(name: str) -> click.Command | None:
         return None
     module, _, member = COMMANDS[name][0].partition(".")
     found: click.Command = getattr(import_module(f"duo.cli.commands.{module}"), member)
+    found.context_settings.setdefault("help_option_names", HELP)  # click keeps the names of its first context
     return found
 
 
@@ -95,7 +97,7 @@ class Program(click.Group):
     cls=Program,
     name="duo",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+    context_settings={"help_option_names": HELP, "max_content_width": 120},
 )
 @click.version_option(__version__, message="duo %(version)s")
 def program() -> None:

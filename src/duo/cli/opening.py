@@ -53,7 +53,8 @@ def warn_of_models(d: Duo) -> None:
     why = _core.other_ggml()
     if (
         why
-        and why == _core.kernels()[1]
+        and not _core.kernels()[0]
+        and _core.usable_kernels()  # or they are off for another reason
         and d.options["cpu_kernels"] != "stock"
         and any(m.n_cpu_products for m in models)
     ):

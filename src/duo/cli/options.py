@@ -21,7 +21,7 @@ from duo.options.option import Opt
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
-REPEATABLE = ("stop", "logit_bias", "override_tensor", "override_tensor_draft")
+REPEATABLE = ("stop", "logit_bias", "dry_sequence_breakers", "override_tensor", "override_tensor_draft")
 OF_TWO = ("control_vector_layer_range",)
 # Old scripts give these without a value; llama.cpp then takes "on".
 VALUE_OPTIONAL = ("flash_attn",)
@@ -95,6 +95,12 @@ def logit_bias(values: tuple[str, ...]) -> dict[int, float]:
     return found
 
 
+def sequence_breakers(values: tuple[str, ...], *, escape: bool) -> list[str]:
+    """As llama.cpp reads them: none removes those before it. Raises BadValue."""
+    behind = max((i + 1 for i, v in enumerate(values) if v == "none"), default=0)
+    return [unescape(v) if escape else v for v in values[behind:]]
+
+
 def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
     """The keywords of `table` that the user gave."""
     out = {name: params[name] for name in table if params.get(name) not in (None, ())}
@@ -105,6 +111,10 @@ def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
             out["load_mode"] = "mmap" if params["mmap"] else "none"
     if "stop" in out and params["escape"]:
         out["stop"] = [unescape(s) for s in out["stop"]]
+    if "dry_sequence_breakers" in out:
+        out["dry_sequence_breakers"] = sequence_breakers(
+            out["dry_sequence_breakers"], escape=params.get("escape", True)
+        )
     if "logit_bias" in out:
         out["logit_bias"] = logit_bias(out["logit_bias"])
     for name in FROM_FILE.keys() & table.keys():

@@ -5,26 +5,26 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from duo.cli.progress import progress
 from duo.errors import DuoError
 from duo.support.wording import plural
-from duo.text.result import Chunk, Result
 
 if TYPE_CHECKING:
-    from rich.progress import TaskID
-
     from duo import _core
+    from duo.api.answer import Reading
     from duo.api.engine import Duo
     from duo.options.generate import GenerateOptions
     from duo.placement.fit import Placement
+    from duo.prompt.reading import Part
+    from duo.text.result import Chunk, Result
     from duo.text.stream import Stream
 
-GREEN, PLAIN = "\x1b[32m", "\x1b[0m"
+GREEN, DIM, PLAIN = "\x1b[32m", "\x1b[2m", "\x1b[0m"
 
 
 def wants_color(choice: str, stream: TextIO) -> bool:
@@ -36,24 +36,12 @@ def wants_color(choice: str, stream: TextIO) -> bool:
 
 @contextmanager
 def loading(*, quiet: bool) -> Iterator[Callable[[str, float], None] | None]:
-    """A progress bar on standard error while models load, if that is a terminal and loading takes more than 0.5 s."""
-    if quiet or not sys.stderr.isatty():
+    """A progress bar while models load, if loading takes more than 0.5 s."""
+    if quiet:
         yield None
         return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    began = time.monotonic()
-    with Progress(console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def progress(path: str, share: float) -> None:
-            if path not in tasks and time.monotonic() - began > 0.5:
-                tasks[path] = bar.add_task(f"loading {Path(path).name}", total=1.0)
-            if path in tasks:
-                bar.update(tasks[path], completed=share, refresh=True)
-
-        yield progress
+    with progress("share", lines=True, after_s=0.5) as show:
+        yield lambda path, share: show(f"loading {Path(path).name}", share, 1.0)
 
 
 def _kernels(m: _core.Model) -> str:
@@ -82,7 +70,7 @@ def _guesses(o: GenerateOptions, has_draft: bool) -> str:
     return f", guesses from n-grams ({ngram}){'; ' * bool(why)}{why}"
 
 
-def _how(target: _core.Model | None, o: GenerateOptions, has_draft: bool) -> str:
+def _mode(target: _core.Model | None, o: GenerateOptions, has_draft: bool) -> str:
     """The mode, or why there is no speculation."""
     from duo.text.job import ngram_of, why_no_ngrams
 
@@ -109,31 +97,52 @@ def first_line(
     elsewhere: str = "",
 ) -> str:
     """Models, devices and mode. options: complete; elsewhere: the model on another machine."""
-    how = _how(target, options, draft is not None or elsewhere != "")
+    mode = _mode(target, options, draft is not None or elsewhere != "")
     models = elsewhere if target is None else _place(target)
     guesser = _place(draft) if draft is not None else elsewhere if target is not None else ""
     models += f" + draft {guesser}" if guesser else ""
-    return f"{models}; {how}{'; strict' if strict else ''}"
+    return f"{models}; {mode}{'; strict' if strict else ''}"
 
 
 class TokenPrinter:
     """Writes chunks as they arrive; tokens that the draft guessed are green."""
 
-    def __init__(self, out: TextIO, color: bool) -> None:
-        self._out, self._color, self._green = out, color, False
+    def __init__(self, out: TextIO, color: bool, reading: Reading | None = None) -> None:
+        """reading: what tells thoughts from the answer. Thoughts are for a terminal only: dimmed, or with a heading."""
+        self._out, self._color, self._now = out, color, ""
         self._n = 0  # characters written
+        self._reading, self._thinks = reading, False
+        self._shows_thoughts = color or out.isatty()
 
-    def _set(self, green: bool) -> str:
-        if not self._color or green == self._green:
+    def _set(self, style: str) -> str:
+        if not self._color or style == self._now:
             return ""
-        self._green = green
-        return GREEN if green else PLAIN
+        before, self._now = self._now, style
+        return (PLAIN if before else "") + style
 
     def __call__(self, chunk: Chunk) -> None:
-        if chunk.text:
-            self._out.write(self._set(chunk.from_draft) + chunk.text)
-            self._out.flush()
-            self._n += len(chunk.text)
+        if self._reading is not None:
+            self._show(self._reading.add(chunk), chunk.from_draft)
+        elif chunk.text:
+            self._write(GREEN if chunk.from_draft else "", chunk.text)
+        self._n += len(chunk.text)
+
+    def _write(self, style: str, text: str) -> None:
+        self._out.write(self._set(style) + text)
+        self._out.flush()
+
+    def _show(self, parts: list[Part], from_draft: bool) -> None:
+        for p in parts:
+            if p.reasoning and self._shows_thoughts:
+                if not self._thinks and not self._color:
+                    self._write("", "(thinking)\n")
+                self._thinks = True
+                self._write(DIM, p.reasoning)
+            if p.content:
+                if self._thinks:
+                    self._write("", "\n\n")
+                self._thinks = False
+                self._write(GREEN if from_draft else "", p.content)
 
     def write(self, stream: Stream) -> DuoError | None:
         """Writes a whole text as it arrives; Ctrl-C stops it. Returns the error that ended it, with the text so far.
@@ -148,10 +157,14 @@ class TokenPrinter:
         except DuoError as e:
             if e.result is None:
                 raise
+            from duo.text.result import Chunk
+
             self(Chunk(e.result.text[self._n :]))  # the text that no chunk has held yet
             return e
         finally:
-            self._out.write(self._set(False) + "\n")
+            if self._reading is not None:
+                self._show(self._reading.finish(), False)
+            self._out.write(self._set("") + "\n")
             self._out.flush()
         return None
 

@@ -9,8 +9,8 @@ import gguf
 import numpy as np
 from gguf.quants import quantize
 
-from duo.dev.widen_plan import Reader
-from duo.errors import BadValue, DuoError, UnknownModel
+from duo.dev.whole_file import not_complete, whole_file
+from duo.errors import BadValue, DuoError
 
 
 def randomize(source: str | os.PathLike[str], out: str | os.PathLike[str], *, seed: int) -> None:
@@ -18,15 +18,13 @@ def randomize(source: str | os.PathLike[str], out: str | os.PathLike[str], *, se
 
     Raises DuoError: `source` is no complete GGUF file, `out` is the same file or cannot be written.
     """
-    if not Path(source).is_file():
-        raise UnknownModel(f"{os.fspath(source)}: no such file; name an existing GGUF")
+    reader = whole_file(source)
     if Path(out).exists() and Path(out).samefile(source):
         raise BadValue(f"{os.fspath(out)}: is the source itself; write to another file")
     try:
-        reader = Reader(source)
         architecture = reader.fields["general.architecture"].contents()
     except (ValueError, LookupError, OverflowError, TypeError) as e:
-        raise UnknownModel(f"{os.fspath(source)}: not a complete GGUF ({e}); download or convert it again") from None
+        raise not_complete(source, e) from None
     try:
         _write(reader, architecture, out, seed)
     except OSError as e:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import gguf
-import numpy as np
-import numpy.typing as npt
 from gguf import GGMLQuantizationType as GgmlType
 
-from duo.errors import BadValue, UnknownModel
+from duo.dev.whole_file import whole_file
+from duo.errors import BadValue
 
 # The axes of rows and columns of each weight (of a bias: the rows of its weight). Other tensors are not supported.
 _AXES = {
@@ -63,27 +62,12 @@ class Tensor:
         return math.prod(self.dims[:-1]) * self.row_bytes
 
 
-class Reader(gguf.GGUFReader):
-    """gguf-py's reader with a bounds check: without it, reading an array that is longer than the file never ends."""
-
-    def _get(self, offset: int, dtype: npt.DTypeLike, count: int = 1, *order: Any, **named: Any) -> npt.NDArray[Any]:
-        end = int(offset) + int(count) * np.dtype(dtype).itemsize
-        if end > self.data.size:
-            raise ValueError(f"it ends after {self.data.size} bytes, where {end} are needed")
-        return super()._get(offset, dtype, count, *order, **named)
-
-
 class Source:
-    """The small model, opened and checked. Raises BadValue."""
+    """The small model, opened and checked. Raises BadValue, UnknownModel."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        if not path.is_file():
-            raise UnknownModel(f"{path}: no such file; name an existing GGUF")
-        try:
-            self.reader = Reader(path)
-        except (ValueError, LookupError, OverflowError, TypeError) as error:
-            raise UnknownModel(f"{path}: not a complete GGUF ({error}); download or convert it again") from error
+        self.reader = whole_file(path)
         if self.reader.endianess is not gguf.GGUFEndian.LITTLE:
             raise BadValue(f"{path}: a big-endian GGUF; only little-endian ones can be widened")
         if (arch := self.value("general.architecture", str)) != "llama":

@@ -16,8 +16,8 @@ def _choice(t: Tuning) -> tuple[bool, tuple[str, ...], str]:
     tokens = plural(t.n_sync, "drafted token")
     of_plain, of_sync = f"plain decoding ({plain:.1f})", f"sync with {tokens} ({sync:.1f})"
     if auto >= CLOSE * best:
-        how = "the fastest" if auto == best else f"within {100 * (1 - CLOSE):.0f}% of the fastest"
-        why = f"Async ({auto:.1f} tokens/s) is {how}, compared with {of_plain} and {of_sync}."
+        rank = "the fastest" if auto == best else f"within {100 * (1 - CLOSE):.0f}% of the fastest"
+        why = f"Async ({auto:.1f} tokens/s) is {rank}, compared with {of_plain} and {of_sync}."
         return True, ("--draft", "auto"), why
     if sync == best:
         turns = of_sync.replace(")", " tokens/s)")

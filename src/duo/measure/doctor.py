@@ -9,12 +9,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import gguf
 import numpy as np
 import numpy.typing as npt
 
 from duo import _core
 from duo.errors import DuoError, UnknownModel
+from duo.models.header import read_header, read_rows
 from duo.options.option import CpuKernels
 from duo.placement import guard, kernels
 from duo.placement.finding import Finding
@@ -113,14 +113,14 @@ def log_softmax(x: Logits) -> npt.NDArray[np.float64]:
 
 def accuracy(path: str, weight_type: str, n_matrices: int = 3, n_rows: int = 128) -> Accuracy:
     """Compares products of the file's matrices of this type and Gaussian inputs with double precision."""
-    kind = gguf.GGMLQuantizationType[weight_type.upper()]
-    # A split model: only its first file.
-    all_of_it = [t for t in gguf.GGUFReader(path).tensors if t.tensor_type == kind and len(t.shape) == 2]
+    header = read_header(path)
+    all_of_it = [t for t in header.tensors if t.type == weight_type and len(t.shape) == 2]
     tensors = all_of_it[:: max(1, len(all_of_it) // n_matrices)][:n_matrices]
     found = []
     for t in tensors:
         with suppress(DuoError):  # stock kernels compute this shape
-            found.append(_core.product_errors(weight_type, t.data[:n_rows].tobytes(), int(t.shape[0]), 4))
+            weights = read_rows(header, t, n_rows)
+            found.append(_core.product_errors(weight_type, weights, t.shape[0], 4))
     stock, duo = np.mean(found, axis=0) if found else (float("nan"), float("nan"))
     return Accuracy(float(stock), float(duo))
 
@@ -135,7 +135,7 @@ def examine(
     if not os.path.isfile(path):
         raise UnknownModel(f"there is no file {path}; check the path")
     progress("every kind of kernel, in a child process")
-    trial = guard.find(again=True)
+    trial = guard.find(refresh=True)
     name, why_not = _core.kernels()
     taken = kernels.chosen_types(choice, path, 0, threads[-1:], threads[-1])
     kernels.read_ahead(taken, threads[-1])

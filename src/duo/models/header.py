@@ -1,14 +1,15 @@
-"""The shape of a GGUF model and the sizes of its tensors, from its header. No weights are read."""
+"""The one reader of GGUF files: the shape of a model and its tensors, from the header, and rows of a tensor."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from duo import _core
+from duo.errors import BadValue
 
 _ATTENTION = re.compile(r"\.attn_(k|qkv|kv)")
 _LAYER = re.compile(r"blk\.([0-9]{1,5})\.")
@@ -20,6 +21,8 @@ class Tensor:
     type: str  # ggml's name
     n_bytes: int
     shape: tuple[int, ...]  # columns first
+    part: int  # index in Header.parts
+    offset: int  # bytes, from the beginning of that file
 
     @property
     def layer(self) -> int | None:
@@ -34,7 +37,7 @@ class Header:
     path: str
     architecture: str
     name: str  # from the metadata; may be empty
-    n_parts: int
+    parts: tuple[str, ...]  # paths; one for a model that is not split
     n_file_bytes: int
     n_layer: int
     n_ctx_train: int
@@ -46,6 +49,11 @@ class Header:
     key_length: int
     value_length: int  # 0: values are not cached (multi-head latent attention)
     tensors: tuple[Tensor, ...]
+    values: Mapping[str, Any]  # by key, without the vocabulary; of a split model those of the first part
+
+    @property
+    def n_parts(self) -> int:
+        return len(self.parts)
 
     @property
     def n_parameters(self) -> int:
@@ -85,7 +93,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
     raw = _core.read_header(os.fsencode(path))
     v: dict[str, Any] = raw["values"]
     arch = str(v.get("general.architecture", ""))
-    tensors = tuple(Tensor(name, kind, n, tuple(shape)) for name, kind, n, shape in raw["tensors"])
+    tensors = tuple(Tensor(name, kind, n, tuple(shape), *where) for name, kind, n, shape, *where in raw["tensors"])
     n_layer, n_embd = _number(v, f"{arch}.block_count", 1), _number(v, f"{arch}.embedding_length", 1)
     n_head = max(1, _number(v, f"{arch}.attention.head_count", 1))
     attends = {t.layer for t in tensors if _ATTENTION.search(t.name)}  # the other layers are recurrent
@@ -95,7 +103,7 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         path=os.fsdecode(path),
         architecture=arch,
         name=str(v.get("general.name", "")),
-        n_parts=len(raw["parts"]),
+        parts=tuple(map(os.fsdecode, raw["parts"])),
         n_file_bytes=raw["n_file_bytes"],
         n_layer=n_layer,
         n_ctx_train=_number(v, f"{arch}.context_length", 1),
@@ -110,9 +118,22 @@ def read_header(path: str | os.PathLike[str]) -> Header:
         key_length=key_length,
         value_length=0 if latent else _number(v, f"{arch}.attention.value_length", key_length),
         tensors=tensors,
+        values=v,
     )
 
 
 def _vocabulary(tensors: Sequence[Tensor], values: dict[str, Any], arch: str) -> int:
     rows = [t.shape[-1] for t in tensors if t.name in ("token_embd.weight", "output.weight") and len(t.shape) == 2]
     return max(rows, default=_number(values, f"{arch}.vocab_size", 0))
+
+
+def read_rows(h: Header, t: Tensor, n_rows: int) -> bytes:
+    """The first rows of a matrix, as the file has them. Raises BadValue: the file cannot be read."""
+    n_bytes = t.n_bytes // max(1, t.shape[-1]) * min(n_rows, t.shape[-1])
+    path = h.parts[t.part]
+    try:
+        with open(path, "rb") as file:
+            file.seek(t.offset)
+            return file.read(n_bytes)
+    except OSError as e:
+        raise BadValue(f"{path} cannot be read ({e.strerror}); check the file") from None

@@ -42,13 +42,18 @@ class Loading(ABC):
         """
         from duo.models.hub.repository import from_hub
 
+        wanted: dict[str, Any] = dict(options)
+        for name in ("additional_files", "local_dir"):
+            if wanted.pop(name, None):
+                raise BadValue(f"llama_cpp's {name} is not supported by duo; files go to the hub's cache (cache_dir)")
+        wanted.pop("local_dir_use_symlinks", None)
         if draft_filename is not None and draft_repo_id is None:
             raise BadValue("draft_filename was given without a repository; give draft_repo_id too")
         paths = [
             None if repo is None else from_hub(repo, file, cache_dir=cache_dir, token=token, offline=offline)
             for repo, file in ((repo_id, filename), (draft_repo_id, draft_filename))
         ]
-        return cls(*paths, **options)
+        return cls(*paths, **wanted)
 
     @classmethod
     @keywords(LoadOptions)

@@ -73,8 +73,8 @@ class Entry(NamedTuple):
 
 def shipped_file() -> Path:
     """models.yaml, in the package or at the top of a checkout."""
-    here = Path(__file__).parents[1]
-    found = next((p for p in (here / "models.yaml", here.parents[1] / "models.yaml") if p.is_file()), None)
+    package = Path(__file__).parents[1]
+    found = next((p for p in (package / "models.yaml", package.parents[1] / "models.yaml") if p.is_file()), None)
     if found is None:
         raise DuoError("duo's list of pairs (models.yaml) is missing from this installation; install duo again")
     return found

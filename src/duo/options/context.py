@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
 from typing_extensions import TypedDict
 
+from duo.options.markers import BeforeValidator, Field
 from duo.options.option import Int, opt
 
 RopeScaling = Literal["none", "linear", "yarn", "longrope"]
@@ -95,6 +95,25 @@ def _range(value: Any) -> Any:
 
 
 LayerRange = Annotated[tuple[Int, Int], BeforeValidator(_range)]
+
+
+class OffloadOptions(TypedDict, total=False):
+    """Of both models, and of use with a GPU only."""
+
+    offload_kqv: Annotated[
+        bool,
+        opt(
+            True,
+            "The cache and attention of a layer are on the layer's device; otherwise on the CPU.",
+            "-kvo/-nkvo",
+            "--kv-offload/--no-kv-offload",
+            env="KV_OFFLOAD",
+        ),
+    ]
+    op_offload: Annotated[
+        bool,
+        opt(True, "A GPU may compute prompts with weights that are on the CPU.", "--op-offload/--no-op-offload"),
+    ]  # fmt: skip
 
 
 class ContextOptions(TypedDict, total=False):

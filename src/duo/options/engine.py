@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
-from duo.options.context import ContextOptions
+from duo.options.context import ContextOptions, OffloadOptions
+from duo.options.markers import Field
 from duo.options.option import (
     Count,
     CpuKernels,
@@ -304,5 +304,5 @@ class PlaceOptions(TypedDict, total=False):
     ]
 
 
-class EngineOptions(PlaceOptions, ContextOptions, total=False):
+class EngineOptions(PlaceOptions, OffloadOptions, ContextOptions, total=False):
     """Keywords of `Duo` for the models. Fixed from load to close."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
+from duo.options.markers import Field
 from duo.options.option import (
     N_DRAFT_MAX,
     AutoInt,
     Bias,
+    Breakers,
     DraftTree,
     FilePath,
     Gbnf,
+    Hook,
     Int,
     Mode,
     Penalty,
@@ -54,6 +56,33 @@ class GenerateOptions(TypedDict, total=False):
         Probability,
         opt(0.05, "Keep only tokens with at least P times the best token's probability.", "--min-p", env="MIN_P"),
     ]
+    typical_p: Annotated[
+        Probability,
+        opt(1.0, "Keep only tokens about as surprising as is typical here, up to a sum of P; 1: all.", "--typical",
+            "--typical-p"),
+    ]  # fmt: skip
+    top_n_sigma: Annotated[
+        Annotated[float, Field(ge=-1.0, le=1e4, allow_inf_nan=False)],
+        opt(-1.0, "Keep only logits within N standard deviations of the best; 0 or less: all.", "--top-nsigma",
+            "--top-n-sigma"),
+    ]  # fmt: skip
+    xtc_probability: Annotated[
+        Probability,
+        opt(0.0, "How often XTC removes the most probable tokens; 0: never.", "--xtc-probability"),
+    ]
+    xtc_threshold: Annotated[
+        Probability,
+        opt(0.1, "XTC removes tokens of at least this probability, but for the last one; above 0.5: none.",
+            "--xtc-threshold"),
+    ]  # fmt: skip
+    dynatemp_range: Annotated[
+        Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
+        opt(0.0, "The temperature varies by up to this much with how sure the model is; 0: never.", "--dynatemp-range"),
+    ]
+    dynatemp_exponent: Annotated[
+        Annotated[float, Field(ge=0.0, le=1e3, allow_inf_nan=False)],
+        opt(1.0, "How the temperature follows the entropy; above 1: it is lower.", "--dynatemp-exp"),
+    ]
     repeat_penalty: Annotated[
         Annotated[float, Field(ge=1e-3, le=1e3, allow_inf_nan=False)],
         opt(1.0, "Divide the logits of recent tokens by this; 1: off.", "--repeat-penalty", env="REPEAT_PENALTY"),
@@ -75,6 +104,32 @@ class GenerateOptions(TypedDict, total=False):
             "Lower the logits of tokens by how often they have occurred; 0: off.",
             "--frequency-penalty",
             env="FREQUENCY_PENALTY",
+        ),
+    ]
+    dry_multiplier: Annotated[
+        Annotated[float, Field(ge=0.0, le=1e4, allow_inf_nan=False)],
+        opt(0.0, "DRY: penalty of a token that would continue a repetition; 0: off.", "--dry-multiplier"),
+    ]
+    dry_base: Annotated[
+        Annotated[float, Field(ge=1.0, le=1e4, allow_inf_nan=False)],
+        opt(1.75, "DRY: factor of the penalty for each further token of the repetition.", "--dry-base"),
+    ]
+    dry_allowed_length: Annotated[
+        Annotated[Int, Field(ge=0, le=2**20)],
+        opt(2, "DRY: shorter repetitions than this have no penalty.", "--dry-allowed-length"),
+    ]
+    dry_penalty_last_n: Annotated[
+        Annotated[Int, Field(ge=-1, le=2**20)],
+        opt(64, "DRY: number of recent tokens in which repetitions count; 0: off, -1: all.", "--dry-penalty-last-n"),
+    ]
+    dry_sequence_breakers: Annotated[
+        Breakers,
+        opt(
+            ["\n", ":", '"', "*"],
+            "DRY: a repetition ends at this string; may be repeated, and replaces the defaults: newline, colon, "
+            "quotation mark and asterisk. none: no such strings.",
+            "--dry-sequence-breaker",
+            metavar="TEXT",
         ),
     ]
     logit_bias: Annotated[
@@ -231,4 +286,12 @@ class GenerateOptions(TypedDict, total=False):
     logprobs: Annotated[
         Annotated[Int, Field(ge=0, le=100)] | None,
         opt(None, "The target's log-probabilities of each token and of its N best alternatives."),
+    ]
+    logits_processor: Annotated[
+        Hook,
+        opt(None, "A function (input_ids, scores) -> scores, or a list of them; called for each token."),
+    ]
+    stopping_criteria: Annotated[
+        Hook,
+        opt(None, "A function (input_ids, logits) -> bool; true: the text ends before the next token."),
     ]

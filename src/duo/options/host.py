@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
 from typing_extensions import TypedDict
 
 from duo.options.context import ContextOptions
+from duo.options.markers import Field
 from duo.options.option import Int, Opt, opt
 
 # Options that only a client has.

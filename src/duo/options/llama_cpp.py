@@ -28,8 +28,6 @@ class LlamaOptions(TypedDict, total=False):
     pooling_type: Annotated[int, -1]
     attention_type: Annotated[int, -1]
     embedding: Annotated[bool, False]
-    offload_kqv: Annotated[bool, True]
-    op_offload: Annotated[bool | None, None]
     swa_full: Annotated[bool | None, None]
     lora_base: Annotated[str | None, None]
     lora_scale: Annotated[float, 1.0]
@@ -60,12 +58,10 @@ class SamplersOfLlama(TypedDict, total=False):
     """Arguments of both kinds of completion that no option of duo stands for."""
 
     model: Annotated[str | None, None]  # the name that the answer carries
-    typical_p: Annotated[float, 1.0]
     tfs_z: Annotated[float, 1.0]
     mirostat_mode: Annotated[int, 0]
     mirostat_tau: Annotated[float, 5.0]
     mirostat_eta: Annotated[float, 0.1]
-    logits_processor: Annotated[Any, None]
 
 
 class CompletionOptions(GenerateOptions, SamplersOfLlama, total=False):
@@ -73,7 +69,6 @@ class CompletionOptions(GenerateOptions, SamplersOfLlama, total=False):
 
     suffix: Annotated[str | None, None]
     echo: Annotated[bool, False]
-    stopping_criteria: Annotated[Any, None]
 
 
 class ChatOptions(GenerateOptions, SamplersOfLlama, total=False):

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from duo.options.markers import AfterValidator, BeforeValidator, Field
 
 # The core's limits (duo::n_draft_cap, n_step_cap); written here so that the command line needs no libllama.
 N_DRAFT_MAX, N_STEP_MAX = 64, 16
@@ -151,7 +151,37 @@ def _gbnf(value: Any) -> Any:
     return value
 
 
+N_BREAKERS_MAX, N_BREAKER_BYTES_MAX = 64, 40
+
+
+def _breakers(value: Any) -> Any:
+    """Accepts a list of strings, or one."""
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list | tuple) or not all(isinstance(b, str) for b in found):
+        raise ValueError("input should be a list of strings")
+    if len(found) > N_BREAKERS_MAX:
+        raise ValueError(f"there can be {N_BREAKERS_MAX} strings at most")
+    for b in found:
+        if not b or "\0" in b or len(b.encode("utf-8", "surrogatepass")) > N_BREAKER_BYTES_MAX:
+            raise ValueError(f"{b!r} is not a string of 1 to {N_BREAKER_BYTES_MAX} bytes without NUL")
+        if any("\ud800" <= c <= "\udfff" for c in b):
+            raise ValueError(f"{b!r} is not valid Unicode")
+    return list(found)
+
+
+Breakers = Annotated[list[str], BeforeValidator(_breakers)]
+
+
+def _hook(value: Any) -> Any:
+    """Accepts a function, or a list of them, as llama_cpp's LogitsProcessorList is."""
+    several = value if isinstance(value, list | tuple) else [value]
+    if value is not None and not all(map(callable, several)):
+        raise ValueError("input should be a function, or a list of functions")
+    return value
+
+
 Gbnf = Annotated[str, BeforeValidator(_gbnf)]
+Hook = Annotated[Any, BeforeValidator(_hook)]
 DraftTree = Annotated[Any, BeforeValidator(_tree)]
 SpecTypes = Annotated[list[str], BeforeValidator(_spec_types)]
 Bias = Annotated[float, AfterValidator(_finite_bias)]

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from duo import _core
 from duo.models.header import Header, read_header
+from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement.fit import Placement
-from duo.placement.memory import Need, context
-from duo.placement.resolve_auto import needs, placement_of
+from duo.placement.memory import Need
+from duo.placement.resolve_auto import contexts, needs, placement_of
 
 if TYPE_CHECKING:
     from duo.placement.devices import Device
@@ -34,18 +35,41 @@ class Vocabulary:
 
 
 @dataclass(frozen=True)
+class CheckedModel:
+    """What can be said about one model without loading it."""
+
+    header: Header
+    vocabulary: Vocabulary
+    n_ctx: int  # tokens
+    need: Need
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON; sizes in bytes."""
+        return {
+            "file": self.header.path,
+            "parts": self.header.n_parts,
+            "architecture": self.header.architecture,
+            "parameters": self.header.n_parameters,
+            "weight_type": self.header.weight_type,
+            "layers": self.header.n_layer,
+            "context": self.n_ctx,
+            "vocabulary": asdict(self.vocabulary),
+            "memory": {
+                "weights": self.need.total_weights,
+                "cache": self.need.total_cache,
+                "work": max(self.need.work, self.need.logits),
+                "total": self.need.total,
+            },
+        }
+
+
+@dataclass(frozen=True)
 class PairCheck:
     """What can be said about a pair without loading it."""
 
-    target: Header
-    draft: Header
-    target_vocabulary: Vocabulary
-    draft_vocabulary: Vocabulary
+    target: CheckedModel
+    draft: CheckedModel
     why_not: str  # one sentence; empty if the draft suits the target
-    n_ctx: int  # tokens
-    n_ctx_draft: int
-    target_need: Need
-    draft_need: Need
     host_free: int  # bytes
     placement: Placement  # the one of -ngl auto -ngld auto
     fits: bool  # whether there is enough memory
@@ -56,28 +80,6 @@ class PairCheck:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; sizes in bytes."""
-        models = {
-            name: {
-                "file": h.path,
-                "parts": h.n_parts,
-                "architecture": h.architecture,
-                "parameters": h.n_parameters,
-                "weight_type": h.weight_type,
-                "layers": h.n_layer,
-                "context": n_ctx,
-                "vocabulary": asdict(v),
-                "memory": {
-                    "weights": need.total_weights,
-                    "cache": need.total_cache,
-                    "work": max(need.work, need.logits),
-                    "total": need.total,
-                },
-            }
-            for name, h, v, need, n_ctx in (
-                ("target", self.target, self.target_vocabulary, self.target_need, self.n_ctx),
-                ("draft", self.draft, self.draft_vocabulary, self.draft_need, self.n_ctx_draft),
-            )
-        }
         placement = {
             p.what: {
                 "n_gpu_layers": p.n_gpu_layers,
@@ -91,7 +93,8 @@ class PairCheck:
         return {
             "compatible": self.compatible,
             "why_not": self.why_not or None,
-            **models,
+            "target": self.target.as_dict(),
+            "draft": self.draft.as_dict(),
             "placement": placement,
             "fits": self.fits,
             "cpu_free": self.host_free,
@@ -110,33 +113,22 @@ def check_pair(
     Raises UnknownModel or BadValue (a file cannot be read), DoesNotFit, and TypeError (unknown keyword).
     """
     o = engine_options({"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto", **options})
-    header, header_draft = read_header(target), read_header(draft)
+    of_target = ModelOptions.of(o, "target", os.fsdecode(target))
+    of_draft = ModelOptions.of(o, "draft", os.fsdecode(draft))
+    headers = read_header(target), read_header(draft)
     facts = _core.vocab_check(os.fsencode(target), os.fsencode(draft))
     vocabularies = Vocabulary(**facts["target"]), Vocabulary(**facts["draft"])
     why_not = facts["mismatch"]
-    for h, v in zip((header, header_draft), vocabularies, strict=True):
+    for h, v in zip(headers, vocabularies, strict=True):
         if v.keeps_state and not why_not:
             why_not = (
                 f"{h.path} keeps a recurrent state that cannot be rolled back after a wrong guess; "
                 "run it without a draft"
             )
-    n_ctx = context(o["n_ctx"], header.n_ctx_train)
-    need, need_draft = needs(o, header, header_draft)
-    assert need_draft is not None
-    p = placement_of(o, header, header_draft, devices)
+    n_ctx = contexts(of_target, of_draft, headers)
+    need = needs(of_target, of_draft, headers)
+    p = placement_of(of_target, of_draft, headers, devices)
     free = _core.memory_available() if host_free is None else host_free
     on_host = p.target.bytes.host + (0 if p.draft is None else p.draft.bytes.host)
-    return PairCheck(
-        target=header,
-        draft=header_draft,
-        target_vocabulary=vocabularies[0],
-        draft_vocabulary=vocabularies[1],
-        why_not=why_not,
-        n_ctx=n_ctx,
-        n_ctx_draft=context(o["n_ctx_draft"] or None, header_draft.n_ctx_train, n_ctx),
-        target_need=need,
-        draft_need=need_draft,
-        host_free=free,
-        placement=p,
-        fits=on_host <= free,
-    )
+    checked = [CheckedModel(*of_one) for of_one in zip(headers, vocabularies, n_ctx, need, strict=True)]
+    return PairCheck(checked[0], checked[1], why_not=why_not, host_free=free, placement=p, fits=on_host <= free)

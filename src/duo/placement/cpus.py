@@ -15,8 +15,6 @@ from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from duo.errors import BadValue
-
 ROOT = Path("/")
 
 
@@ -74,30 +72,6 @@ def omp_limit(env: Mapping[str, str] = os.environ) -> int | None:
     neither is a number above 0; OpenMP accepts no others."""
     values = (env.get("OMP_NUM_THREADS", "").split(",")[0].strip(), env.get("OMP_THREAD_LIMIT", "").strip())
     return min((int(v) for v in values if re.fullmatch("[0-9]{1,9}", v) and int(v) > 0), default=None)
-
-
-def cpu_list(mask: str | None, span: str | None, *, draft: bool) -> list[int]:
-    """CPU numbers from a hexadecimal mask and a LO-HI range (either end may be missing), as llama.cpp reads them.
-
-    Raises BadValue if the text is wrong or names no CPU.
-    """
-    cpus: set[int] = set()
-    if mask is not None:
-        flag = "-Cd" if draft else "-C"
-        if not re.fullmatch(r"(0x)?[0-9a-f]{1,256}", mask, re.IGNORECASE):
-            raise BadValue(f"the CPU mask {mask!r} ({flag}) is not hexadecimal; give for example 0x3")
-        bits = int(mask, 16)
-        if bits == 0:
-            raise BadValue(f"the CPU mask {mask!r} ({flag}) names no CPU; give for example 0x3")
-        cpus |= {i for i in range(bits.bit_length()) if bits >> i & 1}
-    if span is not None:
-        match = re.fullmatch(r"([0-9]{0,4})-([0-9]{0,4})", span)
-        first, last = (int(match[1] or 0), int(match[2] or (os.cpu_count() or 1) - 1)) if match else (1, 0)
-        if first > last:
-            flag = "-Crd" if draft else "-Cr"
-            raise BadValue(f"the CPU range {span!r} ({flag}) is not LO-HI; give for example 0-7")
-        cpus |= set(range(first, last + 1))
-    return sorted(cpus)
 
 
 def _text(path: Path) -> str:

@@ -119,20 +119,20 @@ class _Guard:
             threading.RLock()
         )  # reentrant: the garbage collector may close a Duo at any point, which calls find
         self._finding: Finding | None = None
-        self._told = False
+        self._warned = False
 
-    def find(self, *, again: bool = False) -> Finding:
+    def find(self, *, refresh: bool = False) -> Finding:
         with self._lock:
-            if self._finding is None or again:
-                self._finding = self._look(again)
+            if self._finding is None or refresh:
+                self._finding = self._look(refresh)
                 _core.allow_extra_buffers(self._finding.extra_allowed)
                 _core.refuse_kernels(self._finding.refused)
             return self._finding
 
-    def _look(self, again: bool) -> Finding:
+    def _look(self, refresh: bool) -> Finding:
         _core.refuse_kernels([])  # all that the processor announces
         where = key()
-        entry = {} if again or not is_build_known() else recall(cache_file()).get(where)
+        entry = {} if refresh or not is_build_known() else recall(cache_file()).get(where)
         known = {k: v for k, v in entry.items() if v in LASTING} if isinstance(entry, dict) else {}
         finding = _ask(known)
         lasting = {k: v for k, v in finding.verdicts.items() if v in LASTING}
@@ -143,20 +143,20 @@ class _Guard:
     def tell(self, say: Callable[[str], None]) -> None:
         warning = self.find().warning
         with self._lock:
-            told, self._told = self._told, True
-        if warning and not told:
+            warned, self._warned = self._warned, True
+        if warning and not warned:
             say(warning)
 
 
 _guard = _Guard()
 
 
-def find(*, again: bool = False) -> Finding:
-    """The finding of a child process, which is started (a tenth of a second) if nothing is known, or if `again`.
+def find(*, refresh: bool = False) -> Finding:
+    """The finding of a child process, which is started (a tenth of a second) if nothing is known, or if `refresh`.
 
     From then on this process acts on it, except that duo's instruction set is chosen only once, at its first use.
     """
-    return _guard.find(again=again)
+    return _guard.find(refresh=refresh)
 
 
 def ensure() -> None:

@@ -118,7 +118,7 @@ def _read(found: object) -> Speed | None:
     return speed if whole and 0 <= speed.ahead < 2**31 else None
 
 
-def remembered_speed(weight_type: str, n_threads: int) -> Speed | None:
+def cached_speed(weight_type: str, n_threads: int) -> Speed | None:
     """The result of an earlier race; None if there is none. Starts no race."""
     key = _key(weight_type, n_threads)
     return RACED.get(key) or _read(recall(cache_file()).get(key))
@@ -130,7 +130,7 @@ def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
 
     None if no race is possible: there are too many threads, or there is not enough memory.
     """
-    known = {n: remembered_speed(weight_type, n) for n in teams}
+    known = {n: cached_speed(weight_type, n) for n in teams}
     missing = [n for n, speed in known.items() if speed is None]
     if missing:
         try:
@@ -182,5 +182,5 @@ def read_ahead(weight_types: Sequence[str], n_threads: int) -> None:
     """Sets how far duo's kernels read ahead in weights of these types, to the best value for such a team if a race has
     found it. The setting applies to all models of this process."""
     for weight_type in weight_types:
-        if (speed := remembered_speed(weight_type, n_threads)) is not None:
+        if (speed := cached_speed(weight_type, n_threads)) is not None:
             _core.read_ahead_of(weight_type, speed.ahead)

@@ -20,7 +20,7 @@ def _times(m: _core.ModelOptions, race: bool) -> dict[int, float]:
     for weight_type, n_bytes in _core.cpu_weight_bytes(m.path, 0).items():
         if weight_type not in _core.kernel_types():
             return {}
-        speed = (kernels.speed_of if race else kernels.remembered_speed)(weight_type, m.n_threads)
+        speed = (kernels.speed_of if race else kernels.cached_speed)(weight_type, m.n_threads)
         if speed is None:
             return {}
         times = speed.duo if weight_type in m.cpu_types else speed.stock

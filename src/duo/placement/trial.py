@@ -89,6 +89,6 @@ def try_products(skip: Collection[str], refused: Collection[str]) -> dict[str, s
         verdicts[begun] = end or "exit code 0"
     elif end:
         last = stderr.decode("utf-8", "replace").strip().splitlines()[-1:]
-        how = f"did not finish ({TIMEOUT_S:g} s)" if end == HANGS else f"ended with {end}"
-        raise NotTriedError(": ".join([f"the child process {how}", *last]))
+        ending = f"did not finish ({TIMEOUT_S:g} s)" if end == HANGS else f"ended with {end}"
+        raise NotTriedError(": ".join([f"the child process {ending}", *last]))
     return verdicts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -120,6 +120,14 @@ class ChatTemplate:
             raise BadValue(f"line {e.lineno} of the chat template is not jinja2 ({_reason(e)}); correct it") from None
         except Exception as e:  # jinja2 compiles it to Python, which has limits of its own
             raise BadValue(f"the chat template cannot be compiled ({_reason(e)}); simplify it") from None
+
+    def check_variables(self, names: Collection[str]) -> None:
+        """Raises BadValue for variables of a template that can have none."""
+        if self.add_special and names:
+            raise BadValue(
+                f"the chat template {self.name} has no variables ({', '.join(names)}); leave them out, or give a "
+                "jinja2 template"
+            )
 
     def render(self, messages: object, *, add_generation_prompt: bool = True, **more: Any) -> str:
         """The prompt. more: other variables of the template (tools, enable_thinking, ...). Raises BadValue."""

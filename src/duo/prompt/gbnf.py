@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from duo.support.wording import one_line
+
 N_REPEATED = 2000  # times, and rules made of one repetition, at most: libllama's limit
 N_ELEMENTS = 4_000_000  # of a rule: libllama holds as many, 8 bytes each
 SPACE, SPACE_AND_LINES = re.compile(r"(?:[ \t]|#[^\r\n]*)*"), re.compile(r"(?:[ \t\r\n]|#[^\r\n]*)*")
@@ -267,6 +269,6 @@ def complaint(gbnf: str, is_token: Callable[[str], bool] | None) -> str:
     try:
         _Reader(gbnf, is_token).read()
     except Wrong as e:
-        why = " ".join(str(e).split())[:200]
+        why = one_line(e, 200)
         return f"{why} its end" if why.endswith(" at") else why
     return ""

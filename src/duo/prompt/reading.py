@@ -7,9 +7,10 @@ Reasoning stands between marks (DeepSeek-R1's <think>, Magistral's [THINK], Comm
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from duo.errors import BadValue
 from duo.prompt.tool_calls import Call, n_begun, n_shown, split_calls
 
 THOUGHTS = (
@@ -18,8 +19,22 @@ THOUGHTS = (
     ("<|START_THINKING|>", "<|END_THINKING|>"),
 )
 BEGINS = tuple(begin for begin, _ in THOUGHTS)
-CHANNEL, MESSAGE, TO = "<|channel|>", "<|message|>", re.compile(r"to=functions\.([\w.-]+)")
+# Marks around an answer of Command R7B and its relatives.
+WRAPS = (("<|START_RESPONSE|>", "<|END_RESPONSE|>"), ("<|START_TEXT|>", "<|END_TEXT|>"))
+CHANNEL, MESSAGE, TO = "<|channel|>", "<|message|>", re.compile(r"to=([\w.-]+)")
+HARMONY_PROMPT, FUNCTIONS = "<|start|>assistant", "functions."
+RECIPIENT, EVERYBODY = ">>>", "all"  # functionary's
 ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", CHANNEL)
+
+
+REASONING_FORMATS = ("none", "auto", "deepseek")  # llama.cpp's names
+
+
+def reasoning_of(reasoning_format: object) -> bool:
+    """Whether thoughts go into reasoning_content, by the name of a format; None is "none". Raises BadValue."""
+    if reasoning_format is not None and reasoning_format not in REASONING_FORMATS:
+        raise BadValue(f"reasoning_format is {reasoning_format!r}; it is none, auto or deepseek")
+    return reasoning_format in ("auto", "deepseek")
 
 
 @dataclass(frozen=True)
@@ -31,23 +46,38 @@ class Part:
     calls: tuple[Call, ...] = ()
 
 
+def joined(parts: Iterable[Part]) -> Part:
+    """Parts that follow each other as one."""
+    found = list(parts)
+    return Part(
+        "".join(p.reasoning for p in found),
+        "".join(p.content for p in found),
+        tuple(c for p in found for c in p.calls),
+    )
+
+
 class Reader:
     """One answer: `feed` it the text, control tokens spelled out, then `finish`.
 
-    prompt: what the template made; a thought may begin there. reasoning: split it off. names: of the tools; none: calls
-    are text.
+    prompt: what the template made; a thought may begin there. reasoning: split it off. tools: their names, or their
+    schemas by name; none: calls are text. The parts do not depend on how the text is cut.
     """
 
-    def __init__(self, prompt: str, *, reasoning: bool, names: Collection[str] = ()) -> None:
-        self._reasoning, self._names = reasoning, names
+    def __init__(self, prompt: str, *, reasoning: bool, tools: Collection[str] = ()) -> None:
+        self._reasoning, self._tools = reasoning, tools
         self._text = ""  # not yet given out
         self._begun = False  # what comes first is settled
         self._thought = ""  # the mark that ends the thought which runs
         self._harmony = False
         self._message: tuple[str, str] | None = None  # channel and tool of the message that runs
         self._calls = ""  # of gpt-oss: the arguments so far
-        end = next((e for b, e in THOUGHTS if prompt.rstrip().endswith(b)), "")
+        prompt = prompt.rstrip()
+        end = next((e for b, e in THOUGHTS if prompt.endswith(b)), "")
         self._skip = False  # line ends that come next belong to the marks
+        self._shown = False  # some of the answer was given out
+        self._wrap: str | None = None  # the mark at the end of the answer; empty: there is none; None: not known yet
+        self._to_role = prompt.endswith(HARMONY_PROMPT)  # gpt-oss goes on with a role's recipient
+        self._to_line = prompt.endswith(RECIPIENT) and bool(tools)  # functionary goes on with a recipient
         if end and reasoning:
             self._thought, self._begun, self._skip = end, True, True
 
@@ -78,17 +108,32 @@ class Reader:
 
     def _begin(self, *, last: bool) -> bool:
         """Whether a thought, a channel or the answer comes first; False: that cannot be said yet."""
+        if self._to_line:
+            return self._recipient(last=last)
         text = self._text.lstrip()
-        marks = (CHANNEL, *(BEGINS if self._reasoning else ()))
+        starts = (CHANNEL, *(["to="] if self._to_role else []))
+        marks = (*starts, *(BEGINS if self._reasoning else ()))
         if not last and any(mark.startswith(text) and mark != text for mark in marks):
             return False
         self._begun = True
-        if text.startswith(CHANNEL):
+        if text.startswith(starts):
             self._harmony = True
         elif self._reasoning:
             for begin, end in THOUGHTS:
                 if text.startswith(begin):
                     self._thought, self._text, self._skip = end, text.removeprefix(begin), True
+        return True
+
+    def _recipient(self, *, last: bool) -> bool:
+        """The first line is a tool's name, or all."""
+        head, mark, rest = self._text.partition("\n")
+        if not mark and not last:
+            return False
+        self._begun = True
+        if head.strip() == EVERYBODY:
+            self._text = rest
+        elif head.strip() in self._tools:
+            self._text = RECIPIENT + self._text
         return True
 
     def _skip_lines(self) -> None:
@@ -109,12 +154,30 @@ class Reader:
 
     def _answer(self, *, last: bool) -> Part:
         self._skip_lines()
-        if not self._names:
-            return Part(content=self._take(len(self._text)))
-        if not last:
-            return Part(content=self._take(n_shown(self._text)))
-        content, calls = split_calls(self._take(len(self._text)), self._names)
-        return Part(content=content, calls=tuple(calls))
+        if self._wrap is None and not self._unwrap(last=last):
+            return Part()
+        wrap = self._wrap or ""
+        text, alone = self._text, not self._shown
+        if last:
+            self._text = ""
+            text = text.removesuffix(wrap)
+            content, calls = split_calls(text, self._tools, alone=alone) if self._tools else (text, [])
+            return Part(content=content, calls=tuple(calls))
+        n = n_shown(text, alone=alone) if self._tools else len(text)
+        if wrap:
+            n = min(n, len(text) - (len(wrap) if text.endswith(wrap) else n_begun(text, (wrap,))))
+        self._shown = self._shown or n > 0
+        return Part(content=self._take(n))
+
+    def _unwrap(self, *, last: bool) -> bool:
+        """Takes the mark before the answer, if there is one; False: that cannot be said yet."""
+        if not last and any(begin.startswith(self._text) and begin != self._text for begin, _ in WRAPS):
+            return False
+        self._wrap = ""
+        for begin, end in WRAPS:
+            if self._text.startswith(begin):
+                self._text, self._wrap = self._text.removeprefix(begin), end
+        return True
 
     # ---- gpt-oss
 
@@ -125,23 +188,34 @@ class Reader:
                 head, mark, rest = self._text.partition(MESSAGE)
                 if not mark:
                     return parts
-                to = TO.search(head)
-                channel = re.search(r"<\|channel\|>\s*(\w+)", head)
-                self._message, self._text = (channel[1] if channel else "final", to[1] if to else ""), rest
+                to = [name for name in TO.findall(head) if name != "assistant"]
+                channels = re.findall(r"<\|channel\|>\s*(\w+)", head)  # a stray one may come before
+                self._message, self._text = (channels[-1] if channels else "final", to[-1] if to else ""), rest
+                if self._is_raw:
+                    parts.append(Part(content=f"{CHANNEL}analysis{MESSAGE}"))
             ends = [at for at in map(self._text.find, ENDS) if at >= 0]
             n = min(ends) if ends else len(self._text) - (0 if last else n_begun(self._text, ENDS))
             parts += self._message_part(*self._message, self._take(n), ended=bool(ends) or last)
             if not ends:
                 return parts
+            if self._is_raw and self._text.startswith("<|end|>"):
+                parts.append(Part(content="<|end|>"))
             self._message = None
 
+    @property
+    def _is_raw(self) -> bool:
+        """Whether the message is a thought that stays in the content, as it was written."""
+        return not self._reasoning and self._message == ("analysis", "")
+
     def _message_part(self, channel: str, tool: str, text: str, *, ended: bool) -> list[Part]:
-        if tool and tool in self._names:
+        if tool.removeprefix(FUNCTIONS) in self._tools:
             self._calls += text
             if not ended:
                 return []
             arguments, self._calls = self._calls.strip(), ""
-            return [Part(calls=(Call(tool, arguments),))]
-        if channel == "analysis":
-            return [Part(reasoning=text)] if self._reasoning else []
+            return [Part(calls=(Call(tool.removeprefix(FUNCTIONS), arguments),))]
+        if tool and not tool.startswith(FUNCTIONS):
+            return []  # a call of something built in, which nobody offered
+        if channel == "analysis" and self._reasoning:
+            return [Part(reasoning=text)]
         return [Part(content=text)]

@@ -1,20 +1,36 @@
 """Calls of tools in what a model writes, in the forms that common templates teach.
 
-Hermes and Qwen: <tool_call>{...}</tool_call>. Mistral: [TOOL_CALLS][{...}] and [TOOL_CALLS]name[ARGS]{...}. Llama 3:
-{"name", "parameters"} alone, or behind <|python_tag|>. Functionary: <function=name>{...}</function> and >>>name.
+Hermes, Qwen 2.5 and 3, Granite 4: <tool_call>{...}</tool_call>. Qwen3-Coder: <function=name> with <parameter=key> in
+it, within <tool_call> or not. Mistral: [TOOL_CALLS][{...}] and [TOOL_CALLS]name[ARGS]{...}. Llama 3: {"name",
+"parameters"} alone, or behind <|python_tag|>. Functionary: <function=name>{...}</function> and >>>name. Command R7B:
+<|START_ACTION|>[{"tool_name", "parameters"}]. Granite 3: <|tool_call|>[{...}]. Firefunction: functools[{...}].
+DeepSeek R1 and V3: marks of its own, tool_call_begin. llama.cpp (common/chat*.cpp, common/parsers/) reads the same.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+# DeepSeek's marks, with a fullwidth bar and a lower one eighth block.
+CALLS_BEGIN, CALLS_END, CALL_BEGIN, CALL_END, SEP = (
+    f"<\uff5c{words}\uff5c>".replace(" ", "\u2581")
+    for words in ("tool calls begin", "tool calls end", "tool call begin", "tool call end", "tool sep")
+)
 # Where a call begins; nothing behind such a mark is shown before the text has ended.
-MARKS = ("<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=", ">>>")
+MARKS = (
+    "<tool_call>", "[TOOL_CALLS]", "<|python_tag|>", "<function=", ">>>", "<|START_ACTION|>", "<|tool_call|>",
+    "functools[", CALLS_BEGIN, CALL_BEGIN,
+)  # fmt: skip
 ALONE = "{["  # a text that begins so may be a call without a mark
+NAMED_MISTRAL = r"\[TOOL_CALLS\]\s*([^\[{\s]+)(?:\[CALL_ID\]([^\[{\s]*))?(?:\[ARGS\])?\s*(.*?)(?=\[TOOL_CALLS\]|\Z)"
+FUNCTION = r"(?:<tool_call>\s*)?<function=([^>]*)>(.*?)(?:</function>|\Z)(?:\s*</tool_call>)?"
+PARAMETER = r"<parameter=([^>]+)>\n?(.*?)\n?</parameter>"
+DEEPSEEK_R1 = rf"{CALL_BEGIN}function{SEP}([^\n]+)\n```json\n(.*?)\s*```\s*(?:{CALL_END}|\Z)"
+DEEPSEEK_V3 = rf"{CALL_BEGIN}([^\n]*?){SEP}(.*?)(?:{CALL_END}|\Z)"
 
 
 @dataclass(frozen=True)
@@ -26,20 +42,20 @@ class Call:
     id: str = ""
 
 
-def _call(found: Any, names: Collection[str]) -> Call | None:
+def _call(found: Any, tools: Collection[str]) -> Call | None:
     """A call as an object with a name and its arguments; None: it is something else."""
     if not isinstance(found, dict):
         return None
     found = found["function"] if isinstance(found.get("function"), dict) else found
-    name = found.get("name")
+    name = next((found[key] for key in ("name", "tool_name", "function") if isinstance(found.get(key), str)), "")
     arguments: Any = next((found[key] for key in ("arguments", "parameters") if key in found), {})
-    if name not in names or not isinstance(arguments, dict | str):
+    if name not in tools or not isinstance(arguments, dict | str):
         return None
     text = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
-    return Call(name, text, str(found.get("id") or ""))
+    return Call(name, text, str(found.get("id") or found.get("tool_call_id") or ""))
 
 
-def _objects(text: str, names: Collection[str]) -> list[Call] | None:
+def _objects(text: str, tools: Collection[str]) -> list[Call] | None:
     """Calls in JSON: one, a list of them, or several with semicolons or spaces between. None: it is something else."""
     decoder, calls, at = json.JSONDecoder(), [], 0
     while at < len(text):
@@ -51,68 +67,103 @@ def _objects(text: str, names: Collection[str]) -> list[Call] | None:
         except (ValueError, RecursionError):
             return None
         for one in found if isinstance(found, list) else [found]:
-            if (call := _call(one, names)) is None:
+            if (call := _call(one, tools)) is None:
                 return None
             calls.append(call)
     return calls or None
 
 
-def _named(name: str, arguments: str, names: Collection[str]) -> list[Call] | None:
-    """A call whose name stands before its arguments."""
+def _named(name: str, arguments: str, tools: Collection[str], call_id: str = "") -> list[Call] | None:
+    """A call whose name stands before its arguments: JSON, or Qwen3-Coder's parameters."""
+    if name in tools and (arguments.startswith("<parameter=") or not arguments):
+        found = _parameters(name, arguments, tools)
+        return None if found is None else [Call(name, found, call_id)]
     try:
-        known = name in names and isinstance(json.loads(arguments), dict)
+        known = name in tools and isinstance(json.loads(arguments), dict)
     except (ValueError, RecursionError):
         return None
-    return [Call(name, arguments.strip())] if known else None
+    return [Call(name, arguments, call_id)] if known else None
 
 
-def _blocks(text: str, pattern: str, names: Collection[str]) -> list[Call] | None:
-    """Calls that follow each other, each in the form of the pattern, with spaces between."""
+def _parameters(name: str, text: str, tools: Collection[str]) -> str | None:
+    """Qwen3-Coder's parameters as JSON text; None: it is something else."""
+    if re.sub(PARAMETER, "", text, flags=re.DOTALL).strip():
+        return None
+    schema = tools.get(name) if isinstance(tools, Mapping) else None
+    properties = schema.get("properties") if isinstance(schema, Mapping) else None
+    known = properties if isinstance(properties, Mapping) else {}
+    found = {m[1].strip(): _value(m[2], known.get(m[1].strip())) for m in re.finditer(PARAMETER, text, flags=re.DOTALL)}
+    return json.dumps(found, ensure_ascii=False)
+
+
+def _value(text: str, schema: Any) -> Any:
+    """A parameter's value: text, unless the schema wants something else."""
+    kind = schema.get("type") if isinstance(schema, Mapping) else "string"
+    if kind == "string" or (isinstance(kind, list) and "string" in kind):
+        return text
+    try:
+        return json.loads(text.lower() if kind == "boolean" else text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _blocks(text: str, pattern: str, tools: Collection[str]) -> list[Call] | None:
+    """Calls that follow each other, each in the form of the pattern, with spaces between.
+
+    pattern: with a group for JSON, for name and arguments, or for name, id and arguments.
+    """
     calls: list[Call] = []
     if re.sub(pattern, "", text, flags=re.DOTALL).strip():
         return None
     for m in re.finditer(pattern, text, flags=re.DOTALL):
-        found = _named(m[1].strip(), m[2], names) if m.re.groups == 2 else _objects(m[1], names)
+        groups = [(g or "").strip() for g in m.groups()]
+        if len(groups) == 1:
+            found = _objects(groups[0], tools)
+        else:
+            found = _named(groups[0], groups[-1], tools, groups[1] if len(groups) == 3 else "")
         if found is None:
             return None
         calls += found
     return calls or None
 
 
-def _marked(text: str, names: Collection[str]) -> list[Call] | None:
+def _marked(text: str, tools: Collection[str]) -> list[Call] | None:
     """Calls in a text that begins with a mark."""
-    if text.startswith("<tool_call>"):
-        return _blocks(text, r"<tool_call>(.*?)(?:</tool_call>|\Z)", names)
-    if text.startswith("<function="):
-        return _blocks(text, r"<function=([^>]*)>(.*?)(?:</function>|\Z)", names)
+    if text.startswith(("<tool_call>", "<function=")):
+        function = re.match(r"(?:<tool_call>\s*)?<function=", text) is not None
+        return _blocks(text, FUNCTION if function else r"<tool_call>(.*?)(?:</tool_call>|\Z)", tools)
     if text.startswith(">>>"):
-        return _blocks(text, r">>>([^\n{]*)\n?(.*?)(?=>>>|\Z)", names)
-    if text.startswith("<|python_tag|>"):
-        return _objects(text.removeprefix("<|python_tag|>"), names)
+        return _blocks(text, r">>>([^\n{]*)\n?(.*?)(?=>>>|\Z)", tools)
+    if text.startswith((CALLS_BEGIN, CALL_BEGIN)):
+        inner = text.removeprefix(CALLS_BEGIN).strip().removesuffix(CALLS_END)
+        return _blocks(inner, DEEPSEEK_R1, tools) or _blocks(inner, DEEPSEEK_V3, tools)
+    for begin, end in (("<|python_tag|>", ""), ("<|tool_call|>", ""), ("functools", ""),
+                       ("<|START_ACTION|>", "<|END_ACTION|>")):  # fmt: skip
+        if text.startswith(begin):
+            return _objects(text.removeprefix(begin).rstrip().removesuffix(end), tools)
     rest = text.removeprefix("[TOOL_CALLS]")
-    if (found := _objects(rest.replace("[TOOL_CALLS]", ";"), names)) is not None:
+    if (found := _objects(rest.replace("[TOOL_CALLS]", ";"), tools)) is not None:
         return found
-    return _blocks(
-        text, r"\[TOOL_CALLS\]\s*([^\[{\s]+)(?:\[CALL_ID\][^\[]*)?(?:\[ARGS\])?\s*(.*?)(?=\[TOOL_CALLS\]|\Z)", names
-    )
+    return _blocks(text, NAMED_MISTRAL, tools)
 
 
-def split_calls(text: str, names: Collection[str]) -> tuple[str, list[Call]]:
-    """What a model wrote, as the text before its calls, and the calls. names: of the tools.
+def split_calls(text: str, tools: Collection[str], *, alone: bool = True) -> tuple[str, list[Call]]:
+    """What a model wrote, as the text before its calls, and the calls.
 
-    What looks like a call and is none, or names another tool, stays text.
+    tools: their names, or their schemas by name. alone: the text has its beginning, where a call needs no mark. What
+    looks like a call and is none, or names another tool, stays text.
     """
-    if text.lstrip()[:1] in (*ALONE,) and (calls := _objects(text, names)):
+    if alone and text.lstrip()[:1] in (*ALONE,) and (calls := _objects(text, tools)):
         return "", calls
     for at in sorted(m.start() for mark in MARKS for m in re.finditer(re.escape(mark), text)):
-        if calls := _marked(text[at:], names):
+        if calls := _marked(text[at:], tools):
             return text[:at].rstrip(), calls
     return text, []
 
 
-def n_shown(text: str) -> int:
+def n_shown(text: str, *, alone: bool = True) -> int:
     """Characters of an unfinished text that can be no part of a call: up to a mark, or to what may become one."""
-    if text.lstrip()[:1] in ("", *ALONE):
+    if alone and text.lstrip()[:1] in ("", *ALONE):
         return 0
     ends = [text.find(mark) for mark in MARKS]
     if found := [n for n in ends if n >= 0]:

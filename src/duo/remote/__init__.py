@@ -6,6 +6,7 @@ import os
 from typing import TYPE_CHECKING
 
 from duo.errors import DuoError
+from duo.support.wording import one_line
 
 if TYPE_CHECKING:
     from duo import _core
@@ -30,7 +31,7 @@ def need_grpc() -> None:
     try:
         import duo.remote.wire.wire_pb2  # noqa: F401
     except Exception as e:  # generated code checks the version of protobuf and raises its own errors
-        why = str(e).split("\n")[0]
+        why = one_line(e, 200)
         raise DuoError(f"this protobuf does not work with duo ({why}); pip install -U 'duo-llama[remote]'") from None
 
 
@@ -62,13 +63,15 @@ def host_of(o: EngineOptions, child: Child | None) -> ClientSettings | None:
     return settings_of(o, child)
 
 
-def n_ctx_remote(host: ClientSettings | None) -> int:
-    """Tokens in the context of the verify host; 0: the target is on this machine. Raises DuoError: no such host."""
+def n_ctx_remote(host: ClientSettings | None, n_ctx: int | None) -> int:
+    """Tokens in the context of the verify host, n_ctx at most; 0: the target is on this machine. Raises DuoError: no
+    such host."""
     if host is None or host.role != "verify":
         return 0
     from duo.remote.client.attach import context_of
 
-    return context_of(host)
+    n_host = context_of(host)
+    return min(n_host, n_ctx or n_host)
 
 
 def attach(host: ClientSettings, engine: _core.Engine) -> Client:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from duo import _core
-from duo.errors import BadValue, Cancelled, DuoError
+from duo.errors import BadValue, Cancelled, error_class
 from duo.text.result import TokenLogprobs
 from duo.text.session import SLICE_US, Session
 
@@ -22,11 +22,9 @@ def turn(session: Session) -> Iterator[None]:
         session.end_turn()
 
 
-def finish(
-    session: Session, errand: _core.Errand, prompt: Sequence[int] = (), failure: type[DuoError] = DuoError
-) -> _core.Errand:
-    """Runs it to its end; call it in a turn. Raises Cancelled, ContextFull, and `failure` if the models fail."""
-    _run(session, lambda engine: engine.begin_errand(errand, list(prompt)), failure)
+def finish(session: Session, errand: _core.Errand, prompt: Sequence[int] = ()) -> _core.Errand:
+    """Runs it to its end; call it in a turn. Raises BadValue (what is restored does not fit), Cancelled, DuoError."""
+    _run(session, lambda engine: engine.begin_errand(errand, list(prompt)))
     return errand
 
 
@@ -35,10 +33,10 @@ def read_ahead(session: Session, tokens: Sequence[int]) -> None:
     plan = _core.Plan()
     plan.mode = "plain"
     how: dict[str, Any] = {"n_predict": 0, "sampling": _core.Sampling(), "plan": plan, "stop": [], "n_logprobs": -1}
-    _run(session, lambda engine: engine.begin(prompt=list(tokens), **how), DuoError)
+    _run(session, lambda engine: engine.begin(prompt=list(tokens), **how))
 
 
-def _run(session: Session, begin: Callable[[_core.Engine], None], failure: type[DuoError]) -> None:
+def _run(session: Session, begin: Callable[[_core.Engine], None]) -> None:
     with session.lock:
         try:
             begin(session.engine)
@@ -49,7 +47,8 @@ def _run(session: Session, begin: Callable[[_core.Engine], None], failure: type[
             session.cancel()  # returns when the core has let go of it
             raise
         if chunk.finish == "error":
-            raise failure((session.stats() or {}).get("error", ""))
+            stats = session.stats() or {}
+            raise error_class(stats.get("error_code", ""))(stats.get("error", ""))
 
 
 def score(session: Session, tokens: Sequence[int], n_top: int) -> list[TokenLogprobs]:

@@ -13,6 +13,7 @@ from duo.errors import BadValue
 from duo.options.generate import GenerateOptions
 from duo.options.validate import generate_options
 from duo.prompt.grammar import check_grammar, grammar_of
+from duo.text.hook import Hook
 
 if TYPE_CHECKING:
     import numpy as np
@@ -56,19 +57,17 @@ def check_text(text: str, what: str) -> None:
         raise BadValue(f"{what} is not valid Unicode (position {e.start}); decode it as UTF-8") from None
 
 
-def text_of(text: str | bytes) -> str:
-    """Text that a tokenizer can read, from text or from bytes, as llama_cpp uses them. Raises BadValue."""
-    if isinstance(text, bytes):
-        try:
-            text = text.decode("utf-8")
-        except UnicodeDecodeError as e:
-            raise BadValue(f"the text is not UTF-8 (byte {e.start}); convert it") from None
-    check_text(text, "the text")
-    return text
-
-
 def _stops(o: GenerateOptions) -> list[str]:
     return [o["stop"]] if isinstance(o["stop"], str) else list(o["stop"])
+
+
+def _hook_of(o: GenerateOptions, target: _core.Model | None) -> Hook | None:
+    """Raises BadValue: the target is on another machine."""
+    for name in ("logits_processor", "stopping_criteria"):
+        if o[name] is not None and target is None:
+            raise BadValue(f"{name} runs beside the target, which is on another machine; leave it out")
+    found = Hook(o["logits_processor"], o["stopping_criteria"])
+    return found if found else None
 
 
 def _check_ids(o: GenerateOptions, n_vocab: int) -> None:
@@ -87,6 +86,12 @@ def sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
     s.top_k, s.top_p, s.min_p = o["top_k"], o["top_p"], o["min_p"]
     s.repeat_penalty, s.repeat_last_n = o["repeat_penalty"], o["repeat_last_n"]
     s.presence_penalty, s.frequency_penalty = o["presence_penalty"], o["frequency_penalty"]
+    s.typical_p, s.top_n_sigma = o["typical_p"], o["top_n_sigma"]
+    s.xtc_probability, s.xtc_threshold = o["xtc_probability"], o["xtc_threshold"]
+    s.dynatemp_range, s.dynatemp_exponent = o["dynatemp_range"], o["dynatemp_exponent"]
+    s.dry_multiplier, s.dry_base = o["dry_multiplier"], o["dry_base"]
+    s.dry_allowed_length, s.dry_penalty_last_n = o["dry_allowed_length"], o["dry_penalty_last_n"]
+    s.dry_sequence_breakers = o["dry_sequence_breakers"]
     s.ignore_eos, s.seed = o["ignore_eos"], seed
     s.logit_bias = list(o["logit_bias"].items())
     s.grammar = grammar_of(o)
@@ -135,6 +140,7 @@ class Job:
     tokens: list[int]
     stop: list[str]
     seed: int
+    hook: Hook | None = None
     warning: str = ""  # the part of the request that cannot be met
 
 
@@ -172,4 +178,4 @@ def prepare(
     if warning:
         o = {**o, "spec_type": ["none"]}
         warning += "; the text was decoded plainly"
-    return Job(o, prompt_tokens(model, prompt), _stops(o), seed, warning)
+    return Job(o, prompt_tokens(model, prompt), _stops(o), seed, _hook_of(o, target), warning)

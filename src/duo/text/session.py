@@ -24,6 +24,13 @@ class Running(Protocol):
     def abort(self) -> None: ...
 
 
+class Inside(Protocol):
+    """A program's own function, which the target's thread may be in."""
+
+    @property
+    def is_here(self) -> bool: ...
+
+
 class Network(Protocol):
     """A session's connection to a model on another machine."""
 
@@ -60,6 +67,7 @@ class Session:
         self._owner: tuple[int, object] | None = None
         self._current: weakref.ref[Running] | None = None  # the running text, or the last one
         self._closing = False
+        self._hook: Inside | None = None  # of the running text
 
     # ---- models
 
@@ -96,12 +104,23 @@ class Session:
     # ---- turns
 
     @property
+    def in_hook(self) -> bool:
+        """Whether this is the target's thread, in a function of the program's own: it cannot wait for the text."""
+        return self._hook is not None and self._hook.is_here
+
+    def check_outside(self) -> None:
+        """Raises Busy if the caller is a logits_processor or stopping_criteria of the running text."""
+        if self.in_hook:
+            raise Busy("a logits_processor or stopping_criteria runs inside a text; it cannot begin or end one")
+
+    @property
     def owner(self) -> tuple[int, object] | None:
         """(thread, asyncio task or None) that reads the running text; None if nobody does."""
         return self._owner
 
     def wait_for_turn(self) -> None:
-        """Raises Busy if this thread has the turn already."""
+        """Raises Busy if this thread has the turn already, or is inside the running text."""
+        self.check_outside()
         if self._owner is not None and self._owner[0] == threading.get_ident():
             raise Busy("this thread has another stream open; finish or close it before starting the next")
         self._turn.acquire()
@@ -109,6 +128,10 @@ class Session:
     def take_turn(self) -> bool:
         """Returns False if a text is running."""
         return self._turn.acquire(blocking=False)
+
+    def run_hook(self, hook: Inside | None) -> None:
+        """The text that begins calls this."""
+        self._hook = hook
 
     def hand_over(self, stream: Running, task: object) -> None:
         """From now on this thread, or an asyncio task, reads the text."""
@@ -126,6 +149,7 @@ class Session:
     @contextmanager
     def between_texts(self) -> Iterator[_core.Engine]:
         """The engine while no text is running. Raises Cancelled if the session is closed."""
+        self.check_outside()
         with self._turn, self.lock:
             yield self.engine
 
@@ -154,8 +178,9 @@ class Session:
     def close(self, last: Callable[[_core.Engine], None]) -> None:
         """Ends the running text, then calls `last`, which closes the engine. Safe to call twice.
 
-        Raises DuoError if the trace cannot be written.
+        Raises DuoError if the trace cannot be written, and Busy inside a text.
         """
+        self.check_outside()
         self._closing = True  # a thread that reads chunk after chunk would hardly ever release the lock
         with self.lock:
             if (engine := self._engine) is None:

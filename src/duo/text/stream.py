@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from typing_extensions import Self
 
 from duo import _core
-from duo.errors import Cancelled, DuoError, PeerLost
+from duo.errors import Cancelled, DuoError, error_class
 from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
 from duo.text.prompt_cache import PromptCache, open_cache
 from duo.text.result import Chunk, Result, Timings, TokenLogprobs, timings
@@ -30,12 +30,12 @@ class Stream(Iterator[Chunk]):
         self._lost = False  # whether its Duo was closed before it ended
         self.with_logprobs = job.options["logprobs"] is not None
         self._with_draft = with_draft
-        self._remote_target = session.engine.target is None
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._from_draft: list[bool] = []
         self._logprobs: list[TokenLogprobs] = []
         self._n_prompt = len(job.tokens)
+        self._hook = job.hook
         self.seed = job.seed  # the actual one, also if -1 was given
         self.finish_reason = ""
         self._cache = cache
@@ -80,9 +80,11 @@ class Stream(Iterator[Chunk]):
         if c.text:
             self._text.append(c.text)
         if c.finish:
-            why = self._finish(c.finish)
+            why, code = self._finish(c.finish)
             if c.finish == "error":
-                raise (PeerLost if self._remote_target else DuoError)(why, self.result)
+                if self._hook is not None:
+                    self._hook.raise_error(self.result)
+                raise error_class(code)(why, self.result)
             return Chunk(c.text, finish_reason=c.finish, t_us=c.t_us)
         logprobs = TokenLogprobs(c.token, c.logprob, tuple(c.top)) if self.with_logprobs else None
         if logprobs is not None:
@@ -116,7 +118,11 @@ class Stream(Iterator[Chunk]):
         )
 
     def close(self) -> None:
-        """Stops the text. The next one can begin when this returns. Safe to call twice, and from another thread."""
+        """Stops the text. The next one can begin when this returns. Safe to call twice, and from another thread.
+
+        Raises Busy inside the text (in a logits_processor or stopping_criteria).
+        """
+        self._session.check_outside()
         self._stopping = True
         with self._session.lock:
             if self._open:
@@ -149,13 +155,16 @@ class Stream(Iterator[Chunk]):
         self._cache.after(len(self._tokens))
         return self._cache.warning
 
-    def _finish(self, reason: str) -> str:
+    def _finish(self, reason: str) -> tuple[str, str]:
+        """Why the text failed, and the code of the error; empty if it did not fail."""
         if not self._open:
-            return ""
+            return "", ""
         session = self._session
-        why = ""
+        why = code = ""
         self.finish_reason = reason
         self._open = False
+        if self._hook is not None:
+            self._hook.end()
         try:
             if (stats := session.stats()) is not None:
                 self.timings = timings(stats, with_draft=self._with_draft)
@@ -167,12 +176,12 @@ class Stream(Iterator[Chunk]):
                 session.timings = self.timings
                 self._write_trace()
                 self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
-                why = stats["error"]
+                why, code = stats["error"], stats["error_code"]
                 if reason != "error" and (failed := self._keep_prompt()):
                     self.warning = self.warning or failed
         finally:
             session.end_turn()
-        return why
+        return why, code
 
     def __enter__(self) -> Self:
         return self
@@ -184,7 +193,8 @@ class Stream(Iterator[Chunk]):
         if not getattr(self, "_open", False):
             return
         owner = self._session.owner
-        if self._session.network is None or (owner is not None and owner[0] == threading.get_ident()):
+        mine = owner is not None and owner[0] == threading.get_ident()
+        if not self._session.in_hook and (self._session.network is None or mine):
             self.close()
             return
         self._stopping = True
@@ -208,19 +218,21 @@ def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str
 def begin(session: Session, job: Job, task: object, cache: PromptCache | None) -> Stream:
     """Begins a text whose turn it is. task: the asyncio task that will read it; None if this thread will."""
     o = job.options
-    how = speculation(o)
-    how.always = session.always
+    plan = speculation(o)
+    plan.always = session.always
     try:
         with session.lock:
             if session.network is not None:
                 session.network.begin_text()
+            session.run_hook(job.hook)
             session.engine.begin(
                 prompt=job.tokens,
                 n_predict=o["max_tokens"],
                 sampling=sampling(o, job.seed),
-                plan=how,
+                plan=plan,
                 stop=job.stop,
                 n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
+                hook=job.hook,
             )
             s = Stream(session, job, with_draft=makes_guesses(o, session.has_draft), cache=cache)
             session.hand_over(s, task)

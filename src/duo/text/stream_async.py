@@ -25,6 +25,7 @@ ABANDONED_S = 5.0
 
 
 async def _start_async(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
+    session.check_outside()
     job = await asyncio.to_thread(prepare, session.local_model, session.engine.target, prompt, given, function)
     task = asyncio.current_task()
     # The wait for the turn is in the loop and not in a pool thread. Waiting tasks would fill the pool, and the running

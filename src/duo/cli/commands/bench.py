@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 import shlex
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options
+from duo.cli.progress import progress
 from duo.errors import BadValue, ContextFull, DuoError
 from duo.options.generate import GenerateOptions
 from duo.options.option import Mode
@@ -48,7 +48,7 @@ OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or n
 
 
 class Bar:
-    """A progress bar on standard error, if that is a terminal."""
+    """How many answers are there, with a progress bar."""
 
     def __init__(self) -> None:
         self.done, self.total = 0, 0
@@ -60,21 +60,8 @@ class Bar:
 
     @contextmanager
     def shown(self) -> Iterator[None]:
-        if not sys.stderr.isatty():
-            yield
-            return
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        # Drawn only between answers: a drawing thread would slow down what is measured.
-        with Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar:
-            task = bar.add_task("")
-
-            def draw(name: str) -> None:
-                bar.update(task, completed=self.done, total=self.total, description=name, refresh=True)
-
-            self._draw = draw
+        with progress("count") as show:
+            self._draw = lambda name: show(f"{name:<12}", self.done, self.total)
             yield
 
     def __call__(self, done: int, total: int, name: str) -> None:

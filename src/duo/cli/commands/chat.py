@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from duo.cli import show
 from duo.cli.chat_commands import HELP_TEXT, Commands, Leave
 from duo.cli.chat_input import Reader
 from duo.cli.commands.run import of_run
+from duo.cli.complete import by_metavar
 from duo.cli.models import model_sources
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
@@ -48,11 +50,23 @@ def _either(params: dict[str, Any], text: str, file: str, flags: str) -> str | N
     return found if params[file] is None else text_of(params[file], f"file of {flags.split(' and ')[1]}")
 
 
+def _variables(text: str | None) -> dict[str, Any]:
+    """--chat-template-kwargs. Raises BadValue."""
+    try:
+        found = {} if text is None else json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise BadValue(f"--chat-template-kwargs {text} is not a JSON object; write '{{\"enable_thinking\": false}}'")
+    return found
+
+
 def answer(talk: Conversation, question: str, options: dict[str, Any], *, color: bool) -> None:
     """One turn, printed as it arrives. Ctrl-C stops the answer; the part so far is kept."""
     stream = talk.ask(question, **options)
-    failure = show.TokenPrinter(sys.stdout, color).write(stream)
-    talk.answered(stream.result)
+    reading = talk.reading()
+    failure = show.TokenPrinter(sys.stdout, color, reading).write(stream)
+    talk.answered(stream.result, None if reading is None else reading.whole)
     if failure is not None:
         raise failure
     warn_of_draft(talk.duo, stream)
@@ -92,6 +106,7 @@ def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
 def chat(params: dict[str, Any]) -> None:
     from duo.api.conversation import Conversation
     from duo.prompt.chat_template import ChatTemplate, template_of
+    from duo.prompt.reading import reasoning_of
     from duo.text.job import check_early
 
     system = _either(params, "system_prompt", "system_prompt_file", "-sys and -sysf")
@@ -101,11 +116,14 @@ def chat(params: dict[str, Any]) -> None:
     options = given(params, GENERATE_OPTIONS)
     if chosen is not None and "{" in chosen:
         ChatTemplate(chosen)
+    variables = _variables(params["chat_template_kwargs"])
+    reasoning = reasoning_of(params["reasoning_format"])
     wanted = check_early("?", options)  # reports a bad value before minutes of loading
     show.warn_of_schema(wanted)
     interactive = sys.stdin is not None and sys.stdin.isatty()
     with open_duo(params) as d:
-        talk = Conversation(d, template_of(d.local_model, chosen), system)
+        template = template_of(d.local_model, chosen)
+        talk = Conversation(d, template, system, variables=variables, reasoning=reasoning)
         if interactive:
             introduce(d, wanted)
             show.warn("/help lists the commands; Ctrl-C stops an answer, Ctrl-D quits")
@@ -124,6 +142,13 @@ def _command() -> click.Command:
                           "Default: the model's own."),
         click.Option(["chat_template_file", "--chat-template-file"], type=path, metavar="FILE",
                      envvar="LLAMA_ARG_CHAT_TEMPLATE_FILE", help="A file with a jinja2 template."),
+        click.Option(["chat_template_kwargs", "--chat-template-kwargs"], metavar="JSON",
+                     envvar="LLAMA_ARG_CHAT_TEMPLATE_KWARGS",
+                     help="Variables of the jinja2 template, such as '{\"enable_thinking\": false}'."),
+        click.Option(["reasoning_format", "--reasoning-format"], metavar="none|auto|deepseek", default="auto",
+                     envvar="LLAMA_ARG_THINK", shell_complete=by_metavar,
+                     help="auto, deepseek: thoughts are no part of the answer (a terminal shows them dimmed). none: "
+                          "the text stays as it is. [default: auto]"),
     ]  # fmt: skip
     return ModelCommand(
         "chat",

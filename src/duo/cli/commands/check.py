@@ -20,9 +20,8 @@ from duo.options.tables import ENGINE_OPTIONS
 from duo.support.wording import gigabytes
 
 if TYPE_CHECKING:
-    from duo.models.header import Header
     from duo.models.hub.repository import Source
-    from duo.placement.compatibility import PairCheck, Vocabulary
+    from duo.placement.compatibility import CheckedModel, PairCheck, Vocabulary
 
 HELP = """Say whether a draft fits a target, how much memory both need, and where they would go.
 
@@ -108,25 +107,26 @@ def _print(c: PairCheck) -> None:
 
     out = Console(highlight=False, soft_wrap=True)
     table = Table("", "target", "draft", box=None, padding=(0, 2, 0, 0))
-    both = ((c.target, c.target_vocabulary, c.target_need), (c.draft, c.draft_vocabulary, c.draft_need))
-    files = [os.path.basename(h.path) + (f" (and {h.n_parts - 1} more)" if h.n_parts > 1 else "") for h, _, _ in both]
+    both = c.target, c.draft
+    headers = [m.header for m in both]
+    files = [os.path.basename(h.path) + (f" (and {h.n_parts - 1} more)" if h.n_parts > 1 else "") for h in headers]
     table.add_row("file", *files)
-    table.add_row("model", *(f"{h.architecture}, {_count(h.n_parameters)}, {h.weight_type}" for h, _, _ in both))
-    table.add_row("tokenizer", *(f"{v.type}, {v.n_tokens} tokens" for _, v, _ in both))
-    table.add_row("begin", *(_token(v.bos_text, v.bos, v.add_bos) for _, v, _ in both))
-    table.add_row("end", *(_token(v.eos_text, v.eos, v.add_eos) for _, v, _ in both))
-    table.add_row("context", *(f"{n} tokens" for n in (c.n_ctx, c.n_ctx_draft)))
-    table.add_row("weights", *(gigabytes(n.total_weights) for _, _, n in both))
-    table.add_row("cache", *(gigabytes(n.total_cache) for _, _, n in both))
-    table.add_row("work", *(f"about {gigabytes(max(n.work, n.logits))}" for _, _, n in both))
-    table.add_row("together", *(gigabytes(n.total) for _, _, n in both))
+    table.add_row("model", *(f"{h.architecture}, {_count(h.n_parameters)}, {h.weight_type}" for h in headers))
+    vocabularies = [m.vocabulary for m in both]
+    table.add_row("tokenizer", *(f"{v.type}, {v.n_tokens} tokens" for v in vocabularies))
+    table.add_row("begin", *(_token(v.bos_text, v.bos, v.add_bos) for v in vocabularies))
+    table.add_row("end", *(_token(v.eos_text, v.eos, v.add_eos) for v in vocabularies))
+    table.add_row("context", *(f"{m.n_ctx} tokens" for m in both))
+    needs = [m.need for m in both]
+    table.add_row("weights", *(gigabytes(n.total_weights) for n in needs))
+    table.add_row("cache", *(gigabytes(n.total_cache) for n in needs))
+    table.add_row("work", *(f"about {gigabytes(max(n.work, n.logits))}" for n in needs))
+    table.add_row("together", *(gigabytes(n.total) for n in needs))
     out.print(table)
     out.print(
         c.placement.line() + ("" if c.fits else f"; the CPU has too little memory ({gigabytes(c.host_free)} free)")
     )
-    out.print(
-        "the draft fits the target" + _padding(c.target_vocabulary, c.draft_vocabulary) if c.compatible else c.why_not
-    )
+    out.print("the draft fits the target" + _padding(*vocabularies) if c.compatible else c.why_not)
 
 
 def _padding(target: Vocabulary, draft: Vocabulary) -> str:
@@ -145,8 +145,9 @@ def _checked(params: dict[str, Any]) -> PairCheck:
     with tempfile.TemporaryDirectory(prefix="duo-check-") as folder:
         stand_ins = StandIns(params, folder)
 
-        def named(h: Header) -> Header:
-            return replace(h, path=os.path.basename(h.path)) if h.path.startswith(folder) else h
+        def named(m: CheckedModel) -> CheckedModel:
+            path = m.header.path
+            return replace(m, header=replace(m.header, path=os.path.basename(path))) if path.startswith(folder) else m
 
         try:
             target, draft = _paths(params["models"], stand_ins.make)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from duo.cli.progress import progress
 from duo.errors import BadValue
 
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -58,16 +59,10 @@ def widen(
       duo dev widen small.gguf -o big.gguf --size 1G
       duo dev widen small.gguf -o big.gguf --n-embd 2048 --n-layer 16 --type f16
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
-
     from duo.dev.widen import widen as widen_model
 
     n_bytes = None if size is None else parse_size(size)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(output.name, total=None)
+    with progress("bytes") as show:
         report = widen_model(
             small,
             output,
@@ -76,7 +71,7 @@ def widen(
             n_layer=n_layer,
             size=n_bytes,
             type=type_,
-            progress=lambda _, done, total: bar.update(task, completed=done, total=total),
+            progress=lambda _, done, total: show(output.name, done, total),
         )
     shape = f"n_embd {report.n_embd}, n_ff {report.n_ff}, {report.n_layer} layers"
     click.echo(f"{report.path}: {report.bytes / 1e9:.3g} GB, {report.n_parameters / 1e6:.4g} M parameters, {shape}")

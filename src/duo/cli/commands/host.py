@@ -17,7 +17,7 @@ from duo.options.engine import EngineOptions
 from duo.options.host import HostOptions, of_host
 from duo.options.tables import ENGINE_OPTIONS, HOST_OPTIONS
 from duo.remote.parent import HOPELESS, WITH_PARENT, end_with_parent
-from duo.support.wording import plural
+from duo.support.wording import one_line, plural
 
 ABOUT = {
     "draft": (
@@ -55,6 +55,7 @@ def host(role: str, params: dict[str, Any]) -> None:
     """Loads the model, prints the address, and serves until a signal ends it. Raises DuoError."""
     from duo import _core
     from duo.models.demo import demo_pair
+    from duo.options.model import ModelOptions
     from duo.options.validate import engine_options, host_options
     from duo.placement import guard
     from duo.placement.place import place_alone
@@ -74,8 +75,9 @@ def host(role: str, params: dict[str, Any]) -> None:
     security.check(address, insecure=o["insecure"])
     if params["end_with_parent"]:
         end_with_parent(address.path)
-    placing = use_servers(placing, role, o["parallel"])
     path = str(params["model"] or demo_pair()[role == "draft"])
+    one = ModelOptions.of(placing, "draft" if role == "draft" else "target", path)
+    one = use_servers(one, placing["rpc"] or (), o["parallel"])
 
     def ready(address: Address, model: Any) -> None:
         name, n = Path(path).name, o["parallel"]
@@ -85,7 +87,7 @@ def host(role: str, params: dict[str, Any]) -> None:
     _core.log_to(params["verbose"], b"" if params["log_file"] is None else os.fsencode(params["log_file"]))
     guard.tell(show.warn)
     with show.loading(quiet=params["verbose"]) as progress:
-        options = place_alone(placing, path, draft=role == "draft")
+        options = place_alone(one)
         settings = HostSettings(address, security, o["parallel"])
         serve(role, options, settings, ready=ready, progress=progress)
 
@@ -99,7 +101,7 @@ def _run(role: str, params: dict[str, Any]) -> None:
     except DuoError as e:
         if not params["end_with_parent"]:
             raise
-        show.warn(" ".join(str(e).split()))
+        show.warn(one_line(e))
         raise click.exceptions.Exit(HOPELESS) from None
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shlex
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +15,7 @@ from duo.cli.commands.run import of_run
 from duo.cli.models import DRAFT, TARGET, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options, text_of
+from duo.cli.progress import progress
 from duo.errors import BadValue
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
@@ -42,10 +41,21 @@ SAMPLING = (
     "top_k",
     "top_p",
     "min_p",
+    "typical_p",
+    "top_n_sigma",
+    "xtc_probability",
+    "xtc_threshold",
+    "dynatemp_range",
+    "dynatemp_exponent",
     "repeat_penalty",
     "repeat_last_n",
     "presence_penalty",
     "frequency_penalty",
+    "dry_multiplier",
+    "dry_base",
+    "dry_allowed_length",
+    "dry_penalty_last_n",
+    "dry_sequence_breakers",
     "logit_bias",
     "ignore_eos",
     "seed",
@@ -90,25 +100,6 @@ def recommended(t: Tuning, params: dict[str, Any], target: str) -> str:
     return shlex.join([*words, *t.advice.flags])
 
 
-@contextmanager
-def measuring() -> Iterator[Callable[[str], None]]:
-    """Shows on a terminal what is being measured."""
-    from rich.console import Console
-    from rich.progress import Progress, TextColumn
-
-    quiet = not sys.stderr.isatty()
-    # Drawn only between texts: a drawing thread would slow down what is measured.
-    with Progress(
-        TextColumn("{task.description}"),
-        console=Console(stderr=True),
-        transient=True,
-        auto_refresh=False,
-        disable=quiet,
-    ) as bar:
-        task = bar.add_task("")
-        yield lambda what: bar.update(task, description=f"measuring {what}", refresh=True)
-
-
 def run(params: dict[str, Any]) -> None:
     from duo.cli import tune_report
     from duo.measure.bench.files import check_writable, write_json
@@ -123,8 +114,8 @@ def run(params: dict[str, Any]) -> None:
         show.note_placement(d.placement)
         warn_of_models(d)
         models = [m for m in (d.target, d.draft) if m is not None]
-        with measuring() as told:
-            t = tune(d, prompts, told)
+        with progress("text") as show_progress:
+            t = tune(d, prompts, lambda what: show_progress(f"measuring {what}"))
         command = recommended(t, params, d.target.path)
         settings = {k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default}
         head = head_of(models, command, {**settings, **given(params, GENERATE_OPTIONS)})

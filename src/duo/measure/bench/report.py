@@ -12,6 +12,7 @@ from duo.measure.bench.arms import Arm
 from duo.measure.bench.head import lines_of
 from duo.measure.bench.measures import ALL, Spread, Summary, arms_in, best_sync, summarise
 from duo.measure.bench.record import Record
+from duo.support.wording import plural
 
 # The width of tables in a file or a pipe.
 WIDTH = 160
@@ -132,7 +133,7 @@ def show(
     n_questions = len({r.question_id for r in records})
     n_repetitions = len({r.repetition for r in records})
     overall = [s for s in summaries if s.category == ALL]
-    n = f"{n_questions} question{'s' * (n_questions > 1)}, {n_repetitions} repetition{'s' * (n_repetitions > 1)}"
+    n = f"{plural(n_questions, 'question')}, {plural(n_repetitions, 'repetition')}"
     out.print(_table(overall, SPEED, f"{n}: medians (quartiles)", out.width))
     if speculating := [s for s in overall if s.arm.mode != "plain"]:
         out.print(_table(speculating, SPECULATION, "speculation", out.width))

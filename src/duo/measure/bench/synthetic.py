@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from duo import _core
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValue, error_class
 from duo.measure.bench import files, report
 from duo.measure.bench.arms import PLAIN, Arm, Length, arms_of
 from duo.measure.bench.head import head_of
@@ -185,7 +185,7 @@ class SyntheticWriter:
             raise
         stats = self._engine.stats()
         if chunk.finish == "error":
-            raise DuoError(stats["error"])
+            raise error_class(stats["error_code"])(stats["error"])
         return Answer(tokens, t_us, timings(stats, with_draft=arm.mode != "plain"), stats["warning"])
 
     def close(self) -> None:
@@ -209,7 +209,7 @@ def run(
     """
     progress = [0, 0]
 
-    def told(done: int, total: int, name: str) -> None:
+    def on_progress(done: int, total: int, name: str) -> None:
         progress[:] = done, total
         shown(done, total, name)
 
@@ -222,7 +222,7 @@ def run(
     questions = [Question(i, "made up", (f"question {i}",)) for i in range(1, N_QUESTIONS + 1)]
     writer = SyntheticWriter(parse(spec), n_predict)
     try:
-        records = interleaved(writer, questions, arms_of(modes, sync_lengths, lengths), repetitions, 1, told)
+        records = interleaved(writer, questions, arms_of(modes, sync_lengths, lengths), repetitions, 1, on_progress)
     finally:
         writer.close()
     n_done, n_all = progress

@@ -46,12 +46,12 @@ def context_of(settings: ClientSettings) -> int:
 def attach(settings: ClientSettings, engine: _core.Engine) -> Client:
     """Connects the open end of an engine to the host. Raises PeerLost: it does not fit, or is required and missing."""
     client: Client
-    here = engine.target if settings.role == "draft" else engine.draft
-    if here is None:
+    local = engine.target if settings.role == "draft" else engine.draft
+    if local is None:
         raise BadValue("there is no model on this machine; give one")
     if settings.child is not None:
         settings.child.wait_started(required=settings.required)
-    own = LocalModel(Path(here.path).name, here.vocabulary)
+    own = LocalModel(Path(local.path).name, local.vocabulary)
     if engine.draft_link is not None:
         client = DraftClient(settings, engine.draft_link, own)
     else:

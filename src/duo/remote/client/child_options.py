@@ -3,42 +3,42 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Literal
+from typing import Any
 
 from duo.errors import BadValue
 from duo.options.engine import EngineOptions
 from duo.options.host import of_host
+from duo.options.model import ModelOptions, Role
 from duo.options.tables import ENGINE_OPTIONS
-from duo.placement.devices import device_names, devices
+from duo.placement.devices import devices
 from duo.remote.parent import WITH_PARENT
 
-Side = Literal["draft", "target"]
+
+def names_rpc(m: ModelOptions) -> bool:
+    """Its -dev or -devd names a device of an RPC server."""
+    return any(name.upper().startswith("RPC") for name in m.devices)
 
 
-def names_rpc(value: str | list[str] | None) -> bool:
-    """This -dev or -devd names a device of an RPC server."""
-    return any(name.upper().startswith("RPC") for name in device_names(value))
-
-
-def remote_side(o: EngineOptions, *, has_draft: bool) -> Side | None:
+def remote_side(o: EngineOptions, *, has_draft: bool) -> Role | None:
     """The model that uses the RPC servers; None: no --rpc. Raises BadValue: neither model uses them, or both."""
-    target, draft = names_rpc(o["device"]), names_rpc(o["device_draft"])
+    models = ModelOptions.of(o, "target"), ModelOptions.of(o, "draft")
+    remote = [m for m in models if names_rpc(m)]
     if not o["rpc"]:
-        for name, flag, there in (("device", "-dev", target), ("device_draft", "-devd", draft)):
+        for m in remote:
             # A program may have registered RPC devices itself.
-            if there and not set(device_names(o[name])) <= {d.name for d in devices()}:  # type: ignore[literal-required]
-                value = ",".join(device_names(o[name]))  # type: ignore[literal-required]
-                raise BadValue(f"{flag} {value} names a device of an RPC server; name the servers with --rpc")
+            if not set(m.devices) <= {d.name for d in devices()}:
+                value = f"{m.flag('device')} {','.join(m.devices)}"
+                raise BadValue(f"{value} names a device of an RPC server; name the servers with --rpc")
         return None
-    if target and draft:
+    if len(remote) == 2:
         raise BadValue("-dev and -devd both name devices of RPC servers; put one model on this machine")
-    if target:
+    if remote and remote[0].role == "target":
         return "target"
     if not has_draft:
         raise BadValue(
             "--rpc is for the draft, but there is no draft; give one (-md), or RPC devices for the target (-dev)"
         )
-    if o["device_draft"] is not None and not draft:
+    if models[1].devices and not remote:
         raise BadValue("--rpc was given, but neither -devd nor -dev names an RPC device; leave out --rpc or name one")
     return "draft"
 
@@ -57,7 +57,7 @@ def _spelled(name: str, value: Any) -> list[str]:
     return [flag, ",".join(map(str, value)) if isinstance(value, list) else str(value)]
 
 
-def host_command(side: Side, path: str, o: EngineOptions, address: str) -> list[str]:
+def host_command(side: Role, path: str, o: EngineOptions, address: str) -> list[str]:
     """The command line of a host for this model, with the user's options for it."""
     out = ["draft-host", "-md", path] if side == "draft" else ["verify-host", "-m", path]
     chosen = dict(o)

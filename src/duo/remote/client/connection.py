@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from duo.errors import PeerLost
+from duo.errors import Busy, PeerLost, error_class
 from duo.remote.address import Address
 from duo.remote.client.child import Child
 from duo.remote.client.diagnosis import why_unreachable
@@ -21,7 +21,7 @@ from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import ProtocolError, in_range, printable
 from duo.remote.wire.codec_begin import N_KEY
 from duo.remote.wire.identity import Identity, Vocabulary, mismatch, texts_of
-from duo.remote.wire.methods import M, method_of, parse
+from duo.remote.wire.methods import ERROR_KEY, M, method_of, parse
 
 N_MESSAGE_MAX = 256 * 1024  # bytes of one message from a host
 HELLO_S = 5.0
@@ -41,12 +41,15 @@ OPTIONS: list[tuple[str, int]] = [
 class HostError(PeerLost):
     """A host cannot be used now. hopeless: trying again cannot help until somebody changes something.
 
-    named: the message names the host; otherwise it is the reason only ("it does not answer").
+    named: the message names the host; otherwise it is the reason only ("it does not answer"). text_code: the code of
+    the error with which a text ends because of this.
     """
 
-    def __init__(self, message: str, *, hopeless: bool = False, named: bool = True) -> None:
+    def __init__(
+        self, message: str, *, hopeless: bool = False, named: bool = True, text_code: str = PeerLost.code
+    ) -> None:
         super().__init__(message)
-        self.hopeless, self.named = hopeless, named
+        self.hopeless, self.named, self.text_code = hopeless, named, text_code
 
 
 @dataclass(frozen=True)
@@ -169,11 +172,13 @@ class Session:
         if code in (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED):
             return HostError(f"{s.name} does not answer")
         if code == grpc.StatusCode.RESOURCE_EXHAUSTED:
-            return HostError(f"{s.name} cannot take another text ({details})")
+            return HostError(f"{s.name} cannot take another text ({details})", text_code=Busy.code)
         if code == grpc.StatusCode.UNIMPLEMENTED:
             return HostError(f"{s.name} is not a duo host of this kind ({details})", hopeless=True)
         hopeless = code in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.INVALID_ARGUMENT)
-        return HostError(f"{s.name} refused ({details})", hopeless=hopeless)
+        metadata: Any = e.trailing_metadata() or ()
+        code_sent = next((str(v) for k, v in metadata if k == ERROR_KEY), PeerLost.code)
+        return HostError(f"{s.name} refused ({details})", hopeless=hopeless, text_code=error_class(code_sent).code)
 
     def _diagnosis(self) -> tuple[str, bool]:
         """why_unreachable in its own thread, because it takes seconds; stops waiting if nobody needs the result."""

@@ -82,10 +82,10 @@ def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float
         except ssl.SSLCertVerificationError as e:
             return f"its certificate is not trusted: {e.verify_message}".rstrip("."), True
         except ssl.SSLError as e:
-            reason = (e.reason or str(e)).lower().replace("_", " ")
-            if "wrong version" in reason or "record layer" in reason or "packet length" in reason:
+            code = e.reason or ""  # OpenSSL's, such as WRONG_VERSION_NUMBER
+            if any(part in code for part in ("WRONG_VERSION", "RECORD_LAYER", "PACKET_LENGTH")):
                 return "it does not use TLS; leave out --host-ca or start it with --tls-cert", True
-            return f"TLS failed: {reason}", "certificate" in reason
+            return f"TLS failed: {(code or str(e)).lower().replace('_', ' ')}", "CERTIFICATE" in code
         except TimeoutError:
             return "it does not answer", False
         except (OSError, ValueError) as e:

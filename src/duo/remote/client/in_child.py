@@ -27,7 +27,7 @@ def in_child(
     assert side is not None
     rpc.require_rpc()
     servers = o["rpc"] or []
-    name = f"the RPC server{'s' * (len(servers) > 1)} {' and '.join(servers)}"
+    name = f"the RPC {'server' if len(servers) == 1 else 'servers'} {' and '.join(servers)}"
     if model is None:
         raise BadValue("a draft was given without a target; give the target too (-m)")
     if draft is None:

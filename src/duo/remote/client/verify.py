@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 
 from duo import _core
-from duo.errors import ContextFull, DuoError
+from duo.errors import ContextFull, DuoError, PeerLost
 from duo.remote.client.client import Client
 from duo.remote.client.connection import ClientSettings, HostError, LocalModel, Session
 from duo.remote.client.exchange import SLICE_US, Exchange, code_of, host_error
@@ -68,7 +68,8 @@ class _Text:
         if end is not None and chunks[end][3] == "error":
             # The error is the host's own sentence.
             self._link.give(verdicts, chunks[:end])
-            self._link.fail(f"the verify host failed: {message.error[:500] or 'it does not say why'}")
+            why = f"the verify host failed: {message.error[:500] or 'it does not say why'}"
+            self._link.fail(why, message.error_code)
         else:
             self._link.give(verdicts, chunks)
         self.ended = end is not None  # set last: the core may have refused the end
@@ -106,7 +107,7 @@ class VerifyClient(Client):
         return self._link.closed
 
     def _give_up(self, why: str) -> None:
-        self._link.fail(why)
+        self._link.fail(why, PeerLost.code)
 
     def _write(self, begin: _core.Begin) -> None:
         """Generates one text, over as many connections as necessary."""
@@ -122,7 +123,8 @@ class VerifyClient(Client):
                 if stale and session.model != model:
                     self._link.fail(
                         f"{self.settings.name} came back with another model ({session.model}, not {model}); the text "
-                        "so far is kept"
+                        "so far is kept",
+                        PeerLost.code,
                     )
                     return
                 model = session.model
@@ -140,7 +142,7 @@ class VerifyClient(Client):
                 continue
             since = since or time.monotonic()
             if why.hopeless or time.monotonic() - since > self.settings.patience_s:
-                self._link.fail(self._sentence(why))
+                self._link.fail(self._sentence(why), why.text_code)
                 return
             self._pause()
 
@@ -157,7 +159,7 @@ class VerifyClient(Client):
             if first.ByteSize() > session.n_message:
                 raise ContextFull(f"{self.settings.name} cannot accept a prompt of {len(begin.prompt)} tokens")
         except DuoError as e:
-            return False, False, HostError(str(e), hopeless=True)
+            return False, False, HostError(str(e), hopeless=True, text_code=e.code)
         exchange = Exchange(session, session.method("Verify"), wire.FromVerify, text, self.figures)
         given_up = [0.0]
 
@@ -175,7 +177,7 @@ class VerifyClient(Client):
             return False, False, HostError("")
         error, code = exchange.error or HostError("it ended the text", named=False), code_of(exchange.error)
         why = host_error(error, session)
-        why = HostError(self._named(why), hopeless=why.hopeless or code in FINAL)
+        why = HostError(self._named(why), hopeless=why.hopeless or code in FINAL, text_code=why.text_code)
         if code != grpc.StatusCode.RESOURCE_EXHAUSTED:
             self.figures.lost()
             self._drop()

@@ -139,28 +139,28 @@ def _make_way(path: str) -> None:
     raise BadValue(f"{cannot}; another process listens there, choose another path")
 
 
-async def _until_told(
+async def _until_signal(
     settings: HostSettings, service: HostService, n_ctx: int, ready: Callable[[Address], None], last: threading.Timer
 ) -> None:
-    told = asyncio.Event()
+    asked_to_end = asyncio.Event()
     loop = asyncio.get_running_loop()
     # Clients get their own errors. Logging them would let clients fill a disk, or a pipe that nobody reads.
     loop.set_exception_handler(lambda _loop, _context: None)
     for name in ("asyncio", "grpc"):
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
-    def tell() -> None:
-        if not told.is_set():
-            told.set()
+    def end() -> None:
+        if not asked_to_end.is_set():
+            asked_to_end.set()
             last.start()
 
     for s in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(s, tell)
+        loop.add_signal_handler(s, end)
     host = Host(settings, service, n_ctx)
     try:
         await service.seats.prepare()
         ready(await host.start())
-        await told.wait()
+        await asked_to_end.wait()
     finally:
         await host.stop()
 
@@ -193,7 +193,7 @@ def serve(
     last = threading.Timer(END_S, os._exit, (1,))
     last.daemon = True
     try:
-        asyncio.run(_until_told(settings, service, first.n_ctx, lambda address: ready(address, model), last))
+        asyncio.run(_until_signal(settings, service, first.n_ctx, lambda address: ready(address, model), last))
     finally:
         for seat in spare:
             seat.close()

@@ -19,7 +19,8 @@ from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import N_SIZE_SLACK, ProtocolError
 from duo.remote.wire.codec_begin import N_KEY, check_keys, get_begin, n_message_most
 from duo.remote.wire.identity import Identity, Vocabulary
-from duo.remote.wire.methods import parse
+from duo.remote.wire.methods import ERROR_KEY, parse
+from duo.support.wording import plural
 
 HANDSHAKE_S = 10.0  # from the start of a stream to its first message
 IDLE_S = 15.0  # clients send a message every second
@@ -126,6 +127,7 @@ class HostService:
             code, why = Code.INVALID_ARGUMENT, str(e)
         except DuoError as e:
             code, why = Code.FAILED_PRECONDITION, str(e)
+            context.set_trailing_metadata(((ERROR_KEY, e.code),))
         except Idle:
             code, why = Code.DEADLINE_EXCEEDED, "the client sends nothing, or does not read"
         except MemoryError:
@@ -223,7 +225,7 @@ class HostService:
 
     def _busy(self) -> NoReturn:
         n = self.seats.n_most
-        _refuse(Code.RESOURCE_EXHAUSTED, f"the host is busy with {n} text{'s' * (n > 1)}, its maximum")
+        _refuse(Code.RESOURCE_EXHAUSTED, f"the host is busy with {plural(n, 'text')}, its maximum")
 
     def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
         task = asyncio.ensure_future(work)

@@ -264,7 +264,8 @@ class VerifyText(HostText[_core.VerifySeat, tuple[list[VerdictTuple], list[Chunk
         self._told_seen(out[-1])
         if self._is_last(made):
             put_figures(out[-1], self.seat.stats())
-            out[-1].error = self.seat.error[:1000]
+            why, out[-1].error_code = self.seat.error
+            out[-1].error = why[:1000]
         return out
 
     @staticmethod

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 
 from duo import _core
 from duo.errors import BadValue
-from duo.options.engine import EngineOptions
-from duo.placement.devices import device_names
+from duo.options.model import ModelOptions
 from duo.remote.rpc import server as rpc
 
 SILENT_S = 120.0  # enough for 512 tokens of a prompt on a slow server, or a matrix over a slow network
@@ -16,25 +17,21 @@ _CONNECT_S = 4.0  # a text may wait for this
 _ASK_S = 5.0
 
 
-def use_servers(o: EngineOptions, role: str, n_texts: int) -> EngineOptions:
-    """Connects to o["rpc"]. Returns the options with all devices of the servers, unless they name devices already.
+def use_servers(m: ModelOptions, servers: Sequence[str], n_texts: int) -> ModelOptions:
+    """Connects to the servers. Returns the options with all their devices, unless they name devices already.
 
     From then on the process ends with one sentence if a server is lost or silent for SILENT_S.
 
     Raises PeerLost: a server cannot be reached. Raises DuoError: libggml has no RPC. Raises BadValue: more than one
     text at once.
     """
-    if not o["rpc"]:
-        return o
+    if not servers:
+        return m
     if n_texts > 1:
         raise BadValue("--parallel is above 1 with --rpc, but RPC servers compute one text at a time; leave one out")
-    names = rpc.connect(o["rpc"], _CONNECT_S)
-    threading.Thread(target=_watch, args=(list(o["rpc"]), names), daemon=True, name="duo-rpc-watch").start()
-    which = "device_draft" if role == "draft" else "device"
-    placed: EngineOptions = {**o}
-    if not device_names(o[which]):  # type: ignore[literal-required]
-        placed[which] = names  # type: ignore[literal-required]
-    return placed
+    names = rpc.connect(servers, _CONNECT_S)
+    threading.Thread(target=_watch, args=(list(servers), names), daemon=True, name="duo-rpc-watch").start()
+    return m if m.devices else replace(m, devices=tuple(names))
 
 
 def _watch(endpoints: list[str], names: list[str]) -> None:

@@ -71,8 +71,8 @@ def reason_of(code: int, stderr: bytes, used: str) -> str:
     if said and code > 0:
         return said[-1]
     last = f" ({lines[-1]})" if lines else ""
-    how = f"exit code {code}" if code >= 0 else f"signal {-code}"
-    return f"the child process that uses {used} ended with {how}{last}"
+    ending = f"exit code {code}" if code >= 0 else f"signal {-code}"
+    return f"the child process that uses {used} ended with {ending}{last}"
 
 
 def devices_of(endpoint: str, timeout_s: float = TIMEOUT_S) -> list[Device]:

@@ -7,7 +7,14 @@ from typing import Any
 
 from duo import _core
 from duo.errors import BadValue, ContextFull
-from duo.options.option import N_DRAFT_MAX, N_RANK_MAX, N_STEP_MAX, N_TREE_MAX
+from duo.options.option import (
+    N_BREAKER_BYTES_MAX,
+    N_BREAKERS_MAX,
+    N_DRAFT_MAX,
+    N_RANK_MAX,
+    N_STEP_MAX,
+    N_TREE_MAX,
+)
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import ProtocolError, count, finite, in_range
 
@@ -30,7 +37,18 @@ _SAMPLING: dict[str, tuple[float, float]] = {
     "seed": (0, 2**64 - 1),
     "ignore_eos": (0, 1),
     "n_prompt": (-1, 2**31 - 1),
+    "typical_p": (0.0, 1.0),
+    "top_n_sigma": (-1.0, 1e4),
+    "xtc_probability": (0.0, 1.0),
+    "xtc_threshold": (0.0, 1.0),
+    "dynatemp_range": (0.0, 1e6),
+    "dynatemp_exponent": (0.0, 1e3),
+    "dry_multiplier": (0.0, 1e4),
+    "dry_base": (1.0, 1e4),
+    "dry_allowed_length": (0, 2**20),
+    "dry_penalty_last_n": (-1, 2**20),
 }
+_TEXTS = ("grammar", "dry_sequence_breakers")
 _PLAN: dict[str, tuple[float, float]] = {
     "n_draft": (-1, N_DRAFT_MAX),
     "n_draft_min": (0, N_DRAFT_MAX),
@@ -64,7 +82,7 @@ def put_begin(begin: _core.Begin, *, instance: bytes, session: bytes) -> wire.Be
         raise BadValue(f"a host accepts {N_BIAS_MAX} biases (-l) at most; give fewer")
     if len(begin.sampling.grammar) > N_GRAMMAR_MAX:
         raise BadValue(f"a host accepts a grammar of {N_GRAMMAR_MAX} characters at most; give a smaller one")
-    sampling = wire.Sampling(**{name: getattr(begin.sampling, name) for name in (*_SAMPLING, "grammar")})
+    sampling = wire.Sampling(**{name: getattr(begin.sampling, name) for name in (*_SAMPLING, *_TEXTS)})
     for token, bias in begin.sampling.logit_bias:
         sampling.logit_bias.add(token=token, bias=bias)
     plan = wire.Plan(**{name: getattr(begin.plan, name) for name in (*_PLAN, *_NAMES)})
@@ -98,6 +116,11 @@ def _sampling(message: wire.Sampling, n_vocab: int) -> _core.Sampling:
     out.logit_bias = [(b.token, b.bias) for b in message.logit_bias]
     count(len(message.grammar), N_GRAMMAR_MAX, "characters of a grammar")
     out.grammar = message.grammar
+    breakers = message.dry_sequence_breakers
+    count(len(breakers), N_BREAKERS_MAX, "sequence breakers")
+    if any(not 0 < len(b.encode()) <= N_BREAKER_BYTES_MAX or "\0" in b for b in breakers):
+        raise ProtocolError("a sequence breaker is empty or too long")
+    out.dry_sequence_breakers = list(breakers)
     return out
 
 

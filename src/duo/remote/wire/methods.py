@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError, Message
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import ProtocolError
 
+ERROR_KEY = "duo-error"  # in the metadata after a refused text: the code of the error (duo.errors)
 _SERVICE = wire.DESCRIPTOR.services_by_name["Host"]
 M = TypeVar("M", bound=Message)
 

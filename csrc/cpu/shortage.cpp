@@ -1,0 +1,39 @@
+#include "shortage.h"
+
+#include <new>
+
+namespace duo::cpu {
+
+namespace {
+
+thread_local bool found = false;
+
+// Operator new calls it before it gives up.
+void on_new_failed() {
+    found = true;
+    throw std::bad_alloc();
+}
+
+} // namespace
+
+shortage_watch::shortage_watch() {
+    // For the life of the process; a handler that somebody else has installed stays.
+    static const bool installed = [] {
+        if (std::get_new_handler() == nullptr) {
+            std::set_new_handler(on_new_failed);
+        }
+        return true;
+    }();
+    static_cast<void>(installed);
+    found = false;
+}
+
+bool shortage_watch::seen() const {
+    return found;
+}
+
+void note_shortage() {
+    found = true;
+}
+
+} // namespace duo::cpu

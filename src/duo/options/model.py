@@ -1,0 +1,94 @@
+"""The options of one model. The target and the draft have the same type; the `_draft` twins exist only as keywords."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from duo.options.context import ContextOptions
+from duo.options.engine import EngineOptions
+from duo.options.host import NOT_A_DRAFTS
+from duo.options.named import cpu_list, device_names, tensor_overrides
+from duo.options.option import CpuKernels
+from duo.options.tables import ENGINE_OPTIONS
+
+Role = Literal["target", "draft"]
+Layers = int | Literal["all", "auto"]
+
+
+def option_of(role: Role, name: str) -> str:
+    """The keyword for this option of the model: n_ctx, or n_ctx_draft."""
+    twin = f"{name}_draft"
+    return twin if role == "draft" and twin in ENGINE_OPTIONS else name
+
+
+def flag_of(role: Role, name: str) -> str:
+    """How the command line spells it: -c, or -cd."""
+    return ENGINE_OPTIONS[option_of(role, name)].flags[0]
+
+
+# Fields whose value is the keyword's.
+_AS_GIVEN = (
+    "n_gpu_layers", "split_mode", "main_gpu", "n_ctx", "n_batch", "n_threads", "n_threads_batch", "flash_attn",
+    "type_k", "type_v", "load_mode", "offload_kqv", "op_offload", "cpu_kernels", "strict",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Which file, and where and how it is loaded. Names are those of the keywords (duo.options.engine)."""
+
+    role: Role
+    path: str  # empty: there is no such model
+    devices: tuple[str, ...]  # empty: every local GPU; "none": the CPU
+    n_gpu_layers: Layers
+    tensor_split: tuple[float, ...]  # empty: by free memory
+    split_mode: str
+    main_gpu: int
+    n_ctx: int | None  # tokens; 0: the model's own; None: see placement.memory.context
+    n_batch: int  # tokens
+    n_ubatch: int  # tokens, n_batch at most
+    n_threads: int | None
+    n_threads_batch: int | None
+    cpus: tuple[int, ...]  # empty: any
+    flash_attn: str
+    type_k: str
+    type_v: str
+    load_mode: str
+    offload_kqv: bool
+    op_offload: bool
+    override_tensors: tuple[tuple[str, str], ...]  # (pattern, memory)
+    cpu_kernels: CpuKernels
+    strict: bool
+    context: ContextOptions  # complete
+
+    @classmethod
+    def of(cls, o: EngineOptions, role: Role, path: str = "") -> ModelOptions:
+        """The part of complete keywords that is about this model. Raises BadValue: a device, a CPU or a tensor."""
+
+        def value(name: str) -> Any:
+            if role == "draft" and name in NOT_A_DRAFTS:
+                return ENGINE_OPTIONS[name].default
+            return o[option_of(role, name)]  # type: ignore[literal-required]
+
+        flags = flag_of(role, "cpu_mask"), flag_of(role, "cpu_range")
+        return cls(
+            role=role,
+            path=path,
+            devices=tuple(device_names(value("device"))),
+            tensor_split=tuple(value("tensor_split") or ()),
+            n_ubatch=min(o["n_ubatch"], o["n_batch"]),
+            cpus=tuple(cpu_list(value("cpu_mask"), value("cpu_range"), flags)),
+            override_tensors=tuple(tensor_overrides(value("override_tensor"), flag_of(role, "override_tensor"))),
+            context=cast(ContextOptions, {name: value(name) for name in ContextOptions.__annotations__}),
+            **{name: value(name) for name in _AS_GIVEN},
+        )
+
+    def flag(self, name: str) -> str:
+        """The command-line spelling of this option for this model: -c, or -cd."""
+        return flag_of(self.role, name)
+
+    @property
+    def chooses_threads(self) -> bool:
+        """Whether the user gave threads or CPUs for it."""
+        return bool(self.n_threads or self.n_threads_batch or self.cpus)

@@ -1,0 +1,317 @@
+"""logits_processor and stopping_criteria: a program's own functions, called for each token in every mode."""
+
+import asyncio
+import gc
+import signal
+import subprocess
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import HANG_S, llama_and_duo
+from llama_cpp import LogitsProcessorList, MinTokensLogitsProcessor, StoppingCriteriaList
+
+from duo import Duo, DuoError
+from duo.errors import BadValue, Busy, Cancelled
+from duo.models.demo import demo_pair
+
+TARGET, DRAFT = demo_pair()
+LOAD: dict[str, Any] = {"n_ctx": 512, "verbose": False, "seed": 7}
+PROMPT = "Once upon a time"
+GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 24}
+MESSAGES = [{"role": "user", "content": "Tell me the tale of the frog."}]
+
+
+@pytest.fixture(scope="module")
+def both() -> Iterator[tuple[Any, Duo]]:
+    with llama_and_duo(**LOAD) as found:
+        yield found
+
+
+def ban(*tokens: int) -> Callable[[Any, Any], Any]:
+    def processor(ids: Any, scores: Any) -> Any:
+        scores = np.copy(scores)
+        scores[list(tokens)] = -np.inf
+        return scores
+
+    return processor
+
+
+def no_repeats(ids: Any, scores: Any) -> Any:
+    scores[ids] = -np.inf
+    return scores
+
+
+def by_length(ids: Any, scores: Any) -> Any:
+    """Depends on the prefix and on every score."""
+    return np.roll(scores, len(ids) % 3) * np.single(0.5) + scores
+
+
+PROGRAMS: dict[str, Callable[[Any], Any]] = {
+    "ban": lambda llm: llm(PROMPT, logits_processor=LogitsProcessorList([ban(*range(300, 700))]), **GREEDY),
+    "in place": lambda llm: llm(PROMPT, logits_processor=LogitsProcessorList([no_repeats]), **GREEDY),
+    "two": lambda llm: llm(PROMPT, logits_processor=LogitsProcessorList([by_length, no_repeats]), **GREEDY),
+    "plain list": lambda llm: llm(PROMPT, logits_processor=[by_length], **GREEDY),
+    "min tokens": lambda llm: llm(
+        PROMPT, temperature=0, max_tokens=80,
+        logits_processor=LogitsProcessorList([MinTokensLogitsProcessor(40, llm.token_eos())]),
+    ),
+    "penalties follow": lambda llm: llm(PROMPT, logits_processor=[no_repeats], repeat_penalty=1.3, **GREEDY),
+    "stop at": lambda llm: llm(PROMPT, stopping_criteria=StoppingCriteriaList([lambda ids, s: len(ids) > 12]),
+                               **GREEDY),
+    "stop at once": lambda llm: llm(PROMPT, stopping_criteria=lambda ids, s: True, **GREEDY),
+    "stop on a word": lambda llm: llm(
+        PROMPT, temperature=0, max_tokens=80,
+        stopping_criteria=lambda ids, s: b"." in llm.detokenize([int(t) for t in ids[4:]]),
+    ),
+    "both": lambda llm: llm(PROMPT, logits_processor=LogitsProcessorList([by_length]),
+                            stopping_criteria=StoppingCriteriaList([lambda i, s: False, lambda i, s: len(i) == 15]),
+                            **GREEDY),
+    "streamed": lambda llm: "".join(
+        p["choices"][0]["text"] for p in llm(PROMPT, stream=True, logits_processor=[no_repeats], **GREEDY)
+    ),
+    "in a chat": lambda llm: llm.create_chat_completion(
+        MESSAGES, logits_processor=LogitsProcessorList([no_repeats]), **GREEDY
+    ),
+}  # fmt: skip
+
+
+def without_names(x: Any) -> Any:
+    return {k: v for k, v in x.items() if k not in ("id", "created")} if isinstance(x, dict) else x
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_the_same_program_on_both(both: tuple[Any, Duo], name: str) -> None:
+    theirs, ours = (without_names(PROGRAMS[name](llm)) for llm in both)
+    assert ours == theirs
+
+
+def test_a_handler_of_llama_cpp_hands_them_on(both: tuple[Any, Duo]) -> None:
+    answers = []
+    for llm in both:
+        before, llm.chat_format = llm.chat_format, "llama-2"
+        processor = LogitsProcessorList([no_repeats])
+        answers.append(without_names(llm.create_chat_completion(MESSAGES, logits_processor=processor, **GREEDY)))
+        llm.chat_format = before
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("options", [
+    {"mode": "plain"}, {"mode": "sync", "n_draft": 4}, {"mode": "async"}, {"mode": "async", "n_draft": 8},
+    {"draft_tree": "dynamic", "n_draft": 12}, {"spec_type": ["ngram-simple"]},
+], ids=str)  # fmt: skip
+def test_every_token_is_asked_about_once_and_in_order(duo_pair: Duo, options: dict[str, Any]) -> None:
+    """Speculation does not show: the functions get the same calls, and the text is the same."""
+    asked: list[tuple[list[int], float]] = []
+
+    def processor(ids: Any, scores: Any) -> Any:
+        assert (ids.dtype, scores.dtype, scores.shape) == (np.intc, np.single, (duo_pair.n_vocab(),))
+        asked.append((ids.tolist(), float(scores[ids[-1]])))
+        return by_length(ids, scores)
+
+    prompt = duo_pair.tokenize(PROMPT)
+    texts = []
+    for how in ({"mode": "plain"}, options):
+        asked.clear()
+        r = duo_pair.generate(prompt, temperature=0.7, seed=3, max_tokens=30, logits_processor=processor, **how)
+        ids = [*prompt, *r.tokens]
+        assert [i for i, _ in asked] == [ids[:n] for n in range(len(prompt), len(ids))]
+        texts.append((r.tokens, [s for _, s in asked] if duo_pair.target.same_bits else None))
+    assert texts[0] == texts[1]
+
+
+def test_what_other_options_mean_stays(duo_pair: Duo) -> None:
+    seen: list[Any] = []
+
+    def look(ids: Any, scores: Any) -> bool:
+        seen.append(scores)
+        return False
+
+    r = duo_pair.generate(PROMPT, logits_processor=ban(*range(500)), stopping_criteria=look, logprobs=2, **GREEDY)
+    own = [Duo.logits_to_logprobs(s) for s in seen]  # the criterion gets what the model says, as logprobs do
+    assert [t.logprob for t in r.logprobs] == pytest.approx(
+        [p[t] for p, t in zip(own, r.tokens, strict=True)], abs=1e-4
+    )
+    assert all(t >= 500 for t in r.tokens)
+    bias = duo_pair.generate(PROMPT, logit_bias={600: 1e6, 700: 1e6}, logits_processor=ban(600), **GREEDY)
+    assert set(bias.tokens) == {700}
+    held = duo_pair.generate(
+        "Is it late? ", grammar='root ::= "yes" | "no"', logits_processor=lambda i, s: -s, **GREEDY
+    )
+    assert held.text in ("yes", "no")
+
+
+class Own(Exception):  # noqa: N818
+    pass
+
+
+def fail_at(n: int, e: BaseException) -> Callable[[Any, Any], Any]:
+    def processor(ids: Any, scores: Any) -> Any:
+        if len(ids) >= n:
+            raise e
+        return scores
+
+    return processor
+
+
+@pytest.mark.parametrize("name", ["logits_processor", "stopping_criteria"])
+def test_an_exception_reaches_the_caller_and_the_text_stays(duo_pair: Duo, name: str) -> None:
+    prompt = duo_pair.tokenize(PROMPT)
+    want = duo_pair.generate(prompt, **GREEDY)
+
+    def hook(ids: Any, scores: Any) -> Any:
+        return fail_at(len(prompt) + 9, Own("mine"))(ids, scores) if name == "logits_processor" else (
+            fail_at(len(prompt) + 9, Own("mine"))(ids, False)
+        )  # fmt: skip
+
+    s = duo_pair.stream(prompt, **GREEDY, **{name: hook})
+    with pytest.raises(Own, match="mine"):
+        for _ in s:
+            pass
+    assert (s.result.tokens, s.result.finish_reason) == (want.tokens[:9], "error")
+    with pytest.raises(Own):
+        duo_pair(PROMPT, **GREEDY, **{name: hook})
+    assert duo_pair.generate(prompt, **GREEDY).tokens == want.tokens  # the next text does not notice
+
+    async def ask() -> None:
+        await duo_pair.agenerate(prompt, **GREEDY, **{name: hook})
+
+    with pytest.raises(Own):
+        asyncio.run(ask())
+
+
+@pytest.mark.parametrize("processor,why", [
+    (lambda i, s: None, "returned NoneType"),
+    (lambda i, s: s[:5], r"returned shape \(5,\)"),
+    (lambda i, s: s * np.nan, "returned NaN"),
+    (lambda i, s: s + np.inf, "returned NaN or infinity"),
+    (lambda i, s: s - np.inf, "left no token"),
+    (fail_at(0, StopIteration()), "raised StopIteration"),
+], ids=str)  # fmt: skip
+def test_what_is_no_score_is_refused(duo_pair: Duo, processor: Any, why: str) -> None:
+    with pytest.raises(DuoError, match=why) as e:
+        duo_pair.generate(PROMPT, logits_processor=processor, **GREEDY)
+    assert e.value.result is not None and e.value.result.tokens == ()
+    for name in ("logits_processor", "stopping_criteria"):
+        with pytest.raises(BadValue, match=f"{name} is 3, but input should be a function"):
+            duo_pair.generate(PROMPT, **{name: 3})
+
+
+def test_a_function_may_read_but_not_begin_or_end_a_text() -> None:
+    found: list[Any] = []
+    with Duo(n_ctx=128) as d:
+
+        def inside(ids: Any, logits: Any) -> bool:
+            found.append(d.decode([int(t) for t in ids]))
+            for call in (lambda: d.generate("x"), lambda: asyncio.run(d.agenerate("x")), d.close, s.close):
+                with pytest.raises(Busy, match="runs inside a text"):
+                    call()
+            return len(found) > 3
+
+        s = d.stream(PROMPT, stopping_criteria=inside, **GREEDY)
+        tokens = [c.token for c in s if c.token is not None]
+        assert (len(tokens), found[0]) == (3, PROMPT)
+        assert d.generate(PROMPT, max_tokens=2).tokens
+
+
+def test_closing_waits_for_the_function_and_nothing_hangs() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(ids: Any, logits: Any) -> bool:
+        begun.set()
+        go_on.wait(HANG_S)
+        return False
+
+    d = Duo(n_ctx=128)
+    s = d.stream(PROMPT, stopping_criteria=slow, **GREEDY)
+    caught: list[BaseException] = []
+
+    def read() -> None:
+        try:
+            for _ in s:
+                pass
+        except BaseException as e:
+            caught.append(e)
+
+    reader, closer = threading.Thread(target=read), threading.Thread(target=d.close)
+    reader.start()
+    assert begun.wait(HANG_S)
+    closer.start()
+    time.sleep(0.1)
+    assert closer.is_alive()
+    go_on.set()
+    for t in (reader, closer):
+        t.join(HANG_S)
+        assert not t.is_alive()
+    assert [type(e) for e in caught] == [Cancelled]
+
+
+def test_a_stream_and_its_function_are_let_go(duo_pair: Duo) -> None:
+    class Processor:
+        def __call__(self, ids: Any, scores: Any) -> Any:
+            return scores
+
+    p = Processor()
+    gone = weakref.ref(p)
+    s = duo_pair.stream(PROMPT, ignore_eos=True, logits_processor=p)
+    next(s)
+    del s, p
+    gc.collect()
+    assert gone() is None
+    # The collector may find an open stream in the target's own thread.
+    kept: list[Any] = []
+    dropped = threading.Event()
+
+    def drop(ids: Any, logits: Any) -> bool:
+        if len(kept) == 2:
+            kept.clear()
+            gc.collect()
+            dropped.set()
+        return False
+
+    kept.append(duo_pair.stream(PROMPT, ignore_eos=True, stopping_criteria=drop))
+    next(kept[0])
+    kept.append(None)
+    assert dropped.wait(HANG_S)
+    assert duo_pair.generate(PROMPT, max_tokens=3).tokens
+
+
+INTERRUPTED = """
+import signal, sys, time
+from duo import Duo
+
+def slow(ids, logits):
+    if len(ids) == 8:
+        print("inside", flush=True)
+    time.sleep(0.02)
+    return False
+
+d = Duo(n_ctx=256)
+try:
+    d.generate("Once upon a time", ignore_eos=True, stopping_criteria=slow)
+except KeyboardInterrupt:
+    print(d.generate("Once upon a time", max_tokens=3).finish_reason)
+stream = d.stream("Once upon a time", ignore_eos=True, logits_processor=lambda i, s: s)
+next(stream)  # left open at the end of the program
+"""
+
+
+def test_ctrl_c_ends_the_text_and_the_program_ends_with_one_open() -> None:
+    child = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline().strip() == b"inside"
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=HANG_S)
+    assert (out.split(), err, child.returncode) == ([b"length"], b"", 0)
+
+
+def test_defaults_of_a_duo() -> None:
+    with Duo(n_ctx=128, stopping_criteria=lambda ids, s: len(ids) > 9) as d:
+        n = len(d.tokenize(PROMPT))
+        assert len(d.generate(PROMPT, **GREEDY).tokens) == 10 - n
+        assert len(d.generate(PROMPT, stopping_criteria=None, max_tokens=12, ignore_eos=True).tokens) == 12

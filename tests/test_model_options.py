@@ -1,0 +1,62 @@
+"""The options of one model, made from the keywords: each `_draft` keyword reaches the draft alone."""
+
+from typing import Any
+
+import pytest
+
+from duo.errors import BadValue
+from duo.options.context import ContextOptions
+from duo.options.host import NOT_A_DRAFTS
+from duo.options.model import ModelOptions
+from duo.options.tables import ENGINE_OPTIONS
+from duo.options.validate import engine_options
+
+TWINS = [name for name in ENGINE_OPTIONS if f"{name}_draft" in ENGINE_OPTIONS]
+VALUES: dict[str, Any] = {
+    "n_gpu_layers": 3, "device": "CUDA0", "n_ctx": 99, "n_threads": 3, "n_threads_batch": 3, "cpu_mask": "0x6",
+    "cpu_range": "1-2", "type_k": "q8_0", "type_v": "q8_0", "override_tensor": "ffn=CPU",
+}  # fmt: skip
+
+
+def both(**given: Any) -> tuple[ModelOptions, ModelOptions]:
+    o = engine_options(given)
+    return ModelOptions.of(o, "target"), ModelOptions.of(o, "draft")
+
+
+def test_every_twin_has_a_value_here() -> None:
+    assert sorted(VALUES) == sorted(TWINS)
+
+
+@pytest.mark.parametrize("name", sorted(VALUES))
+def test_a_twin_is_about_one_model(name: str) -> None:
+    target, draft = both()
+    first, second = both(**{name: VALUES[name]}), both(**{f"{name}_draft": VALUES[name]})
+    assert first[0] != target and first[1] == draft
+    assert second[0] == target and second[1] != draft
+    assert first[0].flag(name) != first[1].flag(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("tensor_split", "3,1"), ("split_mode", "none"), ("main_gpu", 1), ("lora", "a.gguf"), ("rope_freq_base", 5.0)],
+)
+def test_options_that_a_draft_does_not_have_reach_the_target_only(name: str, value: Any) -> None:
+    assert name in NOT_A_DRAFTS
+    changed = both(**{name: value})
+    assert changed[0] != both()[0] and changed[1] == both()[1]
+
+
+def test_common_options_reach_both() -> None:
+    for name, value in {"n_batch": 100, "flash_attn": "on", "load_mode": "mmap", "cpu_kernels": "stock"}.items():
+        changed = both(**{name: value})
+        assert all(new != old for new, old in zip(changed, both(), strict=True)), name
+    assert both(n_batch=100)[0].n_ubatch == 100
+    assert set(both()[0].context) == set(ContextOptions.__annotations__)
+
+
+def test_mistakes_name_the_option_of_their_model() -> None:
+    for given, flag in (({"cpu_mask": "0x0"}, "-C"), ({"override_tensor": "x"}, "-ot"), ({"cpu_range": "x"}, "-Cr")):
+        with pytest.raises(BadValue, match=rf"\({flag}\)"):
+            both(**given)
+        with pytest.raises(BadValue, match=rf"\({flag}d\)"):
+            both(**{f"{name}_draft": value for name, value in given.items()})
