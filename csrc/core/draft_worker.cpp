@@ -69,13 +69,16 @@ void draft_worker::take_verdicts() {
 }
 
 void draft_worker::do_errand(const request & req) noexcept {
+    cache_image & image = req.job->draft;
     try {
         do_errand(*req.job);
     } catch (const std::exception & e) {
         req.draft_error = e.what();
         text_.clear_cache();
+        image = {};
     } catch (...) {
         text_.clear_cache();
+        image = {};
     }
     req.draft_done.store(true, std::memory_order_release);
     wires_.nodes.push({.what = node_msg::kind::done, .slot = req.slot});
@@ -84,26 +87,27 @@ void draft_worker::do_errand(const request & req) noexcept {
 void draft_worker::do_errand(errand & job) {
     cache_image & image = job.draft;
     switch (job.what) {
-        case errand::kind::look:
-            image.tokens = text_.cached();
-            break;
         case errand::kind::save:
             text_.trunk().settle(job.n_keep);
-            image.tokens = text_.cached();
-            if (!image.tokens.empty()) {
+            if (text_.trunk().n_text() > 0) {
                 image.saved = model_.save();
             }
             break;
         case errand::kind::restore:
             if (!image.given.empty()) {
                 text_.clear_cache();
+                if (text_.trunk().branch() != 0) { // the one that settle() has left
+                    throw error(error_kind::busy, "the draft's cache is in use; end the other text first");
+                }
                 model_.restore(image.given);
                 text_.adopt(image.tokens);
             }
             break;
+        case errand::kind::look:
         case errand::kind::score:
             break;
     }
+    image.tokens = text_.cached();
 }
 
 void draft_worker::take_orders(const verdict_msg & v) {

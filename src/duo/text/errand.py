@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from duo import _core
 from duo.errors import BadValue, Cancelled, error_class
@@ -23,34 +24,31 @@ def turn(session: Session) -> Iterator[None]:
 
 def finish(session: Session, errand: _core.Errand, prompt: Sequence[int] = ()) -> _core.Errand:
     """Runs it to its end; call it in a turn. Raises BadValue (what is restored does not fit), Cancelled, DuoError."""
-    with session.lock:
-        session.engine.begin_errand(errand, list(prompt))
-        return _wait(session, errand)
+    _run(session, lambda engine: engine.begin_errand(errand, list(prompt)))
+    return errand
 
 
 def read_ahead(session: Session, tokens: Sequence[int]) -> None:
     """Evaluates all of a prompt but its last token. Call it in a turn. Raises DuoError."""
     plan = _core.Plan()
     plan.mode = "plain"
+    how: dict[str, Any] = {"n_predict": 0, "sampling": _core.Sampling(), "plan": plan, "stop": [], "n_logprobs": -1}
+    _run(session, lambda engine: engine.begin(prompt=list(tokens), **how))
+
+
+def _run(session: Session, begin: Callable[[_core.Engine], None]) -> None:
     with session.lock:
-        session.engine.begin(
-            prompt=list(tokens), n_predict=0, sampling=_core.Sampling(), plan=plan, stop=[], n_logprobs=-1
-        )
-        _wait(session, None)
-
-
-def _wait(session: Session, errand: _core.Errand | None) -> _core.Errand:
-    try:
-        while (chunk := session.next_chunk(SLICE_US)) is None or not chunk.finish:
-            if session.closed:
-                raise Cancelled("this Duo was closed meanwhile")
-    except BaseException:
-        session.cancel()  # returns when the core has let go of the errand
-        raise
-    stats = session.stats() or {}
-    if chunk.finish == "error":
-        raise error_class(stats.get("error_code", ""))(stats.get("error", ""))
-    return errand  # type: ignore[return-value]
+        try:
+            begin(session.engine)
+            while (chunk := session.next_chunk(SLICE_US)) is None or not chunk.finish:
+                if session.closed:
+                    raise Cancelled("this Duo was closed meanwhile")
+        except BaseException:
+            session.cancel()  # returns when the core has let go of it
+            raise
+        if chunk.finish == "error":
+            stats = session.stats() or {}
+            raise error_class(stats.get("error_code", ""))(stats.get("error", ""))
 
 
 def score(session: Session, tokens: Sequence[int], n_top: int) -> list[TokenLogprobs]:
