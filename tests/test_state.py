@@ -17,6 +17,7 @@ from hosts import KERNELS, host
 from duo import BadValue, Busy, Duo
 from duo.models.demo import demo_pair
 from duo.text.job import prepare
+from duo.text.state import State
 
 TARGET, DRAFT = demo_pair()
 PROMPT = "The rain fell on the town all night, and the old clock struck. " * 12
@@ -37,16 +38,23 @@ def right() -> dict[str, tuple[int, ...]]:
         return {name: d.generate(PROMPT, **o).tokens for name, o in (("greedy", GREEDY), ("seeded", SEEDED))}
 
 
+def written_by_both(d: Duo) -> State:
+    """The state after a text. On a busy machine a text may be over before its draft has read the prompt."""
+    for _ in range(50):
+        d.generate(PROMPT, mode="sync", n_draft=2, **GREEDY)
+        state = d.save_state()
+        if state.draft is not None and len(state.draft.head.tokens) >= len(d.tokenize(PROMPT)) - 1:
+            return state
+    raise AssertionError("the draft never read the prompt")
+
+
 # ---- save_state, load_state
 
 
 def test_a_state_spares_the_prompt_and_changes_no_bit(right: dict[str, tuple[int, ...]]) -> None:
     with loaded() as d:
-        d.generate(PROMPT, **GREEDY)
-        state = d.save_state()
+        state = written_by_both(d)
         n = len(d.tokenize(PROMPT))
-        assert state.draft is not None
-        assert len(state.draft.head.tokens) >= n - 1
         assert list(state.input_ids[:n]) == d.tokenize(PROMPT)
         assert state.n_tokens >= n + 38
         assert state.llama_state_size == len(state.llama_state) > 1000 * n
@@ -65,8 +73,7 @@ def test_a_state_spares_the_prompt_and_changes_no_bit(right: dict[str, tuple[int
 
 def test_the_drafts_cache_comes_back_too() -> None:
     with loaded() as d:
-        d.generate(PROMPT, mode="sync", n_draft=2, **GREEDY)
-        state = d.save_state()
+        state = written_by_both(d)
     # Steps of one batch each: the draft reads the prompt in more of them than it needs for the guesses.
     with Duo(TARGET, DRAFT, _always=True, n_batch=16, **LOAD) as d:
         d.load_state(state)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "../error.h"
 #include "errand.h"
 #include "listen_loop.h"
 
@@ -96,13 +97,16 @@ void draft_worker::take(draft_text & text, const verdict_msg & v) {
 }
 
 void draft_worker::do_errand(draft_text & text, const request & req) noexcept {
+    cache_image & image = req.job->draft;
     try {
         do_errand(text, *req.job);
     } catch (const std::exception & e) {
         req.draft_error = e.what();
         text.clear_cache();
+        image = {};
     } catch (...) {
         text.clear_cache();
+        image = {};
     }
     req.draft_done.store(true, std::memory_order_release);
     wires_.nodes.push({.what = node_msg::kind::done, .slot = text.slot()});
@@ -111,26 +115,27 @@ void draft_worker::do_errand(draft_text & text, const request & req) noexcept {
 void draft_worker::do_errand(draft_text & text, errand & job) {
     cache_image & image = job.draft;
     switch (job.what) {
-        case errand::kind::look:
-            image.tokens = text.cached();
-            break;
         case errand::kind::save:
             text.trunk().settle(job.n_keep);
-            image.tokens = text.cached();
-            if (!image.tokens.empty()) {
+            if (text.trunk().n_text() > 0) {
                 image.saved = model_.save();
             }
             break;
         case errand::kind::restore:
             if (!image.given.empty()) {
                 text.clear_cache();
+                if (text.trunk().branch() != 0) { // the one that settle() has left
+                    throw error(error_kind::busy, "the draft's cache is in use; end the other text first");
+                }
                 model_.restore(image.given);
                 text.adopt(image.tokens);
             }
             break;
+        case errand::kind::look:
         case errand::kind::score:
             break;
     }
+    image.tokens = text.cached();
 }
 
 void draft_worker::take_orders(draft_text & text, const verdict_msg & v) {

@@ -31,7 +31,7 @@ struct errand {
 
     kind        what = kind::look;
     cache_image target{};
-    cache_image draft{};     // empty if the draft is elsewhere or absent
+    cache_image draft{};     // its tokens are filled in by every errand; empty: the draft is elsewhere or absent
     int32_t     n_keep = -1; // save: the caches forget what comes after so many tokens; -1: nothing
 
     int32_t                n_top = 0; // score: alternatives wanted for each token

@@ -1,5 +1,6 @@
 // What is wanted of the models between two texts: caches that are kept and taken back, and scores of a text.
 #include "core/errand.h"
+#include "core/same.h"
 #include "pair.h"
 
 using namespace duo_test;
@@ -33,9 +34,13 @@ TEST(what_is_saved_comes_back_in_another_pair) {
     for (const run_mode mode : {run_mode::plain, run_mode::sync, run_mode::async}) {
         const ask q = asked.as(mode, 4);
         pair      a({}, behaviour{.agree = 0.7});
-        a.run(q);
-        errand saved{.what = errand::kind::save};
-        CHECK_EQ(run(a, saved).finish, finish_reason::stop);
+        errand    saved;
+        // A text may be over before its draft has been woken.
+        for (int i = 0; i == 0 || (mode != run_mode::plain && saved.draft.tokens.empty() && i < 100); ++i) {
+            a.run(q);
+            saved = {.what = errand::kind::save};
+            CHECK_EQ(run(a, saved).finish, finish_reason::stop);
+        }
         REQUIRE(saved.target.tokens.size() >= q.prompt.size());
         CHECK(std::equal(q.prompt.begin(), q.prompt.end(), saved.target.tokens.begin()));
         CHECK_EQ(saved.draft.tokens.empty(), mode == run_mode::plain);
@@ -62,7 +67,8 @@ TEST(only_the_beginning_is_kept) {
     run(a, saved);
     CHECK(saved.target.tokens == std::vector<token_id>(asked.prompt.begin(), asked.prompt.begin() + 50));
     CHECK(a.target.cached(0) == saved.target.tokens);
-    CHECK(saved.draft.tokens == saved.target.tokens);
+    CHECK_EQ(n_same(saved.draft.tokens, saved.target.tokens), int32_t(saved.draft.tokens.size()));
+    CHECK(a.draft.cached(0) == saved.draft.tokens);
     CHECK_EQ(a.run(asked).stats.n_prompt_cached, 50);
 }
 

@@ -47,7 +47,7 @@ _alive: weakref.WeakSet[Duo] = weakref.WeakSet()
 def _close_all() -> None:
     """A daemon thread that came back from C++ while the interpreter goes would abort the process."""
     for d in list(_alive):
-        d.session.lock.acquire()  # for good: such threads wait here until the process is gone
+        d.session.hold_readers()
         with suppress(DuoError):
             d.close()
 
@@ -124,6 +124,9 @@ class Duo(Chats, Loading):
         )
         placed.remote_draft = o["draft_host"] is not None
         placed.tracing = trace is not None
+        if (n := o["n_parallel"]) > 1 and self._host is not None:
+            raise BadValue(f"-np/--parallel {n} needs both models in this process; leave it out")
+        placed.n_parallel = placed.target.n_parallel = placed.draft.n_parallel = n
         placed.target.vocab_only = vocab_only
         placed.delay_us, placed.delay_seed = _delay
         self.placed = placed  # where the models were put

@@ -20,6 +20,7 @@ NOT_A_HOSTS = (
     "host_key",
     "token_file",
     "host_patience",
+    "n_parallel",  # a host has its own
 )
 # Options that a draft does not have: it is split over its devices by their free memory.
 NOT_A_DRAFTS = (

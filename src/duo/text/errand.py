@@ -13,44 +13,41 @@ from duo.text.session import SLICE_US, Session
 
 @contextmanager
 def turn(session: Session) -> Iterator[None]:
-    """Waits for the running text. Raises Busy: this thread reads it."""
-    session.wait_for_turn()
+    """Waits until no text is written. Raises Busy: this thread reads one."""
+    own = session.wait_for_turn(alone=True)
     try:
         yield
     finally:
-        session.end_turn()
+        session.turns.end(own)
 
 
 def finish(session: Session, errand: _core.Errand, prompt: Sequence[int] = ()) -> _core.Errand:
     """Runs it to its end; call it in a turn. Raises BadValue (what is restored does not fit), Cancelled, DuoError."""
-    with session.lock:
-        session.engine.begin_errand(errand, list(prompt))
-        return _wait(session, errand)
+    _wait(session, session.engine.begin_errand(errand, list(prompt)))
+    return errand
 
 
 def read_ahead(session: Session, tokens: Sequence[int]) -> None:
     """Evaluates all of a prompt but its last token. Call it in a turn. Raises DuoError."""
     plan = _core.Plan()
     plan.mode = "plain"
-    with session.lock:
-        session.engine.begin(
-            prompt=list(tokens), n_predict=0, sampling=_core.Sampling(), plan=plan, stop=[], n_logprobs=-1
-        )
-        _wait(session, None)
+    text = session.engine.begin(
+        prompt=list(tokens), n_predict=0, sampling=_core.Sampling(), plan=plan, stop=[], n_logprobs=-1
+    )
+    _wait(session, text)
 
 
-def _wait(session: Session, errand: _core.Errand | None) -> _core.Errand:
+def _wait(session: Session, text: _core.Text) -> None:
     try:
-        while (chunk := session.next_chunk(SLICE_US)) is None or not chunk.finish:
+        while (chunk := session.next_chunk(text, SLICE_US)) is None or not chunk.finish:
             if session.closed:
                 raise Cancelled("this Duo was closed meanwhile")
     except BaseException:
-        session.cancel()  # returns when the core has let go of the errand
+        session.cancel(text)  # returns when the core has let go of the errand
         raise
-    stats = session.stats() or {}
+    stats = text.stats()
     if chunk.finish == "error":
-        raise error_class(stats.get("error_code", ""))(stats.get("error", ""))
-    return errand  # type: ignore[return-value]
+        raise error_class(stats["error_code"])(stats["error"])
 
 
 def score(session: Session, tokens: Sequence[int], n_top: int) -> list[TokenLogprobs]:
