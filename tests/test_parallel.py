@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from duo import Duo, DuoError, Result
+from duo.cli.main import main
 from duo.errors import BadValue, Busy
 
 PROMPTS = [
@@ -163,3 +166,35 @@ def test_what_needs_one_text_at_a_time_is_refused(four: Duo, tmp_path: Any) -> N
         four.save_state()
     with pytest.raises(BadValue, match="one text at a time"):
         four.generate("a", max_tokens=1, prompt_cache=tmp_path / "c")
+
+
+# ---- the program
+
+
+def test_a_line_for_each_prompt_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str], alone: Duo) -> None:
+    file = tmp_path / "prompts.jsonl"
+    lines = [json.dumps({"prompt": PROMPTS[0]}), json.dumps(PROMPTS[1]), "", json.dumps({"turns": [PROMPTS[2], "x"]})]
+    file.write_text("\n".join(lines))
+    assert main(["-f", str(file), "-np", "3", "-n", "12", "--temp", "0", "-c", "512"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [x["index"] for x in found] == [0, 1, 2]
+    assert [x["prompt"] for x in found] == PROMPTS[:3]
+    assert [x["text"] for x in found] == [alone.generate(p, max_tokens=12, temperature=0).text for p in PROMPTS[:3]]
+    assert all(x["timings"]["predicted_n"] == 12 for x in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "has no prompts"),
+        ("{", "line 1"),
+        ('"a"\n{}', "line 2"),
+        ('{"prompt": 3}', "no prompt"),
+        ('""', "no prompt"),
+    ],
+)
+def test_bad_lines_are_named(text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(text)
+    assert main(["-f", str(file)]) == 1
+    assert why in capsys.readouterr().err

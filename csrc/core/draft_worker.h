@@ -53,7 +53,7 @@ class draft_worker {
     void               fail_step(const std::string & why) noexcept;
     [[nodiscard]] bool any_wants_step() const;
 
-    // A step (draft_step.cpp).
+    // A step (draft_choice.cpp, draft_step.cpp).
     void    step();
     bool    choose();
     int32_t make_room(const draft_text & text, int32_t n_free);

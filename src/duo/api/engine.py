@@ -73,7 +73,7 @@ class Duo(Chats, Loading):
     (chatml, llama3, ...) in place of the target's own. llama_cpp.Llama's arguments are understood (`model_path`, ...).
     Contexts, batches and limits are counted in tokens; shares are 0 to 1; times are in seconds.
 
-    One text at a time: calls from several threads queue up. Close it, or use `with`: then both models' memory and
+    n_parallel texts at a time: further calls queue up. Close it, or use `with`: then both models' memory and
     threads are gone.
 
     Raises TypeError (unknown keyword) and DuoError: UnknownModel (no such file, or no model), BadValue (an option, or
