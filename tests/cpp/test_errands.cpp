@@ -148,3 +148,14 @@ TEST(a_prompt_can_be_read_ahead) {
     a.run(q);
     CHECK_EQ(a.target.cached(0).size(), q.prompt.size() - 1);
 }
+
+// The caller frees each request as soon as both workers are done with it: for ThreadSanitizer and AddressSanitizer.
+TEST(errands_follow_each_other_at_once) {
+    pair a({}, behaviour{.agree = 0.7});
+    a.run(asked.as(run_mode::sync, 3));
+    for (int i = 0; i < 3000; ++i) {
+        errand look;
+        CHECK_EQ(run(a, look).finish, finish_reason::stop);
+        CHECK(!look.target.tokens.empty());
+    }
+}
