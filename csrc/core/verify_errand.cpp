@@ -1,4 +1,4 @@
-// What the caller wants of the target between two texts. The draft does its part at the same time.
+// The target's part of an errand, a job between two texts. The draft does its part at the same time.
 #include <algorithm>
 #include <exception>
 

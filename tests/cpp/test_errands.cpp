@@ -1,4 +1,4 @@
-// What is wanted of the models between two texts: caches that are kept and taken back, and scores of a text.
+// Errands between two texts: caches that are saved and restored, and scores of a text.
 #include "core/errand.h"
 #include "core/same.h"
 #include "pair.h"

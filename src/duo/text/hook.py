@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Hook:
     """The core calls it in the target's thread, once for each token and in their order, whatever the mode.
 
-    processor, criteria: a function, a list of them, or None; a list of criteria that can be called is called itself, as
-    in llama_cpp.
+    processor, criteria: a function, a list of them, or None. A callable list of criteria is called itself, as in
+    llama_cpp.
     """
 
     def __init__(self, processor: Any, criteria: Any) -> None:

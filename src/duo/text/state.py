@@ -1,7 +1,7 @@
 """What the models' caches hold of a text, as an object and as a file.
 
 A file: MAGIC, the length of a head (8 bytes, little-endian), the head (JSON), its SHA-256, and the caches in the order
-of the head. Nothing of a cache is given to libllama before its checksum is right.
+of the head. libllama gets a cache only if its checksum is right.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ROLES = ("target", "draft")
 
 
 class BadState(BadValue):
-    """What is wrong with a saved state, to be read behind its name. `foreign`: it was not made by duo at all."""
+    """What is wrong with a saved state: the words after its name. `foreign`: duo did not make it."""
 
     def __init__(self, why: str, *, foreign: bool = False) -> None:
         super().__init__(why)
@@ -38,13 +38,13 @@ class BadState(BadValue):
 
 @dataclass(frozen=True)
 class CacheHead:
-    """What a saved cache is of."""
+    """The model and the tokens of a saved cache."""
 
     role: str
     belongs: dict[str, str]
     tokens: tuple[int, ...]
     n_bytes: int
-    sha256: str  # of all the rest and of the cache
+    sha256: str  # of the other fields and the cache
 
     @classmethod
     def of(cls, role: str, belongs: dict[str, str], tokens: Sequence[int], saved: bytes | memoryview) -> CacheHead:
