@@ -24,7 +24,11 @@ void sampler::prepare(const sampling_params & sampling) {
     if (ready_ && params_ == sampling) {
         return;
     }
-    ready_ = false; // in case something below throws
+    if (!std::exchange(ready_, false)) { // the first time, or after an exception: nothing below can be relied on
+        grammar_.reset();
+        breakers_.reset();
+        params_ = {};
+    }
     if (sampling.grammar != params_.grammar) {
         grammar_.reset();
         n_held_ = held_us_ = 0;

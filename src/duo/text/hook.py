@@ -42,7 +42,7 @@ class Hook:
         """Changes the scores in place. False: the text ends here. Raises what the program's functions raise."""
         self._thread = threading.get_ident()
         try:
-            logits = scores.copy() if self._processors and self._criteria else scores
+            logits = scores.copy() if self._criteria else scores  # what a criterion writes there changes nothing
             for processor in self._processors:
                 self._change(scores, processor(ids, scores))
             said = [bool(criterion(ids, logits)) for criterion in self._criteria]  # all are asked, as in llama_cpp
