@@ -100,7 +100,7 @@ def test_equal_releases_show_no_changes(compare: Compare, installed: Path, sdist
     same = {m[1]: int(m[2]) for m in re.finditer(r"^(.+): (\d+) the same, 0 to look at$", table, re.MULTILINE)}
     # That much is compared, not nothing.
     assert same["layout"] >= 8 and same["interface"] > 150 and same["converter"] > 8 and same["llama_cpp.Llama"] > 20
-    assert same["log line"] > 3 and same["option"] > 50 and same["key of a file"] > 15 and same["CMake option"] == 6
+    assert same["log line"] > 2 and same["option"] > 50 and same["key of a file"] > 15 and same["CMake option"] == 6
 
 
 def test_called_functions_are_compared(compare: Compare, installed: Path) -> None:

@@ -30,7 +30,6 @@ COPIED = "ggml-backend-impl.h"  # what the layouts are copied from; never instal
 LOG_LINES = {
     "error loading model: ": "error loading model: ",
     "failed to load model": "failed to load model",
-    "unable to allocate %s buffer": "unable to allocate duo buffer",
     "ggml-rpc.cpp": "ggml-rpc.cpp:",
 }
 CMAKE_NAMES = ("GGML_BUILD_COMMIT", "GGML_VERSION", "GGML_AVAILABLE_BACKENDS")

@@ -42,7 +42,6 @@ def command_named(name: str) -> click.Command | None:
         return None
     module, _, member = COMMANDS[name][0].partition(".")
     found: click.Command = getattr(import_module(f"duo.cli.commands.{module}"), member)
-    found.context_settings.setdefault("help_option_names", HELP)  # click keeps the names of its first context
     return found
 
 

@@ -156,8 +156,16 @@ def unescape(text: str) -> str:
         ) from None
 
 
+HELP_NAMES = ["-h", "--help"]
+
+
 class ModelCommand(click.Command):
     """A command that reports unknown options itself, because click would read -mdfoo as -m dfoo."""
+
+    def __init__(self, *args: Any, **attributes: Any) -> None:
+        # Given by the parent otherwise; but click keeps the names of a command's first context.
+        attributes.setdefault("context_settings", {"help_option_names": HELP_NAMES})
+        super().__init__(*args, **attributes)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         known: dict[str, click.Option | None] = {
