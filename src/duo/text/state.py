@@ -169,6 +169,18 @@ def write(path: Path, errand: _core.Errand, heads: Sequence[CacheHead]) -> int:
     return sum(map(len, parts))
 
 
+def _head_of(x: Any) -> CacheHead:
+    """A head as its file has it. Raises ValueError, TypeError and KeyError: it is none, whatever its checksum says."""
+    head = CacheHead(**{**x, "tokens": tuple(x["tokens"])})
+    if not isinstance(head.belongs, dict):
+        raise TypeError
+    texts = [head.role, head.sha256, *head.belongs, *head.belongs.values()]
+    numbers = [head.n_bytes, *head.tokens]
+    if not all(isinstance(t, str) for t in texts) or not all(type(n) is int and n >= 0 for n in numbers):
+        raise ValueError
+    return head
+
+
 def read_heads(file: BinaryIO, n_file: int) -> list[CacheHead]:
     """The heads of the caches; the first cache begins where the file stands then. Raises BadState and OSError."""
     if file.read(len(MAGIC)) != MAGIC:
@@ -178,8 +190,8 @@ def read_heads(file: BinaryIO, n_file: int) -> list[CacheHead]:
     if len(head) != n or file.read(32) != hashlib.sha256(head).digest():
         raise BadState("is damaged")
     try:
-        found = [CacheHead(**{**x, "tokens": tuple(x["tokens"])}) for x in json.loads(head)]
-    except (ValueError, TypeError, KeyError):
+        found = [_head_of(x) for x in json.loads(head)]
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise BadState("is damaged") from None
     if not found or found[0].role != "target" or file.tell() + sum(h.n_bytes for h in found) != n_file:
         raise BadState("is truncated")
