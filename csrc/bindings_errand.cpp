@@ -1,4 +1,4 @@
-// What is wanted of the models between two texts (duo.text.errand).
+// Jobs for the models between two texts (duo.text.errand).
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -13,7 +13,7 @@ namespace duo {
 
 namespace {
 
-// An errand that keeps the bytes that it was given.
+// An errand that keeps the bytes that it was given alive.
 struct py_errand : errand {
     py::bytes of_target, of_draft;
 };
@@ -24,7 +24,7 @@ void give(cache_image & image, py::bytes & owner, std::vector<token_id> tokens, 
     image.given  = std::string_view(saved);
 }
 
-// No copy.
+// Without a copy.
 py::memoryview view(const std::string & saved) {
     return py::memoryview::from_memory(saved.data(), py::ssize_t(saved.size()));
 }

@@ -42,8 +42,8 @@ class engine {
     ~engine();
 
     request & begin(std::unique_ptr<request> req);
-    // Starts something else than a text; `prompt` is what its kind needs. It ends as a text does, with a chunk that has
-    // finish set, and the caller keeps `job` until then. Throws duo::error.
+    // Starts an errand; `prompt` is for the kinds that need one. Like a text, it ends with a chunk whose `finish` is
+    // set, and `job` must live until then. Throws duo::error.
     void begin(errand & job, std::vector<token_id> prompt);
     bool next(text_chunk & out, int64_t timeout_us);
     void cancel() noexcept;

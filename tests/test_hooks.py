@@ -101,6 +101,15 @@ def test_a_handler_of_llama_cpp_hands_them_on(both: tuple[Any, Duo]) -> None:
     assert answers[0] == answers[1]
 
 
+def test_a_criterion_cannot_change_the_choice(duo_pair: Duo) -> None:
+    def scribble(ids: Any, logits: Any) -> bool:
+        logits[:] = np.nan
+        return False
+
+    plain = duo_pair.generate(PROMPT, **GREEDY)
+    assert duo_pair.generate(PROMPT, stopping_criteria=scribble, **GREEDY).tokens == plain.tokens
+
+
 @pytest.mark.parametrize("options", [
     {"mode": "plain"}, {"mode": "sync", "n_draft": 4}, {"mode": "async"}, {"mode": "async", "n_draft": 8},
     {"draft_tree": "dynamic", "n_draft": 12}, {"spec_type": ["ngram-simple"]},

@@ -69,6 +69,7 @@ void draft_worker::take_verdicts() {
 }
 
 void draft_worker::do_errand(const request & req) noexcept {
+    const int32_t slot  = req.slot; // the caller may free the request as soon as draft_done is set
     cache_image & image = req.job->draft;
     try {
         do_errand(*req.job);
@@ -77,11 +78,12 @@ void draft_worker::do_errand(const request & req) noexcept {
         text_.clear_cache();
         image = {};
     } catch (...) {
+        req.draft_error = "the draft failed for an unknown reason";
         text_.clear_cache();
         image = {};
     }
     req.draft_done.store(true, std::memory_order_release);
-    wires_.nodes.push({.what = node_msg::kind::done, .slot = req.slot});
+    wires_.nodes.push({.what = node_msg::kind::done, .slot = slot});
 }
 
 void draft_worker::do_errand(errand & job) {

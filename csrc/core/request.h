@@ -124,7 +124,7 @@ struct request : text_params {
     int32_t                     slot = 0;
     std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process
 
-    errand * job = nullptr; // not a text, but this; the caller owns it (errand.h)
+    errand * job = nullptr; // if set, this is asked for and not a text; the caller owns it (errand.h)
 
     // Caller -> both workers. Relaxed: it only asks them to stop soon.
     std::atomic<bool> cancelled{false};

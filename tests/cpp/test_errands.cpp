@@ -1,4 +1,4 @@
-// What is wanted of the models between two texts: caches that are kept and taken back, and scores of a text.
+// Errands between two texts: caches that are saved and restored, and scores of a text.
 #include "core/errand.h"
 #include "core/same.h"
 #include "pair.h"
@@ -147,4 +147,15 @@ TEST(a_prompt_can_be_read_ahead) {
     q.n_predict = 0;
     a.run(q);
     CHECK_EQ(a.target.cached(0).size(), q.prompt.size() - 1);
+}
+
+// The caller frees each request as soon as both workers are done with it: for ThreadSanitizer and AddressSanitizer.
+TEST(errands_follow_each_other_at_once) {
+    pair a({}, behaviour{.agree = 0.7});
+    a.run(asked.as(run_mode::sync, 3));
+    for (int i = 0; i < 3000; ++i) {
+        errand look;
+        CHECK_EQ(run(a, look).finish, finish_reason::stop);
+        CHECK(!look.target.tokens.empty());
+    }
 }
