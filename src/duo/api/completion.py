@@ -15,6 +15,7 @@ from duo.errors import BadValue
 from duo.options.llama_cpp import CompletionOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
+from duo.support.wording import quoted
 from duo.text.errand import score
 from duo.text.job import prepare
 from duo.text.result import TokenLogprobs
@@ -41,9 +42,8 @@ def of_llama(
     options = {**defaults, **own}
     for name, value in given.items():
         if name in NEUTRAL and value != NEUTRAL[name]:
-            raise BadValue(
-                f"{function} got {name}={value!r}, which duo does not support{WHY.get(name, '')}; leave {name} out"
-            )
+            why = WHY.get(name, "")
+            raise BadValue(f"{function} got {name}={quoted(value)}, which duo does not support{why}; leave {name} out")
         if name in NEUTRAL or name in WITHOUT_EFFECT:
             continue
         if name not in GENERATE_OPTIONS:
