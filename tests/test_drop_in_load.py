@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import need_llama_cpp
 
-from duo import Duo, DuoError
+from duo import BadValue, Duo, DuoError
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
@@ -54,6 +54,8 @@ def test_arguments_of_the_constructor_change_the_text_as_there(tmp_path: Path) -
         llama = llama_cpp.Llama(**LOAD, **options)
         with Duo(draft=DRAFT, **SAME, **LOAD, **options) as d:
             theirs, ours = (x(PROMPT, max_tokens=24, temperature=0)["choices"][0]["text"] for x in (llama, d))
+            for name in ("lora_path", "lora_scale", "lora_base", "kv_overrides", "tensor_split", "numa"):
+                assert getattr(d, name) == getattr(llama, name)
         llama.close()
         assert ours == theirs, options
         found.add(ours)
@@ -70,3 +72,9 @@ def test_an_adapter_with_duos_kernels_and_one_that_does_not_fit(tmp_path: Path) 
     for bad, why in ((TARGET, "could not be loaded"), (tmp_path / "none", "no LoRA adapter"), ("", "lora")):
         with pytest.raises(DuoError, match=why):
             Duo(TARGET, n_ctx=64, lora=bad)
+    for options, why in (
+        ({"lora_path": [str(lora)]}, "give one file, or several with lora="),
+        ({"lora_path": lora, "lora_scaled": {str(lora): 1.0}}, "were both given"),
+    ):
+        with pytest.raises(BadValue, match=why):
+            Duo(TARGET, n_ctx=64, **options)

@@ -202,6 +202,15 @@ def test_what_is_no_score_is_refused(duo_pair: Duo, processor: Any, why: str) ->
             duo_pair.generate(PROMPT, **{name: 3})
 
 
+def test_scores_may_be_a_list_as_in_llama_cpp(both: tuple[Any, Duo]) -> None:
+    def program(llm: Any) -> Any:
+        hook = LogitsProcessorList([lambda i, s: [0.0] * 77 + [1.0] + [0.0] * (len(s) - 78)])
+        return llm.create_completion(PROMPT, logits_processor=hook, max_tokens=3, temperature=0)["choices"][0]["text"]
+
+    theirs, ours = map(program, both)
+    assert ours == theirs == both[1].decode([77] * 3)
+
+
 def test_a_function_may_read_but_not_begin_or_end_a_text() -> None:
     found: list[Any] = []
     with Duo(n_ctx=128) as d:

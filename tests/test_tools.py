@@ -274,7 +274,12 @@ def test_calls_in_an_answer_are_parsed_and_reasoning_is_split_off(duo_pair: Duo)
     ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, "names x, which is not in tools"),
     ({"tool_choice": "required", "tools": None}, "there are no tools"),
     ({"tools": [{"type": "function"}]}, "tool 0 has no function"),
+    ({"tools": [{"type": "function", "function": {"name": "x", "parameters": "y"}}]}, "parameters of tool 0 are str"),
     ({"function_call": 3}, "function_call is 3"),
+    ({"chat_template_kwargs": ["enable_thinking"]}, "variables of a chat template are a dict"),
+    ({"chat_template_kwargs": {1: 2}}, "variables of a chat template are a dict"),
+    ({"chat_template_kwargs": {"messages": []}}, "messages is no variable"),
+    ({"response_format": "x" * 100_000}, r"^response_format is 'x{199}\.\.\.; its type"),
     ({"reasoning_format": "deepseek-legacy"}, "reasoning_format"),
 ], ids=str)  # fmt: skip
 def test_bad_choices_are_refused(duo_pair: Duo, options: Any, why: str) -> None:

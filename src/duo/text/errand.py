@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from duo import _core
@@ -23,34 +23,37 @@ def turn(session: Session) -> Iterator[None]:
 
 def finish(session: Session, errand: _core.Errand, prompt: Sequence[int] = ()) -> _core.Errand:
     """Runs it to its end; call it in a turn. Raises BadValue (what is restored does not fit), Cancelled, DuoError."""
-    with session.lock:
-        session.engine.begin_errand(errand, list(prompt))
-        return _wait(session, errand)
+    _run(session, lambda: session.engine.begin_errand(errand, list(prompt)))
+    return errand
 
 
 def read_ahead(session: Session, tokens: Sequence[int]) -> None:
     """Evaluates all of a prompt but its last token. Call it in a turn. Raises DuoError."""
     plan = _core.Plan()
     plan.mode = "plain"
+    prompt = list(tokens)
+    _run(
+        session,
+        lambda: session.engine.begin(
+            prompt=prompt, n_predict=0, sampling=_core.Sampling(), plan=plan, stop=[], n_logprobs=-1
+        ),
+    )
+
+
+def _run(session: Session, begin: Callable[[], None]) -> None:
+    """Begins, and waits for the end."""
     with session.lock:
-        session.engine.begin(
-            prompt=list(tokens), n_predict=0, sampling=_core.Sampling(), plan=plan, stop=[], n_logprobs=-1
-        )
-        _wait(session, None)
-
-
-def _wait(session: Session, errand: _core.Errand | None) -> _core.Errand:
-    try:
-        while (chunk := session.next_chunk(SLICE_US)) is None or not chunk.finish:
-            if session.closed:
-                raise Cancelled("this Duo was closed meanwhile")
-    except BaseException:
-        session.cancel()  # returns when the core has let go of the errand
-        raise
-    stats = session.stats() or {}
-    if chunk.finish == "error":
-        raise error_class(stats.get("error_code", ""))(stats.get("error", ""))
-    return errand  # type: ignore[return-value]
+        try:
+            begin()  # Ctrl-C may come when it has begun and before this returns
+            while (chunk := session.next_chunk(SLICE_US)) is None or not chunk.finish:
+                if session.closed:
+                    raise Cancelled("this Duo was closed meanwhile")
+        except BaseException:
+            session.cancel()  # returns when the core has let go of the errand
+            raise
+        stats = session.stats() or {}
+        if chunk.finish == "error":
+            raise error_class(stats.get("error_code", ""))(stats.get("error", ""))
 
 
 def score(session: Session, tokens: Sequence[int], n_top: int) -> list[TokenLogprobs]:
