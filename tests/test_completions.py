@@ -218,6 +218,8 @@ def test_a_suffix_is_filled_in_as_llama_cpp_does(fim: Path, spm_infill: bool) ->
     llama.generate = lambda tokens, **_: seen.append(list(tokens)) or iter(())
     order = (FIM[1], FIM[0], FIM[2]) if spm_infill else FIM
     with Duo(fim, n_ctx=256, cpu_kernels="stock", spm_infill=spm_infill) as d:
+        d.chat_format = "chatml"  # another matter
+        assert d.spm_infill == llama.spm_infill == spm_infill
         assert d.local_model.fim_tokens == FIM
         for prompt, suffix in (
             ("Once upon", "a time"), ("", "the end"), ("Once", ""), ("a  b", "  c d"), (d.tokenize(b"The rain"), "x\n"),

@@ -18,14 +18,14 @@ SAME = {"cpu_kernels": "stock", "flash_attn": "off"}  # llama_cpp's sums, which 
 PROMPT = "Once upon a time"
 
 
-def lora_of(path: Path, seed: int) -> Path:
+def lora_of(path: Path, seed: int, alpha: float = 2.0) -> Path:
     """An adapter for some of the target's matrices, of rank 2."""
     reader = gguf.GGUFReader(TARGET)
     arch = reader.fields["general.architecture"].contents()
     w, random = gguf.GGUFWriter(str(path), arch), np.random.default_rng(seed)
     w.add_string("general.type", "adapter")
     w.add_string("adapter.type", "lora")
-    w.add_float32("adapter.lora.alpha", 2.0)
+    w.add_float32("adapter.lora.alpha", alpha)
     for t in reader.tensors:
         if t.name.endswith(("ffn_down.weight", "attn_q.weight")):
             n_in, n_out = (int(n) for n in t.shape)
@@ -78,3 +78,7 @@ def test_an_adapter_with_duos_kernels_and_one_that_does_not_fit(tmp_path: Path) 
     ):
         with pytest.raises(BadValue, match=why):
             Duo(TARGET, n_ctx=64, **options)
+    endless = lora_of(tmp_path / "inf.gguf", 1, float("inf"))
+    why = "computes NaN instead of numbers; try it without its adapters"
+    with Duo(TARGET, n_ctx=64, lora=endless) as d, pytest.raises(BadValue, match=why):
+        d.generate(PROMPT)

@@ -202,6 +202,18 @@ def test_what_is_no_score_is_refused(duo_pair: Duo, processor: Any, why: str) ->
             duo_pair.generate(PROMPT, **{name: 3})
 
 
+def test_an_exception_passes_through_a_handler(duo_pair: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise Own
+
+    monkeypatch.setattr(duo_pair, "chat_format", "llama-2")
+    with pytest.raises(Own):
+        duo_pair.create_chat_completion([{"role": "user", "content": "Hi"}], logits_processor=fail)
+    monkeypatch.setattr(duo_pair, "chat_handler", fail)
+    with pytest.raises(Own):
+        duo_pair.create_chat_completion([{"role": "user", "content": "Hi"}])
+
+
 def test_scores_may_be_a_list_as_in_llama_cpp(both: tuple[Any, Duo]) -> None:
     def program(llm: Any) -> Any:
         hook = LogitsProcessorList([lambda i, s: [0.0] * 77 + [1.0] + [0.0] * (len(s) - 78)])

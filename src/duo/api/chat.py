@@ -72,8 +72,7 @@ class Chats(Completions):
     _template: ChatTemplate | None = None
 
     def _choose_chat(self, given: dict[str, Any]) -> None:
-        """Takes the keywords of prompts (chat_template, spm_infill, ...) out of the others. Raises BadValue."""
-        self._suffix_first = bool(given.pop("spm_infill", False))
+        """Takes the keywords of prompts (chat_template, chat_format, ...) out of the others. Raises BadValue."""
         template, name = given.pop("chat_template", None), given.pop("chat_format", None)
         for what, value in (("chat_template", template), ("chat_format", name)):
             if value is not None and not (isinstance(value, str) and _is_unicode(value)):
@@ -92,7 +91,7 @@ class Chats(Completions):
 
     @chat_format.setter
     def chat_format(self, name: str | None) -> None:
-        """Raises BadValue for an unknown name."""
+        """A chat with an unknown name is a BadValue, as in llama_cpp."""
         self._choose_chat({"chat_format": name})
 
     @property

@@ -64,8 +64,6 @@ def if_asked(stream: bool | None) -> dict[str, bool]:
 class Completions(LlamaMembers):
     """llama_cpp.Llama's way to ask for a text."""
 
-    _suffix_first = False  # spm_infill
-
     @overload
     def create_completion(
         self, prompt: Prompt, *places: Any, stream: Literal[False] | None = False, **options: Unpack[CompletionOptions]
@@ -101,7 +99,7 @@ class Completions(LlamaMembers):
         if suffix is None:
             tokens = self._prompt_tokens(prompt)
         else:
-            tokens = infill(self.local_model, prompt, suffix, suffix_first=self._suffix_first)
+            tokens = infill(self.local_model, prompt, suffix, suffix_first=self.spm_infill)
         scored: list[TokenLogprobs] = []
         scores = bool(echo) and not stream and wanted.get("logprobs") is not None
         if scores:

@@ -99,6 +99,7 @@ class Duo(Chats, Loading):
         self._made_of = (model, draft, arguments)
         model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
         self._choose_chat(options)
+        options.pop("spm_infill", None)  # see the property
         vocab_only = bool(options.pop("vocab_only", False))
         if vocab_only:
             options = _without_weights(draft, options)

@@ -91,7 +91,6 @@ class LlamaMembers(Texts):
     _made_of: tuple[Any, Any, dict[str, Any]]  # and these: its arguments
     cache = None  # see set_cache
     draft_model = None  # a draft is no object of Python
-    spm_infill = False
 
     if not TYPE_CHECKING:  # checkers would take it for the type of every name
 
@@ -141,6 +140,11 @@ class LlamaMembers(Texts):
     def numa(self) -> Any:
         """As it was given to the constructor."""
         return self._made_of[2].get("numa", False)
+
+    @property
+    def spm_infill(self) -> bool:
+        """Whether the suffix comes before the prefix."""
+        return bool(self._made_of[2].get("spm_infill", False))
 
     @property
     def n_batch(self) -> int:

@@ -33,12 +33,12 @@ def pair(model: PathLike | None, draft: PathLike | None, o: EngineOptions) -> tu
 
 
 def written(value: object, what: str) -> str:
-    """A path as text. Raises BadValue if it is none."""
+    """A path as text. Raises TypeError (it is no path) and BadValue."""
     try:
         name = os.fsdecode(cast("PathLike", value))
         os.fsencode(name)
     except TypeError:
-        raise BadValue(f"the {what} is {type(value).__name__}; give the path of a file") from None
+        raise TypeError(f"the {what} is {type(value).__name__}; give the path of a file") from None
     except UnicodeEncodeError:
         raise BadValue(f"the path of the {what} is not valid Unicode; check the path") from None
     return name
