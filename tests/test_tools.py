@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duo import Duo, DuoError
+from duo import BadValue, Duo, DuoError
 from duo.api.tools import choice_of
 from duo.prompt.reading import Part, Reader, joined
 from duo.prompt.tool_calls import CALL_BEGIN, CALL_END, CALLS_BEGIN, CALLS_END, MARKS, SEP, Call, split_calls
@@ -267,6 +267,16 @@ def test_calls_in_an_answer_are_parsed_and_reasoning_is_split_off(duo_pair: Duo)
         assert [c["function"] for d in deltas for c in d.get("tool_calls") or ()] == [call["function"]]
     plain = ask(duo_pair, grammar=grammar, tool_choice="none")["choices"][0]
     assert (plain["message"]["content"], plain["finish_reason"]) == (written, "stop")
+
+
+def test_parameters_that_are_nested_too_deeply(duo_pair: Duo) -> None:
+    schema: Any = {"type": "integer"}
+    for _ in range(2000):
+        schema = {"type": "array", "items": schema}
+    tools = [{"type": "function", "function": {"name": "x", "parameters": schema}}]
+    for choice in ("required", {"type": "function", "function": {"name": "x"}}):
+        with pytest.raises(BadValue):
+            duo_pair.create_chat_completion(MESSAGES, tools=tools, tool_choice=choice)
 
 
 @pytest.mark.parametrize("options,why", [

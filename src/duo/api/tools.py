@@ -34,13 +34,19 @@ class Choice:
 
     @property
     def schema(self) -> Any:
-        """What the answer must look like; None: anything. By name: the arguments alone, as llama_cpp asks for them."""
+        """What the answer must look like; None: anything. By name: the arguments alone, as llama_cpp asks for them.
+
+        Raises BadValue.
+        """
         if self.named:
             (found,) = (f for f in self.functions if f["name"] == self.named)
             return found.get("parameters") or NO_ARGUMENTS
         if not self.required:
             return None
-        return _one_of(self.functions)
+        try:
+            return _one_of(self.functions)
+        except RecursionError:
+            raise BadValue("the parameters of a tool are nested too deeply; simplify them") from None
 
 
 def _one_of(functions: Sequence[Mapping[str, Any]]) -> Any:
