@@ -118,10 +118,9 @@ int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sam
     if (n == 0 || !std::isfinite(logits[out[0].token])) {
         if (std::any_of(logits, logits + n_vocab_, [](float x) { return std::isnan(x); })) {
             const bool changed = !opt_.loras.empty() || !opt_.control_vectors.empty();
-            throw error(error_kind::bad_value,
-                        opt_.path + " computes NaN instead of numbers; " +
-                            (changed ? "try it without its adapters and control vectors"
-                                     : "its weights are corrupt, download it again"));
+            throw error(error_kind::bad_value, opt_.path + " computes NaN instead of numbers; " +
+                                                   (changed ? "try it without its adapters and control vectors"
+                                                            : "its weights are corrupt, download it again"));
         }
     }
     return n;
