@@ -211,6 +211,27 @@ def test_a_bad_score_is_refused(duo_pair: Duo, processor: Any, why: str) -> None
             duo_pair.generate(PROMPT, **{name: 3})
 
 
+def test_an_exception_passes_through_a_handler(duo_pair: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise Own
+
+    monkeypatch.setattr(duo_pair, "chat_format", "llama-2")
+    with pytest.raises(Own):
+        duo_pair.create_chat_completion([{"role": "user", "content": "Hi"}], logits_processor=fail)
+    monkeypatch.setattr(duo_pair, "chat_handler", fail)
+    with pytest.raises(Own):
+        duo_pair.create_chat_completion([{"role": "user", "content": "Hi"}])
+
+
+def test_scores_may_be_a_list_as_in_llama_cpp(both: tuple[Any, Duo]) -> None:
+    def program(llm: Any) -> Any:
+        hook = LogitsProcessorList([lambda i, s: [0.0] * 77 + [1.0] + [0.0] * (len(s) - 78)])
+        return llm.create_completion(PROMPT, logits_processor=hook, max_tokens=3, temperature=0)["choices"][0]["text"]
+
+    theirs, ours = map(program, both)
+    assert ours == theirs == both[1].decode([77] * 3)
+
+
 def test_a_function_may_read_but_not_begin_or_end_a_text() -> None:
     found: list[Any] = []
     with Duo(n_ctx=128) as d:

@@ -57,10 +57,15 @@ class Hook:
     def _change(scores: Scores, found: Any) -> None:
         import numpy as np
 
-        if getattr(found, "shape", None) != scores.shape:
+        try:
+            with np.errstate(over="ignore"):  # beyond 32 bits: infinity, which is refused below
+                given = np.asarray(found, np.float32)
+        except (TypeError, ValueError):
+            given = np.empty(0, np.float32)
+        if given.shape != scores.shape:
             what = f"shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
             raise BadValue(f"the logits_processor returned {what}; return scores of shape {scores.shape}")
-        scores[:] = found
+        scores[:] = given
         if not (scores < np.inf).all():  # of NaN, too
             raise BadValue("the logits_processor returned NaN or infinity; -inf forbids a token")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -42,7 +42,7 @@ class CacheHead:
 
     role: str
     belongs: dict[str, str]
-    tokens: tuple[int, ...]
+    tokens: tuple[int, ...] = field(repr=False)
     n_bytes: int
     sha256: str  # of the other fields and the cache
 
@@ -66,7 +66,7 @@ class CacheHead:
 @dataclass(frozen=True)
 class SavedCache:
     head: CacheHead
-    saved: bytes
+    saved: bytes = field(repr=False)  # megabytes
 
 
 @dataclass(frozen=True)
