@@ -11,7 +11,7 @@ namespace duo {
 // ModelOptions, EngineOptions, Sampling, Plan, SyntheticOptions.
 void register_options(pybind11::module_ & m);
 
-// Errand: what is wanted of the models between two texts.
+// Errand: a job for the models between two texts.
 void register_errand(pybind11::module_ & m);
 
 // For `duo doctor` and the benchmarks: one model, pass by pass, and the kernels alone.

@@ -1,4 +1,4 @@
-// What is wanted of the models between two texts (duo.text.errand).
+// Jobs for the models between two texts (duo.text.errand).
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -13,7 +13,7 @@ namespace duo {
 
 namespace {
 
-// An errand that keeps the bytes that it was given.
+// An errand that keeps the bytes that it was given alive.
 struct py_errand : errand {
     py::bytes of_target, of_draft;
 };
@@ -24,7 +24,7 @@ void give(cache_image & image, py::bytes & owner, std::vector<token_id> tokens, 
     image.given  = std::string_view(saved);
 }
 
-// No copy.
+// Without a copy.
 py::memoryview view(const std::string & saved) {
     return py::memoryview::from_memory(saved.data(), py::ssize_t(saved.size()));
 }
@@ -33,10 +33,14 @@ py::memoryview view(const std::string & saved) {
 
 void register_errand(py::module_ & m) {
     using e = py_errand;
-    py::class_<errand>(m, "AnyErrand");
-    py::class_<e, errand>(m, "Errand")
+    py::class_<errand, std::shared_ptr<errand>>(m, "AnyErrand");
+    py::class_<e, errand, std::shared_ptr<e>>(m, "Errand")
         .def(py::init([](const std::string & kind, int32_t n_keep, int32_t n_top) {
-                 auto x    = std::make_unique<e>();
+                 // A thread without the GIL may be the last one that has it.
+                 const std::shared_ptr<e> x(new e, [](e * p) {
+                     const py::gil_scoped_acquire held;
+                     delete p;
+                 });
                  x->what   = kind == "save"      ? errand::kind::save
                              : kind == "restore" ? errand::kind::restore
                              : kind == "score"   ? errand::kind::score

@@ -147,9 +147,9 @@ std::shared_ptr<open_text> engine::begin(std::unique_ptr<request> req) {
     return pipeline_->begin(std::move(req));
 }
 
-std::shared_ptr<open_text> engine::begin(errand & job, std::vector<token_id> prompt) {
+std::shared_ptr<open_text> engine::begin(std::shared_ptr<errand> job, std::vector<token_id> prompt) {
     auto r    = std::make_unique<request>();
-    r->job    = &job;
+    r->job    = std::move(job);
     r->prompt = std::move(prompt);
     return begin(std::move(r));
 }
@@ -176,6 +176,11 @@ void engine::cancel_all() noexcept {
 bool engine::running() const {
     const std::shared_lock entered(gate_);
     return pipeline_ && pipeline_->running();
+}
+
+std::shared_ptr<wires> engine::ends() const {
+    const auto entered = enter();
+    return pipeline_->ends();
 }
 
 size_t engine::n_queued() const {

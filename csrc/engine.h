@@ -45,9 +45,9 @@ class engine {
 
     // Starts a text, or puts it into the queue. Throws duo::error.
     std::shared_ptr<open_text> begin(std::unique_ptr<request> req);
-    // Starts something else than a text; `prompt` is what its kind needs. It ends as a text does, with a chunk that has
-    // finish set, and the caller keeps `job` until then. Throws duo::error.
-    std::shared_ptr<open_text> begin(errand & job, std::vector<token_id> prompt);
+    // Starts an errand; `prompt` is for the kinds that need one. Like a text, it ends with a chunk whose `finish` is
+    // set. Throws duo::error.
+    std::shared_ptr<open_text> begin(std::shared_ptr<errand> job, std::vector<token_id> prompt);
 
     // The text's next chunk. False: none came in time, or the engine is closed.
     bool next(open_text & text, text_chunk & out, int64_t timeout_us);
@@ -65,6 +65,8 @@ class engine {
     [[nodiscard]] std::shared_ptr<target_link> link_to_target() const { return target_link_; }
 
     [[nodiscard]] bool running() const;
+    // The rings and bells. Throws duo::error if closed.
+    [[nodiscard]] std::shared_ptr<wires> ends() const;
     // Texts that wait until another one has ended.
     [[nodiscard]] size_t n_queued() const;
 

@@ -18,7 +18,7 @@ constexpr std::array<std::string_view, 8> error_codes = {"internal",     "bad_va
                                                          "does_not_fit", "busy",      "peer_lost",     "cancelled"};
 static_assert(error_codes.size() == size_t(error_kind::cancelled) + 1);
 
-// The kind with this code; of a code that this version does not know: internal.
+// The kind with this code; internal if this version does not know it.
 constexpr error_kind kind_of_code(std::string_view code) {
     for (size_t i = 0; i < error_codes.size(); ++i) {
         if (code == error_codes[i]) {

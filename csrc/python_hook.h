@@ -15,7 +15,8 @@ namespace duo {
 // Nobody may hold the GIL while waiting for the target's thread.
 class python_hook : public token_hook {
   public:
-    // ask(input_ids: int32 [n], scores: float32 [n_vocab]) -> bool: goes on or not; it changes scores in place.
+    // ask(input_ids: int32 [n], scores: float32 [n_vocab]) -> bool: whether the text goes on. It changes scores in
+    // place.
     explicit python_hook(pybind11::object ask) : ask_(std::move(ask)) {}
     python_hook(const python_hook &)             = delete;
     python_hook & operator=(const python_hook &) = delete;
@@ -29,7 +30,7 @@ class python_hook : public token_hook {
     bool on_row(std::span<const token_id> text, std::span<float> logits) override {
         const pybind11::gil_scoped_acquire held;
         try {
-            // Copies: the caller may keep the arrays for ever.
+            // Copies, because the caller may keep the arrays.
             const pybind11::array_t<int32_t> ids(pybind11::ssize_t(text.size()), text.data());
             const pybind11::array_t<float>   scores(pybind11::ssize_t(logits.size()), logits.data());
             const bool                       goes_on = ask_(ids, scores).cast<bool>();

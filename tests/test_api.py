@@ -263,5 +263,6 @@ def test_paths_of_any_kind(tmp_path: Path) -> None:
         Duo("a\0b")
     with pytest.raises(DuoError, match="without a target"):
         Duo(draft="x")
-    with pytest.raises(TypeError):
-        Duo(5)  # type: ignore[arg-type]
+    for name, what in (("model", "target"), ("log_file", "log file"), ("trace", "trace file")):
+        with pytest.raises(TypeError, match=f"^the {what} is list; give the path of a file$"):
+            Duo(**{name: [5]})  # type: ignore[arg-type]

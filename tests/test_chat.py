@@ -278,6 +278,8 @@ def test_shells_complete_commands_and_options(
         ("duo cha", "plain,chat"),
         ("duo --json-s", "plain,--json-schema plain,--json-schema-file"),
         ("duo -m x", "file,x"),
+        ("duo --lora x", "file,x"),
+        ("duo --control-vector-scaled x", "file,x"),
         ("duo check x", "file,x"),
         ("duo --mode a", "plain,async"),
         ("duo chat --cpu-kernels ", "plain,auto plain,duo plain,stock"),
@@ -352,6 +354,7 @@ def test_thoughts_on_a_terminal(duo_pair: Duo, color: bool, shown: str) -> None:
 @pytest.mark.parametrize("args,why", [
     (("--chat-template-kwargs", "[1]"), "is not a JSON object"),
     (("--chat-template-kwargs", "{"), "is not a JSON object"),
+    (("--chat-template-kwargs", '{"messages": 1}'), "messages is no variable of a chat template"),
     (("--reasoning-format", "deepseek-legacy"), "it is none, auto or deepseek"),
     (("--chat-template-kwargs", '{"a": 1}', "--chat-template", "llama3"), "llama3 has no variables (a)"),
 ], ids=str)  # fmt: skip

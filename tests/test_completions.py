@@ -153,6 +153,19 @@ def test_log_probabilities_have_the_same_shape_and_nearly_the_same_values(both: 
     assert [x and x["text_offset"] for x in ours] == [x and x["text_offset"] for x in theirs]
 
 
+def test_offsets_count_characters_of_several_tokens(both: tuple[Any, Duo]) -> None:
+    grammar = llama_cpp.LlamaGrammar.from_string('root ::= "h\u00e9 \U0001f438 \ud55c x"', verbose=False)
+    asked = {"grammar": grammar, "max_tokens": 30, "temperature": 0, "logprobs": 1}
+    for prompt in ("Once", "Onc\u00e9 "):
+        for echo in (False, True):
+            theirs, ours = (llm(prompt, echo=echo, **asked)["choices"][0]["logprobs"] for llm in both)
+            assert ours["text_offset"] == theirs["text_offset"]
+            assert len(set(ours["text_offset"])) < len(ours["tokens"])  # characters of several tokens
+        theirs, ours = (list(llm(prompt, stream=True, **asked)) for llm in both)
+        offsets = [[p["choices"][0]["logprobs"]["text_offset"] for p in parts[:-1]] for parts in (theirs, ours)]
+        assert offsets[1] == offsets[0]
+
+
 def test_openais_form_of_a_schema_and_any_object(both: tuple[Any, Duo]) -> None:
     _, d = both
     wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": INTEGER}}
@@ -218,6 +231,8 @@ def test_a_suffix_is_filled_in_as_llama_cpp_does(fim: Path, spm_infill: bool) ->
     llama.generate = lambda tokens, **_: seen.append(list(tokens)) or iter(())
     order = (FIM[1], FIM[0], FIM[2]) if spm_infill else FIM
     with Duo(fim, n_ctx=256, cpu_kernels="stock", spm_infill=spm_infill) as d:
+        d.chat_format = "chatml"  # another matter
+        assert d.spm_infill == llama.spm_infill == spm_infill
         assert d.local_model.fim_tokens == FIM
         for prompt, suffix in (
             ("Once upon", "a time"), ("", "the end"), ("Once", ""), ("a  b", "  c d"), (d.tokenize(b"The rain"), "x\n"),

@@ -99,23 +99,23 @@ def test_bad_files_are_refused_with_a_sentence(tmp_path: Path) -> None:
     nan = np.full(n, np.nan, np.float32)
     cases: list[tuple[Path, str]] = [
         (directions(tmp_path / "1", direction_1=np.ones(n + 1, np.float32)), f"has directions of {n + 1} numbers"),
-        (directions(tmp_path / "2", direction_1=np.ones(n, np.float16)), "does not hold 32-bit floats"),
+        (directions(tmp_path / "2", direction_1=np.ones(n, np.float16)), "does not contain 32-bit floats"),
         (
             directions(tmp_path / "3", direction_1=np.ones((2, n // 2), np.float32)[:, : n // 2 - 1]),
             "has directions of",
         ),
-        (directions(tmp_path / "4", direction_0=np.ones(n, np.float32)), "holds a tensor direction.0"),
-        (directions(tmp_path / "5", direction_x=np.ones(n, np.float32)), "holds a tensor direction.x"),
+        (directions(tmp_path / "4", direction_0=np.ones(n, np.float32)), "contains a tensor direction.0"),
+        (directions(tmp_path / "5", direction_x=np.ones(n, np.float32)), "contains a tensor direction.x"),
         (
             directions(tmp_path / "6", direction_2000000000=np.ones(n, np.float32)),
             "has a direction for layer 2000000000",
         ),
-        (directions(tmp_path / "7", direction_1=nan), "holds a number that is not finite"),
+        (directions(tmp_path / "7", direction_1=nan), "contains a number that is not finite"),
         (directions(tmp_path / "8", architecture="llama"), r"is a file of another kind \(llama\)"),
         (DRAFT, "is a file of another kind"),
         (
             directions(tmp_path / "9", **{f"direction_{i}": None for i in range(1, HEADER.n_layer)}),
-            "holds no direction",
+            "contains no directions",
         ),
     ]
     good = directions(tmp_path / "good").read_bytes()

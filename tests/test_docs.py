@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 from conftest import HANG_S, start_duo
 
+from duo import Duo
 from duo.models.demo import demo_pair
 
 ROOT = Path(__file__).parent.parent
@@ -98,6 +99,13 @@ def test_commands_run(block: Block, place: Path) -> None:
         for s in servers:
             s.terminate()
             s.communicate(timeout=HANG_S)
+
+
+def test_names_in_the_text_exist() -> None:
+    with Duo(n_ctx=64) as d:
+        for path in FILES:
+            for name in re.findall(r"\bd\.([a-z_]+)", path.read_text("utf-8")):
+                assert hasattr(d, name), f"{path.name}: d.{name}"
 
 
 def test_there_are_examples() -> None:

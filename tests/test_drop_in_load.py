@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from conftest import need_llama_cpp
 
-from duo import Duo, DuoError
+from duo import BadValue, Duo, DuoError
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
@@ -18,14 +18,14 @@ SAME = {"cpu_kernels": "stock", "flash_attn": "off"}  # llama_cpp's sums, which 
 PROMPT = "Once upon a time"
 
 
-def lora_of(path: Path, seed: int) -> Path:
+def lora_of(path: Path, seed: int, alpha: float = 2.0) -> Path:
     """An adapter for some of the target's matrices, of rank 2."""
     reader = gguf.GGUFReader(TARGET)
     arch = reader.fields["general.architecture"].contents()
     w, random = gguf.GGUFWriter(str(path), arch), np.random.default_rng(seed)
     w.add_string("general.type", "adapter")
     w.add_string("adapter.type", "lora")
-    w.add_float32("adapter.lora.alpha", 2.0)
+    w.add_float32("adapter.lora.alpha", alpha)
     for t in reader.tensors:
         if t.name.endswith(("ffn_down.weight", "attn_q.weight")):
             n_in, n_out = (int(n) for n in t.shape)
@@ -54,6 +54,8 @@ def test_arguments_of_the_constructor_change_the_text_as_there(tmp_path: Path) -
         llama = llama_cpp.Llama(**LOAD, **options)
         with Duo(draft=DRAFT, **SAME, **LOAD, **options) as d:
             theirs, ours = (x(PROMPT, max_tokens=24, temperature=0)["choices"][0]["text"] for x in (llama, d))
+            for name in ("lora_path", "lora_scale", "lora_base", "kv_overrides", "tensor_split", "numa"):
+                assert getattr(d, name) == getattr(llama, name)
         llama.close()
         assert ours == theirs, options
         found.add(ours)
@@ -70,3 +72,13 @@ def test_an_adapter_with_duos_kernels_and_one_that_does_not_fit(tmp_path: Path) 
     for bad, why in ((TARGET, "could not be loaded"), (tmp_path / "none", "no LoRA adapter"), ("", "lora")):
         with pytest.raises(DuoError, match=why):
             Duo(TARGET, n_ctx=64, lora=bad)
+    for options, why in (
+        ({"lora_path": [str(lora)]}, "give one file, or several with lora="),
+        ({"lora_path": lora, "lora_scaled": {str(lora): 1.0}}, "were both given"),
+    ):
+        with pytest.raises(BadValue, match=why):
+            Duo(TARGET, n_ctx=64, **options)
+    endless = lora_of(tmp_path / "inf.gguf", 1, float("inf"))
+    why = "computes NaN instead of numbers; try it without its adapters"
+    with Duo(TARGET, n_ctx=64, lora=endless) as d, pytest.raises(BadValue, match=why):
+        d.generate(PROMPT)

@@ -69,6 +69,13 @@ def test_bad_values(duo_pair: Duo, tmp_path: Path) -> None:
         r"unknown memory X \(-ot\)": lambda: Duo(override_tensor="ffn=X"),
         "truncated": lambda: Duo(broken),
         "the trace file": lambda: Duo(trace=tmp_path / "no" / "trace.json"),
+        "top_k .* is 'a{199}\\.\\.\\., but": lambda: duo_pair.generate("a", top_k="a" * 10**6),
+        "the path of the draft is not valid Unicode": lambda: Duo(tmp_path / "x", "\ud800"),
+        "the path of the trace file is not valid": lambda: Duo(trace="\ud800"),
+        "prompt_cache .* is not valid Unicode": lambda: duo_pair.generate("a", prompt_cache="\ud800"),
+        r"chat_format is \[\]; give text": lambda: Duo(chat_format=[]),
+        "chat_template is 5; give text": lambda: Duo(chat_template=5),
+        r"chat_template is '\\ud800'; give text": lambda: Duo(chat_template="\ud800"),
         "not a repository": lambda: Duo.from_pretrained("nonsense"),
     }
     for words, call in calls.items():

@@ -11,7 +11,8 @@ import pydantic
 import pytest
 from random_schemas import schema
 
-from duo import Duo, DuoError
+from duo import Duo, DuoError, _core
+from duo.measure.doctor import options as model_options
 from duo.models.demo import demo_pair
 from duo.prompt.schema import not_enforced, schema_to_gbnf
 from duo.text.job import prepare, sampling, speculation
@@ -265,3 +266,25 @@ def test_the_command_line_takes_texts_and_files(tmp_path: Path, run: Callable[..
         code, out, err = run(*quiet, *args)
         assert (code, out, err.count("\n")) == (1, "", 1)
         assert why in err
+
+
+def test_a_grammar_that_cannot_be_used_does_not_switch_the_one_before_off() -> None:
+    """Clients of a host name grammars in turn, and each must hold for its own text."""
+    p = _core.Probe(model_options(str(demo_pair()[0]), 1, [], 512))
+    text = p.tokenize("Once")
+    p.decode(text)
+
+    def best(grammar: str) -> list[tuple[int, float]]:
+        s = _core.Sampling()
+        s.temp, s.grammar, s.n_prompt = 0.0, grammar, len(text)
+        return p.candidates(len(text) - 1, s, text, 1)
+
+    free, held = best(""), best('root ::= "yes"')
+    assert held != free
+    for _ in range(2):
+        with pytest.raises(DuoError):
+            best("root ::= nothing")
+        assert best('root ::= "yes"') == held
+    with pytest.raises(DuoError):
+        best("root ::= nothing")
+    assert best("") == free

@@ -101,6 +101,15 @@ def test_a_handler_of_llama_cpp_hands_them_on(both: tuple[Any, Duo]) -> None:
     assert answers[0] == answers[1]
 
 
+def test_a_criterion_cannot_change_the_choice(duo_pair: Duo) -> None:
+    def scribble(ids: Any, logits: Any) -> bool:
+        logits[:] = np.nan
+        return False
+
+    plain = duo_pair.generate(PROMPT, **GREEDY)
+    assert duo_pair.generate(PROMPT, stopping_criteria=scribble, **GREEDY).tokens == plain.tokens
+
+
 @pytest.mark.parametrize("options", [
     {"mode": "plain"}, {"mode": "sync", "n_draft": 4}, {"mode": "async"}, {"mode": "async", "n_draft": 8},
     {"draft_tree": "dynamic", "n_draft": 12}, {"spec_type": ["ngram-simple"]},
@@ -200,6 +209,27 @@ def test_a_bad_score_is_refused(duo_pair: Duo, processor: Any, why: str) -> None
     for name in ("logits_processor", "stopping_criteria"):
         with pytest.raises(BadValue, match=f"{name} is 3, but input should be a function"):
             duo_pair.generate(PROMPT, **{name: 3})
+
+
+def test_an_exception_passes_through_a_handler(duo_pair: Duo, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise Own
+
+    monkeypatch.setattr(duo_pair, "chat_format", "llama-2")
+    with pytest.raises(Own):
+        duo_pair.create_chat_completion([{"role": "user", "content": "Hi"}], logits_processor=fail)
+    monkeypatch.setattr(duo_pair, "chat_handler", fail)
+    with pytest.raises(Own):
+        duo_pair.create_chat_completion([{"role": "user", "content": "Hi"}])
+
+
+def test_scores_may_be_a_list_as_in_llama_cpp(both: tuple[Any, Duo]) -> None:
+    def program(llm: Any) -> Any:
+        hook = LogitsProcessorList([lambda i, s: [0.0] * 77 + [1.0] + [0.0] * (len(s) - 78)])
+        return llm.create_completion(PROMPT, logits_processor=hook, max_tokens=3, temperature=0)["choices"][0]["text"]
+
+    theirs, ours = map(program, both)
+    assert ours == theirs == both[1].decode([77] * 3)
 
 
 def test_a_function_may_read_but_not_begin_or_end_a_text() -> None:

@@ -17,6 +17,7 @@ from hosts import KERNELS, host
 from duo import BadValue, Busy, Duo
 from duo.models.demo import demo_pair
 from duo.text.job import prepare
+from duo.text.session import Session
 from duo.text.state import State
 
 TARGET, DRAFT = demo_pair()
@@ -58,6 +59,7 @@ def test_a_state_spares_the_prompt_and_changes_no_bit(right: dict[str, tuple[int
         assert list(state.input_ids[:n]) == d.tokenize(PROMPT)
         assert state.n_tokens >= n + 38
         assert state.llama_state_size == len(state.llama_state) > 1000 * n
+    assert len(repr(state)) < 2000  # it has megabytes
     state = pickle.loads(pickle.dumps(state))
     with loaded() as d:
         for mode in ("plain", "sync", "async"):
@@ -114,6 +116,27 @@ def test_a_state_of_another_kind_is_refused() -> None:
     with Duo(TARGET, **LOAD) as d:  # without the draft
         d.load_state(state)
         assert d.generate(PROMPT, **GREEDY).tokens == ok
+
+
+def test_ctrl_c_while_a_state_is_begun_leaves_the_duo_usable(
+    right: dict[str, tuple[int, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with loaded() as d:
+        engine = d.engine
+
+        class Interrupted:
+            def __getattr__(self, name: str) -> Any:
+                return getattr(engine, name)
+
+            def begin_errand(self, *arguments: Any) -> None:
+                engine.begin_errand(*arguments)
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as m:
+            m.setattr(Session, "engine", property(lambda _: Interrupted()))
+            with pytest.raises(KeyboardInterrupt):
+                d.save_state()
+        assert d.generate(PROMPT, **GREEDY).tokens == right["greedy"]
 
 
 def test_states_wait_for_their_turn(right: dict[str, tuple[int, ...]]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from duo import Duo, DuoError
+from duo import BadValue, Duo, DuoError
 from duo.api.tools import choice_of
 from duo.prompt.reading import Part, Reader, joined
 from duo.prompt.tool_calls import CALL_BEGIN, CALL_END, CALLS_BEGIN, CALLS_END, MARKS, SEP, Call, split_calls
@@ -269,12 +269,27 @@ def test_calls_in_an_answer_are_parsed_and_reasoning_is_split_off(duo_pair: Duo)
     assert (plain["message"]["content"], plain["finish_reason"]) == (written, "stop")
 
 
+def test_parameters_that_are_nested_too_deeply(duo_pair: Duo) -> None:
+    schema: Any = {"type": "integer"}
+    for _ in range(2000):
+        schema = {"type": "array", "items": schema}
+    tools = [{"type": "function", "function": {"name": "x", "parameters": schema}}]
+    for choice in ("required", {"type": "function", "function": {"name": "x"}}):
+        with pytest.raises(BadValue):
+            duo_pair.create_chat_completion(MESSAGES, tools=tools, tool_choice=choice)
+
+
 @pytest.mark.parametrize("options,why", [
     ({"tool_choice": "maybe"}, "tool_choice is 'maybe'"),
     ({"tool_choice": {"type": "function", "function": {"name": "x"}}}, "names x, which is not in tools"),
     ({"tool_choice": "required", "tools": None}, "there are no tools"),
     ({"tools": [{"type": "function"}]}, "tool 0 has no function"),
+    ({"tools": [{"type": "function", "function": {"name": "x", "parameters": "y"}}]}, "parameters of tool 0 are str"),
     ({"function_call": 3}, "function_call is 3"),
+    ({"chat_template_kwargs": ["enable_thinking"]}, "variables of a chat template are a dict"),
+    ({"chat_template_kwargs": {1: 2}}, "variables of a chat template are a dict"),
+    ({"chat_template_kwargs": {"messages": []}}, "messages is no variable"),
+    ({"response_format": "x" * 100_000}, r"^response_format is 'x{199}\.\.\.; its type"),
     ({"reasoning_format": "deepseek-legacy"}, "reasoning_format"),
 ], ids=str)  # fmt: skip
 def test_bad_choices_are_refused(duo_pair: Duo, options: Any, why: str) -> None:

@@ -42,7 +42,7 @@ class draft_trunk {
     // The row of the node that take() gave `branch` to was not evaluated.
     void give_back(int32_t branch, int32_t pos);
 
-    // Keeps at most n leading tokens of the text (-1: all), in the first branch that is free, and nothing else.
+    // Keeps only the first n tokens of the text (-1: all) and moves them to the first free branch.
     void settle(int32_t n);
     // Forgets everything. False: the model could not.
     bool clear();

@@ -96,6 +96,7 @@ void draft_worker::take(draft_text & text, const verdict_msg & v) {
     }
 }
 
+// After draft_done the caller may free the request.
 void draft_worker::do_errand(draft_text & text, const request & req) noexcept {
     cache_image & image = req.job->draft;
     try {
@@ -105,6 +106,7 @@ void draft_worker::do_errand(draft_text & text, const request & req) noexcept {
         text.clear_cache();
         image = {};
     } catch (...) {
+        req.draft_error = "the draft failed for an unknown reason";
         text.clear_cache();
         image = {};
     }

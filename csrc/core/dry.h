@@ -11,8 +11,8 @@
 
 namespace duo {
 
-// Sequences of tokens that no repetition goes across: the first token, and what may have to follow it. An empty
-// sequence: the token alone is enough.
+// Token sequences that end a repetition: for each first token, the tokens that must follow it. An empty sequence: the
+// first token alone ends it.
 using dry_breakers = std::unordered_map<token_id, std::vector<std::vector<token_id>>>;
 
 // For one thread. The algorithm is that of llama.cpp's DRY sampler (p-e-w, pi6am; llama_sampler_init_dry), as a
@@ -25,13 +25,13 @@ class dry_search {
         float    penalty = 0.0f; // to subtract from the logit
     };
 
-    // The tokens that must not follow `text`, each once, in the order of their ids; valid until the next call. Time:
+    // The tokens to penalise after `text`, each once, in the order of their ids; valid until the next call. The time is
     // linear in dry_penalty_last_n.
     std::span<const found> penalties(std::span<const token_id> text, const sampling_params & s,
                                      const dry_breakers & breakers);
 
   private:
-    std::vector<int32_t> same_; // scratch: how many tokens before each position are those at the end of the text
+    std::vector<int32_t> same_; // scratch: length of the match between each position and the end of the text
     std::vector<found>   found_;
 };
 

@@ -1,5 +1,5 @@
-// What a caller wants of the models between two texts: to keep what their caches hold or take it back, or the
-// log-probabilities of a given text. The workers do it in their own threads.
+// A job for the models between two texts: save or restore their caches, or find the log-probabilities of a given text.
+// Each worker does its part in its own thread.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@ struct cache_image {
     std::span<const char> given{}; // restore: the same; empty: the cache stays as it is
 };
 
-// The caller keeps it until the end message. Until then the verify worker owns all but `draft`, which belongs to the
-// draft worker until it sets the request's draft_done.
+// Until the end message the verify worker owns all but `draft`, which belongs to the draft worker until it sets the
+// request's draft_done.
 struct errand {
     enum class kind : uint8_t {
-        look,    // fills in the tokens of both images
-        save,    // and what is saved of them
-        restore, // the caches hold these images afterwards
+        look,    // tells the tokens of both caches
+        save,    // tells them, and saves both caches
+        restore, // replaces what the caches hold with these images
         score,   // evaluates the request's prompt
     };
 

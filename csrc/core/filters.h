@@ -1,5 +1,5 @@
-// Filters over candidates. Of libllama's, XTC has a random state, typical-p and top-n-sigma together give NaN, and
-// top-n-sigma needs the whole vocabulary as candidates.
+// Filters over candidates, in place of libllama's: its XTC has a random state, its typical-p gives NaN after its
+// top-n-sigma, and that needs the whole vocabulary as candidates.
 #pragma once
 
 #include <algorithm>
@@ -56,7 +56,7 @@ class candidate_filters {
         all.erase(all.begin(), all.begin() + std::max<ptrdiff_t>(n_top - 1, 0));
     }
 
-    // The temperature for these candidates: the higher their entropy, the hotter (kalomaze's dynamic
+    // The temperature for these candidates: it rises with their entropy (kalomaze's dynamic
     // temperature; llama.cpp: llama_sampler_init_temp_ext). Never below 1e-6, so that a logit can be divided by it.
     template <typename T> float temperature(const std::vector<T> & all, const sampling_params & s) {
         if (s.dynatemp_range <= 0.0f) {

@@ -25,23 +25,23 @@ void pair_prior::check() const {
     int32_t last = 0;
     for (const auto & [n, us] : pass_us) {
         if (n <= last || !std::isfinite(us) || us <= 0.0) {
-            throw error(error_kind::bad_value, "the expected times of passes are no times by ascending number of rows");
+            throw error(error_kind::bad_value,
+                        "the expected pass times are not positive, or not in the order of their numbers of rows");
         }
         last = n;
     }
     int32_t n_draft = 0;
     for (const core_split & s : splits) {
         if (s.target < 1 || s.draft <= n_draft) {
-            throw error(error_kind::bad_value,
-                        "the ways to split the cores do not give the draft more and more of them");
+            throw error(error_kind::bad_value, "the splits of the cores are not in the order of the draft's share");
         }
         n_draft = s.draft;
     }
     if (!splits.empty() && split >= splits.size()) {
-        throw error(error_kind::bad_value, "the likely split of the cores is none of those given");
+        throw error(error_kind::bad_value, "the likely split of the cores is not one of those given");
     }
     if (!std::isfinite(step_us) || step_us < 0.0) {
-        throw error(error_kind::bad_value, "the expected time of a draft step is no time");
+        throw error(error_kind::bad_value, "the expected time of a draft step is negative or not finite");
     }
 }
 

@@ -9,18 +9,21 @@ constexpr double   least_gain    = 0.04; // tokens a pass, as in planner.h
 constexpr int64_t  wait_least_us = 2000; // a wait ends only when the draft is clearly late
 constexpr int64_t  wait_factor   = 4;    // of the expected time
 constexpr int32_t  n_levels_most = 16;   // guesses of a text in a pass
-constexpr uint32_t n_rest        = 64;   // passes without drafts before they are tried again
-constexpr uint32_t n_trial       = 4;    // passes of such a trial
+constexpr uint32_t n_rest_first  = 128;  // passes without drafts before they are tried again
+constexpr uint32_t n_rest_most   = 2048;
+constexpr int32_t  n_trial       = 4;    // passes in which drafts could bring nothing, before a rest
+constexpr int32_t  n_judged      = 12;   // passes with drafts before they are judged
+constexpr double   least_speedup = 1.02; // of speculation, or it rests
 constexpr double   n_believed    = 8.0;  // passes that the expected rate weighs as much as
 } // namespace
 
 double pool_planner::rate(size_t n_texts, const pair_profile & profile) const {
     const double alone = profile.pass_us(int32_t(n_texts), false);
     const double plain = alone > 0.0 ? double(n_texts) / alone : 0.0;
-    const pace & own   = own_[std::min(n_texts, n_texts_cap)];
+    const pace & own   = records_[std::min(n_texts, n_texts_cap)].own;
     const double us    = n_believed * alone;
     const double sum   = own.usual_us + us;
-    return sum > 0.0 ? std::max(plain, (std::max(own.tokens, own.expected) + us * plain) / sum) : plain;
+    return sum > 0.0 ? std::max(plain, (own.tokens + us * plain) / sum) : plain;
 }
 
 // Turn-taking with k guesses for each text: n E(k) / (k steps over n nodes + a pass over n (k + 1) rows).
@@ -44,21 +47,38 @@ pool_planner::way pool_planner::best_turns(size_t n_texts, const pair_profile & 
 }
 
 pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, int32_t n_most) {
-    const way best = best_turns(n_texts, profile, n_most);
-    if (best.k == 0 && n_most > 0) {
-        // How good the drafts are shows only when they are tried.
-        n_rested_ = n_rested_ >= n_rest + n_trial ? 0 : n_rested_ + 1;
-        return {.n_ahead = n_rested_ > n_rest ? 1 : 0};
+    record & r = records_[std::min(n_texts, n_texts_cap)];
+    drafting_  = false;
+    if (r.n_left > 0 || n_most == 0) {
+        r.n_left -= r.n_left > 0 ? 1 : 0;
+        return {};
     }
-    n_rested_ = 0;
+    const way best = best_turns(n_texts, profile, n_most);
+    if (best.k == 0) {
+        // How good the drafts are shows only when they are tried.
+        if (++r.n_no_gain > n_trial) {
+            begin_rest(r);
+        }
+        return {};
+    }
+    r.n_no_gain = 0;
+    drafting_   = true;
     if (!shared_) {
         return {.n_ahead = std::min(2 * n_most + 2, 2 * n_levels_most + 2), .n_branch = 8};
     }
-    const auto   n = int32_t(n_texts);
-    const double row =
-        std::max(0.0, (profile.pass_us(n * (best.k + 1), false) - profile.pass_us(n, false)) / (n * best.k));
+    const auto   n     = int32_t(n_texts);
+    const double extra = profile.pass_us(n * (best.k + 1), false) - profile.pass_us(n, false);
+    const double row   = std::max(0.0, extra / (n * best.k));
     const double price = rate(n_texts, profile) * (profile.step_us(n, false) / n + row);
-    return {.n_ahead = std::min(n_most, best.k + 2), .n_branch = 1, .least_path = float(std::clamp(price, 0.0, 0.9))};
+    return {.n_ahead = std::min(n_most, best.k + 1), .n_branch = 1, .least_path = float(std::clamp(price, 0.0, 0.9))};
+}
+
+// Each rest is longer than the one before.
+void pool_planner::begin_rest(record & r) {
+    r.n_rest    = std::clamp(2 * r.n_rest, n_rest_first, n_rest_most);
+    r.n_left    = r.n_rest;
+    r.n_no_gain = 0;
+    r.own       = {};
 }
 
 bool pool_planner::wants_wait(std::span<const pool_share> texts) const {
@@ -138,8 +158,19 @@ void pool_planner::take(pool_share & t, int32_t n) {
     }
 }
 
-void pool_planner::on_pass(size_t n_texts, int32_t n_tokens, double expected, double us) {
-    own_[std::min(n_texts, n_texts_cap)].add(n_tokens, expected, us);
+// Speculation is judged by what it has brought, not by what was expected of it.
+void pool_planner::on_pass(size_t n_texts, const pair_profile & profile, int32_t n_tokens, double us) {
+    if (!drafting_) {
+        return;
+    }
+    record & r = records_[std::min(n_texts, n_texts_cap)];
+    r.own.add(n_tokens, n_tokens, us);
+    const double alone = profile.pass_us(int32_t(n_texts), false);
+    if (r.own.n >= n_judged && r.own.tokens * alone < least_speedup * double(n_texts) * r.own.time_us) {
+        begin_rest(r);
+    } else if (r.own.n == 4 * n_judged) {
+        r.n_rest = 0; // it pays
+    }
 }
 
 } // namespace duo

@@ -48,8 +48,8 @@ class pool_planner {
     // that batch and cache allow. away_us: see situation.
     [[nodiscard]] int64_t next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows,
                                int64_t away_us);
-    // The pass brought so many tokens and took so long, with its wait.
-    void on_pass(size_t n_texts, int32_t n_tokens, double expected, double us);
+    // The pass over n texts brought so many tokens and took so long, with its wait.
+    void on_pass(size_t n_texts, const pair_profile & profile, int32_t n_tokens, double us);
 
     // For n_texts texts. n_most: drafted nodes of a text in a pass at most.
     [[nodiscard]] pool_orders orders(size_t n_texts, const pair_profile & profile, int32_t n_most);
@@ -58,6 +58,14 @@ class pool_planner {
 
   private:
     static constexpr size_t n_texts_cap = 16; // numbers of texts that are told apart
+
+    // What is known of speculation with so many texts.
+    struct record {
+        pace     own;           // of passes with drafts
+        uint32_t n_rest    = 0; // length of the last rest, passes
+        uint32_t n_left    = 0; // of the rest that is on
+        int32_t  n_no_gain = 0; // passes in a row in which drafts could bring nothing
+    };
 
     struct way {
         int32_t k    = 0;   // guesses of each text
@@ -68,10 +76,11 @@ class pool_planner {
     [[nodiscard]] way    best_turns(size_t n_texts, const pair_profile & profile, int32_t n_most) const;
     [[nodiscard]] bool   wants_wait(std::span<const pool_share> texts) const;
     static void          take(pool_share & t, int32_t n);
+    static void          begin_rest(record & r);
 
-    bool                              shared_ = false;
-    std::array<pace, n_texts_cap + 1> own_{};
-    uint32_t                          n_rested_ = 0; // passes since drafts last worked
+    bool                                shared_ = false;
+    std::array<record, n_texts_cap + 1> records_{};
+    bool                                drafting_ = false; // by the last orders
 
     struct node {
         double  chance = 0.0;

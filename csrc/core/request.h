@@ -125,7 +125,7 @@ struct request : text_params {
     int32_t                     slot = 0;
     std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process
 
-    errand * job = nullptr; // not a text, but this; the caller owns it (errand.h)
+    std::shared_ptr<errand> job; // not a text, but this (errand.h); null: a text
 
     // Caller -> both workers. Relaxed: it only asks them to stop soon.
     std::atomic<bool> cancelled{false};

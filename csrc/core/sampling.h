@@ -34,10 +34,10 @@ struct sampling_params {
 
     float   dry_multiplier     = 0.0f;  // 0: off
     float   dry_base           = 1.75f; // below 1: off
-    int32_t dry_allowed_length = 2;     // longer repetitions have a penalty
+    int32_t dry_allowed_length = 2;     // shorter repetitions have no penalty
     int32_t dry_penalty_last_n = 64;    // tokens that are searched for repetitions; 0: off, -1: all
 
-    std::vector<std::string> dry_sequence_breakers{"\n", ":", "\"", "*"}; // no repetition goes across these
+    std::vector<std::string> dry_sequence_breakers{"\n", ":", "\"", "*"}; // a repetition ends at these
 
     std::vector<std::pair<token_id, float>> logit_bias{}; // added to the logit
 
@@ -68,7 +68,7 @@ inline double noise_uniform(uint64_t seed, uint64_t pos, uint64_t token) noexcep
     return (double(bit >> 11) + 0.5) * 0x1.0p-53;
 }
 
-// Whether XTC removes the best candidates at this position. The draft, and a pass of any width, decide the same.
+// Whether XTC removes the best candidates at this position: the same for the draft and for passes of any width.
 inline bool xtc_applies(const sampling_params & s, uint64_t pos) noexcept {
     constexpr uint64_t no_token_at_all = ~uint64_t(0);
     return s.xtc_probability > 0.0f && s.xtc_threshold <= 0.5f &&

@@ -7,8 +7,8 @@
 
 namespace duo {
 
-// Called in the target's thread, once for each token of a text and in their order, in every mode: only rows that the
-// walk reaches are asked about, and the draft never asks.
+// Called in the target's thread, once for each token of a text, in order, in every mode: only for rows that the walk
+// reaches, and never by the draft.
 class token_hook {
   public:
     virtual ~token_hook() = default;

@@ -53,8 +53,8 @@ class token_model {
     virtual int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                std::span<candidate> out) = 0;
 
-    // The logits of row `i_row` of the last decode, [n_vocab]; candidates() reads what is written there. Empty: a model
-    // that has none.
+    // The logits of row `i_row` of the last decode, [n_vocab]; candidates() reads what is written there. Empty if the
+    // model has none.
     virtual std::span<float> row_logits(int32_t /*i_row*/) { return {}; }
 
     // The model's own log-probabilities at row `i_row`, before any filter: of `token` (returned), and of the out.size()
@@ -67,7 +67,7 @@ class token_model {
     // The whole cache, with all branches, as bytes. Throws duo::error.
     [[nodiscard]] virtual std::string save() const { throw error("this model's cache cannot be saved"); }
 
-    // Replaces the cache by what save() of an equal model gave. Throws duo::error; the cache is empty then.
+    // Replaces the cache with what save() of an equal model returned. Throws duo::error and leaves the cache empty.
     virtual void restore(std::span<const char> /*saved*/) { throw error("this model's cache cannot be restored"); }
 
     // Makes the empty branch `to` share the cached tokens of `from` before position `pos`.

@@ -115,14 +115,14 @@ bool has_8() {
 }
 #endif
 
-// Of the distances from `max`.
+// Sums over the distances from the maximum.
 struct moments {
     double n       = 0.0;
     double sum     = 0.0;
     double squares = 0.0;
 };
 
-// Of one whole block. 8 chains of additions, in an order that does not depend on the processor.
+// For a whole block: 8 chains of additions, in an order that does not depend on the processor.
 moments moments_of_all(const float * x, float max) {
     constexpr int n_lanes          = 8;
     double        sum[n_lanes]     = {};
@@ -254,7 +254,7 @@ double logit_row::deviation() const {
         if (n == n_block) {
             block = moments_of_all(x_ + i, max_);
         }
-        if (n < n_block || !std::isfinite(block.sum)) { // there is -inf or NaN
+        if (n < n_block || !std::isfinite(block.sum)) { // it contains -inf or NaN
             block = moments_of_finite(x_ + i, n, max_);
         }
         all.n += block.n;

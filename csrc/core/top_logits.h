@@ -32,7 +32,7 @@ class logit_row {
     // The k best (all, if there are no more), best first.
     void top_k(size_t k, std::vector<top_logit> & out) const;
 
-    // The standard deviation of the logits, without those of -inf and NaN. Infinite if a logit is +inf or none is left.
+    // The standard deviation of the logits that are not -inf or NaN. Infinite if a logit is +inf or none are left.
     [[nodiscard]] double deviation() const;
 
     // log(sum(exp(x))) within 1e-5; an infinite maximum is the sum.

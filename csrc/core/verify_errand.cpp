@@ -1,4 +1,4 @@
-// What the caller wants of the target between two texts. The draft does its part at the same time.
+// The target's part of an errand, a job between two texts. The draft does its part at the same time.
 #include <algorithm>
 #include <exception>
 
@@ -29,7 +29,8 @@ void verify_worker::serve_errand(request & req) noexcept {
         req.error = failure_of(e);
         whole     = false;
     } catch (...) {
-        whole = false;
+        req.error = {error_kind::internal, "the target model failed for an unknown reason"};
+        whole     = false;
     }
     if (!whole) {
         clear(slots_.front());

@@ -30,7 +30,6 @@ void verify_worker::work_together() {
         return;
     }
     int32_t      n_tokens = 0;
-    double       expected = 0.0;
     bool         usual    = true; // a pass without prompts
     const stance now      = stance_together();
     for (verify_slot * s : plans) {
@@ -43,7 +42,6 @@ void verify_worker::work_together() {
         try {
             finish_pass(*s, now);
             n_tokens += s->text.stats().n_predicted - n_before;
-            expected += s->expected;
         } catch (const std::exception & e) {
             fail(*s, failure_of(e));
         }
@@ -51,7 +49,7 @@ void verify_worker::work_together() {
     wires_.chunks.wake();
     const int64_t t = now_us();
     if (usual && t_together_ > 0 && n_tokens > 0) {
-        pool_.on_pass(plans.size(), n_tokens, expected, double(t - t_together_));
+        pool_.on_pass(plans.size(), planner_.profile(), n_tokens, double(t - t_together_));
     }
     t_together_ = t;
 }
@@ -160,7 +158,7 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
                            .fixed    = fixed,
                            .wide     = plan.use == tree_use::dynamic || !plan.tree.empty(),
                            .growing  = may_wait && begun && s->text.draft_may_grow() && !s->text.cancelled(),
-                           .n_wait   = std::min(n_most, orders_.n_ahead),
+                           .n_wait   = std::min(n_most, s->n_ahead),
                            .n_branch = n_branches_});
     }
     const int64_t away_us = wires_.rtt_us.load(std::memory_order_relaxed);

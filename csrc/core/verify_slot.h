@@ -21,6 +21,7 @@ struct verify_slot {
     std::vector<token_id> draft_read;       // what the draft's cache holds of the last text
     bool                  end_owed = false; // the draft has not yet been told that the last request ended
     uint32_t              n_quiet  = 0;     // verdicts for which the draft was not woken
+    int32_t               n_ahead  = 0;     // levels that the draft was told to make
     uint64_t              n_begun  = 0;     // its text was the n-th to begin
     bool                  parked   = false; // the cache is full: the text waits until others have ended
 

@@ -8,7 +8,7 @@ namespace {
 
 thread_local bool found = false;
 
-// Operator new calls it before it gives up.
+// operator new calls this when it finds no memory.
 void on_new_failed() {
     found = true;
     throw std::bad_alloc();

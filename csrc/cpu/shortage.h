@@ -1,9 +1,9 @@
-// Whether this thread found too little memory, even where libllama caught the exception and only logged it.
+// Whether an allocation of this thread failed, even if libllama caught the exception and only logged it.
 #pragma once
 
 namespace duo::cpu {
 
-// Watches the thread that makes it. One at a time.
+// Watches the thread that creates it. One at a time for each thread.
 class shortage_watch {
   public:
     shortage_watch();

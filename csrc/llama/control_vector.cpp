@@ -43,7 +43,7 @@ void add_file(const std::string & path, float scale, size_t n_embd, size_t n_lay
     const std::unique_ptr<gguf_context, gguf_closer> g(
         gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
     if (!g) {
-        refuse(path, "is no GGUF file, or a damaged one; check the file");
+        refuse(path, "is not a GGUF file, or is damaged; check the file");
     }
     const int64_t i_kind = gguf_find_key(g.get(), "general.architecture");
     if (i_kind >= 0 && gguf_get_kv_type(g.get(), i_kind) == GGUF_TYPE_STRING &&
@@ -52,7 +52,7 @@ void add_file(const std::string & path, float scale, size_t n_embd, size_t n_lay
                          "); give one whose architecture is controlvector");
     }
     if (gguf_get_n_tensors(g.get()) == 0) {
-        refuse(path, "holds no direction; make it again");
+        refuse(path, "contains no directions; create it again");
     }
     std::error_code    ec;
     const uint64_t     n_bytes = std::filesystem::file_size(path, ec);
@@ -62,10 +62,10 @@ void add_file(const std::string & path, float scale, size_t n_embd, size_t n_lay
         const std::string name  = gguf_get_tensor_name(g.get(), i);
         const int32_t     layer = layer_of(name);
         if (layer < 1) {
-            refuse(path, "holds a tensor " + name + "; directions are called direction.1, direction.2, ...");
+            refuse(path, "contains a tensor " + name + "; directions are called direction.1, direction.2, ...");
         }
         if (gguf_get_tensor_type(g.get(), i) != GGML_TYPE_F32) {
-            refuse(path, "does not hold 32-bit floats; convert it");
+            refuse(path, "does not contain 32-bit floats; convert it");
         }
         if (const size_t n = gguf_get_tensor_size(g.get(), i) / sizeof(float); n != n_embd) {
             refuse(path, "has directions of " + std::to_string(n) + " numbers, and the model's embeddings have " +
@@ -80,11 +80,11 @@ void add_file(const std::string & path, float scale, size_t n_embd, size_t n_lay
         if (ec || begin > n_bytes || n_bytes - begin < n_embd * sizeof(float) ||
             !file.seekg(std::streamoff(begin))
                  .read(reinterpret_cast<char *>(direction.data()), std::streamsize(n_embd * sizeof(float)))) {
-            refuse(path, "is truncated; get it again");
+            refuse(path, "is truncated; download it again");
         }
         for (size_t j = 0; j < n_embd; ++j) {
             if (!std::isfinite(direction[j])) {
-                refuse(path, "holds a number that is not finite; get it again");
+                refuse(path, "contains a number that is not finite; download it again");
             }
             sum[size_t(layer - 1) * n_embd + j] += direction[j] * scale;
         }

@@ -8,8 +8,8 @@
 
 namespace duo {
 
-// From now on the context adds the sum of the vectors that the options name, each times its scale, in the layers of
-// their range. Throws duo::error.
+// From now on the context adds the vectors of the options, each times its scale, to the outputs of the layers in their
+// range. Throws duo::error.
 void use_control_vectors(llama_context * context, const llama_model * model, const model_options & opt);
 
 } // namespace duo

@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t n_tail_most = 20; // tokens
 
-// The text of one token, control tokens too.
+// The text of one token, also of a control token.
 void text_of(const llama_vocab * vocab, token_id token, std::string & text) {
     text.resize(std::max<size_t>(text.capacity(), 64));
     int32_t n = llama_detokenize(vocab, &token, 1, text.data(), int32_t(text.size()), false, true);
@@ -40,7 +40,7 @@ std::vector<token_id> tokens_of(const llama_vocab * vocab, const std::string & t
 
 dry_breakers dry_breakers_of(const llama_vocab * vocab, const std::vector<std::string> & breakers) {
     dry_breakers out;
-    // Of each breaker, what is left after its first i bytes.
+    // tails[b][i]: the tokens of breaker b without its first i bytes.
     std::vector<std::vector<std::vector<token_id>>> tails;
     for (const std::string & b : breakers) {
         auto & of = tails.emplace_back(b.size());

@@ -17,9 +17,10 @@ std::vector<llama_adapter_lora *> load_loras(llama_model * model, const model_op
                                                    log_reason() + "; check the file");
         }
         if (llama_adapter_get_alora_n_invocation_tokens(adapter) > 0) {
-            throw error(error_kind::bad_value,
-                        "the LoRA adapter " + path +
-                            " works from certain tokens on only (aLoRA), which duo does not support; choose another");
+            throw error(
+                error_kind::bad_value,
+                "the LoRA adapter " + path +
+                    " takes effect only after certain tokens (aLoRA), which duo does not support; choose another");
         }
         all.push_back(adapter);
     }

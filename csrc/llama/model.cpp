@@ -122,8 +122,10 @@ int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sam
     const int32_t n      = sampler_->candidates(logits, sampling, text, out);
     if (n == 0 || !std::isfinite(logits[out[0].token])) {
         if (std::any_of(logits, logits + n_vocab_, [](float x) { return std::isnan(x); })) {
-            throw error(error_kind::bad_value,
-                        opt_.path + " computes NaN instead of numbers; its weights are corrupt, download it again");
+            const bool changed = !opt_.loras.empty() || !opt_.control_vectors.empty();
+            throw error(error_kind::bad_value, opt_.path + " computes NaN instead of numbers; " +
+                                                   (changed ? "try it without its adapters and control vectors"
+                                                            : "its weights are corrupt, download it again"));
         }
     }
     return n;

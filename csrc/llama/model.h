@@ -53,7 +53,7 @@ struct model_options {
     using header_value = std::variant<bool, int64_t, double, std::string>;
     std::vector<std::pair<std::string, header_value>> kv_overrides; // in place of the file's header; below 128 bytes
 
-    std::vector<std::pair<std::string, float>> loras;             // (file, scale); their products are stock ones
+    std::vector<std::pair<std::string, float>> loras;             // (file, scale); with them, stock kernels compute
     std::vector<std::pair<std::string, float>> control_vectors;   // (file, scale)
     int32_t                                    control_first = 0; // layers in which they are added; 0: from the first
     int32_t                                    control_last  = 0; // 0: to the last
@@ -130,7 +130,7 @@ class llama_token_model : public token_model {
     [[nodiscard]] token_id token_bos() const { return llama_vocab_bos(vocab()); }
     [[nodiscard]] token_id token_eos() const { return llama_vocab_eos(vocab()); }
 
-    // The tokens between prefix, suffix and middle of a text whose middle is to be written; no_token: none.
+    // The tokens before prefix, suffix and middle in a fill-in-the-middle prompt; no_token: none.
     [[nodiscard]] token_id fim_prefix() const { return llama_vocab_fim_pre(vocab()); }
     [[nodiscard]] token_id fim_suffix() const { return llama_vocab_fim_suf(vocab()); }
     [[nodiscard]] token_id fim_middle() const { return llama_vocab_fim_mid(vocab()); }

@@ -5,8 +5,8 @@
 
 namespace duo {
 
-// Not of one sequence alone: that would leave out cells that a sliding window has passed, and a later text that shares
-// only a part of this one would need them.
+// Saves the whole context. A single sequence would come without the cells that a sliding window has passed, and a later
+// text that shares only a part of this one needs them.
 std::string llama_token_model::save() const {
     log_clear_errors();
     std::string  saved(llama_state_get_size(context_.get()), '\0');

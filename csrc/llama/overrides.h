@@ -1,4 +1,4 @@
-// What the user says in place of the model's file: values of its header, and position encoding.
+// Settings of the user that replace those of the model's file: header values and position encoding.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace duo {
 
-// For libllama, which reads up to an empty key. Empty: nothing is overridden.
+// Ends with an empty key, as libllama expects. Empty if nothing is overridden.
 std::vector<llama_model_kv_override> header_overrides(const model_options & opt);
 
 void set_rope(llama_context_params & params, const model_options & opt);

@@ -24,10 +24,14 @@ void sampler::prepare(const sampling_params & sampling) {
     if (ready_ && params_ == sampling) {
         return;
     }
+    if (!std::exchange(ready_, false)) { // the first time, or after an exception: nothing below can be relied on
+        grammar_.reset();
+        breakers_.reset();
+        params_ = {};
+    }
     if (sampling.grammar != params_.grammar) {
         grammar_.reset();
         n_held_ = held_us_ = 0;
-        ready_             = false; // in case the next line throws
         if (!sampling.grammar.empty()) {
             grammar_.emplace(vocab_, sampling.grammar, with_logp_ ? n_states_draft : 1);
         }

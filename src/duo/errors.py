@@ -64,6 +64,6 @@ class Cancelled(DuoError):  # noqa: N818
 
 
 def error_class(code: str) -> type[DuoError]:
-    """The class with this code; of a code that this version does not know: DuoError."""
+    """The class with this code; DuoError if this version does not know it."""
     classes = (BadValue, UnknownModel, ContextFull, DoesNotFit, Busy, PeerLost, Cancelled)
     return next((c for c in classes if c.code == code), DuoError)

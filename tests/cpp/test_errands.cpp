@@ -1,4 +1,4 @@
-// What is wanted of the models between two texts: caches that are kept and taken back, and scores of a text.
+// Errands between two texts: caches that are saved and restored, and scores of a text.
 #include "core/errand.h"
 #include "core/same.h"
 #include "pair.h"
@@ -15,7 +15,7 @@ const ask asked = [] {
 
 answer run(pair & p, errand & job, std::vector<token_id> prompt = {}) {
     auto r    = std::make_unique<request>();
-    r->job    = &job;
+    r->job    = std::shared_ptr<errand>(std::shared_ptr<void>(), &job); // the test keeps it
     r->prompt = std::move(prompt);
     p.line.begin(std::move(r));
     return read_all(p.line);
@@ -133,7 +133,7 @@ TEST(a_score_can_be_cancelled) {
     pair   a({.n_batch = 4, .pass_us = 2000});
     errand job{.what = errand::kind::score};
     auto   r  = std::make_unique<request>();
-    r->job    = &job;
+    r->job    = std::shared_ptr<errand>(std::shared_ptr<void>(), &job); // the test keeps it
     r->prompt = asked.prompt;
     a.line.begin(std::move(r));
     a.line.cancel(*a.line.current());
@@ -147,4 +147,15 @@ TEST(a_prompt_can_be_read_ahead) {
     q.n_predict = 0;
     a.run(q);
     CHECK_EQ(a.target.cached(0).size(), q.prompt.size() - 1);
+}
+
+// The caller frees each request as soon as both workers are done with it: for ThreadSanitizer and AddressSanitizer.
+TEST(errands_follow_each_other_at_once) {
+    pair a({}, behaviour{.agree = 0.7});
+    a.run(asked.as(run_mode::sync, 3));
+    for (int i = 0; i < 3000; ++i) {
+        errand look;
+        CHECK_EQ(run(a, look).finish, finish_reason::stop);
+        CHECK(!look.target.tokens.empty());
+    }
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import time
 import uuid
 from collections.abc import Iterator, Sequence
@@ -82,7 +83,8 @@ class Answer:
 
     def __init__(self, local_model: _core.Model, stream: Stream, prompt: str, n_prompt: int, model: str | None) -> None:
         self._model, self._stream, self._prompt, self._n_prompt = local_model, stream, prompt, n_prompt
-        self._offset = len(prompt)
+        self._offset = len(prompt)  # characters before the next token; a character may have several tokens
+        self._characters = codecs.getincrementaldecoder("utf-8")("ignore")
         self.spelled = Spelled(local_model)
         self._head: dict[str, Any] = {
             "id": f"cmpl-{uuid.uuid4()}",
@@ -102,7 +104,7 @@ class Answer:
             found["text_offset"].append(self._offset)
             found["token_logprobs"].append(t.logprob)
             found["top_logprobs"].append({self._piece(i): p for i, p in t.top} | {text: t.logprob})
-            self._offset += len(text)
+            self._offset += len(self._characters.decode(self._model.piece(t.token)))
         return found
 
     def _is_text(self, token: int | None) -> bool:

@@ -22,6 +22,7 @@ from duo.options.tables import GENERATE_OPTIONS
 from duo.prompt.chat_template import ChatTemplate, template_of
 from duo.prompt.grammar import grammar_of_schema
 from duo.prompt.reading import Reader, reasoning_of
+from duo.support.wording import quoted
 
 OF_TOOLS = ("tools", "tool_choice", "functions", "function_call")
 DEFAULTS: dict[str, Any] = {"temperature": 0.2}
@@ -52,7 +53,14 @@ def schema_of(response_format: object) -> Any:
         if schema is None:
             raise BadValue("response_format has no schema; write {'type': 'json_schema', 'json_schema': {'schema': S}}")
         return schema
-    raise BadValue(f"response_format is {response_format!r}; its type is text, json_object or json_schema")
+    raise BadValue(f"response_format is {quoted(response_format)}; its type is text, json_object or json_schema")
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        return text.encode() is not None
+    except UnicodeEncodeError:
+        return False
 
 
 class Chats(Completions):
@@ -64,9 +72,11 @@ class Chats(Completions):
     _template: ChatTemplate | None = None
 
     def _choose_chat(self, given: dict[str, Any]) -> None:
-        """Takes the keywords of prompts (chat_template, spm_infill, ...) out of the others. Raises BadValue."""
-        self._suffix_first = bool(given.pop("spm_infill", False))
+        """Takes the keywords of prompts (chat_template, chat_format, ...) out of the others. Raises BadValue."""
         template, name = given.pop("chat_template", None), given.pop("chat_format", None)
+        for what, value in (("chat_template", template), ("chat_format", name)):
+            if value is not None and not (isinstance(value, str) and _is_unicode(value)):
+                raise BadValue(f"{what} is {quoted(value)}; give text")
         self._handler = chat_formats.check_handler(given.pop("chat_handler", None))
         if self._handler is None and template is None and name is not None:
             self._handler = chat_formats.handler_of(name)
@@ -81,7 +91,7 @@ class Chats(Completions):
 
     @chat_format.setter
     def chat_format(self, name: str | None) -> None:
-        """Raises BadValue for an unknown name."""
+        """A chat with an unknown name is a BadValue, as in llama_cpp."""
         self._choose_chat({"chat_format": name})
 
     @property
@@ -177,8 +187,7 @@ class Chats(Completions):
         )
         reasoning = reasoning_of(options.pop("reasoning_format", None))
         template = self.chat_template
-        variables = dict(options.pop("chat_template_kwargs", None) or {})
-        template.check_variables(variables)
+        variables = template.check_variables(options.pop("chat_template_kwargs", None))
         variables |= {n: options.pop(n) for n in [*options] if n in template.variables and n not in GENERATE_OPTIONS}
         wanted = of_llama(self.defaults, "create_chat_completion", options, DEFAULTS)
         schema = choice.schema if choice.schema is not None else schema_of(response_format)

@@ -48,9 +48,14 @@ class Caller:
 
     def __init__(self, duo: Completions, own: Mapping[str, Any]) -> None:
         self._duo, self._own = duo, own
+        self.raised: Exception | None = None  # by the text, not by the handler
 
     def create_completion(self, *places: Any, **options: Any) -> Any:
-        return self._duo.create_completion(*places, **{**options, **self._own})
+        try:
+            return self._duo.create_completion(*places, **{**options, **self._own})
+        except Exception as e:
+            self.raised = e
+            raise
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._duo, name)
@@ -59,12 +64,15 @@ class Caller:
 def handled(handler: Handler, duo: Completions, asked: Mapping[str, Any], own: Mapping[str, Any]) -> Any:
     """What the handler answers. asked: arguments of create_chat_completion; own: keywords that only duo has.
 
-    Raises DuoError.
+    Raises DuoError, and what a function of the program's own raises: a handler or a logits_processor.
     """
+    caller = Caller(duo, own)
     try:
-        return handler(llama=Caller(duo, own), **asked)
+        return handler(llama=caller, **asked)
     except (DuoError, TypeError):
         raise
-    except Exception as e:  # handlers assert, and take what they need from their Llama
+    except Exception as e:  # llama_cpp's handlers assert, and take what they need from their Llama
+        if e is caller.raised or not str(getattr(handler, "__module__", "")).startswith("llama_cpp"):
+            raise
         why = one_line(e, 200)
         raise BadValue(f"llama_cpp's handler of this chat format failed ({why}); choose another chat_format") from e

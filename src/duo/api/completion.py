@@ -15,6 +15,7 @@ from duo.errors import BadValue
 from duo.options.llama_cpp import CompletionOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
+from duo.support.wording import quoted
 from duo.text.errand import score
 from duo.text.job import prepare
 from duo.text.result import TokenLogprobs
@@ -41,9 +42,8 @@ def of_llama(
     options = {**defaults, **own}
     for name, value in given.items():
         if name in NEUTRAL and value != NEUTRAL[name]:
-            raise BadValue(
-                f"{function} got {name}={value!r}, which duo does not support{WHY.get(name, '')}; leave {name} out"
-            )
+            why = WHY.get(name, "")
+            raise BadValue(f"{function} got {name}={quoted(value)}, which duo does not support{why}; leave {name} out")
         if name in NEUTRAL or name in WITHOUT_EFFECT:
             continue
         if name not in GENERATE_OPTIONS:
@@ -63,8 +63,6 @@ def if_asked(stream: bool | None) -> dict[str, bool]:
 
 class Completions(LlamaMembers):
     """llama_cpp.Llama's way to ask for a text."""
-
-    _suffix_first = False  # spm_infill
 
     @overload
     def create_completion(
@@ -101,7 +99,7 @@ class Completions(LlamaMembers):
         if suffix is None:
             tokens = self._prompt_tokens(prompt)
         else:
-            tokens = infill(self.local_model, prompt, suffix, suffix_first=self._suffix_first)
+            tokens = infill(self.local_model, prompt, suffix, suffix_first=self.spm_infill)
         scored: list[TokenLogprobs] = []
         scores = bool(echo) and not stream and wanted.get("logprobs") is not None
         if scores:

@@ -33,11 +33,10 @@ class Conversation:
     ) -> None:
         """variables: of the template, as enable_thinking. reasoning: thoughts are no part of an answer's content.
 
-        Raises BadValue: the template has no variables.
+        Raises BadValue: the template cannot have these variables.
         """
         self.duo, self._template, self._system = duo, template, system
-        self._variables, self._reasoning = dict(variables or {}), reasoning
-        template.check_variables(self._variables)
+        self._variables, self._reasoning = template.check_variables(variables), reasoning
         self.messages: list[dict[str, Any]] = []
         self._text = ""  # what the models have read and written
         self._tokens: list[int] = []

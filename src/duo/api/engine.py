@@ -20,7 +20,7 @@ from duo.api import llama_cpp_names
 from duo.api.chat import Chats
 from duo.errors import BadValue, DuoError
 from duo.models.loading import Loading
-from duo.models.paths import PathLike, pair, path
+from duo.models.paths import PathLike, pair, path, written
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.llama_cpp import DuoOptions
@@ -99,10 +99,13 @@ class Duo(Chats, Loading):
         self._made_of = (model, draft, arguments)
         model, options = llama_cpp_names.translated(model, dict(given), with_draft=draft is not None)
         self._choose_chat(options)
-        vocab_only = options.pop("vocab_only", False)
+        options.pop("spm_infill", None)  # see the property
+        vocab_only = bool(options.pop("vocab_only", False))
         if vocab_only:
             options = _without_weights(draft, options)
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
+        log_path = b"" if log_file is None else os.fsencode(written(log_file, "log file"))
+        trace = None if trace is None else written(trace, "trace file")
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self.defaults = cast("GenerateOptions", {k: v for k, v in options.items() if k in GENERATE_OPTIONS})
         defaults = generate_options({**self.defaults})
@@ -138,7 +141,7 @@ class Duo(Chats, Loading):
                 names[self._host.role == "draft"] = self.elsewhere
             trace_file = TraceFile(trace, names[0] or "", names[1])
         try:
-            _core.log_to(verbose, b"" if log_file is None else os.fsencode(log_file))
+            _core.log_to(bool(verbose), log_path)
             engine = _core.Engine(placed, progress)
             if self._host is not None:
                 self._client = attach(self._host, engine)

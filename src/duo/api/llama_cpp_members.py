@@ -88,9 +88,9 @@ class LlamaMembers(Texts):
     """Figures are of the target, or of the draft if the target is on another machine."""
 
     options: EngineOptions  # `Duo` sets them
+    _made_of: tuple[Any, Any, dict[str, Any]]  # and these: its arguments
     cache = None  # see set_cache
     draft_model = None  # a draft is no object of Python
-    spm_infill = False
 
     if not TYPE_CHECKING:  # checkers would take it for the type of every name
 
@@ -111,6 +111,40 @@ class LlamaMembers(Texts):
         model = self.local_model
         values = read_header(model.path).values
         return {key: model.meta(key) for key, value in values.items() if not isinstance(value, list)}
+
+    @property
+    def tensor_split(self) -> Any:
+        """As it was given to the constructor."""
+        return self._made_of[2].get("tensor_split")
+
+    @property
+    def kv_overrides(self) -> Any:
+        """As it was given to the constructor."""
+        return self._made_of[2].get("kv_overrides")
+
+    @property
+    def lora_base(self) -> None:
+        """None: duo takes no lora_base."""
+
+    @property
+    def lora_path(self) -> Any:
+        """As it was given to the constructor."""
+        return self._made_of[2].get("lora_path")
+
+    @property
+    def lora_scale(self) -> Any:
+        """As it was given to the constructor."""
+        return self._made_of[2].get("lora_scale", 1.0)
+
+    @property
+    def numa(self) -> Any:
+        """As it was given to the constructor."""
+        return self._made_of[2].get("numa", False)
+
+    @property
+    def spm_infill(self) -> bool:
+        """Whether the suffix comes before the prefix."""
+        return bool(self._made_of[2].get("spm_infill", False))
 
     @property
     def n_batch(self) -> int:
@@ -164,6 +198,11 @@ class LlamaMembers(Texts):
 
     def tokenizer(self) -> Tokenizer:
         """An object that tokenizes as llama_cpp.LlamaTokenizer does."""
+        return Tokenizer(self)
+
+    @property
+    def tokenizer_(self) -> Tokenizer:
+        """The same, under llama_cpp's other name."""
         return Tokenizer(self)
 
     @property

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from duo.errors import BadValue
+from duo.support.wording import quoted
 
 # Arguments that duo does not support: the values that change nothing, and why or what instead.
 NEUTRAL: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -38,7 +40,9 @@ def _refuse(out: dict[str, Any]) -> None:
     for name in NEUTRAL.keys() & out.keys():
         value, (neutral, why) = out.pop(name), NEUTRAL[name]
         if not any(value is v or (value == v and isinstance(value, int | float)) for v in neutral):
-            raise BadValue(f"llama_cpp's {name} is {value!r}, which duo does not support ({why}); leave {name} out")
+            raise BadValue(
+                f"llama_cpp's {name} is {quoted(value)}, which duo does not support ({why}); leave {name} out"
+            )
 
 
 def _drafts(out: dict[str, Any], *, with_draft: bool) -> None:
@@ -58,8 +62,13 @@ def _drafts(out: dict[str, Any], *, with_draft: bool) -> None:
 
 def _adapter(out: dict[str, Any]) -> None:
     path, scale = out.pop("lora_path", None), out.pop("lora_scale", 1.0)
-    if path is not None:
-        out.setdefault("lora_scaled", {path: scale})
+    if path is None:
+        return
+    if not isinstance(path, str | bytes | os.PathLike):
+        raise BadValue(f"lora_path is {quoted(path)}; give one file, or several with lora=")
+    if out.get("lora_scaled") is not None:
+        raise BadValue("lora_path and lora_scaled were both given; give all adapters with lora_scaled")
+    out["lora_scaled"] = {os.fsdecode(path): scale}
 
 
 def translated(model: Any, options: dict[str, Any], *, with_draft: bool = False) -> tuple[Any, dict[str, Any]]:

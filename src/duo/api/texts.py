@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import Unpack
 
 from duo import _core
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValue
 from duo.options.generate import GenerateOptions
 from duo.options.signature import keywords
 from duo.text.errand import turn
@@ -205,9 +205,9 @@ class Texts:
     def target(self) -> _core.Model:
         """The loaded target: path, description, devices, n_ctx, n_vocab, n_bytes.
 
-        Raises DuoError if it is on another machine.
+        Raises BadValue if it is on another machine.
         """
         target = self.engine.target
         if target is None:
-            raise DuoError(f"the target is on another machine, {self.elsewhere}; ask it there")
+            raise BadValue(f"the target is on another machine, {self.elsewhere}; ask it there")
         return target

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from duo.errors import BadValue
+from duo.support.wording import quoted
 
 NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
 HOW = "write {'type': 'function', 'function': {'name': ..., 'parameters': a JSON schema}}"
@@ -33,13 +34,19 @@ class Choice:
 
     @property
     def schema(self) -> Any:
-        """What the answer must look like; None: anything. By name: the arguments alone, as llama_cpp asks for them."""
+        """What the answer must look like; None: anything. By name: the arguments alone, as llama_cpp asks for them.
+
+        Raises BadValue.
+        """
         if self.named:
             (found,) = (f for f in self.functions if f["name"] == self.named)
             return found.get("parameters") or NO_ARGUMENTS
         if not self.required:
             return None
-        return _one_of(self.functions)
+        try:
+            return _one_of(self.functions)
+        except RecursionError:
+            raise BadValue("the parameters of a tool are nested too deeply; simplify them") from None
 
 
 def _one_of(functions: Sequence[Mapping[str, Any]]) -> Any:
@@ -82,6 +89,8 @@ def _functions(tools: object, functions: object) -> tuple[Mapping[str, Any], ...
     for i, f in enumerate(found):
         if not isinstance(f, Mapping) or not isinstance(f.get("name"), str) or not f["name"]:
             raise BadValue(f"tool {i} has no function with a name; {HOW}")
+        if not isinstance(f.get("parameters") or {}, Mapping):
+            raise BadValue(f"the parameters of tool {i} are {type(f['parameters']).__name__}; {HOW}")
     return tuple(found)
 
 
@@ -94,7 +103,7 @@ def choice_of(tools: object, tool_choice: object, functions: object, function_ca
     elif isinstance(function_call, Mapping) and "name" in function_call:
         asked = {"type": "function", "function": {"name": function_call["name"]}}
     elif function_call is not None:
-        raise BadValue(f"function_call is {function_call!r}; it is none, auto or {{'name': ...}}")
+        raise BadValue(f"function_call is {quoted(function_call)}; it is none, auto or {{'name': ...}}")
     if asked in (None, "auto"):
         return Choice(known)
     if asked == "none":
@@ -106,7 +115,7 @@ def choice_of(tools: object, tool_choice: object, functions: object, function_ca
     inner = asked.get("function") if isinstance(asked, Mapping) else None
     name = inner.get("name") if isinstance(inner, Mapping) else None
     if not isinstance(name, str):
-        raise BadValue(f"tool_choice is {asked!r}; it is none, auto, required or a tool by name")
+        raise BadValue(f"tool_choice is {quoted(asked)}; it is none, auto, required or a tool by name")
     if name not in {f["name"] for f in known}:
         raise BadValue(f"tool_choice names {name}, which is not in tools; add it there")
     return Choice(known, named=name)

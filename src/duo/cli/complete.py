@@ -13,9 +13,12 @@ def files(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list
 
 
 def by_metavar(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """For FILE: files. For on|off|auto: those words. Words in capitals are placeholders and are not offered."""
+    """For FILE and lists of them: files. For on|off|auto: those words.
+
+    Words in capitals are placeholders and are not offered.
+    """
     words = (param.metavar or "").split("|")
-    if words == ["FILE"]:
+    if words[0] in ("FILE", "FILE,FILE", "FILE:SCALE,..."):
         return files(ctx, param, incomplete)
     return [CompletionItem(w) for w in words if w == w.lower() and w.startswith(incomplete)]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from typing import cast
 
 from duo.errors import BadValue, UnknownModel
 from duo.models.demo import demo_pair
@@ -31,9 +32,21 @@ def pair(model: PathLike | None, draft: PathLike | None, o: EngineOptions) -> tu
     return model, draft
 
 
+def written(value: object, what: str) -> str:
+    """A path as text. Raises TypeError (it is no path) and BadValue."""
+    try:
+        name = os.fsdecode(cast("PathLike", value))
+        os.fsencode(name)
+    except TypeError:
+        raise TypeError(f"the {what} is {type(value).__name__}; give the path of a file") from None
+    except UnicodeEncodeError:
+        raise BadValue(f"the path of the {what} is not valid Unicode; check the path") from None
+    return name
+
+
 def path(value: PathLike, what: str) -> str:
     """The path as text. Raises UnknownModel if no file can have it."""
-    name = os.fsdecode(value)
+    name = written(value, what)
     if "\0" in name or not name:
         why = "is empty" if not name else "contains a NUL byte"
         raise UnknownModel(f"the path of the {what} {why}; check the path")

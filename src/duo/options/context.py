@@ -1,4 +1,4 @@
-"""Options that say something else than the target's file does: position encoding, header, adapters; and NUMA."""
+"""Options that replace what the target's file says (position encoding, header, adapters), of offloading, and NUMA."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _read(text: str) -> tuple[str, bool | int | float | str]:
             return key, {"true": True, "false": False}[value]
         return key, {"int": int, "float": float, "str": str}[kind](value)
     except (KeyError, ValueError):
-        raise ValueError(f"{HOW}; {value!r} is no {kind}") from None
+        raise ValueError(f"{HOW}; {value!r} is not of type {kind}") from None
 
 
 def _overrides(value: Any) -> Any:
@@ -98,7 +98,7 @@ LayerRange = Annotated[tuple[Int, Int], BeforeValidator(_range)]
 
 
 class OffloadOptions(TypedDict, total=False):
-    """Of both models, and of use with a GPU only."""
+    """Options of both models that matter only with a GPU."""
 
     offload_kqv: Annotated[
         bool,
@@ -117,7 +117,7 @@ class OffloadOptions(TypedDict, total=False):
 
 
 class ContextOptions(TypedDict, total=False):
-    """Of the target, but for `numa`, which is of the machine."""
+    """Options of the target, except `numa`, which is for the whole process."""
 
     rope_scaling_type: Annotated[
         RopeScaling | None, opt(None, "RoPE scaling of the target. Default: the model's own.", "--rope-scaling")
@@ -154,7 +154,7 @@ class ContextOptions(TypedDict, total=False):
     ]  # fmt: skip
     lora: Annotated[
         Files | None,
-        opt(None, "LoRA adapters of the target (GGUF); its products on the CPU are llama.cpp's then.", "--lora",
+        opt(None, "LoRA adapters of the target (GGUF); llama.cpp's kernels then compute it on the CPU.", "--lora",
             metavar="FILE,FILE"),
     ]  # fmt: skip
     lora_scaled: Annotated[
@@ -177,5 +177,5 @@ class ContextOptions(TypedDict, total=False):
     ]  # fmt: skip
     numa: Annotated[
         Numa | None,
-        opt(None, "Use of memory near each CPU, for the whole process (libggml's kinds).", "--numa", env="NUMA"),
+        opt(None, "How memory and threads are spread over NUMA nodes, for the whole process.", "--numa", env="NUMA"),
     ]

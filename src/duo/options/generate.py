@@ -58,7 +58,7 @@ class GenerateOptions(TypedDict, total=False):
     ]
     typical_p: Annotated[
         Probability,
-        opt(1.0, "Keep only tokens about as surprising as is typical here, up to a sum of P; 1: all.", "--typical",
+        opt(1.0, "Keep the tokens whose surprise is nearest to the entropy, up to a sum of P; 1: all.", "--typical",
             "--typical-p"),
     ]  # fmt: skip
     top_n_sigma: Annotated[
@@ -68,20 +68,20 @@ class GenerateOptions(TypedDict, total=False):
     ]  # fmt: skip
     xtc_probability: Annotated[
         Probability,
-        opt(0.0, "How often XTC removes the most probable tokens; 0: never.", "--xtc-probability"),
+        opt(0.0, "Chance that XTC removes the most probable tokens; 0: never.", "--xtc-probability"),
     ]
     xtc_threshold: Annotated[
         Probability,
-        opt(0.1, "XTC removes tokens of at least this probability, but for the last one; above 0.5: none.",
+        opt(0.1, "XTC removes tokens of at least this probability, except the least probable one; above 0.5: none.",
             "--xtc-threshold"),
     ]  # fmt: skip
     dynatemp_range: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
-        opt(0.0, "The temperature varies by up to this much with how sure the model is; 0: never.", "--dynatemp-range"),
+        opt(0.0, "The temperature varies by up to this much with the entropy; 0: never.", "--dynatemp-range"),
     ]
     dynatemp_exponent: Annotated[
         Annotated[float, Field(ge=0.0, le=1e3, allow_inf_nan=False)],
-        opt(1.0, "How the temperature follows the entropy; above 1: it is lower.", "--dynatemp-exp"),
+        opt(1.0, "Exponent of the entropy there; above 1: lower temperatures.", "--dynatemp-exp"),
     ]
     repeat_penalty: Annotated[
         Annotated[float, Field(ge=1e-3, le=1e3, allow_inf_nan=False)],
@@ -108,7 +108,7 @@ class GenerateOptions(TypedDict, total=False):
     ]
     dry_multiplier: Annotated[
         Annotated[float, Field(ge=0.0, le=1e4, allow_inf_nan=False)],
-        opt(0.0, "DRY: penalty of a token that would continue a repetition; 0: off.", "--dry-multiplier"),
+        opt(0.0, "DRY: penalty for a token that would continue a repetition; 0: off.", "--dry-multiplier"),
     ]
     dry_base: Annotated[
         Annotated[float, Field(ge=1.0, le=1e4, allow_inf_nan=False)],
@@ -116,11 +116,15 @@ class GenerateOptions(TypedDict, total=False):
     ]
     dry_allowed_length: Annotated[
         Annotated[Int, Field(ge=0, le=2**20)],
-        opt(2, "DRY: shorter repetitions than this have no penalty.", "--dry-allowed-length"),
+        opt(2, "DRY: repetitions shorter than this have no penalty.", "--dry-allowed-length"),
     ]
     dry_penalty_last_n: Annotated[
         Annotated[Int, Field(ge=-1, le=2**20)],
-        opt(64, "DRY: number of recent tokens in which repetitions count; 0: off, -1: all.", "--dry-penalty-last-n"),
+        opt(
+            64,
+            "DRY: number of recent tokens that are searched for repetitions; 0: off, -1: all.",
+            "--dry-penalty-last-n",
+        ),
     ]
     dry_sequence_breakers: Annotated[
         Breakers,
@@ -271,14 +275,13 @@ class GenerateOptions(TypedDict, total=False):
         FilePath | None,
         opt(
             None,
-            "File that keeps what the models' caches hold of the prompt; a later text reads it. For files that you "
-            "trust.",
+            "File that keeps the models' caches of the prompt for later texts. Use only files that you trust.",
             "--prompt-cache",
             metavar="FILE",
         ),
     ]
     prompt_cache_all: Annotated[
-        bool, opt(False, "Keep the generated text there as well.", "--prompt-cache-all/--no-prompt-cache-all")
+        bool, opt(False, "Keep the generated text in it as well.", "--prompt-cache-all/--no-prompt-cache-all")
     ]
     prompt_cache_ro: Annotated[
         bool, opt(False, "Read the prompt cache, but do not write it.", "--prompt-cache-ro/--no-prompt-cache-ro")

@@ -6,22 +6,11 @@ from typing import Annotated
 
 from typing_extensions import TypedDict
 
+from duo.options.client import ClientOptions
 from duo.options.context import ContextOptions
 from duo.options.markers import Field
 from duo.options.option import Int, Opt, opt
 
-# Options that only a client has.
-NOT_A_HOSTS = (
-    "draft_host",
-    "verify_host",
-    "require_draft",
-    "host_ca",
-    "host_cert",
-    "host_key",
-    "token_file",
-    "host_patience",
-    "n_parallel",  # a host has its own
-)
 # Options that a draft does not have: it is split over its devices by their free memory.
 NOT_A_DRAFTS = (
     "tensor_split", "split_mode", "main_gpu", *(name for name in ContextOptions.__annotations__ if name != "numa"),
@@ -72,5 +61,6 @@ def of_one_model(role: str, table: dict[str, Opt]) -> set[str]:
 
 def of_host(role: str, table: dict[str, Opt]) -> dict[str, Opt]:
     """The engine's options that place the one model of a host. role: "draft" or "verify"."""
-    unwanted = of_one_model("draft" if role == "verify" else "verify", table) | set(NOT_A_HOSTS)
+    unwanted = of_one_model("draft" if role == "verify" else "verify", table) | set(ClientOptions.__annotations__)
+    unwanted |= {"n_parallel"}  # a host has its own
     return {name: o for name, o in table.items() if name not in unwanted}

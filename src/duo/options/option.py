@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal, get_args
 
 from duo.options.markers import AfterValidator, BeforeValidator, Field
+from duo.support.wording import quoted
 
 # The core's limits (duo::n_draft_cap, n_step_cap); written here so that the command line needs no libllama.
 N_DRAFT_MAX, N_STEP_MAX = 64, 16
@@ -90,7 +91,7 @@ def _spec_types(value: Any) -> Any:
         if n in NOT_IN_DUO:
             raise ValueError(f"duo does not support llama.cpp's {n} yet; choose from {', '.join(get_args(SpecType))}")
         if n not in get_args(SpecType):
-            raise ValueError(f"{n!r} is not one of {', '.join(get_args(SpecType))}")
+            raise ValueError(f"{quoted(n)} is not one of {', '.join(get_args(SpecType))}")
     if len([n for n in names if n.startswith("ngram-")]) > 1:
         raise ValueError("only one kind of n-grams can be used at a time")
     if "none" in names and len(names) > 1:
@@ -135,8 +136,13 @@ Endpoints = Annotated[list[str], BeforeValidator(_endpoints)]
 
 def _path(value: Any) -> Any:
     value = os.fsdecode(value) if isinstance(value, os.PathLike) else value
-    if isinstance(value, str) and (not value or "\0" in value):
-        raise ValueError("input should be the path of a file")
+    if isinstance(value, str):
+        if not value or "\0" in value:
+            raise ValueError("input should be the path of a file")
+        try:
+            os.fsencode(value)
+        except UnicodeEncodeError:
+            raise ValueError("it is not valid Unicode") from None
     return value
 
 
@@ -163,7 +169,7 @@ def _breakers(value: Any) -> Any:
         raise ValueError(f"there can be {N_BREAKERS_MAX} strings at most")
     for b in found:
         if not b or "\0" in b or len(b.encode("utf-8", "surrogatepass")) > N_BREAKER_BYTES_MAX:
-            raise ValueError(f"{b!r} is not a string of 1 to {N_BREAKER_BYTES_MAX} bytes without NUL")
+            raise ValueError(f"{quoted(b)} is not a string of 1 to {N_BREAKER_BYTES_MAX} bytes without NUL")
         if any("\ud800" <= c <= "\udfff" for c in b):
             raise ValueError(f"{b!r} is not valid Unicode")
     return list(found)

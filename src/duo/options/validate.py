@@ -12,6 +12,7 @@ from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions, of_one_model
 from duo.options.option import N_DRAFT_MAX, N_STEP_MAX, Opt
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS
+from duo.support.wording import quoted
 
 # check_keywords raises TypeError for unknown keywords before pydantic sees them.
 _ENGINE: TypeAdapter[EngineOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(EngineOptions))
@@ -26,7 +27,7 @@ def _sentence(e: ValidationError) -> str:
     where = f"{name} ({o.flags[0].split('/')[0]})" if o.flags else name
     why = first["msg"].removeprefix("Value error, ")
     why = why[0].lower() + why[1:]
-    return f"{where} is {first['input']!r}, but {why}; see duo --help"
+    return f"{where} is {quoted(first['input'])}, but {why}; see duo --help"
 
 
 def _complete(given: dict[str, Any], table: dict[str, Opt], adapter: TypeAdapter[Any]) -> Any:

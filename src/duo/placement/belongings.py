@@ -16,7 +16,7 @@ N_SAMPLES, N_SAMPLE = 64, 1 << 16  # pieces of the weights, and the bytes of eac
 
 
 def file_hash(path: str | os.PathLike[str]) -> str:
-    """Of a file's size, its beginning, and pieces of the rest: two models differ in them. Raises OSError."""
+    """Hash of a file's size, its beginning and samples of the rest, in which two models differ. Raises OSError."""
     n = os.path.getsize(path)
     found = hashlib.sha256(str(n).encode())
     with Path(path).open("rb") as file:
@@ -32,7 +32,7 @@ def _files(scaled: list[tuple[str | bytes, float]]) -> str:
 
 
 def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
-    """Under names that fit a sentence. Where the layers lie is left out: it only rounds otherwise. Raises OSError."""
+    """By names that fit into a message. Where the layers are is left out: it only changes rounding. Raises OSError."""
     path = os.fsdecode(m.path)
     rope = (m.rope_scaling, m.rope_freq_base, m.rope_freq_scale, m.yarn_orig_ctx, m.yarn_ext_factor)
     yarn = (m.yarn_attn_factor, m.yarn_beta_slow, m.yarn_beta_fast)
@@ -52,7 +52,7 @@ def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
 
 
 class Belongings:
-    """Of the models of one Duo. The files are read once, when somebody asks."""
+    """What the caches of one Duo belong to. The files are read once, on first use."""
 
     def __init__(self, placed: _core.EngineOptions) -> None:
         self._placed = placed
@@ -68,11 +68,11 @@ class Belongings:
                 if engine.draft is not None:
                     found["draft"] = belongings(self._placed.draft, engine.draft)
             except OSError as e:
-                raise DuoError(f"a file of the model cannot be read any more ({one_line(e)}); restore it") from None
+                raise DuoError(f"a file of the model can no longer be read ({one_line(e)}); restore it") from None
             self._found = found
         return self._found
 
 
 def difference(saved: dict[str, str], here: dict[str, str]) -> str:
-    """The first thing in which they differ; empty: none."""
+    """The first thing in which they differ; empty if there is none."""
     return next((name for name in here if saved.get(name) != here[name]), "")

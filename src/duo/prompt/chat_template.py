@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -17,12 +17,13 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from duo import _core
 from duo.errors import BadValue
-from duo.support.wording import one_line
+from duo.support.wording import one_line, quoted
 
 Message = Mapping[str, Any]
 
 # llama-cpp-python's names (chat_format) for templates that have other names in llama.cpp.
 OTHER_NAMES = {"llama-2": "llama2-sys", "llama-3": "llama3", "llama-4": "llama4", "mistral-instruct": "mistral-v1"}
+OF_RENDER = frozenset(("self", "messages"))  # a conversation makes these
 N_REASON = 200  # characters of a reason that a message quotes
 HOW = "give one with --chat-template (chatml, llama3, ...) or --chat-template-file"
 
@@ -111,7 +112,7 @@ class ChatTemplate:
             return
         if "{" not in source:
             known = ", ".join(_core.chat_templates())
-            raise BadValue(f"unknown chat template {source!r}; write one in jinja2, or choose from {known}")
+            raise BadValue(f"unknown chat template {quoted(source)}; write one in jinja2, or choose from {known}")
         try:
             environment = _environment()
             self.variables = frozenset(find_undeclared_variables(environment.parse(source)))
@@ -121,13 +122,20 @@ class ChatTemplate:
         except Exception as e:  # jinja2 compiles it to Python, which has limits of its own
             raise BadValue(f"the chat template cannot be compiled ({_reason(e)}); simplify it") from None
 
-    def check_variables(self, names: Collection[str]) -> None:
-        """Raises BadValue for variables of a template that can have none."""
-        if self.add_special and names:
+    def check_variables(self, given: object) -> dict[str, Any]:
+        """The variables that a caller gives. Raises BadValue: they are no dict, or this template cannot have them."""
+        if given is None:
+            return {}
+        if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+            raise BadValue("the variables of a chat template are a dict by name; write {'enable_thinking': False}")
+        if taken := OF_RENDER & given.keys():
+            raise BadValue(f"{min(taken)} is no variable of a chat template that can be given; leave it out")
+        if self.add_special and given:
             raise BadValue(
-                f"the chat template {self.name} has no variables ({', '.join(names)}); leave them out, or give a "
+                f"the chat template {self.name} has no variables ({', '.join(given)}); leave them out, or give a "
                 "jinja2 template"
             )
+        return dict(given)
 
     def render(self, messages: object, *, add_generation_prompt: bool = True, **more: Any) -> str:
         """The prompt. more: other variables of the template (tools, enable_thinking, ...). Raises BadValue."""

@@ -1,7 +1,7 @@
 """The notation of grammars (GBNF): what is wrong with a text in it.
 
-libllama's reader (src/llama-grammar.cpp) writes its complaints to standard error, past every log: it is asked about
-grammars alone that this one reads.
+libllama's reader (src/llama-grammar.cpp) writes its complaints to standard error, past every log. So it gets only
+grammars that this one accepts.
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from duo.errors import BadValue
 from duo.prompt.tool_calls import Call, n_begun, n_shown, split_calls
+from duo.support.wording import quoted
 
 THOUGHTS = (
     ("<think>", "</think>"),
@@ -33,7 +34,7 @@ REASONING_FORMATS = ("none", "auto", "deepseek")  # llama.cpp's names
 def reasoning_of(reasoning_format: object) -> bool:
     """Whether thoughts go into reasoning_content, by the name of a format; None is "none". Raises BadValue."""
     if reasoning_format is not None and reasoning_format not in REASONING_FORMATS:
-        raise BadValue(f"reasoning_format is {reasoning_format!r}; it is none, auto or deepseek")
+        raise BadValue(f"reasoning_format is {quoted(reasoning_format)}; it is none, auto or deepseek")
     return reasoning_format in ("auto", "deepseek")
 
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Hook:
     """The core calls it in the target's thread, once for each token and in their order, whatever the mode.
 
-    processor, criteria: a function, a list of them, or None; a list of criteria that can be called is called itself, as
-    in llama_cpp.
+    processor, criteria: a function, a list of them, or None. A callable list of criteria is called itself, as in
+    llama_cpp.
     """
 
     def __init__(self, processor: Any, criteria: Any) -> None:
@@ -42,7 +42,7 @@ class Hook:
         """Changes the scores in place. False: the text ends here. Raises what the program's functions raise."""
         self._thread = threading.get_ident()
         try:
-            logits = scores.copy() if self._processors and self._criteria else scores
+            logits = scores.copy() if self._criteria else scores  # what a criterion writes there changes nothing
             for processor in self._processors:
                 self._change(scores, processor(ids, scores))
             said = [bool(criterion(ids, logits)) for criterion in self._criteria]  # all are asked, as in llama_cpp
@@ -57,10 +57,15 @@ class Hook:
     def _change(scores: Scores, found: Any) -> None:
         import numpy as np
 
-        if getattr(found, "shape", None) != scores.shape:
+        try:
+            with np.errstate(over="ignore"):  # beyond 32 bits: infinity, which is refused below
+                given = np.asarray(found, np.float32)
+        except (TypeError, ValueError):
+            given = np.empty(0, np.float32)
+        if given.shape != scores.shape:
             what = f"shape {found.shape}" if isinstance(found, np.ndarray) else type(found).__name__
             raise BadValue(f"the logits_processor returned {what}; return scores of shape {scores.shape}")
-        scores[:] = found
+        scores[:] = given
         if not (scores < np.inf).all():  # of NaN, too
             raise BadValue("the logits_processor returned NaN or infinity; -inf forbids a token")
 

@@ -22,7 +22,7 @@ def _n_same(a: tuple[int, ...] | list[int], b: list[int]) -> int:
 
 
 class PromptCache:
-    """The file of one text. What fails is a `warning`, and the text goes on. Call `before` and `after` in its turn."""
+    """The file of one text. A failure is a `warning`, and the text goes on. Call `before` and `after` in its turn."""
 
     def __init__(self, session: Session, job: Job) -> None:
         o = job.options
@@ -83,7 +83,7 @@ class PromptCache:
         self._write(len(self._tokens) + (n_generated if self._all else 0))
 
     def _write(self, n_keep: int) -> None:
-        """n_keep: of so many tokens; -1: of the prompt, which is read for that."""
+        """n_keep: tokens to keep; -1: the prompt, which is evaluated first."""
         try:
             if n_keep < 0:
                 read_ahead(self._session, self._tokens)
@@ -104,7 +104,7 @@ class PromptCache:
 
 
 def open_cache(session: Session, job: Job) -> PromptCache | None:
-    """The text's file, read; None: it has none. Call it in the text's turn. Raises Cancelled."""
+    """Reads the text's prompt cache; None: it has none. Call it in the text's turn. Raises Cancelled."""
     if job.options["prompt_cache"] is None:
         return None
     if session.turns.n > 1:

@@ -1,7 +1,7 @@
 """What the models' caches hold of a text, as an object and as a file.
 
 A file: MAGIC, the length of a head (8 bytes, little-endian), the head (JSON), its SHA-256, and the caches in the order
-of the head. Nothing of a cache is given to libllama before its checksum is right.
+of the head. libllama gets a cache only if its checksum is right.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -29,7 +29,7 @@ ROLES = ("target", "draft")
 
 
 class BadState(BadValue):
-    """What is wrong with a saved state, to be read behind its name. `foreign`: it was not made by duo at all."""
+    """What is wrong with a saved state: the words after its name. `foreign`: duo did not make it."""
 
     def __init__(self, why: str, *, foreign: bool = False) -> None:
         super().__init__(why)
@@ -38,13 +38,13 @@ class BadState(BadValue):
 
 @dataclass(frozen=True)
 class CacheHead:
-    """What a saved cache is of."""
+    """The model and the tokens of a saved cache."""
 
     role: str
     belongs: dict[str, str]
-    tokens: tuple[int, ...]
+    tokens: tuple[int, ...] = field(repr=False)
     n_bytes: int
-    sha256: str  # of all the rest and of the cache
+    sha256: str  # of the other fields and the cache
 
     @classmethod
     def of(cls, role: str, belongs: dict[str, str], tokens: Sequence[int], saved: bytes | memoryview) -> CacheHead:
@@ -66,7 +66,7 @@ class CacheHead:
 @dataclass(frozen=True)
 class SavedCache:
     head: CacheHead
-    saved: bytes
+    saved: bytes = field(repr=False)  # megabytes
 
 
 @dataclass(frozen=True)
@@ -169,6 +169,18 @@ def write(path: Path, errand: _core.Errand, heads: Sequence[CacheHead]) -> int:
     return sum(map(len, parts))
 
 
+def _head_of(x: Any) -> CacheHead:
+    """A head as its file has it. Raises ValueError, TypeError and KeyError: it is none, whatever its checksum says."""
+    head = CacheHead(**{**x, "tokens": tuple(x["tokens"])})
+    if not isinstance(head.belongs, dict):
+        raise TypeError
+    texts = [head.role, head.sha256, *head.belongs, *head.belongs.values()]
+    numbers = [head.n_bytes, *head.tokens]
+    if not all(isinstance(t, str) for t in texts) or not all(type(n) is int and n >= 0 for n in numbers):
+        raise ValueError
+    return head
+
+
 def read_heads(file: BinaryIO, n_file: int) -> list[CacheHead]:
     """The heads of the caches; the first cache begins where the file stands then. Raises BadState and OSError."""
     if file.read(len(MAGIC)) != MAGIC:
@@ -178,8 +190,8 @@ def read_heads(file: BinaryIO, n_file: int) -> list[CacheHead]:
     if len(head) != n or file.read(32) != hashlib.sha256(head).digest():
         raise BadState("is damaged")
     try:
-        found = [CacheHead(**{**x, "tokens": tuple(x["tokens"])}) for x in json.loads(head)]
-    except (ValueError, TypeError, KeyError):
+        found = [_head_of(x) for x in json.loads(head)]
+    except (ValueError, TypeError, KeyError, RecursionError):
         raise BadState("is damaged") from None
     if not found or found[0].role != "target" or file.tell() + sum(h.n_bytes for h in found) != n_file:
         raise BadState("is truncated")
