@@ -18,7 +18,9 @@ void verify_worker::work_together() {
     alone_ = nullptr;
     rows_.clear();
     begin_drafts_together();
-    orders_ = pool_.orders(active_.size(), planner_.profile(), draft_ == draft_place::none ? 0 : n_draft_cap);
+    const bool any_draft = std::any_of(active_.begin(), active_.end(),
+                                       [this](const verify_slot * s) { return draft_wanted(s->text.req()); });
+    orders_              = pool_.orders(active_.size(), planner_.profile(), any_draft ? n_draft_cap : 0);
     if (!plan_together()) {
         return; // a text has come or is to end
     }
@@ -33,7 +35,8 @@ void verify_worker::work_together() {
     bool         usual    = true; // a pass without prompts
     const stance now      = stance_together();
     for (verify_slot * s : plans) {
-        usual = usual && s->n_read == 0 && s->text.stats().n_passes > 0;
+        usual = usual && s->n_read == 0 && s->text.stats().n_passes > 0 &&
+                (s->text.draft_contact() != contact::owed || !draft_wanted(s->text.req()));
         if (s->n_read > 0) {
             continue;
         }
