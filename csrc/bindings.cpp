@@ -117,6 +117,30 @@ void register_model(py::module_ & m) {
             "text"_a, "add_special"_a = true, "parse_special"_a = false, py::call_guard<py::gil_scoped_release>());
 }
 
+// A text as Python holds it. A text that nobody holds any more ends: Ctrl-C may come between its begin and the moment
+// when Python has it.
+class text_handle {
+  public:
+    text_handle(const engine & e, std::shared_ptr<duo::open_text> text) : wires_(e.ends()), text_(std::move(text)) {}
+    text_handle(text_handle &&) noexcept             = default;
+    text_handle & operator=(text_handle &&) noexcept = default;
+    text_handle(const text_handle &)                 = delete;
+    text_handle & operator=(const text_handle &)     = delete;
+
+    ~text_handle() {
+        if (text_ != nullptr) {
+            text_->req().cancelled.store(true, std::memory_order_relaxed);
+            wires_->verify_bell.ring();
+        }
+    }
+
+    [[nodiscard]] duo::open_text & get() const { return *text_; }
+
+  private:
+    std::shared_ptr<duo::wires>     wires_;
+    std::shared_ptr<duo::open_text> text_;
+};
+
 void register_engine(py::module_ & m) {
     using c = duo::text_chunk;
     py::class_<c>(m, "TextChunk")
@@ -134,6 +158,15 @@ void register_engine(py::module_ & m) {
                                    return top;
                                })
         .def_readonly("t_us", &c::t_us);
+
+    // A text that was begun. Its reader keeps it.
+    py::class_<text_handle>(m, "Text")
+        // Complete after the chunk that has finish set.
+        .def("stats", [](const text_handle & x) {
+            static const duo::pair_profile nothing;
+            const duo::request &           r = x.get().req();
+            return duo::stats_of(r, r.learned ? *r.learned : nothing);
+        });
 
     py::class_<engine, engine_ptr>(m, "Engine")
         .def(py::init(&load), "options"_a, "progress"_a = py::none())
@@ -159,27 +192,29 @@ void register_engine(py::module_ & m) {
                 r->sampling   = sampling;
                 r->plan       = plan;
                 r->hook       = std::move(own_hook);
-                e.begin(std::move(r));
+                return text_handle(e, e.begin(std::move(r)));
             },
             py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
             "hook"_a = py::none())
         .def(
             "begin_errand",
-            [](engine & e, duo::errand & job, std::vector<duo::token_id> prompt) { e.begin(job, std::move(prompt)); },
+            [](engine & e, std::shared_ptr<duo::errand> job, std::vector<duo::token_id> prompt) {
+                return text_handle(e, e.begin(std::move(job), std::move(prompt)));
+            },
             "errand"_a, "prompt"_a = std::vector<duo::token_id>(), py::call_guard<py::gil_scoped_release>())
         .def(
             "next",
-            [](engine & e, int64_t timeout_us) -> std::optional<c> {
+            [](engine & e, text_handle & text, int64_t timeout_us) -> std::optional<c> {
                 c chunk;
-                return e.next(chunk, timeout_us) ? std::optional<c>(std::move(chunk)) : std::nullopt;
+                return e.next(text.get(), chunk, timeout_us) ? std::optional<c>(std::move(chunk)) : std::nullopt;
             },
-            "timeout_us"_a, py::call_guard<py::gil_scoped_release>())
-        .def("cancel", &engine::cancel, py::call_guard<py::gil_scoped_release>())
+            "text"_a, "timeout_us"_a, py::call_guard<py::gil_scoped_release>())
+        .def(
+            "cancel", [](engine & e, text_handle & text) { e.cancel(text.get()); }, "text"_a,
+            py::call_guard<py::gil_scoped_release>())
+        .def("cancel_all", &engine::cancel_all, py::call_guard<py::gil_scoped_release>())
+        .def_property_readonly("n_queued", &engine::n_queued)
         .def("close", &engine::close, py::call_guard<py::gil_scoped_release>())
-        .def("stats",
-             [](const engine & e) {
-                 return e.current() == nullptr ? py::dict() : duo::stats_of(*e.current(), e.plans().profile());
-             })
         // Between two texts: the measurements of the pair, to a file and back.
         .def("profile", [](const engine & e) { return e.plans().saved(); })
         .def("restore_profile", [](engine & e, const std::vector<double> & x) { e.plans().restore(x); })

@@ -33,10 +33,14 @@ py::memoryview view(const std::string & saved) {
 
 void register_errand(py::module_ & m) {
     using e = py_errand;
-    py::class_<errand>(m, "AnyErrand");
-    py::class_<e, errand>(m, "Errand")
+    py::class_<errand, std::shared_ptr<errand>>(m, "AnyErrand");
+    py::class_<e, errand, std::shared_ptr<e>>(m, "Errand")
         .def(py::init([](const std::string & kind, int32_t n_keep, int32_t n_top) {
-                 auto x    = std::make_unique<e>();
+                 // A thread without the GIL may be the last one that has it.
+                 const std::shared_ptr<e> x(new e, [](e * p) {
+                     const py::gil_scoped_acquire held;
+                     delete p;
+                 });
                  x->what   = kind == "save"      ? errand::kind::save
                              : kind == "restore" ? errand::kind::restore
                              : kind == "score"   ? errand::kind::score

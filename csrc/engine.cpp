@@ -98,6 +98,7 @@ engine::engine(const engine_options & opt) {
           {.tracing          = opt.tracing,
            .remote_draft     = opt.remote_draft,
            .n_ctx_remote     = opt.n_ctx_remote,
+           .n_texts          = opt.n_parallel,
            .prior            = opt.prior,
            .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
            .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
@@ -129,7 +130,8 @@ engine::~engine() {
     close();
 }
 
-void engine::check_open() const {
+std::shared_lock<std::shared_mutex> engine::enter() const {
+    std::shared_lock entered(gate_);
     if (target_ && target_->options().vocab_only) {
         throw error(error_kind::bad_value,
                     "this Duo was loaded with vocab_only and cannot write; load it without that");
@@ -137,35 +139,63 @@ void engine::check_open() const {
     if (!pipeline_) {
         throw error(error_kind::cancelled, "this engine is closed; make a new one");
     }
+    return entered;
 }
 
-request & engine::begin(std::unique_ptr<request> req) {
-    check_open();
+std::shared_ptr<open_text> engine::begin(std::unique_ptr<request> req) {
+    const auto entered = enter();
     return pipeline_->begin(std::move(req));
 }
 
-void engine::begin(errand & job, std::vector<token_id> prompt) {
+std::shared_ptr<open_text> engine::begin(std::shared_ptr<errand> job, std::vector<token_id> prompt) {
     auto r    = std::make_unique<request>();
-    r->job    = &job;
+    r->job    = std::move(job);
     r->prompt = std::move(prompt);
-    begin(std::move(r));
+    return begin(std::move(r));
 }
 
-bool engine::next(text_chunk & out, int64_t timeout_us) {
-    check_open();
-    return pipeline_->next(out, now_us() + timeout_us);
+bool engine::next(open_text & text, text_chunk & out, int64_t timeout_us) {
+    const std::shared_lock entered(gate_);
+    return pipeline_ && pipeline_->next(text, out, now_us() + timeout_us);
 }
 
-void engine::cancel() noexcept {
+void engine::cancel(open_text & text) noexcept {
+    const std::shared_lock entered(gate_);
     if (pipeline_) {
-        pipeline_->cancel();
+        pipeline_->cancel(text);
     }
+}
+
+void engine::cancel_all() noexcept {
+    const std::shared_lock entered(gate_);
+    if (pipeline_) {
+        pipeline_->cancel_all();
+    }
+}
+
+bool engine::running() const {
+    const std::shared_lock entered(gate_);
+    return pipeline_ && pipeline_->running();
+}
+
+std::shared_ptr<wires> engine::ends() const {
+    const auto entered = enter();
+    return pipeline_->ends();
+}
+
+size_t engine::n_queued() const {
+    const std::shared_lock entered(gate_);
+    return pipeline_ ? pipeline_->n_queued() : 0;
 }
 
 void engine::close() noexcept {
-    if (pipeline_) {
-        pipeline_->close();
+    {
+        const std::shared_lock entered(gate_);
+        if (pipeline_) {
+            pipeline_->close(); // all texts end, so that their readers leave
+        }
     }
+    const std::unique_lock alone(gate_);
     pipeline_.reset();
     late_target_.reset();
     late_draft_.reset();
@@ -176,7 +206,7 @@ void engine::close() noexcept {
 }
 
 planner & engine::plans() const {
-    check_open();
+    const auto entered = enter();
     if (pipeline_->running()) {
         throw error(error_kind::busy, "a text is being written; ask for the measurements after it has ended");
     }
@@ -184,6 +214,7 @@ planner & engine::plans() const {
 }
 
 void engine::take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft) {
+    const std::shared_lock entered(gate_);
     if (pipeline_) {
         pipeline_->take_trace(target, draft);
     }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <shared_mutex>
 #include <string>
 #include <vector>
 
@@ -27,12 +28,13 @@ struct engine_options {
     bool          remote_draft = false; // the draft is elsewhere: see draft_link()
     int32_t       n_ctx_remote = 0;     // > 0: the target is elsewhere, with a context of this size: see target_link()
     pair_prior    prior{};              // where the two models are placed, and the expected cost of passes
+    int32_t       n_parallel = 1;       // texts at once
     bool          tracing    = false;
     int32_t       delay_us   = 0; // for tests: each decode is delayed by up to this
     uint64_t      delay_seed = 0;
 };
 
-// One thread at a time.
+// Texts are begun, read and cancelled from any thread, each text by one thread at a time. Only one thread closes it.
 class engine {
   public:
     // Loads both models. Throws duo::error.
@@ -41,12 +43,17 @@ class engine {
     explicit engine(const synthetic_options & opt);
     ~engine();
 
-    request & begin(std::unique_ptr<request> req);
+    // Starts a text, or puts it into the queue. Throws duo::error.
+    std::shared_ptr<open_text> begin(std::unique_ptr<request> req);
     // Starts an errand; `prompt` is for the kinds that need one. Like a text, it ends with a chunk whose `finish` is
-    // set, and `job` must live until then. Throws duo::error.
-    void begin(errand & job, std::vector<token_id> prompt);
-    bool next(text_chunk & out, int64_t timeout_us);
-    void cancel() noexcept;
+    // set. Throws duo::error.
+    std::shared_ptr<open_text> begin(std::shared_ptr<errand> job, std::vector<token_id> prompt);
+
+    // The text's next chunk. False: none came in time, or the engine is closed.
+    bool next(open_text & text, text_chunk & out, int64_t timeout_us);
+    // Returns when the text has ended.
+    void cancel(open_text & text) noexcept;
+    void cancel_all() noexcept;
     void close() noexcept;
     void take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
 
@@ -57,15 +64,19 @@ class engine {
     [[nodiscard]] std::shared_ptr<draft_link>  link_to_draft() const { return draft_link_; }
     [[nodiscard]] std::shared_ptr<target_link> link_to_target() const { return target_link_; }
 
-    [[nodiscard]] bool            running() const { return pipeline_ && pipeline_->running(); }
-    [[nodiscard]] const request * current() const { return pipeline_ ? pipeline_->current() : nullptr; }
+    [[nodiscard]] bool running() const;
+    // The rings and bells. Throws duo::error if closed.
+    [[nodiscard]] std::shared_ptr<wires> ends() const;
+    // Texts that wait until another one has ended.
+    [[nodiscard]] size_t n_queued() const;
 
     // Null if the engine is closed, or the model is elsewhere or absent.
     [[nodiscard]] std::shared_ptr<const llama_token_model> target() const { return target_view_.lock(); }
     [[nodiscard]] std::shared_ptr<const llama_token_model> draft() const { return draft_view_.lock(); }
 
   private:
-    void check_open() const;
+    // What uses the pipeline holds this lock, so that close() does not free it meanwhile. Throws duo::error if closed.
+    [[nodiscard]] std::shared_lock<std::shared_mutex> enter() const;
     void start(token_model * target, token_model * draft, const pipeline::options & opt);
 
     // Only the constructor sets it: one thread may ask for token ids while another closes.
@@ -78,6 +89,7 @@ class engine {
     std::unique_ptr<synthetic_model>   synthetic_draft_;
     std::unique_ptr<delayed_model>     late_target_;
     std::unique_ptr<delayed_model>     late_draft_;
+    mutable std::shared_mutex          gate_; // of the pipeline and what it uses
     std::unique_ptr<pipeline>          pipeline_;
     std::shared_ptr<draft_link>        draft_link_;
     std::shared_ptr<target_link>       target_link_;

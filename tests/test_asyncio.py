@@ -74,7 +74,7 @@ def test_a_cancelled_task_frees_its_slot(strict_pair: Duo) -> None:
                 await task
         assert (await waiting).tokens == right
         writing = asyncio.create_task(strict_pair.agenerate(PROMPT, **ENDLESS))
-        while strict_pair.session.owner is None:
+        while not strict_pair.session.turns.owners:
             await asyncio.sleep(0)
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(writing, 0.001)

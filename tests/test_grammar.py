@@ -79,7 +79,7 @@ def test_a_resumed_text_continues_in_its_grammar(strict_pair: Duo) -> None:
     for n in (1, len(whole.tokens) // 2, len(whole.tokens) - 2):
         s = sampling(job.options, 5)
         s.n_prompt = len(job.tokens)
-        d.engine.begin(
+        text = d.engine.begin(
             prompt=[*job.tokens, *whole.tokens[:n]],
             n_predict=120 - n,
             sampling=s,
@@ -88,7 +88,7 @@ def test_a_resumed_text_continues_in_its_grammar(strict_pair: Duo) -> None:
             n_logprobs=-1,
         )
         tokens = []
-        while not (chunk := d.engine.next(1_000_000)) or not chunk.finish:
+        while not (chunk := d.engine.next(text, 1_000_000)) or not chunk.finish:
             tokens += [chunk.token] if chunk else []
         assert (*whole.tokens[:n], *tokens) == whole.tokens
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from conftest import HANG_S, run_python
 
-from duo import Duo, DuoError
+from duo import Duo, DuoError, _core
 from duo.errors import Cancelled
 
 PROMPT = "Once upon a time"
@@ -103,12 +103,14 @@ def test_a_stream_may_be_read_and_closed_by_another_thread(strict_pair: Duo) -> 
 @linux_only
 def test_the_gil_is_free_while_the_models_work() -> None:
     with Duo(n_ctx=64, _delay=(2_000_000, 4)) as d:
-        d._begin = d.stream(PROMPT, max_tokens=1)  # type: ignore[attr-defined]
+        plan = _core.Plan()
+        plan.mode = "plain"
         engine, entered, returned = d.engine, threading.Event(), threading.Event()
+        text = engine.begin(prompt=[1, 2], n_predict=1, sampling=_core.Sampling(), plan=plan, stop=[], n_logprobs=-1)
 
         def wait_for_the_first_chunk() -> None:
             entered.set()
-            engine.next(60_000_000)  # one call, in C++ until the target has an answer
+            engine.next(text, 60_000_000)  # one call, in C++ until the target has an answer
             returned.set()
 
         thread = threading.Thread(target=wait_for_the_first_chunk)

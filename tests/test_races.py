@@ -30,9 +30,11 @@ def test_close_while_the_last_chunk_is_taken_gives_the_turn_back_once(monkeypatc
         assert finishing.wait(30)
         s.close()
         reader.join(30)
-        assert d.session.take_turn()
-        assert not d.session.take_turn(), "the turn was given back twice"
-        d.session.end_turn()
+        turns = d.session.turns
+        turn, other = turns.ask(), turns.ask()
+        assert turn.granted and not other.granted, "the turn was given back twice"
+        turns.end(other)
+        turns.end(turn)
         assert s.result.finish_reason in ("length", "cancelled")
         assert len(d.generate(PROMPT, max_tokens=4).tokens) == 4
 

@@ -1,7 +1,8 @@
-// One step of the draft: choose the frontier nodes most likely to be needed, evaluate them in one batch, send their
-// best children. The loop around it is in draft_worker.cpp.
+// One step of the draft: evaluate the chosen nodes of all texts (draft_choice.cpp) in one batch, send their best
+// children. The loop around it is in draft_worker.cpp.
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "draft_worker.h"
 
@@ -11,123 +12,160 @@ namespace {
 constexpr size_t n_children_most = 8;      // of a node, when several outcomes are prepared
 constexpr float  least_child     = -4.2f;  // the same for a child of a node that is right (1.5%)
 constexpr float  log_of_nothing  = -69.0f; // log(1e-30)
+constexpr size_t n_piece         = 64;     // rows of a text that is read beside others that are drafted
 } // namespace
 
 void draft_worker::step() {
-    text_.choose(batch_);
-    if (batch_.empty()) {
-        pause();
+    if (!choose()) {
         return;
     }
     step_time t{.t0 = now_us()};
     t.busy0 = wires_.verify_busy.at(t.t0);
     wires_.draft_busy.begin(t.t0);
-    evaluation done = evaluation::unfinished;
+    bool done = false;
     try {
+        set_rows();
         done = evaluate();
     } catch (...) {
         wires_.draft_busy.end(now_us());
         throw;
     }
-    if (done == evaluation::no_branch) {
-        wires_.draft_busy.end(now_us());
-        pause();
-        return;
-    }
     int32_t n_made = 0;
     int32_t depth  = 0;
-    if (done == evaluation::ready) {
-        const auto n       = int32_t(batch_.size());
-        const auto i_first = int32_t(rows_.size()) - n;
-        t.t_rows           = now_us();
+    if (done) {
+        t.t_rows = now_us();
         // A step on a part of the cores counts as beside the target, whatever the target did.
-        t.beside_us = text_.wanted().n_threads > 0 ? t.t_rows - t.t0 : wires_.verify_busy.at(t.t_rows) - t.busy0;
-        path_       = text_.tokens();
-        for (int32_t j = 0; j < n; ++j) {
-            depth = std::max(depth, text_.tree().at(batch_[size_t(j)]).depth + 1);
-            n_made += send_children(batch_[size_t(j)], i_first + j, j == 0 && typical_ ? &t : nullptr);
+        const bool split = parts_.front().text->wanted().n_threads > 0;
+        t.beside_us      = split ? t.t_rows - t.t0 : wires_.verify_busy.at(t.t_rows) - t.busy0;
+        bool first       = typical_;
+        for (size_t i = 0; i < n_parts_; ++i) {
+            part & p = parts_[i];
+            try {
+                path_ = p.text->tokens();
+                for (size_t j = 0; p.evaluated && j < p.nodes.size(); ++j) {
+                    depth = std::max(depth, p.text->tree().at(p.nodes[j]).depth + 1);
+                    p.n_made += send_children(p, j, std::exchange(first, false) ? &t : nullptr);
+                }
+            } catch (const std::exception & e) {
+                fail(*p.text, e.what()); // the other texts go on
+            }
+            n_made += p.n_made;
+        }
+    }
+    for (size_t i = 0; i < n_parts_; ++i) {
+        if (parts_[i].text->active() && parts_[i].n_rows == 0 && parts_[i].nodes.empty()) {
+            pause(*parts_[i].text); // the cache has no branch for any of its nodes
         }
     }
     wires_.nodes.wake(); // once for all of a step
     const int64_t t1 = now_us();
     wires_.draft_busy.end(t1);
-    report(t.t0, t1, wires_.verify_busy.at(t1) - t.busy0, n_made, depth);
+    if (!rows_.empty()) {
+        report(t.t0, t1, wires_.verify_busy.at(t1) - t.busy0, n_made, depth);
+    }
 }
 
-// One batch: what is missing of the text and the root, or the nodes of batch_.
-draft_worker::evaluation draft_worker::evaluate() {
+// One batch: the nodes of all texts, and what is missing of texts whose root is evaluated.
+void draft_worker::set_rows() {
     rows_.clear();
-    branches_.clear();
-    return batch_.front() == 0 ? evaluate_text() : evaluate_nodes();
+    typical_     = true;
+    bool drafted = false;
+    for (size_t i = 0; i < n_parts_; ++i) {
+        if (!parts_[i].reads()) {
+            set_rows_of_nodes(parts_[i]);
+            drafted = true;
+        }
+    }
+    for (size_t i = 0; i < n_parts_; ++i) {
+        if (parts_[i].reads()) {
+            const size_t n_left = size_t(model_.n_batch()) - rows_.size();
+            set_rows_of_text(parts_[i], drafted ? std::min(n_left, n_piece) : n_left);
+        }
+    }
 }
 
-draft_worker::evaluation draft_worker::evaluate_text() {
-    const auto &  tokens    = text_.tokens();
-    draft_trunk & trunk     = text_.trunk();
-    const auto    n_missing = int32_t(tokens.size()) - trunk.n_text();
-    const auto    n         = std::min(n_missing, model_.n_batch());
-    for (int32_t pos = trunk.n_text(); pos < trunk.n_text() + n; ++pos) {
+void draft_worker::set_rows_of_text(part & p, size_t n_most) {
+    const auto &        tokens    = p.text->tokens();
+    const draft_trunk & trunk     = p.text->trunk();
+    const auto          n_missing = size_t(p.text->n_missing());
+    p.i_row                       = rows_.size();
+    p.n_rows                      = std::min(n_missing, n_most);
+    p.evaluated                   = p.n_rows == n_missing;
+    typical_                      = typical_ && p.n_rows <= 2;
+    for (int32_t pos = trunk.n_text(); pos < trunk.n_text() + int32_t(p.n_rows); ++pos) {
         rows_.push_back({.token  = tokens[size_t(pos)],
                          .pos    = pos,
                          .branch = trunk.branch(),
                          .output = pos + 1 == int32_t(tokens.size())});
     }
-    if (model_.decode(rows_, text_.req().cancelled) == decode_status::stopped) {
-        return evaluation::unfinished;
-    }
-    trunk.grow(n);
-    typical_ = n <= 2;
-    if (n < n_missing) {
-        return evaluation::unfinished;
-    }
-    text_.mark_expanded(0, trunk.branch());
-    return evaluation::ready;
 }
 
-draft_worker::evaluation draft_worker::evaluate_nodes() {
-    const token_tree & tree   = text_.tree();
+void draft_worker::set_rows_of_nodes(part & p) {
+    const token_tree & tree   = p.text->tree();
     size_t             n_kept = 0;
-    for (const int32_t i : batch_) {
-        const int32_t b = text_.trunk().take(tree, i, text_.pos_of(i));
+    p.i_row                   = rows_.size();
+    for (const int32_t i : p.nodes) {
+        const int32_t b = p.text->trunk().take(tree, i, p.text->pos_of(i));
         if (b >= 0) {
-            rows_.push_back({.token = tree.at(i).token, .pos = text_.pos_of(i), .branch = b, .output = true});
-            branches_.push_back(b);
-            batch_[n_kept++] = i;
+            rows_.push_back({.token = tree.at(i).token, .pos = p.text->pos_of(i), .branch = b, .output = true});
+            p.branches.push_back(b);
+            p.nodes[n_kept++] = i;
         }
     }
-    batch_.resize(n_kept);
-    if (batch_.empty()) {
-        return evaluation::no_branch;
-    }
-    if (model_.decode(rows_, text_.req().cancelled) == decode_status::stopped) {
-        for (const row & r : rows_) {
-            text_.trunk().give_back(r.branch, r.pos);
-        }
-        return evaluation::unfinished;
-    }
-    for (size_t j = 0; j < n_kept; ++j) {
-        text_.mark_expanded(batch_[j], branches_[j]);
-    }
-    typical_ = true;
-    return evaluation::ready;
+    p.nodes.resize(n_kept);
+    p.n_rows    = n_kept;
+    p.evaluated = true;
 }
 
-// Sends the children of a node whose row was evaluated: best first, the first one always. The others are kept if their
-// own chance is high enough, whatever the chance of the path: once the text has come to this node, only theirs counts,
-// and they cannot be had later. t: the first child tells the step's duration; null: it does not.
-int32_t draft_worker::send_children(int32_t i_node, int32_t i_row, const step_time * t) {
-    const request & req    = text_.req();
-    const int32_t   wanted = text_.n_children_wanted(i_node);
-    path_.resize(text_.tokens().size());
-    text_.tree().path_to(i_node, path_);
-    children_.resize(std::max(text_.wanted().n_branch > 1 ? n_children_most : 1, size_t(wanted)));
+// False: nothing was evaluated.
+bool draft_worker::evaluate() {
+    static const std::atomic<bool> never{false}; // one text's end must not stop the others' step
+    if (rows_.empty()) {
+        return false;
+    }
+    if (model_.decode(rows_, n_parts_ == 1 ? parts_.front().text->req().cancelled : never) == decode_status::stopped) {
+        for (size_t i = 0; i < n_parts_; ++i) {
+            const part & p = parts_[i];
+            for (size_t j = 0; j < p.branches.size(); ++j) {
+                p.text->trunk().give_back(p.branches[j], rows_[p.i_row + j].pos);
+            }
+        }
+        return false;
+    }
+    n_nodes_ = 0;
+    for (size_t i = 0; i < n_parts_; ++i) {
+        part & p = parts_[i];
+        if (p.reads()) {
+            p.text->trunk().grow(int32_t(p.n_rows));
+        }
+        if (p.evaluated) {
+            n_nodes_ += int32_t(p.nodes.size());
+            for (size_t j = 0; j < p.nodes.size(); ++j) {
+                p.text->mark_expanded(p.nodes[j], p.reads() ? p.text->trunk().branch() : p.branches[j]);
+            }
+        }
+    }
+    return n_nodes_ > 0;
+}
+
+// Sends the children of a part's i-th node, whose row was evaluated: best first, the first one always. The others are
+// kept if their own chance is high enough, whatever the chance of the path: once the text has come to this node, only
+// theirs counts, and they cannot be had later. t: the first child tells the step's duration; null: it does not.
+int32_t draft_worker::send_children(const part & p, size_t i, const step_time * t) {
+    draft_text &    text   = *p.text;
+    const request & req    = text.req();
+    const int32_t   i_node = p.nodes[i];
+    const int32_t   wanted = text.n_children_wanted(i_node);
+    const auto      i_row  = int32_t(p.i_row + p.n_rows - p.nodes.size() + i);
+    path_.resize(text.tokens().size());
+    text.tree().path_to(i_node, path_);
+    children_.resize(std::max(text.wanted().n_branch > 1 ? n_children_most : 1, size_t(wanted)));
     children_.resize(size_t(model_.candidates(i_row, req.sampling, path_, children_)));
 
-    const auto             n      = int64_t(batch_.size());
     const int64_t          rows   = t == nullptr ? 0 : t->t_rows - t->t0;
-    const auto             us     = t == nullptr ? 0.0f : float(rows + (now_us() - t->t_rows) * n);
+    const auto             us     = t == nullptr ? 0.0f : float(rows + (now_us() - t->t_rows) * n_nodes_);
     const auto             beside = rows <= 0 ? 0.0f : float(t->beside_us) / float(rows);
-    const token_tree::node up     = text_.tree().at(i_node);
+    const token_tree::node up     = text.tree().at(i_node);
     const float            p_min  = std::log(std::max(req.plan.p_min, 1e-30f));
     int32_t                n_made = 0;
     for (const candidate & c : children_) {
@@ -136,14 +174,14 @@ int32_t draft_worker::send_children(int32_t i_node, int32_t i_row, const step_ti
             break;
         }
         const node_id id = ids_.next();
-        text_.insert(id, up.id, c.token, logp);
-        wires_.nodes.push_quiet({.slot    = req.slot,
+        text.insert(id, up.id, c.token, logp);
+        wires_.nodes.push_quiet({.slot    = text.slot(),
                                  .id      = id,
                                  .parent  = up.id,
                                  .token   = c.token,
                                  .logp    = logp,
                                  .rank    = int16_t(n_made),
-                                 .n_rows  = int16_t(n),
+                                 .n_rows  = int16_t(n_nodes_),
                                  .step_us = n_made == 0 ? us : 0.0f,
                                  .beside  = beside});
         ++n_made;
@@ -154,14 +192,19 @@ int32_t draft_worker::send_children(int32_t i_node, int32_t i_row, const step_ti
 void draft_worker::report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth) {
     if (wires_.tracing) {
         wires_.draft_trace.try_push({.what      = typical_ ? trace_event::kind::draft : trace_event::kind::prompt,
-                                     .slot      = text_.req().slot,
+                                     .slot      = parts_.front().text->slot(),
                                      .n_rows    = int32_t(rows_.size()),
                                      .n_drafted = n_made,
                                      .depth     = depth,
                                      .t0_us     = t0,
                                      .t1_us     = t1});
     }
-    text_.req().draft->count(1, n_made, t1 - t0, hidden_us);
+    const auto n = int64_t(n_parts_); // each text has its share of the step's time
+    for (size_t i = 0; i < n_parts_; ++i) {
+        if (parts_[i].text->active()) {
+            parts_[i].text->req().draft->count(1, parts_[i].n_made, (t1 - t0) / n, hidden_us / n);
+        }
+    }
 }
 
 } // namespace duo

@@ -56,7 +56,7 @@ bool draft_text::commit(token_id token, node_counter & ids, node_msg & named) {
         tree_.re_root(i);
     } else {
         const node_id up = tree_.root().id;
-        named            = {.guess = false, .slot = req_->slot, .id = ids.next(), .parent = up, .token = token};
+        named            = {.guess = false, .slot = slot_, .id = ids.next(), .parent = up, .token = token};
         tree_.reset(named.id, token);
     }
     trunk_.prune(tree_);
@@ -70,7 +70,7 @@ void draft_text::end() {
     }
 }
 
-void draft_text::choose(std::vector<int32_t> & nodes) {
+void draft_text::choose(std::vector<int32_t> & nodes, int32_t n_free) {
     nodes.clear();
     if (!readable_ || orders_.n_ahead <= 0) {
         return;
@@ -81,7 +81,6 @@ void draft_text::choose(std::vector<int32_t> & nodes) {
         }
         return;
     }
-    const int32_t n_free = model_.n_cells() - trunk_.n_text() - n_expanded();
     const int32_t n_most = std::clamp(n_free, 0, std::min(model_.n_batch(), model_.n_branch()));
     if (!shape_.empty()) {
         shape_.match(tree_, places_);

@@ -40,8 +40,9 @@ class draft_text {
         float branch_price = 1.0f; // one node more in a step, as a share of a step over one
     };
 
-    // Both must outlive it.
-    draft_text(const token_model & model, branch_pool & pool) : model_(model), trunk_(pool) {}
+    // slot: its place, in all messages. Model and pool must outlive it.
+    draft_text(const token_model & model, branch_pool & pool, int32_t slot)
+        : model_(model), slot_(slot), trunk_(pool) {}
 
     // ---- from the target
 
@@ -78,8 +79,8 @@ class draft_text {
     void pause() { paused_ = true; }
 
     // Nodes to expand in the next step: the root if its children are not known, else what the shape wants, else the
-    // most probable ones. None: nothing is left to do until the next verdict.
-    void choose(std::vector<int32_t> & nodes);
+    // most probable ones. None: nothing is left to do until the next verdict. n_free: rows that the cache has left.
+    void choose(std::vector<int32_t> & nodes, int32_t n_free);
 
     // Children of node i that the target's tree shape asks for; 0: no shape asks.
     [[nodiscard]] int32_t n_children_wanted(int32_t i) const;
@@ -91,6 +92,11 @@ class draft_text {
     [[nodiscard]] const std::vector<token_id> & tokens() const { return tokens_; } // committed; back() is the root
     [[nodiscard]] const token_tree &            tree() const { return tree_; }
     [[nodiscard]] draft_trunk &                 trunk() { return trunk_; }
+    [[nodiscard]] int32_t                       slot() const { return slot_; }
+    // Rows in the cache that belong to this text.
+    [[nodiscard]] int32_t n_cached() const { return trunk_.n_text() + n_expanded(); }
+    // Tokens of the text that are not in the cache.
+    [[nodiscard]] int32_t n_missing() const { return int32_t(tokens_.size()) - trunk_.n_text(); }
     [[nodiscard]] int32_t pos_of(int32_t i_node) const { return int32_t(tokens_.size()) - 1 + tree_.at(i_node).depth; }
 
     // Node i was evaluated in that branch.
@@ -104,6 +110,7 @@ class draft_text {
     [[nodiscard]] int32_t n_expanded() const;
 
     const token_model & model_;
+    const int32_t       slot_;
 
     const request *       req_ = nullptr; // null: no work
     std::vector<token_id> tokens_;

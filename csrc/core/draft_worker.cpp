@@ -1,143 +1,178 @@
 #include "draft_worker.h"
 
+#include <algorithm>
 #include <exception>
 
+#include "../error.h"
 #include "errand.h"
 #include "listen_loop.h"
 
 namespace duo {
 
+draft_worker::draft_worker(token_model & model, wires & w, int32_t n_texts) : model_(model), wires_(w), pool_(model) {
+    texts_.reserve(size_t(n_texts));
+    for (int32_t slot = 0; slot < n_texts; ++slot) {
+        texts_.emplace_back(model, pool_, slot);
+    }
+}
+
 void draft_worker::run() noexcept {
     bool       last   = false;
     const auto closed = [&] { return last = wires_.verdicts.closed(); };
     const auto look   = [&] {
+        take_verdicts();
+        if (last) {
+            return found::done;
+        }
+        if (!any_wants_step()) {
+            return found::nothing;
+        }
         try {
-            take_verdicts();
-            if (last) {
-                return found::done;
-            }
-            if (!text_.wants_step()) {
-                return found::nothing;
-            }
             step();
         } catch (const std::exception & e) {
-            fail(e.what());
+            fail_step(e.what());
         } catch (...) {
-            fail("the draft model failed for an unknown reason");
+            fail_step("the draft model failed for an unknown reason");
         }
         return found::work;
     };
     listen_until(wires_.draft_bell, bell::forever, closed, look);
-    text_.end();
+    for (draft_text & t : texts_) {
+        t.end();
+    }
+}
+
+bool draft_worker::any_wants_step() const {
+    return std::any_of(texts_.begin(), texts_.end(), [](const draft_text & t) { return t.wants_step(); });
 }
 
 void draft_worker::take_verdicts() {
     verdict_msg v;
-    node_msg    named;
     while (wires_.verdicts.try_pop(v)) {
-        const bool ours = text_.active() && v.slot == text_.req().slot;
-        switch (v.what) {
-            case verdict_msg::kind::begin:
-                text_.end();
-                if (text_.begin(*v.req, ids_, named)) {
-                    wires_.nodes.push(named);
-                }
-                take_orders(v);
-                break;
-            case verdict_msg::kind::orders:
-                if (ours) {
-                    take_orders(v);
-                }
-                break;
-            case verdict_msg::kind::verdict:
-                if (ours) {
-                    if (text_.apply(v, ids_, named)) {
-                        wires_.nodes.push(named);
-                    }
-                    take_orders(v);
-                }
-                break;
-            case verdict_msg::kind::end:
-                text_.end();
-                break;
-            case verdict_msg::kind::errand:
-                text_.end();
-                do_errand(*v.req);
-                break;
+        if (v.slot < 0 || size_t(v.slot) >= texts_.size()) {
+            continue; // the other side has more slots
+        }
+        draft_text & text = texts_[size_t(v.slot)];
+        try {
+            take(text, v);
+        } catch (const std::exception & e) {
+            fail(text, e.what());
+        } catch (...) {
+            fail(text, "the draft model failed for an unknown reason");
         }
     }
 }
 
-void draft_worker::do_errand(const request & req) noexcept {
-    const int32_t slot  = req.slot; // the caller may free the request as soon as draft_done is set
+void draft_worker::take(draft_text & text, const verdict_msg & v) {
+    node_msg named;
+    switch (v.what) {
+        case verdict_msg::kind::begin:
+            text.end();
+            if (text.begin(*v.req, ids_, named)) {
+                wires_.nodes.push(named);
+            }
+            take_orders(text, v);
+            break;
+        case verdict_msg::kind::orders:
+            if (text.active()) {
+                take_orders(text, v);
+            }
+            break;
+        case verdict_msg::kind::verdict:
+            if (text.active()) {
+                if (text.apply(v, ids_, named)) {
+                    wires_.nodes.push(named);
+                }
+                take_orders(text, v);
+            }
+            break;
+        case verdict_msg::kind::end:
+            text.end();
+            break;
+        case verdict_msg::kind::errand:
+            text.end();
+            do_errand(text, *v.req);
+            break;
+    }
+}
+
+// After draft_done the caller may free the request.
+void draft_worker::do_errand(draft_text & text, const request & req) noexcept {
     cache_image & image = req.job->draft;
     try {
-        do_errand(*req.job);
+        do_errand(text, *req.job);
     } catch (const std::exception & e) {
         req.draft_error = e.what();
-        text_.clear_cache();
+        text.clear_cache();
         image = {};
     } catch (...) {
         req.draft_error = "the draft failed for an unknown reason";
-        text_.clear_cache();
+        text.clear_cache();
         image = {};
     }
     req.draft_done.store(true, std::memory_order_release);
-    wires_.nodes.push({.what = node_msg::kind::done, .slot = slot});
+    wires_.nodes.push({.what = node_msg::kind::done, .slot = text.slot()});
 }
 
-void draft_worker::do_errand(errand & job) {
+void draft_worker::do_errand(draft_text & text, errand & job) {
     cache_image & image = job.draft;
     switch (job.what) {
         case errand::kind::save:
-            text_.trunk().settle(job.n_keep);
-            if (text_.trunk().n_text() > 0) {
+            text.trunk().settle(job.n_keep);
+            if (text.trunk().n_text() > 0) {
                 image.saved = model_.save();
             }
             break;
         case errand::kind::restore:
             if (!image.given.empty()) {
-                text_.clear_cache();
-                if (text_.trunk().branch() != 0) { // the one that settle() has left
+                text.clear_cache();
+                if (text.trunk().branch() != 0) { // the one that settle() has left
                     throw error(error_kind::busy, "the draft's cache is in use; end the other text first");
                 }
                 model_.restore(image.given);
-                text_.adopt(image.tokens);
+                text.adopt(image.tokens);
             }
             break;
         case errand::kind::look:
         case errand::kind::score:
             break;
     }
-    image.tokens = text_.cached();
+    image.tokens = text.cached();
 }
 
-void draft_worker::take_orders(const verdict_msg & v) {
-    text_.take_orders(v);
-    model_.use_threads(text_.wanted().n_threads);
+void draft_worker::take_orders(draft_text & text, const verdict_msg & v) {
+    text.take_orders(v);
+    model_.use_threads(text.wanted().n_threads);
 }
 
-void draft_worker::pause() {
-    text_.pause();
-    wires_.nodes.push({.what = node_msg::kind::pause, .slot = text_.req().slot, .parent = text_.tree().root().id});
+void draft_worker::pause(draft_text & text) {
+    text.pause();
+    wires_.nodes.push({.what = node_msg::kind::pause, .slot = text.slot(), .parent = text.tree().root().id});
 }
 
-void draft_worker::fail(const std::string & why) noexcept {
-    if (!text_.active()) {
+// The model failed in a step: the texts that had a part in it go on without the draft.
+void draft_worker::fail_step(const std::string & why) noexcept {
+    for (size_t i = 0; i < n_parts_; ++i) {
+        fail(*parts_[i].text, why);
+    }
+}
+
+void draft_worker::fail(draft_text & text, const std::string & why) noexcept {
+    if (!text.active()) {
         return;
     }
-    const request & req = text_.req();
+    const request & req = text.req();
     try {
         req.draft_error = why;
-        if (!text_.clear_cache()) {
+        if (!text.clear_cache()) {
             req.draft_error += "; its cache could not be cleared";
         }
     } catch (...) {
         // there is no memory for the reason; the failure is reported without it
     }
-    text_.pause();
-    wires_.nodes.push({.what = node_msg::kind::failed, .slot = req.slot, .id = req.id});
-    text_.end();
+    text.pause();
+    wires_.nodes.push({.what = node_msg::kind::failed, .slot = text.slot(), .id = req.id});
+    text.end();
 }
 
 } // namespace duo

@@ -12,10 +12,12 @@
 
 namespace duo {
 
-// All members belong to the thread that calls run(). One request at a time; its slot number travels along.
+// All members belong to the thread that calls run().
 class draft_worker {
   public:
-    draft_worker(token_model & model, wires & w) : model_(model), wires_(w), pool_(model), text_(model, pool_) {}
+    // n_texts: texts at once; messages name them by slots from 0. Throws std::runtime_error if the model has fewer
+    // branches.
+    draft_worker(token_model & model, wires & w, int32_t n_texts = 1);
 
     // Until the verdict channel is closed. Does not throw.
     void run() noexcept;
@@ -28,39 +30,54 @@ class draft_worker {
         int64_t beside_us = 0; // part of the time until then in which the target worked too
     };
 
-    enum class evaluation : uint8_t {
-        ready,      // the rows of all nodes of batch_ are the last of rows_
-        unfinished, // a long text needs more batches, or the request ends
-        no_branch,  // the cache has no free branch for any of them
+    // A text's part of a step: its root, whose row comes after all that is missing of the text, or nodes of its tree.
+    struct part {
+        draft_text *         text = nullptr;
+        std::vector<int32_t> nodes;         // indices in the tree
+        std::vector<int32_t> branches;      // theirs
+        size_t               i_row     = 0; // its first row
+        size_t               n_rows    = 0;
+        int32_t              n_made    = 0;     // children
+        bool                 evaluated = false; // its last rows are those of the nodes
+
+        [[nodiscard]] bool reads() const { return !nodes.empty() && nodes.front() == 0; }
     };
 
-    void take_verdicts();
-    void take_orders(const verdict_msg & v);
-    void pause();
-    void do_errand(const request & req) noexcept;
-    void do_errand(errand & job);
-    void fail(const std::string & why) noexcept;
+    void               take_verdicts();
+    void               take(draft_text & text, const verdict_msg & v);
+    void               take_orders(draft_text & text, const verdict_msg & v);
+    void               pause(draft_text & text);
+    void               fail(draft_text & text, const std::string & why) noexcept;
+    void               do_errand(draft_text & text, const request & req) noexcept;
+    void               do_errand(draft_text & text, errand & job);
+    void               fail_step(const std::string & why) noexcept;
+    [[nodiscard]] bool any_wants_step() const;
 
-    // A step (draft_step.cpp).
-    void       step();
-    evaluation evaluate();
-    evaluation evaluate_text();
-    evaluation evaluate_nodes();
-    int32_t    send_children(int32_t i_node, int32_t i_row, const step_time * t);
-    void       report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
+    // A step (draft_choice.cpp, draft_step.cpp).
+    void    step();
+    bool    choose();
+    int32_t make_room(const draft_text & text, int32_t n_free);
+    void    keep_what_pays();
+    void    set_rows();
+    void    set_rows_of_text(part & p, size_t n_most);
+    void    set_rows_of_nodes(part & p);
+    bool    evaluate();
+    int32_t send_children(const part & p, size_t i, const step_time * t);
+    void    report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
 
-    token_model & model_;
-    wires &       wires_;
-    branch_pool   pool_;
-    node_counter  ids_;
-    draft_text    text_;
+    token_model &           model_;
+    wires &                 wires_;
+    branch_pool             pool_;
+    node_counter            ids_;
+    std::vector<draft_text> texts_; // by slot
 
     bool                   typical_ = false; // the step's duration says something about the next one's
-    std::vector<int32_t>   batch_;           // nodes of the step: indices in the tree
-    std::vector<int32_t>   branches_;        // theirs
-    std::vector<token_id>  path_;            // scratch
-    std::vector<row>       rows_;            // scratch
-    std::vector<candidate> children_;        // scratch
+    std::vector<part>      parts_;           // of the step; more than n_parts_ of them are kept for their memory
+    size_t                 n_parts_ = 0;
+    int32_t                n_nodes_ = 0; // of the step that were evaluated
+    std::vector<row>       rows_;
+    std::vector<token_id>  path_;     // scratch
+    std::vector<candidate> children_; // scratch
 };
 
 } // namespace duo

@@ -19,8 +19,8 @@ struct cache_image {
     std::span<const char> given{}; // restore: the same; empty: the cache stays as it is
 };
 
-// The caller keeps it until the end message. Until then the verify worker owns all but `draft`, which belongs to the
-// draft worker until it sets the request's draft_done.
+// Until the end message the verify worker owns all but `draft`, which belongs to the draft worker until it sets the
+// request's draft_done.
 struct errand {
     enum class kind : uint8_t {
         look,    // tells the tokens of both caches

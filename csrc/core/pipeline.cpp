@@ -8,7 +8,8 @@ namespace duo {
 
 pipeline::pipeline(token_model * target, token_model * draft, const options & opt)
     : text_model_(target != nullptr ? *target : *draft), n_ctx_(target != nullptr ? target->n_ctx() : opt.n_ctx_remote),
-      shared_wires_(std::make_shared<wires>(opt.one_outside)), wires_(*shared_wires_), text_(text_model_, wires_) {
+      shared_wires_(std::make_shared<wires>(opt.one_outside)), wires_(*shared_wires_),
+      reader_(text_model_, wires_, opt.n_texts) {
     using place    = verify_worker::draft_place;
     wires_.tracing = opt.tracing;
     if (target != nullptr) {
@@ -16,7 +17,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
                                draft != nullptr   ? place::here
                                : opt.remote_draft ? place::elsewhere
                                                   : place::none,
-                               opt.prior);
+                               opt.prior, opt.n_texts);
         verify_thread_ = std::thread([this, f = opt.on_target_thread] {
             if (f) {
                 f();
@@ -25,7 +26,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
         });
     }
     if (draft != nullptr) {
-        draft_worker_.emplace(*draft, wires_);
+        draft_worker_.emplace(*draft, wires_, opt.n_texts);
         try {
             draft_thread_ = std::thread([this, f = opt.on_draft_thread] {
                 if (f) {
@@ -64,13 +65,7 @@ void pipeline::check_prompt(const request & req) const {
     }
 }
 
-request & pipeline::begin(std::unique_ptr<request> req) {
-    if (closed_) {
-        throw error(error_kind::cancelled, "this engine is closed; make a new one");
-    }
-    if (running_) {
-        throw error(error_kind::busy, "another text is being generated; wait for it or cancel it first");
-    }
+std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req) {
     if (req->job != nullptr && !verify_worker_) {
         throw error(error_kind::bad_value, "the target is elsewhere, and so is its cache");
     }
@@ -78,46 +73,35 @@ request & pipeline::begin(std::unique_ptr<request> req) {
         check_prompt(*req);
     }
     req->set_grammar_start();
-    std::erase_if(requests_, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
+    const std::lock_guard locked(mutex_);
     if (req->id == no_node) { // on a host it is the client's id
         req->id = request_node(++n_requests_);
     }
-    requests_.push_back(std::move(req));
-    request & r = *requests_.back();
-    text_.begin(r.n_logprobs);
-    running_ = true;
-    wires_.requests.push(&r);
-    return r;
+    last_ = reader_.begin(std::move(req));
+    return last_;
 }
 
-bool pipeline::next(text_chunk & out, int64_t deadline_us) {
-    if (!running_ || !text_.next(out, deadline_us)) {
-        return false;
-    }
-    running_ = out.finish == finish_reason::none;
-    return true;
+std::shared_ptr<open_text> pipeline::current() const {
+    const std::lock_guard locked(mutex_);
+    return last_;
 }
 
-bool pipeline::next_chunk(chunk_msg & out) {
-    if (!running_ || !wires_.chunks.try_pop(out)) {
-        return false;
-    }
-    running_ = out.what != chunk_msg::kind::end;
-    return true;
+bool pipeline::next(open_text & text, text_chunk & out, int64_t deadline_us) {
+    return reader_.next(text, out, deadline_us);
 }
 
-void pipeline::cancel() noexcept {
-    if (!running_) {
-        return;
-    }
-    requests_.back()->cancelled.store(true, std::memory_order_relaxed);
-    wires_.verify_bell.ring();
-    text_chunk dropped;
-    while (running_) {
-        if (!next(dropped, bell::forever)) {
-            running_ = false; // closed
+void pipeline::cancel(open_text & text) noexcept {
+    reader_.cancel(text);
+    for (text_chunk dropped; !reader_.ended(text);) {
+        if (!reader_.next(text, dropped, bell::forever)) {
+            return; // closed
         }
     }
+}
+
+void pipeline::cancel_all() noexcept {
+    reader_.cancel_all();
+    reader_.wait_until_idle();
 }
 
 void pipeline::take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft) {
@@ -126,20 +110,21 @@ void pipeline::take_trace(std::vector<trace_event> & target, std::vector<trace_e
 }
 
 void pipeline::close() noexcept {
-    if (closed_) {
-        return;
+    {
+        const std::lock_guard locked(mutex_);
+        if (closed_) {
+            return;
+        }
+        closed_ = true;
     }
-    closed_ = true;
-    cancel();
+    reader_.close();
+    reader_.wait_until_idle();
     wires_.requests.close();
     if (verify_thread_.joinable()) {
         verify_thread_.join(); // closes the verdicts on its way out
     } else {
         wires_.verdicts.close();
         wires_.chunks.close();
-    }
-    for (const auto & r : requests_) {
-        r->cancelled.store(true, std::memory_order_relaxed); // a draft that reads a long prompt stops soon
     }
     {
         const std::lock_guard locked(wires_.link_mutex);

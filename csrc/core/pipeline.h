@@ -1,4 +1,4 @@
-// The whole engine without llama.cpp: two workers in two threads, the rings between them, and the reader's side.
+// The whole engine without llama.cpp: two workers in two threads, the rings between them, and the readers' side.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,12 @@
 #include <vector>
 
 #include "draft_worker.h"
-#include "text_stream.h"
+#include "text_reader.h"
 #include "verify_worker.h"
 
 namespace duo {
 
-// One caller at a time (the reader) uses it. The models must outlive it.
+// Texts are begun, read and cancelled from any thread, each text by one thread at a time. The models must outlive it.
 class pipeline {
   public:
     struct options {
@@ -21,6 +21,7 @@ class pipeline {
         bool                  remote_draft = false; // a draft_link stands in for it
         int32_t               n_ctx_remote = 0;     // > 0: the target is elsewhere and has a context of this size
         bool                  one_outside  = false; // see wires
+        int32_t               n_texts      = 1;     // texts at once; more wait in a queue
         pair_prior            prior{};
         std::function<void()> on_target_thread{}; // first thing in the thread: CPU affinity
         std::function<void()> on_draft_thread{};
@@ -34,18 +35,19 @@ class pipeline {
     pipeline(const pipeline &)             = delete;
     pipeline & operator=(const pipeline &) = delete;
 
-    // Starts a request. Throws duo::error if it cannot be served, before any work is done.
-    request & begin(std::unique_ptr<request> req);
+    // Starts a request, or puts it into the queue. Throws duo::error if it cannot be served, before any work is done.
+    std::shared_ptr<open_text> begin(std::unique_ptr<request> req);
 
-    // The next piece of text, waiting until `deadline_us` (now_us() scale). False: nothing yet. After the chunk that
-    // has finish set, the request's statistics are complete and running() is false.
-    bool next(text_chunk & out, int64_t deadline_us);
+    // The text's next piece, waiting until `deadline_us` (now_us() scale). False: nothing yet, or nothing more. After
+    // the chunk that has finish set, the request's statistics are complete.
+    bool next(open_text & text, text_chunk & out, int64_t deadline_us);
 
     // The next chunk as it comes from the target, for a remote reader.
-    bool next_chunk(chunk_msg & out);
+    bool next_chunk(chunk_msg & out) { return reader_.next_raw(out); }
 
-    // Ends the request soon and drops the rest of its text. Returns when its slot is free.
-    void cancel() noexcept;
+    // Ends the text soon and drops the rest of it. Returns when it has ended.
+    void cancel(open_text & text) noexcept;
+    void cancel_all() noexcept;
 
     // Takes the trace events that have come since the last call. For the reader's thread.
     void take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
@@ -56,8 +58,10 @@ class pipeline {
     // What was learned about the pair. Only while nothing runs: the last chunk of a text releases it to the reader.
     [[nodiscard]] planner & plans() { return verify_worker_ ? verify_worker_->plans() : no_plans_; }
 
-    [[nodiscard]] bool            running() const { return running_; }
-    [[nodiscard]] const request * current() const { return requests_.empty() ? nullptr : requests_.back().get(); }
+    [[nodiscard]] bool   running() const { return reader_.n_open() > 0; }
+    [[nodiscard]] size_t n_queued() const { return reader_.n_queued(); }
+    // The text that was begun last; null: none.
+    [[nodiscard]] std::shared_ptr<open_text> current() const;
 
     // Ends everything and joins the threads; begin() fails afterwards.
     void close() noexcept;
@@ -69,16 +73,16 @@ class pipeline {
     const int32_t                n_ctx_;
     const std::shared_ptr<wires> shared_wires_;
     wires &                      wires_;
-    text_stream                  text_;
+    text_reader                  reader_;
     planner                      no_plans_; // empty: nothing is measured here if the target is elsewhere
 
     std::optional<verify_worker> verify_worker_;
     std::optional<draft_worker>  draft_worker_;
 
-    std::vector<std::unique_ptr<request>> requests_; // the last one, and older ones that the draft still uses
-    uint64_t                              n_requests_ = 0;
-    bool                                  running_    = false;
-    bool                                  closed_     = false;
+    mutable std::mutex         mutex_; // of what follows
+    std::shared_ptr<open_text> last_;
+    uint64_t                   n_requests_ = 0;
+    bool                       closed_     = false;
 
     std::thread verify_thread_;
     std::thread draft_thread_;

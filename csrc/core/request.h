@@ -18,6 +18,7 @@
 namespace duo {
 
 struct errand;
+class pair_profile;
 
 enum class run_mode : uint8_t { plain, sync, async };
 
@@ -124,7 +125,7 @@ struct request : text_params {
     int32_t                     slot = 0;
     std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process
 
-    errand * job = nullptr; // if set, this is asked for and not a text; the caller owns it (errand.h)
+    std::shared_ptr<errand> job; // not a text, but this (errand.h); null: a text
 
     // Caller -> both workers. Relaxed: it only asks them to stop soon.
     std::atomic<bool> cancelled{false};
@@ -132,6 +133,8 @@ struct request : text_params {
     // Verify worker; readable after the end message.
     verify_stats stats;
     failure      error;
+
+    std::shared_ptr<const pair_profile> learned; // what was known of the pair at the end; null: the target is elsewhere
 
     // Draft worker. draft_error is written before the `failed` node, whose ring releases it to the verify worker.
     std::shared_ptr<draft_stats> draft = std::make_shared<draft_stats>(); // shared by all beginnings of the text

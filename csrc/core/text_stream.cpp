@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "listen_loop.h"
-
 namespace duo {
 
 namespace {
@@ -72,23 +70,6 @@ std::string text_stream::release(size_t n_keep) {
     return s;
 }
 
-bool text_stream::next(text_chunk & out, int64_t deadline_us) {
-    const auto look = [&] {
-        chunk_msg msg;
-        if (has_pending_ && int32_t(pending_.top.size()) >= n_logprobs_) {
-            out          = std::move(pending_);
-            has_pending_ = false;
-            return found::done;
-        }
-        if (!wires_.chunks.try_pop(msg)) {
-            return found::nothing;
-        }
-        return take(msg, out) ? found::done : found::work;
-    };
-    return listen_until(wires_.reader_bell, deadline_us, [this] { return wires_.chunks.closed(); }, look);
-}
-
-// True: `out` is the last chunk.
 bool text_stream::take(const chunk_msg & msg, text_chunk & out) {
     switch (msg.what) {
         case chunk_msg::kind::token:
@@ -97,17 +78,16 @@ bool text_stream::take(const chunk_msg & msg, text_chunk & out) {
             pending_.from_draft = msg.from_draft;
             pending_.logp       = msg.logp;
             pending_.t_us       = msg.t_us;
-            has_pending_        = true;
             if (!msg.hidden) {
                 bytes_ += model_.piece(msg.token);
                 const auto   n_hold = size_t(msg.n_hold);
                 const size_t n_free = bytes_.size() - std::min(n_hold, bytes_.size());
                 pending_.text       = release(bytes_.size() - n_free + utf8_incomplete(bytes_.substr(0, n_free)));
             }
-            return false;
+            break;
         case chunk_msg::kind::logprob:
             pending_.top.push_back({.token = msg.token, .logp = msg.logp});
-            return false;
+            break;
         case chunk_msg::kind::end:
             bytes_.resize(bytes_.size() - std::min(size_t(msg.n_drop), bytes_.size()));
             out        = {};
@@ -116,7 +96,12 @@ bool text_stream::take(const chunk_msg & msg, text_chunk & out) {
             out.t_us   = msg.t_us;
             return true;
     }
-    return false;
+    // A token's alternatives come after it.
+    const bool complete = int32_t(pending_.top.size()) >= n_logprobs_;
+    if (complete) {
+        out = std::move(pending_);
+    }
+    return complete;
 }
 
 } // namespace duo

@@ -1,13 +1,13 @@
 // Turns chunks into text: whole UTF-8 characters, and nothing that may still become a stop string.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "request.h"
 #include "token_model.h"
-#include "wires.h"
 
 namespace duo {
 
@@ -21,30 +21,21 @@ struct text_chunk {
     int64_t                t_us = 0;
 };
 
-// The reader's side of one request. All members belong to the reading thread.
+// The reader's side of one request: its chunks become text. One thread at a time.
 class text_stream {
   public:
-    text_stream(const token_model & model, wires & w) : model_(model), wires_(w) {}
+    text_stream(const token_model & model, int32_t n_logprobs) : model_(model), n_logprobs_(std::max(0, n_logprobs)) {}
 
-    void begin(int32_t n_logprobs) {
-        bytes_.clear();
-        has_pending_ = false;
-        n_logprobs_  = n_logprobs < 0 ? 0 : n_logprobs;
-    }
-
-    // Waits until `deadline_us` for the next chunk. False: nothing came.
-    bool next(text_chunk & out, int64_t deadline_us);
+    // The target's next message. True: `out` is a chunk of text.
+    bool take(const chunk_msg & msg, text_chunk & out);
 
   private:
-    bool        take(const chunk_msg & msg, text_chunk & out);
     std::string release(size_t n_keep);
 
     const token_model & model_;
-    wires &             wires_;
+    const int32_t       n_logprobs_;
     std::string         bytes_;   // not yet given out
     text_chunk          pending_; // a token whose alternatives have not all come
-    bool                has_pending_ = false;
-    int32_t             n_logprobs_  = 0;
 };
 
 // Bytes at the end of `s` that begin a UTF-8 character whose rest is missing: 0..3.

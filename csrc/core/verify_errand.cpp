@@ -23,7 +23,7 @@ void verify_worker::serve_errand(request & req) noexcept {
         wait_for_draft(req, false);
     }
     try {
-        do_errand(req);
+        do_errand(slots_.front(), req);
         why = req.cancelled.load(std::memory_order_relaxed) ? finish_reason::cancelled : finish_reason::stop;
     } catch (const std::exception & e) {
         req.error = failure_of(e);
@@ -33,12 +33,12 @@ void verify_worker::serve_errand(request & req) noexcept {
         whole     = false;
     }
     if (!whole) {
-        clear_cache();
+        clear(slots_.front());
     }
     if (told) {
         wait_for_draft(req, true);
-        draft_read_ = req.job->draft.tokens;
-        req.warning = req.draft_error;
+        slots_.front().draft_read = req.job->draft.tokens;
+        req.warning               = req.draft_error;
     }
     wires_.chunks.push({.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .t_us = now_us()});
 }
@@ -56,44 +56,44 @@ void verify_worker::wait_for_draft(const request & req, bool told) {
     while (!listen_until(wires_.verify_bell, told ? bell::forever : now_us() + again_us, closed, look)) {}
 }
 
-void verify_worker::do_errand(request & req) {
+void verify_worker::do_errand(verify_slot & s, request & req) {
     errand & job = *req.job;
     switch (job.what) {
         case errand::kind::look:
-            job.target.tokens = cached_;
+            job.target.tokens = s.cached;
             break;
         case errand::kind::save:
-            if (job.n_keep >= 0 && size_t(job.n_keep) < cached_.size() && model_.rollback(0, job.n_keep)) {
-                cached_.resize(size_t(job.n_keep));
+            if (job.n_keep >= 0 && size_t(job.n_keep) < s.cached.size() && model_.rollback(0, job.n_keep)) {
+                s.cached.resize(size_t(job.n_keep));
             }
-            job.target.tokens = cached_;
-            if (!cached_.empty()) {
+            job.target.tokens = s.cached;
+            if (!s.cached.empty()) {
                 job.target.saved = model_.save();
             }
             break;
         case errand::kind::restore:
             if (!job.target.given.empty()) {
-                clear_cache();
+                clear(s);
                 model_.restore(job.target.given);
-                cached_ = job.target.tokens;
+                s.cached = job.target.tokens;
             }
             break;
         case errand::kind::score:
-            score(req);
+            score(s, req);
             break;
     }
 }
 
 // The last token need not be evaluated: nothing follows it.
-void verify_worker::score(request & req) {
+void verify_worker::score(verify_slot & s, request & req) {
     errand &     job    = *req.job;
     const auto & tokens = req.prompt;
     const size_t n_rows = std::min(n_score_rows, size_t(model_.n_batch()));
     model_.use_threads(0);
-    clear_cache();
+    clear(s);
     best_.resize(size_t(job.n_top));
-    while (cached_.size() + 1 < tokens.size()) {
-        const size_t first = cached_.size();
+    while (s.cached.size() + 1 < tokens.size()) {
+        const size_t first = s.cached.size();
         const size_t end   = std::min(first + n_rows, tokens.size() - 1);
         rows_.clear();
         for (size_t pos = first; pos < end; ++pos) {
@@ -103,7 +103,7 @@ void verify_worker::score(request & req) {
             return;
         }
         for (size_t pos = first; pos < end; ++pos) {
-            cached_.push_back(tokens[pos]);
+            s.cached.push_back(tokens[pos]);
             job.logp.push_back(model_.logprobs(int32_t(pos - first), tokens[pos + 1], best_));
             job.top.insert(job.top.end(), best_.begin(), best_.end());
         }

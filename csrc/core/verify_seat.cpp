@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "../error.h"
 #include "listen_loop.h"
 #include "message_check.h"
 
@@ -20,6 +21,9 @@ verify_seat::verify_seat(token_model & model, std::function<void()> on_thread)
 
 void verify_seat::begin(text_params text) {
     check_text(text);
+    if (running()) {
+        throw error(error_kind::busy, "another text is being generated; wait for it or cancel it first");
+    }
     {
         const std::lock_guard locked(early_mutex_);
         begun_ = false;
@@ -27,9 +31,9 @@ void verify_seat::begin(text_params text) {
     }
     auto r                         = std::make_unique<request>();
     static_cast<text_params &>(*r) = std::move(text);
-    pipeline_.begin(std::move(r));
-    last_       = pipeline_.current()->prompt;
-    n_logprobs_ = std::max(0, pipeline_.current()->n_logprobs);
+    text_                          = pipeline_.begin(std::move(r));
+    last_                          = text_->req().prompt;
+    n_logprobs_                    = std::max(0, text_->req().n_logprobs);
     group_.clear();
 }
 

@@ -32,23 +32,24 @@ class verify_seat {
     bool take(std::vector<verdict_msg> & verdicts, std::vector<chunk_msg> & chunks, int64_t deadline_us);
 
     // Returns when the text has ended.
-    void cancel() noexcept { pipeline_.cancel(); }
+    void cancel() noexcept { pipeline_.cancel_all(); }
     void close() noexcept { pipeline_.close(); }
 
     void                          rtt(int64_t us) { link_.rtt(us); }
     [[nodiscard]] bool            running() const { return pipeline_.running(); }
-    [[nodiscard]] const request * current() const { return pipeline_.current(); } // null: none yet
+    [[nodiscard]] const request * current() const { return text_ ? &text_->req() : nullptr; } // null: none yet
 
   private:
     [[nodiscard]] bool begun();
     void               take_chunks(std::vector<chunk_msg> & out);
 
-    token_model &          model_;
-    pipeline               pipeline_;
-    draft_link             link_;
-    std::vector<token_id>  last_;  // the last text
-    std::vector<chunk_msg> group_; // a token whose alternatives have not all come
-    int32_t                n_logprobs_ = 0;
+    token_model &              model_;
+    pipeline                   pipeline_;
+    draft_link                 link_;
+    std::vector<token_id>      last_; // the last text
+    std::shared_ptr<open_text> text_;
+    std::vector<chunk_msg>     group_; // a token whose alternatives have not all come
+    int32_t                    n_logprobs_ = 0;
 
     // A remote draft may begin before the worker here knows of the text. The worker would drop the first nodes, and
     // with them the whole tree. So nodes are kept until the worker has begun. The mutex guards both members.

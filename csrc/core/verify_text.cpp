@@ -18,6 +18,7 @@ void verify_text::begin(request & req) {
     mirror_.begin(req.id, tokens_);
     ngrams_.begin(req.plan.ngram, tokens_);
     stops_.begin(req.stop);
+    shape_ = tree_shape(req.plan.tree);
     resume();
 
     req.stats            = {};
@@ -77,29 +78,28 @@ void verify_text::on_node(const node_msg & msg, guess_record & guesses) {
     }
 }
 
-void verify_text::grow_tree(const planner & plans, int32_t n_room) {
+void verify_text::grow_tree(const pair_profile & profile, double least, int32_t n_room) {
     n_proposals_ = 0;
-    if (!plans.shape().empty()) {
-        plans.shape().match(mirror_.tree(), places_);
-        tree_.begin(mirror_.tree(), plans.profile(), plans.shape(), places_);
+    if (!shape_.empty()) {
+        shape_.match(mirror_.tree(), places_);
+        tree_.begin(mirror_.tree(), profile, shape_, places_);
         return;
     }
-    tree_.begin(mirror_.tree(), plans.profile(), plans.least_chance());
+    tree_.begin(mirror_.tree(), profile, least);
     if (req_->plan.ngram.kind != ngram_kind::none && req_->plan.mode != run_mode::plain) {
-        add_ngrams(plans, std::min(n_room, n_draft_cap));
+        add_ngrams(profile, least, std::min(n_room, n_draft_cap));
     }
 }
 
-void verify_text::add_ngrams(const planner & plans, int32_t n_most) {
-    const double least = plans.least_chance();
-    n_proposals_       = ngrams_.propose(tokens_, {}, n_most, proposals_);
-    int32_t n_hits     = 0;
+void verify_text::add_ngrams(const pair_profile & profile, double least, int32_t n_most) {
+    n_proposals_   = ngrams_.propose(tokens_, {}, n_most, proposals_);
+    int32_t n_hits = 0;
     for (size_t i = 0; i < n_proposals_; ++i) {
         n_hits += proposals_[i].n_hits;
     }
     for (size_t i = 0; i < n_proposals_; ++i) {
         const double share = double(proposals_[i].n_hits) / std::max(1, n_hits);
-        tree_.add_ngram(-1, proposals_[i].tokens, plans.profile(), least, share);
+        tree_.add_ngram(-1, proposals_[i].tokens, profile, least, share);
     }
     // Also at the end of the best path: where the drafted path repeats a passage of the text, n-grams continue it.
     const auto & path = tree_.best_path();
@@ -109,7 +109,7 @@ void verify_text::add_ngrams(const planner & plans, int32_t n_most) {
             tail_.push_back(tree_.nodes()[size_t(i)].token);
         }
         if (ngrams_.propose(tokens_, tail_, n_most - int32_t(path.size()), std::span(&proposal_below_, 1)) == 1) {
-            tree_.add_ngram(path.back(), proposal_below_.tokens, plans.profile(), least);
+            tree_.add_ngram(path.back(), proposal_below_.tokens, profile, least);
         }
     }
 }

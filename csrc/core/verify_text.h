@@ -12,11 +12,12 @@
 #include "guess_record.h"
 #include "mirror_tree.h"
 #include "ngram_index.h"
+#include "pair_profile.h"
 #include "pass_tree.h"
-#include "planner.h"
 #include "request.h"
 #include "stop_matcher.h"
 #include "token_model.h"
+#include "tree_shape.h"
 
 namespace duo {
 
@@ -45,9 +46,11 @@ class verify_text {
     [[nodiscard]] bool active() const { return req_ != nullptr; }
 
     // While active().
-    [[nodiscard]] request &      req() { return *req_; }
-    [[nodiscard]] verify_stats & stats() { return req_->stats; }
-    [[nodiscard]] bool           cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
+    [[nodiscard]] request &            req() { return *req_; }
+    [[nodiscard]] const request &      req() const { return *req_; }
+    [[nodiscard]] verify_stats &       stats() { return req_->stats; }
+    [[nodiscard]] const verify_stats & stats() const { return req_->stats; }
+    [[nodiscard]] bool                 cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
 
     [[nodiscard]] const std::vector<token_id> & tokens() const { return tokens_; } // committed; back() is the root
     [[nodiscard]] int32_t                       n_tokens() const { return int32_t(tokens_.size()); }
@@ -88,8 +91,11 @@ class verify_text {
     // ---- a pass
 
     // Fills tree() with what the next pass may verify. n_room: rows for it.
-    void                      grow_tree(const planner & plans, int32_t n_room);
-    [[nodiscard]] pass_tree & tree() { return tree_; }
+    // Nodes whose chance is below `least` are left out.
+    void                             grow_tree(const pair_profile & profile, double least, int32_t n_room);
+    [[nodiscard]] const tree_shape & shape() const { return shape_; } // empty: the text has no fixed tree
+    [[nodiscard]] pass_tree &        tree() { return tree_; }
+    [[nodiscard]] const pass_tree &  tree() const { return tree_; }
 
     // After the pass: the walk from the root down the rows of tree(), as far as the target agrees.
     void begin_walk(stance now);
@@ -118,7 +124,7 @@ class verify_text {
 
   private:
     void resume();
-    void add_ngrams(const planner & plans, int32_t n_most);
+    void add_ngrams(const pair_profile & profile, double least, int32_t n_most);
     void learn_from(int32_t i_node, int32_t level, token_id chosen, guess_record & guesses) const;
 
     const token_model & model_;
@@ -131,6 +137,7 @@ class verify_text {
     finish_reason         finish_ = finish_reason::none;
     int32_t               n_drop_ = 0;
 
+    tree_shape      shape_;
     const request * draft_request_ = nullptr;
     contact         contact_       = contact::none;
     int32_t         n_draft_read_  = 0;

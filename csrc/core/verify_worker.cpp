@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 #include "../error.h"
 #include "listen_loop.h"
@@ -9,149 +10,170 @@
 
 namespace duo {
 
+namespace {
+const failure unknown_failure{error_kind::internal, "the target model failed for an unknown reason"};
+} // namespace
+
+verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
+                             int32_t n_texts)
+    : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
+      reachable_(draft == draft_place::here) {
+    planner_.expect(prior);
+    pool_.expect(prior.shared);
+    slots_.reserve(size_t(n_texts));
+    for (int32_t i = 0; i < n_texts; ++i) {
+        slots_.emplace_back(model, i, n_branches_);
+    }
+}
+
 void verify_worker::run() noexcept {
-    const auto look = [this] {
-        request * req = nullptr;
-        if (wires_.requests.try_pop(req)) {
-            req->job != nullptr ? serve_errand(*req) : serve(*req);
-            return found::work;
-        }
-        take_nodes(); // nobody else empties the ring
-        return found::nothing;
-    };
+    const auto look = [this] { return work() ? found::work : found::nothing; };
     listen_until(wires_.verify_bell, bell::forever, [this] { return wires_.requests.closed(); }, look);
     wires_.verdicts.close();
     wires_.chunks.close();
 }
 
-void verify_worker::serve(request & req) {
-    finish_reason why = finish_reason::error;
-    try {
-        begin(req);
-        if (text_.finish() == finish_reason::none || req.n_predict == 0) {
-            prompt();
+// One pass, or whatever else there is to do. False: nothing.
+bool verify_worker::work() {
+    bool any = take_requests();
+    take_nodes(); // nobody else empties the ring
+    end_texts();
+    wake_parked();
+    if (active_.empty()) {
+        if (errand_ != nullptr) {
+            serve_errand(*std::exchange(errand_, nullptr));
+            any = true;
         }
-        while (text_.finish() == finish_reason::none && !text_.cancelled()) {
-            verify(make_plan());
-        }
-        why = text_.finish() != finish_reason::none ? text_.finish() : finish_reason::cancelled;
-    } catch (const std::exception & e) {
-        req.error = failure_of(e);
-    } catch (...) {
-        req.error = {error_kind::internal, "the target model failed for an unknown reason"};
+        return any;
     }
-    end(why);
+    pass_.clear();
+    try {
+        if (active_.size() == 1) {
+            work_alone(*active_.front());
+        } else {
+            work_together();
+        }
+    } catch (const std::exception & e) {
+        for (verify_slot * s : pass_) {
+            fail(*s, failure_of(e));
+        }
+    } catch (...) {
+        for (verify_slot * s : pass_) {
+            fail(*s, unknown_failure);
+        }
+    }
+    end_texts();
+    return true;
+}
+
+bool verify_worker::take_requests() {
+    bool      any = false;
+    request * req = nullptr;
+    while (errand_ == nullptr && wires_.requests.try_pop(req)) {
+        if (req->job != nullptr) {
+            errand_ = req;
+        } else {
+            begin(*req);
+        }
+        any = true;
+    }
+    return any;
 }
 
 void verify_worker::begin(request & req) {
-    take_nodes(); // no text is running; but a draft elsewhere may have come or gone
-    text_.begin(req);
-    text_.set_draft_read(n_same(draft_read_, text_.tokens()));
-    plan_params params = req.plan;
-    params.has_model   = draft_wanted(req);
-    params.sampled     = !req.sampling.greedy();
-    planner_.begin(params, model_.n_branch());
+    take_nodes(); // the text has no draft yet; but a draft elsewhere may have come or gone
+    verify_slot & s = choose_slot(req);
+    try {
+        begin_text(s, req);
+    } catch (const std::exception & e) {
+        fail(s, failure_of(e));
+    } catch (...) {
+        fail(s, unknown_failure);
+    }
+}
+
+// The free slot whose cache has the longest beginning of the text; of equal ones the one that was used least recently.
+verify_slot & verify_worker::choose_slot(const request & req) {
+    verify_slot * best   = nullptr;
+    int32_t       n_best = -1;
+    for (verify_slot & s : slots_) {
+        if (s.text.active()) {
+            continue;
+        }
+        const int32_t n = n_same(s.cached, req.prompt);
+        if (n > n_best || (n == n_best && s.n_begun < best->n_begun)) {
+            best   = &s;
+            n_best = n;
+        }
+    }
+    return *best; // the pipeline sends no more requests than there are slots
+}
+
+void verify_worker::begin_text(verify_slot & s, request & req) {
+    s.text.begin(req);
+    s.n_begun = ++n_begun_;
+    s.parked  = false;
+    active_.push_back(&s);
+    keep_beginning(s);
+    s.text.set_draft_read(n_same(s.draft_read, s.text.tokens()));
     forget_late_begins();
-    if (params.has_model && reachable_) {
-        if (planner_.draft_begins_late()) {
-            text_.set_contact(contact::owed);
-        } else {
-            begin_draft(req);
+    if (!draft_wanted(req) || !reachable_) {
+        return;
+    }
+    if (planner_.draft_begins_late() || active_.size() > 1) {
+        s.text.set_contact(contact::owed);
+    } else {
+        plan_alone(s); // for the draft's first orders
+        begin_draft(s, req);
+    }
+}
+
+void verify_worker::fail(verify_slot & s, const failure & why) {
+    if (s.text.active()) {
+        s.text.req().error = why;
+        end(s, finish_reason::error);
+    }
+}
+
+// Ends the texts that are complete or no longer wanted.
+void verify_worker::end_texts() {
+    for (verify_slot & s : slots_) {
+        if (!s.text.active()) {
+            continue;
+        }
+        const bool reads = s.text.req().n_predict == 0 && n_to_read(s) > 0; // the prompt is read for the next text
+        if (s.text.finish() != finish_reason::none && !(reads && !s.text.cancelled())) {
+            end(s, s.text.finish());
+        } else if (s.text.cancelled()) {
+            end(s, finish_reason::cancelled);
         }
     }
 }
 
-// The target's pass over rows_, from t0 to t1.
-decode_status verify_worker::timed_decode(int64_t & t0, int64_t & t1) {
-    t0 = now_us();
-    wires_.verify_busy.begin(t0);
-    const auto book = [&] {
-        t1 = now_us();
-        wires_.verify_busy.end(t1);
-        text_.count_busy(t1 - t0);
-    };
-    try {
-        const decode_status status = model_.decode(rows_, text_.req().cancelled);
-        book();
-        return status;
-    } catch (...) {
-        book(); // or the clock would run on
-        throw;
-    }
-}
-
-// Evaluates the prompt, except the rows that the first verification takes.
-void verify_worker::prompt() {
-    const auto & tokens = text_.tokens();
-    model_.use_threads(0);
-    const size_t n_kept = std::min(size_t(n_same(cached_, tokens)), tokens.size() - 1);
-    if (n_kept < cached_.size()) {
-        const bool kept = model_.rollback(0, int32_t(n_kept));
-        if (!kept && !model_.rollback(0, 0)) {
-            throw error("the target's cache could not be cleared");
-        }
-        cached_.resize(kept ? n_kept : 0);
-    }
-    text_.stats().n_prompt_cached = int32_t(cached_.size());
-
-    const size_t n_batch = size_t(model_.n_batch());
-    const size_t n_first = n_batch > n_draft_cap && text_.req().n_predict != 0 ? n_batch - n_draft_cap : 1;
-    while (tokens.size() - cached_.size() > n_first && !text_.cancelled()) {
-        const size_t n = std::min(n_batch, tokens.size() - cached_.size() - 1);
-        rows_.clear();
-        for (size_t pos = cached_.size(); pos < cached_.size() + n; ++pos) {
-            rows_.push_back({.token = tokens[pos], .pos = int32_t(pos)});
-        }
-        int64_t             t0     = 0;
-        int64_t             t1     = 0;
-        const decode_status status = timed_decode(t0, t1);
-        if (wires_.tracing) {
-            wires_.verify_trace.try_push({.what   = trace_event::kind::prompt,
-                                          .slot   = text_.req().slot,
-                                          .n_rows = int32_t(n),
-                                          .t0_us  = t0,
-                                          .t1_us  = t1});
-        }
-        if (status == decode_status::stopped) {
-            return;
-        }
-        cached_.insert(cached_.end(), tokens.begin() + std::ptrdiff_t(cached_.size()),
-                       tokens.begin() + std::ptrdiff_t(cached_.size() + n));
-    }
-}
-
-void verify_worker::clear_cache() noexcept {
-    cached_.clear();
-    try {
-        for (int32_t b = 0; b < model_.n_branch(); ++b) {
-            model_.rollback(b, 0);
-        }
-    } catch (...) {
-        // the next request meets the same failure and reports it
-    }
-}
-
-void verify_worker::end(finish_reason why) {
-    request &       req       = text_.req();
-    const request * draft_req = text_.draft_request();
-    if (draft_req != nullptr && !draft_req->draft_done.load(std::memory_order_acquire)) {
-        end_owed_ = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = req.slot});
-    }
+void verify_worker::end(verify_slot & s, finish_reason why) {
+    request & req = s.text.req();
+    end_draft(s);
     if (why == finish_reason::error) {
-        clear_cache(); // unknown after a failure
+        clear(s);
     }
     req.stats.t_end_us = now_us();
     if (req.stats.n_passes == 0) {
         req.stats.prompt_us = req.stats.t_end_us - req.stats.t_begin_us; // it ended before the prompt did
     }
-    wires_.chunks.push({.what   = chunk_msg::kind::end,
-                        .finish = why,
-                        .slot   = req.slot,
-                        .n_drop = text_.n_drop(),
-                        .t_us   = req.stats.t_end_us});
-    const auto & tokens = text_.tokens();
-    draft_read_.assign(tokens.begin(), tokens.begin() + std::min(text_.n_draft_read(), text_.n_tokens()));
-    text_.end();
+    req.learned = std::make_shared<const pair_profile>(planner_.profile());
+
+    const auto & tokens = s.text.tokens();
+    s.draft_read.assign(tokens.begin(), tokens.begin() + std::min(s.text.n_draft_read(), s.text.n_tokens()));
+    const chunk_msg last{.what   = chunk_msg::kind::end,
+                         .finish = why,
+                         .slot   = req.slot,
+                         .n_drop = s.text.n_drop(),
+                         .t_us   = req.stats.t_end_us};
+    s.text.end();
+    s.parked = false;
+    std::erase(active_, &s);
+    alone_ = alone_ == &s ? nullptr : alone_;
+    wires_.chunks.push(last); // the request belongs to the reader now
 }
 
 } // namespace duo

@@ -1,28 +1,29 @@
 // The target's thread. It takes nodes, chooses what to verify, evaluates one pass, walks, commits, and sends chunks and
-// the verdict.
+// the verdicts. Several texts share a pass.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "planner.h"
+#include "pool_planner.h"
 #include "token_model.h"
-#include "verify_text.h"
+#include "verify_slot.h"
 #include "wires.h"
 
 namespace duo {
 
-// All members belong to the thread that calls run(). One request at a time; its slot number travels along.
+// All members belong to the thread that calls run().
 class verify_worker {
   public:
     enum class draft_place : uint8_t { none, here, elsewhere };
 
-    verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior = {})
-        : model_(model), wires_(w), draft_(draft), reachable_(draft == draft_place::here), text_(model) {
-        planner_.expect(prior);
-    }
+    // n_texts: texts at once. The model's branches are divided among them.
+    verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior = {},
+                  int32_t n_texts = 1);
 
     // What was learned about the pair. Only while no request runs.
     [[nodiscard]] planner & plans() { return planner_; }
@@ -33,64 +34,105 @@ class verify_worker {
   private:
     using contact = verify_text::contact;
 
-    void          serve(request & req);
-    void          clear_cache() noexcept;
+    // The loop, and a text's begin and end (verify_worker.cpp).
+    bool          work();
+    bool          take_requests();
     void          begin(request & req);
-    void          prompt();
-    decode_status timed_decode(int64_t & t0, int64_t & t1);
-    void          end(finish_reason why);
-    int32_t       n_room() const { return text_.n_room(cached_.size()); }
+    verify_slot & choose_slot(const request & req);
+    void          begin_text(verify_slot & s, request & req);
+    void          end_texts();
+    void          end(verify_slot & s, finish_reason why);
+    void          fail(verify_slot & s, const failure & why);
+
+    // The cache (verify_cache.cpp).
+    void               keep_beginning(verify_slot & s);
+    void               clear(verify_slot & s) noexcept;
+    void               park(verify_slot & s);
+    void               make_room(size_t n_rows);
+    void               wake_parked();
+    [[nodiscard]] bool fits(size_t n_rows) const;
 
     // Between texts (verify_errand.cpp).
     void serve_errand(request & req) noexcept;
-    void do_errand(request & req);
-    void score(request & req);
+    void do_errand(verify_slot & s, request & req);
+    void score(verify_slot & s, request & req);
     void wait_for_draft(const request & req, bool told);
 
-    // The text's draft (verify_draft.cpp).
+    // The texts' drafts (verify_draft.cpp).
     void               take_nodes();
-    void               on_node(const node_msg & msg);
+    void               on_node(verify_slot & s, const node_msg & msg);
     void               on_link(bool up);
     [[nodiscard]] bool draft_wanted(const request & req) const;
-    void               begin_draft(const request & req);
-    void               begin_draft_in_mid_text();
-    void               begin_draft_if_it_pays();
-    int64_t            reading_us() const;
+    void               begin_draft(verify_slot & s, const request & req);
+    void               begin_draft_in_mid_text(verify_slot & s);
+    void               begin_draft_if_it_pays(verify_slot & s);
+    void               end_draft(verify_slot & s);
+    int64_t            reading_us(const verify_slot & s) const;
     void               forget_late_begins();
-    void               tell_draft(verdict_msg v);
+    void               tell_draft(verify_slot & s, verdict_msg v);
+    bool               set_orders(const verify_slot & s, verdict_msg & v) const;
 
-    // A pass (verify_plan.cpp, verify_pass.cpp).
-    plan make_plan();
-    void verify(const plan & p);
-    void set_rows();
-    void trace_pass(const plan & p, const verify_stats & before, stance stance_before, int32_t depth, int64_t t0,
-                    int64_t t1);
-    void on_prompt(int64_t t_end);
-    void walk(int32_t i_first_row, const plan & p);
-    std::optional<token_id> choose(int32_t i_row);
-    void                    commit(const plan & p);
-    void                    trim_cache(size_t n_before);
-    void                    emit(bool from_draft, int32_t i_row);
+    // A pass over one text (verify_plan.cpp).
+    void                 work_alone(verify_slot & s);
+    void                 plan_alone(verify_slot & s);
+    plan                 make_plan(verify_slot & s);
+    void                 count_wait(int64_t t0, verify_slot & s);
+    [[nodiscard]] size_t n_to_read(const verify_slot & s) const;
+    int32_t              n_room(const verify_slot & s) const { return s.text.n_room(s.cached.size()); }
+
+    // A pass over several texts (verify_pool.cpp).
+    void                  work_together();
+    void                  begin_drafts_together();
+    bool                  plan_together();
+    size_t                plan_reading();
+    int64_t               share_rows(int32_t n_rows, bool may_wait);
+    [[nodiscard]] int32_t n_verify_most(const verify_slot & s) const;
+    [[nodiscard]] bool    any_cancelled() const;
+    [[nodiscard]] stance  stance_together() const;
+
+    // The pass itself (verify_pass.cpp).
+    void                    set_rows(verify_slot & s, size_t n_read);
+    bool                    evaluate(int32_t n_threads);
+    decode_status           timed_decode();
+    void                    measure(int32_t n_threads, int64_t branches_us);
+    void                    on_evaluated(verify_slot & s);
+    void                    on_prompt(verify_slot & s);
+    void                    finish_pass(verify_slot & s, stance now);
+    void                    walk(verify_slot & s, stance now);
+    std::optional<token_id> choose(verify_slot & s, int32_t i_row);
+    void                    commit(verify_slot & s);
+    void                    emit(verify_slot & s, bool from_draft, int32_t i_row);
+    void                    trim_cache(verify_slot & s, size_t n_before);
+    void                    trace_pass(verify_slot & s, const verify_stats & before, stance now, int32_t depth);
 
     token_model &     model_;
     wires &           wires_;
     const draft_place draft_;
-    planner           planner_;
-    bool              reachable_; // messages reach the draft
+    const int32_t     n_branches_;       // of each slot
+    planner           planner_;          // for a text that is alone
+    pool_planner      pool_;             // for several
+    bool              reachable_;        // messages reach the draft
+    request *         errand_ = nullptr; // waits until no text is written
 
-    verify_text           text_;
-    std::vector<token_id> cached_;           // tokens whose positions the model's cache holds
-    std::vector<token_id> draft_read_;       // what the draft's cache holds of the last text
-    double                row_us_   = 0.0;   // time of a prompt row, as last measured; 0: unknown
-    bool                  end_owed_ = false; // the draft has not yet been told that the last request ended
-    uint32_t              n_quiet_  = 0;     // verdicts for which the draft was not woken
+    std::vector<verify_slot>   slots_;
+    std::vector<verify_slot *> active_;          // texts that are written and not parked, in the order of their begin
+    verify_slot *              alone_ = nullptr; // planner_ was told of its text
+    std::vector<verify_slot *> pass_;            // texts with rows in the pass that is being made
+    std::vector<pool_share>    shares_;          // of active_
+    pool_orders                orders_;          // for the drafts of several texts
+
+    double   row_us_     = 0.0; // time of a prompt row, as last measured; 0: unknown
+    uint64_t n_begun_    = 0;
+    int64_t  t_pass0_    = 0; // of the last pass
+    int64_t  t_pass1_    = 0;
+    int64_t  t_together_ = 0; // when the last pass over several texts ended; 0: the last pass was another
 
     // Requests with which the draft began in mid-text: late, or after its host came back. Each is kept until the draft
     // sets its draft_done.
     std::vector<std::unique_ptr<request>> late_begins_;
     uint64_t                              n_late_begins_ = 0;
 
-    std::vector<row>         rows_;       // scratch
+    std::vector<row>         rows_;       // of the pass
     std::vector<verdict_msg> verdicts_;   // scratch
     std::vector<candidate>   best_;       // scratch: alternatives for log-probabilities
     std::vector<float>       own_logits_; // scratch: a row before a hook changed it

@@ -31,7 +31,7 @@ struct attended {
     float *   keys;   // [n_cells_at_once][n_k]
     float *   scores; // [n_rows_together][stride]
     int64_t   stride;
-    int32_t * cells; // cells that at least one row sees, in order
+    int32_t * cells; // cells that at least one row sees, in the order of the sums
     int64_t   n_cells;
 };
 
@@ -63,8 +63,9 @@ inline void list_cells(const attention & a, attended & t, uint8_t * seen) {
     }
     t.n_cells = 0;
     for (size_t i = 0; i < n; ++i) {
-        t.cells[t.n_cells] = int32_t(i);
-        t.n_cells += seen[i];
+        const int32_t c    = a.order == nullptr ? int32_t(i) : a.order[i];
+        t.cells[t.n_cells] = c;
+        t.n_cells += seen[c];
     }
 }
 
@@ -81,12 +82,20 @@ template <class V> inline void load_keys(const attention & a, const attended & t
     }
 }
 
+inline bool contiguous(const int32_t * cells) {
+    int32_t other = 0; // without a branch for each cell
+    for (int i = 1; i < n_cells_at_once; ++i) {
+        other |= cells[i] - cells[0] - i;
+    }
+    return other == 0;
+}
+
 // Loads a row's mask for n listed cells; -infinity after them.
 template <class V> inline void load_mask(const attended & t, int row, int64_t from, int n, float * mask) {
     const auto *         m = reinterpret_cast<const uint16_t *>(t.mask[row]);
     const int32_t *      c = t.cells + from;
     alignas(64) uint16_t half[n_cells_at_once];
-    if (m != nullptr && n == n_cells_at_once && c[n - 1] - c[0] == n - 1) { // contiguous cells, the usual case
+    if (m != nullptr && n == n_cells_at_once && contiguous(c)) { // the usual case
         m += c[0];
     } else {
         for (int i = 0; i < n_cells_at_once; ++i) {

@@ -19,6 +19,8 @@ struct attention {
 
     const uint8_t * mask; // half, [n_tokens][n_cells]; -infinity hides a cell; nullptr hides none
     size_t          mask_token;
+    const int32_t * order; // [n_cells], the cells in the order in which they are added; nullptr: as they lie
+    const int32_t * texts; // [n_tokens], a number for each token's text; nullptr: one text
     const float *   sinks; // [n_heads], an additional score per head; nullptr: none
 
     float * out; // [n_tokens][n_heads][n_v]

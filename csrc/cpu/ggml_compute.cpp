@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include "attention.h"
 #include "ggml_buffer.h"
@@ -12,7 +13,8 @@ namespace duo::cpu {
 
 namespace {
 
-thread_local int64_t n_computed = 0;
+thread_local int64_t      n_computed = 0;
+thread_local cell_order * order_now  = nullptr; // see set_cell_order
 
 // The parameters as ggml_flash_attn_ext stores them in the node.
 struct attention_params {
@@ -29,6 +31,10 @@ template <class T> T * at(const ggml_tensor * t, int64_t i1, int64_t i2, int64_t
 
 int64_t n_attentions() {
     return n_computed;
+}
+
+cell_order * set_cell_order(cell_order * order) {
+    return std::exchange(order_now, order);
 }
 
 ggml_status backend::compute(ggml_cgraph * graph) {
@@ -167,6 +173,12 @@ void backend::attend_cells(ggml_tensor * node) {
     a.scale      = p.scale;
     a.softcap    = p.softcap;
     a.max_bias   = p.max_bias;
+    if (order_now != nullptr && k->view_src != nullptr) {
+        const auto cells = order_now->cells(k->view_src, a.n_cells);
+        const auto texts = order_now->texts(a.n_tokens);
+        a.order          = cells.empty() ? nullptr : cells.data();
+        a.texts          = texts.empty() ? nullptr : texts.data();
+    }
     attend(*best_kernels(), a, n_threads, scores_);
     ++n_computed;
 }

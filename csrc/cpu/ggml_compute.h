@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "cell_order.h"
 #include "ggml_interface.h"
 #include "kernel.h"
 #include "product.h"
@@ -12,6 +13,10 @@ namespace duo::cpu {
 
 // Number of attentions that this thread has computed.
 int64_t n_attentions();
+
+// For the attentions that this thread computes from now on; nullptr: cells are added as they lie. Returns the one
+// before.
+cell_order * set_cell_order(cell_order * order);
 
 // One context's backend: its thread count and scratch memory. Like the context, only one thread at a time may use it.
 class backend {

@@ -196,12 +196,14 @@ ggml_backend_buffer_type_t weight_buffer_type() {
     return &instance().buffer_type;
 }
 
-take_attention::take_attention(bool take) : before_(taking_attention) {
+take_attention::take_attention(bool take, cell_order * order)
+    : before_(taking_attention), order_before_(set_cell_order(order)) {
     taking_attention = take;
 }
 
 take_attention::~take_attention() {
     taking_attention = before_;
+    set_cell_order(order_before_);
 }
 
 int64_t take_attention::n_done() {

@@ -7,6 +7,7 @@
 
 #include <ggml-backend.h>
 
+#include "cell_order.h"
 #include "ggml_build.h"
 
 namespace duo::cpu {
@@ -30,7 +31,8 @@ ggml_backend_buffer_type_t weight_buffer_type();
 // memory) to duo's device. Every context of the process has the device, so each call sets this for its context.
 class take_attention {
   public:
-    explicit take_attention(bool take);
+    // order: where the cells of the context's cache are; it must outlive this object. nullptr: as they lie.
+    explicit take_attention(bool take, cell_order * order = nullptr);
     ~take_attention();
     take_attention(const take_attention &)             = delete;
     take_attention & operator=(const take_attention &) = delete;
@@ -39,7 +41,8 @@ class take_attention {
     static int64_t n_done();
 
   private:
-    bool before_;
+    bool         before_;
+    cell_order * order_before_;
 };
 
 // The instruction set in use, e.g. "avx512"; empty: none.

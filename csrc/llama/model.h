@@ -10,6 +10,7 @@
 #include <llama.h>
 
 #include "../core/token_model.h"
+#include "../cpu/cell_order.h"
 #include "sampler.h"
 
 namespace duo {
@@ -25,6 +26,7 @@ struct model_options {
     int32_t                  n_ctx_most      = 0;       // 0: no limit
     int32_t                  n_batch         = 2048;    // rows in a decode
     int32_t                  n_ubatch        = 512;     // rows on the device at once
+    int32_t                  n_parallel      = 1;       // texts at once, which share the context's tokens
     int32_t                  n_threads       = 1;
     int32_t                  n_threads_batch = 1;
     std::string              flash_attn      = "auto"; // on, off, auto
@@ -195,6 +197,9 @@ class llama_token_model : public token_model {
     std::vector<llama_seq_id>   seq_; // 0, 1, 2, ...; a row's branches are a slice of it
     std::vector<llama_seq_id *> seq_of_;
     std::vector<int8_t>         output_;
+
+    cpu::cell_order                   cells_;   // of own attention
+    std::vector<cpu::cell_order::row> cell_of_; // scratch
 };
 
 } // namespace duo

@@ -202,13 +202,18 @@ void llama_token_model::create_context() {
 
     // Recurrent memory needs a state per branch, and cannot be rolled back anyway.
     const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
-    n_branch_      = one ? 1 : std::min(n_branch_most, n_batch_); // libllama reserves an output for each branch
+    if (one && opt_.n_parallel > 1) {
+        throw error(error_kind::bad_value, opt_.path + " keeps a recurrent state, and duo writes one text at a time " +
+                                               "with such a model; leave out -np/--parallel");
+    }
+    // libllama reserves an output for each branch.
+    n_branch_ = one ? 1 : opt_.n_parallel * std::max(1, std::min(n_branch_most, n_batch_) / opt_.n_parallel);
 
     const bool           all_duo  = n_duo_products_ > 0 && n_duo_products_ == n_cpu_products_;
     const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
     llama_context_params params   = llama_context_default_params();
     // One more cell for the extra row of a strict pass, after the last position. A tree's nodes share positions.
-    params.n_ctx           = uint32_t(n_ctx_ + (n_branch_ == 1 ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
+    params.n_ctx           = uint32_t(n_ctx_ + (one ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
     params.n_batch         = uint32_t(n_batch_) + 1;
     const bool narrow      = same_bits_ && !own_attention_;
     params.n_ubatch        = uint32_t(narrow ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
@@ -229,6 +234,15 @@ void llama_token_model::create_context() {
         return self->stop_ != nullptr && self->stop_->load(std::memory_order_relaxed);
     };
     params.abort_callback_data = this;
+    if (own_attention_) {
+        params.cb_eval = [](ggml_tensor * node, bool ask, void * data) {
+            if (ask) {
+                static_cast<llama_token_model *>(data)->cells_.on_node(node);
+            }
+            return false;
+        };
+        params.cb_eval_user_data = this;
+    }
 
     const char *   option = is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size";
     const uint64_t n_cache =

@@ -57,19 +57,18 @@ struct answer {
 constexpr int64_t patience_us = 60000000;
 
 // Reads up to n tokens; false: the text ended.
-inline bool read_some(pipeline & p, answer & a, size_t n) {
+inline bool read_some(pipeline & p, open_text & text, answer & a, size_t n) {
     text_chunk c;
     while (a.tokens.size() < n) {
-        REQUIRE(p.next(c, now_us() + patience_us), "no chunk came for a minute");
+        REQUIRE(p.next(text, c, now_us() + patience_us), "no chunk came for a minute");
         a.text += c.text;
         CHECK_EQ(utf8_valid(c.text), c.text);
         if (c.finish != finish_reason::none) {
             CHECK_EQ(c.token, no_token);
-            CHECK(!p.running());
             a.finish  = c.finish;
-            a.stats   = p.current()->stats;
-            a.error   = p.current()->error;
-            a.warning = p.current()->warning;
+            a.stats   = text.req().stats;
+            a.error   = text.req().error;
+            a.warning = text.req().warning;
             return false;
         }
         a.tokens.push_back(c.token);
@@ -78,6 +77,13 @@ inline bool read_some(pipeline & p, answer & a, size_t n) {
         a.tops.push_back(c.top);
     }
     return true;
+}
+
+// Of the text that was begun last.
+inline bool read_some(pipeline & p, answer & a, size_t n) {
+    const bool more = read_some(p, *p.current(), a, n);
+    CHECK(more || !p.running());
+    return more;
 }
 
 inline answer read_all(pipeline & p) {

@@ -15,7 +15,7 @@ const ask asked = [] {
 
 answer run(pair & p, errand & job, std::vector<token_id> prompt = {}) {
     auto r    = std::make_unique<request>();
-    r->job    = &job;
+    r->job    = std::shared_ptr<errand>(std::shared_ptr<void>(), &job); // the test keeps it
     r->prompt = std::move(prompt);
     p.line.begin(std::move(r));
     return read_all(p.line);
@@ -78,7 +78,7 @@ TEST(a_cancelled_text_can_be_saved_in_any_state) {
         answer some;
         a.line.begin(asked.as(run_mode::async, 6).make());
         read_some(a.line, some, size_t(n));
-        a.line.cancel();
+        a.line.cancel(*a.line.current());
         errand saved{.what = errand::kind::save};
         CHECK_EQ(run(a, saved).finish, finish_reason::stop);
         CHECK(a.target.cached(0) == saved.target.tokens);
@@ -133,10 +133,10 @@ TEST(a_score_can_be_cancelled) {
     pair   a({.n_batch = 4, .pass_us = 2000});
     errand job{.what = errand::kind::score};
     auto   r  = std::make_unique<request>();
-    r->job    = &job;
+    r->job    = std::shared_ptr<errand>(std::shared_ptr<void>(), &job); // the test keeps it
     r->prompt = asked.prompt;
     a.line.begin(std::move(r));
-    a.line.cancel();
+    a.line.cancel(*a.line.current());
     CHECK(job.logp.size() < asked.prompt.size() - 1);
     a.run(asked);
 }

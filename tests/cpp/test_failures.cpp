@@ -211,7 +211,7 @@ TEST(cancel_stops_a_long_pass_of_the_target) {
         pair p(behaviour{.hang_at = n}, behaviour{});
         p.line.begin(ask{}.as(run_mode::async, 4).make());
         p.target.wait_until_hanging();
-        p.line.cancel();
+        p.line.cancel(*p.line.current());
         p.run(ask{}.as(run_mode::async, 4));
     }
 }
@@ -226,7 +226,7 @@ TEST(target_hangs_and_is_cancelled) {
             p.target.release();
         });
         p.target.wait_until_hanging();
-        p.line.cancel();
+        p.line.cancel(*p.line.current());
         later.join();
         p.run(ask{}.as(run_mode::async, 4));
     }

@@ -83,7 +83,7 @@ TEST(no_thread_is_left) {
         if (i % 3 == 0) {
             p.line.close();
             p.line.close();
-            p.line.cancel();
+            p.line.cancel_all();
         }
     }
     check_threads(before);
@@ -103,11 +103,11 @@ TEST(cancel_in_every_state) {
             for (int i = 0; i < 4; ++i) {
                 p.line.begin(long_prompt.as(mode, 4).make());
                 s.reach(p);
-                p.line.cancel();
-                p.line.cancel();
+                p.line.cancel(*p.line.current());
+                p.line.cancel(*p.line.current());
                 CHECK(!p.line.running(), s.name);
                 text_chunk c;
-                CHECK(!p.line.next(c, now_us() + 100), s.name);
+                CHECK(!p.line.next(*p.line.current(), c, now_us() + 100), s.name);
             }
             p.run(long_prompt.as(mode, 4), s.name);
         }
@@ -126,7 +126,7 @@ TEST(close_in_every_state) {
                     p.line.close();
                     CHECK(!p.line.running(), s.name);
                     text_chunk c;
-                    CHECK(!p.line.next(c, now_us() + 100), s.name);
+                    while (p.line.next(*p.line.current(), c, now_us() + 100)) {}
                     p.line.close();
                 }
             }
@@ -143,7 +143,7 @@ TEST(cancel_ends_a_wait) {
         p.begin_with_hanging_draft(ask{}.as(run_mode::sync, 4));
         std::this_thread::sleep_for(std::chrono::milliseconds(20)); // it now waits in front of its first choice
         const int64_t t0 = now_us();
-        p.line.cancel();
+        p.line.cancel(*p.line.current());
         best_us = std::min(best_us, now_us() - t0);
     }
     CHECK(best_us < 100000, std::to_string(best_us));
@@ -153,10 +153,10 @@ TEST(draft_lets_go_of_a_finished_text) {
     pair p(behaviour{}, behaviour{.agree = 0.7});
     for (int i = 0; i < 20; ++i) {
         p.run(ask{}.as(run_mode::async, 4));
-        for (int k = 0; k < 5000 && !p.line.current()->draft_done.load(); ++k) {
+        for (int k = 0; k < 5000 && !p.line.current()->req().draft_done.load(); ++k) {
             std::this_thread::sleep_for(std::chrono::milliseconds(1));
         }
-        CHECK(p.line.current()->draft_done.load());
+        CHECK(p.line.current()->req().draft_done.load());
     }
 }
 
@@ -173,7 +173,7 @@ TEST(reader_that_never_reads) {
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
         }
         if (i == 0) {
-            p.line.cancel();
+            p.line.cancel(*p.line.current());
             p.run(ask{.n_predict = 100}.as(run_mode::async, 8));
         }
     }
@@ -183,7 +183,7 @@ TEST(cancelled_statistics) {
     pair p(behaviour{.pass_us = 200}, behaviour{.agree = 0.5});
     for (const run_mode mode : modes) {
         const ask q = ask{.n_predict = 400}.as(mode, 4);
-        request & r = p.line.begin(q.make());
+        request & r = p.line.begin(q.make())->req();
         answer    a;
         read_some(p.line, a, 5);
         r.cancelled.store(true); // what cancel() does, but the rest is read here
@@ -198,9 +198,9 @@ TEST(next_waits_no_longer_than_its_deadline) {
     p.line.begin(ask{}.make());
     text_chunk    c;
     const int64_t t0 = now_us();
-    CHECK(!p.line.next(c, t0 + 5000));
+    CHECK(!p.line.next(*p.line.current(), c, t0 + 5000));
     CHECK(now_us() - t0 >= 4900);
-    CHECK(!p.line.next(c, 0));
+    CHECK(!p.line.next(*p.line.current(), c, 0));
     p.target.release();
     read_all(p.line);
 }
@@ -223,7 +223,7 @@ TEST(thousand_requests_need_no_more_memory) {
         q.prompt.assign(7000, i % 40);
         p.line.begin(q.make());
         if (i % 5 == 0) {
-            p.line.cancel();
+            p.line.cancel(*p.line.current());
         } else {
             read_all(p.line);
         }

@@ -161,7 +161,7 @@ template <typename Pair> int32_t run_texts(const weather & w, double agree, int3
         CHECK_EQ(a.stats.n_predicted, int32_t(a.tokens.size()), note);
         *n_accepted += a.stats.n_accepted;
         // What is counted last may come too late.
-        CHECK(a.stats.n_accepted < 20 || p.line.current()->draft->n_nodes > 0, note);
+        CHECK(a.stats.n_accepted < 20 || p.line.current()->req().draft->n_nodes > 0, note);
     }
     return way.n_cuts;
 }
@@ -211,7 +211,7 @@ TEST(a_text_can_be_stopped_over_a_link) {
             far.line.begin(ask{.n_predict = 400}.make());
             answer a;
             read_some(far.line, a, size_t(i));
-            far.line.cancel();
+            far.line.cancel(*far.line.current());
         }
     }
     target_elsewhere          gone(t, t);
@@ -220,7 +220,7 @@ TEST(a_text_can_be_stopped_over_a_link) {
         gone.line.begin(ask{.n_predict = 400}.make());
         answer a;
         read_some(gone.line, a, size_t(i));
-        gone.line.cancel();
+        gone.line.cancel(*gone.line.current());
     }
 }
 

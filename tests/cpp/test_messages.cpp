@@ -204,11 +204,11 @@ TEST(links_survive_hostile_hosts) {
                     break;
                 }
                 text_chunk c;
-                if (line.next(c, now_us()) && c.finish != finish_reason::none) {
+                if (line.next(*line.current(), c, now_us()) && c.finish != finish_reason::none) {
                     break;
                 }
             }
-            line.cancel();
+            line.cancel(*line.current());
         }
         {
             pipeline    line(nullptr, &draft, {.n_ctx_remote = 512});

@@ -191,7 +191,7 @@ TEST(draft_without_a_free_branch_rests) {
             const int64_t   n0 = p.draft.n_decoded.load();
             const answer    a  = p.run(q, name(mode));
             const int64_t   n  = p.draft.n_decoded.load() - n0;
-            const request * r  = p.line.current();
+            const request * r  = &p.line.current()->req();
             CHECK(r->draft->n_steps.load() <= n, name(mode) + " " + std::to_string(n_branch) +
                                                      " branches: " + std::to_string(r->draft->n_steps.load()) +
                                                      " steps, of which " + std::to_string(n) + " evaluated something");

@@ -72,7 +72,7 @@ TEST(nothing_of_a_stop_string_is_shown) {
         std::string shown;
         text_chunk  c;
         do {
-            REQUIRE(p.line.next(c, now_us() + patience_us));
+            REQUIRE(p.line.next(*p.line.current(), c, now_us() + patience_us));
             shown += c.text;
             REQUIRE(want.text.starts_with(shown));
         } while (c.finish == finish_reason::none);
@@ -169,8 +169,6 @@ TEST(bad_requests_are_refused_before_any_work) {
     CHECK_EQ(p.target.n_decoded.load(), 0);
     CHECK(!p.line.running());
     p.run(ask{.n_predict = 5});
-    p.line.begin(ask{}.make());
-    CHECK(refused({1}), "one text at a time");
     p.line.close();
     CHECK(refused({1}), "closed");
 }

@@ -1,58 +1,9 @@
 // Thousands of short runs, each with its own delays in both models and in the reader, and a random request.
-#include "pair.h"
+#include "asks.h"
 
 using namespace duo_test;
 
 namespace {
-
-std::vector<std::vector<int32_t>> random_shape(dice & d) {
-    std::vector<std::vector<int32_t>> paths(size_t(d.between(1, 8)));
-    size_t                            n_left = 20;
-    for (auto & path : paths) {
-        path.resize(std::min(n_left, size_t(d.between(1, 5))));
-        n_left -= path.size();
-        for (int32_t & rank : path) {
-            rank = d.chance(0.5) ? 0 : d.between(0, 3);
-        }
-    }
-    std::erase_if(paths, [](const auto & path) { return path.empty(); });
-    return paths;
-}
-
-ask random_ask(dice & d, const language & lang, int32_t n_ctx) {
-    ask q;
-    q.prompt.resize(size_t(d.between(1, std::min(n_ctx - 1, d.chance(0.1) ? 60 : 8))));
-    for (token_id & t : q.prompt) {
-        t = token_id(d.below(uint32_t(lang.n_vocab)));
-    }
-    q.n_predict  = d.chance(0.05) ? -1 : d.between(0, 25);
-    q.n_logprobs = d.chance(0.2) ? d.between(0, 5) : -1;
-    if (d.chance(0.2)) {
-        q.stop = {"ba", "c a"};
-    }
-    q.sampling.temp             = d.chance(0.4) ? 0.9f : 0.0f;
-    q.sampling.seed             = d.below(4);
-    q.sampling.presence_penalty = d.chance(0.2) ? 1.0f : 0.0f;
-    q.plan.mode                 = d.chance(0.7) ? run_mode::async : d.chance(0.7) ? run_mode::sync : run_mode::plain;
-    q.plan.n_max                = d.chance(0.4) ? n_draft_auto : d.between(0, 12);
-    q.plan.always               = q.plan.n_max != n_draft_auto;
-    q.plan.n_min                = d.chance(0.15) ? d.between(1, 4) : 0;
-    q.plan.p_min                = d.chance(0.15) ? 0.8f : 0.0f;
-    q.plan.n_ahead              = d.chance(0.2) ? d.between(1, 20) : 0;
-    q.plan.n_branch             = d.chance(0.6) ? d.between(0, 16) : 0;
-    q.plan.use = d.chance(0.2) ? tree_use::chain : d.chance(0.6) ? tree_use::dynamic : tree_use::automatic;
-    if (d.chance(0.15)) {
-        q.plan.tree = random_shape(d);
-    }
-    if (d.chance(0.3)) {
-        q.plan.ngram     = {.kind     = ngram_kind(d.between(1, 3)),
-                            .size_n   = d.between(1, 4),
-                            .size_m   = d.between(1, 12),
-                            .min_hits = d.between(1, 2)};
-        q.plan.has_model = d.chance(0.8);
-    }
-    return q;
-}
 
 struct total {
     int n_requests = 0, n_cancelled = 0, n_accepted = 0, n_rejected = 0, n_hits = 0;
@@ -107,7 +58,7 @@ void one_pipeline(uint64_t seed, total & sum) {
             if (d.chance(0.5)) {
                 loiter(d.next(), 200);
             }
-            p.line.cancel();
+            p.line.cancel(*p.line.current());
             CHECK(!p.line.running());
             const answer want = reference(lang, target.n_ctx, q);
             CHECK(a.tokens.size() <= want.tokens.size() &&

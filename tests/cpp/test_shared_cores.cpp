@@ -52,7 +52,7 @@ TEST(shared_cores_any_request) {
             line.begin(q.make());
             answer a;
             if (d.chance(0.2) && read_some(line, a, size_t(d.between(1, 10)))) {
-                line.cancel();
+                line.cancel(*line.current());
             } else if (a.finish == finish_reason::none) {
                 const answer rest = read_all(line);
                 check_same(rest, reference(t.lang, t.n_ctx, q), "shared");

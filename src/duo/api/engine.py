@@ -47,7 +47,7 @@ _alive: weakref.WeakSet[Duo] = weakref.WeakSet()
 def _close_all() -> None:
     """A daemon thread that came back from C++ while the interpreter goes would abort the process."""
     for d in list(_alive):
-        d.session.lock.acquire()  # for good: such threads wait here until the process is gone
+        d.session.hold_readers()
         with suppress(DuoError):
             d.close()
 
@@ -73,7 +73,7 @@ class Duo(Chats, Loading):
     (chatml, llama3, ...) in place of the target's own. llama_cpp.Llama's arguments are understood (`model_path`, ...).
     Contexts, batches and limits are counted in tokens; shares are 0 to 1; times are in seconds.
 
-    One text at a time: calls from several threads queue up. Close it, or use `with`: then both models' memory and
+    n_parallel texts at a time: further calls queue up. Close it, or use `with`: then both models' memory and
     threads are gone.
 
     Raises TypeError (unknown keyword) and DuoError: UnknownModel (no such file, or no model), BadValue (an option, or
@@ -127,6 +127,9 @@ class Duo(Chats, Loading):
         )
         placed.remote_draft = o["draft_host"] is not None
         placed.tracing = trace is not None
+        if (n := o["n_parallel"]) > 1 and self._host is not None:
+            raise BadValue(f"-np/--parallel {n} needs both models in this process; leave it out")
+        placed.n_parallel = placed.target.n_parallel = placed.draft.n_parallel = n
         placed.target.vocab_only = vocab_only
         placed.delay_us, placed.delay_seed = _delay
         self.placed = placed  # where the models were put

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
@@ -52,6 +52,28 @@ class Texts:
             for _ in s:
                 pass
             return s.result
+
+    @keywords(GenerateOptions)
+    def generate_many(
+        self,
+        prompts: Iterable[Prompt],
+        *,
+        progress: Callable[[int, Result], None] | None = None,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Result]:
+        """A text for each prompt, in the prompts' order; as many at once as `n_parallel` says.
+
+        progress: called with a prompt's index and its text when that text has ended. Raises as `stream`; the first
+        error ends the call when the texts that are being written have ended.
+        """
+        from duo.text.many import as_they_end
+
+        found: dict[int, Result] = {}
+        for i, result in as_they_end(lambda p: self.generate(p, **options), prompts, self.session.turns.n):
+            found[i] = result
+            if progress is not None:
+                progress(i, result)
+        return [found[i] for i in sorted(found)]
 
     @keywords(GenerateOptions)
     async def astream(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> AsyncIterator[Chunk]:
@@ -150,6 +172,8 @@ class Texts:
         self.defaults["seed"] = state.seed
 
     def _needs_target(self, function: str) -> None:
+        if self.session.turns.n > 1:
+            raise BadValue(f"{function} works with one text at a time; leave out -np/--parallel")
         if self.engine.target is None:
             raise BadValue(
                 f"{function} needs the target in this process, and it is on another machine, {self.elsewhere}"

@@ -35,7 +35,7 @@ NOT_IN_DUO = frozenset(
     --no-mmproj-offload --no-models-autoload --no-parse-special --no-perf --no-ppl
     --no-prefill-assistant --no-reasoning-preserve --no-repack --no-show-timings --no-skip-chat-parsing --no-slots
     --no-spec-draft-backend-sampling --no-ui --no-ui-mcp-proxy --no-warmup --no-webui --no-webui-mcp-proxy
-    --optimizer --output --output-file --output-format --output-frequency --parallel
+    --optimizer --output --output-file --output-format --output-frequency
     --parse-special --path --pca-batch --pca-iter --perf --poll --poll-batch --poll-batch-draft --poll-draft --pooling
     --port --pos --positive-file --ppl --ppl-output-type --ppl-stride --prefill-assistant --print-token-count --prio
     --prio-batch --prio-batch-draft --prio-draft --process-output
@@ -57,6 +57,6 @@ NOT_IN_DUO = frozenset(
     -Cb -Cbd -Crb -Crbd -a -ag
     -bf -bs -cb -cl -cmoe -cmoed -cms -cram -ctxcp -decay-epochs -dr -dt -epochs -fit -fitc -fitp -fitt -gan -gaw -i -if
     -kvu -lcd -lcs -lr -lr-min -lv -lzm -mli -mm -mmu -mu -ncffn -ncmoe -ncmoed -no-ag -no-cnv -no-kvu -nocb
-    -np -npl -npp -nr -ns -ntg -o -ofreq -opt -pps -ptc -rea -sp -sps -st -tgs -to -val-split -wd
+    -npl -npp -nr -ns -ntg -o -ofreq -opt -pps -ptc -rea -sp -sps -st -tgs -to -val-split -wd
     """.split()  # noqa: SIM905 (446 lines otherwise)
 )

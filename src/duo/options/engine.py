@@ -185,6 +185,16 @@ class PlaceOptions(TypedDict, total=False):
             metavar="LO-HI",
         ),
     ]
+    n_parallel: Annotated[
+        Annotated[int, Field(ge=1, le=16)],
+        opt(
+            1,
+            "Texts written at once. They share the context: -c tokens in all, as with llama-server's unified cache.",
+            "-np",
+            "--parallel",
+            env="N_PARALLEL",
+        ),
+    ]
     n_batch: Annotated[Count, opt(2048, "Most tokens in one evaluation.", "-b", "--batch-size", env="BATCH")]
     n_ubatch: Annotated[
         Count, opt(512, "Most tokens that a device computes at once.", "-ub", "--ubatch-size", env="UBATCH")

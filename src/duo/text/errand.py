@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 from duo import _core
 from duo.errors import BadValue, Cancelled, error_class
@@ -14,17 +13,17 @@ from duo.text.session import SLICE_US, Session
 
 @contextmanager
 def turn(session: Session) -> Iterator[None]:
-    """Waits for the running text. Raises Busy: this thread reads it."""
-    session.wait_for_turn()
+    """Waits until no text is written. Raises Busy: this thread reads one."""
+    own = session.wait_for_turn(alone=True)
     try:
         yield
     finally:
-        session.end_turn()
+        session.turns.end(own)
 
 
 def finish(session: Session, errand: _core.Errand, prompt: Sequence[int] = ()) -> _core.Errand:
     """Runs it to its end; call it in a turn. Raises BadValue (what is restored does not fit), Cancelled, DuoError."""
-    _run(session, lambda engine: engine.begin_errand(errand, list(prompt)))
+    _wait(session, session.engine.begin_errand(errand, list(prompt)))
     return errand
 
 
@@ -32,23 +31,23 @@ def read_ahead(session: Session, tokens: Sequence[int]) -> None:
     """Evaluates all of a prompt but its last token. Call it in a turn. Raises DuoError."""
     plan = _core.Plan()
     plan.mode = "plain"
-    how: dict[str, Any] = {"n_predict": 0, "sampling": _core.Sampling(), "plan": plan, "stop": [], "n_logprobs": -1}
-    _run(session, lambda engine: engine.begin(prompt=list(tokens), **how))
+    text = session.engine.begin(
+        prompt=list(tokens), n_predict=0, sampling=_core.Sampling(), plan=plan, stop=[], n_logprobs=-1
+    )
+    _wait(session, text)
 
 
-def _run(session: Session, begin: Callable[[_core.Engine], None]) -> None:
-    with session.lock:
-        try:
-            begin(session.engine)
-            while (chunk := session.next_chunk(SLICE_US)) is None or not chunk.finish:
-                if session.closed:
-                    raise Cancelled("this Duo was closed meanwhile")
-        except BaseException:
-            session.cancel()  # returns when the core has let go of it
-            raise
-        if chunk.finish == "error":
-            stats = session.stats() or {}
-            raise error_class(stats.get("error_code", ""))(stats.get("error", ""))
+def _wait(session: Session, text: _core.Text) -> None:
+    try:
+        while (chunk := session.next_chunk(text, SLICE_US)) is None or not chunk.finish:
+            if session.closed:
+                raise Cancelled("this Duo was closed meanwhile")
+    except BaseException:
+        session.cancel(text)  # returns when the core has let go of the errand
+        raise
+    stats = text.stats()
+    if chunk.finish == "error":
+        raise error_class(stats["error_code"])(stats["error"])
 
 
 def score(session: Session, tokens: Sequence[int], n_top: int) -> list[TokenLogprobs]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duo import _core
-from duo.errors import Cancelled, DuoError
+from duo.errors import BadValue, Cancelled, DuoError
 from duo.support.wording import gigabytes, one_line
 from duo.text import state
 from duo.text.errand import finish, read_ahead
@@ -107,6 +107,8 @@ def open_cache(session: Session, job: Job) -> PromptCache | None:
     """Reads the text's prompt cache; None: it has none. Call it in the text's turn. Raises Cancelled."""
     if job.options["prompt_cache"] is None:
         return None
+    if session.turns.n > 1:
+        raise BadValue("--prompt-cache works with one text at a time; leave out -np/--parallel")
     cache = PromptCache(session, job)
     cache.before()
     return cache

@@ -13,6 +13,7 @@ from duo.errors import BadValue, Busy, Cancelled
 from duo.placement.belongings import Belongings
 from duo.text.result import Timings
 from duo.text.trace_file import TraceFile
+from duo.text.turns import Turn, Turns
 
 # Longest wait for a chunk, so that Ctrl-C and close() from another thread take effect.
 SLICE_US = 50_000
@@ -43,7 +44,7 @@ class Network(Protocol):
 
 
 class Session:
-    """One text at a time: calls from several threads queue up. Every method may be called from any thread."""
+    """Several texts at a time; more wait for their turn. Every method may be called from any thread."""
 
     def __init__(
         self,
@@ -56,18 +57,17 @@ class Session:
     ) -> None:
         """always: speculate even if it does not pay off (for tests)."""
         self.network, self.always = network, always
-        self.timings: Timings = {}  # of the last text
-        # One thread at a time uses the engine. Reentrant: the garbage collector may close a stream at any point.
+        self.timings: Timings = {}  # of the text that ended last
+        # Guards what follows and the trace. Reentrant: the garbage collector may close a stream at any point.
         self.lock = threading.RLock()
         self._engine: _core.Engine | None = engine
         self._trace = trace
         self._belongings = None if placed is None else Belongings(placed)
-        self._turn = threading.Lock()  # held while a text is generated
-        # Thread (and asyncio task) that reads the text. Neither can wait for itself.
-        self._owner: tuple[int, object] | None = None
-        self._current: weakref.ref[Running] | None = None  # the running text, or the last one
+        self.turns = Turns(1 if placed is None else placed.n_parallel)
+        self._running: weakref.WeakSet[Running] = weakref.WeakSet()
+        self._hooks: list[Inside] = []  # of the running texts
         self._closing = False
-        self._hook: Inside | None = None  # of the running text
+        self._gate = threading.RLock()  # held for good when the program ends
 
     # ---- models
 
@@ -105,90 +105,88 @@ class Session:
 
     @property
     def in_hook(self) -> bool:
-        """Whether this is the target's thread, in a function of the program's own: it cannot wait for the text."""
-        return self._hook is not None and self._hook.is_here
+        """Whether this is the target's thread, in a function of the program's own: it cannot wait for a text."""
+        with self.lock:
+            return any(hook.is_here for hook in self._hooks)
 
     def check_outside(self) -> None:
-        """Raises Busy if the caller is a logits_processor or stopping_criteria of the running text."""
+        """Raises Busy if the caller is a logits_processor or stopping_criteria of a running text."""
         if self.in_hook:
             raise Busy("a logits_processor or stopping_criteria runs inside a text; it cannot begin or end one")
 
-    @property
-    def owner(self) -> tuple[int, object] | None:
-        """(thread, asyncio task or None) that reads the running text; None if nobody does."""
-        return self._owner
-
-    def wait_for_turn(self) -> None:
-        """Raises Busy if this thread has the turn already, or is inside the running text."""
+    def wait_for_turn(self, *, alone: bool = False) -> Turn:
+        """Raises Busy if this thread reads all texts that are written, or is inside one."""
         self.check_outside()
-        if self._owner is not None and self._owner[0] == threading.get_ident():
-            raise Busy("this thread has another stream open; finish or close it before starting the next")
-        self._turn.acquire()
-
-    def take_turn(self) -> bool:
-        """Returns False if a text is running."""
-        return self._turn.acquire(blocking=False)
-
-    def run_hook(self, hook: Inside | None) -> None:
-        """The text that begins calls this."""
-        self._hook = hook
-
-    def hand_over(self, stream: Running, task: object) -> None:
-        """From now on this thread, or an asyncio task, reads the text."""
-        self._owner = (threading.get_ident(), task)
-        self._current = weakref.ref(stream)
-
-    def abandon(self) -> None:
-        """Nobody reads the text any more; the next one waits for its turn."""
-        self._owner = None
-
-    def end_turn(self) -> None:
-        self._owner = None
-        self._turn.release()
+        return self.turns.wait(self.turns.ask(alone=alone))
 
     @contextmanager
     def between_texts(self) -> Iterator[_core.Engine]:
-        """The engine while no text is running. Raises Cancelled if the session is closed."""
-        self.check_outside()
-        with self._turn, self.lock:
+        """The engine while no text is written. Raises Busy, and Cancelled if the session is closed."""
+        turn = self.wait_for_turn(alone=True)
+        try:
             yield self.engine
+        finally:
+            self.turns.end(turn)
 
-    # ---- the running text
+    # ---- texts
 
-    def cancel(self) -> None:
-        """Ends the running text, if there is one. Call it under the lock."""
-        if self._engine is not None:
-            self._engine.cancel()
+    def add(self, stream: Running, hook: Inside | None) -> None:
+        """A text has begun."""
+        with self.lock:
+            self._running.add(stream)
+            if hook is not None:
+                self._hooks.append(hook)
 
-    def next_chunk(self, wait_us: int) -> _core.TextChunk | None:
-        """The next chunk; None if none came in time, or if the session is being closed. Call it under the lock."""
-        return None if self._closing else self.engine.next(wait_us)
+    def remove(self, stream: Running, hook: Inside | None) -> None:
+        """It has ended."""
+        with self.lock:
+            self._running.discard(stream)
+            if hook is not None and hook in self._hooks:
+                self._hooks.remove(hook)
 
-    def stats(self) -> dict[str, Any] | None:
-        """Of the running or the last text; None if the session is closed. Call it under the lock."""
-        return None if self._engine is None else self._engine.stats()
+    def cancel(self, text: _core.Text) -> None:
+        """Returns when the text has ended."""
+        if (engine := self._engine) is not None:
+            engine.cancel(text)
+
+    def next_chunk(self, text: _core.Text, wait_us: int) -> _core.TextChunk | None:
+        """The text's next chunk; None if none came in time, or if the session is being closed."""
+        chunk = None if self._closing else self.engine.next(text, wait_us)
+        return None if self._closing else chunk
 
     def write_trace(self) -> None:
         """Writes what the workers have recorded to the trace file. Raises DuoError if that fails."""
-        if self._trace is not None and self._engine is not None:
-            self._trace.add(self._engine, {} if self.network is None else self.network.figures_of_text)
+        with self.lock:
+            if self._trace is not None and self._engine is not None:
+                self._trace.add(self._engine, {} if self.network is None else self.network.figures_of_text)
 
     # ---- end
 
+    def hold_readers(self) -> None:
+        """From now on threads that read a text wait for ever, instead of coming back while the interpreter goes."""
+        self._gate.acquire()
+
+    def pass_gate(self) -> None:
+        """A thread that reads a text calls this where it holds no lock."""
+        with self._gate:
+            pass
+
     def close(self, last: Callable[[_core.Engine], None]) -> None:
-        """Ends the running text, then calls `last`, which closes the engine. Safe to call twice.
+        """Ends the running texts, then calls `last`, which closes the engine. Safe to call twice.
 
         Raises DuoError if the trace cannot be written, and Busy inside a text.
         """
         self.check_outside()
-        self._closing = True  # a thread that reads chunk after chunk would hardly ever release the lock
         with self.lock:
-            if (engine := self._engine) is None:
+            if (engine := self._engine) is None or self._closing:
                 return
-            engine.cancel()
+            self._closing = True  # streams give out nothing more
+            running = list(self._running)
+        engine.cancel_all()
+        for stream in running:
+            stream.abort()  # waits for the thread that reads it
+        with self.lock:
             try:
-                if self._current is not None and (stream := self._current()) is not None:
-                    stream.abort()
                 self.write_trace()
                 if self._trace is not None:
                     self._trace.close()

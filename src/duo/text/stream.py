@@ -15,6 +15,7 @@ from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
 from duo.text.prompt_cache import PromptCache, open_cache
 from duo.text.result import Chunk, Result, Timings, TokenLogprobs, timings
 from duo.text.session import SLICE_US, Session
+from duo.text.turns import Turn
 
 if TYPE_CHECKING:
     from duo.text.job import Prompt
@@ -23,13 +24,15 @@ if TYPE_CHECKING:
 class Stream(Iterator[Chunk]):
     """The chunks of one text. `result` and `timings` are complete when it is exhausted. Close it to stop early."""
 
-    def __init__(self, session: Session, job: Job, *, with_draft: bool, cache: PromptCache | None = None) -> None:
-        self._session = session
+    def __init__(self, session: Session, job: Job, text: _core.Text, turn: Turn, cache: PromptCache | None) -> None:
+        self._session, self._core_text, self._turn = session, text, turn
+        # One thread at a time reads. Reentrant: the garbage collector may close a stream at any point.
+        self._lock = threading.RLock()
         self._open = True
         self._stopping = False
         self._lost = False  # whether its Duo was closed before it ended
         self.with_logprobs = job.options["logprobs"] is not None
-        self._with_draft = with_draft
+        self._with_draft = makes_guesses(job.options, session.has_draft)
         self._text: list[str] = []
         self._tokens: list[int] = []
         self._from_draft: list[bool] = []
@@ -59,8 +62,10 @@ class Stream(Iterator[Chunk]):
 
     def poll(self) -> Chunk | None:
         """The next chunk; None if none came within a twentieth of a second. Raises StopIteration after the last."""
+        self._session.pass_gate()
         if self._open and not self._stopping:
             chunk = self._pull()
+            self._session.pass_gate()
             if self._open or chunk is not None:
                 return chunk
         if self._lost:
@@ -69,14 +74,14 @@ class Stream(Iterator[Chunk]):
         raise StopIteration
 
     def _pull(self) -> Chunk | None:
-        with self._session.lock:
+        with self._lock:
             if self._stopping or not self._open:
                 return None
-            c = self._session.next_chunk(SLICE_US)
+            c = self._session.next_chunk(self._core_text, SLICE_US)
             return None if c is None else self._take(c)
 
     def _take(self, c: _core.TextChunk) -> Chunk:
-        """Records a chunk. Under the engine's lock, so nobody closes the text between its last chunk and its end."""
+        """Records a chunk. Under the lock, so nobody closes the text between its last chunk and its end."""
         if c.text:
             self._text.append(c.text)
         if c.finish:
@@ -124,9 +129,9 @@ class Stream(Iterator[Chunk]):
         """
         self._session.check_outside()
         self._stopping = True
-        with self._session.lock:
+        with self._lock:
             if self._open:
-                self._session.cancel()
+                self._session.cancel(self._core_text)
                 self._finish("cancelled")
         if self.on_close is not None:
             on_close, self.on_close = self.on_close, None
@@ -138,10 +143,11 @@ class Stream(Iterator[Chunk]):
         return self._open
 
     def abort(self) -> None:
-        """Ends a text because its Duo is being closed; its reader gets Cancelled. Call it with the engine stopped."""
-        if self._open:
-            self._lost = not self._stopping
-            self._finish("cancelled")
+        """Its Duo is being closed, and the core has ended it. Its reader gets Cancelled."""
+        with self._lock:
+            if self._open:
+                self._lost = not self._stopping
+                self._finish("cancelled")
 
     @property
     def cache_notes(self) -> list[str]:
@@ -166,21 +172,22 @@ class Stream(Iterator[Chunk]):
         if self._hook is not None:
             self._hook.end()
         try:
-            if (stats := session.stats()) is not None:
-                self.timings = timings(stats, with_draft=self._with_draft)
-                if session.network is not None:
-                    # The clocks of two machines cannot tell which work overlapped.
-                    of_network: Any = {"draft_hidden_share": None} | session.network.figures_of_text
-                    self.timings.update(of_network)
-                    self.network_warning = session.network.take_warning()
-                session.timings = self.timings
-                self._write_trace()
-                self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
-                why, code = stats["error"], stats["error_code"]
-                if reason != "error" and (failed := self._keep_prompt()):
-                    self.warning = self.warning or failed
+            stats = self._core_text.stats()
+            self.timings = timings(stats, with_draft=self._with_draft)
+            if session.network is not None:
+                # The clocks of two machines cannot tell which work overlapped.
+                of_network: Any = {"draft_hidden_share": None} | session.network.figures_of_text
+                self.timings.update(of_network)
+                self.network_warning = session.network.take_warning()
+            session.timings = self.timings
+            self._write_trace()
+            self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
+            why, code = stats["error"], stats["error_code"]
+            if reason != "error" and (failed := self._keep_prompt()):
+                self.warning = self.warning or failed
         finally:
-            session.end_turn()
+            session.remove(self, self._hook)
+            session.turns.end(self._turn)
         return why, code
 
     def __enter__(self) -> Self:
@@ -192,13 +199,13 @@ class Stream(Iterator[Chunk]):
     def __del__(self) -> None:
         if not getattr(self, "_open", False):
             return
-        owner = self._session.owner
+        owner = self._turn.owner
         mine = owner is not None and owner[0] == threading.get_ident()
         if not self._session.in_hook and (self._session.network is None or mine):
             self.close()
             return
         self._stopping = True
-        self._session.abandon()
+        self._turn.owner = None
         # The garbage collector may run in the thread that the end of the text waits for.
         threading.Thread(target=self.close, name="duo-close").start()
 
@@ -206,40 +213,40 @@ class Stream(Iterator[Chunk]):
 def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
     """Waits for its turn and begins the text. Raises BadValue, Busy, Cancelled, and TypeError."""
     job = prepare(session.local_model, session.engine.target, prompt, given, function)
-    session.wait_for_turn()
+    turn = session.wait_for_turn()
     try:
         cache = open_cache(session, job)
     except BaseException:
-        session.end_turn()
+        session.turns.end(turn)
         raise
-    return begin(session, job, None, cache)
+    return begin(session, job, None, turn, cache)
 
 
-def begin(session: Session, job: Job, task: object, cache: PromptCache | None) -> Stream:
+def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCache | None) -> Stream:
     """Begins a text whose turn it is. task: the asyncio task that will read it; None if this thread will."""
     o = job.options
     plan = speculation(o)
     plan.always = session.always
+    text = None
     try:
-        with session.lock:
-            if session.network is not None:
-                session.network.begin_text()
-            session.run_hook(job.hook)
-            session.engine.begin(
-                prompt=job.tokens,
-                n_predict=o["max_tokens"],
-                sampling=sampling(o, job.seed),
-                plan=plan,
-                stop=job.stop,
-                n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
-                hook=job.hook,
-            )
-            s = Stream(session, job, with_draft=makes_guesses(o, session.has_draft), cache=cache)
-            session.hand_over(s, task)
-            return s
+        if session.network is not None:
+            session.network.begin_text()
+        text = session.engine.begin(
+            prompt=job.tokens,
+            n_predict=o["max_tokens"],
+            sampling=sampling(o, job.seed),
+            plan=plan,
+            stop=job.stop,
+            n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
+            hook=job.hook,
+        )
+        s = Stream(session, job, text, turn, cache)
+        turn.owner = (threading.get_ident(), task)
+        session.add(s, job.hook)
+        return s
     except BaseException:
         # Ctrl-C may come after the engine has begun and before anybody holds the stream.
-        with session.lock:
-            session.cancel()
-        session.end_turn()
+        if text is not None:
+            session.cancel(text)
+        session.turns.end(turn)
         raise

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from duo.errors import Busy
 from duo.text.job import prepare
 from duo.text.prompt_cache import open_cache
 from duo.text.result import Chunk, Result
@@ -30,22 +29,23 @@ async def _start_async(session: Session, prompt: Prompt, given: dict[str, Any], 
     task = asyncio.current_task()
     # The wait for the turn is in the loop and not in a pool thread. Waiting tasks would fill the pool, and the running
     # text needs one of its threads to end.
+    thread = threading.get_ident()
+    turn = session.turns.ask()
     since = time.monotonic()
-    while not session.take_turn():
-        owner = session.owner or (0, None)
-        # If this task left a stream by `break`, the loop closes it a moment later. One that is in use stays open.
-        mine = owner[1] is task and time.monotonic() - since > ABANDONED_S
-        if mine or owner == (threading.get_ident(), None):
-            raise Busy("this task has another stream open; finish or close it before starting the next")
-        await asyncio.sleep(0.005)
     try:
+        while not turn.granted:
+            session.turns.check(turn, lambda owner: owner == (thread, None), "task")
+            # If this task left a stream by `break`, the loop closes it a moment later. One that is in use stays open.
+            if time.monotonic() - since > ABANDONED_S:
+                session.turns.check(turn, lambda owner: owner[1] is task, "task")
+            await asyncio.sleep(0.005)
         cache = None
         if job.options["prompt_cache"] is not None:
             cache = await _in_thread(threading.Event(), partial(open_cache, session, job))
     except BaseException:
-        session.end_turn()
+        session.turns.end(turn)
         raise
-    return begin(session, job, task, cache)
+    return begin(session, job, task, turn, cache)
 
 
 async def _in_thread(stop: threading.Event, call: Callable[[], Any]) -> Any:

@@ -28,6 +28,7 @@ Examples:
   duo --pair llama-3.3-70b -ngl auto -ngld auto -p "Why is the sky blue?" -n 512
   cat letter.txt | duo -m 70B.gguf -md 8B.gguf --temp 0
   duo -m 70B.gguf -md 8B.gguf -dev none -devd CUDA0 -f prompt.txt --trace run.json
+  duo -m 70B.gguf -md 8B.gguf -f prompts.jsonl -np 4 > texts.jsonl
 
 Other commands: duo chat, duo bench, duo check, duo completion, duo dev, duo devices, duo doctor, duo draft-host,
 duo pairs, duo rpc-server, duo trace, duo tune, duo verify-host (duo COMMAND --help).
@@ -75,7 +76,11 @@ def run(params: dict[str, Any]) -> None:
         return
     from duo.text.job import check_early
 
-    prompt = read_prompt(params["prompt"], params["file"], params["escape"])
+    file = params["file"]
+    if file is not None and file.suffix == ".jsonl" and params["prompt"] is None:
+        run_many(params)
+        return
+    prompt = read_prompt(params["prompt"], file, params["escape"])
     text_options = given(params, GENERATE_OPTIONS)
     wanted = check_early(prompt, text_options)  # reports a bad value before minutes of loading
     show.warn_of_schema(wanted)
@@ -101,12 +106,29 @@ def run(params: dict[str, Any]) -> None:
             raise click.exceptions.Exit(130)
 
 
+def run_many(params: dict[str, Any]) -> None:
+    """A text for each line of a .jsonl file, -np at once; a line of JSON for each."""
+    from duo.cli.prompt_lines import read_prompts, write_all
+    from duo.text.job import check_early
+
+    prompts = read_prompts(params["file"])
+    text_options = given(params, GENERATE_OPTIONS)
+    wanted = check_early(prompts[0], text_options)
+    show.warn_of_schema(wanted)
+    with open_duo(params, trace=params["trace"]) as d:
+        introduce(d, wanted)
+        warn_of_start(d)
+        write_all(d, prompts, text_options, sys.stdout)
+
+
 def _command() -> click.Command:
     path = click.Path(path_type=Path)
     first = [
         *model_sources(),
         click.Option(["prompt", "-p", "--prompt"], metavar="TEXT", help="The prompt. Default: standard input."),
-        click.Option(["file", "-f", "--file"], type=path, metavar="FILE", help="A file with the prompt."),
+        click.Option(["file", "-f", "--file"], type=path, metavar="FILE",
+                     help="A file with the prompt. A .jsonl file has one on each line: -np texts are written at once, "
+                     "and printed as a line of JSON each."),
         click.Option(["escape", "-e/", "--escape/--no-escape"], default=True,
                      help=r"Replace \n, \t, \xHH in -p. [default: on]"),
     ]  # fmt: skip

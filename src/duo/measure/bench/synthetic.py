@@ -131,14 +131,14 @@ def _greedy() -> _core.Sampling:
     return s
 
 
-def _begin(engine: _core.Engine, prompt: Sequence[int], n_predict: int, arm: Arm, *, fixed: bool = False) -> None:
+def _begin(engine: _core.Engine, prompt: Sequence[int], n_predict: int, arm: Arm, *, fixed: bool = False) -> _core.Text:
     """Starts a text. fixed: keep the draft length even if it does not pay."""
     plan = _core.Plan()
     plan.mode = arm.mode
     plan.n_draft = arm.n_draft if isinstance(arm.n_draft, int) else _core.N_DRAFT_AUTO
     if fixed and isinstance(arm.n_draft, int):
         plan.always, plan.n_draft_min = True, arm.n_draft
-    engine.begin(prompt=prompt, n_predict=n_predict, sampling=_greedy(), plan=plan, stop=[], n_logprobs=-1)
+    return engine.begin(prompt=prompt, n_predict=n_predict, sampling=_greedy(), plan=plan, stop=[], n_logprobs=-1)
 
 
 class SyntheticWriter:
@@ -170,10 +170,10 @@ class SyntheticWriter:
         """Generates one text. Raises DuoError: the engine fails."""
         tokens: list[int] = []
         t_us: list[int] = []
-        _begin(self._engine, prompt, n_predict, arm, fixed=self._fixed)
+        text = _begin(self._engine, prompt, n_predict, arm, fixed=self._fixed)
         try:
             while True:
-                chunk = self._engine.next(SLICE_US)
+                chunk = self._engine.next(text, SLICE_US)
                 if chunk is None:
                     continue
                 if chunk.finish:
@@ -181,9 +181,9 @@ class SyntheticWriter:
                 tokens.append(chunk.token)
                 t_us.append(chunk.t_us)
         except BaseException:
-            self._engine.cancel()
+            self._engine.cancel(text)
             raise
-        stats = self._engine.stats()
+        stats = text.stats()
         if chunk.finish == "error":
             raise error_class(stats["error_code"])(stats["error"])
         return Answer(tokens, t_us, timings(stats, with_draft=arm.mode != "plain"), stats["warning"])

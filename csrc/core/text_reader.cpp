@@ -1,0 +1,220 @@
+#include "text_reader.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "../error.h"
+#include "listen_loop.h"
+
+namespace duo {
+
+text_reader::text_reader(const token_model & model, wires & w, int32_t n_texts)
+    : model_(model), wires_(w), slots_(size_t(n_texts)) {
+}
+
+std::shared_ptr<open_text> text_reader::begin(std::unique_ptr<request> req) {
+    auto                  text = std::make_shared<open_text>(std::move(req), model_);
+    const std::lock_guard locked(mutex_);
+    if (closed_) {
+        throw error(error_kind::cancelled, "this engine is closed; make a new one");
+    }
+    std::erase_if(ended_, [](const auto & t) { return t->req().draft_done.load(std::memory_order_acquire); });
+    text->queued_ = true;
+    queue_.push_back(text);
+    start_queued();
+    return text;
+}
+
+// Under the mutex, like all that follow.
+void text_reader::start_queued() {
+    for (size_t i = 0; i < slots_.size() && !queue_.empty(); ++i) {
+        if (slots_[i] == nullptr) {
+            start(queue_.front(), i);
+            queue_.pop_front();
+        }
+    }
+}
+
+void text_reader::start(const std::shared_ptr<open_text> & text, size_t slot) {
+    text->queued_    = false;
+    text->req_->slot = int32_t(slot);
+    slots_[slot]     = text;
+    wires_.requests.push(text->req_.get());
+}
+
+void text_reader::give(const chunk_msg & msg) {
+    if (size_t(msg.slot) >= slots_.size() || slots_[size_t(msg.slot)] == nullptr) {
+        return;
+    }
+    const std::shared_ptr<open_text> text = slots_[size_t(msg.slot)];
+    text_chunk                       chunk;
+    if (text->stream_.take(msg, chunk)) {
+        text->chunks_.push_back(std::move(chunk));
+        text->came_.notify_all();
+    }
+    if (msg.what == chunk_msg::kind::end) {
+        end(*text);
+        start_queued();
+    }
+}
+
+void text_reader::end(open_text & text) {
+    text.ended_ = true;
+    auto & mine = slots_[size_t(text.req_->slot)];
+    if (!text.req_->draft_done.load(std::memory_order_acquire)) {
+        ended_.push_back(mine);
+    }
+    mine = nullptr;
+}
+
+bool text_reader::next(open_text & text, text_chunk & out, int64_t deadline_us) {
+    std::unique_lock locked(mutex_);
+    for (;;) {
+        if (!text.chunks_.empty()) {
+            out = std::move(text.chunks_.front());
+            text.chunks_.pop_front();
+            return true;
+        }
+        const int64_t left_us = deadline_us - now_us();
+        if (text.ended_ || left_us <= 0 || wires_.chunks.closed()) {
+            if (!reading_) {
+                pass_on_reading(); // another thread has to see that the ring is closed
+            }
+            return false;
+        }
+        if (!reading_) {
+            read_ring(deadline_us, locked, [&text] { return !text.chunks_.empty(); });
+            continue;
+        }
+        ++text.n_waiting_;
+        // A day, because the clock's arithmetic would overflow otherwise.
+        text.came_.wait_for(locked, std::chrono::microseconds(std::min<int64_t>(left_us, 86400000000)));
+        --text.n_waiting_;
+    }
+}
+
+// Reads for all texts until the caller has what it waits for.
+template <typename Done>
+void text_reader::read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & locked, Done && done) {
+    reading_ = true;
+    locked.unlock();
+    const auto look = [&] {
+        const std::lock_guard again(mutex_);
+        for (chunk_msg msg; wires_.chunks.try_pop(msg);) {
+            give(msg);
+        }
+        return done_if(done());
+    };
+    listen_until(wires_.reader_bell, deadline_us, [this] { return wires_.chunks.closed(); }, look);
+    locked.lock();
+    reading_ = false;
+    pass_on_reading();
+}
+
+// Wakes a thread that can read the ring from now on.
+void text_reader::pass_on_reading() {
+    const auto wake = [](const std::shared_ptr<open_text> & t) {
+        if (t == nullptr || t->n_waiting_ == 0) {
+            return false;
+        }
+        t->came_.notify_all();
+        return true;
+    };
+    if (!std::any_of(slots_.begin(), slots_.end(), wake) && !std::any_of(queue_.begin(), queue_.end(), wake)) {
+        idle_.notify_all();
+    }
+}
+
+void text_reader::wait_until_idle() {
+    std::unique_lock locked(mutex_);
+    const auto       idle = [this] {
+        return queue_.empty() && std::all_of(slots_.begin(), slots_.end(), [](const auto & t) { return t == nullptr; });
+    };
+    while (!idle() && !wires_.chunks.closed()) {
+        if (!reading_) {
+            read_ring(bell::forever, locked, idle);
+        } else {
+            idle_.wait_for(locked, std::chrono::milliseconds(10)); // its reader may be another text's
+        }
+    }
+}
+
+bool text_reader::next_raw(chunk_msg & out) {
+    const std::lock_guard locked(mutex_);
+    if (!wires_.chunks.try_pop(out)) {
+        return false;
+    }
+    if (out.what == chunk_msg::kind::end && size_t(out.slot) < slots_.size() && slots_[size_t(out.slot)] != nullptr) {
+        end(*slots_[size_t(out.slot)]);
+        start_queued();
+    }
+    return true;
+}
+
+void text_reader::cancel(open_text & text) {
+    const std::lock_guard locked(mutex_);
+    text.req_->cancelled.store(true, std::memory_order_relaxed);
+    if (text.queued_) {
+        drop_queued();
+    }
+    wires_.verify_bell.ring();
+}
+
+// Ends the texts of the queue that were cancelled.
+void text_reader::drop_queued() {
+    std::erase_if(queue_, [](const auto & t) {
+        const bool drop = t->req().cancelled.load(std::memory_order_relaxed);
+        if (drop) {
+            t->queued_        = false;
+            t->ended_         = true;
+            text_chunk & last = t->chunks_.emplace_back();
+            last.finish       = finish_reason::cancelled;
+            last.t_us         = now_us();
+            t->came_.notify_all();
+        }
+        return drop;
+    });
+}
+
+void text_reader::cancel_all() {
+    const std::lock_guard locked(mutex_);
+    for (const auto & t : queue_) {
+        t->req().cancelled.store(true, std::memory_order_relaxed);
+    }
+    drop_queued();
+    for (const auto & t : slots_) {
+        if (t != nullptr) {
+            t->req().cancelled.store(true, std::memory_order_relaxed);
+        }
+    }
+    wires_.verify_bell.ring();
+}
+
+void text_reader::close() {
+    {
+        const std::lock_guard locked(mutex_);
+        closed_ = true;
+        for (const auto & t : ended_) {
+            t->req().cancelled.store(true, std::memory_order_relaxed); // a draft that reads a long prompt stops soon
+        }
+    }
+    cancel_all();
+}
+
+bool text_reader::ended(const open_text & text) const {
+    const std::lock_guard locked(mutex_);
+    return text.ended_ && text.chunks_.empty();
+}
+
+size_t text_reader::n_open() const {
+    const std::lock_guard locked(mutex_);
+    return queue_.size() +
+           size_t(std::count_if(slots_.begin(), slots_.end(), [](const auto & t) { return t != nullptr; }));
+}
+
+size_t text_reader::n_queued() const {
+    const std::lock_guard locked(mutex_);
+    return queue_.size();
+}
+
+} // namespace duo

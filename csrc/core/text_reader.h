@@ -1,0 +1,92 @@
+// The readers' side of several texts. Their chunks come through one ring, whose reader must be one thread at a time: a
+// thread that waits for its text reads for all, and hands the others their chunks.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "request.h"
+#include "text_stream.h"
+#include "wires.h"
+
+namespace duo {
+
+// A text as its reader holds it.
+class open_text {
+  public:
+    open_text(std::unique_ptr<request> r, const token_model & model)
+        : req_(std::move(r)), stream_(model, req_->n_logprobs) {}
+
+    // Its statistics, error and warning are complete when next() has given the last chunk.
+    [[nodiscard]] request &       req() { return *req_; }
+    [[nodiscard]] const request & req() const { return *req_; }
+
+  private:
+    friend class text_reader;
+
+    const std::unique_ptr<request> req_;
+    text_stream                    stream_;
+
+    // Under the reader's mutex.
+    std::deque<text_chunk>  chunks_;
+    std::condition_variable came_;
+    int32_t                 n_waiting_ = 0;     // threads that wait for a chunk while another one reads the ring
+    bool                    queued_    = false; // waits for a slot
+    bool                    ended_     = false; // its last chunk has come
+};
+
+// Every method may be called from any thread.
+class text_reader {
+  public:
+    // n_texts: texts at once. More wait until one has ended, in the order of their begin.
+    text_reader(const token_model & model, wires & w, int32_t n_texts);
+
+    // Gives the request a slot and sends it to the target, or queues it. Throws duo::error if closed.
+    std::shared_ptr<open_text> begin(std::unique_ptr<request> req);
+
+    // Waits until `deadline_us` (now_us() scale) for the text's next chunk. False: nothing came.
+    bool next(open_text & text, text_chunk & out, int64_t deadline_us);
+
+    // The next chunk as it comes from the target, of any text. For a reader that needs no text.
+    bool next_raw(chunk_msg & out);
+
+    // Asks for the text's end. Its chunks still come, the last one soon.
+    void cancel(open_text & text);
+    void cancel_all();
+    // begin() fails from now on, and all texts are cancelled.
+    void close();
+    // Returns when all texts have ended. Their readers still get their chunks.
+    void wait_until_idle();
+
+    // The text's last chunk has come.
+    [[nodiscard]] bool ended(const open_text & text) const;
+    // Texts that have not ended, those in the queue included.
+    [[nodiscard]] size_t n_open() const;
+    [[nodiscard]] size_t n_queued() const;
+
+  private:
+    template <typename Done> void read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & locked, Done && done);
+    void                          give(const chunk_msg & msg);
+    void                          end(open_text & text);
+    void                          start(const std::shared_ptr<open_text> & text, size_t slot);
+    void                          start_queued();
+    void                          drop_queued();
+    void                          pass_on_reading();
+
+    const token_model & model_;
+    wires &             wires_;
+
+    mutable std::mutex                      mutex_;
+    std::vector<std::shared_ptr<open_text>> slots_;
+    std::deque<std::shared_ptr<open_text>>  queue_;
+    std::vector<std::shared_ptr<open_text>> ended_; // the draft may still use their requests
+    std::condition_variable                 idle_;
+    bool                                    reading_ = false; // a thread reads the ring
+    bool                                    closed_  = false;
+};
+
+} // namespace duo

@@ -1,0 +1,189 @@
+// Several texts in one pass. A text whose guesses are not ready gives one row. A long prompt is read in pieces beside
+// the texts that are written.
+#include <algorithm>
+#include <numeric>
+
+#include "verify_worker.h"
+
+namespace duo {
+
+namespace {
+constexpr size_t  n_piece      = 64;  // prompt rows beside texts that are written
+constexpr size_t  n_piece_most = 512; // where none is
+constexpr size_t  n_short      = 16;  // missing rows of a text that is being written
+constexpr int32_t n_waits_most = 16 * n_draft_cap;
+} // namespace
+
+void verify_worker::work_together() {
+    alone_ = nullptr;
+    rows_.clear();
+    begin_drafts_together();
+    const bool any_draft = std::any_of(active_.begin(), active_.end(),
+                                       [this](const verify_slot * s) { return draft_wanted(s->text.req()); });
+    orders_              = pool_.orders(active_.size(), planner_.profile(), any_draft ? n_draft_cap : 0);
+    if (!plan_together()) {
+        return; // a text has come or is to end
+    }
+    for (verify_slot * s : pass_) {
+        set_rows(*s, s->n_read);
+    }
+    const auto plans = pass_;
+    if (!evaluate(0)) {
+        return;
+    }
+    int32_t      n_tokens = 0;
+    bool         usual    = true; // a pass without prompts
+    const stance now      = stance_together();
+    for (verify_slot * s : plans) {
+        usual = usual && s->n_read == 0 && s->text.stats().n_passes > 0 &&
+                (s->text.draft_contact() != contact::owed || !draft_wanted(s->text.req()));
+        if (s->n_read > 0) {
+            continue;
+        }
+        const int32_t n_before = s->text.stats().n_predicted;
+        planner_.profile().choose_record(!s->text.req().sampling.greedy());
+        try {
+            finish_pass(*s, now);
+            n_tokens += s->text.stats().n_predicted - n_before;
+        } catch (const std::exception & e) {
+            fail(*s, failure_of(e));
+        }
+    }
+    wires_.chunks.wake();
+    const int64_t t = now_us();
+    if (usual && t_together_ > 0 && n_tokens > 0) {
+        pool_.on_pass(plans.size(), planner_.profile(), n_tokens, double(t - t_together_));
+    }
+    t_together_ = t;
+}
+
+stance verify_worker::stance_together() const {
+    return orders_.n_ahead == 0 ? stance::rest : pool_.turns() ? stance::by_turn : stance::ahead;
+}
+
+// A draft begins when its text has its first token: until then, all cores read the prompt.
+void verify_worker::begin_drafts_together() {
+    for (verify_slot * s : active_) {
+        const contact c = s->text.draft_contact();
+        if (c == contact::returned || (c == contact::owed && s->text.stats().n_passes > 0 && orders_.n_ahead > 0)) {
+            begin_draft_in_mid_text(*s);
+        }
+    }
+}
+
+// Says for each text which rows it gives: a piece of its prompt, or the root and drafted nodes. False: a text has come
+// or was cancelled, so the plan would be stale.
+bool verify_worker::plan_together() {
+    const size_t n_base = plan_reading();
+    make_room(n_base);
+    const auto missing = [](size_t n, const verify_slot * s) {
+        return n + (s->n_read > 0 ? s->n_read : s->n_missing());
+    };
+    std::erase_if(pass_, [](const verify_slot * s) { return s->parked; });
+    const size_t n_used = std::accumulate(pass_.begin(), pass_.end(), size_t(0), missing);
+    size_t       n_free = size_t(model_.n_cells()) - n_used;
+    for (const verify_slot & s : slots_) {
+        n_free -= s.cached.size();
+    }
+    const auto n_rows = int32_t(std::min({n_free, size_t(model_.n_batch()) - n_used, size_t(n_draft_cap),
+                                          size_t(n_rows_cap) - std::min(size_t(n_rows_cap), n_used)}));
+    int64_t    t0     = 0;
+    for (int32_t i = 0;; ++i) {
+        const uint32_t heard = wires_.verify_bell.listen();
+        take_nodes();
+        const int64_t wait_us = share_rows(n_rows, i < n_waits_most);
+        if (wait_us <= 0) {
+            break;
+        }
+        if (take_requests() || any_cancelled()) {
+            return false;
+        }
+        const int64_t now = now_us();
+        t0                = t0 == 0 ? now : t0;
+        if (!wires_.verify_bell.wait(heard, now + wait_us)) {
+            for (verify_slot * s : pass_) {
+                if (s->text.draft_may_grow()) {
+                    s->text.set_contact(contact::late);
+                }
+            }
+        }
+    }
+    for (verify_slot * s : pass_) {
+        if (t0 != 0 && s->text.drafting()) {
+            count_wait(t0, *s);
+        }
+    }
+    return true;
+}
+
+// Fills pass_ and sets n_read of its texts. Returns their rows without drafted ones.
+size_t verify_worker::plan_reading() {
+    const bool writing =
+        std::any_of(active_.begin(), active_.end(), [](const verify_slot * s) { return s->n_missing() <= n_short; });
+    size_t       n_pieces = writing ? n_piece : n_piece_most; // rows of long prompts
+    const size_t n_all    = size_t(model_.n_batch());
+    size_t       n_left   = n_all;
+    for (verify_slot * s : active_) { // first come, first served
+        const size_t n_missing = s->n_missing();
+        const bool   brief     = n_missing <= std::min(n_short, n_left);
+        // A text that is to have no tokens only reads.
+        const size_t n_most = s->text.finish() == finish_reason::none ? n_missing : n_missing - 1;
+        const size_t n      = brief ? n_most : std::min({n_most, n_pieces, n_left});
+        if (n == 0) {
+            continue;
+        }
+        s->n_read = n < n_missing ? n : 0;
+        n_left -= n;
+        n_pieces -= brief ? 0 : n;
+        pass_.push_back(s);
+    }
+    return n_all - n_left;
+}
+
+// Shares n drafted rows among the texts. > 0: the pass should wait so many microseconds.
+int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
+    shares_.clear();
+    for (verify_slot * s : pass_) {
+        if (s->n_read > 0) {
+            shares_.push_back({.n_base = int32_t(s->n_read)});
+            continue;
+        }
+        const plan_params & plan  = s->text.req().plan;
+        const bool          fixed = plan.always || !plan.tree.empty() || plan.use == tree_use::dynamic;
+        const bool          begun = s->text.stats().n_passes > 0;
+        planner_.profile().choose_record(!s->text.req().sampling.greedy());
+        s->text.grow_tree(planner_.profile(), fixed ? 0.0 : 0.01, n_room(*s));
+        const int32_t n_most = n_verify_most(*s);
+        shares_.push_back({.tree     = &s->text.tree(),
+                           .n_base   = int32_t(s->n_missing()),
+                           .n_most   = std::max(0, std::min(n_room(*s), n_most)),
+                           .n_min    = plan.n_min,
+                           .fixed    = fixed,
+                           .wide     = plan.use == tree_use::dynamic || !plan.tree.empty(),
+                           .growing  = may_wait && begun && s->text.draft_may_grow() && !s->text.cancelled(),
+                           .n_wait   = std::min(n_most, s->n_ahead),
+                           .n_branch = n_branches_});
+    }
+    const int64_t away_us = wires_.rtt_us.load(std::memory_order_relaxed);
+    const int64_t wait_us = pool_.next(shares_, planner_.profile(), n_rows, away_us);
+    for (size_t i = 0; i < shares_.size(); ++i) {
+        pass_[i]->expected = shares_[i].expected;
+    }
+    return wait_us;
+}
+
+// Drafted tokens in a pass that the text's options allow.
+int32_t verify_worker::n_verify_most(const verify_slot & s) const {
+    const plan_params & plan = s.text.req().plan;
+    const int32_t       n    = plan.mode == run_mode::plain ? 0
+                               : !plan.tree.empty()         ? s.text.shape().n_nodes()
+                               : plan.n_max == n_draft_auto ? n_draft_cap
+                                                            : plan.n_max;
+    return std::clamp(n, 0, n_draft_cap);
+}
+
+bool verify_worker::any_cancelled() const {
+    return std::any_of(active_.begin(), active_.end(), [](verify_slot * s) { return s->text.cancelled(); });
+}
+
+} // namespace duo

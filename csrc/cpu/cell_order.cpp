@@ -1,0 +1,105 @@
+#include "cell_order.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace duo::cpu {
+
+namespace {
+constexpr int32_t unwritten = std::numeric_limits<int32_t>::max(); // the cells of a cache that was never full
+} // namespace
+
+void cell_order::begin(std::span<const row> rows) {
+    rows_.assign(rows.begin(), rows.end());
+    texts_.clear();
+    for (table & t : tables_) {
+        t.n_written = 0;
+    }
+}
+
+cell_order::table & cell_order::table_of(const ggml_tensor * cache, const ggml_tensor * cells) {
+    const auto found = index_.find(cache);
+    if (found != index_.end()) {
+        return tables_[found->second];
+    }
+    // Layers that write with the same list of cells belong to one cache.
+    auto t = std::find_if(tables_.begin(), tables_.end(), [cells](const table & x) { return x.cells == cells; });
+    if (t == tables_.end()) {
+        tables_.push_back({.first = cache, .cells = nullptr, .pos = {}, .order = {}});
+        t = tables_.end() - 1;
+    }
+    index_.emplace(cache, size_t(t - tables_.begin()));
+    return *t;
+}
+
+void cell_order::on_node(const ggml_tensor * node) {
+    if (node->op != GGML_OP_SET_ROWS || node->view_src == nullptr || node->src[1]->type != GGML_TYPE_I64) {
+        return;
+    }
+    table & t = table_of(node->view_src, node->src[1]);
+    if (t.first == node->view_src) {
+        write(t, node->src[1]);
+    }
+}
+
+void cell_order::write(table & t, const ggml_tensor * cells) {
+    t.cells        = cells;
+    const auto   n = size_t(ggml_nelements(cells));
+    const auto * c = static_cast<const int64_t *>(cells->data);
+    if (t.n_written + n > rows_.size()) {
+        return; // not a list of one cell for each row
+    }
+    for (size_t i = 0; i < n; ++i) {
+        if (size_t(c[i]) >= t.pos.size()) {
+            t.pos.resize(size_t(c[i]) + 1, unwritten);
+        }
+        t.pos[size_t(c[i])] = rows_[t.n_written + i].pos;
+    }
+    if (&t == tables_.data()) {
+        texts_.clear();
+        for (size_t i = 0; i < n; ++i) {
+            texts_.push_back(rows_[t.n_written + i].text);
+        }
+    }
+    t.n_written += n;
+    t.n_ordered = -1;
+}
+
+std::span<const int32_t> cell_order::cells(const ggml_tensor * cache, int64_t n) {
+    const auto found = index_.find(cache);
+    if (found == index_.end()) {
+        return {};
+    }
+    table & t = tables_[found->second];
+    if (t.n_ordered == n) {
+        return t.order;
+    }
+    t.n_ordered = n;
+    t.order.clear();
+    t.pos.resize(std::max(t.pos.size(), size_t(n)), unwritten);
+    const auto pos = std::span(t.pos).first(size_t(n));
+    if (std::is_sorted(pos.begin(), pos.end())) {
+        return {};
+    }
+    // Counting sort. Cells with the same position stay in their order.
+    const int32_t most = std::accumulate(pos.begin(), pos.end(), 0,
+                                         [](int32_t m, int32_t p) { return p == unwritten ? m : std::max(m, p); });
+    count_.assign(size_t(most) + 3, 0);
+    const auto place = [most](int32_t p) { return size_t(p == unwritten ? most + 1 : p); };
+    for (const int32_t p : pos) {
+        ++count_[place(p) + 1];
+    }
+    std::partial_sum(count_.begin(), count_.end(), count_.begin());
+    t.order.resize(size_t(n));
+    for (size_t i = 0; i < pos.size(); ++i) {
+        t.order[size_t(count_[place(pos[i])]++)] = int32_t(i);
+    }
+    return t.order;
+}
+
+std::span<const int32_t> cell_order::texts(int64_t n_tokens) const {
+    return size_t(n_tokens) == texts_.size() ? std::span(texts_) : std::span<const int32_t>();
+}
+
+} // namespace duo::cpu

@@ -1,0 +1,57 @@
+// Which position each cell of a KV cache holds. Attention adds a text's cells in the order of their positions, so a
+// text's bits do not depend on where its cells are, nor on the texts that share the cache.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include <ggml.h>
+
+namespace duo::cpu {
+
+// For one context, whose thread uses it. libllama does not say which cells it chooses, but its graphs write them with
+// GGML_OP_SET_ROWS nodes, whose second source lists the cells (llama-kv-cache.cpp, cpy_k).
+class cell_order {
+  public:
+    // A row of the batch: its position, and a number that all rows of its text share.
+    struct row {
+        int32_t pos  = 0;
+        int32_t text = 0;
+    };
+
+    // The rows of the next batch, in their order. It may be computed in several graphs.
+    void begin(std::span<const row> rows);
+
+    // Called for each node before it is computed.
+    void on_node(const ggml_tensor * node);
+
+    // The cells [0, n) of a cache's tensor in the order of positions; empty: they lie in this order.
+    [[nodiscard]] std::span<const int32_t> cells(const ggml_tensor * cache, int64_t n);
+
+    // The text of each token of the graph that is computed; empty: one text, or another number of tokens.
+    [[nodiscard]] std::span<const int32_t> texts(int64_t n_tokens) const;
+
+  private:
+    // The cells of one cache. A model with sliding windows has two caches. All layers of a cache use the same cells.
+    struct table {
+        const ggml_tensor *  first = nullptr; // its first layer's tensor
+        const ggml_tensor *  cells = nullptr; // cells of the graph's rows: the same tensor for all layers
+        std::vector<int32_t> pos;             // by cell
+        std::vector<int32_t> order;           // of the first n_ordered cells, unless they are in order
+        int64_t              n_ordered = -1;  // -1: pos has changed
+        size_t               n_written = 0;   // rows of the batch
+    };
+
+    table & table_of(const ggml_tensor * cache, const ggml_tensor * cells);
+    void    write(table & t, const ggml_tensor * cells);
+
+    std::vector<table>                              tables_;
+    std::unordered_map<const ggml_tensor *, size_t> index_; // of a layer's tensor
+    std::vector<row>                                rows_;
+    std::vector<int32_t>                            texts_; // of the graph's rows
+    std::vector<int32_t>                            count_; // scratch
+};
+
+} // namespace duo::cpu

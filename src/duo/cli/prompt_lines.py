@@ -1,0 +1,65 @@
+"""A file with a prompt on each line, and a line of JSON for each of its texts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+from duo.cli.progress import progress
+from duo.errors import BadValue
+from duo.text.many import as_they_end
+
+if TYPE_CHECKING:
+    from duo.api.engine import Duo
+    from duo.text.result import Result
+
+HOW = 'write {"prompt": "..."} or "..." on each line'
+
+
+def read_prompts(file: Path) -> list[str]:
+    """Of a .jsonl file: a string, or an object with `prompt` (or `turns`, whose first counts). Raises BadValue."""
+    try:
+        lines = file.read_text("utf-8").splitlines()
+    except OSError as e:
+        raise BadValue(f"the prompt file {file} cannot be read ({e.strerror}); check the path") from None
+    except UnicodeDecodeError as e:
+        raise BadValue(f"the prompts in {file} are not UTF-8 (byte {e.start}); convert them") from None
+    found = []
+    for i, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = json.loads(line)
+        except (ValueError, RecursionError):
+            raise BadValue(f"line {i} of {file} is not JSON; {HOW}") from None
+        if isinstance(value, dict):
+            turns = value.get("turns")
+            value = value.get("prompt", turns[0] if isinstance(turns, list) and turns else None)
+        if not isinstance(value, str) or not value:
+            raise BadValue(f"line {i} of {file} has no prompt; {HOW}")
+        found.append(value)
+    if not found:
+        raise BadValue(f"{file} has no prompts; {HOW}")
+    return found
+
+
+def as_line(index: int, prompt: str, r: Result) -> str:
+    """A text as one line of JSON."""
+    line = {"index": index, "prompt": prompt, "text": r.text, "finish_reason": r.finish_reason, "timings": r.timings}
+    return json.dumps(line, ensure_ascii=False)
+
+
+def write_all(d: Duo, prompts: list[str], options: dict[str, Any], out: TextIO) -> None:
+    """Writes the lines in the prompts' order, each as soon as it and those before it are there. Raises as `stream`."""
+    ready: dict[int, Result] = {}
+    n_written = n_done = 0
+    with progress("count") as show:
+        for i, result in as_they_end(lambda p: d.generate(p, **options), prompts, d.session.turns.n):
+            ready[i] = result
+            n_done += 1
+            while n_written in ready:
+                out.write(as_line(n_written, prompts[n_written], ready.pop(n_written)) + "\n")
+                out.flush()
+                n_written += 1
+            show("texts", n_done, len(prompts))

@@ -1,0 +1,36 @@
+"""Texts for many prompts, several at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
+
+from duo.text.result import Result
+
+if TYPE_CHECKING:
+    from duo.text.job import Prompt
+
+
+def as_they_end(
+    write: Callable[[Prompt], Result], prompts: Iterable[Prompt], n_at_once: int
+) -> Iterator[tuple[int, Result]]:
+    """(index of the prompt, its text) for each prompt, in the order in which the texts end.
+
+    Prompts are taken only when there is a place for them. An error of a text is raised here, after those that run have
+    ended.
+    """
+    left = enumerate(prompts)
+    with ThreadPoolExecutor(n_at_once, "duo-many") as pool:
+        running: dict[Future[Result], int] = {}
+        try:
+            while True:
+                while len(running) < n_at_once and (following := next(left, None)) is not None:
+                    running[pool.submit(write, following[1])] = following[0]
+                if not running:
+                    return
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(done), done.result()
+        finally:
+            for future in running:
+                future.cancel()

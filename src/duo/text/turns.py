@@ -1,0 +1,92 @@
+"""Whose turn it is to have a text written: first come, first served, so many at once."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from duo.errors import Busy
+
+# (thread, asyncio task or None) that reads a text.
+Owner = tuple[int, object]
+
+
+class Turn:
+    """A place in the queue, and then the right to have a text written."""
+
+    def __init__(self, weight: int) -> None:
+        self.weight = weight  # places that it takes
+        self.granted = False
+        self.owner: Owner | None = None  # who reads the text; None: nobody
+
+
+class Turns:
+    """Every method may be called from any thread."""
+
+    def __init__(self, n: int) -> None:
+        self.n = n  # at once
+        self._changed = threading.Condition()
+        self._queue: deque[Turn] = deque()
+        self._running: list[Turn] = []
+
+    def ask(self, *, alone: bool = False) -> Turn:
+        """Joins the queue. alone: for what runs while nothing else does."""
+        turn = Turn(self.n if alone else 1)
+        with self._changed:
+            self._queue.append(turn)
+            self._grant()
+        return turn
+
+    def _grant(self) -> None:
+        while self._queue and sum(t.weight for t in self._running) + self._queue[0].weight <= self.n:
+            turn = self._queue.popleft()
+            turn.granted = True
+            self._running.append(turn)
+        self._changed.notify_all()
+
+    def wait(self, turn: Turn) -> Turn:
+        """Until the turn has come. Raises Busy: this thread reads all that is written, so it would wait for itself."""
+        with self._changed:
+            try:
+                me = threading.get_ident()
+                while not turn.granted:
+                    self._check(turn, lambda owner: owner[0] == me, "thread")
+                    self._changed.wait()
+            except BaseException:
+                self._end(turn)
+                raise
+        return turn
+
+    def check(self, turn: Turn, mine: Callable[[Owner], bool], who: str) -> None:
+        """Raises Busy if the reader of all texts that this turn waits for is `mine`. who: thread, task."""
+        with self._changed:
+            self._check(turn, mine, who)
+
+    def _check(self, turn: Turn, mine: Callable[[Owner], bool], who: str) -> None:
+        owners = [t.owner for t in self._running]
+        if not turn.granted and owners and all(o is not None and mine(o) for o in owners):
+            raise Busy(f"this {who} has another stream open; finish or close it before starting the next")
+
+    def end(self, turn: Turn) -> None:
+        """Gives the turn back, or leaves the queue. Safe to call twice."""
+        with self._changed:
+            self._end(turn)
+
+    def _end(self, turn: Turn) -> None:
+        if turn in self._queue:
+            self._queue.remove(turn)
+        if turn in self._running:
+            self._running.remove(turn)
+        self._grant()
+
+    @property
+    def owners(self) -> list[Owner]:
+        """Who reads the running texts."""
+        with self._changed:
+            return [t.owner for t in self._running if t.owner is not None]
+
+    @property
+    def n_waiting(self) -> int:
+        with self._changed:
+            return len(self._queue)

@@ -1,0 +1,200 @@
+"""Several texts at once on the demo pair: each has the tokens that it has alone."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from duo import Duo, DuoError, Result
+from duo.cli.main import main
+from duo.errors import BadValue, Busy
+
+PROMPTS = [
+    "Once upon a time", "The king said", "There was a little girl who", "In the forest lived", "A long time ago",
+    "The old man", "One day the dog", "She opened the door and", "It was raining when", "My brother and I",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def four() -> Iterator[Duo]:
+    with Duo(n_ctx=2048, n_parallel=4) as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Duo]:
+    with Duo(n_ctx=2048) as d:
+        yield d
+
+
+def requests(n: int, seed: int) -> list[tuple[str, dict[str, Any]]]:
+    """Mixed ones: greedy, seeded, stops, grammars, modes, long and short."""
+    dice = random.Random(seed)
+    found = []
+    for i in range(n):
+        prompt = dice.choice(PROMPTS)
+        if dice.random() < 0.15:
+            prompt = " ".join(dice.choices(PROMPTS, k=40))
+        options: dict[str, Any] = {"max_tokens": dice.choice([5, 20, 60]), "seed": i}
+        options["temperature"] = dice.choice([0, 0, 0.8, 1.1])
+        options["mode"] = dice.choice(["async", "async", "sync", "plain"])
+        if dice.random() < 0.2:
+            options["stop"] = [".", " the "]
+        if dice.random() < 0.1:
+            options["json_schema"] = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}}}
+        if dice.random() < 0.2:
+            options["n_draft"] = dice.choice([1, 4, 8])
+        if dice.random() < 0.1:
+            options["draft_tree"] = [[0], [1], [0, 0]]
+        if dice.random() < 0.1:
+            options["logprobs"] = 2
+        found.append((prompt, options))
+    return found
+
+
+def same(a: Result, b: Result) -> bool:
+    return a.tokens == b.tokens and a.text == b.text and a.finish_reason == b.finish_reason
+
+
+def test_texts_in_company_are_those_written_alone(four: Duo, alone: Duo) -> None:
+    asked = requests(48, 1)
+    want = [alone.generate(p, **{**o, "mode": "plain", "draft_tree": "auto"}) for p, o in asked]
+    got: dict[int, Result] = {}
+    left = list(range(len(asked)))
+    lock = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with lock:
+                if not left:
+                    return
+                i = left.pop(0)
+            got[i] = four.generate(asked[i][0], **asked[i][1])
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    wrong = [i for i in got if not same(got[i], want[i])]
+    assert not wrong, [(asked[i], got[i].text, want[i].text) for i in wrong[:2]]
+    assert len(got) == len(asked)
+
+
+def test_generate_many_keeps_the_order(four: Duo, alone: Duo) -> None:
+    seen: list[int] = []
+    found = four.generate_many(PROMPTS, max_tokens=24, temperature=0, progress=lambda i, r: seen.append(i))
+    assert sorted(seen) == list(range(len(PROMPTS)))
+    assert [r.text for r in found] == [alone.generate(p, max_tokens=24, temperature=0).text for p in PROMPTS]
+    with pytest.raises(BadValue):
+        four.generate_many(["a", "b", "x" * 100_000], max_tokens=4)
+    assert len(four.generate_many([], max_tokens=4)) == 0
+
+
+def test_tasks_write_at_once(four: Duo, alone: Duo) -> None:
+    async def all_of_them() -> list[Result]:
+        return await asyncio.gather(*(four.agenerate(p, max_tokens=20, temperature=0) for p in PROMPTS))
+
+    found = asyncio.run(all_of_them())
+    assert [r.text for r in found] == [alone.generate(p, max_tokens=20, temperature=0).text for p in PROMPTS]
+
+
+def test_one_thread_reads_several_streams(four: Duo, alone: Duo) -> None:
+    streams = [four.stream(p, max_tokens=16, temperature=0) for p in PROMPTS[:4]]
+    with pytest.raises(Busy):
+        four.stream(PROMPTS[4], max_tokens=4)  # this thread would wait for itself
+    open_ones = list(streams)
+    while open_ones:
+        open_ones = [s for s in open_ones if next(s, None) is not None]
+    assert [s.result.text for s in streams] == [
+        alone.generate(p, max_tokens=16, temperature=0).text for p in PROMPTS[:4]
+    ]
+
+
+def test_cancelling_one_disturbs_none(four: Duo, alone: Duo) -> None:
+    streams = [four.stream(p, max_tokens=40, temperature=0) for p in PROMPTS[:4]]
+    for s in streams[:2]:
+        next(s)
+        s.close()
+    rest = ["".join(c.text for c in s) for s in streams[2:]]
+    assert rest == [alone.generate(p, max_tokens=40, temperature=0).text for p in PROMPTS[2:4]]
+
+
+def test_a_full_cache_puts_texts_back(alone: Duo) -> None:
+    with Duo(n_ctx=160, n_parallel=4) as d:
+        found = d.generate_many(PROMPTS, max_tokens=100, temperature=0, ignore_eos=True)
+    with Duo(n_ctx=160) as one:
+        want = [one.generate(p, max_tokens=100, temperature=0, ignore_eos=True) for p in PROMPTS]
+    assert [r.tokens for r in found] == [r.tokens for r in want]
+
+
+def test_closing_ends_all() -> None:
+    d = Duo(n_ctx=512, n_parallel=3)
+    ended: list[str] = []
+
+    def read(prompt: str) -> None:
+        try:
+            d.generate(prompt, max_tokens=400, ignore_eos=True)
+            ended.append("whole")
+        except DuoError as e:
+            ended.append(e.code)
+
+    threads = [threading.Thread(target=read, args=(p,)) for p in PROMPTS[:6]]
+    for t in threads:
+        t.start()
+    d.close()
+    for t in threads:
+        t.join(60)
+    assert len(ended) == 6 and set(ended) <= {"cancelled", "whole"}
+
+
+@pytest.mark.parametrize("n", [0, 17, -1, "two"])
+def test_bad_numbers_are_refused(n: Any) -> None:
+    with pytest.raises(BadValue, match="n_parallel"):
+        Duo(n_parallel=n)
+
+
+def test_what_needs_one_text_at_a_time_is_refused(four: Duo, tmp_path: Any) -> None:
+    with pytest.raises(BadValue, match="one text at a time"):
+        four.save_state()
+    with pytest.raises(BadValue, match="one text at a time"):
+        four.generate("a", max_tokens=1, prompt_cache=tmp_path / "c")
+
+
+# ---- the program
+
+
+def test_a_line_for_each_prompt_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str], alone: Duo) -> None:
+    file = tmp_path / "prompts.jsonl"
+    lines = [json.dumps({"prompt": PROMPTS[0]}), json.dumps(PROMPTS[1]), "", json.dumps({"turns": [PROMPTS[2], "x"]})]
+    file.write_text("\n".join(lines))
+    assert main(["-f", str(file), "-np", "3", "-n", "12", "--temp", "0", "-c", "512"]) == 0
+    found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [x["index"] for x in found] == [0, 1, 2]
+    assert [x["prompt"] for x in found] == PROMPTS[:3]
+    assert [x["text"] for x in found] == [alone.generate(p, max_tokens=12, temperature=0).text for p in PROMPTS[:3]]
+    assert all(x["timings"]["predicted_n"] == 12 for x in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "has no prompts"),
+        ("{", "line 1"),
+        ('"a"\n{}', "line 2"),
+        ('{"prompt": 3}', "no prompt"),
+        ('""', "no prompt"),
+    ],
+)
+def test_bad_lines_are_named(text: str, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text(text)
+    assert main(["-f", str(file)]) == 1
+    assert why in capsys.readouterr().err
