@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,8 @@ def test_a_full_cache_puts_texts_back(alone: Duo) -> None:
     assert [r.tokens for r in found] == [r.tokens for r in want]
 
 
-def test_closing_ends_all() -> None:
+@pytest.mark.parametrize("late", [0, 0.001, 0.003, 0.01, 0.03, 0.1])
+def test_closing_ends_all(late: float) -> None:
     d = Duo(n_ctx=512, n_parallel=3)
     ended: list[str] = []
 
@@ -146,12 +148,14 @@ def test_closing_ends_all() -> None:
         except DuoError as e:
             ended.append(e.code)
 
-    threads = [threading.Thread(target=read, args=(p,)) for p in PROMPTS[:6]]
+    threads = [threading.Thread(target=read, args=(p,), daemon=True) for p in PROMPTS[:6]]
     for t in threads:
         t.start()
+    time.sleep(late)
     d.close()
     for t in threads:
         t.join(60)
+    assert not any(t.is_alive() for t in threads)
     assert len(ended) == 6 and set(ended) <= {"cancelled", "whole"}
 
 

@@ -131,8 +131,10 @@ class Session:
     # ---- texts
 
     def add(self, stream: Running, hook: Inside | None) -> None:
-        """A text has begun."""
+        """A text has begun. Raises Cancelled: the session is being closed, and would not end this text."""
         with self.lock:
+            if self._closing:
+                raise Cancelled("this Duo is closed; make a new one")
             self._running.add(stream)
             if hook is not None:
                 self._hooks.append(hook)
