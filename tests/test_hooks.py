@@ -234,16 +234,19 @@ def test_scores_may_be_a_list_as_in_llama_cpp(both: tuple[Any, Duo]) -> None:
 
 def test_a_function_may_read_but_not_begin_or_end_a_text() -> None:
     found: list[Any] = []
+    begun = threading.Event()
     with Duo(n_ctx=128) as d:
 
         def inside(ids: Any, logits: Any) -> bool:
             found.append(d.decode([int(t) for t in ids]))
+            assert begun.wait(30)  # the text begins before its stream has a name
             for call in (lambda: d.generate("x"), lambda: asyncio.run(d.agenerate("x")), d.close, s.close):
                 with pytest.raises(Busy, match="runs inside a text"):
                     call()
             return len(found) > 3
 
         s = d.stream(PROMPT, stopping_criteria=inside, **GREEDY)
+        begun.set()
         tokens = [c.token for c in s if c.token is not None]
         assert (len(tokens), found[0]) == (3, PROMPT)
         assert d.generate(PROMPT, max_tokens=2).tokens

@@ -130,19 +130,24 @@ class Session:
 
     # ---- texts
 
-    def add(self, stream: Running, hook: Inside | None) -> None:
-        """A text has begun. Raises Cancelled: the session is being closed, and would not end this text."""
+    def add_hook(self, hook: Inside | None) -> None:
+        """A text with this function will begin."""
+        with self.lock:
+            if hook is not None:
+                self._hooks.append(hook)
+
+    def add(self, stream: Running) -> None:
+        """The text has begun. Raises Cancelled: the session is being closed, and would not end this text."""
         with self.lock:
             if self._closing:
                 raise Cancelled("this Duo is closed; make a new one")
             self._running.add(stream)
-            if hook is not None:
-                self._hooks.append(hook)
 
-    def remove(self, stream: Running, hook: Inside | None) -> None:
-        """It has ended."""
+    def remove(self, stream: Running | None, hook: Inside | None) -> None:
+        """The text has ended, or did not begin (None)."""
         with self.lock:
-            self._running.discard(stream)
+            if stream is not None:
+                self._running.discard(stream)
             if hook is not None and hook in self._hooks:
                 self._hooks.remove(hook)
 

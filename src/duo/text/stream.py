@@ -28,7 +28,6 @@ class Stream(Iterator[Chunk]):
         self._session, self._core_text, self._turn = session, text, turn
         # One thread at a time reads. Reentrant: the garbage collector may close a stream at any point.
         self._lock = threading.RLock()
-        self._open = True
         self._stopping = False
         self._lost = False  # whether its Duo was closed before it ended
         self.with_logprobs = job.options["logprobs"] is not None
@@ -47,6 +46,7 @@ class Stream(Iterator[Chunk]):
         self.trace_warning = self.network_warning = ""  # the part about the trace, about the connection to a host
         self.timings: Timings = {}
         self.on_close: Callable[[], None] | None = None
+        self._open = True  # from here on __del__ ends the text
 
     def __iter__(self) -> Self:
         return self
@@ -231,6 +231,7 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
     try:
         if session.network is not None:
             session.network.begin_text()
+        session.add_hook(job.hook)  # the core may call it before begin() returns
         text = session.engine.begin(
             prompt=job.tokens,
             n_predict=o["max_tokens"],
@@ -242,11 +243,12 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
         )
         s = Stream(session, job, text, turn, cache)
         turn.owner = (threading.get_ident(), task)
-        session.add(s, job.hook)
+        session.add(s)
         return s
     except BaseException:
         # Ctrl-C may come after the engine has begun and before anybody holds the stream.
         if text is not None:
             session.cancel(text)
+        session.remove(None, job.hook)
         session.turns.end(turn)
         raise
