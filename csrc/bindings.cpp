@@ -18,6 +18,7 @@
 #include "llama/log.h"
 #include "load_watch.h"
 #include "python_hook.h"
+#include "text_handle.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -25,6 +26,7 @@ using namespace pybind11::literals;
 namespace {
 
 using duo::engine;
+using duo::text_handle;
 
 // A thread of the engine may be waiting for the GIL when the last reference goes.
 struct delete_without_gil {
@@ -117,30 +119,6 @@ void register_model(py::module_ & m) {
             "text"_a, "add_special"_a = true, "parse_special"_a = false, py::call_guard<py::gil_scoped_release>());
 }
 
-// A text as Python holds it. A text that nobody holds any more ends: Ctrl-C may come between its begin and the moment
-// when Python has it.
-class text_handle {
-  public:
-    text_handle(const engine & e, std::shared_ptr<duo::open_text> text) : wires_(e.ends()), text_(std::move(text)) {}
-    text_handle(text_handle &&) noexcept             = default;
-    text_handle & operator=(text_handle &&) noexcept = default;
-    text_handle(const text_handle &)                 = delete;
-    text_handle & operator=(const text_handle &)     = delete;
-
-    ~text_handle() {
-        if (text_ != nullptr) {
-            text_->req().cancelled.store(true, std::memory_order_relaxed);
-            wires_->verify_bell.ring();
-        }
-    }
-
-    [[nodiscard]] duo::open_text & get() const { return *text_; }
-
-  private:
-    std::shared_ptr<duo::wires>     wires_;
-    std::shared_ptr<duo::open_text> text_;
-};
-
 void register_engine(py::module_ & m) {
     using c = duo::text_chunk;
     py::class_<c>(m, "TextChunk")
@@ -213,7 +191,6 @@ void register_engine(py::module_ & m) {
             "cancel", [](engine & e, text_handle & text) { e.cancel(text.get()); }, "text"_a,
             py::call_guard<py::gil_scoped_release>())
         .def("cancel_all", &engine::cancel_all, py::call_guard<py::gil_scoped_release>())
-        .def_property_readonly("n_queued", &engine::n_queued)
         .def("close", &engine::close, py::call_guard<py::gil_scoped_release>())
         // Between two texts: the measurements of the pair, to a file and back.
         .def("profile", [](const engine & e) { return e.plans().saved(); })

@@ -183,11 +183,6 @@ std::shared_ptr<wires> engine::ends() const {
     return pipeline_->ends();
 }
 
-size_t engine::n_queued() const {
-    const std::shared_lock entered(gate_);
-    return pipeline_ ? pipeline_->n_queued() : 0;
-}
-
 void engine::close() noexcept {
     {
         const std::shared_lock entered(gate_);

@@ -67,8 +67,6 @@ class engine {
     [[nodiscard]] bool running() const;
     // The rings and bells. Throws duo::error if closed.
     [[nodiscard]] std::shared_ptr<wires> ends() const;
-    // Texts that wait until another one has ended.
-    [[nodiscard]] size_t n_queued() const;
 
     // Null if the engine is closed, or the model is elsewhere or absent.
     [[nodiscard]] std::shared_ptr<const llama_token_model> target() const { return target_view_.lock(); }

@@ -224,7 +224,7 @@ def fim(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("spm_infill", [False, True])
 def test_a_suffix_is_filled_in_as_llama_cpp_does(fim: Path, spm_infill: bool) -> None:
-    """llama_cpp's own marks are token 0 in this release (a TODO there); it puts them at the right places."""
+    """llama_cpp's own marks are token 0 in this release; it puts them at the right places."""
     need_llama_cpp()
     llama = llama_cpp.Llama(**{**LOAD, "model_path": str(fim)}, spm_infill=spm_infill)
     seen: list[list[int]] = []

@@ -119,11 +119,11 @@ void draft_worker::set_rows_of_nodes(part & p) {
 
 // False: nothing was evaluated.
 bool draft_worker::evaluate() {
-    static const std::atomic<bool> never{false}; // one text's end must not stop the others' step
     if (rows_.empty()) {
         return false;
     }
-    if (model_.decode(rows_, n_parts_ == 1 ? parts_.front().text->req().cancelled : never) == decode_status::stopped) {
+    if (model_.decode(rows_, n_parts_ == 1 ? parts_.front().text->req().cancelled : never_stop) ==
+        decode_status::stopped) {
         for (size_t i = 0; i < n_parts_; ++i) {
             const part & p = parts_[i];
             for (size_t j = 0; j < p.branches.size(); ++j) {

@@ -154,6 +154,14 @@ int32_t pass_tree::depth() const {
     return n;
 }
 
+double pass_tree::expected() const {
+    double sum = 1.0;
+    for (const chosen & r : rows_) {
+        sum += nodes_[size_t(r.i_node)].chance;
+    }
+    return sum;
+}
+
 int32_t pass_tree::child_row(int32_t i_row, token_id token) const {
     for (size_t i = size_t(i_row + 1); i < rows_.size(); ++i) {
         if (rows_[i].parent == i_row && at_row(int32_t(i)).token == token) {

@@ -62,7 +62,8 @@ class pass_tree {
     // Row of the child of row i_row (-1: the root) with that token; -1: none.
     [[nodiscard]] int32_t child_row(int32_t i_row, token_id token) const;
     [[nodiscard]] bool    has_child_row(int32_t i_row) const;
-    [[nodiscard]] int32_t depth() const; // levels of the rows
+    [[nodiscard]] int32_t depth() const;    // levels of the rows
+    [[nodiscard]] double  expected() const; // tokens of a pass over the root and the rows
 
   private:
     [[nodiscard]] int32_t child(int32_t i_node, token_id token) const;

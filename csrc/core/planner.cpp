@@ -23,15 +23,19 @@ void planner::expect(const pair_prior & prior) {
     profile_.expect(prior);
 }
 
+int32_t n_drafted_most(const plan_params & params, const tree_shape & shape, int32_t n_auto) {
+    const int32_t n = params.mode == run_mode::plain ? 0
+                      : !shape.empty()               ? shape.n_nodes()
+                      : params.n_max == n_draft_auto ? n_auto
+                                                     : params.n_max;
+    return std::clamp(n, 0, n_draft_cap);
+}
+
 void planner::begin(const plan_params & params, int32_t n_branch) {
     params_     = params;
     n_branches_ = n_branch;
     shape_      = tree_shape(params.tree);
-    n_max_      = params.mode == run_mode::plain ? 0
-                  : !shape_.empty()              ? shape_.n_nodes()
-                  : params.n_max == n_draft_auto ? n_auto_max
-                                                 : params.n_max;
-    n_max_      = std::clamp(n_max_, 0, n_draft_cap);
+    n_max_      = n_drafted_most(params, shape_, n_auto_max);
     measuring_  = false;
     outlook_at_ = -1;
     profile_.choose_record(params.sampled);
@@ -229,11 +233,7 @@ plan planner::take(pass_tree & tree, const std::vector<int32_t> & order, int32_t
     if (int32_t(tree.rows().size()) < params_.n_min) {
         tree.choose(order, 0, n_branches_);
     }
-    plan p{.n_verify = int32_t(tree.rows().size())};
-    for (int32_t i = 0; i < p.n_verify; ++i) {
-        p.expected += tree.at_row(i).chance;
-    }
-    return p;
+    return {.n_verify = int32_t(tree.rows().size()), .expected = tree.expected()};
 }
 
 // Verifies nothing yet: waits until the draft has made so many steps. n_steps 0: the root is verified alone, at once.

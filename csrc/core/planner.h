@@ -37,6 +37,9 @@ struct situation {
     int64_t away_us = 0;     // a verdict and the first node after it take this much longer: the draft is elsewhere
 };
 
+// Drafted tokens in a pass that a text's options allow. n_auto: if the number is the planner's choice.
+[[nodiscard]] int32_t n_drafted_most(const plan_params & params, const tree_shape & shape, int32_t n_auto);
+
 // Owned by the verify worker.
 class planner {
   public:

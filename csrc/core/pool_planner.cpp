@@ -152,10 +152,7 @@ void pool_planner::take(pool_share & t, int32_t n) {
     if (int32_t(t.tree->rows().size()) < t.n_min) {
         t.tree->choose(order, 0, 1);
     }
-    t.expected = 1.0;
-    for (size_t row = 0; row < t.tree->rows().size(); ++row) {
-        t.expected += t.tree->at_row(int32_t(row)).chance;
-    }
+    t.expected = t.tree->expected();
 }
 
 // Speculation is judged by what it has brought, not by what was expected of it.

@@ -28,6 +28,9 @@ struct candidate {
 
 enum class decode_status { ok, stopped };
 
+// For a pass over several texts, because one text's end must not stop the others.
+inline const std::atomic<bool> never_stop{false};
+
 // One thread at a time: the worker that owns it. is_end() and piece() may be called from any thread.
 class token_model {
   public:

@@ -20,7 +20,7 @@ void verify_worker::serve_errand(request & req) noexcept {
     const bool told = draft_ == draft_place::here;
     if (told) {
         req.draft_done.store(false, std::memory_order_relaxed);
-        wait_for_draft(req, false);
+        send_errand(req);
     }
     try {
         do_errand(slots_.front(), req);
@@ -36,24 +36,29 @@ void verify_worker::serve_errand(request & req) noexcept {
         clear(slots_.front());
     }
     if (told) {
-        wait_for_draft(req, true);
+        await_draft(req);
         slots_.front().draft_read = req.job->draft.tokens;
         req.warning               = req.draft_error;
     }
     wires_.chunks.push({.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .t_us = now_us()});
 }
 
-// told: waits until the draft has done its part; else until it can be told to begin.
-void verify_worker::wait_for_draft(const request & req, bool told) {
+void verify_worker::send_errand(const request & req) {
+    const verdict_msg v{.what = verdict_msg::kind::errand, .slot = req.slot, .req = &req};
+    const auto        look = [&] {
+        take_nodes(); // the draft may wait for room in its ring
+        return done_if(wires_.verdicts.try_push(v));
+    };
+    while (!listen_until(wires_.verify_bell, now_us() + again_us, [] { return false; }, look)) {}
+}
+
+// Until the draft has done its part.
+void verify_worker::await_draft(const request & req) {
     const auto look = [&] {
         take_nodes();
-        if (told) {
-            return done_if(req.draft_done.load(std::memory_order_acquire));
-        }
-        return done_if(wires_.verdicts.try_push({.what = verdict_msg::kind::errand, .slot = req.slot, .req = &req}));
+        return done_if(req.draft_done.load(std::memory_order_acquire));
     };
-    const auto closed = [] { return false; };
-    while (!listen_until(wires_.verify_bell, told ? bell::forever : now_us() + again_us, closed, look)) {}
+    while (!listen_until(wires_.verify_bell, bell::forever, [] { return false; }, look)) {}
 }
 
 void verify_worker::do_errand(verify_slot & s, request & req) {

@@ -73,7 +73,6 @@ bool verify_worker::evaluate(int32_t n_threads) {
 }
 
 decode_status verify_worker::timed_decode() {
-    static const std::atomic<bool> never{false}; // one text's end must not stop the others' pass
     t_pass0_ = now_us();
     wires_.verify_busy.begin(t_pass0_);
     const auto book = [&] {
@@ -85,7 +84,7 @@ decode_status verify_worker::timed_decode() {
     };
     try {
         const decode_status status =
-            model_.decode(rows_, pass_.size() == 1 ? pass_.front()->text.req().cancelled : never);
+            model_.decode(rows_, pass_.size() == 1 ? pass_.front()->text.req().cancelled : never_stop);
         book();
         return status;
     } catch (...) {

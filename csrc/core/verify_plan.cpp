@@ -58,7 +58,6 @@ void verify_worker::work_alone(verify_slot & s) {
 }
 
 plan verify_worker::make_plan(verify_slot & s) {
-    constexpr int32_t n_waits_most   = 16 * n_draft_cap; // so that useless messages cannot hold up the text for ever
     constexpr int64_t reading_factor = 4;
     int64_t           t0             = 0;
     plan              p;

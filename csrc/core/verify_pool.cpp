@@ -8,10 +8,9 @@
 namespace duo {
 
 namespace {
-constexpr size_t  n_piece      = 64;  // prompt rows beside texts that are written
-constexpr size_t  n_piece_most = 512; // where none is
-constexpr size_t  n_short      = 16;  // missing rows of a text that is being written
-constexpr int32_t n_waits_most = 16 * n_draft_cap;
+constexpr size_t n_piece      = 64;  // prompt rows beside texts that are written
+constexpr size_t n_piece_most = 512; // where none is
+constexpr size_t n_short      = 16;  // missing rows of a text that is being written
 } // namespace
 
 void verify_worker::work_together() {
@@ -172,14 +171,8 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
     return wait_us;
 }
 
-// Drafted tokens in a pass that the text's options allow.
 int32_t verify_worker::n_verify_most(const verify_slot & s) const {
-    const plan_params & plan = s.text.req().plan;
-    const int32_t       n    = plan.mode == run_mode::plain ? 0
-                               : !plan.tree.empty()         ? s.text.shape().n_nodes()
-                               : plan.n_max == n_draft_auto ? n_draft_cap
-                                                            : plan.n_max;
-    return std::clamp(n, 0, n_draft_cap);
+    return n_drafted_most(s.text.req().plan, s.text.shape(), n_draft_cap);
 }
 
 bool verify_worker::any_cancelled() const {

@@ -34,6 +34,8 @@ class verify_worker {
   private:
     using contact = verify_text::contact;
 
+    static constexpr int32_t n_waits_most = 16 * n_draft_cap; // so that useless messages cannot hold up a pass for ever
+
     // The loop, and a text's begin and end (verify_worker.cpp).
     bool          work();
     bool          take_requests();
@@ -56,7 +58,8 @@ class verify_worker {
     void serve_errand(request & req) noexcept;
     void do_errand(verify_slot & s, request & req);
     void score(verify_slot & s, request & req);
-    void wait_for_draft(const request & req, bool told);
+    void send_errand(const request & req);
+    void await_draft(const request & req);
 
     // The texts' drafts (verify_draft.cpp).
     void               take_nodes();
@@ -118,7 +121,7 @@ class verify_worker {
     std::vector<verify_slot *> active_;          // texts that are written and not parked, in the order of their begin
     verify_slot *              alone_ = nullptr; // planner_ was told of its text
     std::vector<verify_slot *> pass_;            // texts with rows in the pass that is being made
-    std::vector<pool_share>    shares_;          // of active_
+    std::vector<pool_share>    shares_;          // of pass_
     pool_orders                orders_;          // for the drafts of several texts
 
     double   row_us_     = 0.0; // time of a prompt row, as last measured; 0: unknown

@@ -10,8 +10,8 @@ namespace {
 constexpr int32_t unwritten = std::numeric_limits<int32_t>::max(); // the cells of a cache that was never full
 } // namespace
 
-void cell_order::begin(std::span<const row> rows) {
-    rows_.assign(rows.begin(), rows.end());
+void cell_order::begin() {
+    rows_.clear();
     texts_.clear();
     for (table & t : tables_) {
         t.n_written = 0;

@@ -21,8 +21,9 @@ class cell_order {
         int32_t text = 0;
     };
 
-    // The rows of the next batch, in their order. It may be computed in several graphs.
-    void begin(std::span<const row> rows);
+    // The next batch, which may be computed in several graphs; then its rows, in their order.
+    void begin();
+    void add(const row & r) { rows_.push_back(r); }
 
     // Called for each node before it is computed.
     void on_node(const ggml_tensor * node);

@@ -61,11 +61,10 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     const llama_batch batch{int32_t(n),    token_.data(),  nullptr,       pos_.data(),
                             n_seq_.data(), seq_of_.data(), output_.data()};
 
-    cell_of_.clear();
-    for (size_t i = 0; i < n; ++i) {
-        cell_of_.push_back({.pos = pos_[i], .text = seq_of_[i][0] / (n_branch_ / opt_.n_parallel)});
+    cells_.begin();
+    for (size_t i = 0; own_attention_ && i < n; ++i) {
+        cells_.add({.pos = pos_[i], .text = seq_of_[i][0] / (n_branch_ / opt_.n_parallel)});
     }
-    cells_.begin(cell_of_);
     const cpu::take_attention attention(own_attention_, &cells_);
     log_clear_errors();
     stop_      = can_rollback_ ? &stop : nullptr; // a half-evaluated recurrent state could not be restored

@@ -198,8 +198,7 @@ class llama_token_model : public token_model {
     std::vector<llama_seq_id *> seq_of_;
     std::vector<int8_t>         output_;
 
-    cpu::cell_order                   cells_;   // of own attention
-    std::vector<cpu::cell_order::row> cell_of_; // scratch
+    cpu::cell_order cells_; // of own attention
 };
 
 } // namespace duo

@@ -1,4 +1,4 @@
-// Loading a model and making its context.
+// Loading a model. Its context is made in model_context.cpp.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -23,34 +23,6 @@
 namespace duo {
 
 namespace {
-
-// Rows in a strict pass: 2 to 16 give the same bits (measured for F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K).
-constexpr int32_t n_ubatch_strict = 16;
-// Branches of the cache: enough for a tree of 64 nodes; llama.cpp takes up to 256 (LLAMA_MAX_SEQ).
-constexpr int32_t n_branch_most = 64;
-// Extra cells of the draft's cache, for nodes that are not (yet) text.
-constexpr int32_t n_spare_draft = 512;
-// For duo's products with stock attention, which takes another path from 64 rows on (ggml-cpu/ops.cpp).
-constexpr int32_t n_ubatch_duo = 63;
-
-ggml_type cache_type(const std::string & name, const char * option) {
-    static const std::array types = {GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
-                                     GGML_TYPE_Q4_1, GGML_TYPE_IQ4_NL, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1};
-    std::string             known;
-    for (const ggml_type t : types) {
-        if (name == ggml_type_name(t)) {
-            return t;
-        }
-        known += (known.empty() ? "" : ", ") + std::string(ggml_type_name(t));
-    }
-    throw error(error_kind::bad_value, std::string(option) + " " + name + " is not a cache type; choose from " + known);
-}
-
-llama_flash_attn_type flash_attn_type(const std::string & name) {
-    return name == "on"    ? LLAMA_FLASH_ATTN_TYPE_ENABLED
-           : name == "off" ? LLAMA_FLASH_ATTN_TYPE_DISABLED
-                           : LLAMA_FLASH_ATTN_TYPE_AUTO;
-}
 
 llama_split_mode split_mode(const std::string & name) {
     return name == "none" ? LLAMA_SPLIT_MODE_NONE : name == "row" ? LLAMA_SPLIT_MODE_ROW : LLAMA_SPLIT_MODE_LAYER;
@@ -177,122 +149,6 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
         same_bits_     = opt_.strict;
         own_attention_ = false;
     }
-}
-
-// llama.cpp's scheduler decides whether duo's device computes all attention, and architectures differ. The probe's pass
-// shows it. If stock kernels compute some, the context is made again, without duo's attention and for narrow passes.
-void llama_token_model::make_context() {
-    own_attention_  = own_attention_ && !llama_model_is_recurrent(model_.get()) && !llama_model_is_hybrid(model_.get());
-    const int64_t n = cpu::take_attention::n_done();
-    create_context();
-    probe_rollback();
-    if (own_attention_ && cpu::take_attention::n_done() - n != llama_model_n_layer(model_.get())) {
-        own_attention_ = false;
-        context_.reset(); // frees the memory for the next one
-        create_context();
-        probe_rollback();
-    }
-}
-
-void llama_token_model::create_context() {
-    n_ctx_   = opt_.n_ctx > 0        ? opt_.n_ctx
-               : opt_.n_ctx_most > 0 ? std::min(n_ctx_train(), opt_.n_ctx_most)
-                                     : n_ctx_train();
-    n_batch_ = std::min(opt_.n_batch, n_ctx_);
-
-    // Recurrent memory needs a state per branch, and cannot be rolled back anyway.
-    const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
-    if (one && opt_.n_parallel > 1) {
-        throw error(error_kind::bad_value, opt_.path + " keeps a recurrent state, and duo writes one text at a time " +
-                                               "with such a model; leave out -np/--parallel");
-    }
-    // libllama reserves an output for each branch.
-    n_branch_ = one ? 1 : opt_.n_parallel * std::max(1, std::min(n_branch_most, n_batch_) / opt_.n_parallel);
-
-    const bool           all_duo  = n_duo_products_ > 0 && n_duo_products_ == n_cpu_products_;
-    const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
-    llama_context_params params   = llama_context_default_params();
-    // One more cell for the extra row of a strict pass, after the last position. A tree's nodes share positions.
-    params.n_ctx           = uint32_t(n_ctx_ + (one ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
-    params.n_batch         = uint32_t(n_batch_) + 1;
-    const bool narrow      = same_bits_ && !own_attention_;
-    params.n_ubatch        = uint32_t(narrow ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
-    params.n_seq_max       = uint32_t(n_branch_);
-    params.kv_unified      = true; // branches share cells
-    params.n_threads       = opt_.n_threads;
-    params.n_threads_batch = opt_.n_threads_batch;
-    params.flash_attn_type =
-        flash_attn_type((same_bits_ || own_attention_) && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
-    params.type_k      = cache_type(opt_.type_k, is_draft_ ? "-ctkd" : "-ctk");
-    params.type_v      = cache_type(opt_.type_v, is_draft_ ? "-ctvd" : "-ctv");
-    params.no_perf     = true;
-    params.offload_kqv = opt_.offload_kqv;
-    params.op_offload  = opt_.op_offload;
-    set_rope(params, opt_);
-    params.abort_callback = [](void * data) {
-        const auto * self = static_cast<const llama_token_model *>(data);
-        return self->stop_ != nullptr && self->stop_->load(std::memory_order_relaxed);
-    };
-    params.abort_callback_data = this;
-    if (own_attention_) {
-        params.cb_eval = [](ggml_tensor * node, bool ask, void * data) {
-            if (ask) {
-                static_cast<llama_token_model *>(data)->cells_.on_node(node);
-            }
-            return false;
-        };
-        params.cb_eval_user_data = this;
-    }
-
-    const char *   option = is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size";
-    const uint64_t n_cache =
-        cache_bytes(model_.get(), meta("general.architecture"), params.n_ctx,
-                    device_names_.empty() || !opt_.offload_kqv ? 0 : opt_.n_gpu_layers, params.type_k, params.type_v);
-    if (const uint64_t n_free = memory_available(); n_cache > n_free) {
-        throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) + " tokens needs " +
-                                                  std::to_string(n_cache >> 20) + " MiB for its cache and " +
-                                                  std::to_string(n_free >> 20) + " MiB are free; lower " + option);
-    }
-
-    const cpu::take_attention attention(own_attention_);
-    log_clear_errors();
-    try {
-        context_.reset(llama_init_from_model(model_.get(), params));
-    } catch (const std::exception & e) {
-        throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) +
-                                                  " tokens could not be created for " + opt_.path + ": " + e.what() +
-                                                  "; lower " + option);
-    }
-    if (!context_) {
-        throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) +
-                                                  " tokens could not be created for " + opt_.path + log_reason() +
-                                                  "; lower " + option + " or free memory");
-    }
-    use_loras(context_.get(), loras_, opt_);
-    use_control_vectors(context_.get(), model_.get(), opt_);
-    const size_t n = size_t(n_batch_) + 1;
-    token_.resize(n);
-    pos_.resize(n);
-    n_seq_.assign(n, 1);
-    seq_.resize(size_t(n_branch_));
-    std::iota(seq_.begin(), seq_.end(), 0);
-    seq_of_.assign(n, seq_.data());
-    output_.resize(n);
-}
-
-// Decodes two tokens and tries to remove one (like common_context_can_seq_rm).
-void llama_token_model::probe_rollback() {
-    if (llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get())) {
-        can_rollback_ = false;
-        return;
-    }
-    const std::atomic<bool> go{false};
-    const token_id          t = std::min(1, n_vocab_ - 1);
-    const std::array        rows{row{.token = t, .pos = 0}, row{.token = t, .pos = 1, .output = true}};
-    if (n_batch_ >= 2 && decode(rows, go) == decode_status::ok) {
-        can_rollback_ = llama_memory_seq_rm(llama_get_memory(context_.get()), 0, 1, -1);
-    }
-    llama_memory_clear(llama_get_memory(context_.get()), false);
 }
 
 void llama_token_model::require_rollback(const char * advice) const {

@@ -8,39 +8,28 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from duo.cli.progress import progress
 from duo.errors import BadValue
+from duo.support.json_lines import values
 from duo.text.many import as_they_end
 
 if TYPE_CHECKING:
     from duo.api.engine import Duo
     from duo.text.result import Result
 
-HOW = 'write {"prompt": "..."} or "..." on each line'
+LINE = '{"prompt": "..."} or "..." on each line'
 
 
 def read_prompts(file: Path) -> list[str]:
     """Of a .jsonl file: a string, or an object with `prompt` (or `turns`, whose first counts). Raises BadValue."""
-    try:
-        lines = file.read_text("utf-8").splitlines()
-    except OSError as e:
-        raise BadValue(f"the prompt file {file} cannot be read ({e.strerror}); check the path") from None
-    except UnicodeDecodeError as e:
-        raise BadValue(f"the prompts in {file} are not UTF-8 (byte {e.start}); convert them") from None
     found = []
-    for i, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except (ValueError, RecursionError):
-            raise BadValue(f"line {i} of {file} is not JSON; {HOW}") from None
+    for _, where, value in values(file, "prompt file", LINE):
         if isinstance(value, dict):
             turns = value.get("turns")
             value = value.get("prompt", turns[0] if isinstance(turns, list) and turns else None)
         if not isinstance(value, str) or not value:
-            raise BadValue(f"line {i} of {file} has no prompt; {HOW}")
+            raise BadValue(f"{where} has no prompt; write {LINE}")
         found.append(value)
     if not found:
-        raise BadValue(f"{file} has no prompts; {HOW}")
+        raise BadValue(f"{file} has no prompts; write {LINE}")
     return found
 
 

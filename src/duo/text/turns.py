@@ -85,8 +85,3 @@ class Turns:
         """Who reads the running texts."""
         with self._changed:
             return [t.owner for t in self._running if t.owner is not None]
-
-    @property
-    def n_waiting(self) -> int:
-        with self._changed:
-            return len(self._queue)

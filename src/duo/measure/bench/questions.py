@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from duo.errors import BadValue
+from duo.support.json_lines import values
 from duo.text.job import check_text
 
 BUILT_IN = Path(__file__).parent / "questions.jsonl"
@@ -47,23 +47,10 @@ def read(path: Path | None = None) -> list[Question]:
     Raises BadValue: the file cannot be read or has no question, or a line is not a question or repeats a question_id.
     """
     file = BUILT_IN if path is None else path
-    try:
-        text = file.read_bytes().decode("utf-8-sig")
-    except OSError as e:
-        raise BadValue(f"the question file {file} cannot be read ({e.strerror}); check the path") from None
-    except UnicodeDecodeError as e:
-        raise BadValue(f"the question file {file} is not UTF-8 (byte {e.start}); convert it") from None
     questions: list[Question] = []
     line_of: dict[int | str, int] = {}
-    # Not splitlines(): it splits at U+2028, which a JSON string may contain.
-    for n, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        where = f"line {n} of {file}"
-        try:
-            q = _question(json.loads(line), where)
-        except (ValueError, RecursionError) as e:
-            raise BadValue(f"{where} is not JSON ({getattr(e, 'msg', e)}); write one object per line") from None
+    for n, where, value in values(file, "question file", "one object per line"):
+        q = _question(value, where)
         if q.question_id in line_of:
             first = line_of[q.question_id]
             raise BadValue(f"{where} repeats question_id {q.question_id!r} of line {first}; give each question its own")
