@@ -39,6 +39,7 @@ bool verify_worker::work() {
     take_nodes(); // nobody else empties the ring
     end_texts();
     wake_parked();
+    t_together_ = active_.size() > 1 ? t_together_ : 0;
     if (active_.empty()) {
         if (errand_ != nullptr) {
             serve_errand(*std::exchange(errand_, nullptr));
