@@ -175,8 +175,9 @@ class Session:
 
     def pass_gate(self) -> None:
         """A thread that reads a text calls this where it holds no lock."""
-        with self._gate:
-            pass
+        if self._closing:
+            with self._gate:
+                pass
 
     def close(self, last: Callable[[_core.Engine], None]) -> None:
         """Ends the running texts, then calls `last`, which closes the engine. Safe to call twice.
