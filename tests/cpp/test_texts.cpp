@@ -1,27 +1,39 @@
 // Several texts at once: they join, leave, are cancelled, fail and fill the cache, in random schedules. Each has the
 // tokens that it has alone.
+#include <cstdlib>
 #include <thread>
 
 #include "asks.h"
+#include "scripted_hook.h"
 
 using namespace duo_test;
 
 namespace {
 
+// Schedules of each random test. DUO_TEST_SCHEDULES asks for more (`make proof`).
+int n_schedules(int usual) {
+    const char * more = std::getenv("DUO_TEST_SCHEDULES");
+    return more == nullptr ? usual : std::atoi(more);
+}
+
 struct total {
-    int n_texts = 0, n_cancelled = 0, n_accepted = 0, n_rejected = 0, n_together = 0, n_errors = 0;
+    int n_texts = 0, n_cancelled = 0, n_accepted = 0, n_rejected = 0, n_full = 0;
+    int n_errors = 0, n_hooks_failed = 0, n_hooks_stopped = 0;
 };
 
 // One reader: its text is begun, read, perhaps cancelled.
 struct reader {
-    ask                        q;
-    std::string                note;
-    size_t                     n_read = size_t(-1); // tokens, then it is cancelled
-    answer                     a;
-    std::shared_ptr<open_text> text;
+    ask                            q;
+    std::string                    note;
+    size_t                         n_read = size_t(-1); // tokens, then it is cancelled
+    std::shared_ptr<scripted_hook> hook;                // null: none
+    answer                         a;
+    std::shared_ptr<open_text>     text;
 
     void run(pipeline & line, bool slow, dice d) {
-        text = line.begin(q.make());
+        auto req  = q.make();
+        req->hook = hook;
+        text      = line.begin(std::move(req));
         while (a.tokens.size() < n_read && read_some(line, *text, a, a.tokens.size() + 1)) {
             if (slow) {
                 loiter(d.next(), 100);
@@ -32,34 +44,74 @@ struct reader {
         }
     }
 
+    // What the text is alone; a hook ends it before its time.
+    answer wanted(const language & lang, int32_t n_ctx) const {
+        answer       want = reference(lang, n_ctx, q);
+        const size_t cut  = hook == nullptr ? 0 : std::max(hook->stop_at, hook->throw_at);
+        if (cut == 0 || q.prompt.size() + want.tokens.size() <= cut) {
+            return want;
+        }
+        want.tokens.resize(cut - q.prompt.size());
+        want.finish = hook->throw_at > 0 ? finish_reason::error : finish_reason::stop;
+        std::string bytes;
+        for (const token_id t : want.tokens) {
+            bytes += language::piece(t);
+        }
+        want.text = utf8_valid(bytes);
+        return want;
+    }
+
     void check(const language & lang, int32_t n_ctx, total & sum) const {
         ++sum.n_texts;
-        if (a.finish == finish_reason::error) {
-            const answer want = reference(lang, n_ctx, q);
-            CHECK(a.error.sentence.find("fails") != std::string::npos, note + a.error.sentence);
-            CHECK(a.tokens.size() <= want.tokens.size() &&
-                      std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin()),
-                  note);
-            ++sum.n_errors;
-            return;
-        }
-        const answer want = reference(lang, n_ctx, q);
+        const answer want = wanted(lang, n_ctx);
+        const bool   begun =
+            a.tokens.size() <= want.tokens.size() && std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin());
+        CHECK(begun, note);
         if (a.finish == finish_reason::none) {
-            CHECK(a.tokens.size() <= want.tokens.size() &&
-                      std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin()),
-                  note);
             ++sum.n_cancelled;
             return;
         }
+        if (a.finish == finish_reason::error) {
+            CHECK(a.error.sentence.find("fails") != std::string::npos, note + a.error.sentence);
+            const bool by_hook = a.error.sentence == "the hook fails";
+            CHECK(!by_hook || (want.finish == finish_reason::error && a.tokens == want.tokens), note);
+            ++(by_hook ? sum.n_hooks_failed : sum.n_errors);
+            return;
+        }
         check_same(a, want, note);
+        sum.n_full += int32_t(q.prompt.size() + a.tokens.size()) == n_ctx ? 1 : 0;
+        if (hook != nullptr && hook->stop_at == q.prompt.size() + a.tokens.size()) {
+            ++sum.n_hooks_stopped; // in a pass without a token
+            return;
+        }
         check_stats(a, q, note);
         sum.n_accepted += a.stats.n_accepted;
         sum.n_rejected += a.stats.n_drafted - a.stats.n_accepted;
     }
 };
 
-// n texts, each from a thread of its own, through one pipeline with some slots.
-void one_pipeline(uint64_t seed, total & sum, bool failures) {
+reader random_reader(dice & d, const language & lang, int32_t n_ctx, const std::string & note, const reader * before) {
+    reader r;
+    r.q      = random_ask(d, lang, n_ctx);
+    r.note   = note;
+    r.n_read = d.chance(0.2) ? d.below(10) : size_t(-1);
+    if (n_ctx < 50 && d.chance(0.2)) {
+        r.q.n_predict = -1;
+    }
+    if (before != nullptr && d.chance(0.4)) { // caches are used again
+        r.q.prompt = before->q.prompt;
+        r.q.prompt.resize(size_t(d.between(1, int32_t(r.q.prompt.size()))));
+    }
+    if (d.chance(0.2)) {
+        r.hook                                               = std::make_shared<scripted_hook>();
+        const size_t n                                       = r.q.prompt.size() + d.below(12);
+        (d.chance(0.5) ? r.hook->stop_at : r.hook->throw_at) = d.chance(0.7) ? n : 0;
+    }
+    return r;
+}
+
+// Some texts, each from a thread of its own, through one pipeline with 1 to 8 slots.
+void one_schedule(uint64_t seed, total & sum, bool failures) {
     dice           d(seed);
     const language lang{.seed = d.next(), .p_end = d.chance(0.3) ? 0.05 : 0.0};
     const auto     n_texts = d.between(1, 8);
@@ -74,7 +126,6 @@ void one_pipeline(uint64_t seed, total & sum, bool failures) {
     draft.accent      = d.next();
     draft.delay_us    = d.chance(0.5) ? 30 : 0;
     draft.delay_seed  = d.next();
-
     if (failures) {
         (d.chance(0.5) ? target.throw_at : target.throw_choice) = d.chance(0.7) ? d.between(0, 60) : -1;
         (d.chance(0.5) ? draft.throw_at : draft.throw_choice)   = d.chance(0.7) ? d.between(0, 100) : -1;
@@ -86,14 +137,8 @@ void one_pipeline(uint64_t seed, total & sum, bool failures) {
     pipeline            line(&t, d.chance(0.9) ? &m : nullptr, {.n_texts = n_texts, .prior = prior});
     std::vector<reader> readers(size_t(d.between(2, 10)));
     for (size_t i = 0; i < readers.size(); ++i) {
-        reader & r = readers[i];
-        r.q        = random_ask(d, lang, target.n_ctx);
-        r.note     = "seed " + std::to_string(seed) + " text " + std::to_string(i);
-        r.n_read   = d.chance(0.2) ? d.below(10) : size_t(-1);
-        if (i > 0 && d.chance(0.4)) { // caches are used again
-            r.q.prompt = readers[i - 1].q.prompt;
-            r.q.prompt.resize(size_t(d.between(1, int32_t(r.q.prompt.size()))));
-        }
+        const std::string note = "seed " + std::to_string(seed) + " text " + std::to_string(i);
+        readers[i]             = random_reader(d, lang, target.n_ctx, note, i == 0 ? nullptr : &readers[i - 1]);
     }
     std::vector<std::thread> threads;
     for (reader & r : readers) {
@@ -116,30 +161,32 @@ void one_pipeline(uint64_t seed, total & sum, bool failures) {
     CHECK(!line.running());
 }
 
+total many_schedules(int n, bool failures) {
+    total sum;
+    for (int seed = 0; seed < n && check::n_failed.load() <= 10; ++seed) {
+        one_schedule(uint64_t(seed), sum, failures);
+    }
+    return sum;
+}
+
 } // namespace
 
 TEST(random_schedules_of_several_texts) {
-    total sum;
-    for (uint64_t seed = 0; sum.n_texts < 4000; ++seed) {
-        one_pipeline(seed, sum, false);
-        if (check::n_failed.load() > 10) {
-            return;
-        }
+    const int   n   = n_schedules(600);
+    const total sum = many_schedules(n, false);
+    for (const int x : {sum.n_cancelled, sum.n_accepted, sum.n_rejected}) {
+        CHECK(x > n / 3, std::to_string(x));
     }
-    for (const int n : {sum.n_cancelled, sum.n_accepted, sum.n_rejected}) {
-        CHECK(n > 200, std::to_string(n));
+    for (const int x : {sum.n_full, sum.n_hooks_failed, sum.n_hooks_stopped}) {
+        CHECK(x > n / 20, std::to_string(x));
     }
+    CHECK_EQ(sum.n_errors, 0);
 }
 
 TEST(a_failure_ends_the_texts_that_it_meets_and_no_others) {
-    total sum;
-    for (uint64_t seed = 0; sum.n_texts < 2000; ++seed) {
-        one_pipeline(seed, sum, true);
-        if (check::n_failed.load() > 10) {
-            return;
-        }
-    }
-    CHECK(sum.n_errors > 50 && sum.n_errors < sum.n_texts / 4, std::to_string(sum.n_errors));
+    const int   n   = n_schedules(300);
+    const total sum = many_schedules(n, true);
+    CHECK(sum.n_errors > n / 8 && sum.n_errors < sum.n_texts / 4, std::to_string(sum.n_errors));
 }
 
 TEST(a_choice_that_fails_ends_one_text) {
