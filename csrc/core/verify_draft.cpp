@@ -26,7 +26,7 @@ void verify_worker::begin_draft(verify_slot & s, const request & req) {
     }
     req.draft_done.store(false, std::memory_order_relaxed);
     s.text.set_contact(contact::at_work);
-    tell_draft(s, {.what = verdict_msg::kind::begin, .slot = s.index, .req = &req});
+    tell_draft(s, {.what = verdict_msg::kind::begin, .req = &req});
     if (!s.text.drafting()) {
         req.draft_done.store(true, std::memory_order_relaxed);
     }
@@ -115,6 +115,7 @@ void verify_worker::tell_draft(verify_slot & s, verdict_msg v) {
     // this text, and waiting for it would be worse.
     const bool rests = set_orders(s, v) && v.what == verdict_msg::kind::verdict && ++s.n_quiet % n_quiet_most != 0;
     s.n_ahead        = v.n_ahead;
+    v.slot           = s.index; // the request's slot is the reader's, and may be another
     if (s.text.drafting() && !(rests ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
         s.text.lose_draft("the draft fell too far behind; the text went on without it");
     }
