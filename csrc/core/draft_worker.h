@@ -57,6 +57,7 @@ class draft_worker {
     void    step();
     bool    choose();
     int32_t make_room(const draft_text & text, int32_t n_free);
+    bool    shares_cache(const draft_text & text) const;
     void    keep_what_pays();
     void    set_rows();
     void    set_rows_of_text(part & p, size_t n_most);
