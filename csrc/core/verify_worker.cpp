@@ -15,11 +15,11 @@ const failure unknown_failure{error_kind::internal, "the target model failed for
 } // namespace
 
 verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
-                             int32_t n_texts)
+                             int32_t n_texts, std::optional<stance> only)
     : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
       reachable_(draft == draft_place::here) {
     planner_.expect(prior);
-    pool_.expect(prior.shared);
+    pool_.expect(prior.shared, only);
     slots_.reserve(size_t(n_texts));
     for (int32_t i = 0; i < n_texts; ++i) {
         slots_.emplace_back(model, i, n_branches_);

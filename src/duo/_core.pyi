@@ -154,6 +154,7 @@ class SyntheticOptions:
     confident: bool
     n_vocab: int
     n_ctx: int
+    n_parallel: int
     seed: int
     tracing: bool
     has_draft: bool

@@ -83,7 +83,11 @@ void one_pipeline(uint64_t seed, total & sum, bool failures) {
     scripted_model m(draft);
     pair_prior     prior;
     prior.shared = d.chance(0.5);
-    pipeline            line(&t, d.chance(0.9) ? &m : nullptr, {.n_texts = n_texts, .prior = prior});
+    std::optional<stance> only; // scripted models are too quick for the planner's own choice to vary
+    if (d.chance(0.7)) {
+        only = stance(d.below(4));
+    }
+    pipeline            line(&t, d.chance(0.9) ? &m : nullptr, {.n_texts = n_texts, .prior = prior, .only = only});
     std::vector<reader> readers(size_t(d.between(2, 10)));
     for (size_t i = 0; i < readers.size(); ++i) {
         reader & r = readers[i];
