@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 
+#include "../error.h"
 #include "verify_worker.h"
 
 namespace duo {
@@ -55,6 +56,25 @@ void verify_worker::work_together() {
     }
     t_together_ = t;
     group_      = 1 - group_;
+}
+
+// The pass failed: the text's rows alone, without drafted ones.
+void verify_worker::work_again(verify_slot & s) {
+    const size_t n_kept = std::min(s.cached.size(), s.text.tokens().size() - 1);
+    for (int32_t b = 0; b < n_branches_; ++b) {
+        if (!model_.rollback(s.first_branch + b, b == 0 ? int32_t(n_kept) : 0)) {
+            throw error("the target's cache could not be cleared");
+        }
+    }
+    s.cached.resize(n_kept);
+    s.text.tree().choose({}, 0, 1);
+    pass_.assign(1, &s);
+    rows_.clear();
+    set_rows(s, std::min(s.n_read, s.n_missing() - 1));
+    if (evaluate(0) && s.n_read == 0) {
+        finish_pass(s, stance::rest);
+        wires_.chunks.wake();
+    }
 }
 
 void verify_worker::order_drafts() {

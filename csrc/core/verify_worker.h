@@ -45,6 +45,7 @@ class verify_worker {
     void          end_texts();
     void          end(verify_slot & s, finish_reason why);
     void          fail(verify_slot & s, const failure & why);
+    void          on_failed_pass(const failure & why) noexcept;
 
     // The cache (verify_cache.cpp).
     void               keep_beginning(verify_slot & s);
@@ -85,6 +86,7 @@ class verify_worker {
 
     // A pass over several texts (verify_pool.cpp).
     void                  work_together();
+    void                  work_again(verify_slot & s);
     void                  begin_drafts_together();
     bool                  plan_together();
     size_t                plan_reading();

@@ -146,6 +146,34 @@ TEST(a_failure_ends_the_texts_that_it_meets_and_no_others) {
     CHECK(sum.n_errors > 50 && sum.n_errors < sum.n_texts / 4, std::to_string(sum.n_errors));
 }
 
+// A pass over several texts fails as a whole, whoever is to blame.
+TEST(a_text_that_cannot_be_evaluated_ends_alone) {
+    total sum;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+        const language           lang{.seed = seed};
+        scripted_model           t(behaviour{.lang = lang, .n_branch = 8, .delay_us = 20, .poison = 3});
+        scripted_model           m(behaviour{.lang = lang, .n_branch = 16, .agree = 0.8});
+        pipeline                 line(&t, &m, {.n_texts = 4});
+        std::vector<reader>      readers(4);
+        std::vector<std::thread> threads;
+        for (size_t i = 0; i < readers.size(); ++i) {
+            readers[i].q = ask{.prompt = {token_id(i == 2 ? 3 : 4), token_id(i), 1}, .n_predict = 30};
+            threads.emplace_back([&, i] {
+                loiter(seed + i, 200);
+                readers[i].run(line, false, dice(1));
+            });
+        }
+        for (std::thread & x : threads) {
+            x.join();
+        }
+        for (const reader & r : readers) {
+            r.check(lang, 512, sum);
+        }
+        CHECK(readers[2].a.finish == finish_reason::error);
+    }
+    CHECK_EQ(sum.n_errors, 40);
+}
+
 TEST(a_choice_that_fails_ends_one_text) {
     const language           lang{.seed = 5};
     scripted_model           t(behaviour{.lang = lang, .n_branch = 4, .throw_choice = 20});
