@@ -115,7 +115,7 @@ engine::engine(const synthetic_options & opt) {
     if (opt.has_draft) {
         synthetic_draft_ = std::make_unique<synthetic_model>(opt, true);
     }
-    start(synthetic_target_.get(), synthetic_draft_.get(), {.tracing = opt.tracing, .n_texts = opt.n_parallel});
+    start(synthetic_target_.get(), synthetic_draft_.get(), {.tracing = opt.tracing, .n_texts = opt.n_texts});
 }
 
 void engine::start(token_model * target, token_model * draft, const pipeline::options & opt) {

@@ -89,6 +89,16 @@ def test_texts_in_company_are_those_written_alone(four: Duo, alone: Duo) -> None
     assert len(got) == len(asked)
 
 
+def test_strict_keeps_the_tokens_with_stock_products() -> None:
+    # Stock attention adds in the order of the cells, so without strict about half of these texts differ.
+    with Duo(n_ctx=2048, cpu_kernels="stock", strict=True) as d:
+        want = [d.generate(p, max_tokens=60, temperature=0, mode="plain", ignore_eos=True) for p in PROMPTS]
+    with Duo(n_ctx=2048, cpu_kernels="stock", strict=True, n_parallel=4) as d:
+        for _ in range(2):
+            got = d.generate_many(PROMPTS, max_tokens=60, temperature=0, ignore_eos=True)
+            assert [g.tokens for g in got] == [w.tokens for w in want]
+
+
 def test_generate_many_keeps_the_order(four: Duo, alone: Duo) -> None:
     seen: list[int] = []
     found = four.generate_many(PROMPTS, max_tokens=24, temperature=0, progress=lambda i, r: seen.append(i))

@@ -23,6 +23,7 @@ class pipeline {
         bool                  one_outside  = false; // see wires
         int32_t               n_texts      = 1;     // texts at once; more wait in a queue
         pair_prior            prior{};
+        std::optional<stance> only{};             // see pool_planner::expect()
         std::function<void()> on_target_thread{}; // first thing in the thread: CPU affinity
         std::function<void()> on_draft_thread{};
     };

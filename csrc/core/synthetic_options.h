@@ -59,12 +59,12 @@ struct synthetic_options {
     double                                  c           = 0.2;  // draft step / target pass
     double                                  branch_cost = 0.02; // step over B rows: c (1 + branch_cost (B - 1))
     agreement                               agree{};
-    int32_t                                 n_vocab    = 32000;
-    int32_t                                 n_ctx      = 8192;
-    int32_t                                 n_parallel = 1; // texts at once, which share the context
-    uint64_t                                seed       = 1;
-    bool                                    tracing    = false;
-    bool                                    has_draft  = true;
+    int32_t                                 n_vocab   = 32000;
+    int32_t                                 n_ctx     = 8192; // of all texts together
+    int32_t                                 n_texts   = 1;    // at once
+    uint64_t                                seed      = 1;
+    bool                                    tracing   = false;
+    bool                                    has_draft = true;
 
     // Throws duo::error if they make no sense.
     void check() const;

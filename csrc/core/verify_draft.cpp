@@ -101,7 +101,8 @@ bool verify_worker::set_orders(const verify_slot & s, verdict_msg & v) const {
         v.least_path         = planner_.least_path();
         v.n_threads          = int16_t(planner_.threads().draft);
     } else {
-        const int32_t n_most = pool_.turns() ? std::max(0, std::min(n_room(s), n_verify_most(s))) : n_draft_cap;
+        const bool    turns  = pool_.stance_now() == stance::by_turn;
+        const int32_t n_most = turns ? std::max(0, std::min(n_room(s), n_verify_most(s))) : n_draft_cap;
         v.n_ahead            = int16_t(std::min(orders_.n_ahead, n_most));
         v.n_branch           = int16_t(orders_.n_branch);
         v.least_path         = int16_t(1000 * orders_.least_path);

@@ -15,11 +15,11 @@ const failure unknown_failure{error_kind::internal, "the target model failed for
 } // namespace
 
 verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
-                             int32_t n_texts)
+                             int32_t n_texts, std::optional<stance> only)
     : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
       reachable_(draft == draft_place::here) {
     planner_.expect(prior);
-    pool_.expect(prior.shared);
+    pool_.expect(prior.shared, only);
     slots_.reserve(size_t(n_texts));
     for (int32_t i = 0; i < n_texts; ++i) {
         slots_.emplace_back(model, i, n_branches_);
@@ -55,16 +55,32 @@ bool verify_worker::work() {
             work_together();
         }
     } catch (const std::exception & e) {
-        for (verify_slot * s : pass_) {
-            fail(*s, failure_of(e));
-        }
+        on_failed_pass(failure_of(e));
     } catch (...) {
-        for (verify_slot * s : pass_) {
-            fail(*s, unknown_failure);
-        }
+        on_failed_pass(unknown_failure);
     }
     end_texts();
     return true;
+}
+
+// A failure of one text is its own: if the pass had several, each is evaluated alone, and those end that fail again.
+void verify_worker::on_failed_pass(const failure & why) noexcept {
+    if (pass_.size() == 1) {
+        fail(*pass_.front(), why);
+        return;
+    }
+    for (verify_slot * s : std::vector(std::exchange(pass_, {}))) {
+        if (!s->text.active() || s->parked) {
+            continue;
+        }
+        try {
+            work_again(*s);
+        } catch (const std::exception & e) {
+            fail(*s, failure_of(e));
+        } catch (...) {
+            fail(*s, unknown_failure);
+        }
+    }
 }
 
 bool verify_worker::take_requests() {

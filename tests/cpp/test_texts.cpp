@@ -136,7 +136,11 @@ void one_schedule(uint64_t seed, total & sum, bool failures) {
     scripted_model m(draft);
     pair_prior     prior;
     prior.shared = d.chance(0.5);
-    pipeline            line(&t, d.chance(0.9) ? &m : nullptr, {.n_texts = n_texts, .prior = prior});
+    std::optional<stance> only; // scripted models are too quick for the planner's own choice to vary
+    if (d.chance(0.7)) {
+        only = stance(d.below(4));
+    }
+    pipeline            line(&t, d.chance(0.9) ? &m : nullptr, {.n_texts = n_texts, .prior = prior, .only = only});
     std::vector<reader> readers(size_t(d.between(2, 10)));
     for (size_t i = 0; i < readers.size(); ++i) {
         const std::string note = "seed " + std::to_string(seed) + " text " + std::to_string(i);
@@ -189,6 +193,34 @@ TEST(a_failure_ends_the_texts_that_it_meets_and_no_others) {
     const int   n   = n_schedules(300);
     const total sum = many_schedules(n, true);
     CHECK(sum.n_errors > n / 8 && sum.n_errors < sum.n_texts / 4, std::to_string(sum.n_errors));
+}
+
+// A pass over several texts fails as a whole, whoever is to blame.
+TEST(a_text_that_cannot_be_evaluated_ends_alone) {
+    total sum;
+    for (uint64_t seed = 0; seed < 40; ++seed) {
+        const language           lang{.seed = seed};
+        scripted_model           t(behaviour{.lang = lang, .n_branch = 8, .delay_us = 20, .poison = 3});
+        scripted_model           m(behaviour{.lang = lang, .n_branch = 16, .agree = 0.8});
+        pipeline                 line(&t, &m, {.n_texts = 4});
+        std::vector<reader>      readers(4);
+        std::vector<std::thread> threads;
+        for (size_t i = 0; i < readers.size(); ++i) {
+            readers[i].q = ask{.prompt = {token_id(i == 2 ? 3 : 4), token_id(i), 1}, .n_predict = 30};
+            threads.emplace_back([&, i] {
+                loiter(seed + i, 200);
+                readers[i].run(line, false, dice(1));
+            });
+        }
+        for (std::thread & x : threads) {
+            x.join();
+        }
+        for (const reader & r : readers) {
+            r.check(lang, 512, false, sum);
+        }
+        CHECK(readers[2].a.finish == finish_reason::error);
+    }
+    CHECK_EQ(sum.n_errors, 40);
 }
 
 TEST(a_choice_that_fails_ends_one_text) {
