@@ -26,7 +26,7 @@ void verify_worker::begin_draft(verify_slot & s, const request & req) {
     }
     req.draft_done.store(false, std::memory_order_relaxed);
     s.text.set_contact(contact::at_work);
-    tell_draft(s, {.what = verdict_msg::kind::begin, .slot = s.index, .req = &req});
+    tell_draft(s, {.what = verdict_msg::kind::begin, .req = &req});
     if (!s.text.drafting()) {
         req.draft_done.store(true, std::memory_order_relaxed);
     }
@@ -114,6 +114,7 @@ bool verify_worker::set_orders(const verify_slot & s, verdict_msg & v) const {
 void verify_worker::tell_draft(verify_slot & s, verdict_msg v) {
     // A draft that rests need not be woken for each token. A draft that is thousands of verdicts behind is of no use to
     // this text, and waiting for it would be worse.
+    v.slot           = s.index;
     const bool rests = set_orders(s, v) && v.what == verdict_msg::kind::verdict && ++s.n_quiet % n_quiet_most != 0;
     s.n_ahead        = v.n_ahead;
     if (s.text.drafting() && !(rests ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
