@@ -63,8 +63,9 @@ class pool_planner {
     [[nodiscard]] stance stance_now() const { return now_; }
 
     // For the next pass, of n_texts texts that are written. n_most: drafted nodes of a text in a pass at most; 0: no
-    // text has a draft. sync: no text allows its draft to run ahead.
-    [[nodiscard]] pool_orders orders(size_t n_texts, const pair_profile & profile, int32_t n_most, bool sync);
+    // text has a draft. sync: no text allows its draft to run ahead. always: speculate whether it pays or not.
+    [[nodiscard]] pool_orders orders(size_t n_texts, const pair_profile & profile, int32_t n_most, bool sync,
+                                     bool always = false);
 
     // Chooses the rows of all trees. > 0: the pass should wait so many microseconds for nodes. n_rows: drafted rows
     // that batch and cache allow. away_us: see situation.

@@ -108,17 +108,21 @@ void pool_planner::choose_way(record & r, size_t n_texts, const pair_profile & p
     }
 }
 
-pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, int32_t n_most, bool sync) {
+pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, int32_t n_most, bool sync, bool always) {
     record &   r     = record_of(n_texts);
     const bool again = r.n_passes++ % n_between == 0 || n_texts != n_texts_ || now_ == stance::rest;
     n_texts_         = n_texts;
-    if (r.n_left > 0 || n_most == 0) {
+    if ((r.n_left > 0 && !always) || n_most == 0) {
         r.n_left -= r.n_left > 0 ? 1 : 0;
         now_ = stance::rest;
         return {};
     }
     if (again) {
         choose_way(r, n_texts, profile, n_most, sync);
+    }
+    if (way_.k == 0 && always) {
+        now_   = shared_ || sync ? stance::by_turn : stance::ahead;
+        way_.k = 1;
     }
     if (way_.k == 0) {
         // How good the drafts are shows only when they are tried.

@@ -78,15 +78,17 @@ void verify_worker::work_again(verify_slot & s) {
 }
 
 void verify_worker::order_drafts() {
-    bool any  = false;
-    bool sync = true;
+    bool any    = false;
+    bool sync   = true;
+    bool always = false;
     for (const verify_slot * s : active_) {
         if (draft_wanted(s->text.req())) {
-            any  = true;
-            sync = sync && s->text.req().plan.mode == run_mode::sync;
+            any    = true;
+            sync   = sync && s->text.req().plan.mode == run_mode::sync;
+            always = always || s->text.req().plan.always;
         }
     }
-    orders_ = pool_.orders(active_.size(), planner_.profile(), any ? n_draft_cap : 0, sync);
+    orders_ = pool_.orders(active_.size(), planner_.profile(), any ? n_draft_cap : 0, sync, always);
 }
 
 // Divides the texts into halves. A text that joins goes to the smaller half; of equal ones to that which is not about
