@@ -81,20 +81,20 @@ void pool_planner::begin_rest(record & r) {
     r.own       = {};
 }
 
-bool pool_planner::wants_wait(std::span<const pool_share> texts) const {
-    return std::any_of(texts.begin(), texts.end(), [this](const pool_share & t) {
-        return t.growing && (shared_ || t.fixed) && int32_t(t.tree->best_path().size()) < std::min(t.n_wait, t.n_most);
-    });
+bool pool_planner::wants_wait(const pool_share & t) const {
+    return t.growing && (shared_ || t.fixed) && int32_t(t.tree->best_path().size()) < std::min(t.n_wait, t.n_most);
 }
 
-int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows, int64_t away_us) {
-    int32_t n_base = 0;
-    int32_t n_wait = 0;
+int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows) {
+    int32_t n_base  = 0;
+    int32_t n_wait  = 0;
+    int64_t away_us = -1; // of the texts that are waited for; -1: of none
     for (const pool_share & t : texts) {
         n_base += t.n_base;
-        n_wait = t.growing ? std::max(n_wait, t.n_wait) : n_wait;
+        n_wait  = t.growing ? std::max(n_wait, t.n_wait) : n_wait;
+        away_us = wants_wait(t) ? std::max(away_us, t.away_us) : away_us;
     }
-    if (wants_wait(texts)) {
+    if (away_us >= 0) {
         const auto step = int64_t(n_wait * profile.step_us(int32_t(texts.size()), !shared_));
         return std::max(wait_least_us, wait_factor * step) + away_us + away_us / 2;
     }

@@ -24,7 +24,8 @@ struct pool_share {
     int32_t     n_min    = 0;       // fewer drafted nodes are not worth verifying
     bool        fixed    = false;   // the user or a test has fixed what is verified: as many of the nodes as possible
     bool        wide     = false;   // of these all, not only the best path
-    bool        growing  = false;   // its draft may still add nodes
+    bool        growing  = false;   // its draft may still add nodes, and may be waited for
+    int64_t     away_us  = 0;       // its draft is elsewhere: see situation
     int32_t     n_wait   = 0;       // levels that are waited for, if turns are taken
     int32_t     n_branch = 1;       // branches of the cache for a tree
 
@@ -45,9 +46,8 @@ class pool_planner {
     void expect(bool shared) { shared_ = shared; }
 
     // Chooses the rows of all trees. > 0: the pass should wait so many microseconds for nodes. n_rows: drafted rows
-    // that batch and cache allow. away_us: see situation.
-    [[nodiscard]] int64_t next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows,
-                               int64_t away_us);
+    // that batch and cache allow.
+    [[nodiscard]] int64_t next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows);
     // The pass over n texts brought so many tokens and took so long, with its wait.
     void on_pass(size_t n_texts, const pair_profile & profile, int32_t n_tokens, double us);
 
@@ -74,7 +74,7 @@ class pool_planner {
 
     [[nodiscard]] double rate(size_t n_texts, const pair_profile & profile) const;
     [[nodiscard]] way    best_turns(size_t n_texts, const pair_profile & profile, int32_t n_most) const;
-    [[nodiscard]] bool   wants_wait(std::span<const pool_share> texts) const;
+    [[nodiscard]] bool   wants_wait(const pool_share & t) const;
     static void          take(pool_share & t, int32_t n);
     static void          begin_rest(record & r);
 
