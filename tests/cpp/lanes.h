@@ -63,6 +63,7 @@ class draft_lane {
         link_.lost();
         end();
     }
+    void stop() {}
     bool round(dice & d) {
         if (place_ < 0) {
             const auto text = link_.wait_begin(now_us() + 200);
@@ -111,6 +112,7 @@ class verify_lane {
 
     void connect() {}
     void cut() { end(); }
+    void stop() { link_.stopped(); }
     bool round(dice & d) {
         if (!link_.running()) {
             const auto text = link_.wait_begin(now_us() + 200);
@@ -193,6 +195,9 @@ template <typename Lane> class carrier {
                 }
             }
             lane_->cut();
+            if (stop_) {
+                lane_->stop();
+            }
             n_cuts_ += stop_ ? 0 : 1;
             sleep_us(w.away_us == 0 ? 0 : d.below(uint32_t(w.away_us)));
         }

@@ -140,9 +140,9 @@ ask ask_for(token_id first, int32_t n_predict, run_mode mode) {
 
 // Two clients at one host: all lanes of the first hang in mid-text, and the second notices nothing.
 template <typename Lane, typename Host> void one_hangs() {
-    const language  lang{.seed = 8};
+    const language lang{.seed = 8};
     // Slow enough for guesses to come in time: a host does not wait for one client while it has others.
-    const behaviour target{.lang = lang, .n_ctx = 2048, .n_branch = 16, .n_spare = 4000, .pass_us = 2000};
+    const behaviour target{.lang = lang, .n_ctx = 2048, .n_branch = 16, .n_spare = 4000, .pass_us = 4000};
     behaviour       draft   = target;
     draft.agree             = 0.9;
     draft.pass_us           = 20;
@@ -165,14 +165,14 @@ template <typename Lane, typename Host> void one_hangs() {
     }
     int32_t n_accepted = 0;
     for (int32_t i = 0; i < 4; ++i) {
-        const ask  q    = ask_for(1 + i, 150, run_mode::async);
+        const ask  q    = ask_for(1 + i, 100, run_mode::async);
         const auto text = good.line.begin(q.make());
         answer     a;
         read_some(good.line, *text, a, size_t(-1));
         check_same(a, reference(lang, target.n_ctx, q), std::to_string(i));
         n_accepted += a.stats.n_accepted;
     }
-    CHECK(n_accepted > 20, std::to_string(n_accepted)); // the host is used; how often hangs on the machine
+    CHECK(n_accepted > 5, std::to_string(n_accepted)); // the host is used; how often hangs on the machine
 }
 
 } // namespace
