@@ -135,7 +135,8 @@ void register_draft_host(py::module_ & m) {
                 return tuples_of(nodes);
             },
             "timeout_us"_a)
-        .def("end", [](d & x, int64_t us) { return x.host().end(x.place, now_us() + us); }, "timeout_us"_a, released)
+        .def(
+            "end", [](d & x, int64_t us) { return x.host().end(x.place, now_us() + us); }, "timeout_us"_a, released)
         .def_property_readonly("taken", [](const d & x) { return x.host().taken(x.place); })
         .def_property_readonly("closed", [](const d & x) { return x.host().closed(); });
 }
@@ -163,8 +164,10 @@ void register_verify_host(py::module_ & m) {
                 return py::make_tuple(tuples_of(verdicts), tuples_of(chunks));
             },
             "timeout_us"_a)
-        .def("cancel", [](v & x) { x.host().cancel(x.place); }, released)
-        .def("rtt", [](v & x, int64_t us) { x.host().rtt(x.place, us); }, "us"_a)
+        .def(
+            "cancel", [](v & x) { x.host().cancel(x.place); }, released)
+        .def(
+            "rtt", [](v & x, int64_t us) { x.host().rtt(x.place, us); }, "us"_a)
         .def_property_readonly("running", [](const v & x) { return x.host().running(x.place); })
         .def_property_readonly("error",
                                [](const v & x) {

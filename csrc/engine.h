@@ -81,14 +81,14 @@ class engine {
     std::weak_ptr<const llama_token_model> target_view_;
     std::weak_ptr<const llama_token_model> draft_view_;
 
-    std::shared_ptr<llama_token_model> target_;
-    std::shared_ptr<llama_token_model> draft_;
-    std::unique_ptr<synthetic_model>   synthetic_target_;
-    std::unique_ptr<synthetic_model>   synthetic_draft_;
-    std::unique_ptr<delayed_model>     late_target_;
-    std::unique_ptr<delayed_model>     late_draft_;
-    mutable std::shared_mutex          gate_; // of the pipeline and what it uses
-    std::unique_ptr<pipeline>          pipeline_;
+    std::shared_ptr<llama_token_model>        target_;
+    std::shared_ptr<llama_token_model>        draft_;
+    std::unique_ptr<synthetic_model>          synthetic_target_;
+    std::unique_ptr<synthetic_model>          synthetic_draft_;
+    std::unique_ptr<delayed_model>            late_target_;
+    std::unique_ptr<delayed_model>            late_draft_;
+    mutable std::shared_mutex                 gate_; // of the pipeline and what it uses
+    std::unique_ptr<pipeline>                 pipeline_;
     std::vector<std::shared_ptr<draft_link>>  draft_links_; // by the text's slot
     std::vector<std::shared_ptr<target_link>> target_links_;
 };

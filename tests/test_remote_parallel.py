@@ -18,7 +18,8 @@ pytest.importorskip("grpc")
 
 PROMPTS = [PROMPT, "The king said", "In the forest lived", "One day the dog"]
 OPTIONS: list[dict[str, Any]] = [
-    {"temperature": 0}, {"temperature": 0.8, "seed": 3}, {"temperature": 0, "mode": "sync"}, {"temperature": 1, "seed": 4},
+    {"temperature": 0}, {"temperature": 0.8, "seed": 3},
+    {"temperature": 0, "mode": "sync"}, {"temperature": 1, "seed": 4},
 ]  # fmt: skip
 LATE_US = 10_000  # each pass is late by up to this, so that a text lasts
 N = 120

@@ -1,4 +1,4 @@
-"""The connections of a Duo to its host: one for each text that it writes at once, so that losing one disturbs one text."""
+"""The connections of a Duo to its host: one for each text at once, so that losing one disturbs one text."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import grpc
 
@@ -138,9 +137,7 @@ def _make_way(path: str) -> None:
     raise BadValue(f"{cannot}; another process listens there, choose another path")
 
 
-async def _until_signal(
-    host: Callable[[], Host], ready: Callable[[Address], None], last: threading.Timer
-) -> None:
+async def _until_signal(host: Callable[[], Host], ready: Callable[[Address], None], last: threading.Timer) -> None:
     asked_to_end = asyncio.Event()
     loop = asyncio.get_running_loop()
     # Clients get their own errors. Logging them would let clients fill a disk, or a pipe that nobody reads.
