@@ -37,8 +37,8 @@ from duo.text.stream import Stream
 from duo.text.trace_file import TraceFile
 
 if TYPE_CHECKING:
+    from duo.remote.client.clients import Clients
     from duo.remote.client.connection import ClientSettings
-    from duo.remote.client.lanes import Lanes
 
 _alive: weakref.WeakSet[Duo] = weakref.WeakSet()
 
@@ -109,7 +109,7 @@ class Duo(Chats, Loading):
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self.defaults = cast("GenerateOptions", {k: v for k, v in options.items() if k in GENERATE_OPTIONS})
         defaults = generate_options({**self.defaults})
-        self._client: Lanes | None = None
+        self._client: Clients | None = None
         if (kind := self.options["numa"]) is not None:
             _core.use_numa(kind)
         model, draft, o, self._child = in_child(model, draft, self.options)
@@ -165,7 +165,7 @@ class Duo(Chats, Loading):
         return "session" in self.__dict__
 
     @property
-    def network(self) -> Lanes | None:
+    def network(self) -> Clients | None:
         """What keeps this Duo in touch with its host; None: both models are here."""
         return self._client
 

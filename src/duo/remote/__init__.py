@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from duo.models.paths import PathLike
     from duo.options.engine import EngineOptions
     from duo.remote.client.child import Child
+    from duo.remote.client.clients import Clients
     from duo.remote.client.connection import ClientSettings
-    from duo.remote.client.lanes import Lanes
 
 
 def need_grpc() -> None:
@@ -74,7 +74,7 @@ def n_ctx_remote(host: ClientSettings | None, n_ctx: int | None) -> int:
     return min(n_host, n_ctx or n_host)
 
 
-def attach(host: ClientSettings, engine: _core.Engine) -> Lanes:
+def attach(host: ClientSettings, engine: _core.Engine) -> Clients:
     """Connects the open ends of an engine to its host. Raises DuoError."""
     from duo.remote.client.attach import attach as to_host
 

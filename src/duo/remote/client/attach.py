@@ -9,9 +9,9 @@ from duo.errors import BadValue, PeerLost
 from duo.options.engine import EngineOptions
 from duo.remote.address import Address
 from duo.remote.client.child import Child
+from duo.remote.client.clients import Clients
 from duo.remote.client.connection import ClientSettings, HostError, LocalModel, Session, new_key
 from duo.remote.client.draft import DraftClient
-from duo.remote.client.lanes import Lanes
 from duo.remote.client.verify import VerifyClient
 from duo.remote.security import ClientSecurity, read_token
 
@@ -43,7 +43,7 @@ def context_of(settings: ClientSettings) -> int:
     return session.n_ctx
 
 
-def attach(settings: ClientSettings, engine: _core.Engine) -> Lanes:
+def attach(settings: ClientSettings, engine: _core.Engine) -> Clients:
     """Connects the open ends of an engine to the host. Raises PeerLost: it does not fit, or is required and missing."""
     local = engine.target if settings.role == "draft" else engine.draft
     if local is None:
@@ -51,9 +51,9 @@ def attach(settings: ClientSettings, engine: _core.Engine) -> Lanes:
     if settings.child is not None:
         settings.child.wait_started(required=settings.required)
     own = LocalModel(Path(local.path).name, local.vocabulary)
-    lanes = Lanes(
+    clients = Clients(
         [DraftClient(settings, link, own) for link in engine.draft_links]
         or [VerifyClient(settings, link, own) for link in engine.target_links]
     )
-    lanes.start(WAIT_REQUIRED_S if settings.required else WAIT_DRAFT_S)
-    return lanes
+    clients.start(WAIT_REQUIRED_S if settings.required else WAIT_DRAFT_S)
+    return clients

@@ -10,57 +10,57 @@ from duo.remote.client.client import Client
 from duo.remote.client.connection import ClientSettings
 
 
-class Lanes:
-    """Belongs to a Duo. A text of the engine's slot i uses lane i. Any thread may use it; texts come and go at once."""
+class Clients:
+    """Belongs to a Duo. A text of the engine's slot i uses client i. Any thread may call it."""
 
-    def __init__(self, lanes: Sequence[Client]) -> None:
-        self._lanes = list(lanes)
+    def __init__(self, clients: Sequence[Client]) -> None:
+        self.clients = list(clients)  # by slot
         self._lock = threading.RLock()  # reentrant: the garbage collector may end a text while the lock is held
         self._running: set[int] = set()  # slots of texts
 
     @property
     def settings(self) -> ClientSettings:
-        return self._lanes[0].settings
+        return self.clients[0].settings
 
     def start(self, wait_s: float) -> None:
         """Starts to connect and waits `wait_s` at most for the first result.
 
         Raises PeerLost: the host is required and cannot be reached, or it does not fit.
         """
-        self._lanes[0].start()
-        self._lanes[0].wait_connected(wait_s)
-        for lane in self._lanes[1:]:
-            lane.start()
+        self.clients[0].start()
+        self.clients[0].wait_connected(wait_s)
+        for c in self.clients[1:]:
+            c.start()
 
     def close(self) -> None:
         """Ends all connections. The engine may be closed before or afterwards."""
-        for lane in self._lanes:
-            lane.ask_to_end()
-        for lane in self._lanes:
-            lane.close()
+        for c in self.clients:
+            c.ask_to_end()
+        for c in self.clients:
+            c.close()
 
     @property
     def host_model(self) -> str:
         """The name of the host's model; empty: not known yet."""
-        return next((name for lane in self._lanes if (name := lane.host_model)), "")
+        return next((name for c in self.clients if (name := c.host_model)), "")
 
     @property
     def notice(self) -> str:
         """A security notice about these connections; usually empty."""
-        return self._lanes[0].notice
+        return self.clients[0].notice
 
     def take_warning(self) -> str:
         """The last problem outside a text; each problem is returned once."""
-        return next((why for lane in self._lanes if (why := lane.take_warning())), "")
+        return next((why for c in self.clients if (why := c.take_warning())), "")
 
     # ---- texts
 
     def begin_text(self) -> None:
-        """A text is about to begin, in any lane that has none."""
+        """A text is about to begin, at any client that has none."""
         with self._lock:
-            for i, lane in enumerate(self._lanes):
+            for i, c in enumerate(self.clients):
                 if i not in self._running:
-                    lane.begin_text()
+                    c.begin_text()
 
     def text_began(self, slot: int) -> None:
         with self._lock:
@@ -70,13 +70,13 @@ class Lanes:
         """The figures of the text for Result.timings, and a warning; empty: nothing went wrong."""
         with self._lock:
             self._running.discard(slot)
-        lane = self._lanes[slot]
-        return lane.figures_of_text, lane.take_warning()
+        c = self.clients[slot]
+        return c.figures_of_text, c.take_warning()
 
     @property
     def figures_of_texts(self) -> dict[str, Any]:
-        """For the trace: the sums over the lanes, and the longest round trip."""
-        every = [lane.figures_of_text for lane in self._lanes]
+        """For the trace: the sums over all clients, and the longest round trip."""
+        every = [c.figures_of_text for c in self.clients]
         return {
             name: max(f[name] for f in every) if name.endswith("_ms") else sum(f[name] for f in every)
             for name in every[0]
