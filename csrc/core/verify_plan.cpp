@@ -78,7 +78,7 @@ plan verify_worker::make_plan(verify_slot & s) {
                                                            .growing = growing,
                                                            .fresh   = !s.text.was_hit(),
                                                            .n_base  = n_new,
-                                                           .away_us = wires_.rtt_us.load(std::memory_order_relaxed)});
+                                                           .away_us = away_us(s)});
         if (p.wait_us <= 0 || take_requests()) {
             break;
         }
