@@ -14,7 +14,7 @@ bool draft_worker::choose() {
     }
     n_parts_ = 0;
     for (draft_text & t : texts_) {
-        if (!t.wants_step()) {
+        if (!wants_step(t)) {
             continue;
         }
         if (n_parts_ == parts_.size()) {

@@ -55,6 +55,7 @@ class draft_worker {
     void               do_errand(draft_text & text, const request & req) noexcept;
     void               do_errand(draft_text & text, errand & job);
     void               fail_step(const std::string & why) noexcept;
+    [[nodiscard]] bool wants_step(const draft_text & t) const;
     [[nodiscard]] bool any_wants_step() const;
     void               tell_usage() noexcept;
 

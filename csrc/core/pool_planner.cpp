@@ -11,19 +11,19 @@ constexpr int64_t wait_factor   = 4;    // of the expected time
 } // namespace
 
 // Unless the draft runs ahead, a pass waits for the guesses of its texts.
-bool pool_planner::wants_wait(std::span<const pool_share> texts) const {
-    return std::any_of(texts.begin(), texts.end(), [this](const pool_share & t) {
-        return t.growing && (now_ != stance::ahead || t.fixed) &&
-               int32_t(t.tree->best_path().size()) < std::min(t.n_wait, t.n_most);
-    });
+bool pool_planner::wants_wait(const pool_share & t) const {
+    return t.growing && (now_ != stance::ahead || t.fixed) &&
+           int32_t(t.tree->best_path().size()) < std::min(t.n_wait, t.n_most);
 }
 
-int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows, int64_t away_us) {
-    if (wants_wait(texts)) {
-        int32_t n_steps = 1;
-        for (const pool_share & t : texts) {
-            n_steps = t.growing ? std::max(n_steps, t.n_wait) : n_steps;
-        }
+int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows) {
+    int32_t n_steps = 1;
+    int64_t away_us = -1; // of the texts that are waited for; -1: of none
+    for (const pool_share & t : texts) {
+        n_steps = t.growing ? std::max(n_steps, t.n_wait) : n_steps;
+        away_us = wants_wait(t) ? std::max(away_us, t.away_us) : away_us;
+    }
+    if (away_us >= 0) {
         const auto step = int64_t(n_steps * profile.step_us(int32_t(texts.size()), now_ != stance::by_turn));
         return std::max(wait_least_us, wait_factor * step) + away_us + away_us / 2;
     }

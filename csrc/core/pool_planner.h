@@ -34,11 +34,20 @@ struct pool_share {
     bool        wide     = false;   // of these all, not only the best path
     bool        drafting = false;   // it has a draft
     bool        hit      = false;   // the draft had foreseen the root
-    bool        growing  = false;   // its draft may still add nodes
+    bool        growing  = false;   // its draft may still add nodes, and may be waited for
+    int64_t     away_us  = 0;       // its draft is elsewhere: see situation
     int32_t     n_wait   = 0;       // levels that are waited for, unless the draft runs ahead
     int32_t     n_branch = 1;       // branches of the cache for a tree
 
     double expected = 1.0; // out: tokens that the text will probably grow by
+};
+
+// What the texts of the next passes allow.
+struct pool_wishes {
+    int32_t n_most   = 0;     // drafted nodes of a text in a pass; 0: no text has a draft
+    bool    sync     = false; // no text allows its draft to run ahead
+    bool    no_waits = false; // no text may wait for another one's draft
+    bool    always   = false; // speculate whether it pays or not
 };
 
 // Orders for the draft of each text.
@@ -62,14 +71,12 @@ class pool_planner {
     // How the texts are written now: as orders() has decided.
     [[nodiscard]] stance stance_now() const { return now_; }
 
-    // For the next pass, of n_texts texts that are written. n_most: drafted nodes of a text in a pass at most; 0: no
-    // text has a draft. sync: no text allows its draft to run ahead.
-    [[nodiscard]] pool_orders orders(size_t n_texts, const pair_profile & profile, int32_t n_most, bool sync);
+    // For the next pass, of n_texts texts that are written.
+    [[nodiscard]] pool_orders orders(size_t n_texts, const pair_profile & profile, const pool_wishes & wishes);
 
     // Chooses the rows of all trees. > 0: the pass should wait so many microseconds for nodes. n_rows: drafted rows
-    // that batch and cache allow. away_us: see situation.
-    [[nodiscard]] int64_t next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows,
-                               int64_t away_us);
+    // that batch and cache allow.
+    [[nodiscard]] int64_t next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows);
     // The pass brought so many tokens and took so long, with its wait.
     void on_pass(const pair_profile & profile, int32_t n_tokens, double us);
 
@@ -101,15 +108,14 @@ class pool_planner {
     // What the ways would bring (pool_ways.cpp).
     [[nodiscard]] way    best_of(stance s, size_t n_texts, const pair_profile & profile, int32_t n_most) const;
     [[nodiscard]] double believed(stance s, double expected, size_t n_texts, const pair_profile & profile) const;
-    void choose_way(record & r, size_t n_texts, const pair_profile & profile, int32_t n_most, bool sync);
+    void choose_way(record & r, size_t n_texts, const pair_profile & profile, const pool_wishes & wishes);
     [[nodiscard]] double         rate(size_t n_texts, const pair_profile & profile) const;
     [[nodiscard]] record &       record_of(size_t n_texts) { return records_[std::min(n_texts, n_texts_cap)]; }
     [[nodiscard]] const record & record_of(size_t n_texts) const { return records_[std::min(n_texts, n_texts_cap)]; }
     static void                  begin_rest(record & r);
 
     // A pass (pool_planner.cpp).
-    [[nodiscard]] bool wants_wait(std::span<const pool_share> texts) const;
-    [[nodiscard]] bool wait_pays(std::span<const pool_share> texts, const pair_profile & profile, double r) const;
+    [[nodiscard]] bool wants_wait(const pool_share & t) const;
     void        choose(std::span<const pool_share> texts, const pair_profile & profile, int32_t n_rows, double r);
     static void take(pool_share & t, int32_t n);
 

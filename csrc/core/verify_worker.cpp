@@ -17,7 +17,7 @@ const failure unknown_failure{error_kind::internal, "the target model failed for
 verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
                              int32_t n_texts, std::optional<stance> only)
     : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
-      reachable_(draft == draft_place::here), board_(size_t(n_texts)) {
+      reachable_(size_t(n_texts), draft == draft_place::here), board_(size_t(n_texts)) {
     planner_.expect(prior);
     pool_.expect(prior.shared, only);
     slots_.reserve(size_t(n_texts));
@@ -147,13 +147,16 @@ void verify_worker::begin_text(verify_slot & s, request & req) {
     keep_beginning(s);
     s.text.set_draft_read(n_same(s.draft_read, s.text.tokens()));
     forget_late_begins();
-    if (!draft_wanted(req) || !reachable_) {
+    if (!draft_wanted(req) || !reachable_[size_t(line_of(s))]) {
         return;
     }
-    if (planner_.draft_begins_late() || active_.size() > 1) {
+    // The client of a host begins its draft together with the text, and only then.
+    if (!wires_.on_host && (planner_.draft_begins_late() || active_.size() > 1)) {
         s.text.set_contact(contact::owed);
     } else {
-        plan_alone(s); // for the draft's first orders
+        if (active_.size() == 1) {
+            plan_alone(s); // for the draft's first orders
+        }
         begin_draft(s, req);
     }
 }

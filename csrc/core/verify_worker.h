@@ -68,18 +68,20 @@ class verify_worker {
     void await_draft(const request & req);
 
     // The texts' drafts (verify_draft.cpp).
-    void               take_nodes();
-    void               on_node(verify_slot & s, const node_msg & msg);
-    void               on_link(bool up);
-    [[nodiscard]] bool draft_wanted(const request & req) const;
-    void               begin_draft(verify_slot & s, const request & req);
-    void               begin_draft_in_mid_text(verify_slot & s);
-    void               begin_draft_if_it_pays(verify_slot & s);
-    void               end_draft(verify_slot & s);
-    int64_t            reading_us(const verify_slot & s) const;
-    void               forget_late_begins();
-    void               tell_draft(verify_slot & s, verdict_msg v);
-    bool               set_orders(const verify_slot & s, verdict_msg & v) const;
+    void                  take_nodes();
+    void                  on_node(verify_slot & s, const node_msg & msg);
+    void                  on_link(int32_t line, bool up);
+    [[nodiscard]] int32_t line_of(const verify_slot & s) const;
+    verify_slot *         drafting_at(int32_t line);
+    [[nodiscard]] bool    draft_wanted(const request & req) const;
+    void                  begin_draft(verify_slot & s, const request & req);
+    void                  begin_draft_in_mid_text(verify_slot & s);
+    void                  begin_draft_if_it_pays(verify_slot & s);
+    void                  end_draft(verify_slot & s);
+    int64_t               reading_us(const verify_slot & s) const;
+    void                  forget_late_begins();
+    void                  tell_draft(verify_slot & s, verdict_msg v);
+    bool                  set_orders(const verify_slot & s, verdict_msg & v) const;
 
     // A pass over one text (verify_plan.cpp).
     void                 work_alone(verify_slot & s);
@@ -87,7 +89,11 @@ class verify_worker {
     plan                 make_plan(verify_slot & s);
     void                 count_wait(int64_t t0, verify_slot & s);
     [[nodiscard]] size_t n_to_read(const verify_slot & s) const;
-    int32_t              n_room(const verify_slot & s) const { return s.text.n_room(s.cached.size()); }
+    // Round trip to the text's draft; 0: it is here.
+    [[nodiscard]] int64_t away_us(const verify_slot & s) const {
+        return wires_.rtt_us[size_t(line_of(s))].load(std::memory_order_relaxed);
+    }
+    int32_t n_room(const verify_slot & s) const { return s.text.n_room(s.cached.size()); }
 
     // A pass over several texts (verify_pool.cpp).
     void                  work_together();
@@ -123,7 +129,7 @@ class verify_worker {
     const int32_t     n_branches_;       // of each slot
     planner           planner_;          // for a text that is alone
     pool_planner      pool_;             // for several
-    bool              reachable_;        // messages reach the draft
+    std::vector<bool> reachable_;        // by line: messages reach the draft
     request *         errand_ = nullptr; // waits until no text is written
 
     std::vector<verify_slot>   slots_;

@@ -271,6 +271,31 @@ TEST(a_choice_that_fails_ends_one_text) {
     CHECK_EQ(sum.n_errors, 1);
 }
 
+// A text goes to the slot that has its beginning, which need not be the reader's place of that number.
+TEST(drafts_work_for_texts_that_come_back_in_another_order) {
+    const language                          lang{.seed = 8};
+    scripted_model                          t(behaviour{.lang = lang, .n_branch = 16, .pass_us = 200});
+    scripted_model                          m(behaviour{.lang = lang, .n_branch = 16, .agree = 1.0});
+    pipeline                                line(&t, &m, {.n_texts = 4, .only = stance::by_turn});
+    std::vector<std::shared_ptr<open_text>> texts(4);
+    for (const bool again : {false, true}) {
+        std::vector<ask> asks;
+        for (int i = 0; i < 4; ++i) {
+            const auto first = token_id(again ? 3 - i : i);
+            asks.push_back({.prompt = {first, first, first, first}, .n_predict = 40});
+            texts[size_t(i)] = line.begin(asks.back().make());
+        }
+        for (size_t i = 0; i < 4; ++i) {
+            answer a;
+            read_some(line, *texts[i], a, size_t(-1));
+            check_same(a, reference(lang, 512, asks[i]), std::to_string(i));
+            CHECK_EQ(a.warning, "", std::to_string(i));
+            CHECK(a.stats.n_accepted > 5, std::to_string(a.stats.n_accepted));
+            CHECK(!again || a.stats.n_prompt_cached > 1);
+        }
+    }
+}
+
 TEST(more_texts_than_slots_wait_in_the_order_of_their_begin) {
     const language                          lang{.seed = 6};
     scripted_model                          t(behaviour{.lang = lang, .n_branch = 2});

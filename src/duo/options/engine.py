@@ -190,7 +190,8 @@ class PlaceOptions(TypedDict, total=False):
         Annotated[int, Field(ge=1, le=N_PARALLEL_MAX)],
         opt(
             1,
-            "Texts written at once. They share the context: -c tokens in all, as with llama-server's unified cache.",
+            "Texts written at once. They share the context: -c tokens in all (draft: -cd), as with llama-server's "
+            "unified cache.",
             "-np",
             "--parallel",
             env="N_PARALLEL",
