@@ -17,6 +17,7 @@ from duo import Duo, DuoError, Result
 from duo.cli.main import main
 from duo.errors import BadValue, Busy
 
+
 @pytest.fixture(scope="module")
 def four() -> Iterator[Duo]:
     with Duo(n_ctx=2048, n_parallel=4) as d:
