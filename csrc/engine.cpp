@@ -122,7 +122,7 @@ engine::engine(const synthetic_options & opt) {
     if (opt.has_draft) {
         synthetic_draft_ = std::make_unique<synthetic_model>(opt, true);
     }
-    start(synthetic_target_.get(), synthetic_draft_.get(), {.tracing = opt.tracing});
+    start(synthetic_target_.get(), synthetic_draft_.get(), {.tracing = opt.tracing, .n_texts = opt.n_texts});
 }
 
 void engine::start(token_model * target, token_model * draft, const pipeline::options & opt) {
@@ -183,6 +183,11 @@ void engine::cancel_all() noexcept {
 bool engine::running() const {
     const std::shared_lock entered(gate_);
     return pipeline_ && pipeline_->running();
+}
+
+engine_usage engine::usage() const {
+    const auto entered = enter();
+    return pipeline_->usage();
 }
 
 std::shared_ptr<wires> engine::ends() const {

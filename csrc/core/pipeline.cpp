@@ -17,7 +17,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
                                draft != nullptr   ? place::here
                                : opt.remote_draft ? place::elsewhere
                                                   : place::none,
-                               opt.prior, opt.n_texts);
+                               opt.prior, opt.n_texts, opt.only);
         verify_thread_ = std::thread([this, f = opt.on_target_thread] {
             if (f) {
                 f();
@@ -84,6 +84,15 @@ std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req, int32_t
 std::shared_ptr<open_text> pipeline::current() const {
     const std::lock_guard locked(mutex_);
     return last_;
+}
+
+engine_usage pipeline::usage() const {
+    return {.target    = verify_worker_ ? verify_worker_->usage() : worker_usage{},
+            .draft     = draft_worker_ ? draft_worker_->usage() : worker_usage{},
+            .n_threads = int32_t(verify_worker_.has_value()) + int32_t(draft_worker_.has_value()),
+            .n_open    = int32_t(reader_.n_open()),
+            .n_queued  = int32_t(reader_.n_queued()),
+            .n_unfreed = int32_t(reader_.n_unfreed())};
 }
 
 bool pipeline::next(open_text & text, text_chunk & out, int64_t deadline_us) {

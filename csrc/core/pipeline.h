@@ -23,6 +23,7 @@ class pipeline {
         bool                  on_host      = false; // see wires
         int32_t               n_texts      = 1;     // texts at once; more wait in a queue
         pair_prior            prior{};
+        std::optional<stance> only{};             // see pool_planner::expect()
         std::function<void()> on_target_thread{}; // first thing in the thread: CPU affinity
         std::function<void()> on_draft_thread{};
     };
@@ -64,6 +65,8 @@ class pipeline {
     [[nodiscard]] bool   running() const { return reader_.n_open() > 0; }
     [[nodiscard]] bool   ended(const open_text & text) const { return reader_.ended(text); }
     [[nodiscard]] size_t n_queued() const { return reader_.n_queued(); }
+    // What the workers hold. From any thread.
+    [[nodiscard]] engine_usage usage() const;
     // The text that was begun last; null: none.
     [[nodiscard]] std::shared_ptr<open_text> current() const;
 

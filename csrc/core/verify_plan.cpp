@@ -102,8 +102,7 @@ void verify_worker::count_wait(int64_t t0, verify_slot & s) {
     const int64_t t1 = now_us();
     s.text.count_wait(t1 - t0);
     if (wires_.tracing) {
-        wires_.verify_trace.try_push(
-            {.what = trace_event::kind::wait, .slot = s.text.req().slot, .t0_us = t0, .t1_us = t1});
+        wires_.verify_trace.try_push({.what = trace_event::kind::wait, .slot = s.index, .t0_us = t0, .t1_us = t1});
     }
 }
 

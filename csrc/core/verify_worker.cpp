@@ -15,11 +15,11 @@ const failure unknown_failure{error_kind::internal, "the target model failed for
 } // namespace
 
 verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
-                             int32_t n_texts)
+                             int32_t n_texts, std::optional<stance> only)
     : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
-      reachable_(size_t(n_texts), draft == draft_place::here) {
+      reachable_(size_t(n_texts), draft == draft_place::here), board_(size_t(n_texts)) {
     planner_.expect(prior);
-    pool_.expect(prior.shared);
+    pool_.expect(prior.shared, only, !w.on_host);
     slots_.reserve(size_t(n_texts));
     for (int32_t i = 0; i < n_texts; ++i) {
         slots_.emplace_back(model, i, n_branches_);
@@ -55,16 +55,45 @@ bool verify_worker::work() {
             work_together();
         }
     } catch (const std::exception & e) {
-        for (verify_slot * s : pass_) {
-            fail(*s, failure_of(e));
-        }
+        on_failed_pass(failure_of(e));
     } catch (...) {
-        for (verify_slot * s : pass_) {
+        on_failed_pass(unknown_failure);
+    }
+    end_texts();
+    tell_usage();
+    return true;
+}
+
+// A failure of one text is its own: if the pass had several, each is evaluated alone, and those end that fail again.
+void verify_worker::on_failed_pass(const failure & why) noexcept {
+    if (pass_.size() == 1) {
+        fail(*pass_.front(), why);
+        return;
+    }
+    for (verify_slot * s : std::vector(std::exchange(pass_, {}))) {
+        if (!s->text.active() || s->parked) {
+            continue;
+        }
+        try {
+            work_again(*s);
+        } catch (const std::exception & e) {
+            fail(*s, failure_of(e));
+        } catch (...) {
             fail(*s, unknown_failure);
         }
     }
-    end_texts();
-    return true;
+}
+
+void verify_worker::tell_usage() noexcept {
+    usage_ = {.cells = std::move(usage_.cells), .n_begins = int32_t(late_begins_.size())};
+    usage_.cells.clear();
+    for (const verify_slot & s : slots_) {
+        usage_.cells.push_back(int32_t(s.cached.size()));
+        usage_.n_active += s.text.active() ? 1 : 0;
+        usage_.n_parked += s.parked ? 1 : 0;
+        usage_.n_branches += s.cached.empty() ? 0 : 1; // a tree's other branches are dropped after its pass
+    }
+    board_.write(usage_);
 }
 
 bool verify_worker::take_requests() {
@@ -177,6 +206,7 @@ void verify_worker::end(verify_slot & s, finish_reason why) {
     s.parked = false;
     std::erase(active_, &s);
     alone_ = alone_ == &s ? nullptr : alone_;
+    tell_usage();             // before the reader knows of the end
     wires_.chunks.push(last); // the request belongs to the reader now
 }
 

@@ -11,6 +11,7 @@
 #include "planner.h"
 #include "pool_planner.h"
 #include "token_model.h"
+#include "usage.h"
 #include "verify_slot.h"
 #include "wires.h"
 
@@ -21,12 +22,15 @@ class verify_worker {
   public:
     enum class draft_place : uint8_t { none, here, elsewhere };
 
-    // n_texts: texts at once. The model's branches are divided among them.
-    verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior = {},
-                  int32_t n_texts = 1);
+    // n_texts: texts at once. The model's branches are divided among them. only: see pool_planner::expect().
+    verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior = {}, int32_t n_texts = 1,
+                  std::optional<stance> only = {});
 
     // What was learned about the pair. Only while no request runs.
     [[nodiscard]] planner & plans() { return planner_; }
+
+    // From any thread.
+    [[nodiscard]] worker_usage usage() const { return board_.read(); }
 
     // Until the request channel is closed. Does not throw.
     void run() noexcept;
@@ -45,6 +49,8 @@ class verify_worker {
     void          end_texts();
     void          end(verify_slot & s, finish_reason why);
     void          fail(verify_slot & s, const failure & why);
+    void          on_failed_pass(const failure & why) noexcept;
+    void          tell_usage() noexcept;
 
     // The cache (verify_cache.cpp).
     void               keep_beginning(verify_slot & s);
@@ -91,13 +97,16 @@ class verify_worker {
 
     // A pass over several texts (verify_pool.cpp).
     void                  work_together();
+    void                  work_again(verify_slot & s);
     void                  begin_drafts_together();
     bool                  plan_together();
     size_t                plan_reading();
     int64_t               share_rows(int32_t n_rows, bool may_wait);
     [[nodiscard]] int32_t n_verify_most(const verify_slot & s) const;
     [[nodiscard]] bool    any_cancelled() const;
-    [[nodiscard]] stance  stance_together() const;
+    void                  order_drafts();
+    void                  set_groups();
+    [[nodiscard]] bool    is_left_out(const verify_slot & s) const;
 
     // The pass itself (verify_pass.cpp).
     void                    set_rows(verify_slot & s, size_t n_read);
@@ -129,6 +138,10 @@ class verify_worker {
     std::vector<verify_slot *> pass_;            // texts with rows in the pass that is being made
     std::vector<pool_share>    shares_;          // of pass_
     pool_orders                orders_;          // for the drafts of several texts
+    int32_t                    group_ = 0;       // the half of the texts that is verified next (stance::groups)
+
+    usage_board  board_;
+    worker_usage usage_; // scratch
 
     double   row_us_     = 0.0; // time of a prompt row, as last measured; 0: unknown
     uint64_t n_begun_    = 0;

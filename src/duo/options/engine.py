@@ -10,6 +10,7 @@ from duo.options.client import ClientOptions
 from duo.options.context import ContextOptions, OffloadOptions
 from duo.options.markers import Field
 from duo.options.option import (
+    N_PARALLEL_MAX,
     Count,
     CpuKernels,
     Endpoints,
@@ -186,7 +187,7 @@ class PlaceOptions(TypedDict, total=False):
         ),
     ]
     n_parallel: Annotated[
-        Annotated[int, Field(ge=1, le=16)],
+        Annotated[int, Field(ge=1, le=N_PARALLEL_MAX)],
         opt(
             1,
             "Texts written at once. They share the context: -c tokens in all (draft: -cd), as with llama-server's "
