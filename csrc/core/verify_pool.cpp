@@ -200,8 +200,7 @@ size_t verify_worker::plan_reading() {
     return n_all - n_left;
 }
 
-// Shares n drafted rows among the texts. > 0: the pass should wait so many microseconds. On a host no text waits for
-// another one's client.
+// Shares n drafted rows among the texts. > 0: the pass should wait so many microseconds.
 int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
     shares_.clear();
     for (verify_slot * s : pass_) {
@@ -222,6 +221,8 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
              .n_min    = plan.n_min,
              .fixed    = fixed,
              .wide     = plan.use == tree_use::dynamic || !plan.tree.empty(),
+             .drafting = s->text.drafting(),
+             .hit      = s->text.was_hit(),
              .growing  = may_wait && !wires_.on_host && begun && s->text.draft_may_grow() && !s->text.cancelled(),
              .away_us  = away_us(*s),
              .n_wait   = std::min({n_most, s->n_ahead, fixed ? n_most : orders_.n_wait}),
