@@ -24,6 +24,10 @@ void verify_worker::work_together() {
     if (!plan_together()) {
         return; // a text has come or is to end
     }
+    if (pass_.empty()) { // those whose turn it is were parked
+        group_ = 1 - group_;
+        return;
+    }
     for (verify_slot * s : pass_) {
         set_rows(*s, s->n_read);
     }
