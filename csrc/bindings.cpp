@@ -154,6 +154,7 @@ void register_engine(py::module_ & m) {
         .def_property_readonly("draft_link", &engine::link_to_draft)
         .def_property_readonly("target_link", &engine::link_to_target)
         .def_property_readonly("running", &engine::running)
+        .def_property_readonly("usage", [](const engine & e) { return duo::usage_of(e.usage()); })
         .def(
             "begin",
             [](engine & e, std::vector<duo::token_id> prompt, int32_t n_predict, const duo::sampling_params & sampling,

@@ -52,6 +52,16 @@ py::dict stats_of(const request & r, const pair_profile & profile) {
     return d;
 }
 
+py::dict usage_of(const engine_usage & u) {
+    const auto of = [](const worker_usage & w) {
+        return py::dict("cells"_a = w.cells, "n_active"_a = w.n_active, "n_parked"_a = w.n_parked,
+                        "n_branches"_a = w.n_branches, "n_begins"_a = w.n_begins, "n_kept"_a = w.n_kept,
+                        "kept_bytes"_a = w.kept_bytes);
+    };
+    return py::dict("target"_a = of(u.target), "draft"_a = of(u.draft), "n_threads"_a = u.n_threads,
+                    "n_open"_a = u.n_open, "n_queued"_a = u.n_queued, "n_unfreed"_a = u.n_unfreed);
+}
+
 namespace {
 
 // Reads a figure from another process, or a list of figures. Extra elements of a list are ignored.

@@ -178,6 +178,11 @@ bool engine::running() const {
     return pipeline_ && pipeline_->running();
 }
 
+engine_usage engine::usage() const {
+    const auto entered = enter();
+    return pipeline_->usage();
+}
+
 std::shared_ptr<wires> engine::ends() const {
     const auto entered = enter();
     return pipeline_->ends();

@@ -65,6 +65,8 @@ class engine {
     [[nodiscard]] std::shared_ptr<target_link> link_to_target() const { return target_link_; }
 
     [[nodiscard]] bool running() const;
+    // What it holds at this moment. Throws duo::error if closed.
+    [[nodiscard]] engine_usage usage() const;
     // The rings and bells. Throws duo::error if closed.
     [[nodiscard]] std::shared_ptr<wires> ends() const;
 

@@ -42,6 +42,7 @@ class delayed_model : public token_model {
 
     bool        rollback(int32_t branch, int32_t pos) override { return inner_.rollback(branch, pos); }
     void        fork(int32_t from, int32_t to, int32_t pos) override { inner_.fork(from, to, pos); }
+    int32_t     n_held(int32_t branch) const override { return inner_.n_held(branch); }
     std::string save() const override { return inner_.save(); }
     void        restore(std::span<const char> saved) override { inner_.restore(saved); }
     bool        is_end(token_id token) const override { return inner_.is_end(token); }

@@ -86,6 +86,15 @@ std::shared_ptr<open_text> pipeline::current() const {
     return last_;
 }
 
+engine_usage pipeline::usage() const {
+    return {.target    = verify_worker_ ? verify_worker_->usage() : worker_usage{},
+            .draft     = draft_worker_ ? draft_worker_->usage() : worker_usage{},
+            .n_threads = int32_t(verify_worker_.has_value()) + int32_t(draft_worker_.has_value()),
+            .n_open    = int32_t(reader_.n_open()),
+            .n_queued  = int32_t(reader_.n_queued()),
+            .n_unfreed = int32_t(reader_.n_unfreed())};
+}
+
 bool pipeline::next(open_text & text, text_chunk & out, int64_t deadline_us) {
     return reader_.next(text, out, deadline_us);
 }

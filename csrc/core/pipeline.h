@@ -60,6 +60,8 @@ class pipeline {
 
     [[nodiscard]] bool   running() const { return reader_.n_open() > 0; }
     [[nodiscard]] size_t n_queued() const { return reader_.n_queued(); }
+    // What the workers hold. From any thread.
+    [[nodiscard]] engine_usage usage() const;
     // The text that was begun last; null: none.
     [[nodiscard]] std::shared_ptr<open_text> current() const;
 

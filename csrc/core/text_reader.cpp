@@ -217,4 +217,10 @@ size_t text_reader::n_queued() const {
     return queue_.size();
 }
 
+size_t text_reader::n_unfreed() const {
+    const std::lock_guard locked(mutex_);
+    return size_t(std::count_if(ended_.begin(), ended_.end(),
+                                [](const auto & t) { return !t->req().draft_done.load(std::memory_order_acquire); }));
+}
+
 } // namespace duo

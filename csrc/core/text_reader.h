@@ -67,6 +67,8 @@ class text_reader {
     // Texts that have not ended, those in the queue included.
     [[nodiscard]] size_t n_open() const;
     [[nodiscard]] size_t n_queued() const;
+    // Ended texts whose requests the draft may still read.
+    [[nodiscard]] size_t n_unfreed() const;
 
   private:
     template <typename Done> void read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & locked, Done && done);

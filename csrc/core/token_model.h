@@ -67,6 +67,9 @@ class token_model {
     // Forgets positions >= `pos` of `branch`. False: the cache cannot do that, and is unchanged.
     virtual bool rollback(int32_t branch, int32_t pos) = 0;
 
+    // Positions that the cache holds of `branch`, by its own account.
+    [[nodiscard]] virtual int32_t n_held(int32_t branch) const = 0;
+
     // The whole cache, with all branches, as bytes. Throws duo::error.
     [[nodiscard]] virtual std::string save() const { throw error("this model's cache cannot be saved"); }
 

@@ -40,6 +40,7 @@ void verify_worker::serve_errand(request & req) noexcept {
         slots_.front().draft_read = req.job->draft.tokens;
         req.warning               = req.draft_error;
     }
+    tell_usage();
     wires_.chunks.push({.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .t_us = now_us()});
 }
 
@@ -66,6 +67,7 @@ void verify_worker::do_errand(verify_slot & s, request & req) {
     switch (job.what) {
         case errand::kind::look:
             job.target.tokens = s.cached;
+            job.target.held   = all_held(model_);
             break;
         case errand::kind::save:
             if (job.n_keep >= 0 && size_t(job.n_keep) < s.cached.size() && model_.rollback(0, job.n_keep)) {

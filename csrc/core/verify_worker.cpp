@@ -17,7 +17,7 @@ const failure unknown_failure{error_kind::internal, "the target model failed for
 verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
                              int32_t n_texts)
     : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
-      reachable_(draft == draft_place::here) {
+      reachable_(draft == draft_place::here), board_(size_t(n_texts)) {
     planner_.expect(prior);
     pool_.expect(prior.shared);
     slots_.reserve(size_t(n_texts));
@@ -64,7 +64,20 @@ bool verify_worker::work() {
         }
     }
     end_texts();
+    tell_usage();
     return true;
+}
+
+void verify_worker::tell_usage() noexcept {
+    usage_ = {.cells = std::move(usage_.cells), .n_begins = int32_t(late_begins_.size())};
+    usage_.cells.clear();
+    for (const verify_slot & s : slots_) {
+        usage_.cells.push_back(int32_t(s.cached.size()));
+        usage_.n_active += s.text.active() ? 1 : 0;
+        usage_.n_parked += s.parked ? 1 : 0;
+        usage_.n_branches += s.cached.empty() ? 0 : 1; // a tree's other branches are dropped after its pass
+    }
+    board_.write(usage_);
 }
 
 bool verify_worker::take_requests() {
@@ -174,6 +187,7 @@ void verify_worker::end(verify_slot & s, finish_reason why) {
     s.parked = false;
     std::erase(active_, &s);
     alone_ = alone_ == &s ? nullptr : alone_;
+    tell_usage();             // before the reader knows of the end
     wires_.chunks.push(last); // the request belongs to the reader now
 }
 

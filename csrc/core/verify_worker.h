@@ -11,6 +11,7 @@
 #include "planner.h"
 #include "pool_planner.h"
 #include "token_model.h"
+#include "usage.h"
 #include "verify_slot.h"
 #include "wires.h"
 
@@ -27,6 +28,9 @@ class verify_worker {
 
     // What was learned about the pair. Only while no request runs.
     [[nodiscard]] planner & plans() { return planner_; }
+
+    // From any thread.
+    [[nodiscard]] worker_usage usage() const { return board_.read(); }
 
     // Until the request channel is closed. Does not throw.
     void run() noexcept;
@@ -45,6 +49,7 @@ class verify_worker {
     void          end_texts();
     void          end(verify_slot & s, finish_reason why);
     void          fail(verify_slot & s, const failure & why);
+    void          tell_usage() noexcept;
 
     // The cache (verify_cache.cpp).
     void               keep_beginning(verify_slot & s);
@@ -123,6 +128,9 @@ class verify_worker {
     std::vector<verify_slot *> pass_;            // texts with rows in the pass that is being made
     std::vector<pool_share>    shares_;          // of pass_
     pool_orders                orders_;          // for the drafts of several texts
+
+    usage_board  board_;
+    worker_usage usage_; // scratch
 
     double   row_us_     = 0.0; // time of a prompt row, as last measured; 0: unknown
     uint64_t n_begun_    = 0;

@@ -152,6 +152,11 @@ void llama_token_model::fork(int32_t from, int32_t to, int32_t pos) {
     }
 }
 
+int32_t llama_token_model::n_held(int32_t branch) const {
+    const llama_memory_t memory = llama_get_memory(context_.get());
+    return memory == nullptr ? 0 : llama_memory_seq_pos_max(memory, branch) + 1;
+}
+
 void llama_token_model::undo(std::span<const row> rows) {
     for (auto r = rows.rbegin(); r != rows.rend(); ++r) {
         for (int32_t b = r->branch; b < r->branch + r->n_branches; ++b) {

@@ -91,6 +91,7 @@ class llama_token_model : public token_model {
     float            logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
     bool             rollback(int32_t branch, int32_t pos) override;
     void             fork(int32_t from, int32_t to, int32_t pos) override;
+    int32_t          n_held(int32_t branch) const override;
 
     [[nodiscard]] std::string save() const override;
     void                      restore(std::span<const char> saved) override;

@@ -1,7 +1,7 @@
 """The C++ core (csrc/bindings.cpp). What fails in it is a duo.DuoError."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, TypedDict, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -254,6 +254,10 @@ class Errand:
     def target_saved(self) -> memoryview: ...
     def draft_saved(self) -> memoryview: ...
     @property
+    def target_held(self) -> list[int]: ...  # look: positions of each branch, by the model's own account
+    @property
+    def draft_held(self) -> list[int]: ...
+    @property
     def logprobs(self) -> list[float]: ...
     @property
     def top(self) -> list[tuple[int, float]]: ...
@@ -262,6 +266,25 @@ class Text:
     """A text that was begun (csrc/core/text_reader.h)."""
 
     def stats(self) -> dict[str, Any]: ...  # complete after the chunk that has finish set
+
+class WorkerUsage(TypedDict):
+    """What a worker holds (csrc/core/usage.h)."""
+
+    cells: list[int]  # tokens in the cache, by slot; empty: the model is elsewhere
+    n_active: int  # texts
+    n_parked: int
+    n_branches: int
+    n_begins: int
+    n_kept: int
+    kept_bytes: int
+
+class Usage(TypedDict):
+    target: WorkerUsage
+    draft: WorkerUsage  # its figures follow a text's last chunk a moment later
+    n_threads: int
+    n_open: int
+    n_queued: int
+    n_unfreed: int
 
 class Engine:
     @overload
@@ -278,6 +301,8 @@ class Engine:
     def target_link(self) -> TargetLink | None: ...
     @property
     def running(self) -> bool: ...
+    @property
+    def usage(self) -> Usage: ...
     def begin(
         self,
         *,

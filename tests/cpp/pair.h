@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "core/errand.h"
 #include "core/pipeline.h"
 #include "scripted_model.h"
 
@@ -90,6 +91,15 @@ inline answer read_all(pipeline & p) {
     answer a;
     read_some(p, a, size_t(-1));
     return a;
+}
+
+// The caller keeps the errand.
+inline answer run_errand(pipeline & p, errand & job, std::vector<token_id> prompt = {}) {
+    auto r    = std::make_unique<request>();
+    r->job    = std::shared_ptr<errand>(std::shared_ptr<void>(), &job);
+    r->prompt = std::move(prompt);
+    p.begin(std::move(r));
+    return read_all(p);
 }
 
 // By brute force: token after token, the whole text searched for stop strings each time.

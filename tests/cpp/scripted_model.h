@@ -240,6 +240,8 @@ class scripted_model : public duo::token_model {
         cache_[size_t(to)].cut(size_t(pos));
     }
 
+    int32_t n_held(int32_t branch) const override { return int32_t(cache_[size_t(branch)].id.size()); }
+
     // The tokens of each branch, behind their number.
     std::string save() const override {
         std::vector<token_id> all;

@@ -58,6 +58,29 @@ struct reader {
     }
 };
 
+// After all texts: the models hold what the workers know of, and nothing else.
+void check_usage(pipeline & line, size_t n_texts, const std::string & note) {
+    errand look;
+    CHECK_EQ(run_errand(line, look).finish, finish_reason::stop, note);
+    const engine_usage u = line.usage();
+    REQUIRE_EQ(u.target.cells.size(), n_texts, note);
+    CHECK_EQ(u.target.n_active + u.target.n_parked + u.draft.n_active, 0, note);
+    CHECK_EQ(u.n_open + u.n_queued + u.n_unfreed, 0, note);
+    const size_t n_branches = look.target.held.size() / n_texts; // of a slot
+    for (size_t b = 0; b < look.target.held.size(); ++b) {
+        const bool is_first = b % n_branches == 0 && b / n_branches < n_texts;
+        CHECK_EQ(look.target.held[b], is_first ? u.target.cells[b / n_branches] : 0, note);
+    }
+    const auto known = std::accumulate(u.draft.cells.begin(), u.draft.cells.end(), 0);
+    CHECK(std::count_if(look.draft.held.begin(), look.draft.held.end(), [](int32_t n) { return n > 0; }) <=
+              u.draft.n_branches,
+          note);
+    // Branches share cells, so the largest of a text's branches is all that it has at least.
+    for (const int32_t n : look.draft.held) {
+        CHECK(n <= known, note);
+    }
+}
+
 // n texts, each from a thread of its own, through one pipeline with some slots.
 void one_pipeline(uint64_t seed, total & sum, bool failures) {
     dice           d(seed);
@@ -114,6 +137,7 @@ void one_pipeline(uint64_t seed, total & sum, bool failures) {
         r.check(lang, target.n_ctx, sum);
     }
     CHECK(!line.running());
+    check_usage(line, size_t(n_texts), "seed " + std::to_string(seed));
 }
 
 } // namespace
