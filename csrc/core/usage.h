@@ -10,7 +10,7 @@ namespace duo {
 
 // What one worker holds at one moment.
 struct worker_usage {
-    std::vector<int32_t> cells;          // tokens that the cache holds, by slot
+    std::vector<int32_t> cells{};        // tokens that the cache holds, by slot
     int32_t              n_active   = 0; // texts that are written, the parked ones included
     int32_t              n_parked   = 0; // texts that wait because the cache is full (target)
     int32_t              n_branches = 0; // branches of the cache that hold something (target) or are taken (draft)
