@@ -119,6 +119,8 @@ class Duo(Chats, Loading):
         draft = None if vocab_only else draft
         if self._child is not None:
             self._child.start()
+        if self._host is not None and o["n_parallel"] == "auto":
+            o = {**o, "n_parallel": 1}
         placed, self.placement = place(
             None if model is None else ModelOptions.of(o, "target", path(model, "target")),
             None if draft is None else ModelOptions.of(o, "draft", path(draft, "draft")),
@@ -127,9 +129,11 @@ class Duo(Chats, Loading):
         )
         placed.remote_draft = o["draft_host"] is not None
         placed.tracing = trace is not None
-        if (n := o["n_parallel"]) > 1 and self._host is not None:
-            raise BadValue(f"-np/--parallel {n} needs both models in this process; leave it out")
-        placed.n_parallel = placed.target.n_parallel = placed.draft.n_parallel = n
+        if placed.n_parallel > 1 and self._host is not None:
+            raise BadValue(f"-np/--parallel {o['n_parallel']} needs both models in this process; leave it out")
+        if o["cache_ram"] and model is None:
+            raise BadValue("--cache-ram is for the cache of a target in this process; leave it out")
+        placed.n_kept_bytes = o["cache_ram"] << 20 if o["cache_ram"] > 0 else o["cache_ram"]
         placed.target.vocab_only = vocab_only
         placed.delay_us, placed.delay_seed = _delay
         self.placed = placed  # where the models were put

@@ -9,7 +9,7 @@ IN_CHAT = frozenset(
 NOT_IN_DUO = frozenset(
     """
     --adaptive-decay --adaptive-target --agent --alias --api-key --api-key-file --api-prefix --attention --audio
-    --backend-sampling --binary-file --cache-idle-slots --cache-list --cache-prompt --cache-ram --cache-reuse
+    --backend-sampling --binary-file --cache-idle-slots --cache-list --cache-prompt --cache-reuse
     --check --check-tensors --checkpoint-min-step --chunk --chunk-separator --chunk-size --chunks
     --cls-separator --cont-batching --context-file --context-shift
     --cors-credentials --cors-headers --cors-methods --cors-origins --cpu-mask-batch

@@ -31,6 +31,7 @@ def flag_of(role: Role, name: str) -> str:
 _AS_GIVEN = (
     "n_gpu_layers", "split_mode", "main_gpu", "n_ctx", "n_batch", "n_threads", "n_threads_batch", "flash_attn",
     "type_k", "type_v", "load_mode", "offload_kqv", "op_offload", "cpu_kernels", "strict",
+    "n_parallel",
 )  # fmt: skip
 
 
@@ -60,7 +61,9 @@ class ModelOptions:
     override_tensors: tuple[tuple[str, str], ...]  # (pattern, memory)
     cpu_kernels: CpuKernels
     strict: bool
+    n_parallel: int | Literal["auto"]
     context: ContextOptions  # complete
+    n_contexts: int = 1  # the cache has room for so many texts of n_ctx tokens
 
     @classmethod
     def of(cls, o: EngineOptions, role: Role, path: str = "") -> ModelOptions:
