@@ -175,6 +175,11 @@ class Duo(Chats, Loading):
         """What keeps this Duo in touch with its host; None: both models are here."""
         return self._client
 
+    @property
+    def n_parallel(self) -> int:
+        """Texts that are written at once; further ones wait."""
+        return self.session.turns.n
+
     def close(self) -> None:
         """Ends what runs and frees everything. Safe to call twice, and from another thread."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from duo.options.context import ContextOptions
@@ -86,6 +86,10 @@ class ModelOptions:
             context=cast(ContextOptions, {name: value(name) for name in ContextOptions.__annotations__}),
             **{name: value(name) for name in _AS_GIVEN},
         )
+
+    def for_texts(self, n: int) -> ModelOptions:
+        """The same for n texts at once, each with a whole context."""
+        return replace(self, n_parallel=n, n_contexts=n)
 
     def flag(self, name: str) -> str:
         """The command-line spelling of this option for this model: -c, or -cd."""

@@ -90,28 +90,21 @@ def placement_of(
     return place_layers(wish, wish_draft, list(rooms_of(devices).values()))
 
 
-def with_texts(
-    target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]
-) -> tuple[ModelOptions, ModelOptions | None]:
-    """The options with a number instead of -np auto: as many whole contexts as fit, N_TEXTS_MOST at most.
+def texts_that_fit(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> int:
+    """The number of -np auto: as many whole contexts as fit, N_TEXTS_MOST at most.
 
     No layer leaves its device for a further text. Raises BadValue (unknown device, unreadable file).
     """
-    if target.n_parallel != "auto":
-        return target, draft
     models = [m for m in (target, draft) if m is not None]
-    n, headers = 1, []
-    if all(os.path.isfile(m.path) for m in models):  # if not, loading reports why
-        headers = [read_header(m.path) for m in models]
-        n = most_texts(headers, contexts(target, draft, headers))
+    if not all(os.path.isfile(m.path) for m in models):  # loading reports why
+        return 1
+    headers = [read_header(m.path) for m in models]
+    most = most_texts(headers, contexts(target, draft, headers))
 
     def with_n(n: int) -> tuple[ModelOptions, ModelOptions | None]:
-        changed = [replace(m, n_parallel=n, n_contexts=n) for m in models]
-        return changed[0], None if draft is None else changed[1]
+        return target.for_texts(n), None if draft is None else draft.for_texts(n)
 
-    while n > 1 and not _fits(*with_n(n), with_n(1), headers, devices):
-        n -= 1
-    return with_n(n)
+    return next((n for n in range(most, 1, -1) if _fits(*with_n(n), with_n(1), headers, devices)), 1)
 
 
 def _fits(
@@ -144,7 +137,9 @@ def resolve_auto(
     target: or the one model of a host, whatever its role. Raises BadValue (unknown device, unreadable file),
     UnknownModel or DoesNotFit.
     """
-    target, draft = with_texts(target, draft, devices)
+    if target.n_parallel == "auto":
+        n = texts_that_fit(target, draft, devices)
+        target, draft = target.for_texts(n), None if draft is None else draft.for_texts(n)
     models = [m for m in (target, draft) if m is not None]
     found = [devices_for(m.devices, devices) for m in models]  # of both, to report an unknown device
     uses_device = any(m.n_gpu_layers != 0 and names for m, names in zip(models, found, strict=True))
