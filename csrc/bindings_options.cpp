@@ -74,6 +74,7 @@ void register_synthetic(py::module_ & m) {
         .def_readwrite("branch_cost", &o::branch_cost)
         .def_readwrite("n_vocab", &o::n_vocab)
         .def_readwrite("n_ctx", &o::n_ctx)
+        .def_readwrite("n_parallel", &o::n_texts)
         .def_readwrite("seed", &o::seed)
         .def_readwrite("tracing", &o::tracing)
         .def_readwrite("has_draft", &o::has_draft);

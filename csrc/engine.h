@@ -61,9 +61,9 @@ class engine {
     // The measurements of the pair. Call only while no text is being written. Throws duo::error if closed.
     [[nodiscard]] planner & plans() const;
 
-    // Represents a model in another process; it may outlive the engine. Null: both models are here.
-    [[nodiscard]] std::shared_ptr<draft_link>  link_to_draft() const { return draft_link_; }
-    [[nodiscard]] std::shared_ptr<target_link> link_to_target() const { return target_link_; }
+    // Represent a model in another process, one for each text at once; they may outlive the engine. Empty: it is here.
+    [[nodiscard]] const std::vector<std::shared_ptr<draft_link>> &  links_to_draft() const { return draft_links_; }
+    [[nodiscard]] const std::vector<std::shared_ptr<target_link>> & links_to_target() const { return target_links_; }
 
     [[nodiscard]] bool running() const;
     // What it holds at this moment. Throws duo::error if closed.
@@ -84,16 +84,16 @@ class engine {
     std::weak_ptr<const llama_token_model> target_view_;
     std::weak_ptr<const llama_token_model> draft_view_;
 
-    std::shared_ptr<llama_token_model> target_;
-    std::shared_ptr<llama_token_model> draft_;
-    std::unique_ptr<synthetic_model>   synthetic_target_;
-    std::unique_ptr<synthetic_model>   synthetic_draft_;
-    std::unique_ptr<delayed_model>     late_target_;
-    std::unique_ptr<delayed_model>     late_draft_;
-    mutable std::shared_mutex          gate_; // of the pipeline and what it uses
-    std::unique_ptr<pipeline>          pipeline_;
-    std::shared_ptr<draft_link>        draft_link_;
-    std::shared_ptr<target_link>       target_link_;
+    std::shared_ptr<llama_token_model>        target_;
+    std::shared_ptr<llama_token_model>        draft_;
+    std::unique_ptr<synthetic_model>          synthetic_target_;
+    std::unique_ptr<synthetic_model>          synthetic_draft_;
+    std::unique_ptr<delayed_model>            late_target_;
+    std::unique_ptr<delayed_model>            late_draft_;
+    mutable std::shared_mutex                 gate_; // of the pipeline and what it uses
+    std::unique_ptr<pipeline>                 pipeline_;
+    std::vector<std::shared_ptr<draft_link>>  draft_links_; // by the text's slot
+    std::vector<std::shared_ptr<target_link>> target_links_;
 };
 
 } // namespace duo

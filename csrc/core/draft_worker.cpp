@@ -47,8 +47,12 @@ void draft_worker::run() noexcept {
     }
 }
 
+bool draft_worker::wants_step(const draft_text & t) const {
+    return t.wants_step() && !wires_.held[size_t(t.slot())].load(std::memory_order_relaxed);
+}
+
 bool draft_worker::any_wants_step() const {
-    return std::any_of(texts_.begin(), texts_.end(), [](const draft_text & t) { return t.wants_step(); });
+    return std::any_of(texts_.begin(), texts_.end(), [this](const draft_text & t) { return wants_step(t); });
 }
 
 void draft_worker::tell_usage() noexcept {
@@ -107,6 +111,7 @@ void draft_worker::take(draft_text & text, const verdict_msg & v) {
             break;
         case verdict_msg::kind::end:
             text.end();
+            text.drop_tree();
             break;
         case verdict_msg::kind::errand:
             text.end();

@@ -55,6 +55,7 @@ class draft_worker {
     void               do_errand(draft_text & text, const request & req) noexcept;
     void               do_errand(draft_text & text, errand & job);
     void               fail_step(const std::string & why) noexcept;
+    [[nodiscard]] bool wants_step(const draft_text & t) const;
     [[nodiscard]] bool any_wants_step() const;
     void               tell_usage() noexcept;
 
@@ -62,6 +63,7 @@ class draft_worker {
     void    step();
     bool    choose();
     int32_t make_room(const draft_text & text, int32_t n_free);
+    bool    shares_cache(const draft_text & text) const;
     void    keep_what_pays();
     void    set_rows();
     void    set_rows_of_text(part & p, size_t n_most);

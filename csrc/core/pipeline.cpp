@@ -8,7 +8,7 @@ namespace duo {
 
 pipeline::pipeline(token_model * target, token_model * draft, const options & opt)
     : text_model_(target != nullptr ? *target : *draft), n_ctx_(target != nullptr ? target->n_ctx() : opt.n_ctx_remote),
-      shared_wires_(std::make_shared<wires>(opt.one_outside)), wires_(*shared_wires_),
+      shared_wires_(std::make_shared<wires>(opt.n_texts, opt.on_host)), wires_(*shared_wires_),
       reader_(text_model_, wires_, opt.n_texts) {
     using place    = verify_worker::draft_place;
     wires_.tracing = opt.tracing;
@@ -17,7 +17,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
                                draft != nullptr   ? place::here
                                : opt.remote_draft ? place::elsewhere
                                                   : place::none,
-                               opt.prior, opt.n_texts, opt.n_kept_bytes);
+                               opt.prior, opt.n_texts, opt.only, opt.n_kept_bytes);
         verify_thread_ = std::thread([this, f = opt.on_target_thread] {
             if (f) {
                 f();
@@ -65,7 +65,7 @@ void pipeline::check_prompt(const request & req) const {
     }
 }
 
-std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req) {
+std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req, int32_t slot) {
     if (req->job != nullptr && !verify_worker_) {
         throw error(error_kind::bad_value, "the target is elsewhere, and so is its cache");
     }
@@ -77,7 +77,7 @@ std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req) {
     if (req->id == no_node) { // on a host it is the client's id
         req->id = request_node(++n_requests_);
     }
-    last_ = reader_.begin(std::move(req));
+    last_ = reader_.begin(std::move(req), slot);
     return last_;
 }
 

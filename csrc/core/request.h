@@ -77,7 +77,7 @@ struct verify_stats {
 
     std::array<int32_t, n_draft_cap> n_tested_at{}; // by level below the root, from 0: something was drafted there
     std::array<int32_t, n_draft_cap> n_accepted_at{};
-    std::array<int32_t, 3>           n_passes_in{}; // by stance
+    std::array<int32_t, 4>           n_passes_in{}; // by stance
 };
 
 // The draft worker writes it after each step. If the draft is in another process, the reader of its nodes writes it.

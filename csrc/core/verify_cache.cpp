@@ -185,9 +185,12 @@ void verify_worker::make_room(size_t n_rows) {
 
 // The text keeps its tokens and reads them again later, or gets its cells back.
 void verify_worker::park(verify_slot & s) {
-    end_draft(s);
-    s.text.set_contact(draft_wanted(s.text.req()) && reachable_ ? contact::owed : contact::none);
-    s.text.set_draft_read(0);
+    if (!wires_.on_host) { // there the client's draft waits for the next verdict
+        end_draft(s);
+        s.text.set_contact(draft_wanted(s.text.req()) && reachable_[size_t(line_of(s))] ? contact::owed
+                                                                                        : contact::none);
+        s.text.set_draft_read(0);
+    }
     push_out(s);
     clear(s);
     s.parked = true;

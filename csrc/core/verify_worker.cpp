@@ -15,11 +15,11 @@ const failure unknown_failure{error_kind::internal, "the target model failed for
 } // namespace
 
 verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
-                             int32_t n_texts, int64_t n_kept_bytes)
+                             int32_t n_texts, std::optional<stance> only, int64_t n_kept_bytes)
     : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
-      reachable_(draft == draft_place::here), kept_(n_kept_bytes), board_(size_t(n_texts)) {
+      reachable_(size_t(n_texts), draft == draft_place::here), kept_(n_kept_bytes), board_(size_t(n_texts)) {
     planner_.expect(prior);
-    pool_.expect(prior.shared);
+    pool_.expect(prior.shared, only);
     slots_.reserve(size_t(n_texts));
     for (int32_t i = 0; i < n_texts; ++i) {
         slots_.emplace_back(model, i, n_branches_);
@@ -56,17 +56,33 @@ bool verify_worker::work() {
             work_together();
         }
     } catch (const std::exception & e) {
-        for (verify_slot * s : pass_) {
-            fail(*s, failure_of(e));
-        }
+        on_failed_pass(failure_of(e));
     } catch (...) {
-        for (verify_slot * s : pass_) {
-            fail(*s, unknown_failure);
-        }
+        on_failed_pass(unknown_failure);
     }
     end_texts();
     tell_usage();
     return true;
+}
+
+// A failure of one text is its own: if the pass had several, each is evaluated alone, and those end that fail again.
+void verify_worker::on_failed_pass(const failure & why) noexcept {
+    if (pass_.size() == 1) {
+        fail(*pass_.front(), why);
+        return;
+    }
+    for (verify_slot * s : std::vector(std::exchange(pass_, {}))) {
+        if (!s->text.active() || s->parked) {
+            continue;
+        }
+        try {
+            work_again(*s);
+        } catch (const std::exception & e) {
+            fail(*s, failure_of(e));
+        } catch (...) {
+            fail(*s, unknown_failure);
+        }
+    }
 }
 
 void verify_worker::tell_usage() noexcept {
@@ -118,13 +134,16 @@ void verify_worker::begin_text(verify_slot & s, request & req) {
     keep_beginning(s);
     s.text.set_draft_read(n_same(s.draft_read, s.text.tokens()));
     forget_late_begins();
-    if (!draft_wanted(req) || !reachable_) {
+    if (!draft_wanted(req) || !reachable_[size_t(line_of(s))]) {
         return;
     }
-    if (planner_.draft_begins_late() || active_.size() > 1) {
+    // The client of a host begins its draft together with the text, and only then.
+    if (!wires_.on_host && (planner_.draft_begins_late() || active_.size() > 1)) {
         s.text.set_contact(contact::owed);
     } else {
-        plan_alone(s); // for the draft's first orders
+        if (active_.size() == 1) {
+            plan_alone(s); // for the draft's first orders
+        }
         begin_draft(s, req);
     }
 }

@@ -83,7 +83,7 @@ void llama_token_model::create_context() {
     // One more cell for the extra row of a strict pass, after the last position. A tree's nodes share positions.
     params.n_ctx           = uint32_t(n_ctx_ * opt_.n_contexts + (one ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
     params.n_batch         = uint32_t(n_batch_) + 1;
-    const bool narrow      = same_bits_ && !own_attention_;
+    const bool narrow      = same_bits_ && !(own_attention_ && all_duo);
     params.n_ubatch        = uint32_t(narrow ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
     params.n_seq_max       = uint32_t(n_branch_);
     params.kv_unified      = true; // branches share cells

@@ -54,14 +54,25 @@ struct answer {
     std::string                         warning;
 };
 
-// Far beyond any test, so that a hang is reported where it is.
+// Far beyond any test, so that a hang is reported where it is. Waits of a second each: a process that is stopped for a
+// while does not fail when it goes on.
 constexpr int64_t patience_us = 60000000;
+constexpr int64_t wait_us     = 1000000;
+
+inline bool next_chunk(pipeline & p, open_text & text, text_chunk & out) {
+    for (int64_t waited = 0; waited < patience_us; waited += wait_us) {
+        if (p.next(text, out, now_us() + wait_us)) {
+            return true;
+        }
+    }
+    return false;
+}
 
 // Reads up to n tokens; false: the text ended.
 inline bool read_some(pipeline & p, open_text & text, answer & a, size_t n) {
     text_chunk c;
     while (a.tokens.size() < n) {
-        REQUIRE(p.next(text, c, now_us() + patience_us), "no chunk came for a minute");
+        REQUIRE(next_chunk(p, text, c), "no chunk came for a minute");
         a.text += c.text;
         CHECK_EQ(utf8_valid(c.text), c.text);
         if (c.finish != finish_reason::none) {

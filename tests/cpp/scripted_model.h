@@ -108,6 +108,7 @@ struct behaviour {
     bool     heeds_stop   = true;
     int64_t  throw_at     = -1; // this decode() throws, counted from 0, half of its rows in the cache
     int64_t  throw_choice = -1; // this candidates() throws
+    token_id poison       = -1; // decode() throws if a text begins with it
     int64_t  hang_at      = -1; // this decode() does not return before release(), or `stop` if it heeds that
 };
 
@@ -177,7 +178,9 @@ class scripted_model : public duo::token_model {
             undo(rows, 0);
             return decode_status::stopped;
         }
-        if (n == b_.throw_at) {
+        const bool poisoned =
+            std::any_of(rows.begin(), rows.end(), [this](const row & r) { return r.pos == 0 && r.token == b_.poison; });
+        if (n == b_.throw_at || poisoned) {
             undo(rows, rows.size() / 2);
             throw duo::error(duo::error_kind::context_full, "decode " + std::to_string(n) + " fails");
         }

@@ -143,6 +143,7 @@ def place(
         assert draft is not None
         out.n_ctx_remote = n_ctx_remote
         out.draft = place_alone(draft)
+        out.n_parallel = out.draft.n_parallel
         return out, None
     target, draft, placement = resolve_auto(target, draft, devices())
     cores = usable_cores()

@@ -53,6 +53,7 @@ class Timings(TypedDict, total=False):
     passes_ahead_n: int
     passes_by_turn_n: int
     passes_at_rest_n: int
+    passes_in_groups_n: int
     draft_nodes_n: int
     draft_steps_n: int
     draft_busy_share: float
@@ -141,10 +142,12 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
             "step_ms": {str(n): us / 1e3 for n, us in stats["step_us"].items()},
             "acceptance_by_level": stats["acceptance"],
             "slowdown": stats["slowdown"],
-            # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off.
+            # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off. In groups:
+            # half of several texts were verified while the other half was drafted.
             "passes_ahead_n": stats["n_passes_in"][0],
             "passes_by_turn_n": stats["n_passes_in"][1],
             "passes_at_rest_n": stats["n_passes_in"][2],
+            "passes_in_groups_n": stats["n_passes_in"][3],
             "draft_nodes_n": stats["draft_nodes"],
             "draft_steps_n": stats["draft_steps"],
             "draft_busy_share": min(1.0, stats["draft_busy_us"] / wall_us),
