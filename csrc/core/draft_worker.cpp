@@ -111,6 +111,7 @@ void draft_worker::take(draft_text & text, const verdict_msg & v) {
             break;
         case verdict_msg::kind::end:
             text.end();
+            text.drop_tree();
             break;
         case verdict_msg::kind::errand:
             text.end();

@@ -34,12 +34,20 @@ struct pool_share {
     bool        wide     = false;   // of these all, not only the best path
     bool        drafting = false;   // it has a draft
     bool        hit      = false;   // the draft had foreseen the root
-    bool        growing  = false;   // its draft may still add nodes
+    bool        growing  = false;   // its draft may still add nodes, and may be waited for
     int64_t     away_us  = 0;       // its draft is elsewhere: see situation
     int32_t     n_wait   = 0;       // levels that are waited for, unless the draft runs ahead
     int32_t     n_branch = 1;       // branches of the cache for a tree
 
     double expected = 1.0; // out: tokens that the text will probably grow by
+};
+
+// What the texts of the next passes allow.
+struct pool_wishes {
+    int32_t n_most   = 0;     // drafted nodes of a text in a pass; 0: no text has a draft
+    bool    sync     = false; // no text allows its draft to run ahead
+    bool    no_waits = false; // no text may wait for another one's draft
+    bool    always   = false; // speculate whether it pays or not
 };
 
 // Orders for the draft of each text.
@@ -54,19 +62,17 @@ struct pool_orders {
 class pool_planner {
   public:
     // shared: both models are on the same cores, so they take turns. only: for tests, the one way that is taken,
-    // whether it pays or not. may_wait: false on a host, where texts run ahead, so that no client waits for another.
-    void expect(bool shared, std::optional<stance> only = {}, bool may_wait = true) {
-        shared_   = shared;
-        only_     = only;
-        may_wait_ = may_wait;
+    // whether it pays or not.
+    void expect(bool shared, std::optional<stance> only = {}) {
+        shared_ = shared;
+        only_   = only;
     }
 
     // How the texts are written now: as orders() has decided.
     [[nodiscard]] stance stance_now() const { return now_; }
 
-    // For the next pass, of n_texts texts that are written. n_most: drafted nodes of a text in a pass at most; 0: no
-    // text has a draft. sync: no text allows its draft to run ahead.
-    [[nodiscard]] pool_orders orders(size_t n_texts, const pair_profile & profile, int32_t n_most, bool sync);
+    // For the next pass, of n_texts texts that are written.
+    [[nodiscard]] pool_orders orders(size_t n_texts, const pair_profile & profile, const pool_wishes & wishes);
 
     // Chooses the rows of all trees. > 0: the pass should wait so many microseconds for nodes. n_rows: drafted rows
     // that batch and cache allow.
@@ -102,7 +108,7 @@ class pool_planner {
     // What the ways would bring (pool_ways.cpp).
     [[nodiscard]] way    best_of(stance s, size_t n_texts, const pair_profile & profile, int32_t n_most) const;
     [[nodiscard]] double believed(stance s, double expected, size_t n_texts, const pair_profile & profile) const;
-    void choose_way(record & r, size_t n_texts, const pair_profile & profile, int32_t n_most, bool sync);
+    void choose_way(record & r, size_t n_texts, const pair_profile & profile, const pool_wishes & wishes);
     [[nodiscard]] double         rate(size_t n_texts, const pair_profile & profile) const;
     [[nodiscard]] record &       record_of(size_t n_texts) { return records_[std::min(n_texts, n_texts_cap)]; }
     [[nodiscard]] const record & record_of(size_t n_texts) const { return records_[std::min(n_texts, n_texts_cap)]; }
@@ -110,13 +116,11 @@ class pool_planner {
 
     // A pass (pool_planner.cpp).
     [[nodiscard]] bool wants_wait(const pool_share & t) const;
-    [[nodiscard]] bool wait_pays(std::span<const pool_share> texts, const pair_profile & profile, double r) const;
     void        choose(std::span<const pool_share> texts, const pair_profile & profile, int32_t n_rows, double r);
     static void take(pool_share & t, int32_t n);
 
     bool                                shared_ = false;
     std::optional<stance>               only_;
-    bool                                may_wait_ = true;
     std::array<record, n_texts_cap + 1> records_{};
     size_t                              n_texts_ = 0; // of the last orders
     stance                              now_     = stance::rest;

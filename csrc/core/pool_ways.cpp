@@ -84,22 +84,21 @@ double pool_planner::rate(size_t n_texts, const pair_profile & profile) const {
     return std::max(plain, believed(now_, plain, n_texts, profile));
 }
 
-void pool_planner::choose_way(record & r, size_t n_texts, const pair_profile & profile, int32_t n_most, bool sync) {
-    const bool only_turns = shared_ || sync;
-    double     value      = 0.0;
-    way_                  = {};
+void pool_planner::choose_way(record & r, size_t n_texts, const pair_profile & profile, const pool_wishes & wishes) {
+    const bool turns = (shared_ || wishes.sync) && !wishes.no_waits;
+    double     value = 0.0;
+    way_             = {};
     if (only_.has_value()) {
         now_   = *only_;
-        way_   = best_of(now_, n_texts, profile, n_most);
+        way_   = best_of(now_, n_texts, profile, wishes.n_most);
         way_.k = std::max(way_.k, now_ == stance::rest ? 0 : 2);
         return;
     }
     for (const stance s : {r.now, stance::ahead, stance::groups, stance::by_turn}) {
-        if (s == stance::rest || (!may_wait_ && s != stance::ahead) ||
-            (may_wait_ && only_turns && s != stance::by_turn)) {
+        if (s == stance::rest || (turns && s != stance::by_turn) || (wishes.no_waits && s != stance::ahead)) {
             continue;
         }
-        const way    w    = best_of(s, n_texts, profile, n_most);
+        const way    w    = best_of(s, n_texts, profile, wishes.n_most);
         const double rate = believed(s, w.rate, n_texts, profile);
         if (w.k > 0 && rate > value * (value > 0.0 ? least_change : 1.0)) {
             value = rate;
@@ -109,17 +108,22 @@ void pool_planner::choose_way(record & r, size_t n_texts, const pair_profile & p
     }
 }
 
-pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, int32_t n_most, bool sync) {
-    record &   r     = record_of(n_texts);
-    const bool again = r.n_passes++ % n_between == 0 || n_texts != n_texts_ || now_ == stance::rest;
-    n_texts_         = n_texts;
-    if (r.n_left > 0 || n_most == 0) {
+pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, const pool_wishes & wishes) {
+    const int32_t n_most = wishes.n_most;
+    record &      r      = record_of(n_texts);
+    const bool    again  = r.n_passes++ % n_between == 0 || n_texts != n_texts_ || now_ == stance::rest;
+    n_texts_             = n_texts;
+    if ((r.n_left > 0 && !wishes.always) || n_most == 0) {
         r.n_left -= r.n_left > 0 ? 1 : 0;
         now_ = stance::rest;
         return {};
     }
     if (again) {
-        choose_way(r, n_texts, profile, n_most, sync);
+        choose_way(r, n_texts, profile, wishes);
+    }
+    if (way_.k == 0 && wishes.always) {
+        now_   = (shared_ || wishes.sync) && !wishes.no_waits ? stance::by_turn : stance::ahead;
+        way_.k = 1;
     }
     if (way_.k == 0) {
         // How good the drafts are shows only when they are tried.

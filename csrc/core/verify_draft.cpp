@@ -115,9 +115,9 @@ bool verify_worker::set_orders(const verify_slot & s, verdict_msg & v) const {
 void verify_worker::tell_draft(verify_slot & s, verdict_msg v) {
     // A draft that rests need not be woken for each token. A draft that is thousands of verdicts behind is of no use to
     // this text, and waiting for it would be worse.
+    v.slot           = line_of(s);
     const bool rests = set_orders(s, v) && v.what == verdict_msg::kind::verdict && ++s.n_quiet % n_quiet_most != 0;
     s.n_ahead        = v.n_ahead;
-    v.slot           = line_of(s);
     if (s.text.drafting() && !(rests ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
         s.text.lose_draft("the draft fell too far behind; the text went on without it");
     }

@@ -24,6 +24,10 @@ void verify_worker::work_together() {
     if (!plan_together()) {
         return; // a text has come or is to end
     }
+    if (pass_.empty()) { // those whose turn it is were parked
+        group_ = 1 - group_;
+        return;
+    }
     for (verify_slot * s : pass_) {
         set_rows(*s, s->n_read);
     }
@@ -78,15 +82,15 @@ void verify_worker::work_again(verify_slot & s) {
 }
 
 void verify_worker::order_drafts() {
-    bool any  = false;
-    bool sync = true;
+    pool_wishes wishes{.sync = true, .no_waits = wires_.on_host};
     for (const verify_slot * s : active_) {
         if (draft_wanted(s->text.req())) {
-            any  = true;
-            sync = sync && s->text.req().plan.mode == run_mode::sync;
+            wishes.n_most = n_draft_cap;
+            wishes.sync   = wishes.sync && s->text.req().plan.mode == run_mode::sync;
+            wishes.always = wishes.always || s->text.req().plan.always;
         }
     }
-    orders_ = pool_.orders(active_.size(), planner_.profile(), any ? n_draft_cap : 0, sync);
+    orders_ = pool_.orders(active_.size(), planner_.profile(), wishes);
 }
 
 // Divides the texts into halves. A text that joins goes to the smaller half; of equal ones to that which is not about
@@ -214,18 +218,19 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
         planner_.profile().choose_record(!s->text.req().sampling.greedy());
         s->text.grow_tree(planner_.profile(), fixed ? 0.0 : 0.01, n_room(*s));
         const int32_t n_most = n_verify_most(*s);
-        shares_.push_back({.tree     = &s->text.tree(),
-                           .n_base   = int32_t(s->n_missing()),
-                           .n_most   = std::max(0, std::min(n_room(*s), n_most)),
-                           .n_min    = plan.n_min,
-                           .fixed    = fixed,
-                           .wide     = plan.use == tree_use::dynamic || !plan.tree.empty(),
-                           .drafting = s->text.drafting(),
-                           .hit      = s->text.was_hit(),
-                           .growing  = may_wait && begun && s->text.draft_may_grow() && !s->text.cancelled(),
-                           .away_us  = away_us(*s),
-                           .n_wait   = std::min({n_most, s->n_ahead, fixed ? n_most : orders_.n_wait}),
-                           .n_branch = n_branches_});
+        shares_.push_back(
+            {.tree     = &s->text.tree(),
+             .n_base   = int32_t(s->n_missing()),
+             .n_most   = std::max(0, std::min(n_room(*s), n_most)),
+             .n_min    = plan.n_min,
+             .fixed    = fixed,
+             .wide     = plan.use == tree_use::dynamic || !plan.tree.empty(),
+             .drafting = s->text.drafting(),
+             .hit      = s->text.was_hit(),
+             .growing  = may_wait && !wires_.on_host && begun && s->text.draft_may_grow() && !s->text.cancelled(),
+             .away_us  = away_us(*s),
+             .n_wait   = std::min({n_most, s->n_ahead, fixed ? n_most : orders_.n_wait}),
+             .n_branch = n_branches_});
     }
     const int64_t wait_us = pool_.next(shares_, planner_.profile(), n_rows);
     for (size_t i = 0; i < shares_.size(); ++i) {

@@ -19,7 +19,7 @@ verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, 
     : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
       reachable_(size_t(n_texts), draft == draft_place::here), board_(size_t(n_texts)) {
     planner_.expect(prior);
-    pool_.expect(prior.shared, only, !w.on_host);
+    pool_.expect(prior.shared, only);
     slots_.reserve(size_t(n_texts));
     for (int32_t i = 0; i < n_texts; ++i) {
         slots_.emplace_back(model, i, n_branches_);

@@ -135,7 +135,8 @@ class scripted_model : public duo::token_model {
         const one_at_a_time guard(*this);
         ++n_decoded_with[n_threads_];
         const int64_t n = n_decoded.fetch_add(1);
-        REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch, "n_batch respected");
+        REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch,
+                "n_batch respected: " + std::to_string(rows.size()) + " of " + std::to_string(b_.n_batch));
         rows_.assign(rows.begin(), rows.end());
         texts_.clear();
         for (const row & r : rows) {

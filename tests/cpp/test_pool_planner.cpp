@@ -38,7 +38,7 @@ void see_guesses(pool_planner & plans, const pair_profile & p, size_t n_texts, b
         tree.insert(2, 1, 6, -0.1f);
     }
     for (int i = 0; i < n; ++i) {
-        (void)plans.orders(n_texts, p, 16, false);
+        (void)plans.orders(n_texts, p, {.n_most = 16});
         std::vector<pass_tree>  trees(n_texts);
         std::vector<pool_share> shares;
         for (pass_tree & t : trees) {
@@ -55,7 +55,7 @@ TEST(ahead_where_rows_are_cheap) {
     const pair_profile p = measured(20000, 200, 0.3, 0.8);
     for (const size_t n : {size_t(2), size_t(4), size_t(8)}) {
         pool_planner plans;
-        CHECK(plans.orders(n, p, 16, false).n_ahead > 0);
+        CHECK(plans.orders(n, p, {.n_most = 16}).n_ahead > 0);
         CHECK(plans.stance_now() == stance::ahead);
         CHECK(plans.rate_of(stance::ahead, n, p, 16) > plans.rate_of(stance::by_turn, n, p, 16));
         CHECK(plans.rate_of(stance::by_turn, n, p, 16) > double(n) / p.pass_us(int32_t(n), false));
@@ -66,12 +66,24 @@ TEST(by_turn_on_shared_cores_and_in_sync_mode) {
     const pair_profile p = measured(20000, 200, 0.3, 0.8);
     pool_planner       shared;
     shared.expect(true);
-    const pool_orders o = shared.orders(4, p, 16, false);
+    const pool_orders o = shared.orders(4, p, {.n_most = 16});
     CHECK(shared.stance_now() == stance::by_turn);
     CHECK(o.n_wait > 0 && o.n_ahead == o.n_wait);
     pool_planner sync;
-    CHECK(sync.orders(4, p, 16, true).n_ahead > 0);
+    CHECK(sync.orders(4, p, {.n_most = 16, .sync = true}).n_ahead > 0);
     CHECK(sync.stance_now() == stance::by_turn);
+}
+
+TEST(a_host_never_waits_for_a_client) {
+    const pair_profile p = measured(20000, 200, 0.3, 0.8);
+    for (const bool shared : {false, true}) {
+        for (const bool sync : {false, true}) {
+            pool_planner plans;
+            plans.expect(shared);
+            CHECK(plans.orders(4, p, {.n_most = 16, .sync = sync, .no_waits = true}).n_ahead > 0);
+            CHECK(plans.stance_now() == stance::ahead);
+        }
+    }
 }
 
 // By hand, for two texts and k = 5: a pass over n rows takes 20 + 6 (n - 1) ms, a step 10 ms, a = 0.95, so both texts
@@ -91,13 +103,13 @@ TEST(groups_where_rows_are_dear_and_guesses_not_ready) {
 TEST(what_a_way_has_brought_counts_more_than_what_was_expected) {
     const pair_profile p = measured(20000, 200, 0.3, 0.8);
     pool_planner       plans;
-    (void)plans.orders(2, p, 16, false);
+    (void)plans.orders(2, p, {.n_most = 16});
     CHECK(plans.stance_now() == stance::ahead);
     const double plain   = 2.0 / p.pass_us(2, false);
     int          n_ahead = 0;
     while (plans.stance_now() == stance::ahead && n_ahead < 200) { // better than plain decoding, but worse than turns
         plans.on_pass(p, 2, 2.0 / (1.1 * plain));
-        (void)plans.orders(2, p, 16, false);
+        (void)plans.orders(2, p, {.n_most = 16});
         ++n_ahead;
     }
     CHECK(n_ahead >= 4 && n_ahead < 60, std::to_string(n_ahead));
@@ -107,16 +119,16 @@ TEST(rest_where_nothing_pays) {
     const pair_profile dear = measured(20000, 19000, 0.3, 0.8);
     pool_planner       plans;
     for (int i = 0; i < 8; ++i) {
-        CHECK_EQ(plans.orders(4, dear, 16, false).n_ahead, 0);
+        CHECK_EQ(plans.orders(4, dear, {.n_most = 16}).n_ahead, 0);
         CHECK(plans.stance_now() == stance::rest);
     }
-    CHECK_EQ(plans.orders(4, dear, 0, false).n_ahead, 0); // no text has a draft
+    CHECK_EQ(plans.orders(4, dear, {}).n_ahead, 0); // no text has a draft
 
     // Expected to pay, but it does not: judged after some passes.
     const pair_profile p = measured(20000, 200, 0.3, 0.8);
     pool_planner       late;
     int                n = 0;
-    while (late.orders(2, p, 16, false).n_ahead > 0 && n < 200) {
+    while (late.orders(2, p, {.n_most = 16}).n_ahead > 0 && n < 200) {
         late.on_pass(p, 2, 21000);
         ++n;
     }

@@ -17,7 +17,7 @@ int n_schedules(int usual) {
 }
 
 struct total {
-    int n_texts = 0, n_cancelled = 0, n_accepted = 0, n_rejected = 0, n_full = 0;
+    int n_texts = 0, n_cancelled = 0, n_accepted = 0, n_rejected = 0, n_full = 0, n_parked = 0;
     int n_errors = 0, n_hooks_failed = 0, n_hooks_stopped = 0;
 };
 
@@ -29,12 +29,14 @@ struct reader {
     std::shared_ptr<scripted_hook> hook;                // null: none
     answer                         a;
     std::shared_ptr<open_text>     text;
+    bool                           saw_parked = false; // this text or another one, while it was read
 
     void run(pipeline & line, bool slow, dice d) {
         auto req  = q.make();
         req->hook = hook;
         text      = line.begin(std::move(req));
         while (a.tokens.size() < n_read && read_some(line, *text, a, a.tokens.size() + 1)) {
+            saw_parked = saw_parked || line.usage().target.n_parked > 0;
             if (slow) {
                 loiter(d.next(), 100);
             }
@@ -64,6 +66,7 @@ struct reader {
     // sound: no model fails.
     void check(const language & lang, int32_t n_ctx, bool sound, total & sum) const {
         ++sum.n_texts;
+        sum.n_parked += saw_parked ? 1 : 0;
         const answer want = wanted(lang, n_ctx);
         const bool   begun =
             a.tokens.size() <= want.tokens.size() && std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin());
@@ -120,7 +123,7 @@ reader random_reader(dice & d, const language & lang, int32_t n_ctx, const std::
     r.q      = random_ask(d, lang, n_ctx);
     r.note   = note;
     r.n_read = d.chance(0.2) ? d.below(10) : size_t(-1);
-    if (n_ctx < 50 && d.chance(0.2)) {
+    if (n_ctx < 50 && d.chance(0.5)) {
         r.q.n_predict = -1;
     }
     if (before != nullptr && d.chance(0.4)) { // caches are used again
@@ -207,6 +210,7 @@ TEST(random_schedules_of_several_texts) {
     for (const int x : {sum.n_cancelled, sum.n_accepted, sum.n_rejected}) {
         CHECK(x > n / 3, std::to_string(x));
     }
+    CHECK(sum.n_parked > n / 100, std::to_string(sum.n_parked));
     for (const int x : {sum.n_full, sum.n_hooks_failed, sum.n_hooks_stopped}) {
         CHECK(x > n / 20, std::to_string(x));
     }
