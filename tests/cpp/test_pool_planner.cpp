@@ -134,3 +134,32 @@ TEST(rest_where_nothing_pays) {
     }
     CHECK(n >= 12 && n < 60, std::to_string(n));
 }
+
+TEST(a_host_waits_for_no_client) {
+    const pair_profile p = measured(20000, 6000, 0.5, 0.95); // two groups would be best
+    pool_planner       host;
+    pool_planner       own;
+    host.expect(false, {}, false);
+    see_guesses(host, p, 2, false, 400);
+    CHECK(host.stance_now() == stance::ahead || host.stance_now() == stance::rest);
+
+    token_tree tree;
+    tree.reset(1, 5);
+    const auto wait_us = [&](pool_planner & plans) {
+        (void)plans.orders(2, p, 16, false);
+        std::vector<pass_tree> trees(2);
+        for (pass_tree & t : trees) {
+            t.begin(tree, p, 0.0);
+        }
+        std::vector<pool_share> shares{
+            {.tree = &trees[0], .n_most = 8, .fixed = true, .drafting = true, .growing = true, .n_wait = 4},
+            {.tree = &trees[1], .n_most = 8, .drafting = true, .away_us = 500000, .n_wait = 4}};
+        const int64_t near = plans.next(shares, p, 32);
+        shares[0].away_us  = 100000;
+        return std::pair(near, plans.next(shares, p, 32));
+    };
+    CHECK_EQ(wait_us(host).second, 0);
+    const auto [near, far] = wait_us(own);
+    CHECK(near > 0);
+    CHECK_EQ(far, near + 150000); // its own round trip, and not the other text's
+}
