@@ -135,31 +135,35 @@ TEST(rest_where_nothing_pays) {
     CHECK(n >= 12 && n < 60, std::to_string(n));
 }
 
-TEST(a_host_waits_for_no_client) {
-    const pair_profile p = measured(20000, 6000, 0.5, 0.95); // two groups would be best
-    pool_planner       host;
-    pool_planner       own;
-    host.expect(false, {}, false);
-    see_guesses(host, p, 2, false, 400);
-    CHECK(host.stance_now() == stance::ahead || host.stance_now() == stance::rest);
+TEST(where_no_text_may_wait_all_run_ahead) {
+    const pool_wishes  no_waits{.n_most = 16, .sync = true, .no_waits = true};
+    const pair_profile p = measured(20000, 200, 0.3, 0.8);
+    pool_planner       plans;
+    plans.expect(true);
+    CHECK(plans.orders(4, p, no_waits).n_ahead > 0);
+    CHECK(plans.stance_now() == stance::ahead);
 
+    const pair_profile groups = measured(20000, 6000, 0.5, 0.95); // two groups would be best
+    pool_planner       host;
+    (void)host.orders(2, groups, no_waits);
+    CHECK(host.stance_now() == stance::ahead || host.stance_now() == stance::rest);
+}
+
+TEST(a_wait_lasts_as_long_as_the_draft_that_is_waited_for_is_away) {
+    const pair_profile p = measured(20000, 200, 0.3, 0.8);
+    pool_planner       plans;
+    (void)plans.orders(2, p, {.n_most = 16});
     token_tree tree;
     tree.reset(1, 5);
-    const auto wait_us = [&](pool_planner & plans) {
-        (void)plans.orders(2, p, 16, false);
-        std::vector<pass_tree> trees(2);
-        for (pass_tree & t : trees) {
-            t.begin(tree, p, 0.0);
-        }
-        std::vector<pool_share> shares{
-            {.tree = &trees[0], .n_most = 8, .fixed = true, .drafting = true, .growing = true, .n_wait = 4},
-            {.tree = &trees[1], .n_most = 8, .drafting = true, .away_us = 500000, .n_wait = 4}};
-        const int64_t near = plans.next(shares, p, 32);
-        shares[0].away_us  = 100000;
-        return std::pair(near, plans.next(shares, p, 32));
-    };
-    CHECK_EQ(wait_us(host).second, 0);
-    const auto [near, far] = wait_us(own);
+    std::vector<pass_tree> trees(2);
+    for (pass_tree & t : trees) {
+        t.begin(tree, p, 0.0);
+    }
+    std::vector<pool_share> shares{
+        {.tree = &trees[0], .n_most = 8, .fixed = true, .drafting = true, .growing = true, .n_wait = 4},
+        {.tree = &trees[1], .n_most = 8, .drafting = true, .away_us = 500000, .n_wait = 4}};
+    const int64_t near = plans.next(shares, p, 32);
     CHECK(near > 0);
-    CHECK_EQ(far, near + 150000); // its own round trip, and not the other text's
+    shares[0].away_us = 100000;
+    CHECK_EQ(plans.next(shares, p, 32), near + 150000); // not the other text's round trip
 }
