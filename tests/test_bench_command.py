@@ -191,7 +191,7 @@ def test_the_hook_for_made_up_models(run: Run, monkeypatch: pytest.MonkeyPatch, 
     (arguments,) = called
     spec, arms, *rest, _bar = arguments
     assert (spec, rest) == ("a=0.8", [50, 2, tmp_path / "x.json", None])
-    assert [(a.mode, a.n_draft) for a in arms] == [("sync", 2)]
+    assert [(a.mode, a.n_draft) for a in arms] == [("plain", None), ("sync", 2)]
     code, _, err = run(*args, "--chart", "x.svg")
     assert (code, err.count("\n")) == (1, 1)
     assert "--chart has no effect with --synthetic" in err
