@@ -11,7 +11,7 @@ namespace duo {
 // logits are wanted.
 void verify_worker::keep_beginning(verify_slot & s) {
     const auto & tokens = s.text.tokens();
-    const size_t n_kept = std::min(size_t(n_same(s.cached, tokens)), tokens.size() - 1);
+    const size_t n_kept = s.text.req().use_cache ? std::min(size_t(n_same(s.cached, tokens)), tokens.size() - 1) : 0;
     if (n_kept < s.cached.size()) {
         const bool kept = model_.rollback(s.first_branch, int32_t(n_kept));
         if (!kept && !model_.rollback(s.first_branch, 0)) {

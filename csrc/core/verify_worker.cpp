@@ -93,7 +93,8 @@ void verify_worker::begin(request & req) {
     }
 }
 
-// The free slot whose cache has the longest beginning of the text; of equal ones the one that was used least recently.
+// The wanted slot if it is free; or the free one whose cache has the longest beginning of the text, and of equal ones
+// the one that was used least recently.
 verify_slot & verify_worker::choose_slot(const request & req) {
     verify_slot * best   = nullptr;
     int32_t       n_best = -1;
@@ -101,7 +102,10 @@ verify_slot & verify_worker::choose_slot(const request & req) {
         if (s.text.active()) {
             continue;
         }
-        const int32_t n = n_same(s.cached, req.prompt);
+        if (s.index == req.wanted) {
+            return s;
+        }
+        const int32_t n = req.use_cache ? int32_t(n_same(s.cached, req.prompt)) : 0;
         if (n > n_best || (n == n_best && s.n_begun < best->n_begun)) {
             best   = &s;
             n_best = n;
@@ -112,6 +116,7 @@ verify_slot & verify_worker::choose_slot(const request & req) {
 
 void verify_worker::begin_text(verify_slot & s, request & req) {
     s.text.begin(req);
+    req.place.store(s.index, std::memory_order_relaxed);
     s.n_begun = ++n_begun_;
     s.parked  = false;
     active_.push_back(&s);

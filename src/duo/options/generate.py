@@ -286,6 +286,11 @@ class GenerateOptions(TypedDict, total=False):
     prompt_cache_ro: Annotated[
         bool, opt(False, "Read the prompt cache, but do not write it.", "--prompt-cache-ro/--no-prompt-cache-ro")
     ]
+    cache_prompt: Annotated[bool, opt(True, "Take what the caches hold of the prompt; false: evaluate all of it.")]
+    id_slot: Annotated[
+        Annotated[Int, Field(ge=-1, le=15)],
+        opt(-1, "The place in the target's cache, if it is free; -1: the one that has most of the prompt."),
+    ]
     logprobs: Annotated[
         Annotated[Int, Field(ge=0, le=100)] | None,
         opt(None, "The target's log-probabilities of each token and of its N best alternatives."),
