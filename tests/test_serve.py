@@ -228,9 +228,10 @@ def test_only_reading_a_prompt(server: Server) -> None:
     prompt = "A long beginning. " * 20
     first = server.post("/completion", {"prompt": prompt, "n_predict": 0}).json()
     assert first["content"] == "" and first["tokens_predicted"] == 0
-    second = server.post("/completion", {"prompt": prompt, "n_predict": 1}).json()
+    body = {"prompt": prompt, "n_predict": 1, "temperature": 0}
+    second = server.post("/completion", body).json()
     assert second["timings"]["cache_n"] > 50
-    fresh = server.post("/completion", {"prompt": prompt, "n_predict": 1, "cache_prompt": False}).json()
+    fresh = server.post("/completion", {**body, "cache_prompt": False}).json()
     assert fresh["timings"]["cache_n"] == 0 and fresh["content"] == second["content"]
 
 

@@ -17,8 +17,8 @@ from typing import Any
 
 import httpx
 import pytest
-from certificates import Certificates
 from conftest import HANG_S, start_duo
+from hosts import make_certificate
 from served import TALE, Server, served
 
 from duo.errors import BadValue
@@ -301,9 +301,10 @@ def test_bad_options(given: dict[str, Any], words: str) -> None:
 
 
 def test_tls(tmp_path: Path) -> None:
-    made = Certificates(tmp_path)
-    with served({"ssl_cert_file": made.cert, "ssl_key_file": made.key}, n_parallel=1) as s:
-        context = ssl.create_default_context(cafile=made.ca)
+    authority = make_certificate(tmp_path, "authority")
+    cert, key = make_certificate(tmp_path, "server", authority)
+    with served({"ssl_cert_file": str(cert), "ssl_key_file": str(key)}, n_parallel=1) as s:
+        context = ssl.create_default_context(cafile=authority[0])
         assert s.url.startswith("https://")
         assert httpx.get(s.url + "/health", verify=context, timeout=HANG_S).json() == {"status": "ok"}
 
