@@ -82,6 +82,12 @@ def serve(params: dict[str, Any]) -> None:
     def load() -> Duo:
         with context.scope(cleanup=False):
             d = open_duo(params, chat_template=template, **{k: v for k, v in options.items() if k not in OF_BOTH})
+        try:
+            if template is not None:
+                d.chat_template.check_variables(variables)
+        except BaseException:
+            d.close()
+            raise
         return d
 
     def ready(d: Duo) -> None:
