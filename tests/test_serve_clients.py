@@ -140,6 +140,18 @@ def test_openai_responses(client: openai.OpenAI, right: str) -> None:
     assert Animal.model_validate_json(shaped.output_text)
 
 
+def test_langchain(server: Server, right: str) -> None:
+    from langchain_openai import ChatOpenAI
+
+    model: Any = ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="demo", temperature=0, max_tokens=16)
+    assert model.invoke("Tell me a tale.").content == right
+    assert "".join(str(c.content) for c in model.stream("Tell me a tale.")) == right
+    (call,) = model.bind_tools([CALLED], tool_choice="roll").bind(max_tokens=100).invoke("Roll.").tool_calls
+    assert call["name"] == "roll" and isinstance(call["args"]["sides"], int)
+    shaped = ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="demo", seed=1, max_tokens=60)
+    assert isinstance(shaped.with_structured_output(Animal).invoke("Describe one."), Animal)
+
+
 # ---- anthropic
 
 

@@ -212,6 +212,42 @@ def test_no_http_at_all(server: Server) -> None:
         assert s.recv(1000).startswith(b"HTTP/1.1 400")
 
 
+def test_a_client_that_does_not_read_is_disconnected() -> None:
+    with served({"timeout": 0.5}, n_parallel=1) as s:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", int(s.url.rsplit(":", 1)[1])))
+            client.sendall(request_for("/completion", {**ENDLESS, "stream": True, "n_probs": 100}))
+            s.wait_for_texts(1)
+            s.wait_until_idle()  # long before 1500 tokens, which would be some ten megabytes
+            found = 0
+            with suppress(ConnectionResetError):
+                while data := client.recv(1 << 16):
+                    found += len(data)
+        assert 0 < found < 10 << 20
+        assert s.post("/completion", {"prompt": "a", "n_predict": 2}).status_code == 200
+
+
+def test_pages_for_a_browser(tmp_path: Path) -> None:
+    from fastapi.testclient import TestClient
+
+    from duo.server.app import make_app
+    from duo.server.service import Service
+
+    (tmp_path / "index.html").write_text("<p>Hello")
+    (tmp_path / "page.js").write_text("1")
+    for prefix in ("", "/llm"):
+        service = Service(Settings.of({"api_key": "k", "api_prefix": prefix}, "demo"))
+        client = TestClient(make_app(service, tmp_path))
+        page = client.get(f"{prefix}/")
+        assert page.text == "<p>Hello" and page.headers["content-type"].startswith("text/html")
+        assert client.get(f"{prefix}/ui/page.js").text == "1"  # without a key: it shows nothing of the model
+        assert client.get(f"{prefix}/ui/../../../etc/passwd").status_code in (401, 404)
+        assert client.get(f"{prefix}/v1/models").status_code == 401
+        without = TestClient(make_app(Service(Settings.of({"ui": False, "api_prefix": prefix}, "demo")), tmp_path))
+        assert without.get(f"{prefix}/").status_code == without.get(f"{prefix}/ui/page.js").status_code == 404
+
+
 # ---- who may come
 
 

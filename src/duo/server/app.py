@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -12,14 +13,15 @@ from starlette.responses import Response
 from duo import __version__
 from duo.server.errors import ApiError, as_api_error
 from duo.server.gate import Gate
+from duo.server.pages import PAGES, add_pages
 from duo.server.routes import about, anthropic, missing, responses, texts, tokens
 from duo.server.service import Service
 
 LOCALHOST = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 
 
-def make_app(service: Service) -> FastAPI:
-    """The app for a service, which may still be loading."""
+def make_app(service: Service, pages: Path = PAGES) -> FastAPI:
+    """The app for a service, which may still be loading. pages: the folder of what a browser gets."""
     settings = service.settings
     app = FastAPI(title="duo serve", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     router = APIRouter(prefix=settings.api_prefix)
@@ -30,6 +32,8 @@ def make_app(service: Service) -> FastAPI:
     async def openapi() -> dict[str, Any]:
         return app.openapi()
 
+    if settings.ui:
+        add_pages(app, router, settings.api_prefix, pages)
     app.include_router(router)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(ApiError, _raise)
