@@ -167,6 +167,11 @@ bool engine::next(open_text & text, text_chunk & out, int64_t timeout_us) {
     return pipeline_ && pipeline_->next(text, out, now_us() + timeout_us);
 }
 
+uint64_t engine::wait_news(uint64_t seen, int64_t timeout_us) {
+    const std::shared_lock entered(gate_);
+    return pipeline_ ? pipeline_->wait_news(seen, now_us() + timeout_us) : seen;
+}
+
 void engine::cancel(open_text & text) noexcept {
     const std::shared_lock entered(gate_);
     if (pipeline_) {

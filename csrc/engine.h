@@ -52,6 +52,8 @@ class engine {
 
     // The text's next chunk. False: none came in time, or the engine is closed.
     bool next(open_text & text, text_chunk & out, int64_t timeout_us);
+    // Waits for a chunk of any text. Returns a count of what has come, at once if that is not `seen`.
+    uint64_t wait_news(uint64_t seen, int64_t timeout_us);
     // Returns when the text has ended.
     void cancel(open_text & text) noexcept;
     void cancel_all() noexcept;

@@ -45,6 +45,8 @@ class pipeline {
     // the chunk that has finish set, the request's statistics are complete.
     bool next(open_text & text, text_chunk & out, int64_t deadline_us);
 
+    uint64_t wait_news(uint64_t seen, int64_t deadline_us) { return reader_.wait_news(seen, deadline_us); }
+
     // The next chunk as it comes from the target, for a remote reader.
     bool next_chunk(chunk_msg & out) { return reader_.next_raw(out); }
 

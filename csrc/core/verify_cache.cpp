@@ -29,10 +29,16 @@ verify_slot & verify_worker::nearest_slot(std::span<const token_id> tokens) {
     return *best; // the pipeline sends no more requests than there are slots
 }
 
-// For a text that begins. What is kept of it in RAM goes into the place of the text that is missed least.
-verify_slot & verify_worker::choose_slot(std::span<const token_id> tokens) {
-    verify_slot & nearest = nearest_slot(tokens);
-    return kept_beyond(nearest, tokens) != nullptr ? oldest_slot() : nearest;
+// For a text that begins: the wanted slot, if it is free. What is kept of the text in RAM goes into the place of the
+// text that is missed least, and so does a text that is not to use the cache.
+verify_slot & verify_worker::choose_slot(const request & req) {
+    for (verify_slot & s : slots_) {
+        if (s.index == req.wanted && !s.text.active()) {
+            return s;
+        }
+    }
+    verify_slot & nearest = nearest_slot(req.prompt);
+    return !req.use_cache || kept_beyond(nearest, req.prompt) != nullptr ? oldest_slot() : nearest;
 }
 
 // The text in RAM that has clearly more of the tokens than the slot's cache has. Null: none has.
@@ -66,12 +72,17 @@ verify_slot * verify_worker::oldest_ended() {
 
 // A text begins: its slot keeps what it has of it, or gets what is kept in RAM.
 void verify_worker::keep_beginning(verify_slot & s) {
-    const size_t n_here = size_t(n_same(s.cached, s.text.tokens()));
+    const bool   uses_cache = s.text.req().use_cache;
+    const size_t n_here     = uses_cache ? size_t(n_same(s.cached, s.text.tokens())) : 0;
     if (s.cached.size() >= n_here + n_worth) {
         push_out(s);
     }
-    bring_back(s);
-    cut(s);
+    if (uses_cache) {
+        bring_back(s);
+        cut(s);
+    } else {
+        clear(s);
+    }
     const auto n_cached              = int32_t(s.cached.size());
     s.text.stats().n_prompt_cached   = n_cached;
     s.text.stats().n_prompt_returned = size_t(n_cached) > n_here ? n_cached : 0;

@@ -116,7 +116,7 @@ bool verify_worker::take_requests() {
 
 void verify_worker::begin(request & req) {
     take_nodes(); // the text has no draft yet; but a draft elsewhere may have come or gone
-    verify_slot & s = choose_slot(req.prompt);
+    verify_slot & s = choose_slot(req);
     try {
         begin_text(s, req);
     } catch (const std::exception & e) {
@@ -128,6 +128,7 @@ void verify_worker::begin(request & req) {
 
 void verify_worker::begin_text(verify_slot & s, request & req) {
     s.text.begin(req);
+    req.place.store(s.index, std::memory_order_relaxed);
     s.n_begun = ++n_begun_;
     s.parked  = false;
     active_.push_back(&s);

@@ -54,7 +54,7 @@ class verify_worker {
     void tell_usage() noexcept;
 
     // The cache (verify_cache.cpp).
-    verify_slot &            choose_slot(std::span<const token_id> tokens);
+    verify_slot &            choose_slot(const request & req);
     verify_slot &            nearest_slot(std::span<const token_id> tokens);
     verify_slot &            oldest_slot();
     verify_slot *            oldest_ended();

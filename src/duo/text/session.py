@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from duo import _core
 from duo.errors import BadValue, Busy, Cancelled
 from duo.placement.belongings import Belongings
+from duo.text.pump import Pump
 from duo.text.result import Timings
 from duo.text.trace_file import TraceFile
 from duo.text.turns import Turn, Turns
@@ -69,6 +70,7 @@ class Session:
         self._running: weakref.WeakSet[Running] = weakref.WeakSet()
         self._hooks: list[Inside] = []  # of the running texts
         self._closing = False
+        self._pump: Pump | None = None
         self._gate = threading.RLock()  # held for good when the program ends
 
     # ---- models
@@ -162,6 +164,21 @@ class Session:
         """The text's next chunk; None if none came in time, or if the session is being closed."""
         chunk = None if self._closing else self.engine.next(text, wait_us)
         return None if self._closing else chunk
+
+    def wait_news(self, seen: int) -> int:
+        """Waits for a chunk of any text, a twentieth of a second at most. Returns a count of all chunks.
+
+        Raises Cancelled if the session is closed.
+        """
+        return self.engine.wait_news(seen, SLICE_US)
+
+    @property
+    def pump(self) -> Pump:
+        """The thread that reads the texts of event loops."""
+        with self.lock:
+            if self._pump is None:
+                self._pump = Pump(self)
+            return self._pump
 
     def write_trace(self) -> None:
         """Writes what the workers have recorded to the trace file. Raises DuoError if that fails."""
