@@ -20,8 +20,11 @@ class Admission:
         self._mean_s = 0.0  # of a text from its turn to its end
 
     def enter(self, n: int) -> Ticket:
-        """Raises ApiError 429: there is no room for n more texts."""
-        if self.n_inside + n > self.n_places + self.n_queue:
+        """Raises ApiError 429: there is no room for n more texts; 400: there never is."""
+        n_most = self.n_places + self.n_queue
+        if n > n_most:
+            raise ApiError(400, f"the request is for {n} texts; this server takes at most {n_most} at a time")
+        if self.n_inside + n > n_most:
             self.n_refused += 1
             raise ApiError(
                 429,

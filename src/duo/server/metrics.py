@@ -21,27 +21,30 @@ BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 STANCES = {"ahead": "passes_ahead_n", "by_turn": "passes_by_turn_n", "rest": "passes_at_rest_n"}
 
 
+def _times(name: str, words: str, registry: CollectorRegistry) -> Histogram:
+    return Histogram(name, words, buckets=BUCKETS, registry=registry)
+
+
 class Metrics:
     """For one event loop."""
 
     def __init__(self, service: Service, *, of_llama_cpp: bool) -> None:
         self._service = service
         self.registry = CollectorRegistry()
-        self._sums = {name: 0.0 for name in SUMS}
+        self._sums = dict.fromkeys(SUMS, 0.0)
         self._accepted_at: dict[int, int] = {}
         self._n_most = 0
-        r: Any = {"registry": self.registry}
-        self._ttft = Histogram("duo_time_to_first_token_seconds", "From the request to its first token", buckets=BUCKETS, **r)
-        self._tpot = Histogram("duo_time_per_token_seconds", "Mean of a text's tokens but the first", buckets=BUCKETS, **r)
-        self._queue = Histogram("duo_queue_seconds", "Wait for a place", buckets=BUCKETS, **r)
-        self._e2e = Histogram("duo_request_seconds", "From the request to the end of its text", buckets=BUCKETS, **r)
-        self._texts = Counter("duo_texts", "Texts that have ended", ["reason"], **r)
-        self._passes = Counter("duo_target_passes", "Passes of the target by what the draft did meanwhile", ["stance"], **r)
-        self._tested = Counter("duo_drafted_tokens_by_position", "Verified guesses", ["position"], **r)
-        self._accepted = Counter("duo_accepted_tokens_by_position", "Guesses that were right", ["position"], **r)
-        self._refused = Counter("duo_requests_refused", "Requests that were not served", ["reason"], **r)
-        self._http = Counter("duo_http_responses", "Answers", ["route", "status"], **r)
-        started = Gauge("duo_start_time_seconds", "When the server was started, since 1970", **r)
+        r = self.registry
+        self._ttft = _times("duo_time_to_first_token_seconds", "From the request to its first token", r)
+        self._tpot = _times("duo_time_per_token_seconds", "Mean of a text's tokens but the first", r)
+        self._queue = _times("duo_queue_seconds", "Wait for a place", r)
+        self._e2e = _times("duo_request_seconds", "From the request to the end of its text", r)
+        self._texts = Counter("duo_texts", "Texts that have ended", ["reason"], registry=r)
+        self._passes = Counter("duo_target_passes", "Passes of the target by stance", ["stance"], registry=r)
+        self._accepted = Counter("duo_accepted_by_position", "Guesses that were right", ["position"], registry=r)
+        self._refused = Counter("duo_requests_refused", "Requests that were not served", ["reason"], registry=r)
+        self._http = Counter("duo_http_responses", "Answers", ["route", "status"], registry=r)
+        started = Gauge("duo_start_time_seconds", "When the server was started, since 1970", registry=r)
         started.set_to_current_time()
         self.registry.register(_Sums(self, of_llama_cpp=of_llama_cpp))
 
@@ -71,8 +74,8 @@ class Metrics:
             self._sums[name] += (t.get(key) or 0) * (1e-3 if key.endswith("_ms") else 1)
         if text.first_at:
             self._ttft.observe(text.first_at - text.asked_at)
-        if text.n_tokens > 1:
-            self._tpot.observe((text.last_at - text.first_at) / (text.n_tokens - 1))
+        if len(r.tokens) > 1:
+            self._tpot.observe((text.last_at - text.first_at) / (len(r.tokens) - 1))
         for stance, key in STANCES.items():
             self._passes.labels(stance).inc(t.get(key, 0))
         n_rounds = t.get("draft_rounds", 0)

@@ -101,10 +101,10 @@ class Service:
             return 0.0
         return min(1.0, sum(t.n_prompt + t.n_tokens for t in list(self.running)) / self.n_ctx)
 
-    async def end_all(self) -> None:
+    def stop_all(self) -> None:
         """Ends what still runs; the clients get an error."""
         for writing in list(self.writings):
-            await writing.stop()
+            writing.stop(ApiError(503, Stage.DRAINING.value))
 
     def close(self) -> None:
         """Frees the models. It may wait for a pass."""

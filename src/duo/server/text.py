@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from duo.text.stream_async import AsyncStream
 
 
-@dataclass
+@dataclass(eq=False)
 class Text:
     """For one event loop. Times are of time.monotonic()."""
 
@@ -37,13 +37,15 @@ class Text:
     finish: str = ""  # why it has ended; empty: it has not
     result: Result | None = None  # when it has ended
 
+    def arrived(self) -> None:
+        """Tokens have come; they are taken a moment later."""
+        self.last_at = time.monotonic()
+        self.first_at = self.first_at or self.last_at
+
     def take(self, chunk: Chunk) -> list[Part]:
         """The parts that the chunk brings. The last chunk has a finish_reason."""
-        now = time.monotonic()
         if chunk.token is not None:
             self.chunks.append(chunk)
-            self.first_at = self.first_at or now
-            self.last_at = now
         if self.stream is not None and self.place < 0:
             self.place = self.stream.stream.place
         self.text += chunk.text
@@ -91,7 +93,7 @@ class Text:
     @property
     def timings(self) -> dict[str, Any]:
         """Figures under llama-server's names, and duo's own (docs/server.md). While it is written: what is known."""
-        found = {} if self.result is None else dict(self.result.timings)
+        found: dict[str, Any] = {} if self.result is None else {**self.result.timings}
         if not found:
             n, ms = self.n_tokens, (self.last_at - self.first_at) * 1e3
             found = {

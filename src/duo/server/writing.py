@@ -50,6 +50,8 @@ class Writing:
         service.metrics.begun(text)
         try:
             while batch := await stream.batch():
+                if batch[0].token is not None:
+                    text.arrived()
                 self._came.put_nowait((text, batch))
                 if text.too_slow and batch[-1].finish_reason is None:
                     await stream.close()
@@ -63,11 +65,17 @@ class Writing:
             found = await self._came.get()
             if isinstance(found, BaseException):
                 raise found
-            text, batch = found
+            _, batch = found
             if batch[-1].finish_reason is not None:
                 self._n_running -= 1
             return found
         return None
+
+    def stop(self, why: Exception) -> None:
+        """Ends what still runs; whoever waits for `next` gets the exception."""
+        for task in self._tasks:
+            task.cancel()
+        self._came.put_nowait(why)
 
     async def close(self) -> None:
         """Ends what still runs. Safe to call twice."""

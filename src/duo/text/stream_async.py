@@ -43,7 +43,7 @@ class AsyncStream:
             self._loop.call_soon_threadsafe(self._came.put_nowait, (chunks, error, ended))
 
     async def batch(self) -> list[Chunk]:
-        """The chunks that have come since the last call, at least one; empty: the text has ended. Raises as `Stream`."""
+        """The chunks that have come since the last call; empty: the text has ended. Raises as `Stream`."""
         while not self._ended:
             chunks, error, self._ended = await self._came.get()
             if error is not None:
