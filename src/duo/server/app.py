@@ -12,7 +12,7 @@ from starlette.responses import Response
 from duo import __version__
 from duo.server.errors import ApiError, as_api_error
 from duo.server.gate import Gate
-from duo.server.routes import about, anthropic, missing, responses, texts, tokens
+from duo.server.routes import about, anthropic, missing, page, responses, texts, tokens
 from duo.server.service import Service
 
 LOCALHOST = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
@@ -23,7 +23,7 @@ def make_app(service: Service) -> FastAPI:
     settings = service.settings
     app = FastAPI(title="duo serve", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     router = APIRouter(prefix=settings.api_prefix)
-    for add in (about.add, texts.add, tokens.add, anthropic.add, responses.add, missing.add):
+    for add in (about.add, texts.add, tokens.add, anthropic.add, responses.add, missing.add, page.add):
         add(router, service)
 
     @router.get("/openapi.json", include_in_schema=False)

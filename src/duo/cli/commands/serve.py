@@ -81,7 +81,8 @@ def serve(params: dict[str, Any]) -> None:
 
     def load() -> Duo:
         with context.scope(cleanup=False):
-            d = open_duo(params, chat_template=template, **{k: v for k, v in options.items() if k not in OF_BOTH})
+            of_texts = {k: v for k, v in options.items() if k not in OF_BOTH}
+            d = open_duo(params, chat_template=template, trace=service.events, **of_texts)
         return d
 
     def ready(d: Duo) -> None:

@@ -11,7 +11,7 @@ function make(tag, properties = {}, ...children) {
 
 const number = (x, digits = 1) => x.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 const percent = (x) => `${Math.round(100 * x)} %`;
-const plural = (n, noun) => `${n.toLocaleString("en")} ${noun}${n === 1 ? "" : "s"}`;
+const plural = (n, one, many = `${one}s`) => `${n.toLocaleString("en")} ${n === 1 ? one : many}`;
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // ---- the server
@@ -594,7 +594,7 @@ class Lanes {
     const n = new Set(passes.map((e) => e.t0_us)).size; // several texts share a pass
     const hits = passes.filter((e) => e.hit).length;
     const steps = shown.filter((e) => e.lane === "draft").length;
-    const words = [plural(n, "pass").replace("passs", "passes"), plural(steps, "step"), plural(hits, "hit")].join(", ");
+    const words = [plural(n, "pass", "passes"), plural(steps, "step"), plural(hits, "hit")].join(", ");
     $("lanes-words").textContent = `Last ${seconds} s: ${words}`;
     this.canvas.setAttribute("aria-label", `The target's passes above, the draft's steps below. Last ${seconds} seconds: ${words}`);
   }
