@@ -44,6 +44,8 @@ class Browser:
         self._n = 0
         self._session: str | None = None
         self.complaints: list[str] = []
+        self.bodies: list[dict[str, Any]] = []  # of requests
+        self._answer = b""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Runtime", "Log", "Page", "Network"):
@@ -51,14 +53,18 @@ class Browser:
 
     # ---- protocol
 
-    def call(self, method: str, **params: Any) -> dict[str, Any]:
+    def _send(self, method: str, **params: Any) -> int:
         self._n += 1
         asked = {"id": self._n, "method": method, "params": params}
         if self._session is not None:
             asked["sessionId"] = self._session
         os.write(self._write_to, json.dumps(asked).encode() + b"\0")
+        return self._n
+
+    def call(self, method: str, **params: Any) -> dict[str, Any]:
+        number = self._send(method, **params)
         until = time.monotonic() + ANSWER_S
-        while (found := self._read(until)).get("id") != self._n:
+        while (found := self._read(until)).get("id") != number:
             self._hear(found)
         assert "error" not in found, (method, found["error"])
         result: dict[str, Any] = found["result"]
@@ -82,6 +88,18 @@ class Browser:
             self.complaints.append(json.dumps(params["args"])[:500])
         elif event.get("method") == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
             self.complaints.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+        elif event.get("method") == "Network.requestWillBeSent" and "postData" in params["request"]:
+            self.bodies.append(json.loads(params["request"]["postData"]))
+        elif event.get("method") == "Fetch.requestPaused":
+            headers = [{"name": "Content-Type", "value": "text/event-stream"}]
+            body = base64.b64encode(self._answer).decode()
+            self._send("Fetch.fulfillRequest", requestId=params["requestId"], responseCode=200, responseHeaders=headers,
+                       body=body)  # fmt: skip
+
+    def answer_instead(self, path: str, body: bytes) -> None:
+        """From now on the server is not asked for this path."""
+        self._answer = body
+        self.call("Fetch.enable", patterns=[{"urlPattern": f"*{path}"}])
 
     # ---- what a test does
 
@@ -96,13 +114,12 @@ class Browser:
         assert "exceptionDetails" not in found, (expression, found["exceptionDetails"])
         return found["result"].get("value")
 
-    def wait(self, condition: str) -> Any:
-        """Until it is true; its value."""
+    def wait(self, condition: str) -> None:
+        """Until it is true."""
         until = time.monotonic() + ANSWER_S
-        while not (value := self.js(condition)):
+        while not self.js(f"Boolean({condition})"):
             assert time.monotonic() < until, (condition, self.js("document.body?.innerText"), self.complaints)
             time.sleep(0.02)
-        return value
 
     def type(self, text: str) -> None:
         """Where the focus is."""
@@ -126,7 +143,9 @@ class Browser:
             self.call("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", clickCount=1)
 
     def size(self, width: int, height: int, *, phone: bool = False, scale: float = 1) -> None:
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=phone)
+        self.call(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=phone
+        )
 
     def prefer(self, scheme: str) -> None:
         """dark or light"""
@@ -147,7 +166,8 @@ def browsing() -> Iterator[Browser]:
     line = f'exec "$0" "$@" 3<&{theirs_in} 4>&{theirs_out}'
     command = ["bash", "-c", line, name, *OPTIONS, f"--user-data-dir={folder}"]
     with open(Path(folder) / "log", "wb") as log:
-        process = subprocess.Popen(command, pass_fds=(theirs_in, theirs_out), stdin=subprocess.DEVNULL, stdout=log, stderr=log)  # fmt: skip
+        ends = (theirs_in, theirs_out)
+        process = subprocess.Popen(command, pass_fds=ends, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     os.close(theirs_in)
     os.close(theirs_out)
     try:

@@ -89,8 +89,14 @@ function byOrigin(text, tokens) {
 function append(node, text, fromDraft) {
   const kind = fromDraft ? "d" : "t";
   const last = node.lastElementChild;
-  if (last?.className === kind) last.firstChild.appendData(text);
-  else node.append(make("span", { className: kind }, text));
+  if (last?.className === kind) {
+    last.firstChild.appendData(text);
+    return;
+  }
+  // A space before a word of the target is not underlined.
+  const words = fromDraft || !last ? text : text.trimStart();
+  last?.firstChild.appendData(text.slice(0, text.length - words.length));
+  if (words) node.append(make("span", { className: kind }, words));
 }
 
 /** Figures of a text while it is written: each pass brings the guesses that were right, and one token of the target. */
@@ -146,7 +152,8 @@ class Figures {
 
   show(timings, passes) {
     const rate = timings.predicted_per_second || 0;
-    const plain = plainPassMs ? 1000 / plainPassMs : 0;
+    const plainMs = plainPassMs ?? lanes.plainPassMs;
+    const plain = plainMs ? 1000 / plainMs : 0;
     const most = Math.max(rate, plain, 1e-9);
     this.rate.textContent = rate ? number(rate) : "\u2013";
     for (const [{ bar, value }, x] of [[this.mine, rate], [this.plain, plain]]) {
@@ -178,7 +185,7 @@ class Figures {
     if (t.draft_rounds) rows.push(["next guess was ready", percent(t.draft_hits / t.draft_rounds)]);
     if (t.draft_wait_ms !== undefined) rows.push(["waited for the draft", `${number(t.draft_wait_ms, 0)} ms`]);
     if (t.ttft_ms) rows.push(["first token", `${number(t.ttft_ms, 0)} ms`]);
-    if (t.queue_ms >= 1) rows.push(["waited for a place", `${number(t.queue_ms, 0)} ms`]);
+    if (t.queue_ms >= 100) rows.push(["waited for a place", `${number(t.queue_ms, 0)} ms`]);
     this.list.replaceChildren(...rows.flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, value)]));
   }
 }
@@ -223,8 +230,7 @@ class Answer {
 
   flush() {
     this.asked = false;
-    const log = this.node.parentElement;
-    const follows = log && log.scrollHeight - log.scrollTop - log.clientHeight < 48;
+    const follow = this.#following();
     for (const [node, text, fromDraft] of this.waiting.splice(0)) append(node, text, fromDraft);
     this.thoughts.hidden = !this.thought.firstChild;
     const now = performance.now();
@@ -232,18 +238,28 @@ class Answer {
       this.shownAt = now;
       this.figures.show(this.timings, this.passes);
     }
-    if (follows) log.scrollTop = log.scrollHeight;
+    follow();
+  }
+
+  /** A function that keeps the end of the conversation in sight, if it is in sight now. */
+  #following() {
+    const log = this.node.parentElement;
+    const follows = log && log.scrollHeight - log.scrollTop - log.clientHeight < 48;
+    return () => { if (follows) log.scrollTop = log.scrollHeight; };
   }
 
   end(note, { bad = false, again } = {}) {
     this.shownAt = 0;
     this.flush();
+    const follow = this.#following();
     this.node.classList.remove("writes");
     if (!this.passes.tokens) this.figures.node.remove();
-    if (!note) return;
-    const line = make("p", { className: bad ? "note bad" : "note" }, note);
-    if (again) line.append(make("button", { type: "button", className: "quiet", onclick: again }, "Try again"));
-    this.body.append(line);
+    if (note) {
+      const line = make("p", { className: bad ? "note bad" : "note" }, note);
+      if (again) line.append(make("button", { type: "button", className: "quiet", onclick: again }, "Try again"));
+      this.body.append(line);
+    }
+    follow();
   }
 }
 
@@ -437,15 +453,20 @@ $("colours").onclick = () => {
 
 const SPANS_S = [0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 60];
 const DELAY_MS = 400; // events come in pieces; the lanes run a little late and so without jumps
+const FRAME_MS = 30; // the models may need the same cores
 const KEPT_MS = 70_000;
+const LATE_MS = 5000; // events of the two workers are in order but for so much
 const PIXELS = 12; // of a pass, where the span is chosen by the page
 
 class Lanes {
   events = [];
   after = 0;
+  last = 0; // end of the last event, ms
   offset = null; // page's clock minus workers' clock, ms
   edge = 0; // right end, on the workers' clock, ms
-  span = null; // s; null: chosen by the page
+  span = null; // s, chosen by the user
+  seconds = 2; // the span that is shown
+  plainPassMs = null;
   moving = false;
   asleep = true;
 
@@ -467,7 +488,7 @@ class Lanes {
 
   zoom(by) {
     const at = SPANS_S.indexOf(this.seconds) + by;
-    this.span = SPANS_S[Math.min(Math.max(at, 0), SPANS_S.length - 1)];
+    this.span = this.seconds = SPANS_S[Math.min(Math.max(at, 0), SPANS_S.length - 1)];
     this.draw();
   }
 
@@ -492,7 +513,7 @@ class Lanes {
 
   /** Whether there is something new. */
   take({ now_us, next, fields, events }) {
-    if (next < this.after) this.events = []; // another server
+    if (next < this.after) Object.assign(this, { events: [], last: 0, edge: 0, offset: null }); // another server
     this.after = next;
     const late = performance.now() - now_us / 1000;
     this.offset = this.offset === null || Math.abs(late - this.offset) > 1000 ? late : Math.min(this.offset + 0.05, late);
@@ -502,7 +523,9 @@ class Lanes {
       e.t0 = e.t0_us / 1000;
       e.t1 = e.t1_us / 1000;
       if (e.t1 > oldest) this.events.push(e);
+      this.last = Math.max(this.last, e.t1);
     }
+    this.#measure();
     if (this.events.length && this.events[0].t1 < oldest) this.events = this.events.filter((e) => e.t1 >= oldest);
     if (events.length && !this.moving) {
       this.moving = true;
@@ -513,25 +536,24 @@ class Lanes {
 
   // -- time
 
-  get seconds() {
-    if (this.span !== null) return this.span;
-    const passes = this.events.filter((e) => e.kind === "verify").slice(-200);
-    if (passes.length < 2) return 2;
-    const lengths = passes.map((e) => e.t1 - e.t0).sort((a, b) => a - b);
-    const wanted = (lengths[lengths.length >> 1] * this.canvas.clientWidth) / PIXELS / 1000;
-    return SPANS_S.find((s) => s >= Math.max(2, Math.min(wanted, 20)));
+  /** What the last passes tell: the span that shows them well, and what a pass over one row takes. */
+  #measure() {
+    const passes = this.events.slice(-2000).filter((e) => e.kind === "verify");
+    const median = (some) => some.map((e) => e.t1 - e.t0).sort((a, b) => a - b)[some.length >> 1];
+    this.plainPassMs = median(passes.filter((e) => e.n_rows === 1)) ?? null;
+    if (this.span !== null || passes.length < 2) return;
+    const wanted = (median(passes) * this.canvas.clientWidth) / PIXELS / 1000;
+    this.seconds = SPANS_S.find((s) => s >= Math.max(2, Math.min(wanted, 20)));
   }
 
   /** Time stands still when nobody writes, so that the last passes can be looked at. */
   frame() {
     const now = performance.now() - this.offset - DELAY_MS;
-    const last = this.events.reduce((t, e) => Math.max(t, e.t1), 0);
-    const rests = nRunning === 0 && now > last + 50;
-    this.edge = Math.max(this.edge, rests ? last + 50 : now);
-    if (this.edge > now + 2000) this.edge = now; // another clock
-    this.draw();
+    const rests = nRunning === 0 && now > this.last + 50;
+    this.edge = rests ? this.last + 50 : now;
     this.moving = !rests;
-    if (this.moving) requestAnimationFrame(() => this.frame());
+    this.draw();
+    if (this.moving) setTimeout(() => requestAnimationFrame(() => this.frame()), FRAME_MS);
   }
 
   // -- picture
@@ -544,17 +566,20 @@ class Lanes {
       canvas.width = Math.round(w * scale);
       canvas.height = Math.round(h * scale);
     }
-    const seconds = this.seconds;
+    const { seconds } = this;
     const from = edge - seconds * 1000;
-    const shown = this.events.filter((e) => e.t1 > from && e.t0 < edge);
+    const shown = [];
+    for (let i = this.events.length - 1; i >= 0 && this.events[i].t1 > from - LATE_MS; i--) {
+      if (this.events[i].t1 > from && this.events[i].t0 < edge) shown.push(this.events[i]);
+    }
     c.setTransform(scale, 0, 0, scale, 0, 0);
     c.clearRect(0, 0, w, h);
     const middle = Math.round(h * 0.56);
     const room = { target: middle - 12, draft: h - middle - 12 };
     const x = (t) => ((t - from) / (seconds * 1000)) * w;
-    const most = (lane, of) => shown.reduce((n, e) => (e.lane === lane ? Math.max(n, of(e)) : n), 4);
-    const value = { target: (e) => e.n_accepted + 1, draft: (e) => e.n_drafted };
-    const top = { target: most("target", value.target), draft: most("draft", value.draft) };
+    const guessed = { target: (e) => e.n_drafted + 1, draft: (e) => e.n_drafted };
+    const most = (lane) => shown.reduce((n, e) => (e.lane === lane ? Math.max(n, guessed[lane](e)) : n), 4);
+    const top = { target: most("target"), draft: most("draft") };
 
     c.globalAlpha = 0.35;
     c.fillStyle = this.colours.line;
@@ -562,17 +587,27 @@ class Lanes {
     for (const e of shown) {
       const [x0, x1] = [x(e.t0), x(e.t1)];
       const width = Math.max(x1 - x0 - (x1 - x0 > 3 ? 1 : 0), 0.75);
+      const bar = (share, alpha) => {
+        const height = room[e.lane] * Math.min(1, share);
+        c.globalAlpha = alpha;
+        c.fillRect(x0, e.lane === "target" ? middle - 6 - height : middle + 6, width, height);
+      };
+      const tall = (n) => 0.15 + (0.85 * n) / top[e.lane];
       c.fillStyle = this.colours[e.lane];
-      c.globalAlpha = { verify: 0.9, draft: 0.75, prompt: 0.35, wait: 0.35 }[e.kind];
-      const share = { prompt: 1, wait: 0.06 }[e.kind] ?? 0.2 + (0.8 * value[e.lane](e)) / top[e.lane];
-      const height = room[e.lane] * Math.min(1, share);
-      c.fillRect(x0, e.lane === "target" ? middle - 6 - height : middle + 6, width, height);
+      if (e.kind === "prompt") bar(1, 0.3);
+      else if (e.kind === "wait") bar(0.05, 0.4);
+      else if (e.lane === "draft") bar(tall(e.n_drafted), 0.8);
+      else {
+        bar(tall(e.n_drafted + 1), 0.22); // all that was in the pass
+        bar(tall(e.n_accepted + 1), 0.85); // what the text has got
+      }
     }
-    const hasDraft = shown.some((e) => e.lane === "draft");
     const passes = shown.filter((e) => e.kind === "verify");
+    // Only a draft that runs ahead can have the next guess ready.
+    const met = passes.filter((e) => e.hit || e.stance === "ahead");
     const radius = Math.min(3, Math.max(1, (w / Math.max(1, passes.length)) * 0.3));
     c.globalAlpha = 1;
-    for (const e of hasDraft ? passes : []) {
+    for (const e of shown.some((s) => s.lane === "draft") ? met : []) {
       c.beginPath();
       c.arc(x(e.t1), middle, e.hit ? radius : radius - 0.25, 0, 7);
       c.fillStyle = c.strokeStyle = e.hit ? this.colours.draft : this.colours.miss;
@@ -612,7 +647,7 @@ async function start() {
       const props = await (await call("props")).json();
       const defaults = props.default_generation_settings.params;
       const { draft, speculates } = props.duo;
-      $("models").textContent = draft ? `${props.model_alias}: ${props.model_name} with ${draft}` : `${props.model_alias}: ${props.model_name}`;
+      $("models").textContent = draft ? `${props.model_name} with ${draft}` : props.model_name;
       document.title = `duo: ${props.model_alias}`;
       const mode = speculates ? defaults.mode : "plain";
       document.querySelector(`input[name=mode][value=${CSS.escape(mode)}]`).checked = true;
