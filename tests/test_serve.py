@@ -266,7 +266,9 @@ def test_biases(server: Server, alone: Duo) -> None:
     king = alone.tokenize(" king", add_special=False)[0]
     never = alone.generate(PROMPT, **GREEDY).tokens[0]
     for bias in ([[king, 1000]], {str(king): 1000}, [[" king", 1000]]):
-        found = server.post("/completion", {"prompt": PROMPT, "n_predict": 1, "logit_bias": bias, "return_tokens": True})
+        found = server.post(
+            "/completion", {"prompt": PROMPT, "n_predict": 1, "logit_bias": bias, "return_tokens": True}
+        )
         assert found.json()["tokens"] == [king]
     body = {"prompt": PROMPT, "n_predict": 1, "logit_bias": [[never, False]], "return_tokens": True}
     assert server.post("/completion", {**body, "temperature": 0}).json()["tokens"] != [never]
@@ -289,7 +291,9 @@ def test_tokens_and_back(server: Server, alone: Duo) -> None:
     assert server.post("/tokenize", {}).json() == {"tokens": []}
     assert server.post("/detokenize", {"tokens": [10**6]}).status_code == 400
     n = server.post("/v1/chat/completions/input_tokens", {"messages": TALE}).json()["input_tokens"]
-    assert n == server.post("/v1/chat/completions", {"messages": TALE, "max_tokens": 1}).json()["usage"]["prompt_tokens"]
+    assert (
+        n == server.post("/v1/chat/completions", {"messages": TALE, "max_tokens": 1}).json()["usage"]["prompt_tokens"]
+    )
 
 
 # ---- what the server says of itself
@@ -383,7 +387,9 @@ def test_a_prompt_that_does_not_fit(server: Server) -> None:
 
 
 def test_unknown_and_empty_fields_pass(server: Server, alone: Duo) -> None:
-    nothing = dict.fromkeys(["temperature", "stop", "grammar", "draft", "logit_bias", "n", "stream", "samplers", "model"])
+    nothing = dict.fromkeys(
+        ["temperature", "stop", "grammar", "draft", "logit_bias", "n", "stream", "samplers", "model"]
+    )
     more = {"store": True, "metadata": {"a": 1}, "samplers": ["top_k"], "n_keep": 4, "seed": 4294967295}
     found = server.post("/completion", {"prompt": PROMPT, **nothing, **GREEDY, **more}).json()
     assert found["content"] == alone.generate(PROMPT, **GREEDY).text

@@ -140,11 +140,24 @@ def test_openai_responses(client: openai.OpenAI, right: str) -> None:
     assert Animal.model_validate_json(shaped.output_text)
 
 
+def test_langchain(server: Server, right: str) -> None:
+    from langchain_openai import ChatOpenAI
+
+    model: Any = ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="demo", temperature=0, max_tokens=16)
+    assert model.invoke("Tell me a tale.").content == right
+    assert "".join(str(c.content) for c in model.stream("Tell me a tale.")) == right
+    (call,) = model.bind_tools([CALLED], tool_choice="roll").bind(max_tokens=100).invoke("Roll.").tool_calls
+    assert call["name"] == "roll" and isinstance(call["args"]["sides"], int)
+    shaped = ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="demo", seed=1, max_tokens=60)
+    assert isinstance(shaped.with_structured_output(Animal).invoke("Describe one."), Animal)
+
+
 # ---- anthropic
 
 
 def test_anthropic(claude: anthropic.Anthropic, right: str, server: Server) -> None:
-    asked: dict[str, Any] = {"model": "demo", "messages": TALE, **GREEDY}
+    greedy = {"temperature": 0}
+    asked: dict[str, Any] = {"model": "demo", "messages": TALE, "max_tokens": 16, "extra_body": greedy}
     answer = claude.messages.create(**asked)
     assert answer.content[0].text == right and answer.stop_reason == "max_tokens"
     assert answer.usage.output_tokens == 16
@@ -154,12 +167,18 @@ def test_anthropic(claude: anthropic.Anthropic, right: str, server: Server) -> N
         assert "".join(stream.text_stream) == right
         final = stream.get_final_message()
     assert final.stop_reason == "max_tokens" and final.usage.output_tokens == 16
-    names = [name for name, _ in server.events("/v1/messages", asked)]
+    names = [name for name, _ in server.events("/v1/messages", {"messages": TALE, **GREEDY})]
     assert names[:2] == ["message_start", "content_block_start"]
     assert names[-3:] == ["content_block_stop", "message_delta", "message_stop"]
     word = right.split()[2]
-    stopped = claude.messages.create(**asked, stop_sequences=[word], system="Be brief.")
-    assert stopped.stop_reason in ("stop_sequence", "max_tokens")
+    stopped = claude.messages.create(**asked, stop_sequences=[word])
+    assert (stopped.stop_reason, stopped.stop_sequence) == ("stop_sequence", word)
+    assert stopped.content[0].text == right[: right.index(word)]
+    briefly = claude.messages.count_tokens(model="demo", messages=TALE, system=[{"type": "text", "text": "Be brief."}])
+    assert briefly.input_tokens > counted.input_tokens
+    shape = {"format": {"type": "json_schema", "schema": Animal.model_json_schema()}}
+    shaped = claude.messages.create(model="demo", messages=TALE, max_tokens=60, output_config=shape)
+    assert Animal.model_validate_json(shaped.content[0].text)
     with pytest.raises(anthropic.BadRequestError, match="duo reads text only"):
         claude.messages.create(**{**asked, "messages": [{"role": "user", "content": [{"type": "image"}]}]})
 
@@ -265,7 +284,7 @@ VALUES = st.recursive(
 
 
 @given(fields=st.dictionaries(FIELDS, VALUES, max_size=3), path=st.integers(0, 6))
-@settings(max_examples=120, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 def test_no_value_of_a_field_makes_the_server_fail(server: Server, fields: dict[str, Any], path: int) -> None:
     paths = ["/completion", "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses", "/infill",
              "/apply-template"]  # fmt: skip

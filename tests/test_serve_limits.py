@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,10 +171,8 @@ def test_large_bodies_are_refused(server: Server) -> None:
         for _ in range(100):
             yield b" " * (1 << 20)
 
-    try:
+    with suppress(httpx.TransportError):  # the server has hung up while the client was still sending
         assert httpx.post(server.url + "/completion", content=endless(), timeout=HANG_S).status_code == 413
-    except httpx.TransportError:
-        pass  # the server has hung up while the client was still sending
     assert server.get("/health").status_code == 200
 
 
@@ -193,11 +192,10 @@ def test_large_bodies_are_refused(server: Server) -> None:
         b'{"prompt": "a", "n_predict": 1e308}',
         b'{"prompt": "a", "temperature": NaN}',
         b'{"prompt": "a", "temperature": 1e308}',
-        b'{"prompt": "a", "top_k": -99999999999999999999}',
         b'{"prompt": "a", "stop": ["\\ud800"]}',
         b'{"prompt": "\\ud800"}',
     ],
-    ids=range(16),
+    ids=range(15),
 )
 def test_nonsense_is_a_mistake_and_no_failure(server: Server, body: bytes) -> None:
     for path in ("/completion", "/v1/chat/completions", "/v1/messages", "/tokenize"):
@@ -212,6 +210,42 @@ def test_no_http_at_all(server: Server) -> None:
         assert s.recv(1000).startswith(b"HTTP/1.1 400")
     with raw(server, b"GET / HTTP/1.1\r\nX: " + b"a" * 100_000) as s:
         assert s.recv(1000).startswith(b"HTTP/1.1 400")
+
+
+def test_a_client_that_does_not_read_is_disconnected() -> None:
+    with served({"timeout": 0.5}, n_parallel=1) as s:
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", int(s.url.rsplit(":", 1)[1])))
+            client.sendall(request_for("/completion", {**ENDLESS, "stream": True, "n_probs": 100}))
+            s.wait_for_texts(1)
+            s.wait_until_idle()  # long before 1500 tokens, which would be some ten megabytes
+            found = 0
+            with suppress(ConnectionResetError):
+                while data := client.recv(1 << 16):
+                    found += len(data)
+        assert 0 < found < 10 << 20
+        assert s.post("/completion", {"prompt": "a", "n_predict": 2}).status_code == 200
+
+
+def test_pages_for_a_browser(tmp_path: Path) -> None:
+    from fastapi.testclient import TestClient
+
+    from duo.server.app import make_app
+    from duo.server.service import Service
+
+    (tmp_path / "index.html").write_text("<p>Hello")
+    (tmp_path / "page.js").write_text("1")
+    for prefix in ("", "/llm"):
+        service = Service(Settings.of({"api_key": "k", "api_prefix": prefix}, "demo"))
+        client = TestClient(make_app(service, tmp_path))
+        page = client.get(f"{prefix}/")
+        assert page.text == "<p>Hello" and page.headers["content-type"].startswith("text/html")
+        assert client.get(f"{prefix}/ui/page.js").text == "1"  # without a key: it shows nothing of the model
+        assert client.get(f"{prefix}/ui/../../../etc/passwd").status_code in (401, 404)
+        assert client.get(f"{prefix}/v1/models").status_code == 401
+        without = TestClient(make_app(Service(Settings.of({"ui": False, "api_prefix": prefix}, "demo")), tmp_path))
+        assert without.get(f"{prefix}/").status_code == without.get(f"{prefix}/ui/page.js").status_code == 404
 
 
 # ---- who may come
@@ -313,10 +347,10 @@ def test_tls(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Iterator[Callable[..., tuple["subprocess.Popen[bytes]", str]]]:
+def program(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], str]]]:
     started: list[subprocess.Popen[bytes]] = []
 
-    def start(*args: str) -> tuple["subprocess.Popen[bytes]", str]:
+    def start(*args: str) -> tuple[subprocess.Popen[bytes], str]:
         p = start_duo("serve", "--port", "0", "-c", "2048", *args, env={**os.environ, "DUO_PROFILES": "off"})
         started.append(p)
         assert p.stdout is not None
@@ -329,7 +363,7 @@ def program(tmp_path: Path) -> Iterator[Callable[..., tuple["subprocess.Popen[by
         p.communicate()
 
 
-def test_sigterm_lets_eight_texts_end(program: Callable[..., tuple["subprocess.Popen[bytes]", str]]) -> None:
+def test_sigterm_lets_eight_texts_end(program: Callable[..., tuple[subprocess.Popen[bytes], str]]) -> None:
     p, url = program("-np", "4", "--drain", "60")
     answers: list[httpx.Response] = []
 
@@ -360,7 +394,7 @@ def test_sigterm_lets_eight_texts_end(program: Callable[..., tuple["subprocess.P
     assert all(a.text.endswith("data: [DONE]\n\n") for a in answers)
 
 
-def test_a_second_signal_ends_at_once(program: Callable[..., tuple["subprocess.Popen[bytes]", str]]) -> None:
+def test_a_second_signal_ends_at_once(program: Callable[..., tuple[subprocess.Popen[bytes], str]]) -> None:
     p, url = program("--drain", "1000")
     s = httpx.stream("POST", url + "/completion", json={**ENDLESS, "stream": True, "n_predict": 1900}, timeout=HANG_S)
     with s as answer:
@@ -369,14 +403,12 @@ def test_a_second_signal_ends_at_once(program: Callable[..., tuple["subprocess.P
         p.send_signal(signal.SIGTERM)
         time.sleep(0.2)
         p.send_signal(signal.SIGTERM)
-        try:
+        with suppress(httpx.TransportError):  # the connection has ended before the error was read
             assert '"unavailable_error"' in "".join(lines)
-        except httpx.TransportError:
-            pass  # the connection has ended before the error was read
     assert p.wait(HANG_S) == 0
 
 
-def test_a_unix_socket(program: Callable[..., tuple["subprocess.Popen[bytes]", str]], tmp_path: Path) -> None:
+def test_a_unix_socket(program: Callable[..., tuple[subprocess.Popen[bytes], str]], tmp_path: Path) -> None:
     path = tmp_path / "duo.sock"
     p, where = program("--host", str(path))
     assert where == f"unix:{path}" and path.stat().st_mode & 0o777 == 0o600

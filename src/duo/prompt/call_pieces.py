@@ -51,6 +51,7 @@ class CallPieces:
     def _start_over(self) -> None:
         self._seen = 0  # characters of the text that were looked at
         self._head = ""  # of them, those that may belong to the next head
+        self._sent = ""  # of the arguments that are being written
         self._depth = 0  # of braces in the arguments that are being written; 0: none are
         self._quoted = self._escaped = self._given_up = False
 
@@ -66,19 +67,23 @@ class CallPieces:
         if not self._head[at:].startswith("{"):
             return []
         rest, self._head = self._head[at:], ""
-        piece = Piece(self._n_begun, name, call_id)
         self._n_begun += 1
-        self._depth = 0
-        n = self._n_arguments(rest)
-        return [piece, *([Piece(piece.index, arguments=rest[:n])] if n else []), *self._read(rest[n:])]
+        self._depth, self._sent = 0, ""
+        return [Piece(self._n_begun - 1, name, call_id), *self._arguments(rest)]
+
+    def _arguments(self, text: str) -> Iterator[Piece]:
+        n = self._n_arguments(text)
+        if n:
+            self._sent += text[:n]
+            yield Piece(self._n_begun - 1, arguments=text[:n])
+        if not self._depth:
+            yield from self._read(text[n:])
 
     def _read(self, text: str) -> Iterator[Piece]:
         if self._depth:
-            n = self._n_arguments(text)
-            if n:
-                yield Piece(self._n_begun - 1, arguments=text[:n])
-            text = text[n:]
-        if self._depth or self._given_up:
+            yield from self._arguments(text)
+            return
+        if self._given_up:
             return
         self._head += text
         found = [m for head in HEADS if (m := head.search(self._head))]
@@ -108,11 +113,13 @@ class CallPieces:
         return len(text)
 
     def whole(self, calls: Sequence[Call]) -> list[Piece]:
-        """Those of the calls that did not come in pieces."""
+        """What did not come in pieces of them: whole calls, and the end of one."""
         first, self._n_whole = self._n_whole, self._n_whole + len(calls)
-        missing = [
-            Piece(first + i, c.name, c.id, c.arguments) for i, c in enumerate(calls) if first + i >= self._n_begun
-        ]
+        found = [Piece(first + i, c.name, c.id, c.arguments) for i, c in enumerate(calls)]
+        missing = [p for p in found if p.index >= self._n_begun]
+        if self._depth and (begun := [p for p in found if p.index == self._n_begun - 1]):
+            rest = begun[0].arguments.removeprefix(self._sent)
+            missing[:0] = [Piece(begun[0].index, arguments=rest)] if rest != begun[0].arguments else []
         self._n_begun = max(self._n_begun, self._n_whole)
         self._start_over()
         return missing

@@ -112,6 +112,7 @@ class MessagesFields(TextFields):
     tools: list[Tree] | None = None
     tool_choice: Tree | None = None
     thinking: Tree | None = None
+    output_config: Tree | None = None
     stop_sequences: list[str] | None = None
 
 

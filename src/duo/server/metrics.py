@@ -6,7 +6,7 @@ Counters, not rates; durations in seconds, of one clock. Names of meaning and un
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -14,7 +14,6 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.exposition import generate_latest
 
 if TYPE_CHECKING:
-    from duo.server.service import Service
     from duo.server.text import Text
 
 BUCKETS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
@@ -28,8 +27,9 @@ def _times(name: str, words: str, registry: CollectorRegistry) -> Histogram:
 class Metrics:
     """For one event loop."""
 
-    def __init__(self, service: Service, *, of_llama_cpp: bool) -> None:
-        self._service = service
+    def __init__(self, gauges: Callable[[], Mapping[str, float]], *, of_llama_cpp: bool) -> None:
+        """gauges: the values of now, by name."""
+        self.gauges = gauges
         self.registry = CollectorRegistry()
         self._sums = dict.fromkeys(SUMS, 0.0)
         self._accepted_at: dict[int, int] = {}
@@ -95,18 +95,6 @@ class Metrics:
         return self._accepted_at
 
     @property
-    def gauges(self) -> dict[str, float]:
-        s = self._service
-        n_running = len(s.running)
-        return {
-            "requests_running": n_running,
-            "requests_waiting": max(0, s.admission.n_inside - n_running),
-            "places": s.admission.n_places,
-            "cache_usage_ratio": s.cache_share,
-            "ready": float(s.is_ready),
-        }
-
-    @property
     def n_most(self) -> int:
         return self._n_most
 
@@ -169,14 +157,14 @@ class _Sums:
         m = self._metrics
         for name, value in m.sums.items():
             yield CounterMetricFamily(f"duo_{name}", WORDS[name], value)
-        for name, value in m.gauges.items():
+        for name, value in m.gauges().items():
             yield GaugeMetricFamily(f"duo_{name}", WORDS[name], value)
         if self._of_llama_cpp:
             yield from self._theirs()
 
     def _theirs(self) -> Iterator[Metric]:
         m = self._metrics
-        sums, gauges = m.sums, m.gauges
+        sums, gauges = m.sums, m.gauges()
         for name, ours in OF_LLAMA_CPP.items():
             yield CounterMetricFamily("llamacpp:" + name.removesuffix("_total"), WORDS[ours], sums[ours])
         by_position = CounterMetricFamily(

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, with a time limit for the head of a request: a slow client holds no connection."""
+"""uvicorn's HTTP protocol, with time limits: a client that sends its head slowly, or does not read, is disconnected."""
 
 from __future__ import annotations
 
@@ -14,11 +14,25 @@ TOO_SLOW = (
 )
 
 
-def protocol_with(header_timeout_s: float) -> type[H11Protocol]:
+def protocol_with(header_timeout_s: float, write_timeout_s: float) -> type[H11Protocol]:
     """The class that uvicorn makes one object of for each connection."""
 
     class Timed(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
+        _stalled: asyncio.TimerHandle | None = None
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stalled = self.loop.call_later(write_timeout_s, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._go_on()
+
+        def _go_on(self) -> None:
+            if self._stalled is not None:
+                self._stalled.cancel()
+                self._stalled = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
@@ -56,6 +70,7 @@ def protocol_with(header_timeout_s: float) -> type[H11Protocol]:
 
         def connection_lost(self, exc: Exception | None) -> Any:
             self._stop()
+            self._go_on()
             return super().connection_lost(exc)
 
     return Timed

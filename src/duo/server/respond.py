@@ -81,4 +81,4 @@ async def _answer(
     finally:
         if not f.stream:
             await writing.close()
-    return Events(shape, writing, pending, ping_s=ping_s, timeout_s=service.settings.timeout_s)
+    return Events(shape, writing, pending, ping_s=ping_s)

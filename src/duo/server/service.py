@@ -7,7 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from duo.server.admission import Admission, Ticket
 from duo.server.errors import ApiError
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from duo.api.engine import Duo
     from duo.server.settings import Settings
     from duo.server.text import Text
-    from duo.server.writing import Writing
 
 T = TypeVar("T")
 QUEUE_OF_A_PLACE = 8
@@ -31,6 +30,12 @@ class Stage(Enum):
     DRAINING = "the server is shutting down"
 
 
+class Stoppable(Protocol):
+    """What writes the texts of a request."""
+
+    def stop(self, why: Exception) -> None: ...
+
+
 class Service:
     """For one event loop; the pair itself may be used by any thread."""
 
@@ -40,8 +45,8 @@ class Service:
         self.admission = Admission(1, 0)
         self.events = RecentEvents() if settings.ui else None  # for the page; the pair's trace
         self.running: set[Text] = set()
-        self.writings: set[Writing] = set()
-        self.metrics = Metrics(self, of_llama_cpp=settings.metrics_of_llama_cpp)
+        self.writings: set[Stoppable] = set()
+        self.metrics = Metrics(self._gauges, of_llama_cpp=settings.metrics_of_llama_cpp)
         self._duo: Duo | None = None
         self._n_tasks = 0
         self._pool = ThreadPoolExecutor(N_THREADS, "duo-serve")
@@ -102,6 +107,16 @@ class Service:
         if self._duo is None:
             return 0.0
         return min(1.0, sum(t.n_prompt + t.n_tokens for t in list(self.running)) / self.n_ctx)
+
+    def _gauges(self) -> dict[str, float]:
+        n_running = len(self.running)
+        return {
+            "requests_running": n_running,
+            "requests_waiting": max(0, self.admission.n_inside - n_running),
+            "places": self.admission.n_places,
+            "cache_usage_ratio": self.cache_share,
+            "ready": float(self.is_ready),
+        }
 
     def stop_all(self) -> None:
         """Ends what still runs; the clients get an error."""

@@ -58,20 +58,18 @@ class Events(Response):
 
     media_type = "text/event-stream"
 
-    def __init__(
-        self, shape: Shape, writing: Writing, pending: asyncio.Task[Batch | None], *, ping_s: float, timeout_s: float
-    ) -> None:
+    def __init__(self, shape: Shape, writing: Writing, pending: asyncio.Task[Batch | None], *, ping_s: float) -> None:
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._shape, self._writing, self._pending = shape, writing, pending
-        self._ping_s, self._timeout_s = ping_s or None, timeout_s
+        self._ping_s = ping_s or None
 
     async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
         work = asyncio.create_task(self._send_all(send))
         try:
             await first_of(work, receive)
             if work.done() and not work.cancelled():
-                with suppress(asyncio.TimeoutError, OSError):  # the client does not read, or has gone
+                with suppress(OSError):  # the client has gone
                     work.result()
         finally:
             self._pending.cancel()
@@ -81,7 +79,7 @@ class Events(Response):
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         try:
             await self._send_texts(send)
-        except (asyncio.TimeoutError, asyncio.CancelledError, OSError):
+        except (asyncio.CancelledError, OSError):
             raise
         except Exception as e:
             await self._send(send, encoded(self._shape.failed(as_api_error(e))))
@@ -103,4 +101,4 @@ class Events(Response):
         return found
 
     async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
-        await asyncio.wait_for(send({"type": "http.response.body", "body": body, "more_body": more}), self._timeout_s)
+        await send({"type": "http.response.body", "body": body, "more_body": more})

@@ -83,6 +83,12 @@ def serve(params: dict[str, Any]) -> None:
         with context.scope(cleanup=False):
             of_texts = {k: v for k, v in options.items() if k not in OF_BOTH}
             d = open_duo(params, chat_template=template, trace=service.events, **of_texts)
+        try:
+            if template is not None:
+                d.chat_template.check_variables(variables)
+        except BaseException:
+            d.close()
+            raise
         return d
 
     def ready(d: Duo) -> None:

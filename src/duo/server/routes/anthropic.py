@@ -55,7 +55,7 @@ def as_chat(f: MessagesFields) -> ChatFields:
     for i, m in enumerate(f.messages or ()):
         found += _messages(i, m)
     given = f.model_dump(exclude_none=True)
-    for name in ("messages", "system", "tools", "tool_choice", "thinking", "stop_sequences"):
+    for name in ("messages", "system", "tools", "tool_choice", "thinking", "stop_sequences", "output_config"):
         given.pop(name, None)
     tools = [_tool(t) for t in f.tools or () if "input_schema" in t]  # others are Anthropic's own servers'
     more: dict[str, Any] = {"messages": found, "n": 1}
@@ -67,6 +67,11 @@ def as_chat(f: MessagesFields) -> ChatFields:
         more["stop"] = f.stop_sequences
     if f.thinking is not None:
         more["reasoning_effort"] = "none" if f.thinking.get("type") == "disabled" else "medium"
+    config = f.output_config or {}
+    if isinstance(config.get("format"), dict):
+        more["response_format"] = config["format"]
+    if isinstance(config.get("effort"), str):
+        more.setdefault("reasoning_effort", config["effort"])
     return ChatFields(**{**given, **more})
 
 
