@@ -118,7 +118,11 @@ class Browser:
         """Until it is true."""
         until = time.monotonic() + ANSWER_S
         while not self.js(f"Boolean({condition})"):
-            assert time.monotonic() < until, (condition, self.js("document.body?.innerText"), self.complaints)
+            assert time.monotonic() < until, (
+                condition,
+                self.js("document.body?.innerText.slice(0, 2000)"),
+                self.complaints,
+            )
             time.sleep(0.02)
 
     def type(self, text: str) -> None:
