@@ -458,6 +458,21 @@ const KEPT_MS = 70_000;
 const LATE_MS = 5000; // events of the two workers are in order but for so much
 const PIXELS = 12; // of a pass, where the span is chosen by the page
 
+/** Passes after which it matters whether the next guess was ready: those in which the draft ran ahead. */
+function hitsAndMisses(passes, steps) {
+  steps.sort((a, b) => a.t1 - b.t1);
+  return passes.filter((e) => {
+    if (e.hit || e.stance !== "ahead") return e.hit;
+    let [low, high] = [0, steps.length]; // the first step that ends in the pass, or later
+    while (low < high) {
+      const i = (low + high) >> 1;
+      if (steps[i].t1 <= e.t0) low = i + 1;
+      else high = i;
+    }
+    return low < steps.length && steps[low].t0 < e.t1;
+  });
+}
+
 class Lanes {
   events = [];
   after = 0;
@@ -603,11 +618,10 @@ class Lanes {
       }
     }
     const passes = shown.filter((e) => e.kind === "verify");
-    // Only a draft that runs ahead can have the next guess ready.
-    const met = passes.filter((e) => e.hit || e.stance === "ahead");
+    const met = hitsAndMisses(passes, shown.filter((e) => e.lane === "draft"));
     const radius = Math.min(3, Math.max(1, (w / Math.max(1, passes.length)) * 0.3));
     c.globalAlpha = 1;
-    for (const e of shown.some((s) => s.lane === "draft") ? met : []) {
+    for (const e of met) {
       c.beginPath();
       c.arc(x(e.t1), middle, e.hit ? radius : radius - 0.25, 0, 7);
       c.fillStyle = c.strokeStyle = e.hit ? this.colours.draft : this.colours.miss;
