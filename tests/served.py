@@ -40,6 +40,8 @@ CALLED = {
     },
 }
 TALE = [{"role": "user", "content": "Tell me a tale."}]
+PROMPT = "Once upon a time"
+GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 16}
 
 
 @dataclass

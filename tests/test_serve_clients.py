@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import anthropic
+import httpx
 import openai
 import pytest
 import schemathesis
@@ -17,23 +17,9 @@ from conftest import HANG_S
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
-from served import CALLED, TALE, TEMPLATE, Server, served
+from served import CALLED, GREEDY, TALE, Server
 
 from duo import Duo
-
-GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 16}
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
-    with served({"queue": 100}, chat_template=TEMPLATE) as s:
-        yield s
-
-
-@pytest.fixture(scope="module")
-def alone() -> Iterator[Duo]:
-    with Duo(n_ctx=2048, chat_template=TEMPLATE) as d:
-        yield d
 
 
 @pytest.fixture(scope="module")
@@ -289,8 +275,6 @@ def test_no_value_of_a_field_makes_the_server_fail(server: Server, fields: dict[
     paths = ["/completion", "/v1/completions", "/v1/chat/completions", "/v1/messages", "/v1/responses", "/infill",
              "/apply-template"]  # fmt: skip
     body = {"prompt": "a", "messages": TALE, "input": "a", **fields, "max_tokens": 2, "n_predict": 2}
-    import httpx
-
     data = json.dumps(body).encode("utf-8", "replace")
     answer = httpx.post(server.url + paths[path], content=data, timeout=HANG_S)
     assert answer.status_code in (200, 400, 429) or (path == 5 and answer.status_code == 501), (fields, answer.text)

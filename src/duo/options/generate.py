@@ -93,19 +93,14 @@ class GenerateOptions(TypedDict, total=False):
     ]
     presence_penalty: Annotated[
         Penalty,
-        opt(
-            0.0, "Lower the logits of tokens that have occurred; 0: off.", "--presence-penalty", env="PRESENCE_PENALTY"
-        ),
-    ]
+        opt(0.0, "Lower the logits of tokens that have occurred; 0: off.", "--presence-penalty",
+            env="PRESENCE_PENALTY"),
+    ]  # fmt: skip
     frequency_penalty: Annotated[
         Penalty,
-        opt(
-            0.0,
-            "Lower the logits of tokens by how often they have occurred; 0: off.",
-            "--frequency-penalty",
-            env="FREQUENCY_PENALTY",
-        ),
-    ]
+        opt(0.0, "Lower the logits of tokens by how often they have occurred; 0: off.", "--frequency-penalty",
+            env="FREQUENCY_PENALTY"),
+    ]  # fmt: skip
     dry_multiplier: Annotated[
         Annotated[float, Field(ge=0.0, le=1e4, allow_inf_nan=False)],
         opt(0.0, "DRY: penalty for a token that would continue a repetition; 0: off.", "--dry-multiplier"),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from typing_extensions import TypedDict
 
 from duo.options.markers import Field
-from duo.options.option import Int, opt
+from duo.options.option import Int, Opt, opt
 
 Seconds = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
 
@@ -77,13 +77,13 @@ class ServeOptions(TypedDict, total=False):
     ]  # fmt: skip
     api_key: Annotated[
         str | None,
-        opt(
+        Opt(
             None,
             "Keys that clients may send, with commas between. Other users can see a command line, so better give "
             "--api-key-file.",
-            "--api-key",
-            env="API_KEY",
-            metavar="KEY,...",
+            ("--api-key",),
+            ("LLAMA_API_KEY",),  # llama-server's
+            "KEY,...",
         ),
     ]
     api_key_file: Annotated[

@@ -57,9 +57,9 @@ class Gate:
         path = scope["path"].removeprefix(settings.api_prefix)
         if not settings.keys or path in PUBLIC or scope["method"] == "OPTIONS" or is_page(path, scope["method"]):
             return
-        headers = {k: v.decode("latin-1") for k, v in scope["headers"] if k in (b"authorization", b"x-api-key")}
-        kind, _, bearer = headers.get(b"authorization", "").partition(" ")
-        given = bearer.strip() if kind.lower() == "bearer" else headers.get(b"x-api-key", "")
+        headers = {k: v for k, v in scope["headers"] if k in (b"authorization", b"x-api-key")}
+        kind, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+        given = bearer.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
         if not given or not settings.knows_key(given):
             raise ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"})
 

@@ -38,6 +38,11 @@ def _read(body: bytes, kind: type[F]) -> F:
         raise ApiError(400, f"the body is not JSON ({e}); send an object") from None
     if not isinstance(found, dict):
         raise ApiError(400, f"the body is {quoted(found, 40)}; send a JSON object")
+    return checked(kind, found)
+
+
+def checked(kind: type[F], found: dict[str, Any]) -> F:
+    """The fields of an object. Raises ApiError 400: one has a wrong type."""
     try:
         return kind.model_validate(found)
     except ValidationError as e:

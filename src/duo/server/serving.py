@@ -8,7 +8,8 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -91,7 +92,7 @@ class Serving:
         finally:
             for x in self._listeners:
                 x.close()
-            await asyncio.wait([loading])  # a load cannot be interrupted
+            loading.cancel()  # the load itself goes on, and frees what it has made
             await asyncio.to_thread(self.service.close)
 
     async def _load_pair(self) -> None:
@@ -99,23 +100,34 @@ class Serving:
 
         def work() -> None:
             # A thread of its own: a load may take minutes, and the pool is for requests.
-            loop = done.get_loop()
+            found: Duo | None = None
             try:
                 found = self._load()
+                call: Callable[[], None] = partial(_settle, done, found)
             except BaseException as e:
-                loop.call_soon_threadsafe(done.set_exception, _kept(e))
-            else:
-                loop.call_soon_threadsafe(done.set_result, found)
+                call = partial(_settle, done, e)
+            try:
+                done.get_loop().call_soon_threadsafe(call)
+            except RuntimeError:  # the server has ended meanwhile
+                if found is not None:
+                    found.close()
 
-        threading.Thread(target=work, name="duo-load").start()
+        threading.Thread(target=work, name="duo-load", daemon=True).start()
         try:
             duo = await done
             self.service.loaded(duo)
             if self.service.is_ready:
                 self._ready(duo)
+        except asyncio.CancelledError:
+            raise
         except BaseException as e:
             self._failure = e
             self._server.should_exit = True
+
+    @property
+    def is_listening(self) -> bool:
+        """Whether requests are answered, if only with status 503."""
+        return self._server.started
 
     # ---- end
 
@@ -147,11 +159,12 @@ class Serving:
         self._server.should_exit = True
 
 
-def _kept(e: BaseException) -> BaseException:
-    """A future cannot hold StopIteration."""
-    return RuntimeError(str(e)) if isinstance(e, StopIteration) else e
-
-
-def serve(**given: Any) -> None:
-    """Runs a server to its end; arguments as `Serving`'s."""
-    Serving(**given).run()
+def _settle(done: asyncio.Future[Duo], found: Duo | BaseException) -> None:
+    if done.done():  # the server ends: nobody waits any more
+        if not isinstance(found, BaseException):
+            threading.Thread(target=found.close, name="duo-close").start()
+    elif isinstance(found, BaseException):
+        # A future cannot hold StopIteration.
+        done.set_exception(RuntimeError(str(found)) if isinstance(found, StopIteration) else found)
+    else:
+        done.set_result(found)

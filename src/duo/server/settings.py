@@ -62,15 +62,15 @@ class Settings:
             **more,
         )
 
-    def knows_key(self, given: str) -> bool:
+    def knows_key(self, given: bytes) -> bool:
         """Whether a client may send it. Takes as long for a wrong key as for a right one."""
         digest = _digest(given)
         return sum(hmac.compare_digest(digest, key) for key in self.keys) > 0
 
 
-def _digest(key: str) -> bytes:
+def _digest(key: bytes) -> bytes:
     """Of one length, so that a comparison does not tell the key's."""
-    return hashlib.sha256(key.encode("utf-8", "surrogateescape")).digest()
+    return hashlib.sha256(key).digest()
 
 
 def keys_of(listed: str | None, file: str | None) -> tuple[bytes, ...]:
@@ -88,4 +88,4 @@ def keys_of(listed: str | None, file: str | None) -> tuple[bytes, ...]:
         if not of_file:
             raise BadValue(f"the key file {file} (--api-key-file) holds no key; write one on each line")
         found += of_file
-    return tuple(_digest(k) for k in dict.fromkeys(found))
+    return tuple(_digest(k.encode("utf-8", "surrogateescape")) for k in dict.fromkeys(found))

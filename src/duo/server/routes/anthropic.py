@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from starlette.responses import Response
 from duo.errors import BadValue
 from duo.server.chat_asked import chat_texts, prompt_of
 from duo.server.fields import ChatFields, MessagesFields
-from duo.server.reading import body_of, fields_of
+from duo.server.reading import body_of, checked, fields_of
 from duo.server.respond import Json, respond
 from duo.server.routes.texts import common
 from duo.server.shapes.messages import MessagesShape
@@ -48,7 +49,7 @@ def add(router: APIRouter, service: Service) -> None:
 
 
 def as_chat(f: MessagesFields) -> ChatFields:
-    """Raises BadValue."""
+    """Raises BadValue and ApiError."""
     found: list[dict[str, Any]] = []
     if f.system:
         found.append({"role": "system", "content": _joined(f.system, "the system prompt")})
@@ -72,7 +73,7 @@ def as_chat(f: MessagesFields) -> ChatFields:
         more["response_format"] = config["format"]
     if isinstance(config.get("effort"), str):
         more.setdefault("reasoning_effort", config["effort"])
-    return ChatFields(**{**given, **more})
+    return checked(ChatFields, {**given, **more})
 
 
 def _joined(content: Any, what: str) -> str:
@@ -90,8 +91,6 @@ def _joined(content: Any, what: str) -> str:
 
 def _messages(i: int, m: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """One of theirs may be several: results of tools are messages of their own."""
-    import json
-
     what, content = f"message {i}", m.get("content")
     if isinstance(content, str) or content is None:
         yield {"role": m.get("role"), "content": content}

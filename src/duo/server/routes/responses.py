@@ -11,7 +11,7 @@ from starlette.responses import Response
 from duo.errors import BadValue
 from duo.server.chat_asked import chat_texts, prompt_of
 from duo.server.fields import ChatFields, ResponsesFields
-from duo.server.reading import body_of, fields_of
+from duo.server.reading import body_of, checked, fields_of
 from duo.server.respond import Json, respond
 from duo.server.routes.texts import common
 from duo.server.shapes.responses import ResponsesShape
@@ -53,7 +53,7 @@ def add(router: APIRouter, service: Service) -> None:
 
 
 def as_chat(f: ResponsesFields) -> ChatFields:
-    """Raises BadValue."""
+    """Raises BadValue and ApiError."""
     if f.previous_response_id is not None:
         raise BadValue(
             "previous_response_id needs a memory that this server does not have; send the whole conversation"
@@ -82,7 +82,7 @@ def as_chat(f: ResponsesFields) -> ChatFields:
         more["response_format"] = dict(form)
     if isinstance(effort := (f.reasoning or {}).get("effort"), str):
         more["reasoning_effort"] = effort
-    return ChatFields(**{**given, **more})
+    return checked(ChatFields, {**given, **more})
 
 
 def _function(t: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
@@ -111,9 +112,7 @@ def _event(kind: str, **data: Any) -> Event:
 
 def tool_id(made: str) -> str:
     """The model's own, or a new one."""
-    from uuid import uuid4
-
-    return made or f"toolu_{uuid4().hex[:24]}"
+    return made or f"toolu_{uuid.uuid4().hex[:24]}"
 
 
 def _object(arguments: str) -> Any:
