@@ -82,6 +82,9 @@ def test_a_message_and_who_wrote_the_answer(page: Browser, server: Server) -> No
     figures = page.js("document.querySelector('.figures').innerText")
     assert "tokens/s" in figures and "plain decoding" in figures and "Accepted by position" in figures
     assert re.search(r"tokens\s+48", figures) and re.search(r"guesses that were right\s+\d+ of \d+", figures)
+    ready = re.search(r"next guess was ready\s+(\d+) %", figures)
+    assert ready is not None and int(ready[1]) <= 100
+    page.wait("document.querySelector('#lanes-words').textContent.startsWith('Last ')")
     assert float(page.js("document.querySelector('.rate').textContent")) > 0
     assert page.js("document.querySelector('#said').textContent").startswith(TALE[0]["content"][:10])
     page.click("#colours")

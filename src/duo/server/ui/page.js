@@ -182,7 +182,7 @@ class Figures {
     const rows = [["tokens", passes.tokens.toLocaleString("en")]];
     if (passes.fromDraft) rows.push(["written by the draft", percent(passes.fromDraft / Math.max(1, passes.tokens))]);
     if (t.draft_n) rows.push(["guesses that were right", `${t.draft_n_accepted} of ${t.draft_n}`]);
-    if (t.draft_rounds) rows.push(["next guess was ready", percent(t.draft_hits / t.draft_rounds)]);
+    if (t.draft_hits !== undefined && passes.n) rows.push(["next guess was ready", percent(Math.min(1, t.draft_hits / passes.n))]);
     if (t.draft_wait_ms !== undefined) rows.push(["waited for the draft", `${number(t.draft_wait_ms, 0)} ms`]);
     if (t.ttft_ms) rows.push(["first token", `${number(t.ttft_ms, 0)} ms`]);
     if (t.queue_ms >= 100) rows.push(["waited for a place", `${number(t.queue_ms, 0)} ms`]);
@@ -350,6 +350,7 @@ class Conversation {
       if (ticking !== null) {
         clearInterval(ticking);
         nRunning -= 1;
+        lanes.wake();
       }
       this.speed.textContent = "";
       this.running = null;
@@ -484,6 +485,7 @@ class Lanes {
   plainPassMs = null;
   moving = false;
   asleep = true;
+  urgent = false; // something has begun or ended: the next question does not wait
 
   constructor(canvas) {
     this.canvas = canvas;
@@ -511,17 +513,19 @@ class Lanes {
 
   /** Asks for events from now on: often while something happens, rarely otherwise, never where nobody looks. */
   async wake() {
+    this.urgent = true;
     this.hurry?.();
     if (!this.asleep) return;
     this.asleep = false;
     while (!document.hidden) {
+      this.urgent = false;
       let soon = nRunning > 0;
       try {
         soon = this.take(await (await call(`duo/trace?after=${this.after}`)).json()) || soon;
       } catch (e) {
         if (e.status === 401 || e.status === 404) break; // no key was given
       }
-      await Promise.race([pause(soon ? 150 : 1500), new Promise((go) => { this.hurry = go; })]);
+      if (!this.urgent) await Promise.race([pause(soon ? 150 : 1500), new Promise((go) => { this.hurry = go; })]);
     }
     this.asleep = true;
   }
