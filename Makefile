@@ -20,7 +20,7 @@ PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check
 LLAMA      := $(shell sed -n 's/^ *"\(llama-cpp-python==[^"]*\)",*$$/\1/p' pyproject.toml)
 SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cmake' -o -name '*.py' -o -name '*.pyi' \
-                -o -name '*.gguf') CMakeLists.txt pyproject.toml models.yaml
+                -o -name '*.gguf' -o -path 'src/duo/server/ui/*.*') CMakeLists.txt pyproject.toml models.yaml
 
 ifdef CMAKE_ARGS
 export CMAKE_ARGS

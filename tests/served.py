@@ -108,7 +108,7 @@ def served(given: dict[str, Any] | None = None, **options: Any) -> Iterator[Serv
     there = threading.Event()
 
     def load() -> Duo:
-        return Duo(**{"n_ctx": 2048, "n_parallel": 4, **options})
+        return Duo(**{"n_ctx": 2048, "n_parallel": 4, "trace": service.events, **options})
 
     serving = Serving(service, found, load, drain_s=asked["drain"], ready=lambda _duo: there.set(),
                       cert=asked.get("ssl_cert_file"), key=asked.get("ssl_key_file"))  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
@@ -13,27 +12,24 @@ from starlette.responses import Response
 from duo import __version__
 from duo.server.errors import ApiError, as_api_error
 from duo.server.gate import Gate
-from duo.server.pages import PAGES, add_pages
-from duo.server.routes import about, anthropic, missing, responses, texts, tokens
+from duo.server.routes import about, anthropic, missing, page, responses, texts, tokens
 from duo.server.service import Service
 
 LOCALHOST = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 
 
-def make_app(service: Service, pages: Path = PAGES) -> FastAPI:
-    """The app for a service, which may still be loading. pages: the folder of what a browser gets."""
+def make_app(service: Service) -> FastAPI:
+    """The app for a service, which may still be loading."""
     settings = service.settings
     app = FastAPI(title="duo serve", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     router = APIRouter(prefix=settings.api_prefix)
-    for add in (about.add, texts.add, tokens.add, anthropic.add, responses.add, missing.add):
+    for add in (about.add, texts.add, tokens.add, anthropic.add, responses.add, missing.add, page.add):
         add(router, service)
 
     @router.get("/openapi.json", include_in_schema=False)
     async def openapi() -> dict[str, Any]:
         return app.openapi()
 
-    if settings.ui:
-        add_pages(app, router, settings.api_prefix, pages)
     app.include_router(router)
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(ApiError, _raise)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from duo.server.admission import Admission, Ticket
 from duo.server.errors import ApiError
 from duo.server.metrics import Metrics
+from duo.text.recent_events import RecentEvents
 
 if TYPE_CHECKING:
     from duo.api.engine import Duo
@@ -42,6 +43,7 @@ class Service:
         self.settings = settings
         self.stage = Stage.LOADING
         self.admission = Admission(1, 0)
+        self.events = RecentEvents() if settings.ui else None  # for the page; the pair's trace
         self.running: set[Text] = set()
         self.writings: set[Stoppable] = set()
         self.metrics = Metrics(self._gauges, of_llama_cpp=settings.metrics_of_llama_cpp)

@@ -81,7 +81,8 @@ def serve(params: dict[str, Any]) -> None:
 
     def load() -> Duo:
         with context.scope(cleanup=False):
-            d = open_duo(params, chat_template=template, **{k: v for k, v in options.items() if k not in OF_BOTH})
+            of_texts = {k: v for k, v in options.items() if k not in OF_BOTH}
+            d = open_duo(params, chat_template=template, trace=service.events, **of_texts)
         try:
             if template is not None:
                 d.chat_template.check_variables(variables)

@@ -152,7 +152,12 @@ def properties(duo: Duo, name: str) -> dict[str, Any]:
         "eos_token": _special(duo, m.token_eos),
         "build_info": f"duo {__version__}",
         "is_sleeping": False,
+        "duo": {"draft": _draft_name(duo), "speculates": duo.session.has_draft},
     }
+
+
+def _draft_name(duo: Duo) -> str | None:
+    return duo.elsewhere or None if duo.draft is None else Path(duo.draft.path).name
 
 
 def _special(duo: Duo, token: int) -> str:

@@ -81,8 +81,8 @@ class Shape:
         return self._fresh.pop(text.index, [])
 
     def origins(self, chunks: Iterable[Chunk]) -> list[dict[str, Any]]:
-        """Who wrote each token."""
-        return [{"id": c.token, "from_draft": c.from_draft, "t_us": c.t_us} for c in chunks]
+        """Who wrote each token. text: what it adds; empty while a character or a stop string is incomplete."""
+        return [{"id": c.token, "text": c.text, "from_draft": c.from_draft, "t_us": c.t_us} for c in chunks]
 
     def per_token_fields(self, text: Text, fresh: Sequence[Chunk]) -> dict[str, Any]:
         return {"timings": text.timings, "duo": {"tokens": self.origins(fresh)}} if self.per_token else {}
