@@ -190,8 +190,8 @@ class PlaceOptions(TypedDict, total=False):
         TextCount,
         opt(
             1,
-            "Texts written at once. A number: they share a pool of -c tokens in all (draft: -cd), as with llama-server's "
-            "unified cache. auto: -c tokens for each, and as many texts as memory allows, at most 4.",
+            "Texts written at once. A number: they share a pool of -c tokens in all (draft: -cd), as with "
+            "llama-server's unified cache. auto: -c tokens for each, and as many texts as memory allows, at most 4.",
             "-np",
             "--parallel",
             env="N_PARALLEL",
