@@ -99,6 +99,7 @@ engine::engine(const engine_options & opt) {
            .remote_draft     = opt.remote_draft,
            .n_ctx_remote     = opt.n_ctx_remote,
            .n_texts          = opt.n_parallel,
+           .n_kept_bytes     = opt.n_kept_bytes,
            .prior            = opt.prior,
            .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
            .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});

@@ -1,4 +1,4 @@
-"""Many texts at once, as in a server's life: each has its own tokens, and nothing is left of any. -m proof: long runs."""
+"""Many texts at once: each has its own tokens, and nothing is left of any. `-m proof` runs the long ones."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from duo import Duo, DuoError, Result
 from duo.cli.main import main
 from duo.errors import BadValue, Busy
 
+
 @pytest.fixture(scope="module")
 def four() -> Iterator[Duo]:
     with Duo(n_ctx=2048, n_parallel=4) as d:
@@ -103,13 +104,6 @@ def test_closing_ends_all(late: float) -> None:
 def test_bad_numbers_are_refused(n: Any) -> None:
     with pytest.raises(BadValue, match="n_parallel"):
         Duo(n_parallel=n)
-
-
-def test_what_needs_one_text_at_a_time_is_refused(four: Duo, tmp_path: Any) -> None:
-    with pytest.raises(BadValue, match="one text at a time"):
-        four.save_state()
-    with pytest.raises(BadValue, match="one text at a time"):
-        four.generate("a", max_tokens=1, prompt_cache=tmp_path / "c")
 
 
 # ---- the program

@@ -22,6 +22,7 @@ class pipeline {
         int32_t               n_ctx_remote = 0;     // > 0: the target is elsewhere and has a context of this size
         bool                  on_host      = false; // see wires
         int32_t               n_texts      = 1;     // texts at once; more wait in a queue
+        int64_t               n_kept_bytes = 0;     // see kept_texts
         pair_prior            prior{};
         std::optional<stance> only{};             // see pool_planner::expect()
         std::function<void()> on_target_thread{}; // first thing in the thread: CPU affinity

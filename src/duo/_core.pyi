@@ -85,6 +85,7 @@ class ModelOptions:
     n_batch: int
     n_ubatch: int
     n_parallel: int
+    n_contexts: int
     n_threads: int
     n_threads_batch: int
     flash_attn: str
@@ -114,6 +115,7 @@ class ModelOptions:
 
 class EngineOptions:
     n_parallel: int
+    n_kept_bytes: int  # -1: no limit
     target: ModelOptions
     draft: ModelOptions
     remote_draft: bool

@@ -119,6 +119,8 @@ class Duo(Chats, Loading):
         draft = None if vocab_only else draft
         if self._child is not None:
             self._child.start()
+        if model is None and o["n_parallel"] == "auto":
+            o = {**o, "n_parallel": 1}  # the memory of the target's machine is not known here
         placed, self.placement = place(
             None if model is None else ModelOptions.of(o, "target", path(model, "target")),
             None if draft is None else ModelOptions.of(o, "draft", path(draft, "draft")),
@@ -127,7 +129,9 @@ class Duo(Chats, Loading):
         )
         placed.remote_draft = o["draft_host"] is not None
         placed.tracing = trace is not None
-        placed.n_parallel = placed.target.n_parallel = placed.draft.n_parallel = o["n_parallel"]
+        if o["cache_ram"] and model is None:
+            raise BadValue("--cache-ram is for the cache of a target in this process; leave it out")
+        placed.n_kept_bytes = o["cache_ram"] << 20 if o["cache_ram"] > 0 else o["cache_ram"]
         placed.target.vocab_only = vocab_only
         placed.delay_us, placed.delay_seed = _delay
         self.placed = placed  # where the models were put
@@ -168,6 +172,11 @@ class Duo(Chats, Loading):
     def network(self) -> Clients | None:
         """What keeps this Duo in touch with its host; None: both models are here."""
         return self._client
+
+    @property
+    def n_parallel(self) -> int:
+        """Texts that are written at once; further ones wait."""
+        return self.session.turns.n
 
     def close(self) -> None:
         """Ends what runs and frees everything. Safe to call twice, and from another thread."""
