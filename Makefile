@@ -20,7 +20,7 @@ PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check
 LLAMA      := $(shell sed -n 's/^ *"\(llama-cpp-python==[^"]*\)",*$$/\1/p' pyproject.toml)
 SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cmake' -o -name '*.py' -o -name '*.pyi' \
-                -o -name '*.gguf') CMakeLists.txt pyproject.toml models.yaml
+                -o -name '*.gguf' -o -path 'src/duo/server/ui/*.*') CMakeLists.txt pyproject.toml models.yaml
 
 ifdef CMAKE_ARGS
 export CMAKE_ARGS
@@ -132,7 +132,7 @@ $(VENV)/llama: $(VENV)/tools
 $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@mkdir -p build
 	@$(PIP) uninstall -qq -y duo # the distribution's name before it was duo-llama: its files would stay
-	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation .
+	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation '.[server]'
 	@test -e $(VENV)/amx || { $(PY) tools/check_amx.py; case $$? in 0) ;; 3) $(LLAMA_ARGS) && $(LLAMA_ANEW);; *) exit 1;; esac; }
 	@touch $(VENV)/amx $@
 

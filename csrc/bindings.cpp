@@ -139,6 +139,7 @@ void register_engine(py::module_ & m) {
 
     // A text that was begun. Its reader keeps it.
     py::class_<text_handle>(m, "Text")
+        .def_property_readonly("place", [](const text_handle & x) { return x.get().req().place.load(); })
         // The link that has this number carries it. Known when the text's first chunk has come, and as a rule before.
         .def_property_readonly("slot", [](const text_handle & x) { return x.get().req().slot; })
         // Complete after the chunk that has finish set.
@@ -161,7 +162,7 @@ void register_engine(py::module_ & m) {
             "begin",
             [](engine & e, std::vector<duo::token_id> prompt, int32_t n_predict, const duo::sampling_params & sampling,
                const duo::plan_params & plan, std::vector<std::string> stop, int32_t n_logprobs,
-               const py::object & hook) {
+               const py::object & hook, int32_t place, bool use_cache) {
                 auto own_hook = hook.is_none() ? nullptr : std::make_shared<duo::python_hook>(hook);
                 const py::gil_scoped_release released;
 
@@ -173,10 +174,12 @@ void register_engine(py::module_ & m) {
                 r->sampling   = sampling;
                 r->plan       = plan;
                 r->hook       = std::move(own_hook);
+                r->wanted     = place;
+                r->use_cache  = use_cache;
                 return text_handle(e, e.begin(std::move(r)));
             },
             py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
-            "hook"_a = py::none())
+            "hook"_a = py::none(), "place"_a = -1, "use_cache"_a = true)
         .def(
             "begin_errand",
             [](engine & e, std::shared_ptr<duo::errand> job, std::vector<duo::token_id> prompt) {
@@ -190,6 +193,7 @@ void register_engine(py::module_ & m) {
                 return e.next(text.get(), chunk, timeout_us) ? std::optional<c>(std::move(chunk)) : std::nullopt;
             },
             "text"_a, "timeout_us"_a, py::call_guard<py::gil_scoped_release>())
+        .def("wait_news", &engine::wait_news, "seen"_a, "timeout_us"_a, py::call_guard<py::gil_scoped_release>())
         .def(
             "cancel", [](engine & e, text_handle & text) { e.cancel(text.get()); }, "text"_a,
             py::call_guard<py::gil_scoped_release>())

@@ -99,6 +99,7 @@ engine::engine(const engine_options & opt) {
            .remote_draft     = opt.remote_draft,
            .n_ctx_remote     = opt.n_ctx_remote,
            .n_texts          = opt.n_parallel,
+           .n_kept_bytes     = opt.n_kept_bytes,
            .prior            = opt.prior,
            .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
            .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
@@ -164,6 +165,11 @@ std::shared_ptr<open_text> engine::begin(std::shared_ptr<errand> job, std::vecto
 bool engine::next(open_text & text, text_chunk & out, int64_t timeout_us) {
     const std::shared_lock entered(gate_);
     return pipeline_ && pipeline_->next(text, out, now_us() + timeout_us);
+}
+
+uint64_t engine::wait_news(uint64_t seen, int64_t timeout_us) {
+    const std::shared_lock entered(gate_);
+    return pipeline_ ? pipeline_->wait_news(seen, now_us() + timeout_us) : seen;
 }
 
 void engine::cancel(open_text & text) noexcept {

@@ -28,10 +28,11 @@ struct engine_options {
     bool          remote_draft = false; // the draft is elsewhere: see draft_link()
     int32_t       n_ctx_remote = 0;     // > 0: the target is elsewhere, with a context of this size: see target_link()
     pair_prior    prior{};              // where the two models are placed, and the expected cost of passes
-    int32_t       n_parallel = 1;       // texts at once
-    bool          tracing    = false;
-    int32_t       delay_us   = 0; // for tests: each decode is delayed by up to this
-    uint64_t      delay_seed = 0;
+    int32_t       n_parallel   = 1;     // texts at once
+    int64_t       n_kept_bytes = 0;     // RAM for texts that leave the target's cache; 0: none; -1: no limit
+    bool          tracing      = false;
+    int32_t       delay_us     = 0; // for tests: each decode is delayed by up to this
+    uint64_t      delay_seed   = 0;
 };
 
 // Texts are begun, read and cancelled from any thread, each text by one thread at a time. Only one thread closes it.
@@ -51,6 +52,8 @@ class engine {
 
     // The text's next chunk. False: none came in time, or the engine is closed.
     bool next(open_text & text, text_chunk & out, int64_t timeout_us);
+    // Waits for a chunk of any text. Returns a count of what has come, at once if that is not `seen`.
+    uint64_t wait_news(uint64_t seen, int64_t timeout_us);
     // Returns when the text has ended.
     void cancel(open_text & text) noexcept;
     void cancel_all() noexcept;

@@ -22,6 +22,7 @@ from duo.placement import guard, kernels
 if TYPE_CHECKING:
     from hosts import HostProcess
     from hub_server import FakeHub
+    from served import Server
 
 # A child that aborts must not call for a debugger, and one that hangs must not hang the tests.
 os.environ["GGML_NO_BACKTRACE"] = "1"
@@ -162,6 +163,24 @@ def this_process(monkeypatch: pytest.MonkeyPatch, stand_in: Path, tmp_path: Path
         m.setenv("XDG_CACHE_HOME", str(tmp_path))
         yield m
     guard.find(refresh=True)
+
+
+@pytest.fixture(scope="module")
+def server() -> "Iterator[Server]":
+    """`duo serve` with the demo pair, which speculates whether it pays or not."""
+    from served import TEMPLATE, served
+
+    with served({"queue": 100}, chat_template=TEMPLATE, _always=True) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def alone() -> Iterator[Duo]:
+    """The same pair without a server."""
+    from served import TEMPLATE
+
+    with Duo(n_ctx=2048, chat_template=TEMPLATE) as d:
+        yield d
 
 
 Races = list[tuple[str, list[int]]]

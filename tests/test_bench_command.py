@@ -182,14 +182,16 @@ def test_a_chart_without_matplotlib(run: Run, monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_hook_for_made_up_models(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     called = []
-    module = type(sys)("duo.measure.bench.synthetic")
-    module.run = lambda *args: called.append(args)  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "duo.measure.bench.synthetic", module)
+    module = type(sys)("duo.measure.bench.synthetic_run")
+    module.run = module.run_slots = lambda *args: called.append(args)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "duo.measure.bench.synthetic_run", module)
     args = ["--synthetic", "a=0.8", "--modes", "sync", "--sync-lengths", "2", "-n", 50]
     args += ["--json-file", tmp_path / "x.json"]
     assert run(*args)[0] == 0
     (arguments,) = called
-    assert arguments[:-1] == ("a=0.8", ("sync",), (2,), ("auto",), 50, 2, tmp_path / "x.json", None)  # and its bar
+    spec, arms, *rest, _bar = arguments
+    assert (spec, rest) == ("a=0.8", [50, 2, tmp_path / "x.json", None])
+    assert [(a.mode, a.n_draft) for a in arms] == [("plain", None), ("sync", 2)]
     code, _, err = run(*args, "--chart", "x.svg")
     assert (code, err.count("\n")) == (1, 1)
     assert "--chart has no effect with --synthetic" in err

@@ -20,7 +20,7 @@ from duo.models.demo import demo_pair
 
 ROOT = Path(__file__).parent.parent
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ELSEWHERE = ("cli.md", "chat.md")  # generated; tested in test_docs_chat.py
+ELSEWHERE = ("cli.md", "chat.md", "server.md")  # generated; tested in test_docs_chat.py and test_docs_server.py
 DRAFTS = re.compile(r"8B|1B|0\.5B|draft|small|q4_0", re.IGNORECASE)
 NEEDS_THE_HUB = re.compile(r"-hfd? |--pair (?!demo)|[\w.-]+/[\w.-]+-GGUF|pairs add")
 BLOCK = re.compile(r"(<!-- not run: (?P<why>.+?) -->\n+)?^```(?P<language>sh|python)\n(?P<code>.*?)^```", re.M | re.S)

@@ -106,13 +106,6 @@ def test_bad_numbers_are_refused(n: Any) -> None:
         Duo(n_parallel=n)
 
 
-def test_what_needs_one_text_at_a_time_is_refused(four: Duo, tmp_path: Any) -> None:
-    with pytest.raises(BadValue, match="one text at a time"):
-        four.save_state()
-    with pytest.raises(BadValue, match="one text at a time"):
-        four.generate("a", max_tokens=1, prompt_cache=tmp_path / "c")
-
-
 # ---- the program
 
 

@@ -149,8 +149,12 @@ def test_a_client_that_hangs_stalls_nobody(role: str, request: pytest.FixtureReq
 
 
 def test_more_texts_than_the_host_takes(expected: list[Result]) -> None:
+    why = "cannot take another text (the host is busy with 1 text"
     with host("draft", "-td", "1") as h, client("draft", h) as d:
-        found = write_all(d, {})
-        check(found, expected)
-        why = "cannot take another text (the host is busy with 1 text"
-        assert sum(why in r.warning for r in found) >= 1, [r.warning for r in found]
+        for _ in range(10):  # a draft need not begin while speculation rests
+            found = write_all(d, {})
+            check(found, expected)
+            if any(why in r.warning for r in found):
+                break
+        else:
+            raise AssertionError([r.warning for r in found])

@@ -145,16 +145,20 @@ void draft_worker::do_errand(draft_text & text, errand & job) {
         case errand::kind::save:
             text.trunk().settle(job.n_keep);
             if (text.trunk().n_text() > 0) {
-                image.saved = model_.save();
+                image.saved = model_.save(text.trunk().branch());
             }
             break;
         case errand::kind::restore:
             if (!image.given.empty()) {
                 text.clear_cache();
-                if (text.trunk().branch() != 0) { // the one that settle() has left
-                    throw error(error_kind::busy, "the draft's cache is in use; end the other text first");
+                int32_t n_free = model_.n_cells();
+                for (const draft_text & t : texts_) {
+                    n_free -= t.n_cached();
                 }
-                model_.restore(image.given);
+                if (n_free < int32_t(image.tokens.size())) {
+                    make_room(text, n_free);
+                }
+                model_.restore(text.trunk().branch(), image.given);
                 text.adopt(image.tokens);
             }
             break;

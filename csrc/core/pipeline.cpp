@@ -17,7 +17,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
                                draft != nullptr   ? place::here
                                : opt.remote_draft ? place::elsewhere
                                                   : place::none,
-                               opt.prior, opt.n_texts, opt.only);
+                               opt.prior, opt.n_texts, opt.only, opt.n_kept_bytes);
         verify_thread_ = std::thread([this, f = opt.on_target_thread] {
             if (f) {
                 f();

@@ -22,6 +22,7 @@ class pipeline {
         int32_t               n_ctx_remote = 0;     // > 0: the target is elsewhere and has a context of this size
         bool                  on_host      = false; // see wires
         int32_t               n_texts      = 1;     // texts at once; more wait in a queue
+        int64_t               n_kept_bytes = 0;     // see kept_texts
         pair_prior            prior{};
         std::optional<stance> only{};             // see pool_planner::expect()
         std::function<void()> on_target_thread{}; // first thing in the thread: CPU affinity
@@ -43,6 +44,8 @@ class pipeline {
     // The text's next piece, waiting until `deadline_us` (now_us() scale). False: nothing yet, or nothing more. After
     // the chunk that has finish set, the request's statistics are complete.
     bool next(open_text & text, text_chunk & out, int64_t deadline_us);
+
+    uint64_t wait_news(uint64_t seen, int64_t deadline_us) { return reader_.wait_news(seen, deadline_us); }
 
     // The next chunk as it comes from the target, for a remote reader.
     bool next_chunk(chunk_msg & out) { return reader_.next_raw(out); }

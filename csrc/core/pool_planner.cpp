@@ -12,7 +12,7 @@ constexpr int64_t wait_factor   = 4;    // of the expected time
 
 // Unless the draft runs ahead, a pass waits for the guesses of its texts.
 bool pool_planner::wants_wait(const pool_share & t) const {
-    return t.growing && (now_ != stance::ahead || t.fixed) &&
+    return t.growing && !no_waits_ && (now_ != stance::ahead || t.fixed) &&
            int32_t(t.tree->best_path().size()) < std::min(t.n_wait, t.n_most);
 }
 

@@ -125,6 +125,7 @@ class pool_planner {
     size_t                              n_texts_ = 0; // of the last orders
     stance                              now_     = stance::rest;
     way                                 way_{};
+    bool                                no_waits_ = false; // see pool_wishes
 
     struct node {
         double  chance = 0.0;

@@ -113,6 +113,7 @@ pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, c
     record &      r      = record_of(n_texts);
     const bool    again  = r.n_passes++ % n_between == 0 || n_texts != n_texts_ || now_ == stance::rest;
     n_texts_             = n_texts;
+    no_waits_            = wishes.no_waits;
     if ((r.n_left > 0 && !wishes.always) || n_most == 0) {
         r.n_left -= r.n_left > 0 ? 1 : 0;
         now_ = stance::rest;

@@ -52,6 +52,7 @@ struct plan_params {
 struct verify_stats {
     int32_t n_prompt            = 0; // tokens of the prompt
     int32_t n_prompt_cached     = 0; // of these, still in the KV cache from the call before
+    int32_t n_prompt_returned   = 0; // of these, back from the texts that are kept in RAM
     int32_t n_predicted         = 0;
     int32_t n_passes            = 0; // target passes that chose tokens
     int32_t n_verifications     = 0; // of these, with drafted tokens
@@ -122,13 +123,18 @@ struct text_params {
 
 // The engine writes text_params and the slot before the request enters a ring. Nothing writes them afterwards.
 struct request : text_params {
-    int32_t                     slot = 0;
-    std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process
+    int32_t                     slot   = 0;
+    int32_t                     wanted = -1; // place in the target's cache, if it is free; -1: the one that fits best
+    bool                        use_cache = true; // false: the whole prompt is evaluated
+    std::shared_ptr<token_hook> hook;             // null: none. Only for a target in this process
 
     std::shared_ptr<errand> job; // not a text, but this (errand.h); null: a text
 
     // Caller -> both workers. Relaxed: it only asks them to stop soon.
     std::atomic<bool> cancelled{false};
+
+    // Verify worker -> anybody: the place in its cache; -1: the text has not begun.
+    std::atomic<int32_t> place{-1};
 
     // Verify worker; readable after the end message.
     verify_stats stats;

@@ -57,12 +57,18 @@ void text_reader::give(const chunk_msg & msg) {
     text_chunk                       chunk;
     if (text->stream_.take(msg, chunk)) {
         text->chunks_.push_back(std::move(chunk));
-        text->came_.notify_all();
+        tell(*text);
     }
     if (msg.what == chunk_msg::kind::end) {
         end(*text);
         start_queued();
     }
+}
+
+void text_reader::tell(open_text & text) {
+    ++n_news_;
+    text.came_.notify_all();
+    news_.notify_all();
 }
 
 void text_reader::end(open_text & text) {
@@ -100,6 +106,24 @@ bool text_reader::next(open_text & text, text_chunk & out, int64_t deadline_us) 
     }
 }
 
+uint64_t text_reader::wait_news(uint64_t seen, int64_t deadline_us) {
+    std::unique_lock locked(mutex_);
+    while (n_news_ == seen && !wires_.chunks.closed()) {
+        const int64_t left_us = deadline_us - now_us();
+        if (left_us <= 0) {
+            break;
+        }
+        if (!reading_) {
+            read_ring(deadline_us, locked, [this, seen] { return n_news_ != seen; });
+            continue;
+        }
+        waits_for_news_ = true;
+        news_.wait_for(locked, std::chrono::microseconds(std::min<int64_t>(left_us, 86400000000)));
+        waits_for_news_ = false;
+    }
+    return n_news_;
+}
+
 // Reads for all texts until the caller has what it waits for.
 template <typename Done>
 void text_reader::read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & locked, Done && done) {
@@ -120,6 +144,10 @@ void text_reader::read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & 
 
 // Wakes a thread that can read the ring from now on.
 void text_reader::pass_on_reading() {
+    if (waits_for_news_) {
+        news_.notify_all();
+        return;
+    }
     const auto wake = [](const std::shared_ptr<open_text> & t) {
         if (t == nullptr || t->n_waiting_ == 0) {
             return false;
@@ -169,7 +197,7 @@ void text_reader::cancel(open_text & text) {
 
 // Ends the texts of the queue that were cancelled.
 void text_reader::drop_queued() {
-    std::erase_if(queue_, [](const auto & t) {
+    std::erase_if(queue_, [this](const auto & t) {
         const bool drop = t->req().cancelled.load(std::memory_order_relaxed);
         if (drop) {
             t->queued_        = false;
@@ -177,7 +205,7 @@ void text_reader::drop_queued() {
             text_chunk & last = t->chunks_.emplace_back();
             last.finish       = finish_reason::cancelled;
             last.t_us         = now_us();
-            t->came_.notify_all();
+            tell(*t);
         }
         return drop;
     });

@@ -52,6 +52,10 @@ class text_reader {
     // Waits until `deadline_us` (now_us() scale) for the text's next chunk. False: nothing came.
     bool next(open_text & text, text_chunk & out, int64_t deadline_us);
 
+    // Waits until `deadline_us` for a chunk of any text. Returns a count of what has come; it returns at once if that
+    // is not `seen`. For one thread that reads all texts.
+    uint64_t wait_news(uint64_t seen, int64_t deadline_us);
+
     // The next chunk as it comes from the target, of any text. For a reader that needs no text.
     bool next_raw(chunk_msg & out);
 
@@ -74,6 +78,7 @@ class text_reader {
   private:
     template <typename Done> void read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & locked, Done && done);
     void                          give(const chunk_msg & msg);
+    void                          tell(open_text & text);
     void                          end(open_text & text);
     void                          start(const std::shared_ptr<open_text> & text, size_t slot);
     void                          start_queued();
@@ -88,8 +93,11 @@ class text_reader {
     std::deque<std::shared_ptr<open_text>>  queue_;
     std::vector<std::shared_ptr<open_text>> ended_; // the draft may still use their requests
     std::condition_variable                 idle_;
-    bool                                    reading_ = false; // a thread reads the ring
-    bool                                    closed_  = false;
+    std::condition_variable                 news_;
+    uint64_t                                n_news_         = 0; // chunks that were handed to texts
+    bool                                    waits_for_news_ = false;
+    bool                                    reading_        = false; // a thread reads the ring
+    bool                                    closed_         = false;
 };
 
 } // namespace duo

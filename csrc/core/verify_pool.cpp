@@ -204,8 +204,7 @@ size_t verify_worker::plan_reading() {
     return n_all - n_left;
 }
 
-// Shares n drafted rows among the texts. > 0: the pass should wait so many microseconds. On a host no text waits for
-// another one's client.
+// Shares n drafted rows among the texts. > 0: the pass should wait so many microseconds.
 int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
     shares_.clear();
     for (verify_slot * s : pass_) {
@@ -219,17 +218,18 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
         planner_.profile().choose_record(!s->text.req().sampling.greedy());
         s->text.grow_tree(planner_.profile(), fixed ? 0.0 : 0.01, n_room(*s));
         const int32_t n_most = n_verify_most(*s);
-        shares_.push_back(
-            {.tree     = &s->text.tree(),
-             .n_base   = int32_t(s->n_missing()),
-             .n_most   = std::max(0, std::min(n_room(*s), n_most)),
-             .n_min    = plan.n_min,
-             .fixed    = fixed,
-             .wide     = plan.use == tree_use::dynamic || !plan.tree.empty(),
-             .growing  = may_wait && !wires_.on_host && begun && s->text.draft_may_grow() && !s->text.cancelled(),
-             .away_us  = away_us(*s),
-             .n_wait   = std::min({n_most, s->n_ahead, fixed ? n_most : orders_.n_wait}),
-             .n_branch = n_branches_});
+        shares_.push_back({.tree     = &s->text.tree(),
+                           .n_base   = int32_t(s->n_missing()),
+                           .n_most   = std::max(0, std::min(n_room(*s), n_most)),
+                           .n_min    = plan.n_min,
+                           .fixed    = fixed,
+                           .wide     = plan.use == tree_use::dynamic || !plan.tree.empty(),
+                           .drafting = s->text.drafting(),
+                           .hit      = s->text.was_hit(),
+                           .growing  = may_wait && begun && s->text.draft_may_grow() && !s->text.cancelled(),
+                           .away_us  = away_us(*s),
+                           .n_wait   = std::min({n_most, s->n_ahead, fixed ? n_most : orders_.n_wait}),
+                           .n_branch = n_branches_});
     }
     const int64_t wait_us = pool_.next(shares_, planner_.profile(), n_rows);
     for (size_t i = 0; i < shares_.size(); ++i) {

@@ -15,15 +15,16 @@ const failure unknown_failure{error_kind::internal, "the target model failed for
 } // namespace
 
 verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
-                             int32_t n_texts, std::optional<stance> only)
+                             int32_t n_texts, std::optional<stance> only, int64_t n_kept_bytes)
     : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
-      reachable_(size_t(n_texts), draft == draft_place::here), board_(size_t(n_texts)) {
+      reachable_(size_t(n_texts), draft == draft_place::here), kept_(n_kept_bytes), board_(size_t(n_texts)) {
     planner_.expect(prior);
     pool_.expect(prior.shared, only);
     slots_.reserve(size_t(n_texts));
     for (int32_t i = 0; i < n_texts; ++i) {
         slots_.emplace_back(model, i, n_branches_);
     }
+    last_ = slots_.data();
 }
 
 void verify_worker::run() noexcept {
@@ -85,7 +86,10 @@ void verify_worker::on_failed_pass(const failure & why) noexcept {
 }
 
 void verify_worker::tell_usage() noexcept {
-    usage_ = {.cells = std::move(usage_.cells), .n_begins = int32_t(late_begins_.size())};
+    usage_ = {.cells      = std::move(usage_.cells),
+              .n_begins   = int32_t(late_begins_.size()),
+              .n_kept     = int32_t(kept_.size()),
+              .kept_bytes = kept_.bytes()};
     usage_.cells.clear();
     for (const verify_slot & s : slots_) {
         usage_.cells.push_back(int32_t(s.cached.size()));
@@ -122,25 +126,9 @@ void verify_worker::begin(request & req) {
     }
 }
 
-// The free slot whose cache has the longest beginning of the text; of equal ones the one that was used least recently.
-verify_slot & verify_worker::choose_slot(const request & req) {
-    verify_slot * best   = nullptr;
-    int32_t       n_best = -1;
-    for (verify_slot & s : slots_) {
-        if (s.text.active()) {
-            continue;
-        }
-        const int32_t n = n_same(s.cached, req.prompt);
-        if (n > n_best || (n == n_best && s.n_begun < best->n_begun)) {
-            best   = &s;
-            n_best = n;
-        }
-    }
-    return *best; // the pipeline sends no more requests than there are slots
-}
-
 void verify_worker::begin_text(verify_slot & s, request & req) {
     s.text.begin(req);
+    req.place.store(s.index, std::memory_order_relaxed);
     s.n_begun = ++n_begun_;
     s.parked  = false;
     active_.push_back(&s);
@@ -188,6 +176,8 @@ void verify_worker::end(verify_slot & s, finish_reason why) {
     end_draft(s);
     if (why == finish_reason::error) {
         clear(s);
+    } else {
+        forget_rejected(s);
     }
     req.stats.t_end_us = now_us();
     if (req.stats.n_passes == 0) {
@@ -206,6 +196,7 @@ void verify_worker::end(verify_slot & s, finish_reason why) {
     s.parked = false;
     std::erase(active_, &s);
     alone_ = alone_ == &s ? nullptr : alone_;
+    last_  = &s;
     tell_usage();             // before the reader knows of the end
     wires_.chunks.push(last); // the request belongs to the reader now
 }

@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include "kept_texts.h"
 #include "planner.h"
 #include "pool_planner.h"
 #include "token_model.h"
@@ -23,8 +24,9 @@ class verify_worker {
     enum class draft_place : uint8_t { none, here, elsewhere };
 
     // n_texts: texts at once. The model's branches are divided among them. only: see pool_planner::expect().
+    // n_kept_bytes: of kept_texts.
     verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior = {}, int32_t n_texts = 1,
-                  std::optional<stance> only = {});
+                  std::optional<stance> only = {}, int64_t n_kept_bytes = 0);
 
     // What was learned about the pair. Only while no request runs.
     [[nodiscard]] planner & plans() { return planner_; }
@@ -41,31 +43,40 @@ class verify_worker {
     static constexpr int32_t n_waits_most = 16 * n_draft_cap; // so that useless messages cannot hold up a pass for ever
 
     // The loop, and a text's begin and end (verify_worker.cpp).
-    bool          work();
-    bool          take_requests();
-    void          begin(request & req);
-    verify_slot & choose_slot(const request & req);
-    void          begin_text(verify_slot & s, request & req);
-    void          end_texts();
-    void          end(verify_slot & s, finish_reason why);
-    void          fail(verify_slot & s, const failure & why);
-    void          on_failed_pass(const failure & why) noexcept;
-    void          tell_usage() noexcept;
+    bool work();
+    bool take_requests();
+    void begin(request & req);
+    void begin_text(verify_slot & s, request & req);
+    void end_texts();
+    void end(verify_slot & s, finish_reason why);
+    void fail(verify_slot & s, const failure & why);
+    void on_failed_pass(const failure & why) noexcept;
+    void tell_usage() noexcept;
 
     // The cache (verify_cache.cpp).
-    void               keep_beginning(verify_slot & s);
-    void               clear(verify_slot & s) noexcept;
-    void               park(verify_slot & s);
-    void               make_room(size_t n_rows);
-    void               wake_parked();
-    [[nodiscard]] bool fits(size_t n_rows) const;
+    verify_slot &            choose_slot(const request & req);
+    verify_slot &            nearest_slot(std::span<const token_id> tokens);
+    verify_slot &            oldest_slot();
+    verify_slot *            oldest_ended();
+    void                     keep_beginning(verify_slot & s);
+    void                     cut(verify_slot & s);
+    void                     forget_rejected(verify_slot & s) noexcept;
+    void                     push_out(const verify_slot & s) noexcept;
+    void                     bring_back(verify_slot & s) noexcept;
+    const kept_texts::text * kept_beyond(const verify_slot & s, std::span<const token_id> tokens);
+    void                     clear(verify_slot & s) noexcept;
+    void                     park(verify_slot & s);
+    void                     make_room(size_t n_rows);
+    void                     wake_parked();
+    [[nodiscard]] bool       fits(size_t n_rows) const;
 
     // Between texts (verify_errand.cpp).
-    void serve_errand(request & req) noexcept;
-    void do_errand(verify_slot & s, request & req);
-    void score(verify_slot & s, request & req);
-    void send_errand(const request & req);
-    void await_draft(const request & req);
+    void          serve_errand(request & req) noexcept;
+    verify_slot & errand_slot(const request & req);
+    void          do_errand(verify_slot & s, request & req);
+    void          score(verify_slot & s, request & req);
+    void          send_errand(const verify_slot & s, const request & req);
+    void          await_draft(const request & req);
 
     // The texts' drafts (verify_draft.cpp).
     void                  take_nodes();
@@ -135,10 +146,12 @@ class verify_worker {
     std::vector<verify_slot>   slots_;
     std::vector<verify_slot *> active_;          // texts that are written and not parked, in the order of their begin
     verify_slot *              alone_ = nullptr; // planner_ was told of its text
-    std::vector<verify_slot *> pass_;            // texts with rows in the pass that is being made
-    std::vector<pool_share>    shares_;          // of pass_
-    pool_orders                orders_;          // for the drafts of several texts
-    int32_t                    group_ = 0;       // the half of the texts that is verified next (stance::groups)
+    verify_slot *              last_;            // its text ended last
+    kept_texts                 kept_;
+    std::vector<verify_slot *> pass_;      // texts with rows in the pass that is being made
+    std::vector<pool_share>    shares_;    // of pass_
+    pool_orders                orders_;    // for the drafts of several texts
+    int32_t                    group_ = 0; // the half of the texts that is verified next (stance::groups)
 
     usage_board  board_;
     worker_usage usage_; // scratch

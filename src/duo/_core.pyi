@@ -85,6 +85,7 @@ class ModelOptions:
     n_batch: int
     n_ubatch: int
     n_parallel: int
+    n_contexts: int
     n_threads: int
     n_threads_batch: int
     flash_attn: str
@@ -114,6 +115,7 @@ class ModelOptions:
 
 class EngineOptions:
     n_parallel: int
+    n_kept_bytes: int  # -1: no limit
     target: ModelOptions
     draft: ModelOptions
     remote_draft: bool
@@ -269,6 +271,8 @@ class Text:
     @property
     def slot(self) -> int: ...  # the number of the link that carries it, if a model is elsewhere
     def stats(self) -> dict[str, Any]: ...  # complete after the chunk that has finish set
+    @property
+    def place(self) -> int: ...  # in the target's cache; -1: not begun
 
 class WorkerUsage(TypedDict):
     """What a worker holds (csrc/core/usage.h)."""
@@ -316,9 +320,13 @@ class Engine:
         stop: Sequence[str],
         n_logprobs: int,
         hook: Callable[[Any, Any], bool] | None = None,
+        place: int = -1,
+        use_cache: bool = True,
     ) -> Text: ...
     def begin_errand(self, errand: Errand, prompt: Sequence[int] = ()) -> Text: ...
     def next(self, text: Text, timeout_us: int) -> TextChunk | None: ...
+    # Waits for a chunk of any text; returns a count of them, at once if that is not `seen`.
+    def wait_news(self, seen: int, timeout_us: int) -> int: ...
     def cancel(self, text: Text) -> None: ...
     def cancel_all(self) -> None: ...
     def close(self) -> None: ...

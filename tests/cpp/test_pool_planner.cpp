@@ -74,18 +74,6 @@ TEST(by_turn_on_shared_cores_and_in_sync_mode) {
     CHECK(sync.stance_now() == stance::by_turn);
 }
 
-TEST(a_host_never_waits_for_a_client) {
-    const pair_profile p = measured(20000, 200, 0.3, 0.8);
-    for (const bool shared : {false, true}) {
-        for (const bool sync : {false, true}) {
-            pool_planner plans;
-            plans.expect(shared);
-            CHECK(plans.orders(4, p, {.n_most = 16, .sync = sync, .no_waits = true}).n_ahead > 0);
-            CHECK(plans.stance_now() == stance::ahead);
-        }
-    }
-}
-
 // By hand, for two texts and k = 5: a pass over n rows takes 20 + 6 (n - 1) ms, a step 10 ms, a = 0.95, so both texts
 // get 10.6 tokens from their passes. Two groups take 2 * 50 ms, turns 50 + 86 ms, and so does running ahead if it waits
 // for guesses that are never ready. Plain decoding takes 26 ms for 2 tokens.
@@ -133,4 +121,37 @@ TEST(rest_where_nothing_pays) {
         ++n;
     }
     CHECK(n >= 12 && n < 60, std::to_string(n));
+}
+
+TEST(a_host_waits_for_no_client) {
+    const pair_profile p = measured(20000, 6000, 0.5, 0.95); // two groups would be best
+    for (const bool shared : {false, true}) {
+        for (const bool sync : {false, true}) {
+            pool_planner plans;
+            plans.expect(shared);
+            (void)plans.orders(2, p, {.n_most = 16, .sync = sync, .no_waits = true});
+            CHECK(plans.stance_now() == stance::ahead || plans.stance_now() == stance::rest);
+        }
+    }
+
+    token_tree tree;
+    tree.reset(1, 5);
+    const auto wait_us = [&](bool no_waits) {
+        pool_planner plans;
+        (void)plans.orders(2, p, {.n_most = 16, .no_waits = no_waits});
+        std::vector<pass_tree> trees(2);
+        for (pass_tree & t : trees) {
+            t.begin(tree, p, 0.0);
+        }
+        std::vector<pool_share> shares{
+            {.tree = &trees[0], .n_most = 8, .fixed = true, .drafting = true, .growing = true, .n_wait = 4},
+            {.tree = &trees[1], .n_most = 8, .drafting = true, .away_us = 500000, .n_wait = 4}};
+        const int64_t near = plans.next(shares, p, 32);
+        shares[0].away_us  = 100000;
+        return std::pair(near, plans.next(shares, p, 32));
+    };
+    CHECK_EQ(wait_us(true).second, 0);
+    const auto [near, far] = wait_us(false);
+    CHECK(near > 0);
+    CHECK_EQ(far, near + 150000); // its own round trip, and not the other text's
 }

@@ -319,3 +319,65 @@ TEST(more_texts_than_slots_wait_in_the_order_of_their_begin) {
     }
     CHECK(!line.running());
 }
+
+// One thread reads all texts, beside others that read their own.
+TEST(a_thread_that_waits_for_news_reads_all_texts) {
+    const language                          lang{.seed = 7};
+    scripted_model                          t(behaviour{.lang = lang, .n_branch = 4, .delay_us = 200, .delay_seed = 1});
+    pipeline                                line(&t, nullptr, {.n_texts = 4});
+    const ask                               q{.n_predict = 60};
+    std::vector<std::shared_ptr<open_text>> texts;
+    std::vector<answer>                     answers(7);
+    for (int i = 0; i < 6; ++i) {
+        texts.push_back(line.begin(q.make()));
+    }
+    reader own;
+    own.q = q;
+    std::thread beside([&] { own.run(line, true, dice(2)); });
+    line.cancel(*texts[5]);
+
+    uint64_t seen   = 0;
+    size_t   n_open = 5;
+    while (n_open > 0) {
+        seen   = line.wait_news(seen, now_us() + 50000);
+        n_open = 0;
+        for (size_t i = 0; i < 5; ++i) {
+            for (text_chunk c; line.next(*texts[i], c, 0);) {
+                answers[i].finish = c.finish;
+                if (c.finish == finish_reason::none) {
+                    answers[i].tokens.push_back(c.token);
+                }
+            }
+            n_open += answers[i].finish == finish_reason::none ? 1 : 0;
+        }
+    }
+    beside.join();
+    const answer want = reference(lang, 512, q);
+    for (size_t i = 0; i < 5; ++i) {
+        CHECK(answers[i].tokens == want.tokens, std::to_string(i));
+    }
+    total sum;
+    own.check(lang, 512, sum);
+    const uint64_t last = line.wait_news(0, now_us());
+    CHECK_EQ(line.wait_news(last, now_us() + 1000), last); // nothing more comes
+}
+
+TEST(a_text_may_choose_its_place_and_leave_the_cache_unused) {
+    const language lang{.seed = 8};
+    scripted_model t(behaviour{.lang = lang, .n_branch = 4});
+    pipeline       line(&t, nullptr, {.n_texts = 4});
+    for (const int32_t wanted : {2, 0, 3, -1, 9}) {
+        for (const bool use_cache : {true, false}) {
+            auto req        = ask{.n_predict = 8}.make();
+            req->wanted     = wanted;
+            req->use_cache  = use_cache;
+            const auto text = line.begin(std::move(req));
+            answer     a;
+            read_some(line, *text, a, size_t(-1));
+            check_same(a, reference(lang, 512, ask{.n_predict = 8}), std::to_string(wanted));
+            const int32_t place = text->req().place.load();
+            CHECK(wanted >= 0 && wanted < 4 ? place == wanted : place >= 0 && place < 4, std::to_string(place));
+            CHECK(use_cache || a.stats.n_prompt_cached == 0);
+        }
+    }
+}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from duo.api.openai import (
@@ -14,7 +15,8 @@ from duo.api.openai import (
     CompletionChunk,
     Logprobs,
 )
-from duo.prompt.reading import Part, Reader, joined
+from duo.prompt.call_pieces import CallPieces
+from duo.prompt.reading import CallReader, Part, Reader, joined
 from duo.text.result import Chunk, TokenLogprobs
 
 if TYPE_CHECKING:
@@ -53,16 +55,24 @@ class Spelled:
 
 
 class Reading:
-    """A stream's text as its parts: thoughts, the answer, calls of tools."""
+    """A stream's text as its parts: thoughts, the answer, calls of tools.
 
-    def __init__(self, spelled: Spelled, reader: Reader) -> None:
+    tools: calls of these come in pieces, too.
+    """
+
+    def __init__(self, spelled: Spelled, reader: Reader | CallReader, tools: Collection[str] = ()) -> None:
         self._spelled, self._reader = spelled, reader
+        self._pieces = CallPieces(tools) if tools else None
         self._parts: list[Part] = []
 
     def add(self, chunk: Chunk) -> list[Part]:
         """What the chunk brings."""
         self._spelled.add(chunk)
-        return self._keep(self._reader.feed(self._spelled.take()))
+        parts = self._keep(self._reader.feed(self._spelled.take()))
+        if self._pieces is not None and (begun := self._reader.begun)[1]:
+            fresh = self._pieces.update(*begun)
+            parts += [Part(pieces=tuple(fresh))] if fresh else []
+        return parts
 
     def finish(self) -> list[Part]:
         """The rest, when the text has ended."""
@@ -70,7 +80,9 @@ class Reading:
 
     def _keep(self, parts: list[Part]) -> list[Part]:
         self._parts += parts
-        return parts
+        if self._pieces is None:
+            return parts
+        return [replace(p, pieces=tuple(self._pieces.whole(p.calls))) if p.calls else p for p in parts]
 
     @property
     def whole(self) -> Part:

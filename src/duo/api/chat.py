@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Literal, cast, overload
+from typing import Any, Literal, overload
 
 from typing_extensions import Unpack
 
 from duo.api import chat_formats
 from duo.api.answer import Answer
 from duo.api.chat_answer import as_call, as_call_parts, as_chat, as_chat_parts, as_read, as_read_parts
+from duo.api.chat_prompt import ChatAsked, ChatPrompt, chat_prompt, schema_of
 from duo.api.completion import Completions, if_asked, of_llama
 from duo.api.llama_cpp_members import PLACES_OF_CHAT, by_name
 from duo.api.openai import ChatChunk, ChatCompletion
-from duo.api.tools import choice_of
 from duo.errors import BadValue
 from duo.options.llama_cpp import ChatOptions
 from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
 from duo.prompt.chat_template import ChatTemplate, template_of
 from duo.prompt.grammar import grammar_of_schema
-from duo.prompt.reading import Reader, reasoning_of
+from duo.prompt.reading import reasoning_of
 from duo.support.wording import quoted
 
 OF_TOOLS = ("tools", "tool_choice", "functions", "function_call")
@@ -34,26 +34,6 @@ OF_HANDLERS: dict[str, Any] = {
     "logit_bias": None, "logprobs": None, "top_logprobs": None, "response_format": None,
     "logits_processor": None,
 }  # fmt: skip
-
-
-def schema_of(response_format: object) -> Any:
-    """The schema that OpenAI's response_format asks for; None: any text. Raises BadValue."""
-    if response_format is None:
-        return None
-    kind = response_format.get("type") if isinstance(response_format, Mapping) else None
-    if kind == "text":
-        return None
-    asked = cast("Mapping[str, Any]", response_format)
-    if kind == "json_object":
-        schema = asked.get("schema")
-        return {} if schema is None else schema
-    if kind == "json_schema":
-        inner = asked.get("json_schema")
-        schema = inner.get("schema") if isinstance(inner, Mapping) else asked.get("schema")
-        if schema is None:
-            raise BadValue("response_format has no schema; write {'type': 'json_schema', 'json_schema': {'schema': S}}")
-        return schema
-    raise BadValue(f"response_format is {quoted(response_format)}; its type is text, json_object or json_schema")
 
 
 def _is_unicode(text: str) -> bool:
@@ -180,36 +160,37 @@ class Chats(Completions):
 
     def _templated(self, messages: Any, options: dict[str, Any]) -> ChatCompletion | Iterator[ChatChunk]:
         stream, model = options.pop("stream", None), options.pop("model", None)
-        of_tools = {name: options.pop(name, None) for name in OF_TOOLS}
-        choice = choice_of(**of_tools)
-        response_format, logprobs, top_logprobs = (
-            options.pop(n, None) for n in ("response_format", "logprobs", "top_logprobs")
+        logprobs, top_logprobs = options.pop("logprobs", None), options.pop("top_logprobs", None)
+        asked = ChatAsked(
+            **{name: options.pop(name, None) for name in (*OF_TOOLS, "response_format")},
+            reasoning=reasoning_of(options.pop("reasoning_format", None)),
+            variables=self._variables(options),
         )
-        reasoning = reasoning_of(options.pop("reasoning_format", None))
-        template = self.chat_template
-        variables = template.check_variables(options.pop("chat_template_kwargs", None))
-        variables |= {n: options.pop(n) for n in [*options] if n in template.variables and n not in GENERATE_OPTIONS}
         wanted = of_llama(self.defaults, "create_chat_completion", options, DEFAULTS)
-        schema = choice.schema if choice.schema is not None else schema_of(response_format)
-        if schema is not None:
-            wanted |= {"grammar": None, "json_schema": schema}
+        prompt = self.chat_prompt(messages, asked)
+        wanted |= prompt.shape
         if logprobs:
             wanted["logprobs"] = top_logprobs or 0
-        if choice.forbidden or (choice.schema is not None and template.add_special):
-            of_tools["tools"] = None  # where a grammar shapes the answer, a template may leave them out
-        text = template.render(messages, **{**of_tools, **variables})
-        tokens = self.tokenize(text, add_special=template.add_special)
-        answer = Answer(self.local_model, self.stream(tokens, **wanted), "", len(tokens), model)
-        if choice.named:
-            return (
-                as_call_parts(answer.parts(), choice.named)
-                if stream
-                else as_call(answer.whole(echo=False), choice.named)
-            )
-        if reasoning or choice.names:
-            reader = Reader(text, reasoning=reasoning, tools=choice.schemas)
+        stream_of = self.stream(prompt.tokens, **wanted)
+        answer = Answer(self.local_model, stream_of, "", len(prompt.tokens), model)
+        if named := prompt.choice.named:
+            return as_call_parts(answer.parts(), named) if stream else as_call(answer.whole(echo=False), named)
+        if prompt.is_read:
+            reader = prompt.reader()
             return as_read_parts(answer, reader) if stream else as_read(answer, reader)
         return as_chat_parts(answer.parts()) if stream else as_chat(answer.whole(echo=False))
+
+    def _variables(self, options: dict[str, Any]) -> dict[str, Any]:
+        """Takes the template's variables out of the options. Raises BadValue."""
+        template = self.chat_template
+        variables = template.check_variables(options.pop("chat_template_kwargs", None))
+        return variables | {
+            n: options.pop(n) for n in [*options] if n in template.variables and n not in GENERATE_OPTIONS
+        }
+
+    def chat_prompt(self, messages: object, asked: ChatAsked) -> ChatPrompt:
+        """A conversation as this model's template writes it. Raises BadValue."""
+        return chat_prompt(self.chat_template, lambda text, bos: self.tokenize(text, add_special=bos), messages, asked)
 
     def create_chat_completion_openai_v1(self, *places: Any, **options: Any) -> Any:
         """`create_chat_completion` as objects of the openai package. Raises ImportError if that is not installed."""

@@ -18,7 +18,7 @@ from duo.api.openai import (
     ToolCall,
     chat_logprobs,
 )
-from duo.prompt.reading import Part, Reader, joined
+from duo.prompt.reading import CallReader, Part, Reader, joined
 from duo.prompt.tool_calls import Call
 
 
@@ -82,7 +82,7 @@ def _finish(finish_reason: str | None, calls: Any) -> str | None:
     return "tool_calls" if calls and finish_reason == "stop" else finish_reason
 
 
-def as_read(answer: Answer, reader: Reader) -> ChatCompletion:
+def as_read(answer: Answer, reader: Reader | CallReader) -> ChatCompletion:
     """A text as an answer with reasoning_content and tool_calls of its own. Raises DuoError."""
     completion = answer.whole(echo=False)
     said = joined([*reader.feed(answer.spelled.take()), *reader.finish()])
@@ -105,7 +105,7 @@ def _deltas(part: Part, n_calls: int) -> Iterator[ChatDelta]:
         yield {"tool_calls": [{"index": n_calls + i, **_tool_call(c)} for i, c in enumerate(part.calls)]}
 
 
-def as_read_parts(answer: Answer, reader: Reader) -> Iterator[ChatChunk]:
+def as_read_parts(answer: Answer, reader: Reader | CallReader) -> Iterator[ChatChunk]:
     """The same as it comes. A call comes whole, when the text has ended."""
     n_calls, first = 0, True
     for p in answer.parts():

@@ -32,6 +32,7 @@ from duo.placement import guard, profiles
 from duo.placement.place import place
 from duo.remote import attach, host_of, in_child, n_ctx_remote
 from duo.text.job import makes_guesses
+from duo.text.recent_events import RecentEvents
 from duo.text.session import Session
 from duo.text.stream import Stream
 from duo.text.trace_file import TraceFile
@@ -68,7 +69,8 @@ class Duo(Chats, Loading):
     `Duo(model, draft=None, *, ...)`: paths of two GGUF files; without `model` the demo pair that comes with the
     package; without `draft` plain decoding. One of the two may be on another machine (`draft_host`, `verify_host`).
     Keywords: those of `duo.options.engine` (llama_cpp's names, `_draft` twins), and as defaults for every text those
-    of `duo.options.generate`. `trace`: a file for the Chrome trace of all that runs.
+    of `duo.options.generate`. `trace`: a file for the Chrome trace of all that runs, or `RecentEvents` that keep the
+    last events in memory.
     `progress`: called while a model loads, with its path and the share that is read. `chat_template`: jinja2 or a name
     (chatml, llama3, ...) in place of the target's own. llama_cpp.Llama's arguments are understood (`model_path`, ...).
     Contexts, batches and limits are counted in tokens; shares are 0 to 1; times are in seconds.
@@ -86,7 +88,7 @@ class Duo(Chats, Loading):
         model: PathLike | None = None,
         draft: PathLike | None = None,
         *,
-        trace: PathLike | None = None,
+        trace: PathLike | RecentEvents | None = None,
         verbose: bool = False,
         log_file: PathLike | None = None,
         progress: Callable[[str, float], None] | None = None,
@@ -105,7 +107,8 @@ class Duo(Chats, Loading):
             options = _without_weights(draft, options)
         check_keywords("Duo", options, ENGINE_OPTIONS, GENERATE_OPTIONS)
         log_path = b"" if log_file is None else os.fsencode(written(log_file, "log file"))
-        trace = None if trace is None else written(trace, "trace file")
+        recent = trace if isinstance(trace, RecentEvents) else None
+        trace_path = None if trace is None or isinstance(trace, RecentEvents) else written(trace, "trace file")
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self.defaults = cast("GenerateOptions", {k: v for k, v in options.items() if k in GENERATE_OPTIONS})
         defaults = generate_options({**self.defaults})
@@ -119,6 +122,8 @@ class Duo(Chats, Loading):
         draft = None if vocab_only else draft
         if self._child is not None:
             self._child.start()
+        if model is None and o["n_parallel"] == "auto":
+            o = {**o, "n_parallel": 1}  # the memory of the target's machine is not known here
         placed, self.placement = place(
             None if model is None else ModelOptions.of(o, "target", path(model, "target")),
             None if draft is None else ModelOptions.of(o, "draft", path(draft, "draft")),
@@ -127,23 +132,27 @@ class Duo(Chats, Loading):
         )
         placed.remote_draft = o["draft_host"] is not None
         placed.tracing = trace is not None
-        placed.n_parallel = placed.target.n_parallel = placed.draft.n_parallel = o["n_parallel"]
+        if o["cache_ram"] and model is None:
+            raise BadValue("--cache-ram is for the cache of a target in this process; leave it out")
+        placed.n_kept_bytes = o["cache_ram"] << 20 if o["cache_ram"] > 0 else o["cache_ram"]
         placed.target.vocab_only = vocab_only
         placed.delay_us, placed.delay_seed = _delay
         self.placed = placed  # where the models were put
         self.profile_key = ""  # what this pair teaches is kept under the key, if it has one
         trace_file, engine = None, None
-        if trace is not None:
+        if trace_path is not None:
             names = [None if p is None else Path(os.fsdecode(p)).name for p in (model, draft)]
             if self._host is not None:
                 names[self._host.role == "draft"] = self.elsewhere
-            trace_file = TraceFile(trace, names[0] or "", names[1])
+            trace_file = TraceFile(trace_path, names[0] or "", names[1])
         try:
             _core.log_to(bool(verbose), log_path)
             engine = _core.Engine(placed, progress)
             if self._host is not None:
                 self._client = attach(self._host, engine)
-            self.session = Session(engine, network=self._client, trace=trace_file, always=_always, placed=placed)
+            self.session = Session(
+                engine, network=self._client, trace=trace_file or recent, always=_always, placed=placed
+            )
         except MemoryError:
             raise DuoError("there is not enough memory for these models; lower -c or choose smaller files") from None
         finally:
@@ -168,6 +177,11 @@ class Duo(Chats, Loading):
     def network(self) -> Clients | None:
         """What keeps this Duo in touch with its host; None: both models are here."""
         return self._client
+
+    @property
+    def n_parallel(self) -> int:
+        """Texts that are written at once; further ones wait."""
+        return self.session.turns.n
 
     def close(self) -> None:
         """Ends what runs and frees everything. Safe to call twice, and from another thread."""

@@ -28,6 +28,7 @@ COMMANDS = {
     "draft-host": ("host.draft_host", "Run the draft for clients on other machines."),
     "pairs": ("pairs.pairs", "List the pairs of models that duo knows by name."),
     "rpc-server": ("rpc_server.rpc_server", "Serve this machine's devices over GGML RPC."),
+    "serve": ("serve.command", "Serve a pair over HTTP, as llama-server, OpenAI and Anthropic."),
     "trace": ("trace.trace", "Summarise and draw a trace."),
     "tune": ("tune.command", "Measure a pair and recommend options for it."),
     "verify-host": ("host.verify_host", "Run the target for clients on other machines."),

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import click
 
 from duo.cli.complete import by_metavar
-from duo.cli.llama_cpp_options import IN_CHAT, NOT_IN_DUO
+from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO
 from duo.errors import BadValue
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
@@ -196,6 +196,8 @@ class ModelCommand(click.Command):
 def unknown_option(name: str, known: Any) -> str:
     if name in IN_CHAT:
         return f"{name} is an option of conversations; write: duo chat {name}"
+    if name in IN_SERVE:
+        return f"{name} is an option of the server; write: duo serve {name}"
     if name in NOT_IN_DUO:
         return f"llama.cpp's {name} is not supported by duo; leave it out"
     close = difflib.get_close_matches(name, known, 1, 0.7)

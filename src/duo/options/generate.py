@@ -93,19 +93,14 @@ class GenerateOptions(TypedDict, total=False):
     ]
     presence_penalty: Annotated[
         Penalty,
-        opt(
-            0.0, "Lower the logits of tokens that have occurred; 0: off.", "--presence-penalty", env="PRESENCE_PENALTY"
-        ),
-    ]
+        opt(0.0, "Lower the logits of tokens that have occurred; 0: off.", "--presence-penalty",
+            env="PRESENCE_PENALTY"),
+    ]  # fmt: skip
     frequency_penalty: Annotated[
         Penalty,
-        opt(
-            0.0,
-            "Lower the logits of tokens by how often they have occurred; 0: off.",
-            "--frequency-penalty",
-            env="FREQUENCY_PENALTY",
-        ),
-    ]
+        opt(0.0, "Lower the logits of tokens by how often they have occurred; 0: off.", "--frequency-penalty",
+            env="FREQUENCY_PENALTY"),
+    ]  # fmt: skip
     dry_multiplier: Annotated[
         Annotated[float, Field(ge=0.0, le=1e4, allow_inf_nan=False)],
         opt(0.0, "DRY: penalty for a token that would continue a repetition; 0: off.", "--dry-multiplier"),
@@ -285,6 +280,11 @@ class GenerateOptions(TypedDict, total=False):
     ]
     prompt_cache_ro: Annotated[
         bool, opt(False, "Read the prompt cache, but do not write it.", "--prompt-cache-ro/--no-prompt-cache-ro")
+    ]
+    cache_prompt: Annotated[bool, opt(True, "Take what the caches hold of the prompt; false: evaluate all of it.")]
+    id_slot: Annotated[
+        Annotated[Int, Field(ge=-1, le=15)],
+        opt(-1, "The place in the target's cache, if it is free; -1: the one that has most of the prompt."),
     ]
     logprobs: Annotated[
         Annotated[Int, Field(ge=0, le=100)] | None,

@@ -57,4 +57,5 @@ def of_one_model(role: str, table: dict[str, Opt]) -> set[str]:
 def of_host(role: str, table: dict[str, Opt]) -> dict[str, Opt]:
     """The engine's options that place the one model of a host. role: "draft" or "verify"."""
     unwanted = of_one_model("draft" if role == "verify" else "verify", table) | set(ClientOptions.__annotations__)
+    unwanted |= {"cache_ram"}  # a host keeps no prompts in RAM
     return {name: o for name, o in table.items() if name not in unwanted}

@@ -36,6 +36,7 @@ def _whole(value: Any) -> Any:
 
 Int = Annotated[int, BeforeValidator(_whole)]
 AutoInt = Int | Literal["auto"]
+TextCount = Annotated[Int, Field(ge=1, le=N_PARALLEL_MAX)] | Literal["auto"]
 LayerCount = Annotated[Int, Field(ge=-1, le=2**31 - 1)] | Literal["all", "auto"]
 
 Count = Annotated[Int, Field(ge=1, le=2**31 - 1)]

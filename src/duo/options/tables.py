@@ -12,6 +12,7 @@ from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions
 from duo.options.option import Opt
+from duo.options.serve import ServeOptions
 
 
 def options_of(table: type) -> dict[str, Opt]:
@@ -26,3 +27,4 @@ def options_of(table: type) -> dict[str, Opt]:
 ENGINE_OPTIONS = options_of(EngineOptions)
 GENERATE_OPTIONS = options_of(GenerateOptions)
 HOST_OPTIONS = options_of(HostOptions)
+SERVE_OPTIONS = options_of(ServeOptions)

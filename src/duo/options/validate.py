@@ -11,19 +11,21 @@ from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions, of_one_model
 from duo.options.option import N_DRAFT_MAX, N_STEP_MAX, Opt
-from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS
+from duo.options.serve import ServeOptions
+from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS, SERVE_OPTIONS
 from duo.support.wording import quoted
 
 # check_keywords raises TypeError for unknown keywords before pydantic sees them.
 _ENGINE: TypeAdapter[EngineOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(EngineOptions))
 _HOST: TypeAdapter[HostOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(HostOptions))
+_SERVE: TypeAdapter[ServeOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(ServeOptions))
 _GENERATE: TypeAdapter[GenerateOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(GenerateOptions))
 
 
 def _sentence(e: ValidationError) -> str:
     first = e.errors()[0]
     name = str(first["loc"][0])
-    o = ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS.get(name) or HOST_OPTIONS[name]
+    o = next(t[name] for t in (ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS, SERVE_OPTIONS) if name in t)
     where = f"{name} ({o.flags[0].split('/')[0]})" if o.flags else name
     why = first["msg"].removeprefix("Value error, ")
     why = why[0].lower() + why[1:]
@@ -77,6 +79,13 @@ def host_options(given: dict[str, Any]) -> HostOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
     check_keywords("host", given, HOST_OPTIONS)
     checked: HostOptions = _complete(given, HOST_OPTIONS, _HOST)
+    return checked
+
+
+def serve_options(given: dict[str, Any]) -> ServeOptions:
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    check_keywords("serve", given, SERVE_OPTIONS)
+    checked: ServeOptions = _complete(given, SERVE_OPTIONS, _SERVE)
     return checked
 
 

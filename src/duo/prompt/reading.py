@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from duo.errors import BadValue
-from duo.prompt.tool_calls import Call, n_begun, n_shown, split_calls
+from duo.prompt.call_pieces import Piece
+from duo.prompt.tool_calls import ALONE, MARKS, Call, n_begun, n_shown, split_calls
 from duo.support.wording import quoted
 
 THOUGHTS = (
@@ -45,6 +46,7 @@ class Part:
     reasoning: str = ""
     content: str = ""
     calls: tuple[Call, ...] = ()
+    pieces: tuple[Piece, ...] = ()  # of the calls, if they are wanted as they come
 
 
 def joined(parts: Iterable[Part]) -> Part:
@@ -90,6 +92,16 @@ class Reader:
     def finish(self) -> list[Part]:
         """The rest of it."""
         return [p for p in self._parts(last=True) if p != Part()]
+
+    @property
+    def begun(self) -> tuple[str, str]:
+        """The call that is being written: its tool (empty: the text says) and its text so far; empty: there is none."""
+        if self._harmony:
+            tool = "" if self._message is None else self._message[1].removeprefix(FUNCTIONS)
+            return (tool, self._calls) if tool in self._tools else ("", "")
+        text = self._text.lstrip()
+        alone = self._begun and not self._thought and not self._shown and text[:1] in (*ALONE,)
+        return "", text if self._tools and (alone or text.startswith(MARKS)) else ""
 
     def _take(self, n: int) -> str:
         taken, self._text = self._text[:n], self._text[n:]
@@ -220,3 +232,24 @@ class Reader:
         if channel == "analysis" and self._reasoning:
             return [Part(reasoning=text)]
         return [Part(content=text)]
+
+
+class CallReader:
+    """An answer that is nothing but the arguments of one tool; it is read as `Reader` reads."""
+
+    def __init__(self, tool: str) -> None:
+        self._tool, self._text = tool, ""
+
+    def feed(self, text: str) -> list[Part]:
+        """Nothing: the call is not complete."""
+        self._text += text
+        return []
+
+    def finish(self) -> list[Part]:
+        """The call."""
+        return [Part(calls=(Call(self._tool, self._text),))]
+
+    @property
+    def begun(self) -> tuple[str, str]:
+        """The tool, and its arguments so far."""
+        return self._tool, self._text

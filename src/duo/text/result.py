@@ -17,6 +17,7 @@ class Timings(TypedDict, total=False):
     """
 
     cache_n: int  # tokens of the prompt that were in the cache
+    cache_ram_n: int  # of these, back from --cache-ram
     prompt_n: int  # tokens of the prompt that were computed
     prompt_ms: float
     prompt_per_token_ms: float
@@ -99,6 +100,7 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
     evaluated = stats["n_prompt"] - stats["n_prompt_cached"]
     out: Timings = {
         "cache_n": stats["n_prompt_cached"],
+        "cache_ram_n": stats["n_prompt_returned"],
         "prompt_n": evaluated,
         "prompt_ms": prompt_us / 1e3,
         "prompt_per_token_ms": prompt_us / 1e3 / max(1, evaluated),

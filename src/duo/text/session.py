@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Protocol
 
 from duo import _core
 from duo.errors import BadValue, Busy, Cancelled
 from duo.placement.belongings import Belongings
+from duo.text.pump import Pump
 from duo.text.result import Timings
-from duo.text.trace_file import TraceFile
+from duo.text.trace_writer import Event, take_events
 from duo.text.turns import Turn, Turns
 
 # Longest wait for a chunk, so that Ctrl-C and close() from another thread take effect.
@@ -45,6 +46,17 @@ class Network(Protocol):
     def end_text(self, slot: int, /) -> tuple[dict[str, Any], str]: ...
 
 
+class Trace(Protocol):
+    """Where the workers' events go."""
+
+    @property
+    def wanted(self) -> bool: ...
+
+    def add(self, events: Sequence[Event], network: dict[str, Any]) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Session:
     """Several texts at a time; more wait for their turn. Every method may be called from any thread."""
 
@@ -53,7 +65,7 @@ class Session:
         engine: _core.Engine,
         *,
         network: Network | None = None,
-        trace: TraceFile | None = None,
+        trace: Trace | None = None,
         always: bool = False,
         placed: _core.EngineOptions | None = None,
     ) -> None:
@@ -69,6 +81,7 @@ class Session:
         self._running: weakref.WeakSet[Running] = weakref.WeakSet()
         self._hooks: list[Inside] = []  # of the running texts
         self._closing = False
+        self._pump: Pump | None = None
         self._gate = threading.RLock()  # held for good when the program ends
 
     # ---- models
@@ -163,11 +176,27 @@ class Session:
         chunk = None if self._closing else self.engine.next(text, wait_us)
         return None if self._closing else chunk
 
-    def write_trace(self) -> None:
-        """Writes what the workers have recorded to the trace file. Raises DuoError if that fails."""
+    def wait_news(self, seen: int) -> int:
+        """Waits for a chunk of any text, a twentieth of a second at most. Returns a count of all chunks.
+
+        Raises Cancelled if the session is closed.
+        """
+        return self.engine.wait_news(seen, SLICE_US)
+
+    @property
+    def pump(self) -> Pump:
+        """The thread that reads the texts of event loops."""
         with self.lock:
-            if self._trace is not None and self._engine is not None:
-                self._trace.add(self._engine, {} if self.network is None else self.network.figures_of_texts)
+            if self._pump is None:
+                self._pump = Pump(self)
+            return self._pump
+
+    def write_trace(self) -> None:
+        """Hands what the workers have recorded to the trace, if it is wanted. Raises DuoError if that fails."""
+        with self.lock:
+            if self._trace is not None and self._trace.wanted and self._engine is not None:
+                events = take_events(self._engine)
+                self._trace.add(events, {} if self.network is None else self.network.figures_of_texts)
 
     # ---- end
 

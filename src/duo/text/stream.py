@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from typing_extensions import Self
 
@@ -68,6 +68,22 @@ class Stream(Iterator[Chunk]):
             self._session.pass_gate()
             if self._open or chunk is not None:
                 return chunk
+        return self._ended()
+
+    def take_ready(self) -> Chunk | None:
+        """The next chunk if it is there, without waiting. Raises StopIteration after the last, and as `poll`."""
+        if not self._open:
+            return self._ended()
+        if not self._lock.acquire(blocking=False):  # somebody closes it, which takes as long as a pass
+            return None
+        try:
+            if self._open and not self._stopping and (c := self._session.next_chunk(self._core_text, 0)) is not None:
+                return self._take(c)
+        finally:
+            self._lock.release()
+        return None
+
+    def _ended(self) -> NoReturn:
         if self._lost:
             self._lost = False
             raise Cancelled("this Duo was closed while it generated a text", self.result)
@@ -148,6 +164,11 @@ class Stream(Iterator[Chunk]):
             if self._open:
                 self._lost = not self._stopping
                 self._finish("cancelled")
+
+    @property
+    def place(self) -> int:
+        """The place in the target's cache, from 0; -1: the text waits for one."""
+        return self._core_text.place
 
     @property
     def cache_notes(self) -> list[str]:
@@ -240,6 +261,8 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
             stop=job.stop,
             n_logprobs=-1 if o["logprobs"] is None else o["logprobs"],
             hook=job.hook,
+            place=o["id_slot"],
+            use_cache=o["cache_prompt"],
         )
         if session.network is not None:
             session.network.text_began(text.slot)

@@ -1,4 +1,4 @@
-"""A text for an event loop. Threads of the loop's pool read it, one chunk at a time."""
+"""A text for an event loop. One thread reads the texts of all loops (duo.text.pump)."""
 
 from __future__ import annotations
 
@@ -6,14 +6,16 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from duo.text.job import prepare
+from duo.text.job import Job, prepare
 from duo.text.prompt_cache import open_cache
 from duo.text.result import Chunk, Result
 from duo.text.session import Session
 from duo.text.stream import Stream, begin
+from duo.text.turns import Turn
 
 if TYPE_CHECKING:
     from duo.text.job import Prompt
@@ -21,86 +23,117 @@ if TYPE_CHECKING:
 
 # Seconds that a task waits for its own earlier stream to close before it raises Busy.
 ABANDONED_S = 5.0
+# Seconds between two looks at who reads the texts that a task waits for.
+LOOK_S = 0.25
 
 
-async def _start_async(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
+class AsyncStream:
+    """A running text whose chunks come to an event loop. Close it, whatever happens."""
+
+    def __init__(self, session: Session, stream: Stream) -> None:
+        self.stream = stream
+        self._pump = session.pump
+        self._loop = asyncio.get_running_loop()
+        self._came: asyncio.Queue[tuple[list[Chunk], BaseException | None, bool]] = asyncio.Queue()
+        self._ended = False
+        self._pump.add(stream, self._sink)
+
+    def _sink(self, chunks: list[Chunk], error: BaseException | None, ended: bool) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._came.put_nowait, (chunks, error, ended))
+
+    async def batch(self) -> list[Chunk]:
+        """The chunks that have come since the last call; empty: the text has ended. Raises as `Stream`."""
+        while not self._ended:
+            chunks, error, self._ended = await self._came.get()
+            if error is not None:
+                if chunks:  # they came first
+                    self._ended = False
+                    self._came.put_nowait(([], error, True))
+                else:
+                    raise error
+            if chunks:
+                return chunks
+        return []
+
+    async def close(self) -> None:
+        """Ends the text without blocking the loop, because a pass may take a while to stop. Safe to call twice."""
+        self._pump.remove(self.stream)
+        if self.stream.is_open:
+            await asyncio.shield(asyncio.to_thread(self.stream.close))
+
+
+async def open_async(session: Session, job: Job) -> AsyncStream:
+    """Waits for its turn and begins the text. Raises BadValue, Busy, Cancelled."""
     session.check_outside()
-    job = await asyncio.to_thread(prepare, session.local_model, session.engine.target, prompt, given, function)
     task = asyncio.current_task()
-    # The wait for the turn is in the loop and not in a pool thread. Waiting tasks would fill the pool, and the running
-    # text needs one of its threads to end.
-    thread = threading.get_ident()
-    turn = session.turns.ask()
-    since = time.monotonic()
+    turn = await _turn(session, task)
+    try:
+        cache = None
+        if job.options["prompt_cache"] is not None:
+            cache = await _in_thread(partial(open_cache, session, job))
+    except BaseException:
+        session.turns.end(turn)
+        raise
+    return AsyncStream(session, begin(session, job, task, turn, cache))
+
+
+async def _turn(session: Session, task: asyncio.Task[Any] | None) -> Turn:
+    # The wait is in the loop and not in a pool thread. Waiting tasks would fill the pool.
+    loop, came = asyncio.get_running_loop(), asyncio.Event()
+
+    def granted() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(came.set)
+
+    thread, since = threading.get_ident(), time.monotonic()
+    turn = session.turns.ask(on_granted=granted)
     try:
         while not turn.granted:
             session.turns.check(turn, lambda owner: owner == (thread, None), "task")
             # If this task left a stream by `break`, the loop closes it a moment later. One that is in use stays open.
             if time.monotonic() - since > ABANDONED_S:
                 session.turns.check(turn, lambda owner: owner[1] is task, "task")
-            await asyncio.sleep(0.005)
-        cache = None
-        if job.options["prompt_cache"] is not None:
-            cache = await _in_thread(threading.Event(), partial(open_cache, session, job))
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(came.wait(), LOOK_S)
     except BaseException:
         session.turns.end(turn)
         raise
-    return begin(session, job, task, turn, cache)
+    return turn
 
 
-async def _in_thread(stop: threading.Event, call: Callable[[], Any]) -> Any:
+async def _in_thread(call: Callable[[], Any]) -> Any:
     """Runs a blocking call in a thread. A cancelled task waits for its end, so that nothing is left running."""
     work = asyncio.ensure_future(asyncio.to_thread(call))
     try:
         return await asyncio.shield(work)
     except asyncio.CancelledError:
-        stop.set()
         await asyncio.wait([work])
         raise
 
 
-async def _close(s: Stream) -> None:
-    """Closes a text without blocking the loop, because a pass may take a while to stop."""
-    if s.is_open:
-        await asyncio.shield(asyncio.to_thread(s.close))
+async def _prepared(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Job:
+    session.check_outside()
+    return await asyncio.to_thread(prepare, session.local_model, session.engine.target, prompt, given, function)
 
 
 async def chunks_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> AsyncIterator[Chunk]:
     """The chunks of one text, for an event loop. Raises as `start`."""
-    stop = threading.Event()
-
-    def pull() -> Chunk | None:
-        try:
-            while not stop.is_set():
-                chunk = s.poll()
-                if chunk is not None:
-                    return chunk
-        except StopIteration:
-            pass
-        return None
-
-    s = await _start_async(session, prompt, given, "astream")
+    text = await open_async(session, await _prepared(session, prompt, given, "astream"))
     try:
-        while (chunk := await _in_thread(stop, pull)) is not None:
-            yield chunk
+        while batch := await text.batch():
+            for chunk in batch:
+                yield chunk
     finally:
-        await _close(s)
+        await text.close()
 
 
 async def result_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> Result:
     """The whole text, for an event loop. Raises as `start`."""
-    s = await _start_async(session, prompt, given, "agenerate")
-    stop = threading.Event()
-
-    def pull_all() -> None:
-        try:
-            while not stop.is_set():
-                s.poll()
-        except StopIteration:
-            pass
-
+    text = await open_async(session, await _prepared(session, prompt, given, "agenerate"))
     try:
-        await _in_thread(stop, pull_all)
-        return s.result
+        while await text.batch():
+            pass
+        return text.stream.result
     finally:
-        await _close(s)
+        await text.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from duo.text.trace_writer import Event, TraceWriter
 class TraceFile:
     """The Chrome trace of a session. A failure to write it ends the trace, never a text."""
 
+    wanted = True  # a file has room for all events
+
     def __init__(self, path: str | os.PathLike[str], target: str, draft: str | None) -> None:
         """Raises BadValue if the file cannot be opened."""
         self._path = Path(path)
@@ -24,19 +27,10 @@ class TraceFile:
         except (OSError, ValueError) as e:
             raise BadValue(self._sentence(e)) from None
 
-    def add(self, engine: _core.Engine, network: dict[str, Any]) -> None:
-        """Writes what the workers have recorded, and the figures of the connection. Raises DuoError."""
+    def add(self, events: Sequence[Event], network: dict[str, Any]) -> None:
+        """Writes events, and the figures of the connection. Raises DuoError."""
         if self._writer is None:
             return
-        events = (
-            Event(
-                kind=kind, lane=lane, t0_us=t0, t1_us=t1, slot=slot, n_rows=rows,
-                n_accepted=accepted, n_drafted=drafted, hit=hit, depth=depth,
-                n_branch=branch, expected=expected, stance=stance if kind == "verify" else "",
-            )
-            for kind, lane, t0, t1, slot, rows, accepted, drafted, hit, depth, branch, expected, stance
-            in engine.take_trace()
-        )  # fmt: skip
         try:
             self._writer.add(events)
             if network:

@@ -5,7 +5,10 @@ from collections.abc import Iterable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from duo import _core
 
 LANES = ("target", "draft")  # top to bottom; the thread ids in the file are 1 and 2
 
@@ -27,6 +30,19 @@ class Event:
     n_branch: int = 0  # verify: most nodes that the draft may expand in a step
     expected: float = 0.0  # verify: tokens that the planner expected from the pass
     stance: str = ""  # verify: "ahead", "by turn", "rest"
+
+
+def take_events(engine: "_core.Engine") -> list[Event]:
+    """What the workers have recorded since the last call: the target's events, then the draft's."""
+    return [
+        Event(
+            kind=kind, lane=lane, t0_us=t0, t1_us=t1, slot=slot, n_rows=rows,
+            n_accepted=accepted, n_drafted=drafted, hit=hit, depth=depth,
+            n_branch=branch, expected=expected, stance=stance if kind == "verify" else "",
+        )
+        for kind, lane, t0, t1, slot, rows, accepted, drafted, hit, depth, branch, expected, stance
+        in engine.take_trace()
+    ]  # fmt: skip
 
 
 class TraceWriter(AbstractContextManager["TraceWriter"]):

@@ -19,6 +19,7 @@ class Turn:
         self.weight = weight  # places that it takes
         self.granted = False
         self.owner: Owner | None = None  # who reads the text; None: nobody
+        self.on_granted: Callable[[], None] | None = None  # called once, in any thread; it must not block
 
 
 class Turns:
@@ -30,9 +31,10 @@ class Turns:
         self._queue: deque[Turn] = deque()
         self._running: list[Turn] = []
 
-    def ask(self, *, alone: bool = False) -> Turn:
-        """Joins the queue. alone: for what runs while nothing else does."""
+    def ask(self, *, alone: bool = False, on_granted: Callable[[], None] | None = None) -> Turn:
+        """Joins the queue. alone: for what runs while nothing else does. on_granted: called when the turn has come."""
         turn = Turn(self.n if alone else 1)
+        turn.on_granted = on_granted
         with self._changed:
             self._queue.append(turn)
             self._grant()
@@ -43,6 +45,8 @@ class Turns:
             turn = self._queue.popleft()
             turn.granted = True
             self._running.append(turn)
+            if turn.on_granted is not None:
+                turn.on_granted()
         self._changed.notify_all()
 
     def wait(self, turn: Turn) -> Turn:

@@ -61,6 +61,16 @@ def _variables(text: str | None) -> dict[str, Any]:
     return found
 
 
+def template_choice(params: dict[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    """The chat template that the options choose (None: the model's own), and its variables. Raises BadValue."""
+    from duo.prompt.chat_template import ChatTemplate
+
+    chosen = _either(params, "chat_template", "chat_template_file", "--chat-template and --chat-template-file")
+    if chosen is not None and "{" in chosen:
+        ChatTemplate(chosen)
+    return chosen, _variables(params["chat_template_kwargs"])
+
+
 def answer(talk: Conversation, question: str, options: dict[str, Any], *, color: bool) -> None:
     """One turn, printed as it arrives. Ctrl-C stops the answer; the part so far is kept."""
     stream = talk.ask(question, **options)
@@ -105,18 +115,15 @@ def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
 
 def chat(params: dict[str, Any]) -> None:
     from duo.api.conversation import Conversation
-    from duo.prompt.chat_template import ChatTemplate, template_of
+    from duo.prompt.chat_template import template_of
     from duo.prompt.reading import reasoning_of
     from duo.text.job import check_early
 
     system = _either(params, "system_prompt", "system_prompt_file", "-sys and -sysf")
     if system is not None and params["system_prompt"] is not None and params["escape"]:
         system = unescape(system)
-    chosen = _either(params, "chat_template", "chat_template_file", "--chat-template and --chat-template-file")
+    chosen, variables = template_choice(params)
     options = given(params, GENERATE_OPTIONS)
-    if chosen is not None and "{" in chosen:
-        ChatTemplate(chosen)
-    variables = _variables(params["chat_template_kwargs"])
     reasoning = reasoning_of(params["reasoning_format"])
     wanted = check_early("?", options)  # reports a bad value before minutes of loading
     show.warn_of_schema(wanted)

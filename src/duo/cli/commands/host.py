@@ -78,17 +78,15 @@ def host(role: str, params: dict[str, Any]) -> None:
     path = str(params["model"] or demo_pair()[role == "draft"])
     one = ModelOptions.of(placing, "draft" if role == "draft" else "target", path)
     one = use_servers(one, placing["rpc"] or ())
-    n = placing["n_parallel"]
 
     def ready(address: Address, model: Any) -> None:
-        texts = f"{plural(n, 'text')} at once"
+        texts = f"{plural(options.n_parallel, 'text')} at once"
         print(f"duo {role}-host: {Path(path).name} on {address} ({texts}; {security.words})", flush=True)
 
     _core.log_to(params["verbose"], b"" if params["log_file"] is None else os.fsencode(params["log_file"]))
     guard.tell(show.warn)
     with show.loading(quiet=params["verbose"]) as progress:
         options = place_alone(one)
-        options.n_parallel = n
         serve(role, options, HostSettings(address, security), ready=ready, progress=progress)
 
 

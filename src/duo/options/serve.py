@@ -1,0 +1,122 @@
+"""The options of `duo serve`: where it listens, whom it serves, and its limits."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from typing_extensions import TypedDict
+
+from duo.options.markers import Field
+from duo.options.option import Int, Opt, opt
+
+Seconds = Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)]
+
+
+class ServeOptions(TypedDict, total=False):
+    """One server."""
+
+    host: Annotated[
+        str,
+        opt(
+            "127.0.0.1",
+            "Address to listen on; several with commas between; unix:/path or a name that ends in .sock is a Unix "
+            "socket.",
+            "--host",
+            env="HOST",
+            metavar="ADDRESS,...",
+        ),
+    ]
+    port: Annotated[
+        Annotated[Int, Field(ge=0, le=65535)],
+        opt(8080, "Port; 0: any free one, which is printed.", "--port", env="PORT"),
+    ]
+    api_prefix: Annotated[str, opt("", "All routes lie below this path.", "--api-prefix", env="API_PREFIX")]
+    alias: Annotated[
+        str | None,
+        opt(
+            None,
+            "Names of the model, with commas between; the first one stands in answers. Default: the pair's name or the "
+            "target's file.",
+            "-a",
+            "--alias",
+            env="ALIAS",
+            metavar="NAME,...",
+        ),
+    ]
+    queue: Annotated[
+        Annotated[Int, Field(ge=0, le=100_000)] | None,
+        opt(None, "Most texts that wait for one of the -np places; more get status 429. Default: 8 for each place.",
+            "--queue"),
+    ]  # fmt: skip
+    drain: Annotated[
+        Seconds,
+        opt(30.0, "Seconds that running texts get after SIGTERM, while new ones get status 503.", "--drain",
+            metavar="SECONDS"),
+    ]  # fmt: skip
+    timeout: Annotated[
+        Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)],
+        opt(3600.0, "Seconds after which a client that does not read its answer is disconnected.", "-to", "--timeout",
+            env="TIMEOUT", metavar="SECONDS"),
+    ]  # fmt: skip
+    header_timeout: Annotated[
+        Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)],
+        opt(10.0, "Seconds that a client has to send the head of a request.", "--header-timeout", metavar="SECONDS"),
+    ]
+    body_timeout: Annotated[
+        Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)],
+        opt(60.0, "Seconds that a client has to send the body of a request.", "--body-timeout", metavar="SECONDS"),
+    ]
+    max_body: Annotated[
+        Annotated[float, Field(ge=0.001, le=1e4, allow_inf_nan=False)],
+        opt(16.0, "Largest body of a request in MiB; a larger one gets status 413.", "--max-body", metavar="MIB"),
+    ]
+    sse_ping_interval: Annotated[
+        Annotated[Int, Field(ge=-1, le=86400)],
+        opt(30, "Seconds of silence after which a stream sends a comment; -1: never.", "--sse-ping-interval",
+            env="SSE_PING_INTERVAL", metavar="SECONDS"),
+    ]  # fmt: skip
+    api_key: Annotated[
+        str | None,
+        Opt(
+            None,
+            "Keys that clients may send, with commas between. Other users can see a command line, so better give "
+            "--api-key-file.",
+            ("--api-key",),
+            ("LLAMA_API_KEY",),  # llama-server's
+            "KEY,...",
+        ),
+    ]
+    api_key_file: Annotated[
+        str | None,
+        opt(None, "File with a key on each line.", "--api-key-file", env="API_KEY_FILE", metavar="FILE"),
+    ]
+    cors_origins: Annotated[
+        str,
+        opt("localhost", "Web pages that may use the server: localhost, * (all), or origins with commas between.",
+            "--cors-origins", env="CORS_ORIGINS", metavar="ORIGIN,..."),
+    ]  # fmt: skip
+    ssl_key_file: Annotated[
+        str | None,
+        opt(None, "Private key (PEM); with it the server speaks HTTPS.", "--ssl-key-file", env="SSL_KEY_FILE",
+            metavar="FILE"),
+    ]  # fmt: skip
+    ssl_cert_file: Annotated[
+        str | None,
+        opt(None, "Certificate of --ssl-key-file (PEM).", "--ssl-cert-file", env="SSL_CERT_FILE", metavar="FILE"),
+    ]
+    insecure: Annotated[
+        bool,
+        opt(False, "Listen to other machines without a key and without TLS, because the network is trusted.",
+            "--insecure/--no-insecure"),
+    ]  # fmt: skip
+    slots: Annotated[
+        bool, opt(True, "/slots says what each place is doing.", "--slots/--no-slots", env="ENDPOINT_SLOTS")
+    ]
+    metrics: Annotated[
+        bool, opt(True, "/metrics gives figures for Prometheus.", "--metrics/--no-metrics", env="ENDPOINT_METRICS")
+    ]
+    metrics_compat: Annotated[
+        Literal["none", "llamacpp"],
+        opt("none", "llamacpp: /metrics repeats the figures under llama.cpp's names.", "--metrics-compat"),
+    ]
+    ui: Annotated[bool, opt(True, "A page at /.", "--ui/--no-ui", env="UI")]

@@ -1,0 +1,61 @@
+"""How many texts may be inside: those that are written, and a queue with an end."""
+
+from __future__ import annotations
+
+import math
+import time
+
+from duo.server.errors import ApiError
+
+SHARE = 0.2  # of the last text in the mean time of a text
+
+
+class Admission:
+    """Counts texts from the moment a request has been read, before anything is computed. For one event loop."""
+
+    def __init__(self, n_places: int, n_queue: int) -> None:
+        self.n_places, self.n_queue = n_places, n_queue
+        self.n_inside = 0
+        self.n_refused = 0
+        self._mean_s = 0.0  # of a text from its turn to its end
+
+    def enter(self, n: int) -> Ticket:
+        """Raises ApiError 429: there is no room for n more texts; 400: there never is."""
+        n_most = self.n_places + self.n_queue
+        if n > n_most:
+            raise ApiError(400, f"the request is for {n} texts; this server takes at most {n_most} at a time")
+        if self.n_inside + n > n_most:
+            self.n_refused += 1
+            raise ApiError(
+                429,
+                f"the queue is full ({self.n_inside} texts, {self.n_places} places); try again later",
+                headers={"Retry-After": str(self.retry_after_s)},
+            )
+        self.n_inside += n
+        return Ticket(self, n)
+
+    @property
+    def retry_after_s(self) -> int:
+        """Seconds until a place may be free: the texts before, and their mean time."""
+        n_waiting = max(0, self.n_inside - self.n_places)
+        return max(1, min(600, math.ceil((n_waiting + 1) / self.n_places * self._mean_s)))
+
+    def leave(self, n: int, seconds: float | None) -> None:
+        """n texts have gone. seconds: how long one of them was written; None: none was."""
+        self.n_inside -= n
+        if seconds is not None:
+            self._mean_s += (seconds - self._mean_s) * (SHARE if self._mean_s else 1.0)
+
+
+class Ticket:
+    """The right of n texts to be inside. Give it back, whatever happens."""
+
+    def __init__(self, admission: Admission, n: int) -> None:
+        self._admission, self._n = admission, n
+        self.since = time.monotonic()
+
+    def leave(self, seconds: float | None = None) -> None:
+        """Safe to call twice."""
+        n, self._n = self._n, 0
+        if n:
+            self._admission.leave(n, seconds)

@@ -1,0 +1,57 @@
+"""The FastAPI app: its routes, and what stands around them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.responses import Response
+
+from duo import __version__
+from duo.server.errors import ApiError, as_api_error
+from duo.server.gate import Gate
+from duo.server.routes import about, anthropic, missing, page, responses, texts, tokens
+from duo.server.service import Service
+
+LOCALHOST = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+
+
+def make_app(service: Service) -> FastAPI:
+    """The app for a service, which may still be loading."""
+    settings = service.settings
+    app = FastAPI(title="duo serve", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    router = APIRouter(prefix=settings.api_prefix)
+    for add in (about.add, texts.add, tokens.add, anthropic.add, responses.add, missing.add, page.add):
+        add(router, service)
+
+    @router.get("/openapi.json", include_in_schema=False)
+    async def openapi() -> dict[str, Any]:
+        return app.openapi()
+
+    app.include_router(router)
+    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(ApiError, _raise)
+    app.add_middleware(Gate, service=service)
+    origins = settings.cors_origins
+    if origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=["*"] if "*" in origins else [o for o in origins if o != "localhost"],
+            allow_origin_regex=LOCALHOST if "localhost" in origins else None,
+            allow_credentials="*" not in origins,
+            allow_methods=["GET", "POST", "OPTIONS"],
+            allow_headers=["*"],
+        )
+    return app
+
+
+def _raise(_request: Request, e: Exception) -> Response:
+    raise e  # the gate makes the answer
+
+
+def _refused(request: Request, e: Exception) -> Response:
+    assert isinstance(e, HTTPException)
+    what = {404: "there is no route", 405: "the method is not allowed for"}.get(e.status_code, str(e.detail))
+    raise as_api_error(ApiError(e.status_code, f"{what} {request.url.path}", headers=dict(e.headers or {})))

@@ -1,0 +1,145 @@
+"""Fields of a request as the keywords of a text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from duo.errors import BadValue
+from duo.options.tables import GENERATE_OPTIONS
+from duo.support.wording import quoted
+
+if TYPE_CHECKING:
+    from duo.api.engine import Duo
+    from duo.server.fields import TextFields
+
+# Fields that have the names and the meaning of duo's own keywords.
+SAME: tuple[str, ...] = tuple(
+    name
+    for name in (
+        "temperature", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold",
+        "dynatemp_range", "dynatemp_exponent", "repeat_penalty", "repeat_last_n", "presence_penalty",
+        "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
+        "dry_sequence_breakers", "ignore_eos", "stop", "grammar", "json_schema", "mode", "cache_prompt", "id_slot",
+        "draft_tree", "n_draft_branches", "spec_type",
+    )
+    if name in GENERATE_OPTIONS
+)  # fmt: skip
+ANY_SEED = 0xFFFFFFFF  # LLAMA_DEFAULT_SEED
+NO_LIMIT = 2**31 - 1
+
+
+def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
+    """Keywords of `Duo.stream`; what is absent is the server's default. max_tokens may be 0: the prompt is only read.
+
+    Raises BadValue.
+    """
+    given = {name: value for name, value in f.model_dump(exclude_none=True).items() if name in SAME}
+    out: dict[str, Any] = {**duo.defaults, **given}
+    if f.grammar and f.json_schema is not None:
+        raise BadValue("grammar and json_schema were both given; choose one")
+    if not out.get("grammar"):
+        out.pop("grammar", None)
+    if isinstance(stop := out.get("stop"), str):
+        out["stop"] = [stop]
+    out["stop"] = [s for s in out.get("stop", ()) if s]
+    n = _first(f.max_completion_tokens, f.max_tokens, f.n_predict)
+    if n is not None:
+        out["max_tokens"] = -1 if n < 0 else min(n, NO_LIMIT)
+    if f.seed is not None:
+        out["seed"] = -1 if f.seed in (-1, ANY_SEED) else f.seed
+    if f.n_probs:
+        out["logprobs"] = min(f.n_probs, duo.n_vocab())
+    if f.logit_bias is not None:
+        out["logit_bias"] = biases(f.logit_bias, lambda text: duo.tokenize(text, add_special=False))
+    _refuse(f)
+    _clamp(out)
+    _drafts(f, out)
+    if out.get("id_slot", -1) >= duo.session.turns.n:
+        raise BadValue(f"id_slot is {f.id_slot}; there are {duo.session.turns.n} slots, from 0")
+    return out
+
+
+def _first(*values: Any) -> Any:
+    return next((v for v in values if v is not None), None)
+
+
+def _refuse(f: TextFields) -> None:
+    if f.mirostat:
+        raise BadValue("mirostat depends on the probability of every token before, which a draft does not know; use 0")
+    if f.post_sampling_probs:
+        raise BadValue("post_sampling_probs is not supported; n_probs gives the model's own probabilities")
+    if any(isinstance(x, Mapping) and x.get("scale") for x in f.lora or ()):
+        raise BadValue("lora cannot be chosen for one request; give --lora when the server starts")
+
+
+def _clamp(out: dict[str, Any]) -> None:
+    """Values that llama-server takes, and that mean a limit here."""
+    for name in ("top_p", "min_p", "typical_p", "xtc_probability", "xtc_threshold"):
+        value = out.get(name)
+        if isinstance(value, float | int) and value == value:
+            out[name] = min(1.0, max(0.0, value))
+    if isinstance(out.get("top_k"), int):
+        out["top_k"] = max(-1, out["top_k"])
+    if isinstance(out.get("temperature"), float | int) and out["temperature"] < 0:
+        out["temperature"] = 0.0
+    for name in ("repeat_last_n", "dry_penalty_last_n"):
+        if isinstance(out.get(name), int):
+            out[name] = min(out[name], 2**20)
+
+
+# Fields of a draft, as an object or with dots, by duo's keywords.
+DRAFT = {"n_draft": "n_max", "n_draft_min": "n_min", "draft_p_min": "p_min"}
+
+
+def _drafts(f: TextFields, out: dict[str, Any]) -> None:
+    """draft: {n_max, n_min, p_min}, or llama-server's names (speculative.n_max). n_max 0: no guesses."""
+    found: dict[str, Any] = {k.removeprefix("speculative."): v for k, v in (f.model_extra or {}).items()
+                             if k.startswith("speculative.")}  # fmt: skip
+    found |= f.draft or {}
+    if unknown := f.draft and f.draft.keys() - set(DRAFT.values()):
+        raise BadValue(f"draft has the unknown field {sorted(unknown)[0]}; it takes n_max, n_min and p_min")
+    for name, theirs in DRAFT.items():
+        if found.get(theirs) is not None:
+            out[name] = found[theirs]
+    if out.get("n_draft") == 0:
+        del out["n_draft"]
+        out["mode"] = "plain"
+    if isinstance(n := out.get("n_draft"), int) and isinstance(out.get("n_draft_min"), int):
+        out["n_draft_min"] = min(out["n_draft_min"], n)
+
+
+def biases(given: Any, ids_of: Callable[[str], list[int]]) -> dict[int, float]:
+    """By token: of pairs [token or text, bias or false], or of an object. Raises BadValue."""
+    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    out: dict[int, float] = {}
+    for pair in pairs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise BadValue(f"logit_bias holds {quoted(pair)}; write [token, bias] pairs, or an object")
+        token, bias = pair
+        if bias is False:
+            bias = float("-inf")
+        if isinstance(bias, bool) or not isinstance(bias, int | float):
+            raise BadValue(f"the bias of {quoted(token)} is {quoted(bias)}; give a number, or false for never")
+        if isinstance(token, bool) or not isinstance(token, int | str):
+            raise BadValue(f"logit_bias names {quoted(token)}; give a token's id or a text")
+        if isinstance(token, str) and token.lstrip("-").isdecimal() and isinstance(given, Mapping):
+            token = int(token)
+        for i in [token] if isinstance(token, int) else ids_of(token):
+            out[i] = float(bias)
+    return out
+
+
+def settings_shown(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The keywords of a text under llama-server's names."""
+    shown = {name: options[name] for name in (*SAME, "seed", "draft_p_min", "n_draft_min") if name in options}
+    shown |= {
+        "n_predict": options["max_tokens"],
+        "max_tokens": options["max_tokens"],
+        "n_probs": options["logprobs"] or 0,
+    }
+    shown["logit_bias"] = [[i, b if b > float("-inf") else False] for i, b in options["logit_bias"].items()]
+    shown["speculative.n_max"] = options["n_draft"]
+    shown["speculative.n_min"] = shown.pop("n_draft_min", 0)
+    shown["speculative.p_min"] = shown.pop("draft_p_min", 0.0)
+    return shown

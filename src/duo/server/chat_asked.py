@@ -1,0 +1,95 @@
+"""What a chat request asks for, in any of the dialects, as duo's own chats take it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from duo.api.chat_prompt import ChatAsked, ChatPrompt
+from duo.errors import BadValue
+from duo.prompt.reading import reasoning_of
+from duo.server.making import texts_of
+
+if TYPE_CHECKING:
+    from duo.api.engine import Duo
+    from duo.server.fields import ChatFields, TextFields
+    from duo.server.settings import Settings
+    from duo.server.text import Text
+
+EFFORTS_OFF = ("none", "off")
+
+
+def chat_asked(f: ChatFields, duo: Duo, settings: Settings) -> ChatAsked:
+    """Of OpenAI's fields. Raises BadValue."""
+    tools = f.tools if f.tools is None else [_function(i, t) for i, t in enumerate(f.tools)]
+    return ChatAsked(
+        tools=tools or None,
+        tool_choice=None if not tools and f.tool_choice == "auto" else f.tool_choice,
+        functions=f.functions,
+        function_call=f.function_call,
+        response_format=f.response_format,
+        reasoning=settings.reasoning if f.reasoning_format is None else reasoning_of(f.reasoning_format),
+        variables=variables_of(f, duo, settings),
+        prefill=True,
+    )
+
+
+def _function(i: int, tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    if tool.get("type", "function") != "function":
+        raise BadValue(f"tool {i} is of type {tool.get('type')!r}; duo knows functions only")
+    return tool
+
+
+def variables_of(f: ChatFields, duo: Duo, settings: Settings) -> dict[str, Any]:
+    """Of the template: the server's, the request's, and its reasoning_effort. Raises BadValue."""
+    template = duo.chat_template
+    found = {**settings.variables, **template.check_variables(f.chat_template_kwargs)}
+    if f.reasoning_effort is not None:
+        if f.reasoning_effort in EFFORTS_OFF and "enable_thinking" in template.variables:
+            found.setdefault("enable_thinking", False)
+        elif f.reasoning_effort not in EFFORTS_OFF and "reasoning_effort" in template.variables:
+            found.setdefault("reasoning_effort", f.reasoning_effort)
+    return found
+
+
+def prompt_of(f: ChatFields, duo: Duo, settings: Settings) -> ChatPrompt:
+    """Raises BadValue."""
+    if f.messages is None:
+        raise BadValue("the request has no messages; write [{'role': 'user', 'content': '...'}]")
+    return duo.chat_prompt(_messages(f.messages), chat_asked(f, duo, settings))
+
+
+def _messages(given: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """null is an empty content, and developer another name of system."""
+    out: list[Mapping[str, Any]] = []
+    for m in given:
+        fixed = {k: v for k, v in m.items() if v is not None or k == "content"}
+        if fixed.get("role") == "developer":
+            fixed["role"] = "system"
+        if fixed.get("role") == "assistant" and fixed.get("content", 0) in (None, 0) and not fixed.get("tool_calls"):
+            fixed["content"] = ""
+        out.append(fixed)
+    return out
+
+
+def chat_texts(f: ChatFields, duo: Duo, settings: Settings) -> list[Text]:
+    """The texts of a chat request. Raises BadValue, ApiError."""
+    prompt = prompt_of(f, duo, settings)
+    shape = dict(prompt.shape)
+    if f.logprobs:
+        shape["logprobs"] = _n_top(f.top_logprobs)
+    elif f.top_logprobs:
+        raise BadValue("top_logprobs needs logprobs; give logprobs: true as well")
+    reading = (lambda: prompt.reading(duo.local_model)) if prompt.is_read else None
+    return texts_of(duo, f, [(prompt.text, prompt.tokens)], shape=shape, reading=reading)
+
+
+def _n_top(n: int | None) -> int:
+    if not 0 <= (n or 0) <= 100:
+        raise BadValue(f"top_logprobs is {n}; give 0 to 100")
+    return n or 0
+
+
+def count_of(f: TextFields) -> int:
+    """Texts that a request with one prompt is for; at least 1, so that a bad number is refused later, by its words."""
+    return max(1, min(f.n if f.n is not None else f.n_cmpl or 1, 1024))

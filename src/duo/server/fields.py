@@ -1,0 +1,140 @@
+"""The fields of requests: their names and types. What is not listed here passes, and null means absent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+Texts = str | list[str]
+Ids = list[int]
+Tree = dict[str, Any]
+
+
+class Fields(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+    model: str | None = None
+
+
+class TextFields(Fields):
+    """What every request for a text may say (llama-server's names, OpenAI's, and duo's own)."""
+
+    stream: bool | None = None
+    stream_options: Tree | None = None
+    sse_ping_interval: int | None = None
+    timings_per_token: bool | None = None  # and who wrote each token
+    n: int | None = None
+    n_cmpl: int | None = None
+    n_predict: int | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    t_max_predict_ms: float | None = None
+    stop: Texts | None = None
+    ignore_eos: bool | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    top_n_sigma: float | None = None
+    xtc_probability: float | None = None
+    xtc_threshold: float | None = None
+    dynatemp_range: float | None = None
+    dynatemp_exponent: float | None = None
+    repeat_penalty: float | None = None
+    repeat_last_n: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    dry_multiplier: float | None = None
+    dry_base: float | None = None
+    dry_allowed_length: int | None = None
+    dry_penalty_last_n: int | None = None
+    dry_sequence_breakers: list[str] | None = None
+    mirostat: int | None = None
+    logit_bias: list[Any] | dict[str, Any] | None = None
+    grammar: str | None = None
+    json_schema: Any = None
+    n_probs: int | None = None
+    post_sampling_probs: bool | None = None
+    return_tokens: bool | None = None
+    response_fields: list[str] | None = None
+    cache_prompt: bool | None = None
+    id_slot: int | None = None
+    lora: list[Any] | None = None
+    mode: str | None = None  # plain, sync, async
+    draft: Tree | None = None  # n_max, n_min, p_min
+
+
+class PromptFields(TextFields):
+    prompt: str | list[Any] | Tree | None = None
+
+
+class CompletionFields(PromptFields):
+    """/v1/completions"""
+
+    logprobs: int | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+    best_of: int | None = None
+
+
+class InfillFields(PromptFields):
+    """/infill"""
+
+    input_prefix: str | None = None
+    input_suffix: str | None = None
+    input_extra: list[Tree] | None = None
+
+
+class ChatFields(TextFields):
+    """/v1/chat/completions"""
+
+    messages: list[Tree] | None = None
+    tools: list[Tree] | None = None
+    tool_choice: str | Tree | None = None
+    functions: list[Tree] | None = None
+    function_call: str | Tree | None = None
+    response_format: Tree | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    chat_template_kwargs: Tree | None = None
+    reasoning_format: str | None = None
+    reasoning_effort: str | None = None
+
+
+class MessagesFields(TextFields):
+    """/v1/messages"""
+
+    messages: list[Tree] | None = None
+    system: str | list[Tree] | None = None
+    tools: list[Tree] | None = None
+    tool_choice: Tree | None = None
+    thinking: Tree | None = None
+    output_config: Tree | None = None
+    stop_sequences: list[str] | None = None
+
+
+class ResponsesFields(TextFields):
+    """/v1/responses"""
+
+    input: str | list[Any] | None = None
+    instructions: str | None = None
+    tools: list[Tree] | None = None
+    tool_choice: str | Tree | None = None
+    text: Tree | None = None
+    reasoning: Tree | None = None
+    max_output_tokens: int | None = None
+    previous_response_id: str | None = None
+
+
+class TokenizeFields(Fields):
+    content: str | list[Any] | None = None
+    add_special: bool | None = None
+    parse_special: bool | None = None
+    with_pieces: bool | None = None
+
+
+class DetokenizeFields(Fields):
+    tokens: Ids | None = None

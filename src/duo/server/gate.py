@@ -1,0 +1,133 @@
+"""What every request passes: keys, the limits of its body, and the shape of what goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from duo.server.errors import ApiError, as_api_error
+from duo.server.service import Stage
+from duo.server.sse import Message, Receive, Send, dumped
+
+if TYPE_CHECKING:
+    from duo.server.service import Service
+
+App = Callable[[Any, Receive, Send], Awaitable[None]]
+PUBLIC = ("/health", "/v1/health", "/livez")  # for everybody, with and without a key
+OF_ANTHROPIC = "/v1/messages"
+log = logging.getLogger("duo.server")
+
+
+class Gate:
+    """ASGI. The body of a request is read whole and lies in scope["duo.body"]."""
+
+    def __init__(self, app: App, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        sent = _Sent(send, self._own_headers(scope))
+        try:
+            self._check_key(scope)
+            scope["duo.body"] = await self._body(scope, receive)
+            await self._app(scope, _after(receive), sent)
+        except Exception as e:
+            if sent.status or isinstance(e, _Gone):
+                return  # the client has gone, or has a part of its answer
+            error = as_api_error(e)
+            if error.status == 500:
+                log.error("a request for %s failed", scope["path"], exc_info=e)
+            await _send_error(sent, scope["path"].removeprefix(self._service.settings.api_prefix), error)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            self._service.metrics.answered(route, sent.status or 499)
+
+    def _own_headers(self, scope: Any) -> list[tuple[bytes, bytes]]:
+        found = [(b"x-request-id", v) for k, v in scope["headers"] if k == b"x-request-id"][:1]
+        if self._service.stage is Stage.DRAINING:
+            found.append((b"connection", b"close"))
+        return found
+
+    def _check_key(self, scope: Any) -> None:
+        settings = self._service.settings
+        path = scope["path"].removeprefix(settings.api_prefix)
+        if not settings.keys or path in PUBLIC or scope["method"] == "OPTIONS" or is_page(path, scope["method"]):
+            return
+        headers = {k: v for k, v in scope["headers"] if k in (b"authorization", b"x-api-key")}
+        kind, _, bearer = headers.get(b"authorization", b"").partition(b" ")
+        given = bearer.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
+        if not given or not settings.knows_key(given):
+            raise ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"})
+
+    async def _body(self, scope: Any, receive: Receive) -> bytes:
+        """Raises ApiError: it is too large, or too slow."""
+        settings = self._service.settings
+        close = {"Connection": "close"}
+        too_large = ApiError(413, f"the body has more than {settings.n_body} bytes (--max-body)", headers=close)
+        length = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
+        if length.isdigit() and int(length[:20]) > settings.n_body:
+            raise too_large
+
+        async def whole() -> bytes:
+            body = bytearray()
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise _Gone
+                body += message.get("body", b"")
+                if len(body) > settings.n_body:
+                    raise too_large
+                if not message.get("more_body"):
+                    return bytes(body)
+
+        try:
+            return await asyncio.wait_for(whole(), settings.body_timeout_s)
+        except asyncio.TimeoutError:
+            seconds = settings.body_timeout_s
+            raise ApiError(408, f"the body did not come within {seconds:g} s (--body-timeout)", headers=close) from None
+
+
+class _Gone(Exception):  # noqa: N818 - no error
+    """The client has gone before its request was whole."""
+
+
+class _Sent:
+    """Remembers the status, and adds headers."""
+
+    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+        self._send, self._headers = send, headers
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), *self._headers]}
+        await self._send(message)
+
+
+def _after(receive: Receive) -> Receive:
+    """The body has been read: what comes next is the end of the connection."""
+
+    async def rest() -> Message:
+        while (message := await receive())["type"] != "http.disconnect":
+            pass
+        return message
+
+    return rest
+
+
+def is_page(path: str, method: str) -> bool:
+    """Whether a browser gets it without a key: the page itself shows nothing of the model."""
+    return method in ("GET", "HEAD") and (path == "/" or path.startswith("/ui/"))
+
+
+async def _send_error(send: Send, path: str, error: ApiError) -> None:
+    body = dumped(error.anthropic_body if path.startswith(OF_ANTHROPIC) else error.body)
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    headers += [(k.lower().encode(), v.encode("latin-1")) for k, v in error.headers.items()]
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,148 @@
+"""Where the server listens, and who may come: addresses, Unix sockets, certificates."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import ssl
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+
+from duo.errors import BadValue
+from duo.options.serve import ServeOptions
+
+N_WAITING = 1024  # connections that the system keeps until the server takes them
+
+
+@dataclass(frozen=True)
+class Listener:
+    """A socket that listens."""
+
+    socket: socket.socket
+    path: str = ""  # of a Unix socket
+
+    def url(self, scheme: str) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        host, port = self.socket.getsockname()[:2]
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def close(self) -> None:
+        self.socket.close()
+        if self.path:
+            with suppress(OSError):
+                os.unlink(self.path)
+
+
+def is_path(host: str) -> bool:
+    return host.startswith(("unix:", "/")) or host.endswith(".sock")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    if is_path(host) or host == "localhost":
+        return True
+    with suppress(ValueError):
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    return False
+
+
+def check_open(o: ServeOptions, *, has_keys: bool) -> None:
+    """Raises BadValue: other machines could use the server, and nothing says that they may."""
+    others = [h for h in hosts_of(o["host"]) if not is_loopback(h)]
+    if others and not has_keys and o["ssl_cert_file"] is None and not o["insecure"]:
+        raise BadValue(
+            f"--host {others[0]} lets other machines use this server; give --api-key-file, or --ssl-key-file and "
+            "--ssl-cert-file, or --insecure if you trust the network"
+        )
+
+
+def hosts_of(host: str) -> list[str]:
+    found = [h.strip() for h in host.split(",") if h.strip()]
+    if not found:
+        raise BadValue("--host names no address; leave it out, or give one")
+    return found
+
+
+def listeners(o: ServeOptions) -> list[Listener]:
+    """Raises BadValue: an address cannot be used."""
+    found: list[Listener] = []
+    try:
+        for host in hosts_of(o["host"]):
+            found.append(_unix(host.removeprefix("unix:")) if is_path(host) else _tcp(host.strip("[]"), o["port"]))
+    except BaseException:
+        for one in found:
+            one.close()
+        raise
+    return found
+
+
+def _tcp(host: str, port: int) -> Listener:
+    try:
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = infos[0]
+        s = socket.socket(family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError) as e:
+        raise BadValue(f"the server cannot listen on {host} ({getattr(e, 'strerror', e)}); check --host") from None
+    try:
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            s.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        s.bind(address)
+        s.listen(N_WAITING)
+        s.setblocking(False)
+    except OSError as e:
+        s.close()
+        raise BadValue(
+            f"the server cannot listen on {host} port {port} ({e.strerror}); choose another --port"
+        ) from None
+    return Listener(s)
+
+
+def _unix(path: str) -> Listener:
+    cannot = f"the server cannot listen on the Unix socket {path}"
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if os.path.lexists(path):
+            if not stat.S_ISSOCK(os.lstat(path).st_mode):
+                raise BadValue(f"{cannot}; a file with that name exists, choose another path")
+            _remove_dead(path, cannot)
+        s.bind(path)
+        os.chmod(path, 0o600)
+        s.listen(N_WAITING)
+        s.setblocking(False)
+    except OSError as e:
+        s.close()
+        raise BadValue(f"{cannot} ({e.strerror or e}); choose another path") from None
+    except BaseException:
+        s.close()
+        raise
+    return Listener(s, path)
+
+
+def _remove_dead(path: str, cannot: str) -> None:
+    """The socket of a server that was killed stays behind."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as s:
+        s.settimeout(1)
+        try:
+            s.connect(path)
+        except ConnectionRefusedError:
+            os.unlink(path)
+            return
+    raise BadValue(f"{cannot}; another process listens there, choose another path")
+
+
+def check_tls(o: ServeOptions) -> None:
+    """Raises BadValue: the certificate and its key cannot be used."""
+    cert, key = o["ssl_cert_file"], o["ssl_key_file"]
+    if (cert is None) != (key is None):
+        raise BadValue("--ssl-key-file and --ssl-cert-file belong together; give both")
+    if cert is None or key is None:
+        return
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key, password=lambda: b"")
+    except (ssl.SSLError, OSError, ValueError) as e:
+        why = getattr(e, "reason", None) or getattr(e, "strerror", None) or str(e)
+        raise BadValue(f"the certificate {cert} with the key {key} cannot be used ({why}); check both files") from None

@@ -1,0 +1,117 @@
+"""Requests become texts that can be written: prompts are tokenized and everything is checked. Call it in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from duo.errors import BadValue
+from duo.server.asked import text_options
+from duo.server.errors import ApiError, too_long
+from duo.server.text import Text
+from duo.support.wording import quoted
+from duo.text.job import Job, prepare
+
+if TYPE_CHECKING:
+    from duo.api.answer import Reading
+    from duo.api.engine import Duo
+    from duo.server.fields import TextFields
+
+N_MOST = 1024  # prompts of one request
+
+
+def listed(prompt: Any) -> list[Any]:
+    """The prompts of a request: one, or a list of them. Raises BadValue."""
+    if prompt is None:
+        raise BadValue("the request has no prompt; give text, token ids, or a list of them")
+    if not isinstance(prompt, list):
+        return [prompt]
+    if not prompt:
+        raise BadValue("the prompt is an empty list; give text or token ids")
+    if len(prompt) > N_MOST and not all(isinstance(x, int) for x in prompt):
+        raise BadValue(f"the request has {len(prompt)} prompts; send at most {N_MOST} at a time")
+    several = all(isinstance(x, str) for x in prompt) or any(isinstance(x, list | Mapping) for x in prompt)
+    return prompt if several else [prompt]
+
+
+def tokens_of(duo: Duo, prompt: Any, *, add_special: bool = True, parse_special: bool = True) -> list[int]:
+    """Ids of text, ids, a mix of both, or {prompt_string}. Raises BadValue."""
+    if isinstance(prompt, Mapping):
+        if prompt.get("multimodal_data"):
+            raise BadValue("multimodal_data is not supported; duo reads text only")
+        prompt = prompt.get("prompt_string")
+    if isinstance(prompt, str):
+        return duo.tokenize(prompt, add_special=add_special, parse_special=parse_special)
+    if not isinstance(prompt, list):
+        raise BadValue(f"the prompt is {quoted(prompt)}; give text, token ids, or a list of them")
+    ids: list[int] = []
+    for i, x in enumerate(prompt):
+        if isinstance(x, str):
+            ids += duo.tokenize(x, add_special=add_special and i == 0, parse_special=parse_special)
+        elif isinstance(x, int) and not isinstance(x, bool) and 0 <= x < duo.n_vocab():
+            ids.append(x)
+        else:
+            raise BadValue(
+                f"part {i} of the prompt is {quoted(x)}; give texts and token ids (0 to {duo.n_vocab() - 1})"
+            )
+    return ids
+
+
+def n_choices(f: TextFields) -> int:
+    """Texts for each prompt. Raises BadValue."""
+    n = f.n if f.n is not None else f.n_cmpl if f.n_cmpl is not None else 1
+    if n < 1:
+        raise BadValue(f"n is {n}; give 1 or more")
+    return n
+
+
+def check_number(duo: Duo, n: int) -> None:
+    """Raises BadValue: more choices than places."""
+    if n > duo.session.turns.n:
+        raise BadValue(f"n is {n}; this server writes at most {duo.session.turns.n} texts at once (-np)")
+
+
+def job_of(duo: Duo, tokens: Sequence[int], options: dict[str, Any]) -> Job:
+    """A checked text. max_tokens 0: the prompt is only read. Raises BadValue, ApiError."""
+    if len(tokens) >= duo.n_ctx():
+        raise too_long(len(tokens), duo.n_ctx())
+    reads_only = options.get("max_tokens") == 0
+    try:
+        job = prepare(
+            duo.local_model, duo.engine.target, tokens, {**options, "max_tokens": 1} if reads_only else options
+        )
+    except TypeError as e:
+        raise BadValue(str(e)) from None
+    return replace(job, options={**job.options, "max_tokens": 0, "mode": "plain"}) if reads_only else job
+
+
+def texts_of(
+    duo: Duo,
+    f: TextFields,
+    prompts: Sequence[tuple[str, list[int]]],
+    *,
+    shape: Mapping[str, Any] | None = None,
+    reading: Callable[[], Reading] | None = None,
+) -> list[Text]:
+    """n texts for each prompt (its text, its tokens). shape: keywords that the dialect adds.
+
+    Raises BadValue, ApiError.
+    """
+    options = {**text_options(f, duo), **(shape or {})}
+    if f.grammar and "json_schema" in (shape or {}):
+        raise BadValue("grammar was given beside tools or response_format, which make their own; leave it out")
+    n = n_choices(f)
+    check_number(duo, n)
+    out: list[Text] = []
+    for words, tokens in prompts:
+        if not tokens:
+            if duo.token_bos() < 0:
+                raise ApiError(400, "the prompt is empty; give at least one token")
+            tokens = [duo.token_bos()]
+        job = job_of(duo, tokens, options)
+        for i in range(n):
+            own = replace(job, seed=(job.seed + i) % 2**64)
+            most = max(0.0, f.t_max_predict_ms or 0.0)
+            out.append(Text(len(out), own, words, reading() if reading else None, most))
+    return out

@@ -1,0 +1,76 @@
+"""uvicorn's HTTP protocol, with time limits: a client that sends its head slowly, or does not read, is disconnected."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+REASON = b"the head of the request did not come in time (--header-timeout)"
+TOO_SLOW = (
+    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
+    % (len(REASON), REASON)
+)
+
+
+def protocol_with(header_timeout_s: float, write_timeout_s: float) -> type[H11Protocol]:
+    """The class that uvicorn makes one object of for each connection."""
+
+    class Timed(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
+        _stalled: asyncio.TimerHandle | None = None
+
+        def pause_writing(self) -> None:
+            super().pause_writing()
+            self._stalled = self.loop.call_later(write_timeout_s, self.transport.abort)
+
+        def resume_writing(self) -> None:
+            super().resume_writing()
+            self._go_on()
+
+        def _go_on(self) -> None:
+            if self._stalled is not None:
+                self._stalled.cancel()
+                self._stalled = None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+            super().connection_made(transport)
+            self._start()
+
+        def _start(self) -> None:
+            self._timer = self.loop.call_later(header_timeout_s, self._expire)
+
+        def _stop(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+        @property
+        def _has_request(self) -> bool:
+            return self.cycle is not None and not self.cycle.response_complete
+
+        def data_received(self, data: bytes) -> None:
+            waits = self._timer is None and not self._has_request
+            super().data_received(data)
+            if self._has_request:
+                self._stop()
+            elif waits:  # the next request on this connection has begun
+                self._start()
+
+        def on_response_complete(self) -> None:
+            super().on_response_complete()
+            self._stop()
+
+        def _expire(self) -> None:
+            self._timer = None
+            if not self._has_request and not self.transport.is_closing():
+                self.transport.write(TOO_SLOW)
+                self.transport.close()
+
+        def connection_lost(self, exc: Exception | None) -> Any:
+            self._stop()
+            self._go_on()
+            return super().connection_lost(exc)
+
+    return Timed

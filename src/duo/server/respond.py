@@ -1,0 +1,84 @@
+"""One request for texts, from its admission to its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from duo.server.sse import Events, dumped, first_of, forget
+from duo.server.writing import Writing
+
+if TYPE_CHECKING:
+    from duo.server.admission import Ticket
+    from duo.server.fields import TextFields
+    from duo.server.service import Service
+    from duo.server.shapes.shape import Shape
+    from duo.server.text import Text
+    from duo.server.writing import Batch
+
+CLIENT_GONE = 499  # nginx's number; nobody reads it
+
+
+class Json(Response):
+    """A dict as an answer."""
+
+    media_type = "application/json"
+
+    def render(self, content: Any) -> bytes:
+        return dumped(content)
+
+
+async def respond(
+    service: Service,
+    request: Request,
+    f: TextFields,
+    n_texts: int,
+    make: Callable[[], tuple[list[Text], Shape]],
+) -> Response:
+    """make: checks the request and makes its texts, in a thread. Raises ApiError and DuoError."""
+    ticket = service.enter(n_texts)
+    work = asyncio.create_task(_answer(service, f, ticket, make))
+    if not await first_of(work, request.receive):
+        ticket.leave()
+        return Response(status_code=CLIENT_GONE)
+    try:
+        return work.result()
+    except BaseException:
+        ticket.leave()
+        raise
+
+
+async def _answer(
+    service: Service, f: TextFields, ticket: Ticket, make: Callable[[], tuple[list[Text], Shape]]
+) -> Response:
+    texts, shape = await service.in_thread(make)
+    for text in texts:
+        text.asked_at, text.task_id = ticket.since, service.next_task_id
+    writing = Writing(service, texts, ticket)
+    try:
+        if not f.stream:
+            while (batch := await writing.next()) is not None:
+                for _ in shape.events(*batch):
+                    pass
+            return Json(shape.whole())
+        # An early error is to be an ordinary answer with its status, so the headers wait for the first token.
+        pending: asyncio.Task[Batch | None] = asyncio.create_task(writing.next())
+        ping_s = service.settings.ping_s if f.sse_ping_interval is None else max(0.0, f.sse_ping_interval)
+        try:
+            await asyncio.wait([pending], timeout=ping_s or None)
+            if pending.done() and (e := pending.exception()) is not None:
+                raise e
+        except BaseException:
+            forget(pending)
+            raise
+    except BaseException:
+        await writing.close()
+        raise
+    finally:
+        if not f.stream:
+            await writing.close()
+    return Events(shape, writing, pending, ping_s=ping_s)

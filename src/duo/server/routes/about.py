@@ -1,0 +1,194 @@
+"""Routes that tell of the server: health, the model, properties, slots, figures."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from duo import __version__
+from duo.api.engine import Duo
+from duo.errors import DuoError
+from duo.options.validate import generate_options
+from duo.server.asked import settings_shown
+from duo.server.errors import ApiError
+from duo.server.respond import Json
+from duo.server.text import Text
+
+if TYPE_CHECKING:
+    from duo.server.service import Service
+
+
+def add(router: APIRouter, service: Service) -> None:
+    created = int(time.time())
+
+    async def health() -> Response:
+        """200: requests are served. 503: the model is being loaded, or the server shuts down."""
+        if not service.is_ready:
+            raise ApiError(503, service.stage.value)
+        return Json({"status": "ok"})
+
+    for path in ("/health", "/v1/health"):
+        router.get(path, include_in_schema=path == "/health")(health)
+
+    @router.get("/livez")
+    async def alive() -> Response:
+        """200 as long as the process answers."""
+        return Json({"status": "alive"})
+
+    async def models() -> Response:
+        """The one model, as OpenAI lists it; `models` is the shape of llama-server."""
+        return Json(await service.in_thread(model_list, service.check_ready(), service.settings.names, created))
+
+    for path in ("/v1/models", "/models"):
+        router.get(path, include_in_schema=path.startswith("/v1"))(models)
+
+    @router.get("/v1/models/{name:path}")
+    async def model(name: str) -> Response:
+        """The one model by its name."""
+        service.check_ready()
+        if name not in service.settings.names:
+            raise ApiError(404, f"there is no model {name[:100]!r} here; it is called {service.settings.names[0]}")
+        found = await service.in_thread(model_list, service.duo, service.settings.names, created)
+        return Json(found["data"][0])
+
+    @router.get("/props")
+    async def props() -> Response:
+        """What the server would do with a request that says nothing."""
+        return Json(await service.in_thread(properties, service.check_ready(), service.settings.names[0]))
+
+    @router.get("/slots")
+    async def slots(request: Request) -> Response:
+        """What each place is doing. fail_on_no_slot: 503 if none is idle."""
+        if not service.settings.slots:
+            raise ApiError(501, "/slots is off; start the server without --no-slots")
+        duo = service.check_ready()
+        found = slot_list(duo, list(service.running))
+        if request.query_params.get("fail_on_no_slot") and all(s["is_processing"] for s in found):
+            raise ApiError(503, "no slot available")
+        return Json(found)
+
+    @router.get("/metrics", response_class=Response)
+    async def metrics() -> Response:
+        """Figures for Prometheus."""
+        if not service.settings.metrics:
+            raise ApiError(501, "/metrics is off; start the server without --no-metrics")
+        return Response(service.metrics.page, media_type="text/plain; version=0.0.4")
+
+
+def model_list(duo: Duo, names: tuple[str, ...], created: int) -> dict[str, Any]:
+    m = duo.local_model
+    try:
+        meta = duo.metadata
+    except DuoError:  # the file has gone
+        meta = {}
+    architecture = meta.get("general.architecture", "")
+    n_embd = meta.get(f"{architecture}.embedding_length")
+    about = {
+        "vocab_type": m.vocabulary.type,
+        "n_vocab": m.n_vocab,
+        "n_ctx": m.n_ctx,
+        "n_ctx_train": m.n_ctx_train,
+        "n_embd": int(n_embd) if n_embd else None,
+        "size": m.n_bytes,
+        "ftype": meta.get("general.file_type"),
+        "description": m.description,
+    }
+    one = {
+        "id": names[0],
+        "aliases": list(names),
+        "tags": [],
+        "object": "model",
+        "created": created,
+        "owned_by": "duo",
+        "meta": about,
+    }
+    listed = {
+        "name": names[0],
+        "model": names[0],
+        "modified_at": "",
+        "size": "",
+        "digest": "",
+        "type": "model",
+        "description": m.description,
+        "tags": [""],
+        "capabilities": ["completion"],
+        "parameters": "",
+        "details": {"parent_model": "", "format": "gguf", "family": architecture, "families": [architecture],
+                    "parameter_size": "", "quantization_level": ""},
+    }  # fmt: skip
+    return {"models": [listed], "object": "list", "data": [one]}
+
+
+def properties(duo: Duo, name: str) -> dict[str, Any]:
+    m = duo.local_model
+    try:
+        template, variables = duo.chat_template.source, duo.chat_template.variables
+    except DuoError:
+        template, variables = "", frozenset()
+    has_tools = "tools" in variables
+    return {
+        "default_generation_settings": {
+            "params": settings_shown(generate_options({**duo.defaults})),
+            "n_ctx": m.n_ctx,
+        },
+        "total_slots": duo.session.turns.n,
+        "model_alias": name,
+        "model_path": m.path,
+        "model_name": Path(m.path).name,
+        "modalities": {"vision": False, "audio": False},
+        "chat_template": template,
+        "chat_template_caps": {
+            "supports_tools": has_tools,
+            "supports_tool_calls": has_tools,
+            "supports_parallel_tool_calls": has_tools,
+            "supports_system_role": bool(template),
+            "supports_preserve_reasoning": "reasoning_content" in template,
+        },
+        "bos_token": _special(duo, m.token_bos),
+        "eos_token": _special(duo, m.token_eos),
+        "build_info": f"duo {__version__}",
+        "is_sleeping": False,
+        "duo": {"draft": _draft_name(duo), "speculates": duo.session.has_draft},
+    }
+
+
+def _draft_name(duo: Duo) -> str | None:
+    return duo.elsewhere or None if duo.draft is None else Path(duo.draft.path).name
+
+
+def _special(duo: Duo, token: int) -> str:
+    return duo.decode([token], special=True) if token >= 0 else ""
+
+
+def slot_list(duo: Duo, running: list[Text]) -> list[dict[str, Any]]:
+    by_place = {t.stream.stream.place if t.stream is not None else -1: t for t in running}
+    return [_slot(i, duo, by_place.get(i)) for i in range(duo.session.turns.n)]
+
+
+def _slot(i: int, duo: Duo, text: Text | None) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "id": i,
+        "n_ctx": duo.n_ctx(),
+        "speculative": duo.session.has_draft,
+        "is_processing": text is not None,
+    }
+    if text is None:
+        return found
+    most = text.job.options["max_tokens"]
+    left = {
+        "has_next_token": True,
+        "has_new_line": "\n" in text.text,
+        "n_remain": most - text.n_tokens if most >= 0 else -1,
+        "n_decoded": text.n_tokens,
+    }
+    return {
+        **found,
+        "id_task": text.task_id,
+        "n_prompt_tokens": text.n_prompt,
+        "params": settings_shown(text.job.options),
+        "next_token": [left],
+    }

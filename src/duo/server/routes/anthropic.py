@@ -1,0 +1,136 @@
+"""Anthropic's routes: /v1/messages and its count of tokens. A request becomes one of OpenAI's chats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from duo.errors import BadValue
+from duo.server.chat_asked import chat_texts, prompt_of
+from duo.server.fields import ChatFields, MessagesFields
+from duo.server.reading import body_of, checked, fields_of
+from duo.server.respond import Json, respond
+from duo.server.routes.texts import common
+from duo.server.shapes.messages import MessagesShape
+from duo.server.shapes.shape import Shape
+from duo.server.text import Text
+from duo.support.wording import quoted
+
+if TYPE_CHECKING:
+    from duo.server.service import Service
+
+CHOICES = {"auto": "auto", "any": "required", "none": "none"}
+
+
+def add(router: APIRouter, service: Service) -> None:
+    @router.post("/v1/messages", openapi_extra=body_of(MessagesFields))
+    async def messages(request: Request) -> Response:
+        """An answer to a conversation, as Anthropic's."""
+        f = await fields_of(service, request, MessagesFields)
+        chat = as_chat(f)
+
+        def make() -> tuple[list[Text], Shape]:
+            texts = chat_texts(chat, service.duo, service.settings)
+            return texts, MessagesShape(*common(service, texts))
+
+        return await respond(service, request, chat, 1, make)
+
+    @router.post("/v1/messages/count_tokens", openapi_extra=body_of(MessagesFields))
+    async def count_tokens(request: Request) -> Response:
+        """How many tokens a conversation has."""
+        chat = as_chat(await fields_of(service, request, MessagesFields))
+        duo = service.check_ready()
+        prompt = await service.in_thread(prompt_of, chat, duo, service.settings)
+        return Json({"input_tokens": len(prompt.tokens)})
+
+
+def as_chat(f: MessagesFields) -> ChatFields:
+    """Raises BadValue and ApiError."""
+    found: list[dict[str, Any]] = []
+    if f.system:
+        found.append({"role": "system", "content": _joined(f.system, "the system prompt")})
+    for i, m in enumerate(f.messages or ()):
+        found += _messages(i, m)
+    given = f.model_dump(exclude_none=True)
+    for name in ("messages", "system", "tools", "tool_choice", "thinking", "stop_sequences", "output_config"):
+        given.pop(name, None)
+    tools = [_tool(t) for t in f.tools or () if "input_schema" in t]  # others are Anthropic's own servers'
+    more: dict[str, Any] = {"messages": found, "n": 1}
+    if tools:
+        more["tools"] = tools
+        if f.tool_choice is not None:
+            more["tool_choice"] = _choice(f.tool_choice)
+    if f.stop_sequences:
+        more["stop"] = f.stop_sequences
+    if f.thinking is not None:
+        more["reasoning_effort"] = "none" if f.thinking.get("type") == "disabled" else "medium"
+    config = f.output_config or {}
+    if isinstance(config.get("format"), dict):
+        more["response_format"] = config["format"]
+    if isinstance(config.get("effort"), str):
+        more.setdefault("reasoning_effort", config["effort"])
+    return checked(ChatFields, {**given, **more})
+
+
+def _joined(content: Any, what: str) -> str:
+    """The text of a content: a string, or a list of blocks. Raises BadValue."""
+    if isinstance(content, str):
+        return content
+    out = []
+    for block in content if isinstance(content, Sequence) else [content]:
+        if not isinstance(block, Mapping) or block.get("type") != "text" or not isinstance(block.get("text"), str):
+            kind = block.get("type") if isinstance(block, Mapping) else block
+            raise BadValue(f"{what} holds {quoted(kind)}; duo reads text only")
+        out.append(block["text"])
+    return "".join(out)
+
+
+def _messages(i: int, m: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """One of theirs may be several: results of tools are messages of their own."""
+    what, content = f"message {i}", m.get("content")
+    if isinstance(content, str) or content is None:
+        yield {"role": m.get("role"), "content": content}
+        return
+    if not isinstance(content, list):
+        raise BadValue(f"the content of {what} is {quoted(content)}; give text or blocks")
+    text, thoughts, calls = [], [], []
+    for b in content:
+        kind = b.get("type") if isinstance(b, Mapping) else None
+        if kind == "tool_result":
+            result = b.get("content")
+            yield {
+                "role": "tool",
+                "tool_call_id": str(b.get("tool_use_id", "")),
+                "content": "" if result is None else _joined(result, what),
+            }
+        elif kind == "tool_use":
+            arguments = json.dumps(b.get("input") or {}, ensure_ascii=False)
+            function = {"name": str(b.get("name", "")), "arguments": arguments}
+            calls.append({"id": str(b.get("id", "")), "type": "function", "function": function})
+        elif kind == "thinking":
+            thoughts.append(str(b.get("thinking", "")))
+        elif kind != "redacted_thinking":
+            text.append(_joined([b], what))
+    if text or calls or thoughts:
+        more: dict[str, Any] = {"tool_calls": calls} if calls else {}
+        if thoughts:
+            more["reasoning_content"] = "".join(thoughts)
+        yield {"role": m.get("role"), "content": "".join(text), **more}
+
+
+def _tool(t: Mapping[str, Any]) -> dict[str, Any]:
+    shown = {"name": t.get("name"), "description": t.get("description", ""), "parameters": t["input_schema"]}
+    return {"type": "function", "function": shown}
+
+
+def _choice(given: Mapping[str, Any]) -> Any:
+    kind = given.get("type")
+    if kind == "tool":
+        return {"type": "function", "function": {"name": given.get("name")}}
+    if kind not in CHOICES:
+        raise BadValue(f"tool_choice is {quoted(given)}; its type is auto, any, tool or none")
+    return CHOICES[str(kind)]

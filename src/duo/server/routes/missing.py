@@ -1,0 +1,46 @@
+"""Routes of llama-server that duo does not have: 501, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from duo.server.errors import ApiError
+
+if TYPE_CHECKING:
+    from duo.server.service import Service
+
+# Paths by what they are for (llama.cpp, tools/server/server.cpp).
+MISSING = {
+    "embeddings": ("/embedding", "/embeddings", "/v1/embeddings"),
+    "reranking": ("/rerank", "/reranking", "/v1/rerank", "/v1/reranking"),
+    "LoRA adapters that change while the server runs": ("/lora-adapters",),
+    "transcription of speech": ("/v1/audio/transcriptions", "/audio/transcriptions"),
+    "tools of the server's own": ("/tools",),
+    "a proxy for web pages": ("/cors-proxy",),
+    "loading and unloading of models": ("/models/load", "/models/unload"),
+    "control of a running stream": ("/v1/chat/completions/control",),
+    "streams that can be resumed": ("/v1/stream", "/v1/streams/lookup"),
+    "saving and restoring of slots": ("/slots/{id_slot}",),
+}
+
+
+def add(router: APIRouter, service: Service) -> None:
+    for what, paths in MISSING.items():
+        for path in paths:
+            router.add_api_route(path, _refusal(path, what), methods=["GET", "POST"], include_in_schema=False)
+
+    @router.post("/props", include_in_schema=False)
+    async def change_props() -> Response:
+        """llama-server changes nothing there either."""
+        raise ApiError(501, "/props can only be read; duo does not support changing it")
+
+
+def _refusal(path: str, what: str) -> Callable[[], Awaitable[Response]]:
+    async def refuse() -> Response:
+        raise ApiError(501, f"llama-server's {path} ({what}) is not supported by duo")
+
+    return refuse

@@ -1,0 +1,138 @@
+"""OpenAI's Responses, without memory: every request brings its conversation. It becomes a chat."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from duo.errors import BadValue
+from duo.server.chat_asked import chat_texts, prompt_of
+from duo.server.fields import ChatFields, ResponsesFields
+from duo.server.reading import body_of, checked, fields_of
+from duo.server.respond import Json, respond
+from duo.server.routes.texts import common
+from duo.server.shapes.responses import ResponsesShape
+from duo.server.shapes.shape import Shape
+from duo.server.text import Text
+from duo.support.wording import quoted
+
+if TYPE_CHECKING:
+    from duo.server.service import Service
+
+TEXTS = ("input_text", "output_text", "text", "refusal", "reasoning_text", "reasoning_text")
+
+
+def add(router: APIRouter, service: Service) -> None:
+    async def create(request: Request) -> Response:
+        """An answer to a conversation, as OpenAI's Responses."""
+        f = await fields_of(service, request, ResponsesFields)
+        chat = as_chat(f)
+
+        def make() -> tuple[list[Text], Shape]:
+            texts = chat_texts(chat, service.duo, service.settings)
+            return texts, ResponsesShape(*common(service, texts), asked=f)
+
+        return await respond(service, request, chat, 1, make)
+
+    async def input_tokens(request: Request) -> Response:
+        """How many tokens a conversation has."""
+        chat = as_chat(await fields_of(service, request, ResponsesFields))
+        duo = service.check_ready()
+        prompt = await service.in_thread(prompt_of, chat, duo, service.settings)
+        return Json({"object": "response.input_tokens", "input_tokens": len(prompt.tokens)})
+
+    for prefix in ("/v1", ""):
+        shown = bool(prefix)
+        router.post(f"{prefix}/responses", openapi_extra=body_of(ResponsesFields), include_in_schema=shown)(create)
+        router.post(
+            f"{prefix}/responses/input_tokens", openapi_extra=body_of(ResponsesFields), include_in_schema=shown
+        )(input_tokens)
+
+
+def as_chat(f: ResponsesFields) -> ChatFields:
+    """Raises BadValue and ApiError."""
+    if f.previous_response_id is not None:
+        raise BadValue(
+            "previous_response_id needs a memory that this server does not have; send the whole conversation"
+        )
+    messages: list[dict[str, Any]] = []
+    if f.instructions:
+        messages.append({"role": "system", "content": f.instructions})
+    if isinstance(f.input, str):
+        messages.append({"role": "user", "content": f.input})
+    elif f.input is not None:
+        messages += joined(_message(i, x) for i, x in enumerate(f.input))
+    given = f.model_dump(exclude_none=True)
+    for name in ("input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"):
+        given.pop(name, None)
+    more: dict[str, Any] = {"messages": messages, "n": 1}
+    tools = [{"type": "function", "function": _function(t)} for t in f.tools or () if t.get("type") == "function"]
+    if tools:
+        more["tools"] = tools
+        choice = f.tool_choice
+        if isinstance(choice, Mapping) and "name" in choice:
+            choice = {"type": "function", "function": {"name": choice["name"]}}
+        more["tool_choice"] = choice
+    if f.max_output_tokens is not None:
+        more["max_tokens"] = f.max_output_tokens
+    if isinstance(form := (f.text or {}).get("format"), Mapping):
+        more["response_format"] = dict(form)
+    if isinstance(effort := (f.reasoning or {}).get("effort"), str):
+        more["reasoning_effort"] = effort
+    return checked(ChatFields, {**given, **more})
+
+
+def _function(t: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: t[name] for name in ("name", "description", "parameters") if t.get(name) is not None}
+
+
+def _message(i: int, x: Any) -> dict[str, Any]:
+    """An item of the input as a message. Raises BadValue."""
+    if not isinstance(x, Mapping):
+        raise BadValue(f"item {i} of the input is {quoted(x)}; give messages")
+    kind = x.get("type", "message")
+    if kind == "function_call":
+        function = {"name": str(x.get("name", "")), "arguments": str(x.get("arguments", "{}"))}
+        call = {"id": str(x.get("call_id", "")), "type": "function", "function": function}
+        return {"role": "assistant", "content": "", "tool_calls": [call]}
+    if kind == "function_call_output":
+        output = x.get("output")
+        found = output if isinstance(output, str) else _text(i, output)
+        return {"role": "tool", "tool_call_id": str(x.get("call_id", "")), "content": found}
+    if kind == "reasoning":
+        thoughts = _text(i, x.get("content")) if x.get("content") else ""
+        return {"role": "assistant", "content": "", "reasoning_content": thoughts}
+    if kind != "message":
+        raise BadValue(f"item {i} of the input is of type {quoted(kind)}; duo reads messages and calls of functions")
+    content = x.get("content")
+    return {"role": x.get("role"), "content": content if isinstance(content, str) else _text(i, content)}
+
+
+def _text(i: int, content: Any) -> str:
+    out: list[str] = []
+    parts: list[Any] = content if isinstance(content, list) else [content]
+    for part in parts:
+        kind = part.get("type") if isinstance(part, Mapping) else None
+        text: Any = part.get("text", part.get("refusal")) if isinstance(part, Mapping) else None
+        if kind not in TEXTS or not isinstance(text, str):
+            raise BadValue(f"item {i} of the input holds {quoted(kind)}; duo reads text only")
+        out.append(text)
+    return "".join(out)
+
+
+def joined(messages: Iterator[dict[str, Any]]) -> list[dict[str, Any]]:
+    """An answer is one message: its thoughts, its text and its calls, which come as items of their own."""
+    out: list[dict[str, Any]] = []
+    for m in messages:
+        before = out[-1] if out else {}
+        if m["role"] == "assistant" == before.get("role") and not (m["content"] and before["content"]):
+            before["content"] = before["content"] + m["content"]
+            for name in ("tool_calls", "reasoning_content"):
+                if m.get(name):
+                    before[name] = [*before.get(name, []), *m[name]] if name == "tool_calls" else m[name]
+        else:
+            out.append(m)
+    return out

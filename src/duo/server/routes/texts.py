@@ -1,0 +1,123 @@
+"""Routes that write: OpenAI's chats and completions, llama-server's completion and infill."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from duo.api.infill import infill
+from duo.errors import BadValue
+from duo.server.chat_asked import chat_texts, count_of
+from duo.server.errors import ApiError
+from duo.server.fields import ChatFields, CompletionFields, InfillFields, PromptFields, TextFields
+from duo.server.making import listed, texts_of, tokens_of
+from duo.server.reading import body_of, fields_of
+from duo.server.respond import respond
+from duo.server.shapes.chat import ChatShape
+from duo.server.shapes.completion import CompletionShape
+from duo.server.shapes.native import NativeShape, infill_texts
+from duo.server.shapes.shape import Shape
+from duo.server.text import Text
+
+if TYPE_CHECKING:
+    from duo.server.service import Service
+
+
+def add(router: APIRouter, service: Service) -> None:
+    async def chat(request: Request) -> Response:
+        """An answer to a conversation, as OpenAI's."""
+        f = await fields_of(service, request, ChatFields)
+
+        def make() -> tuple[list[Text], Shape]:
+            texts = chat_texts(f, service.duo, service.settings)
+            return texts, ChatShape(*common(service, texts), **of_stream(f))
+
+        return await respond(service, request, f, count_of(f), make)
+
+    async def completions(request: Request) -> Response:
+        """A text for each prompt, as OpenAI's."""
+        f = await fields_of(service, request, CompletionFields)
+        prompts = listed(f.prompt)
+
+        def make() -> tuple[list[Text], Shape]:
+            if f.best_of is not None and f.best_of > count_of(f):
+                raise BadValue("best_of is not supported; ask for n texts")
+            duo = service.duo
+            if f.suffix:
+                found = [(_words(p), [*infill(duo.local_model, _words(p), f.suffix, suffix_first=duo.spm_infill)])
+                         for p in prompts]  # fmt: skip
+            else:
+                found = [(_words(p), tokens_of(duo, p)) for p in prompts]
+            shape = {} if f.logprobs is None else {"logprobs": f.logprobs}
+            texts = texts_of(duo, f, found, shape=shape)
+            return texts, CompletionShape(*common(service, texts), echo=bool(f.echo), **of_stream(f))
+
+        return await respond(service, request, f, count_of(f) * len(prompts), make)
+
+    async def completion(request: Request) -> Response:
+        """A text for each prompt, as llama-server's."""
+        f = await fields_of(service, request, PromptFields)
+        prompts = listed(f.prompt)
+
+        def make() -> tuple[list[Text], Shape]:
+            texts = texts_of(service.duo, f, [(_words(p), tokens_of(service.duo, p)) for p in prompts])
+            return texts, native(service, texts, f)
+
+        return await respond(service, request, f, count_of(f) * len(prompts), make)
+
+    async def fill(request: Request) -> Response:
+        """What stands between two pieces of code."""
+        f = await fields_of(service, request, InfillFields)
+
+        def make() -> tuple[list[Text], Shape]:
+            duo = service.duo
+            if min(duo.local_model.fim_tokens[:2]) < 0:
+                raise ApiError(
+                    501, "this model has no tokens for infill; load one that was trained to fill in the middle"
+                )
+            before, behind = infill_texts(f.input_prefix, f.input_suffix, f.input_extra)
+            ids = [*infill(duo.local_model, before, behind, suffix_first=duo.spm_infill)]
+            more = [] if f.prompt is None else tokens_of(duo, f.prompt, add_special=False)
+            texts = texts_of(duo, f, [(before, ids + more)])
+            return texts, native(service, texts, f)
+
+        return await respond(service, request, f, count_of(f), make)
+
+    for path in ("/v1/chat/completions", "/chat/completions"):
+        router.post(path, openapi_extra=body_of(ChatFields), include_in_schema=path.startswith("/v1"))(chat)
+    router.post("/v1/completions", openapi_extra=body_of(CompletionFields))(completions)
+    for path in ("/completion", "/completions"):
+        router.post(path, openapi_extra=body_of(PromptFields), include_in_schema=path == "/completion")(completion)
+    router.post("/infill", openapi_extra=body_of(InfillFields))(fill)
+
+
+def common(service: Service, texts: list[Text]) -> tuple[object, str, list[Text]]:
+    """What all shapes are made of."""
+    return service.duo.local_model, service.settings.names[0], texts
+
+
+def of_stream(f: TextFields) -> dict[str, object]:
+    """What all shapes are told."""
+    with_usage = bool(f.stream and (f.stream_options or {}).get("include_usage"))
+    return {"n": count_of(f), "per_token": bool(f.timings_per_token), "with_usage": with_usage}
+
+
+def native(service: Service, texts: list[Text], f: TextFields) -> NativeShape:
+    return NativeShape(
+        *common(service, texts),
+        n_ctx=service.n_ctx,
+        fields=f.response_fields or (),
+        with_tokens=bool(f.return_tokens),
+        **of_stream(f),
+    )
+
+
+def _words(prompt: object) -> str:
+    """A prompt as text, as far as it is text."""
+    if isinstance(prompt, str):
+        return prompt
+    if isinstance(prompt, dict):
+        return str(prompt.get("prompt_string") or "")
+    return "".join(x for x in prompt if isinstance(x, str)) if isinstance(prompt, list) else ""

@@ -1,0 +1,69 @@
+"""Routes that count and translate, and write nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from duo.api.engine import Duo
+from duo.server.chat_asked import prompt_of
+from duo.server.fields import ChatFields, DetokenizeFields, TokenizeFields
+from duo.server.making import tokens_of
+from duo.server.reading import body_of, fields_of
+from duo.server.respond import Json
+
+if TYPE_CHECKING:
+    from duo.server.service import Service
+
+
+def add(router: APIRouter, service: Service) -> None:
+    @router.post("/tokenize", openapi_extra=body_of(TokenizeFields))
+    async def tokenize(request: Request) -> Response:
+        """Token ids of a text; with_pieces: and their texts, or bytes where they are no UTF-8."""
+        f = await fields_of(service, request, TokenizeFields)
+        return await _answer(service, lambda duo: {"tokens": _tokens(duo, f)})
+
+    @router.post("/detokenize", openapi_extra=body_of(DetokenizeFields))
+    async def detokenize(request: Request) -> Response:
+        """The text of token ids."""
+        f = await fields_of(service, request, DetokenizeFields)
+        return await _answer(service, lambda duo: {"content": duo.decode(f.tokens or [], special=True)})
+
+    @router.post("/apply-template", openapi_extra=body_of(ChatFields))
+    async def apply_template(request: Request) -> Response:
+        """The prompt that a conversation becomes."""
+        f = await fields_of(service, request, ChatFields)
+        return await _answer(service, lambda duo: {"prompt": prompt_of(f, duo, service.settings).text})
+
+    async def input_tokens(request: Request) -> Response:
+        """How many tokens a conversation has."""
+        f = await fields_of(service, request, ChatFields)
+        return await _answer(service, lambda duo: {"input_tokens": len(prompt_of(f, duo, service.settings).tokens)})
+
+    for path in ("/v1/chat/completions/input_tokens", "/chat/completions/input_tokens"):
+        router.post(path, openapi_extra=body_of(ChatFields), include_in_schema=path.startswith("/v1"))(input_tokens)
+
+
+async def _answer(service: Service, make: Callable[[Duo], Any]) -> Response:
+    duo = service.check_ready()
+    return Json(await service.in_thread(make, duo))
+
+
+def _tokens(duo: Duo, f: TokenizeFields) -> list[Any]:
+    if f.content is None:
+        return []
+    parse = True if f.parse_special is None else f.parse_special
+    ids = tokens_of(duo, f.content, add_special=bool(f.add_special), parse_special=parse) if f.content else []
+    if not f.with_pieces:
+        return ids
+    return [{"id": i, "piece": _piece(duo.local_model.piece(i, True))} for i in ids]
+
+
+def _piece(data: bytes) -> str | list[int]:
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return list(data)

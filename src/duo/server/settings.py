@@ -1,0 +1,91 @@
+"""The server's options, checked and read."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from duo.errors import BadValue
+from duo.options.validate import serve_options
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the app needs to know. `of` makes it of the options of `duo serve`."""
+
+    names: tuple[str, ...]  # of the model, the first one for answers
+    n_queue: int | None = None  # texts that wait; None: by the places
+    keys: tuple[bytes, ...] = field(default=(), repr=False)  # hashes of those that clients may send; none: everybody
+    api_prefix: str = ""
+    cors_origins: tuple[str, ...] = ("localhost",)
+    timeout_s: float = 3600.0
+    header_timeout_s: float = 10.0
+    body_timeout_s: float = 60.0
+    n_body: int = 16 << 20  # bytes
+    ping_s: float = 30.0  # 0: never
+    slots: bool = True
+    metrics: bool = True
+    metrics_of_llama_cpp: bool = False
+    ui: bool = True
+    reasoning: bool = True  # thoughts are no part of an answer, unless a request says so
+    variables: Mapping[str, Any] = field(default_factory=dict)  # of the chat template
+
+    @classmethod
+    def of(cls, given: dict[str, Any], name: str, **more: Any) -> Settings:
+        """name: of the model, unless the options name it. Raises BadValue."""
+        o = serve_options(given)
+        names = tuple(n.strip() for n in (o["alias"] or name).split(",") if n.strip())
+        if not names:
+            raise BadValue(f"--alias {o['alias']!r} names nothing; leave it out")
+        prefix = o["api_prefix"].rstrip("/")
+        if prefix and not prefix.startswith("/"):
+            raise BadValue(f"--api-prefix {o['api_prefix']!r} does not begin with /; write /{prefix}")
+        return cls(
+            names=names,
+            n_queue=o["queue"],
+            keys=keys_of(o["api_key"], o["api_key_file"]),
+            api_prefix=prefix,
+            cors_origins=tuple(x.strip() for x in o["cors_origins"].split(",") if x.strip()),
+            timeout_s=o["timeout"],
+            header_timeout_s=o["header_timeout"],
+            body_timeout_s=o["body_timeout"],
+            n_body=int(o["max_body"] * (1 << 20)),
+            ping_s=max(0, o["sse_ping_interval"]),
+            slots=o["slots"],
+            metrics=o["metrics"],
+            metrics_of_llama_cpp=o["metrics_compat"] == "llamacpp",
+            ui=o["ui"],
+            **more,
+        )
+
+    def knows_key(self, given: bytes) -> bool:
+        """Whether a client may send it. Takes as long for a wrong key as for a right one."""
+        digest = _digest(given)
+        return sum(hmac.compare_digest(digest, key) for key in self.keys) > 0
+
+
+def _digest(key: bytes) -> bytes:
+    """Of one length, so that a comparison does not tell the key's."""
+    return hashlib.sha256(key).digest()
+
+
+def keys_of(listed: str | None, file: str | None) -> tuple[bytes, ...]:
+    """Hashes of the keys of --api-key and --api-key-file. Raises BadValue."""
+    found = [k.strip() for k in (listed or "").split(",") if k.strip()]
+    if listed is not None and not found:
+        raise BadValue("--api-key names no key; leave it out")
+    if file is not None:
+        try:
+            lines = Path(file).read_text("utf-8").splitlines()
+        except (OSError, ValueError) as e:
+            why = getattr(e, "strerror", None) or "it is not UTF-8"
+            raise BadValue(f"the key file {file} (--api-key-file) cannot be read ({why}); check the path") from None
+        of_file = [line.strip() for line in lines if line.strip()]
+        if not of_file:
+            raise BadValue(f"the key file {file} (--api-key-file) holds no key; write one on each line")
+        found += of_file
+    return tuple(_digest(k.encode("utf-8", "surrogateescape")) for k in dict.fromkeys(found))

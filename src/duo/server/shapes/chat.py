@@ -1,0 +1,103 @@
+"""/v1/chat/completions."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from duo.prompt.call_pieces import Piece
+from duo.prompt.reading import Part
+from duo.server.shapes.shape import FINGERPRINT, Event, Shape
+from duo.server.text import Text
+from duo.text.result import Chunk
+
+
+def call_id(made: str) -> str:
+    """The model's own, or a new one."""
+    return made or f"call_{uuid.uuid4().hex[:24]}"
+
+
+def finish_of(text: Text, *, called: bool) -> str:
+    """OpenAI's reason."""
+    return "length" if text.finish != "stop" else "tool_calls" if called else "stop"
+
+
+class ChatShape(Shape):
+    """OpenAI's chats, as llama-server writes them."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._called: set[int] = set()  # texts with calls
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {
+            "created": self.created,
+            "id": f"chatcmpl-{self.unique}",
+            "model": self.name,
+            "system_fingerprint": FINGERPRINT,
+            "object": kind,
+        }
+
+    def _event(self, text: Text, delta: dict[str, Any], finish: str | None, **more: Any) -> Event:
+        fresh = self.take_fresh(text)
+        choice: dict[str, Any] = {"finish_reason": finish, "index": text.index, "delta": delta}
+        if logprobs := self._logprobs(fresh):
+            choice["logprobs"] = logprobs
+        return "", {"choices": [choice], **self._head("chat.completion.chunk"), **self.per_token_fields(text, fresh),
+                    **more}  # fmt: skip
+
+    def _logprobs(self, chunks: Sequence[Chunk]) -> dict[str, Any] | None:
+        found = [c.logprobs for c in chunks if c.logprobs is not None and self.is_written(c)]
+        return {"content": self.logprobs(found), "refusal": None} if found else None
+
+    def begin(self, text: Text) -> Iterator[Event]:
+        choice = {"finish_reason": None, "index": text.index, "delta": {"role": "assistant", "content": None}}
+        yield "", {"choices": [choice], **self._head("chat.completion.chunk")}
+
+    def part(self, text: Text, part: Part) -> Iterator[Event]:
+        if part.reasoning:
+            yield self._event(text, {"reasoning_content": part.reasoning}, None)
+        if part.content:
+            yield self._event(text, {"content": part.content}, None)
+        for piece in part.pieces:
+            self._called.add(text.index)
+            yield self._event(text, {"tool_calls": [self._piece(piece)]}, None)
+
+    @staticmethod
+    def _piece(p: Piece) -> dict[str, Any]:
+        if not p.name:
+            return {"index": p.index, "function": {"arguments": p.arguments}}
+        named = {"name": p.name, "arguments": p.arguments}
+        return {"index": p.index, "id": call_id(p.id), "type": "function", "function": named}
+
+    def end(self, text: Text) -> Iterator[Event]:
+        more = {} if self.with_usage else {"timings": text.timings}
+        yield self._event(text, {}, finish_of(text, called=text.index in self._called), **more)
+
+    def last(self) -> Iterator[Event]:
+        if self.with_usage:
+            more = {"timings": self.texts[-1].timings} if len(self.texts) == 1 else {}
+            yield "", {"choices": [], **self._head("chat.completion.chunk"), "usage": self.usage, **more}
+
+    def _choice(self, text: Text) -> dict[str, Any]:
+        said = text.whole
+        message: dict[str, Any] = {"role": "assistant", "content": said.content or (None if said.calls else "")}
+        if said.reasoning:
+            message["reasoning_content"] = said.reasoning
+        if said.calls:
+            message["tool_calls"] = [
+                {"id": call_id(c.id), "type": "function", "function": {"name": c.name, "arguments": c.arguments}}
+                for c in said.calls
+            ]
+        found = {"finish_reason": finish_of(text, called=bool(said.calls)), "index": text.index, "message": message}
+        if logprobs := self._logprobs(text.chunks):
+            found["logprobs"] = logprobs
+        return found
+
+    def whole(self) -> dict[str, Any]:
+        more: dict[str, Any] = {"timings": self.texts[0].timings}
+        if self.per_token:
+            more["duo"] = {"tokens": [self.origins(t.chunks) for t in self.texts]}
+        choices = [self._choice(t) for t in self.texts]
+        return {"choices": choices, **self._head("chat.completion"), "usage": self.usage, **more}

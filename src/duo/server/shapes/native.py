@@ -1,0 +1,108 @@
+"""/completion and /infill: llama-server's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from duo.errors import BadValue
+from duo.prompt.reading import Part
+from duo.server.asked import settings_shown
+from duo.server.shapes.shape import Event, Shape
+from duo.server.text import Text
+from duo.text.result import Chunk
+
+
+class NativeShape(Shape):
+    """fields: "a/b" picks b of a, and the answer has it as b; none: all. with_tokens: ids of the whole text."""
+
+    done = False
+
+    def __init__(
+        self, *args: Any, n_ctx: int, fields: Sequence[str] = (), with_tokens: bool = False, **options: Any
+    ) -> None:
+        super().__init__(*args, **options)
+        self._n_ctx, self._fields, self._with_tokens = n_ctx, fields, with_tokens
+
+    def part(self, text: Text, part: Part) -> Iterator[Event]:
+        yield "", self._part(text, part.content)
+
+    def _part(self, text: Text, content: str) -> dict[str, Any]:
+        fresh = self.take_fresh(text)
+        return {
+            "index": text.index,
+            "content": content,
+            "tokens": [c.token for c in fresh],
+            "stop": False,
+            "id_slot": text.place,
+            "tokens_predicted": text.n_tokens,
+            "tokens_evaluated": text.n_prompt,
+            **self.per_token_fields(text, fresh),
+            **self._probabilities(fresh),
+        }
+
+    def _probabilities(self, chunks: Sequence[Chunk]) -> dict[str, Any]:
+        found = [c.logprobs for c in chunks if c.logprobs is not None]
+        return {"completion_probabilities": self.logprobs(found)} if found else {}
+
+    def end(self, text: Text) -> Iterator[Event]:
+        fresh = self.take_fresh(text)
+        found = self._whole(text, streamed=True)
+        found["tokens"] = [c.token for c in fresh]
+        yield "", picked(found, self._fields)
+
+    def _whole(self, text: Text, *, streamed: bool) -> dict[str, Any]:
+        word = self.stopping_word(text)
+        ended = text.chunks and not self.is_written(text.chunks[-1])
+        found = {
+            "index": text.index,
+            "content": "" if streamed else text.text,
+            "tokens": [c.token for c in text.chunks] if self._with_tokens else [],
+            "id_slot": text.place,
+            "stop": True,
+            "model": self.name,
+            "tokens_predicted": text.n_tokens,
+            "tokens_evaluated": text.n_prompt,
+            "generation_settings": {**settings_shown(text.job.options), "seed": text.job.seed},
+            "prompt": text.prompt,
+            "has_new_line": "\n" in text.text,
+            "truncated": self.is_truncated(text, self._n_ctx),
+            "stop_type": "limit" if text.finish != "stop" else "word" if word and not ended else "eos",
+            "stopping_word": word,
+            "tokens_cached": text.n_prompt + max(0, text.n_tokens - 1),
+            "timings": text.timings,
+        }
+        if not streamed:
+            found |= self._probabilities(text.chunks)
+            if self.per_token:
+                found["duo"] = {"tokens": self.origins(text.chunks)}
+        return found
+
+    def whole(self) -> Any:
+        found = [picked(self._whole(t, streamed=False), self._fields) for t in self.texts]
+        return found[0] if len(found) == 1 else found
+
+
+def picked(answer: dict[str, Any], fields: Sequence[str]) -> dict[str, Any]:
+    """llama-server's response_fields: "a/b" takes b out of a."""
+    if not fields:
+        return answer
+    out: dict[str, Any] = {}
+    for path in fields:
+        value: Any = answer
+        for name in path.split("/"):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        if value is not None:
+            out[path.rsplit("/", 1)[-1]] = value
+    return out
+
+
+def infill_texts(prefix: str | None, suffix: str | None, extra: Sequence[Mapping[str, Any]] | None) -> tuple[str, str]:
+    """What stands before and behind the gap; other files come first. Raises BadValue."""
+    before = []
+    for i, chunk in enumerate(extra or ()):
+        text, name = chunk.get("text"), chunk.get("filename", "tmp")
+        if not isinstance(text, str) or not isinstance(name, str):
+            raise BadValue(f"input_extra {i} has no text; write {{'filename': ..., 'text': ...}}")
+        before.append(f"--- {name}\n{text}\n")
+    return "".join(before) + (prefix or ""), suffix or ""

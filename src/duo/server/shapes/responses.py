@@ -1,0 +1,152 @@
+"""/v1/responses: OpenAI's Responses."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+from duo.prompt.reading import Part
+from duo.server.errors import ApiError
+from duo.server.fields import ResponsesFields
+from duo.server.shapes.chat import call_id
+from duo.server.shapes.shape import Event, Shape
+from duo.server.text import Text
+
+
+class ResponsesShape(Shape):
+    """Items follow each other: reasoning, a message, calls of functions. One is open at a time."""
+
+    done = False
+
+    def __init__(self, *args: Any, asked: ResponsesFields, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._asked = asked
+        self._items: list[dict[str, Any]] = []
+        self._open = ""  # type of the item that is being written
+        self._text = ""  # of it
+        self._n_events = 0
+
+    # ---- items
+
+    def _item(self, kind: str, text: str, *, whole: bool, name: str = "", made: str = "") -> dict[str, Any]:
+        status = "completed" if whole else "in_progress"
+        unique = uuid.uuid4().hex
+        if kind == "reasoning":
+            parts = [{"type": "reasoning_text", "text": text}] if whole else []
+            return {"id": f"rs_{unique}", "type": kind, "summary": [], "content": parts, "encrypted_content": "",
+                    "status": status}  # fmt: skip
+        if kind == "message":
+            return {"id": f"msg_{unique}", "type": kind, "role": "assistant", "status": status,
+                    "content": [_part(text)] if whole else []}  # fmt: skip
+        return {"id": f"fc_{unique}", "type": "function_call", "status": status, "call_id": call_id(made), "name": name,
+                "arguments": text}  # fmt: skip
+
+    def _response(self, status: str, text: Text | None = None) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "id": f"resp_{self.unique}",
+            "object": "response",
+            "created_at": self.created,
+            "status": status,
+            "error": None,
+            "incomplete_details": None,
+            "instructions": self._asked.instructions,
+            "model": self.name,
+            "output": self._items,
+            "parallel_tool_calls": True,
+            "temperature": self.texts[0].job.options["temperature"],
+            "top_p": self.texts[0].job.options["top_p"],
+            "tool_choice": self._asked.tool_choice or "auto",
+            "tools": self._asked.tools or [],
+            "usage": None,
+        }
+        if text is None:
+            return found
+        if text.finish != "stop":
+            found |= {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+        found["usage"] = {
+            "input_tokens": self.n_prompt,
+            "input_tokens_details": {"cached_tokens": self.n_cached},
+            "output_tokens": self.n_written,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": self.n_prompt + self.n_written,
+        }
+        return {**found, "timings": text.timings}
+
+    # ---- events
+
+    def _event(self, kind: str, **data: Any) -> Event:
+        self._n_events += 1
+        return kind, {"type": kind, "sequence_number": self._n_events - 1, **data}
+
+    def _of_item(self, kind: str, **data: Any) -> Event:
+        return self._event(kind, item_id=self._items[-1]["id"], output_index=len(self._items) - 1, **data)
+
+    def begin(self, text: Text) -> Iterator[Event]:
+        for kind in ("created", "in_progress"):
+            yield self._event(f"response.{kind}", response={**self._response("in_progress"), "output": []})
+
+    def _start(self, kind: str, name: str = "", made: str = "") -> Iterator[Event]:
+        yield from self._stop()
+        self._open, self._text = kind, ""
+        item = self._item(kind, "", whole=False, name=name, made=made)
+        self._items.append(item)
+        yield self._event("response.output_item.added", output_index=len(self._items) - 1, item=dict(item))
+        if kind == "message":
+            yield self._of_item("response.content_part.added", content_index=0, part=_part(""))
+
+    def _stop(self) -> Iterator[Event]:
+        if not self._open:
+            return
+        item, text, kind = self._items[-1], self._text, self._open
+        self._open = ""
+        item["status"] = "completed"
+        if kind == "message":
+            item["content"] = [_part(text)]
+            yield self._of_item("response.output_text.done", content_index=0, text=text, logprobs=[])
+            yield self._of_item("response.content_part.done", content_index=0, part=_part(text))
+        elif kind == "reasoning":
+            item["content"] = [{"type": "reasoning_text", "text": text}]
+            yield self._of_item("response.reasoning_text.done", content_index=0, text=text)
+        else:
+            item["arguments"] = text
+            yield self._of_item("response.function_call_arguments.done", arguments=text, name=item["name"])
+        yield self._event("response.output_item.done", output_index=len(self._items) - 1, item=dict(item))
+
+    def _more(self, kind: str, delta: str) -> Iterator[Event]:
+        if self._open != kind:
+            yield from self._start(kind)
+        self._text += delta
+        if kind == "message":
+            yield self._of_item("response.output_text.delta", content_index=0, delta=delta, logprobs=[])
+        elif kind == "reasoning":
+            yield self._of_item("response.reasoning_text.delta", content_index=0, delta=delta)
+        else:
+            yield self._of_item("response.function_call_arguments.delta", delta=delta)
+
+    def part(self, text: Text, part: Part) -> Iterator[Event]:
+        if part.reasoning:
+            yield from self._more("reasoning", part.reasoning)
+        if part.content:
+            yield from self._more("message", part.content)
+        for piece in part.pieces:
+            if piece.name:
+                yield from self._start("function_call", piece.name, piece.id)
+            if piece.arguments:
+                yield from self._more("function_call", piece.arguments)
+
+    def end(self, text: Text) -> Iterator[Event]:
+        yield from self._stop()
+        found = self._response("completed", text)
+        yield self._event(f"response.{found['status']}", response=found)
+
+    def whole(self) -> dict[str, Any]:
+        """The events that were made on the way have filled the items."""
+        return self._response("completed", self.texts[0])
+
+    def failed(self, e: ApiError) -> Event:
+        return self._event("error", code=str(e.status), message=e.message, param=None)
+
+
+def _part(text: str) -> dict[str, Any]:
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}

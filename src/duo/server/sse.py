@@ -1,0 +1,110 @@
+"""A stream of events: `data: {json}` and an empty line, as llama-server and OpenAI send them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import Response
+
+from duo.server.errors import as_api_error
+
+if TYPE_CHECKING:
+    from duo.server.shapes.shape import Event, Shape
+    from duo.server.writing import Batch, Writing
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+
+DONE = b"data: [DONE]\n\n"
+PING = b":\n\n"
+
+
+def dumped(data: Any) -> bytes:
+    """JSON as UTF-8; what is no Unicode becomes a question mark."""
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8", "replace")
+
+
+def encoded(event: Event) -> bytes:
+    name, data = event
+    return (b"event: " + name.encode() + b"\n" if name else b"") + b"data: " + dumped(data) + b"\n\n"
+
+
+async def until_gone(receive: Receive) -> None:
+    """Returns when the client has gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def forget(task: asyncio.Task[Any]) -> None:
+    """Nobody wants its result any more, or its error."""
+    task.cancel()
+    task.add_done_callback(lambda t: t.cancelled() or t.exception())
+
+
+async def first_of(work: asyncio.Task[Any], receive: Receive) -> bool:
+    """Waits for the work, or until the client has gone: then the work is cancelled, and this is False."""
+    gone = asyncio.create_task(until_gone(receive))
+    try:
+        await asyncio.wait({work, gone}, return_when=asyncio.FIRST_COMPLETED)
+        return work.done()
+    finally:
+        gone.cancel()
+        if not work.done():
+            work.cancel()
+            await asyncio.wait([work])
+
+
+class Events(Response):
+    """Sends a writing as it comes, and ends it when the client goes. pending: what was awaited before the headers."""
+
+    media_type = "text/event-stream"
+
+    def __init__(self, shape: Shape, writing: Writing, pending: asyncio.Task[Batch | None], *, ping_s: float) -> None:
+        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._shape, self._writing, self._pending = shape, writing, pending
+        self._ping_s = ping_s or None
+
+    async def __call__(self, scope: Any, receive: Receive, send: Send) -> None:
+        work = asyncio.create_task(self._send_all(send))
+        try:
+            await first_of(work, receive)
+            if work.done() and not work.cancelled():
+                with suppress(OSError):  # the client has gone
+                    work.result()
+        finally:
+            forget(self._pending)
+            await self._writing.close()
+
+    async def _send_all(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+        try:
+            await self._send_texts(send)
+        except (asyncio.CancelledError, OSError):
+            raise
+        except Exception as e:
+            await self._send(send, encoded(self._shape.failed(as_api_error(e))))
+        await self._send(send, b"", more=False)
+
+    async def _send_texts(self, send: Send) -> None:
+        while (batch := await self._next(send)) is not None:
+            if body := b"".join(map(encoded, self._shape.events(*batch))):
+                await self._send(send, body)
+        await self._send(send, b"".join(map(encoded, self._shape.last())) + DONE * self._shape.done)
+
+    async def _next(self, send: Send) -> Batch | None:
+        """What comes next; a comment goes out while nothing does."""
+        while not (await asyncio.wait([self._pending], timeout=self._ping_s))[0]:
+            await self._send(send, PING)
+        found = self._pending.result()
+        if found is not None:
+            self._pending = asyncio.create_task(self._writing.next())
+        return found
+
+    async def _send(self, send: Send, body: bytes, *, more: bool = True) -> None:
+        await send({"type": "http.response.body", "body": body, "more_body": more})

@@ -1,0 +1,132 @@
+"""One text of a request: what it is to be, and what it has become."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from duo.prompt.reading import Part
+from duo.text.result import Chunk, Result, TokenLogprobs
+
+if TYPE_CHECKING:
+    from duo.api.answer import Reading
+    from duo.text.job import Job
+    from duo.text.stream_async import AsyncStream
+
+
+@dataclass(eq=False)
+class Text:
+    """For one event loop. Times are of time.monotonic()."""
+
+    index: int  # among those of the request
+    job: Job
+    prompt: str  # as text
+    reading: Reading | None = None  # None: all of it is the answer
+    most_ms: float = 0.0  # after the first token; 0: no limit
+    task_id: int = 0
+
+    asked_at: float = field(default_factory=time.monotonic)
+    begun_at: float = 0.0
+    first_at: float = 0.0
+    last_at: float = 0.0
+    stream: AsyncStream | None = None
+    place: int = -1
+    chunks: list[Chunk] = field(default_factory=list)
+    text: str = ""
+    finish: str = ""  # why it has ended; empty: it has not
+    result: Result | None = None  # when it has ended
+
+    def arrived(self) -> None:
+        """Tokens have come; they are taken a moment later."""
+        self.last_at = time.monotonic()
+        self.first_at = self.first_at or self.last_at
+
+    def take(self, chunk: Chunk) -> list[Part]:
+        """The parts that the chunk brings. The last chunk has a finish_reason."""
+        if chunk.token is not None:
+            self.chunks.append(chunk)
+        if self.stream is not None and self.place < 0:
+            self.place = self.stream.stream.place
+        self.text += chunk.text
+        if chunk.finish_reason is not None:
+            self.finish = chunk.finish_reason
+            self.end()
+        if self.reading is None:
+            parts = [Part(content=chunk.text)] if chunk.text else []
+        else:
+            parts = self.reading.add(chunk)
+            if chunk.finish_reason is not None:
+                parts += self.reading.finish()
+        return parts
+
+    def end(self) -> None:
+        """Nothing more comes of it. Safe to call twice."""
+        if self.stream is not None:
+            self.result = self.stream.stream.result
+
+    @property
+    def whole(self) -> Part:
+        """The answer so far."""
+        return Part(content=self.text) if self.reading is None else self.reading.whole
+
+    @property
+    def n_prompt(self) -> int:
+        return len(self.job.tokens)
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.chunks)
+
+    @property
+    def too_slow(self) -> bool:
+        """Whether its time is over; as in llama-server it ends behind a line end."""
+        if not self.most_ms or not self.first_at or "\n" not in self.text:
+            return False
+        return (time.monotonic() - self.first_at) * 1e3 > self.most_ms
+
+    @property
+    def logprobs(self) -> list[TokenLogprobs]:
+        """Of the tokens so far, if they were asked for."""
+        return [c.logprobs for c in self.chunks if c.logprobs is not None]
+
+    @property
+    def timings(self) -> dict[str, Any]:
+        """Figures under llama-server's names, and duo's own (docs/server.md). While it is written: what is known."""
+        found: dict[str, Any] = {} if self.result is None else {**self.result.timings}
+        if not found:
+            n, ms = self.n_tokens, (self.last_at - self.first_at) * 1e3
+            found = {
+                "prompt_n": self.n_prompt,
+                "predicted_n": n,
+                "predicted_ms": ms,
+                "predicted_per_second": (n - 1) * 1e3 / ms if n > 1 and ms > 0 else 0.0,
+                "draft_n_accepted": sum(c.from_draft for c in self.chunks),
+            }
+            return {**found, "queue_ms": self.queue_ms}
+        out = {name: found[name] for name in OF_LLAMA_SERVER if name in found}
+        if found.get("draft_n"):
+            out |= {name: found[theirs] for name, theirs in OF_DRAFT.items() if theirs in found}
+        out |= {"ttft_ms": found.get("ttft_ms", 0.0), "queue_ms": self.queue_ms}
+        if plain := found.get("pass_ms", {}).get("1"):
+            out["plain_pass_ms"] = plain
+        return out
+
+    @property
+    def queue_ms(self) -> float:
+        """Time until its turn."""
+        return (self.begun_at - self.asked_at) * 1e3 if self.begun_at else 0.0
+
+
+OF_LLAMA_SERVER = (
+    "cache_n", "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second", "predicted_n", "predicted_ms",
+    "predicted_per_token_ms", "predicted_per_second",
+)  # fmt: skip
+OF_DRAFT = {
+    "draft_n": "draft_n",
+    "draft_n_accepted": "draft_n_accepted",
+    "draft_rounds": "draft_rounds",
+    "draft_hits": "draft_hit_n",
+    "draft_wait_ms": "verify_wait_ms",
+    "draft_acceptance_by_position": "draft_acceptance_by_position",
+}

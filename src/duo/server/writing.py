@@ -1,0 +1,88 @@
+"""The texts of one request while they are written, one task for each."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from duo.server.text import Text
+from duo.text.result import Chunk
+from duo.text.stream_async import open_async
+
+if TYPE_CHECKING:
+    from duo.server.admission import Ticket
+    from duo.server.service import Service
+
+Batch = tuple[Text, list[Chunk]]
+
+
+class Writing:
+    """Give it back with `close`, whatever happens: that frees the places within a pass."""
+
+    def __init__(self, service: Service, texts: Sequence[Text], ticket: Ticket) -> None:
+        self.texts = texts
+        self._service, self._ticket = service, ticket
+        self._came: asyncio.Queue[Batch | BaseException] = asyncio.Queue()
+        self._n_running = len(texts)
+        self._tasks = [asyncio.create_task(self._write(t)) for t in texts]
+        service.writings.add(self)
+
+    async def _write(self, text: Text) -> None:
+        service = self._service
+        try:
+            await self._run(text)
+        except Exception as e:
+            self._came.put_nowait(e)
+        finally:
+            text.end()
+            service.running.discard(text)
+            service.metrics.ended(text)
+
+    async def _run(self, text: Text) -> None:
+        service = self._service
+        stream = await open_async(service.duo.session, text.job)
+        text.begun_at = time.monotonic()
+        text.stream = stream
+        service.running.add(text)
+        service.metrics.begun(text)
+        try:
+            while batch := await stream.batch():
+                if batch[0].token is not None:
+                    text.arrived()
+                self._came.put_nowait((text, batch))
+                if text.too_slow and batch[-1].finish_reason is None:
+                    await stream.close()
+                    self._came.put_nowait((text, [Chunk("", finish_reason="length")]))
+        finally:
+            await stream.close()
+
+    async def next(self) -> Batch | None:
+        """What has come; None: all have ended. Raises what went wrong with any of them."""
+        while self._n_running:
+            found = await self._came.get()
+            if isinstance(found, BaseException):
+                raise found
+            _, batch = found
+            if batch[-1].finish_reason is not None:
+                self._n_running -= 1
+            return found
+        return None
+
+    def stop(self, why: Exception) -> None:
+        """Ends what still runs; whoever waits for `next` gets the exception."""
+        for task in self._tasks:
+            task.cancel()
+        self._came.put_nowait(why)
+
+    async def close(self) -> None:
+        """Ends what still runs. Safe to call twice."""
+        for task in self._tasks:
+            task.cancel()
+        with suppress(asyncio.CancelledError):
+            await asyncio.shield(asyncio.gather(*self._tasks, return_exceptions=True))
+        self._service.writings.discard(self)
+        written = [t.last_at - t.begun_at for t in self.texts if t.last_at]
+        self._ticket.leave(sum(written) / len(written) if written else None)

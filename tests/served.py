@@ -1,0 +1,125 @@
+"""A server for tests: in this process, in a thread of its own, on a port that the system chooses."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+from conftest import HANG_S
+
+from duo import Duo
+from duo.options.validate import serve_options
+from duo.server.listening import listeners
+from duo.server.service import Service
+from duo.server.serving import Serving
+from duo.server.settings import Settings
+
+# A template with everything that templates may have: tools, thoughts, a system prompt.
+TEMPLATE = (
+    "{% if tools %}<|im_start|>system\nTools:{% for t in tools %} {{ t.function.name }}{% endfor %}<|im_end|>\n"
+    "{% endif %}{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content or '' }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking %}<think>\n{% endif %}{% endif %}"
+)
+CALLED = {
+    "type": "function",
+    "function": {
+        "name": "roll",
+        "description": "Rolls dice.",
+        "parameters": {
+            "type": "object",
+            "properties": {"sides": {"type": "integer"}, "name": {"type": "string", "maxLength": 8}},
+            "required": ["sides", "name"],
+            "additionalProperties": False,
+        },
+    },
+}
+TALE = [{"role": "user", "content": "Tell me a tale."}]
+PROMPT = "Once upon a time"
+GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 16}
+
+
+@dataclass
+class Server:
+    url: str
+    service: Service
+    serving: Serving
+
+    @property
+    def duo(self) -> Duo:
+        return self.service.duo
+
+    def post(self, path: str, body: Any, **more: Any) -> httpx.Response:
+        return httpx.post(self.url + path, json=body, timeout=HANG_S, **more)
+
+    def get(self, path: str, **more: Any) -> httpx.Response:
+        return httpx.get(self.url + path, timeout=HANG_S, **more)
+
+    def events(self, path: str, body: Any) -> list[tuple[str, Any]]:
+        """Names and data of a stream; the data of [DONE] is that text."""
+        response = self.post(path, {**body, "stream": True})
+        assert response.status_code == 200, response.text
+        assert response.headers["content-type"].startswith("text/event-stream")
+        return parsed(response.text)
+
+    def wait_until_idle(self) -> None:
+        """No text is inside any more."""
+        until = time.monotonic() + HANG_S
+        while self.service.admission.n_inside or self.duo.session.turns.owners or self.service.running:
+            assert time.monotonic() < until
+            time.sleep(0.005)
+
+    def wait_for_texts(self, n: int) -> None:
+        until = time.monotonic() + HANG_S
+        while len(self.service.running) < n:
+            assert time.monotonic() < until
+            time.sleep(0.002)
+
+
+def parsed(stream: str) -> list[tuple[str, Any]]:
+    found = []
+    for block in stream.split("\n\n"):
+        name, data = "", None
+        for line in block.split("\n"):
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ")
+            elif line.startswith("data: "):
+                text = line.removeprefix("data: ")
+                data = text if text == "[DONE]" else json.loads(text)
+            else:
+                assert not line.strip(":"), line
+        if data is not None:
+            found.append((name, data))
+    return found
+
+
+@contextmanager
+def served(given: dict[str, Any] | None = None, **options: Any) -> Iterator[Server]:
+    """given: options of the server; the rest are those of Duo."""
+    asked = {"port": 0, "drain": 5.0, **(given or {})}
+    settings = Settings.of(asked, "demo")
+    service = Service(settings)
+    found = listeners(serve_options(asked))
+    there = threading.Event()
+
+    def load() -> Duo:
+        return Duo(**{"n_ctx": 2048, "n_parallel": 4, "trace": service.events, **options})
+
+    serving = Serving(service, found, load, drain_s=asked["drain"], ready=lambda _duo: there.set(),
+                      cert=asked.get("ssl_cert_file"), key=asked.get("ssl_key_file"))  # fmt: skip
+    url = found[0].url("https" if asked.get("ssl_cert_file") else "http")
+    thread = threading.Thread(target=serving.run, name="server")
+    thread.start()
+    try:
+        assert there.wait(HANG_S)
+        yield Server(url + settings.api_prefix, service, serving)
+    finally:
+        serving.end()
+        serving.end()  # at once
+        thread.join(HANG_S)
+        assert not thread.is_alive()

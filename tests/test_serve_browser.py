@@ -1,0 +1,299 @@
+"""The page of `duo serve` in a browser, where one is installed."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser import Browser, browsing
+from served import TALE, TEMPLATE, Server, served
+
+LONG = "Tell me the tale of the frog, and do not end it."
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with served(chat_template=TEMPLATE, _always=True) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def tab() -> Iterator[Browser]:
+    with browsing() as b:
+        yield b
+
+
+@pytest.fixture
+def page(tab: Browser, server: Server) -> Iterator[Browser]:
+    """The page, newly opened. Its console must stay empty."""
+    tab.size(1280, 800)
+    tab.prefer("light")
+    tab.complaints.clear()
+    tab.bodies.clear()
+    opened(tab, server.url)
+    yield tab
+    tab.call("Fetch.disable")
+    tab.js("[...document.querySelectorAll('.shut')].forEach((b) => b.click())")
+    assert tab.complaints == []
+    server.wait_until_idle()
+
+
+def opened(tab: Browser, url: str) -> None:
+    tab.open("about:blank#")
+    tab.open(url + "/")
+    tab.wait("document.querySelector('input[name=mode]:checked') !== null")
+
+
+def ask(page: Browser, text: str, *, most: int = 48, temperature: float = 0) -> None:
+    page.js(
+        f"document.querySelector('#most').value = {most}; document.querySelector('#temperature').value = {temperature}"
+    )
+    page.js("document.querySelector('#ask').focus()")
+    page.type(text)
+    page.press("Enter")
+
+
+def take_turns(page: Browser) -> None:
+    """The draft guesses before each pass, however busy the machine is."""
+    page.click("input[name=mode][value=sync]")
+    page.click("input[name=length][value='3']")
+
+
+ENDED = "document.querySelector('.answer') && !document.querySelector('.answer.writes')"
+
+
+def test_a_message_and_who_wrote_the_answer(page: Browser, server: Server) -> None:
+    take_turns(page)
+    ask(page, TALE[0]["content"])
+    page.wait(ENDED)
+    body = {"messages": TALE, "max_tokens": 48, "temperature": 0, "timings_per_token": True}
+    right = server.post(CHAT, body).json()
+    said = right["choices"][0]["message"]["content"]
+    assert page.js("document.querySelector('.answer .text').textContent") == said
+    assert page.js("document.querySelector('.question').textContent") == TALE[0]["content"]
+    colours = page.js("['t', 'd'].map((c) => getComputedStyle(document.querySelector(`.text .${c}`)).color)")
+    assert len(set(colours)) == 2
+    figures = page.js("document.querySelector('.figures').innerText")
+    assert "tokens/s" in figures and "plain decoding" in figures and "Accepted by position" in figures
+    assert re.search(r"tokens\s+48", figures) and re.search(r"guesses that were right\s+\d+ of \d+", figures)
+    ready = re.search(r"next guess was ready\s+(\d+) %", figures)
+    assert ready is not None and int(ready[1]) <= 100
+    page.wait("document.querySelector('#lanes-words').textContent.startsWith('Last ')")
+    assert float(page.js("document.querySelector('.rate').textContent")) > 0
+    assert page.js("document.querySelector('#said').textContent").startswith(TALE[0]["content"][:10])
+    page.click("#colours")
+    assert page.js("getComputedStyle(document.querySelector('.text .d')).color") not in colours
+
+
+# A number for the picture.
+PICTURE = "[...document.querySelector('#lanes').toDataURL()].reduce((h, c) => (31 * h + c.charCodeAt(0)) | 0, 0)"
+
+
+def test_the_lanes_move(page: Browser) -> None:
+    still = page.js(PICTURE)
+    ask(page, LONG, most=1500)
+    page.wait("/^Last .* s: [1-9].* steps, .* hits?$/.test(document.querySelector('#lanes-words').textContent)")
+    first = page.js(PICTURE)
+    page.wait(f"{PICTURE} !== {first}")
+    assert first != still
+    page.wait(ENDED)
+    time.sleep(1.0)
+    rest = page.js(PICTURE)
+    time.sleep(0.3)
+    assert page.js(PICTURE) == rest, "time stands still when nobody writes"
+    span = page.js("document.querySelector('#lanes-words').textContent")
+    page.click("#wider")
+    page.wait(f"document.querySelector('#lanes-words').textContent !== {json.dumps(span)}")
+    assert page.js(PICTURE) != rest
+    label = page.js("document.querySelector('#lanes').getAttribute('aria-label')")
+    assert page.js("document.querySelector('#lanes-words').textContent").split(": ")[1] in label
+
+
+def test_the_buttons_act_on_the_next_message(page: Browser) -> None:
+    page.click("input[name=length][value='3']")
+    ask(page, "One")
+    page.wait(ENDED)
+    page.click("input[name=mode][value=plain]")
+    assert page.js("document.querySelector('#length').disabled")
+    ask(page, "Two")
+    page.wait(f"document.querySelectorAll('.answer').length === 2 && {ENDED}")
+    page.click("input[name=mode][value=sync]")
+    page.click("input[name=length][value='']")
+    ask(page, "Three")
+    page.wait(f"document.querySelectorAll('.answer').length === 3 && {ENDED}")
+    one, two, three = (b for b in page.bodies if "messages" in b)
+    assert (one["mode"], one["draft"]) == ("async", {"n_max": 3})
+    assert two["mode"] == "plain" and "draft" not in two and three["mode"] == "sync" and "draft" not in three
+    assert [m["role"] for m in three["messages"]] == ["user", "assistant", "user", "assistant", "user"]
+    drafted = page.js("[...document.querySelectorAll('.answer')].map((a) => a.querySelectorAll('.d').length > 0)")
+    assert drafted[1:] == [False, True]
+    labels = page.js("[...document.querySelectorAll('.how')].map((a) => a.textContent)")
+    assert labels == ["async, length 3", "plain", "sync, auto"]
+
+
+def test_two_conversations_at_once(page: Browser, server: Server) -> None:
+    ask(page, LONG, most=1500, temperature=1)
+    page.wait("document.querySelector('.answer.writes .text').textContent.length > 20")
+    page.click("#new")
+    ask(page, "And now for something else.", most=1500, temperature=1)
+    both = (
+        "[...document.querySelectorAll('.answer.writes .text')].filter((t) => t.textContent.length > 20).length === 2"
+    )
+    page.wait(both)
+    assert len(server.service.running) == 2
+    assert page.js("document.querySelectorAll('.log:not([hidden])').length") == 1
+    page.press("Escape")
+    page.wait("document.querySelector('.log:not([hidden]) .note').textContent === 'Stopped.'")
+    page.click("#conversations .open")
+    assert page.js("document.querySelector('.log:not([hidden]) .question').textContent") == LONG
+    grown = page.js("document.querySelector('.writes .text').textContent.length")
+    page.wait(f"document.querySelector('.writes .text').textContent.length > {grown}")
+    page.click("#stop")
+    server.wait_until_idle()
+    page.wait("document.querySelectorAll('.answer.writes').length === 0")
+
+
+def test_by_keyboard_alone(page: Browser) -> None:
+    seen: list[str] = []
+    look = """(() => {
+        const e = document.activeElement;
+        const outlined = [e, e.closest("label") ?? e].some((x) => getComputedStyle(x).outlineStyle !== "none");
+        return [e.id || e.name || e.className, outlined || e.closest(".ask") !== null];
+    })()"""
+    for _ in range(16):
+        page.press("Tab")
+        where, shown = page.js(look)
+        seen += [where] if where else []  # the browser's own bar has the focus once
+        assert shown or not where, seen
+    rooms = ["send", "mode", "length", "temperature", "most"]
+    assert seen[:15] == [*rooms, "skip", "colours", "theme", "wider", "closer", "new", "open", "shut", "log", "ask"]
+    page.js("document.querySelector('input[name=mode]:checked').focus()")
+    page.press("ArrowRight")
+    assert page.js("document.querySelector('input[name=mode]:checked').value") == "sync"
+    page.js("document.querySelector('#ask').focus()")
+    page.type("One")
+    page.press("Enter", shift=True)
+    page.type("Two")
+    page.press("Enter")
+    page.wait("document.querySelector('.question')")
+    assert page.js("document.querySelector('.question').textContent") == "One\nTwo"
+    page.press("Escape")
+    page.wait(ENDED)
+    assert page.js("document.activeElement.id") == "ask"
+
+
+def test_on_a_phone(page: Browser) -> None:
+    page.size(360, 640, phone=True)
+    ask(page, TALE[0]["content"])
+    page.wait(ENDED)
+    assert page.js("document.documentElement.scrollWidth <= innerWidth")
+    inside = (
+        "(() => { const r = document.querySelector('%s').getBoundingClientRect(); "
+        "return r.left >= 0 && r.top >= 0 && r.right <= innerWidth && r.bottom <= innerHeight })()"
+    )
+    for name in ("#ask", "#send", "#lanes", "#new", "#mode", "#theme"):
+        assert page.js(inside % name), name
+    small = (
+        "[...document.querySelectorAll('button, label:has(input[type=radio])')].filter((b) => b.checkVisibility())"
+        ".map((b) => [b.id || b.innerText, b.getBoundingClientRect()]).filter(([, r]) => r.width < 24 || r.height < 24)"
+        ".map(([name]) => name)"
+    )
+    assert page.js(small) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_colours_are_told_apart(page: Browser, scheme: str) -> None:
+    """WCAG AA: 4.5 to 1 for text."""
+    page.prefer(scheme)
+    take_turns(page)
+    ask(page, TALE[0]["content"])
+    page.wait(ENDED)
+    found = page.js((Path(__file__).parent / "contrasts.js").read_text("utf-8"))
+    assert {"t", "d"} <= {name for _, name, _ in found} and len(found) > 30
+    assert [x for x in found if x[0] < 4.5] == []
+
+
+def test_the_theme_may_be_chosen(page: Browser, server: Server) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor"
+    light = page.js(paper)
+    page.click("#theme")
+    page.click("#theme")
+    assert page.js("document.querySelector('#theme').textContent") == "Theme: dark"
+    dark = page.js(paper)
+    assert dark != light
+    opened(page, server.url)
+    assert page.js(paper) == dark
+    page.click("#theme")
+    assert page.js(paper) == light
+
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\u2028&amp;</span>"
+
+
+def stream_of(*events: Any) -> bytes:
+    return b"".join(b"data: " + json.dumps(e).encode() + b"\n\n" for e in events)
+
+
+def delta(content: str, *tokens: tuple[str, bool], **more: Any) -> dict[str, Any]:
+    told = [{"id": 1, "text": text, "from_draft": drafted} for text, drafted in tokens]
+    choice = {"index": 0, "delta": {"content": content, **more}, "finish_reason": None}
+    return {"choices": [choice], "duo": {"tokens": told}}
+
+
+def test_text_is_never_html(page: Browser) -> None:
+    thought = {"reasoning_content": HOSTILE}
+    tokens = (HOSTILE[:9], True), (HOSTILE[9:], False)
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+    page.answer_instead(CHAT, stream_of(delta("", ("", True), **thought), delta(HOSTILE, *tokens), end))
+    ask(page, HOSTILE)
+    page.wait(ENDED)
+    shown = page.js(
+        "['.question p', '.answer .text', '.thoughts div'].map((s) => document.querySelector(s).textContent)"
+    )
+    assert shown == [HOSTILE] * 3
+    assert page.js("document.querySelectorAll('#logs img, #logs script, #conversations img').length") == 0
+    assert page.js("[...document.querySelectorAll('.text span')].map((s) => s.className)") == ["d", "t"]
+
+
+def test_an_error_is_said_and_the_message_can_be_sent_again(page: Browser) -> None:
+    page.answer_instead(
+        CHAT, stream_of(delta("Once", ("Once", False)), {"error": {"code": 500, "message": "The disk is full."}})
+    )
+    ask(page, TALE[0]["content"])
+    page.wait("document.querySelector('.note.bad')?.textContent.startsWith('The disk is full.')")
+    page.call("Fetch.disable")
+    page.click(".note button")
+    page.wait(f"!document.querySelector('.note.bad') && {ENDED}")
+    assert page.js("document.querySelectorAll('.answer').length") == 1
+    sent = [b["messages"] for b in page.bodies if "messages" in b]
+    assert sent[0] == sent[1] == TALE
+
+
+def test_a_key_is_asked_for_and_kept_in_this_tab_only(tab: Browser, tmp_path: Path) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("secret\n")
+    with served({"api_key_file": str(keys)}, n_ctx=512, n_parallel=1, chat_template=TEMPLATE) as s:
+        assert s.get("/").status_code == s.get("/ui/page.css").status_code == 200
+        assert s.get("/duo/trace").status_code == 401
+        tab.size(1280, 800)
+        tab.open(s.url + "/")
+        for key in ("wrong", "secret"):
+            tab.wait("document.querySelector('#keys').open && document.querySelector('#key').value === ''")
+            tab.type(key)
+            tab.press("Enter")
+        tab.wait("document.querySelector('input[name=mode]:checked') !== null")
+        ask(tab, TALE[0]["content"])
+        tab.wait(ENDED)
+        assert tab.js("document.querySelector('.answer .text').textContent")
+        assert tab.js("JSON.stringify([{...sessionStorage}, {...localStorage}, document.cookie])") == (
+            '[{"duo-key":"secret"},{},""]'
+        )
+        tab.js("document.querySelector('.shut').click()")
+        tab.open("about:blank#")
+        assert [c for c in tab.complaints if "401" not in c] == []

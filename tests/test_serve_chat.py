@@ -1,0 +1,155 @@
+"""`duo serve`: OpenAI's chats, field by field, on the demo pair."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from served import CALLED, GREEDY, TALE, Server
+
+from duo import Duo
+
+
+def text_of(events: list[tuple[str, Any]]) -> str:
+    return "".join(c["delta"].get("content") or "" for _, e in events[:-1] for c in e["choices"])
+
+
+# ---- chats
+
+
+def test_a_chat(server: Server, alone: Duo) -> None:
+    answer = server.post("/v1/chat/completions", {"messages": TALE, **GREEDY, "model": "any"}).json()
+    right = alone.create_chat_completion(TALE, **GREEDY)
+    (choice,) = answer["choices"]
+    assert choice["message"] == {"role": "assistant", "content": right["choices"][0]["message"]["content"]}
+    assert choice["finish_reason"] == "length" and choice["index"] == 0
+    assert answer["object"] == "chat.completion" and answer["model"] == "demo" and answer["id"].startswith("chatcmpl-")
+    usage, timings = answer["usage"], answer["timings"]
+    assert usage["completion_tokens"] == 16 and usage["prompt_tokens"] == right["usage"]["prompt_tokens"]
+    assert usage["total_tokens"] == 16 + usage["prompt_tokens"]
+    assert timings["predicted_n"] == 16 and timings["cache_n"] + timings["prompt_n"] == usage["prompt_tokens"]
+    assert timings["cache_n"] == usage["prompt_tokens_details"]["cached_tokens"]
+    assert timings["queue_ms"] >= 0 and math.isfinite(timings["predicted_per_second"])
+
+
+def test_a_streamed_chat(server: Server, alone: Duo) -> None:
+    events = server.events(
+        "/v1/chat/completions", {"messages": TALE, **GREEDY, "stream_options": {"include_usage": True}}
+    )
+    assert events[-1] == ("", "[DONE]")
+    chunks = [e for _, e in events[:-1]]
+    assert len({c["id"] for c in chunks}) == 1 and {c["object"] for c in chunks} == {"chat.completion.chunk"}
+    assert {c["model"] for c in chunks} == {"demo"}
+    assert chunks[0]["choices"][0]["delta"] == {"role": "assistant", "content": None} and "timings" not in chunks[0]
+    assert all("role" not in c["choices"][0]["delta"] for c in chunks[1:-1])
+    assert chunks[-2]["choices"][0] == {"finish_reason": "length", "index": 0, "delta": {}}
+    assert chunks[-1]["choices"] == [] and chunks[-1]["usage"]["completion_tokens"] == 16
+    assert chunks[-1]["timings"]["predicted_n"] == 16
+    assert text_of(events) == alone.create_chat_completion(TALE, **GREEDY)["choices"][0]["message"]["content"]
+    without = server.events("/v1/chat/completions", {"messages": TALE, **GREEDY})
+    assert "usage" not in without[-2][1] and without[-2][1]["timings"]["predicted_n"] == 16
+
+
+def test_who_wrote_each_token(server: Server) -> None:
+    events = server.events("/v1/chat/completions", {"messages": TALE, **GREEDY, "timings_per_token": True})
+    tokens = [t for _, e in events[:-1] for t in e.get("duo", {}).get("tokens", ())]
+    assert len(tokens) == 16 and {type(t["from_draft"]) for t in tokens} == {bool}
+    figures = [e["timings"] for _, e in events[1:-1]]
+    assert [t["predicted_n"] for t in figures] == sorted(t["predicted_n"] for t in figures)
+    whole = server.post("/v1/chat/completions", {"messages": TALE, **GREEDY, "timings_per_token": True}).json()
+    assert [t["id"] for t in whole["duo"]["tokens"][0]] == [t["id"] for t in tokens]
+
+
+def test_several_choices(server: Server) -> None:
+    body = {"messages": TALE, "max_tokens": 12, "n": 3, "seed": 5, "temperature": 1.2}
+    found = server.post("/v1/chat/completions", body).json()
+    texts = [c["message"]["content"] for c in found["choices"]]
+    assert [c["index"] for c in found["choices"]] == [0, 1, 2] and len(set(texts)) > 1
+    alone = [
+        server.post("/v1/chat/completions", {**body, "n": 1, "seed": 5 + i}).json()["choices"][0]["message"]["content"]
+        for i in range(3)
+    ]
+    assert texts == alone
+    events = server.events("/v1/chat/completions", body)
+    streamed = {0: "", 1: "", 2: ""}
+    for _, e in events[:-1]:
+        for c in e["choices"]:
+            streamed[c["index"]] += c["delta"].get("content") or ""
+    assert list(streamed.values()) == texts
+    assert server.post("/v1/chat/completions", {**body, "n": 5}).status_code == 400
+    assert server.post("/v1/chat/completions", {**body, "n": 0}).status_code == 400
+
+
+def test_log_probabilities(server: Server, alone: Duo) -> None:
+    body = {"messages": TALE, **GREEDY, "logprobs": True, "top_logprobs": 2}
+    found = server.post("/v1/chat/completions", body).json()["choices"][0]["logprobs"]["content"]
+    assert len(found) == 16
+    right = alone.create_chat_completion(TALE, **GREEDY, logprobs=True, top_logprobs=2)
+    for mine, theirs in zip(found, right["choices"][0]["logprobs"]["content"], strict=True):
+        assert mine["token"] == theirs["token"] and mine["logprob"] == pytest.approx(theirs["logprob"], abs=1e-4)
+        assert bytes(mine["bytes"]).decode("utf-8", "replace") == mine["token"] and len(mine["top_logprobs"]) == 2
+    events = server.events("/v1/chat/completions", body)
+    streamed = [t for _, e in events[:-1] for c in e["choices"] for t in (c.get("logprobs") or {}).get("content", ())]
+    assert [t["id"] for t in streamed] == [t["id"] for t in found]
+    assert server.post("/v1/chat/completions", {"messages": TALE, "top_logprobs": 2}).status_code == 400
+
+
+def test_an_answer_that_has_begun_goes_on(server: Server) -> None:
+    begun = [*TALE, {"role": "assistant", "content": "There was a frog"}]
+    prompt = server.post("/apply-template", {"messages": begun}).json()["prompt"]
+    assert prompt.endswith("<|im_start|>assistant\nThere was a frog")
+    assert server.post("/apply-template", {"messages": [*begun, begun[-1]]}).status_code == 400
+
+
+def test_thoughts_stand_apart(server: Server) -> None:
+    body = {"messages": TALE, "max_tokens": 24, "seed": 1, "chat_template_kwargs": {"enable_thinking": True}}
+    message = server.post("/v1/chat/completions", body).json()["choices"][0]["message"]
+    assert message["reasoning_content"] and message["content"] == ""
+    raw = server.post("/v1/chat/completions", {**body, "reasoning_format": "none"}).json()["choices"][0]["message"]
+    assert raw["content"].strip() == message["reasoning_content"].strip()
+    events = server.events("/v1/chat/completions", body)
+    streamed = "".join(c["delta"].get("reasoning_content") or "" for _, e in events[:-1] for c in e["choices"])
+    assert streamed == message["reasoning_content"]
+    off = server.post("/v1/chat/completions", {**body, "chat_template_kwargs": None, "reasoning_effort": "none"}).json()
+    assert "reasoning_content" not in off["choices"][0]["message"]
+
+
+# ---- tools and shapes
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "function": {"name": "roll"}}])
+def test_a_call_of_a_tool_comes_in_pieces(server: Server, choice: Any) -> None:
+    body = {"messages": TALE, "tools": [CALLED], "tool_choice": choice, "seed": 3, "max_tokens": 200}
+    whole = server.post("/v1/chat/completions", body).json()["choices"][0]
+    (call,) = whole["message"]["tool_calls"]
+    assert whole["finish_reason"] == "tool_calls" and call["function"]["name"] == "roll"
+    events = server.events("/v1/chat/completions", body)
+    pieces = [p for _, e in events[:-1] for c in e["choices"] for p in c["delta"].get("tool_calls", ())]
+    assert len(pieces) > 3 and {p["index"] for p in pieces} == {0}
+    assert [p["function"]["name"] for p in pieces if "name" in p["function"]] == ["roll"]
+    assert "id" in pieces[0] and not any("id" in p for p in pieces[1:])
+    arguments = "".join(p["function"]["arguments"] for p in pieces)
+    assert json.loads(arguments) == json.loads(call["function"]["arguments"])
+    assert events[-2][1]["choices"][0]["finish_reason"] == "tool_calls"
+
+
+def test_structured_output(server: Server) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    for form in ({"type": "json_schema", "json_schema": {"name": "x", "schema": schema}},
+                 {"type": "json_object", "schema": schema}):  # fmt: skip
+        body = {"messages": TALE, "max_tokens": 60, "response_format": form, "seed": 1}
+        found = server.post("/v1/chat/completions", body).json()["choices"][0]["message"]["content"]
+        assert isinstance(json.loads(found)["n"], int)
+    bad = server.post("/v1/chat/completions", {"messages": TALE, "response_format": {"type": "xml"}})
+    assert bad.status_code == 400 and "response_format" in bad.json()["error"]["message"]
+    grammar = {"messages": TALE, "grammar": 'root ::= "yes" | "no"'}
+    assert server.post("/v1/chat/completions", grammar).json()["choices"][0]["message"]["content"] in ("yes", "no")
+    for more in ({"json_schema": {}}, {"response_format": {"type": "json_object"}}):
+        assert server.post("/v1/chat/completions", {**grammar, **more}).status_code == 400
+
+
+@pytest.mark.parametrize("messages", [None, [], "hello", [{}], [{"role": "user", "content": 3}], [{"role": "user"}]])
+def test_bad_conversations(server: Server, messages: Any) -> None:
+    assert server.post("/v1/chat/completions", {"messages": messages}).status_code == 400

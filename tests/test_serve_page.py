@@ -1,0 +1,78 @@
+"""The page of `duo serve`: its files, and the trace that it shows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from importlib.resources import files
+
+import httpx
+import pytest
+from served import TALE, TEMPLATE, Server, served
+
+CHAT = "/v1/chat/completions"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with served(chat_template=TEMPLATE, _always=True) as s:
+        yield s
+
+
+def test_nothing_but_the_packages_own_files_runs(server: Server) -> None:
+    whole = server.get("/")
+    policy = dict(p.strip().split(" ", 1) for p in whole.headers["content-security-policy"].split(";"))
+    assert policy["default-src"] == "'none'" and policy["script-src"] == policy["style-src"] == "'self'"
+    assert whole.headers["x-content-type-options"] == "nosniff"
+    assert not re.search(r"<style|style=|\son\w+=|<script(?! type=\"module\" src=\"ui/page.js\"></script>)", whole.text)
+    for name in re.findall(r'(?:src|href)="([^"#]+)"', whole.text):
+        assert name.startswith("ui/") and server.get("/" + name).status_code == 200
+    code = server.get("/ui/page.js").text
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\b|new Function|https?://", code
+    )
+
+
+def test_a_browser_asks_only_for_what_has_changed(server: Server) -> None:
+    first = server.get("/ui/page.css")
+    again = server.get("/ui/page.css", headers={"If-None-Match": first.headers["etag"]})
+    assert again.status_code == 304 and again.content == b""
+    assert httpx.head(server.url + "/").status_code == 200
+    assert server.get("/ui/nothing.js").status_code == server.get("/ui/..%2fapp.py").status_code == 404
+
+
+def test_all_files_of_the_page_are_in_the_package() -> None:
+    inside = {f.name for f in (files("duo.server") / "ui").iterdir()}
+    assert inside == {"index.html", "page.css", "page.js", "icon.svg"}
+
+
+def test_without_a_page() -> None:
+    with served({"ui": False}, n_ctx=256, n_parallel=1) as s:
+        assert s.get("/").status_code == s.get("/ui/page.js").status_code == s.get("/duo/trace").status_code == 404
+        assert not s.duo.placed.tracing
+
+
+def test_below_a_prefix() -> None:
+    with served({"api_prefix": "/models"}, n_ctx=256, n_parallel=1) as s:
+        assert s.get("/").status_code == s.get("/ui/page.js").status_code == s.get("/duo/trace").status_code == 200
+        assert httpx.get(s.url, follow_redirects=True).text == s.get("/").text
+
+
+def test_the_trace(server: Server) -> None:
+    first = server.get("/duo/trace").json()
+    server.post(CHAT, {"messages": TALE, "max_tokens": 40, "temperature": 0})
+    second = server.get(f"/duo/trace?after={first['next']}").json()
+    events = [dict(zip(second["fields"], e, strict=True)) for e in second["events"]]
+    assert len(events) == second["next"] - first["next"] > 0
+    assert {e["lane"] for e in events} == {"target", "draft"}
+    assert all(first["now_us"] <= e["t0_us"] <= e["t1_us"] <= second["now_us"] for e in events)
+    assert server.get(f"/duo/trace?after={second['next']}").json()["events"] == []
+    for wrong in ("-1", "x", "1.5", "9" * 30, ""):
+        assert server.get("/duo/trace", params={"after": wrong}).status_code == 400
+
+
+def test_a_token_carries_its_text(server: Server) -> None:
+    body = {"messages": TALE, "max_tokens": 40, "temperature": 1.5, "seed": 3, "timings_per_token": True}
+    chunks = [e for _, e in server.events(CHAT, body)[:-1]]
+    tokens = [t for e in chunks for t in e.get("duo", {}).get("tokens", ())]
+    assert "".join(t["text"] for t in tokens) == "".join(e["choices"][0]["delta"].get("content") or "" for e in chunks)

@@ -1,0 +1,275 @@
+"""How a server begins and ends: who may come, addresses, certificates, signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from conftest import HANG_S, start_duo
+from hosts import make_certificate
+from served import TALE, served
+
+from duo.errors import BadValue
+from duo.options.validate import serve_options
+from duo.server.listening import check_open, check_tls, listeners
+from duo.server.settings import Settings
+
+ENDLESS: dict[str, Any] = {"prompt": "Once upon a time", "ignore_eos": True, "cache_prompt": False}
+
+
+# ---- who may come
+
+
+def test_keys(tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    file.write_text("first-key\n\nsecond-key\nschlüssel\n", "utf-8")
+    with served({"api_key_file": str(file), "api_key": "third-key", "api_prefix": "/llm", "metrics_compat": "llamacpp"},
+                n_parallel=1) as s:  # fmt: skip
+        for path in ("/v1/models", "/slots", "/metrics", "/props", "/nothing"):
+            answer = s.get(path)
+            assert answer.status_code == 401 and answer.json()["error"]["type"] == "authentication_error"
+            assert s.get(path, headers={"X-Api-Key": "first-ke"}).status_code == 401
+        assert s.get("/health").status_code == 200
+        for key in (b"first-key", b"second-key", b"third-key", "schlüssel".encode()):
+            assert s.get("/v1/models", headers={"Authorization": b"Bearer " + key}).status_code == 200
+            assert s.get("/v1/models", headers={"X-Api-Key": key}).status_code == 200
+        text = s.get("/metrics", headers={"X-Api-Key": "third-key"}).text
+        assert "llamacpp:requests_deferred 0.0" in text and "llamacpp:tokens_predicted_total 0.0" in text
+
+
+@pytest.mark.parametrize(
+    ("origins", "origin", "allowed"),
+    [
+        ("localhost", "http://localhost:3000", True),
+        ("localhost", "http://127.0.0.1", True),
+        ("localhost", "http://[::1]:80", True),
+        ("localhost", "https://localhost.evil.example", False),
+        ("localhost", "https://evil.example", False),
+        ("https://a.example, https://b.example", "https://b.example", True),
+        ("https://a.example", "http://localhost", False),
+        ("*", "https://evil.example", True),
+    ],
+)
+def test_web_pages_of_others(origins: str, origin: str, allowed: bool) -> None:
+    from fastapi.testclient import TestClient
+
+    from duo.server.app import make_app
+    from duo.server.service import Service
+
+    client = TestClient(make_app(Service(Settings.of({"cors_origins": origins, "api_key": "k"}, "demo"))))
+    asked = {"Origin": origin, "Access-Control-Request-Method": "POST", "Access-Control-Request-Headers": "x-api-key"}
+    answers = [client.options("/v1/models", headers=asked), client.get("/v1/models", headers={"Origin": origin})]
+    assert answers[1].status_code == 401
+    for answer in answers:
+        assert (answer.headers.get("access-control-allow-origin") in (origin, "*")) is allowed
+
+
+def test_other_machines_only_if_they_may() -> None:
+    def check(**given: Any) -> None:
+        o = serve_options(given)
+        check_open(o, has_keys=bool(given.get("api_key")))
+
+    for host in ("127.0.0.1", "localhost", "::1", "[::1]", "127.0.0.9", "/tmp/x.sock", "unix:x", "a.sock"):
+        check(host=host)
+    for host in ("0.0.0.0", "::", "192.168.1.2", "host.example", "127.0.0.1,0.0.0.0"):
+        with pytest.raises(BadValue, match="lets other machines"):
+            check(host=host)
+        check(host=host, insecure=True)
+        check(host=host, api_key="k")
+        check(host=host, ssl_cert_file="c", ssl_key_file="k")
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"host": ","}, "names no address"),
+        ({"api_key": " ,"}, "names no key"),
+        ({"api_key_file": "/nowhere"}, "cannot be read"),
+        ({"ssl_key_file": "k"}, "belong together"),
+        ({"ssl_key_file": "/nowhere", "ssl_cert_file": "/nowhere"}, "cannot be used"),
+        ({"alias": " , "}, "names nothing"),
+        ({"api_prefix": "x"}, "does not begin with /"),
+        ({"host": "256.1.1.1"}, "cannot listen"),
+        ({"host": "unix:/nowhere/x"}, "cannot listen"),
+        ({"port": 70000}, "port"),
+        ({"queue": -1}, "queue"),
+    ],
+)
+def test_bad_options(given: dict[str, Any], words: str) -> None:
+    with pytest.raises(BadValue, match=words):
+        Settings.of(given, "demo")
+        o = serve_options(given)
+        check_tls(o)
+        listeners(o)
+
+
+def test_tls(tmp_path: Path) -> None:
+    authority = make_certificate(tmp_path, "authority")
+    cert, key = make_certificate(tmp_path, "server", authority)
+    with served({"ssl_cert_file": str(cert), "ssl_key_file": str(key)}, n_parallel=1) as s:
+        context = ssl.create_default_context(cafile=authority[0])
+        assert s.url.startswith("https://")
+        assert httpx.get(s.url + "/health", verify=context, timeout=HANG_S).json() == {"status": "ok"}
+
+
+# ---- the program
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], str]]]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*args: str) -> tuple[subprocess.Popen[bytes], str]:
+        p = start_duo("serve", "--port", "0", "-c", "2048", *args, env={**os.environ, "DUO_PROFILES": "off"})
+        started.append(p)
+        assert p.stdout is not None
+        line = p.stdout.readline().decode()
+        return p, line.split(" on ")[1].split(" (")[0] if " on " in line else line
+
+    yield start
+    for p in started:
+        p.kill()
+        p.communicate()
+
+
+def test_sigterm_lets_eight_texts_end(program: Callable[..., tuple[subprocess.Popen[bytes], str]]) -> None:
+    p, url = program("-np", "4", "--drain", "60")
+    answers: list[httpx.Response] = []
+
+    def ask() -> None:
+        body = {"messages": TALE, "max_tokens": 250, "ignore_eos": True, "stream": True}
+        answers.append(httpx.post(url + "/v1/chat/completions", json=body, timeout=HANG_S))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for t in threads:
+        t.start()
+    while httpx.get(url + "/metrics").text.count("duo_requests_running 4.0") == 0:
+        time.sleep(0.01)
+    p.send_signal(signal.SIGTERM)
+    states = set()
+    while True:
+        try:  # the port is open for a while, and says that the server is not ready
+            states.add(httpx.get(url + "/health", timeout=HANG_S).status_code)
+            refused = httpx.post(url + "/completion", json={"prompt": "a"}, timeout=HANG_S)
+            if refused.status_code == 503:
+                states.add("refused")
+        except httpx.TransportError:
+            break
+    for t in threads:
+        t.join(HANG_S)
+    assert p.wait(HANG_S) == 0
+    assert 503 in states and "refused" in states
+    assert [a.status_code for a in answers] == [200] * 8
+    assert all(a.text.endswith("data: [DONE]\n\n") for a in answers)
+
+
+def test_a_second_signal_ends_at_once(program: Callable[..., tuple[subprocess.Popen[bytes], str]]) -> None:
+    p, url = program("--drain", "1000")
+    s = httpx.stream("POST", url + "/completion", json={**ENDLESS, "stream": True, "n_predict": 1900}, timeout=HANG_S)
+    with s as answer:
+        lines = answer.iter_lines()
+        assert next(lines)
+        p.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        p.send_signal(signal.SIGTERM)
+        with suppress(httpx.TransportError):  # the connection has ended before the error was read
+            assert '"unavailable_error"' in "".join(lines)
+    assert p.wait(HANG_S) == 0
+
+
+def test_a_unix_socket(program: Callable[..., tuple[subprocess.Popen[bytes], str]], tmp_path: Path) -> None:
+    path = tmp_path / "duo.sock"
+    p, where = program("--host", str(path))
+    assert where == f"unix:{path}" and path.stat().st_mode & 0o777 == 0o600
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://x", timeout=HANG_S) as client:
+        assert client.get("/health").json() == {"status": "ok"}
+    p.send_signal(signal.SIGTERM)
+    assert p.wait(HANG_S) == 0 and not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["-m", "/nowhere.gguf"], "nowhere.gguf"),
+        (["--host", "0.0.0.0"], "other machines"),
+        (["--temp", "x"], "temperature"),
+        (["-np", "99"], "n_parallel"),
+        (["--chat-template", "nonsense"], "unknown chat template"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why(
+    args: list[str], words: str, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, out, err = run("serve", "--port", "0", *args)
+    assert code == 1 and out == ""
+    assert words in err.splitlines()[-1] and "Traceback" not in err
+
+
+def test_while_it_loads() -> None:
+    from duo import Duo
+    from duo.server.service import Service
+    from duo.server.serving import Serving
+
+    settings = Settings.of({"port": 0}, "demo")
+    found = listeners(serve_options({"port": 0}))
+    may_load, loaded = threading.Event(), threading.Event()
+
+    def load() -> Duo:
+        assert may_load.wait(HANG_S)
+        return Duo(n_ctx=256)
+
+    serving = Serving(Service(settings), found, load, drain_s=1, ready=lambda _d: loaded.set())
+    thread = threading.Thread(target=serving.run)
+    thread.start()
+    url = found[0].url("http")
+    for path in ("/health", "/v1/models", "/slots", "/props"):
+        answer = httpx.get(url + path, timeout=HANG_S)
+        assert answer.status_code == 503
+        assert answer.json()["error"] == {"code": 503, "message": "Loading model", "type": "unavailable_error"}
+    assert httpx.post(url + "/completion", json={"prompt": "a"}, timeout=HANG_S).status_code == 503
+    assert httpx.get(url + "/livez", timeout=HANG_S).status_code == 200
+    may_load.set()
+    assert loaded.wait(HANG_S)
+    assert httpx.get(url + "/health", timeout=HANG_S).status_code == 200
+    serving.end()
+    thread.join(HANG_S)
+    assert not thread.is_alive()
+
+
+def test_a_server_may_end_while_it_loads() -> None:
+    from duo import Duo
+    from duo.server.service import Service
+    from duo.server.serving import Serving
+
+    may_load = threading.Event()
+    made: list[Duo] = []
+
+    def load() -> Duo:
+        assert may_load.wait(HANG_S)
+        made.append(Duo(n_ctx=256))
+        return made[0]
+
+    asked = {"port": 0}
+    serving = Serving(Service(Settings.of(asked, "demo")), listeners(serve_options(asked)), load, drain_s=1000)
+    thread = threading.Thread(target=serving.run)
+    thread.start()
+    while not serving.is_listening:
+        time.sleep(0.005)
+    serving.end()
+    thread.join(HANG_S)
+    assert not thread.is_alive()
+    may_load.set()
+    until = time.monotonic() + HANG_S
+    while not (made and made[0].session.closed):  # what came too late is freed
+        assert time.monotonic() < until
+        time.sleep(0.005)
