@@ -42,8 +42,8 @@ Examples:
   duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json-file run.json --csv run.csv
 """
 
-# A run sets the mode and the draft length of each arm itself, and needs complete texts.
-NOT_HERE = ("mode", "n_draft", "stop", "prompt_cache", "prompt_cache_all", "prompt_cache_ro")
+# A run sets the mode and the draft length of each arm itself, and needs complete texts from prompts in no cache.
+NOT_HERE = ("mode", "n_draft", "stop", "prompt_cache", "prompt_cache_all", "prompt_cache_ro", "cache_ram")
 DEFAULTS = {"max_tokens": 128, "seed": 1}
 OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or name == "draft_host")
 
@@ -68,9 +68,10 @@ def bench(params: dict[str, Any]) -> None:
         _refuse(params, ("csv", "chart", "alone"), "--slots, which has its own report")
         if params["n_parallel"] is not None:
             raise BadValue("-np/--parallel has no effect with --slots, which says how many texts; leave it out")
-    sync_lengths = a.parse_lengths(
-        params["sync_lengths"] or ("2,4" if counts else "1,2,3,4,5,7"), "--sync-lengths", auto=False
-    )
+    lengths_text = params["sync_lengths"]
+    if lengths_text is None:
+        lengths_text = "1,2,3,4,5,7" if counts is None else "2,4"
+    sync_lengths = a.parse_lengths(lengths_text, "--sync-lengths", auto=False)
     lengths = a.parse_lengths(params["lengths"], "--lengths", auto=True)
     text_options = {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
     for path, what in ((params["json"], "JSON"), (params["csv"], "CSV"), (params["chart"], "chart")):
