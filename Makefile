@@ -2,6 +2,7 @@
 # make test   C++ and Python tests          make lint   style and types
 # make test-quick   the Python tests that take neither long nor a network (about two minutes on two cores)
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
+# make proof  thousands of schedules under both sanitizers, and the long Python runs (about two hours)
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
 #
 # Another llama.cpp build:  CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make demo
@@ -27,7 +28,7 @@ endif
 # The number of compile jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
-.PHONY: demo test test-quick test-cpp test-arm test-arm-kernels test-python lint format tsan asan docs protocol clean
+.PHONY: demo test proof test-quick test-cpp test-arm test-arm-kernels test-python lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
 	@echo
@@ -65,6 +66,18 @@ tsan asan: $(VENV)/tools
 	    -DDUO_SANITIZE=$(if $(filter tsan,$@),thread,address) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
 	@$(VENV)/bin/cmake --build build/$@
 	@$(VENV)/bin/ctest --test-dir build/$@ --output-on-failure
+
+# 10,000 schedules of each of the two random tests, under each sanitizer. The Python runs write a line each of what they
+# have shown.
+proof: $(VENV)/duo $(VENV)/test
+	@for s in thread address; do \
+	    $(VENV)/bin/cmake -S . -B build/proof-$$s -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
+	        -DDUO_SANITIZE=$$s -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null && \
+	    $(VENV)/bin/cmake --build build/proof-$$s --target test_texts && \
+	    $(VENV)/bin/ctest --test-dir build/proof-$$s --output-on-failure -C proof -R ^proof || exit 1; \
+	done
+	@rm -f build/proof.jsonl
+	@DUO_PROOF=build/proof.jsonl $(PY) -m pytest -m proof --timeout 7200
 
 lint: $(VENV)/duo $(VENV)/test $(VENV)/lint
 	@$(VENV)/bin/ruff check src tests tools benchmarks

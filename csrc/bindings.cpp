@@ -140,6 +140,8 @@ void register_engine(py::module_ & m) {
     // A text that was begun. Its reader keeps it.
     py::class_<text_handle>(m, "Text")
         .def_property_readonly("place", [](const text_handle & x) { return x.get().req().place.load(); })
+        // The link that has this number carries it. Known when the text's first chunk has come, and as a rule before.
+        .def_property_readonly("slot", [](const text_handle & x) { return x.get().req().slot; })
         // Complete after the chunk that has finish set.
         .def("stats", [](const text_handle & x) {
             static const duo::pair_profile nothing;
@@ -152,9 +154,10 @@ void register_engine(py::module_ & m) {
         .def(py::init<const duo::synthetic_options &>(), "options"_a, py::call_guard<py::gil_scoped_release>())
         .def_property_readonly("target", [](const engine & e) { return view_of(e.target()); })
         .def_property_readonly("draft", [](const engine & e) { return view_of(e.draft()); })
-        .def_property_readonly("draft_link", &engine::link_to_draft)
-        .def_property_readonly("target_link", &engine::link_to_target)
+        .def_property_readonly("draft_links", &engine::links_to_draft)
+        .def_property_readonly("target_links", &engine::links_to_target)
         .def_property_readonly("running", &engine::running)
+        .def_property_readonly("usage", [](const engine & e) { return duo::usage_of(e.usage()); })
         .def(
             "begin",
             [](engine & e, std::vector<duo::token_id> prompt, int32_t n_predict, const duo::sampling_params & sampling,

@@ -4,6 +4,7 @@
 #include <pybind11/pybind11.h>
 
 #include "core/pair_profile.h"
+#include "core/usage.h"
 #include "llama/model.h"
 
 namespace duo {
@@ -54,6 +55,9 @@ void register_files(pybind11::module_ & m);
 // A request's statistics and the planner's measurements, as Python reads them (duo.text.result.timings).
 pybind11::dict stats_of(const request & r, const pair_profile & profile);
 const char *   name_of(stance s);
+
+// What an engine holds, with the names of the C++ members.
+pybind11::dict usage_of(const engine_usage & u);
 
 // The figures of one part of a text, sent from one process to another and added to the whole. part_of throws
 // duo::error.

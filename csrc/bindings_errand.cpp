@@ -64,6 +64,8 @@ void register_errand(py::module_ & m) {
             "tokens"_a, "saved"_a)
         .def_property_readonly("target_tokens", [](const e & x) { return x.target.tokens; })
         .def_property_readonly("draft_tokens", [](const e & x) { return x.draft.tokens; })
+        .def_property_readonly("target_held", [](const e & x) { return x.target.held; })
+        .def_property_readonly("draft_held", [](const e & x) { return x.draft.held; })
         .def(
             "target_saved", [](const e & x) { return view(x.target.saved); }, py::keep_alive<0, 1>())
         .def(

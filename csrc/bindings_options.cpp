@@ -74,6 +74,7 @@ void register_synthetic(py::module_ & m) {
         .def_readwrite("branch_cost", &o::branch_cost)
         .def_readwrite("n_vocab", &o::n_vocab)
         .def_readwrite("n_ctx", &o::n_ctx)
+        .def_readwrite("n_parallel", &o::n_texts)
         .def_readwrite("seed", &o::seed)
         .def_readwrite("tracing", &o::tracing)
         .def_readwrite("has_draft", &o::has_draft);
@@ -104,6 +105,7 @@ void register_options(py::module_ & m) {
         .def_readwrite("n_batch", &o::n_batch)
         .def_readwrite("n_ubatch", &o::n_ubatch)
         .def_readwrite("n_parallel", &o::n_parallel)
+        .def_readwrite("n_contexts", &o::n_contexts)
         .def_readwrite("n_threads", &o::n_threads)
         .def_readwrite("n_threads_batch", &o::n_threads_batch)
         .def_readwrite("flash_attn", &o::flash_attn)
@@ -182,6 +184,7 @@ void register_options(py::module_ & m) {
             "expected_step_us", [](const e & o) { return o.prior.step_us; },
             [](e & o, double x) { o.prior.step_us = x; })
         .def_readwrite("n_parallel", &e::n_parallel)
+        .def_readwrite("n_kept_bytes", &e::n_kept_bytes)
         .def_readwrite("tracing", &e::tracing)
         .def_readwrite("delay_us", &e::delay_us)
         .def_readwrite("delay_seed", &e::delay_seed);

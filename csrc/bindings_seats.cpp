@@ -1,11 +1,11 @@
-// The host's side of a link: weights that several seats share, and the seats.
+// The host's side of a link: weights, the host that serves them, and its seats.
 #include <pybind11/stl.h>
 
 #include "bindings.h"
 #include "bindings_remote.h"
 #include "core/clock.h"
-#include "core/draft_seat.h"
-#include "core/verify_seat.h"
+#include "core/draft_host.h"
+#include "core/verify_host.h"
 #include "engine.h"
 #include "error.h"
 #include "llama/stock_kernels.h"
@@ -31,20 +31,29 @@ model_ptr load_weights(model_options opt, bool is_draft, const py::object & prog
     });
 }
 
-// The Python class for the weights; const inside, because all seats read them.
+// The Python class for the weights; const inside, because contexts share them.
 struct shared_model {
     model_ptr model;
 };
 
-// A seat and its context.
-template <typename Seat> struct seated {
-    explicit seated(const model_ptr & weights)
-        : model(weights->with_new_context()), seat(model, [cpus = weights->options().cpus] { pin_this_thread(cpus); }) {
+// A context of the weights, and what serves it to clients.
+template <typename Host> struct served {
+    explicit served(const model_ptr & weights)
+        : model(weights->with_new_context()),
+          host(model, weights->options().n_parallel, [cpus = weights->options().cpus] { pin_this_thread(cpus); }) {
         model.require_rollback("it cannot be served");
     }
 
     llama_token_model model;
-    Seat              seat;
+    Host              host;
+};
+
+// A place at a host, for one text at a time.
+template <typename Host> struct seat {
+    [[nodiscard]] Host & host() const { return at->host; }
+
+    std::shared_ptr<served<Host>> at;
+    int32_t                       place = 0;
 };
 
 void register_vocabulary(py::module_ & m) {
@@ -79,29 +88,40 @@ void register_weights(py::module_ & m) {
 
 const auto released = py::call_guard<py::gil_scoped_release>();
 
-// The members that both kinds of seats share.
-template <typename Seat> py::class_<seated<Seat>> register_seat(py::module_ & m, const char * name) {
-    using s = seated<Seat>;
-    return py::class_<s>(m, name)
-        .def(py::init([](const shared_model & w) { return std::make_unique<s>(w.model); }), "model"_a, released)
-        .def_property_readonly("n_ctx", [](const s & x) { return x.model.n_ctx(); })
+// A kind of host, and what its seats share with those of the other kind.
+template <typename Host>
+py::class_<seat<Host>> register_host(py::module_ & m, const char * host_name, const char * seat_name) {
+    using h = served<Host>;
+    using s = seat<Host>;
+    py::class_<h, std::shared_ptr<h>>(m, host_name)
+        .def(py::init([](const shared_model & w) { return std::make_shared<h>(w.model); }), "model"_a, released)
+        .def_property_readonly("n_ctx", [](const h & x) { return x.model.n_ctx(); })
+        .def_property_readonly("seats",
+                               [](const std::shared_ptr<h> & x) {
+                                   std::vector<s> all;
+                                   for (int32_t i = 0; i < x->host.n_places(); ++i) {
+                                       all.push_back({x, i});
+                                   }
+                                   return all;
+                               })
+        .def("close", [](h & x) { x.host.close(); }, released);
+    return py::class_<s>(m, seat_name)
         .def(
-            "n_cached", [](const s & x, const std::vector<token_id> & prompt) { return x.seat.n_cached(prompt); },
+            "n_cached",
+            [](const s & x, const std::vector<token_id> & prompt) { return x.host().n_cached(x.place, prompt); },
             "prompt"_a)
-        .def(
-            "begin", [](s & x, const text_params & text) { x.seat.begin(text); }, "text"_a, released)
-        .def("close", [](s & x) { x.seat.close(); }, released);
+        .def("begin", [](s & x, const text_params & text) { x.host().begin(x.place, text); }, "text"_a, released);
 }
 
-void register_draft_seat(py::module_ & m) {
-    using d = seated<draft_seat>;
-    register_seat<draft_seat>(m, "DraftSeat")
+void register_draft_host(py::module_ & m) {
+    using d = seat<draft_host>;
+    register_host<draft_host>(m, "DraftHost", "DraftSeat")
         .def(
             "give",
             [](d & x, const py::list & tuples) {
                 const auto                   verdicts = verdicts_of(tuples);
                 const py::gil_scoped_release working;
-                x.seat.give(verdicts);
+                x.host().give(x.place, verdicts);
             },
             "verdicts"_a)
         .def(
@@ -110,26 +130,26 @@ void register_draft_seat(py::module_ & m) {
                 std::vector<node_msg> nodes;
                 {
                     const py::gil_scoped_release waiting;
-                    x.seat.take(nodes, now_us() + us);
+                    x.host().take(x.place, nodes, now_us() + us);
                 }
                 return tuples_of(nodes);
             },
             "timeout_us"_a)
         .def(
-            "end", [](d & x, int64_t us) { return x.seat.end(now_us() + us); }, "timeout_us"_a, released)
-        .def_property_readonly("taken", [](const d & x) { return x.seat.taken(); })
-        .def_property_readonly("closed", [](const d & x) { return x.seat.closed(); });
+            "end", [](d & x, int64_t us) { return x.host().end(x.place, now_us() + us); }, "timeout_us"_a, released)
+        .def_property_readonly("taken", [](const d & x) { return x.host().taken(x.place); })
+        .def_property_readonly("closed", [](const d & x) { return x.host().closed(); });
 }
 
-void register_verify_seat(py::module_ & m) {
-    using v = seated<verify_seat>;
-    register_seat<verify_seat>(m, "VerifySeat")
+void register_verify_host(py::module_ & m) {
+    using v = seat<verify_host>;
+    register_host<verify_host>(m, "VerifyHost", "VerifySeat")
         .def(
             "give",
             [](v & x, const py::list & tuples) {
                 const auto                   nodes = nodes_of(tuples);
                 const py::gil_scoped_release working;
-                x.seat.give(nodes);
+                x.host().give(x.place, nodes);
             },
             "nodes"_a)
         .def(
@@ -139,24 +159,26 @@ void register_verify_seat(py::module_ & m) {
                 std::vector<chunk_msg>   chunks;
                 {
                     const py::gil_scoped_release waiting;
-                    x.seat.take(verdicts, chunks, now_us() + us);
+                    x.host().take(x.place, verdicts, chunks, now_us() + us);
                 }
                 return py::make_tuple(tuples_of(verdicts), tuples_of(chunks));
             },
             "timeout_us"_a)
         .def(
-            "cancel", [](v & x) { x.seat.cancel(); }, released)
+            "cancel", [](v & x) { x.host().cancel(x.place); }, released)
         .def(
-            "rtt", [](v & x, int64_t us) { x.seat.rtt(us); }, "us"_a)
-        .def_property_readonly("running", [](const v & x) { return x.seat.running(); })
+            "rtt", [](v & x, int64_t us) { x.host().rtt(x.place, us); }, "us"_a)
+        .def_property_readonly("running", [](const v & x) { return x.host().running(x.place); })
         .def_property_readonly("error",
                                [](const v & x) {
-                                   const failure why =
-                                       x.seat.current() == nullptr ? failure{} : x.seat.current()->error;
+                                   const auto    text = x.host().current(x.place);
+                                   const failure why  = text == nullptr ? failure{} : text->req().error;
                                    return py::make_tuple(text_of(why.sentence), error_codes[size_t(why.kind)]);
                                })
-        .def("stats",
-             [](v & x) { return x.seat.current() == nullptr ? py::dict() : part_stats(x.seat.current()->stats); });
+        .def("stats", [](v & x) {
+            const auto text = x.host().current(x.place);
+            return text == nullptr ? py::dict() : part_stats(text->req().stats);
+        });
 }
 
 } // namespace
@@ -164,8 +186,8 @@ void register_verify_seat(py::module_ & m) {
 void register_seats(py::module_ & m) {
     register_vocabulary(m);
     register_weights(m);
-    register_draft_seat(m);
-    register_verify_seat(m);
+    register_draft_host(m);
+    register_verify_host(m);
 }
 
 } // namespace duo

@@ -26,7 +26,7 @@ template <typename Measured, typename Time> py::dict times(int32_t n_most, Measu
 } // namespace
 
 const char * name_of(stance s) {
-    constexpr const char * names[] = {"ahead", "by turn", "rest"};
+    constexpr const char * names[] = {"ahead", "by turn", "rest", "two groups"};
     return names[size_t(s)];
 }
 
@@ -50,6 +50,16 @@ py::dict stats_of(const request & r, const pair_profile & profile) {
     }
     d["acceptance"] = levels;
     return d;
+}
+
+py::dict usage_of(const engine_usage & u) {
+    const auto of = [](const worker_usage & w) {
+        return py::dict("cells"_a = w.cells, "n_active"_a = w.n_active, "n_parked"_a = w.n_parked,
+                        "n_branches"_a = w.n_branches, "n_begins"_a = w.n_begins, "n_kept"_a = w.n_kept,
+                        "kept_bytes"_a = w.kept_bytes);
+    };
+    return py::dict("target"_a = of(u.target), "draft"_a = of(u.draft), "n_threads"_a = u.n_threads,
+                    "n_open"_a = u.n_open, "n_queued"_a = u.n_queued, "n_unfreed"_a = u.n_unfreed);
 }
 
 namespace {

@@ -99,14 +99,22 @@ engine::engine(const engine_options & opt) {
            .remote_draft     = opt.remote_draft,
            .n_ctx_remote     = opt.n_ctx_remote,
            .n_texts          = opt.n_parallel,
+           .n_kept_bytes     = opt.n_kept_bytes,
            .prior            = opt.prior,
            .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
            .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
     if (opt.remote_draft) {
-        draft_link_ = std::make_shared<draft_link>(pipeline_->ends(), target_->n_vocab());
+        const auto lines = std::make_shared<draft_lines>(pipeline_->ends(), opt.n_parallel, target_->n_vocab());
+        for (int32_t i = 0; i < opt.n_parallel; ++i) {
+            draft_links_.push_back(std::make_shared<draft_link>(lines, i));
+        }
     }
     if (!target_) {
-        target_link_ = std::make_shared<target_link>(pipeline_->ends(), draft_->n_vocab(), opt.n_ctx_remote);
+        const auto lines =
+            std::make_shared<target_lines>(pipeline_->ends(), opt.n_parallel, draft_->n_vocab(), opt.n_ctx_remote);
+        for (int32_t i = 0; i < opt.n_parallel; ++i) {
+            target_links_.push_back(std::make_shared<target_link>(lines, i));
+        }
     }
 }
 
@@ -115,7 +123,7 @@ engine::engine(const synthetic_options & opt) {
     if (opt.has_draft) {
         synthetic_draft_ = std::make_unique<synthetic_model>(opt, true);
     }
-    start(synthetic_target_.get(), synthetic_draft_.get(), {.tracing = opt.tracing});
+    start(synthetic_target_.get(), synthetic_draft_.get(), {.tracing = opt.tracing, .n_texts = opt.n_texts});
 }
 
 void engine::start(token_model * target, token_model * draft, const pipeline::options & opt) {
@@ -181,6 +189,11 @@ void engine::cancel_all() noexcept {
 bool engine::running() const {
     const std::shared_lock entered(gate_);
     return pipeline_ && pipeline_->running();
+}
+
+engine_usage engine::usage() const {
+    const auto entered = enter();
+    return pipeline_->usage();
 }
 
 std::shared_ptr<wires> engine::ends() const {

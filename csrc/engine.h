@@ -28,10 +28,11 @@ struct engine_options {
     bool          remote_draft = false; // the draft is elsewhere: see draft_link()
     int32_t       n_ctx_remote = 0;     // > 0: the target is elsewhere, with a context of this size: see target_link()
     pair_prior    prior{};              // where the two models are placed, and the expected cost of passes
-    int32_t       n_parallel = 1;       // texts at once
-    bool          tracing    = false;
-    int32_t       delay_us   = 0; // for tests: each decode is delayed by up to this
-    uint64_t      delay_seed = 0;
+    int32_t       n_parallel   = 1;     // texts at once
+    int64_t       n_kept_bytes = 0;     // RAM for texts that leave the target's cache; 0: none; -1: no limit
+    bool          tracing      = false;
+    int32_t       delay_us     = 0; // for tests: each decode is delayed by up to this
+    uint64_t      delay_seed   = 0;
 };
 
 // Texts are begun, read and cancelled from any thread, each text by one thread at a time. Only one thread closes it.
@@ -62,11 +63,13 @@ class engine {
     // The measurements of the pair. Call only while no text is being written. Throws duo::error if closed.
     [[nodiscard]] planner & plans() const;
 
-    // Represents a model in another process; it may outlive the engine. Null: both models are here.
-    [[nodiscard]] std::shared_ptr<draft_link>  link_to_draft() const { return draft_link_; }
-    [[nodiscard]] std::shared_ptr<target_link> link_to_target() const { return target_link_; }
+    // Represent a model in another process, one for each text at once; they may outlive the engine. Empty: it is here.
+    [[nodiscard]] const std::vector<std::shared_ptr<draft_link>> &  links_to_draft() const { return draft_links_; }
+    [[nodiscard]] const std::vector<std::shared_ptr<target_link>> & links_to_target() const { return target_links_; }
 
     [[nodiscard]] bool running() const;
+    // What it holds at this moment. Throws duo::error if closed.
+    [[nodiscard]] engine_usage usage() const;
     // The rings and bells. Throws duo::error if closed.
     [[nodiscard]] std::shared_ptr<wires> ends() const;
 
@@ -83,16 +86,16 @@ class engine {
     std::weak_ptr<const llama_token_model> target_view_;
     std::weak_ptr<const llama_token_model> draft_view_;
 
-    std::shared_ptr<llama_token_model> target_;
-    std::shared_ptr<llama_token_model> draft_;
-    std::unique_ptr<synthetic_model>   synthetic_target_;
-    std::unique_ptr<synthetic_model>   synthetic_draft_;
-    std::unique_ptr<delayed_model>     late_target_;
-    std::unique_ptr<delayed_model>     late_draft_;
-    mutable std::shared_mutex          gate_; // of the pipeline and what it uses
-    std::unique_ptr<pipeline>          pipeline_;
-    std::shared_ptr<draft_link>        draft_link_;
-    std::shared_ptr<target_link>       target_link_;
+    std::shared_ptr<llama_token_model>        target_;
+    std::shared_ptr<llama_token_model>        draft_;
+    std::unique_ptr<synthetic_model>          synthetic_target_;
+    std::unique_ptr<synthetic_model>          synthetic_draft_;
+    std::unique_ptr<delayed_model>            late_target_;
+    std::unique_ptr<delayed_model>            late_draft_;
+    mutable std::shared_mutex                 gate_; // of the pipeline and what it uses
+    std::unique_ptr<pipeline>                 pipeline_;
+    std::vector<std::shared_ptr<draft_link>>  draft_links_; // by the text's slot
+    std::vector<std::shared_ptr<target_link>> target_links_;
 };
 
 } // namespace duo

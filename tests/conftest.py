@@ -44,10 +44,14 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name.startswith(("test_remote", "test_rpc")):
             item.add_marker("remote")
+    if "proof" not in config.getoption("markexpr"):  # whatever else -m says
+        long = [item for item in items if item.get_closest_marker("proof")]
+        items[:] = [item for item in items if item not in long]
+        config.hook.pytest_deselected(items=long)
 
 
 @pytest.fixture(autouse=True)

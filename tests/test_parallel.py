@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import random
 import threading
 import time
 from collections.abc import Iterator
@@ -12,15 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from company import PROMPTS
 
 from duo import Duo, DuoError, Result
 from duo.cli.main import main
 from duo.errors import BadValue, Busy
-
-PROMPTS = [
-    "Once upon a time", "The king said", "There was a little girl who", "In the forest lived", "A long time ago",
-    "The old man", "One day the dog", "She opened the door and", "It was raining when", "My brother and I",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -33,60 +28,6 @@ def four() -> Iterator[Duo]:
 def alone() -> Iterator[Duo]:
     with Duo(n_ctx=2048) as d:
         yield d
-
-
-def requests(n: int, seed: int) -> list[tuple[str, dict[str, Any]]]:
-    """Mixed ones: greedy, seeded, stops, grammars, modes, long and short."""
-    dice = random.Random(seed)
-    found = []
-    for i in range(n):
-        prompt = dice.choice(PROMPTS)
-        if dice.random() < 0.15:
-            prompt = " ".join(dice.choices(PROMPTS, k=40))
-        options: dict[str, Any] = {"max_tokens": dice.choice([5, 20, 60]), "seed": i}
-        options["temperature"] = dice.choice([0, 0, 0.8, 1.1])
-        options["mode"] = dice.choice(["async", "async", "sync", "plain"])
-        if dice.random() < 0.2:
-            options["stop"] = [".", " the "]
-        if dice.random() < 0.1:
-            options["json_schema"] = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 8}}}
-        if dice.random() < 0.2:
-            options["n_draft"] = dice.choice([1, 4, 8])
-        if dice.random() < 0.1:
-            options["draft_tree"] = [[0], [1], [0, 0]]
-        if dice.random() < 0.1:
-            options["logprobs"] = 2
-        found.append((prompt, options))
-    return found
-
-
-def same(a: Result, b: Result) -> bool:
-    return a.tokens == b.tokens and a.text == b.text and a.finish_reason == b.finish_reason
-
-
-def test_texts_in_company_are_those_written_alone(four: Duo, alone: Duo) -> None:
-    asked = requests(48, 1)
-    want = [alone.generate(p, **{**o, "mode": "plain", "draft_tree": "auto"}) for p, o in asked]
-    got: dict[int, Result] = {}
-    left = list(range(len(asked)))
-    lock = threading.Lock()
-
-    def work() -> None:
-        while True:
-            with lock:
-                if not left:
-                    return
-                i = left.pop(0)
-            got[i] = four.generate(asked[i][0], **asked[i][1])
-
-    threads = [threading.Thread(target=work) for _ in range(6)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    wrong = [i for i in got if not same(got[i], want[i])]
-    assert not wrong, [(asked[i], got[i].text, want[i].text) for i in wrong[:2]]
-    assert len(got) == len(asked)
 
 
 def test_generate_many_keeps_the_order(four: Duo, alone: Duo) -> None:
@@ -163,13 +104,6 @@ def test_closing_ends_all(late: float) -> None:
 def test_bad_numbers_are_refused(n: Any) -> None:
     with pytest.raises(BadValue, match="n_parallel"):
         Duo(n_parallel=n)
-
-
-def test_what_needs_one_text_at_a_time_is_refused(four: Duo, tmp_path: Any) -> None:
-    with pytest.raises(BadValue, match="one text at a time"):
-        four.save_state()
-    with pytest.raises(BadValue, match="one text at a time"):
-        four.generate("a", max_tokens=1, prompt_cache=tmp_path / "c")
 
 
 # ---- the program

@@ -56,14 +56,14 @@ def test_a_text_inside_a_text_of_the_same_task_is_an_error_and_not_a_deadlock(mo
     monkeypatch.setattr("duo.text.stream_async.ABANDONED_S", 1.0)
 
     async def nested(d: Duo) -> int:
-        n = 0
-        async for chunk in d.astream(PROMPT, max_tokens=2, ignore_eos=True):
-            if chunk.finish_reason:
-                break
+        async for _ in d.astream(PROMPT, ignore_eos=True):
             with pytest.raises(DuoError, match="another stream open"):
                 await d.agenerate(PROMPT, max_tokens=2)
-            n += 1
-        return n
+            break
+        # One that soon ends by itself is waited for.
+        async for _ in d.astream(PROMPT, max_tokens=2, ignore_eos=True):
+            return len((await d.agenerate(PROMPT, max_tokens=2, ignore_eos=True)).tokens)
+        return 0
 
     async def after_a_sync_stream(d: Duo) -> None:
         with d.stream(PROMPT, ignore_eos=True) as s:
@@ -71,7 +71,7 @@ def test_a_text_inside_a_text_of_the_same_task_is_an_error_and_not_a_deadlock(mo
             with pytest.raises(DuoError, match="another stream open"):
                 await d.agenerate(PROMPT, max_tokens=2)
 
-    with Duo(n_ctx=256) as d:
+    with Duo(n_ctx=256, _delay=(40_000, 1)) as d:  # some seconds for a text without an end
         assert asyncio.run(asyncio.wait_for(nested(d), 60)) == 2
         asyncio.run(asyncio.wait_for(after_a_sync_stream(d), 60))
         assert len(d.generate(PROMPT, max_tokens=4).tokens) == 4

@@ -111,7 +111,8 @@ def test_a_client_that_does_not_read_keeps_no_seat_and_stops_no_host(how: str) -
 def test_a_text_ends_while_the_target_waits_for_its_reader_and_the_giver_for_the_target() -> None:
     o = _core.ModelOptions()
     o.path, o.n_ctx, o.n_threads = str(demo_pair()[0]), 1024, 1
-    seat = _core.VerifySeat(_core.SharedModel(o, False, None))
+    served = _core.VerifyHost(_core.SharedModel(o, False, None))
+    seat = served.seats[0]
     begin = get_begin(good_begin(bytes(16), bytes(16)), n_vocab=N_VOCAB, n_ctx=1024)
     begin.n_predict, begin.n_logprobs = 1000, 100
     pauses = wire.ToVerify(nodes=[wire.Node(kind=1, id=1, parent=1, token=-1)] * 1000)
@@ -129,7 +130,7 @@ def test_a_text_ends_while_the_target_waits_for_its_reader_and_the_giver_for_the
         await asyncio.wait_for(giving, HANG_S)
 
     asyncio.run(run())
-    seat.close()
+    served.close()
 
 
 def test_a_draft_goes_on_beside_a_target_with_a_few_tokens_more() -> None:

@@ -11,6 +11,8 @@ from far_machine import FarMachine, far_machine, why_not
 from hosts import KERNELS, PROMPT, HostProcess, until_it_helps, write
 from storms import held, left
 from test_remote_faults import TEXTS, expected, same, with_draft_at, with_target_at
+from test_remote_parallel import check, client, write_all
+from test_remote_parallel import expected as expected_of_four
 
 from duo import Result
 
@@ -19,7 +21,7 @@ pytest.importorskip("grpc")
 if why_not():
     pytest.skip(why_not(), allow_module_level=True)
 
-__all__ = ["expected"]  # a fixture
+__all__ = ["expected", "expected_of_four"]  # fixtures
 
 SLOW = {"delay_ms": 25.0, "loss": 0.01, "rate_kbit": 1000.0}
 N_SLOW = 150
@@ -113,23 +115,35 @@ def test_a_cable_that_is_pulled_costs_the_draft_only(
         until_it_helps(d)
 
 
+def test_packets_that_are_lost_cost_four_texts_their_draft_only(
+    far: FarMachine, expected_of_four: list[Result]
+) -> None:
+    far.set(delay_ms=1)
+    with far_host(far, "draft", "-td", "1", "-np", "4") as h, client("draft", h) as d:
+        check(write_all(d, {10: lambda: far.set(loss=1)}), expected_of_four)
+        check(write_all(d, {}), expected_of_four)
+        far.set(delay_ms=1)
+        until_it_helps(d)
+
+
 def test_a_text_waits_for_the_target_behind_a_cable_that_is_pulled(
     far: FarMachine, verify_host: FarHost, expected: list[Result]
 ) -> None:
     far.set(delay_ms=1)
     with with_target_at(verify_host.address, host_patience=60) as d:
-        pulled = []
+        assert d.network is not None
+        figures, pulled = d.network.clients[0].figures, []
 
         def out() -> None:
             far.set(loss=1)
-            pulled.append(d.network.figures.of_text()["network_lost_n"] if d.network else 0)
+            pulled.append(figures.of_text()["network_lost_n"])
 
         s = d.stream(PROMPT, **TEXTS[0])
         with s:
             for i, _ in enumerate(s):
                 if i == 40:
                     out()
-                    while d.network is not None and d.network.figures.of_text()["network_lost_n"] == pulled[0]:
+                    while figures.of_text()["network_lost_n"] == pulled[0]:
                         s.poll()
                     far.set(delay_ms=1)
         assert same(s.result, expected[0])

@@ -109,7 +109,7 @@ def test_an_unexpected_error_ends_the_text_but_not_the_thread(monkeypatch: pytes
     with host("verify", "-t", "1", "-c", "1024") as h, remote("verify", h) as d:
         assert d.network is not None
         with monkeypatch.context() as m:
-            m.setattr(d.network, "_stream", broken)
+            m.setattr(d.network.clients[0], "_stream", broken)
             with pytest.raises(DuoError, match=rf"to the verify host {h.address} failed \(the cat is on the cable\)"):
                 d.generate(PROMPT, **GREEDY)
         assert d.generate(PROMPT, **GREEDY).text
@@ -118,7 +118,7 @@ def test_an_unexpected_error_ends_the_text_but_not_the_thread(monkeypatch: pytes
 def test_a_text_that_is_collected_in_a_thread_of_its_own_connection_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with host("verify", "-t", "1", "-c", "1024") as h, remote("verify", h) as d:
         assert d.network is not None
-        received, collected = d.network.figures.received, threading.Event()
+        received, collected = d.network.clients[0].figures.received, threading.Event()
 
         def collect(n_bytes: int) -> None:
             received(n_bytes)
@@ -127,7 +127,7 @@ def test_a_text_that_is_collected_in_a_thread_of_its_own_connection_ends(monkeyp
                 collected.set()
 
         abandoned = threading.Event()
-        monkeypatch.setattr(d.network.figures, "received", collect)
+        monkeypatch.setattr(d.network.clients[0].figures, "received", collect)
         gc.disable()
         try:
             s = d.stream(PROMPT, **GREEDY)

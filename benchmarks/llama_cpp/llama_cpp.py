@@ -1,4 +1,4 @@
-"""llama.cpp's own loops as subprocesses: plain decoding, and speculation by turns.
+"""llama.cpp's own loops as subprocesses: plain decoding, speculation by turns, and several texts at once.
 
     plain = Plain("target.gguf", cores=[0])
     turns = Speculative("target.gguf", "draft.gguf", cores=[0], n_draft=5)
@@ -115,6 +115,24 @@ class Speculative(Plain):
         return sorted({*(self.cores or []), *(self.cores_draft or [])})
 
 
+@dataclass(frozen=True)
+class Slots(Plain):
+    """Several texts at once, in the order of llama-server's loop; with a draft, batched speculation by turns."""
+
+    _: KW_ONLY
+    slots: int = 1
+    draft: str | Path | None = None  # None: plain decoding
+    n_draft: int = 3  # longest draft (llama.cpp's default)
+
+    program: ClassVar[str] = "slots_loop"
+
+    def arguments(self) -> list[str]:
+        args = [*super().arguments(), "--slots", str(self.slots)]
+        if self.draft is None:
+            return args
+        return [*args, *_placement(self.draft, self.threads, 0, None, "d"), "--draft-max", str(self.n_draft)]
+
+
 class Loop:
     """One process with its models loaded. Waiting for a prompt it sleeps, so that several can be interleaved."""
 
@@ -129,7 +147,6 @@ class Loop:
             environment["OMP_WAIT_POLICY"] = "passive"
 
         self._folder = tempfile.TemporaryDirectory(prefix="llama-cpp-loop-")
-        self._prompt = Path(self._folder.name, "prompt.txt")
         self._errors = Path(self._folder.name, "errors.txt")
         with self._errors.open("wb") as errors:
             self._process = subprocess.Popen(
@@ -138,11 +155,21 @@ class Loop:
 
     def run(self, prompt: str) -> Run:
         """Generate after one prompt."""
+        return _parse(self._ask([prompt]))
+
+    def run_all(self, prompts: Sequence[str]) -> tuple[float, list[Run]]:
+        """Generate after all prompts, as many at once as `Slots` says: seconds of all of it, and each text."""
+        found = self._ask(prompts)
+        return found["seconds"], [_parse(text) for text in found["texts"]]
+
+    def _ask(self, prompts: Sequence[str]) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._prompt.write_text(prompt, encoding="utf-8", newline="")
+        files = [Path(self._folder.name, f"{i}.txt") for i in range(len(prompts))]
+        for file, prompt in zip(files, prompts, strict=True):
+            file.write_text(prompt, encoding="utf-8", newline="")
         try:
-            self._process.stdin.write(f"{self._prompt}\n")
+            self._process.stdin.write("\t".join(map(str, files)) + "\n")
             self._process.stdin.flush()
             line = self._process.stdout.readline()
         except BrokenPipeError:
@@ -151,7 +178,8 @@ class Loop:
             code = self._process.wait()
             reason = self._errors.read_text(encoding="utf-8", errors="replace").strip()
             raise RuntimeError(reason or f"llama.cpp's loop ended with exit status {code}")
-        return _parse(json.loads(line))
+        found: dict[str, Any] = json.loads(line)
+        return found
 
     def close(self) -> None:
         """End the process and free its models."""
@@ -190,7 +218,7 @@ def run_speculative(model: str | Path, draft: str | Path, prompts: Iterable[str]
 
 @functools.cache
 def build() -> Path:
-    """Build both programs against the llama-cpp-python of this interpreter; the folder that they are in."""
+    """Build the programs against the llama-cpp-python of this interpreter; the folder that they are in."""
     done = subprocess.run(
         [str(HERE / "build.sh")],
         env={**os.environ, "PYTHON": sys.executable},

@@ -40,6 +40,7 @@ struct options {
     int32_t   n_draft    = 3;    // longest draft, llama.cpp's default
     float     p_min      = 0.0f; // stop drafting below this probability, llama.cpp's default
     bool      ignore_eos = false;
+    int32_t   n_slots    = 1; // texts at once (slots_loop)
 };
 
 // Times are in microseconds from the start of the prompt.
@@ -56,10 +57,10 @@ struct result {
     int64_t total_us   = 0; // the last token is known
 };
 
-inline std::vector<std::string> split(const std::string & text) {
+inline std::vector<std::string> split(const std::string & text, char by = ',') {
     std::vector<std::string> parts(1);
     for (const char c : text) {
-        if (c == ',') {
+        if (c == by) {
             parts.emplace_back();
         } else {
             parts.back() += c;
@@ -124,6 +125,8 @@ inline options parse_options(int argc, char ** argv) {
             opts.n_ctx = parse_number<int32_t>(name, value);
         } else if (name == "-n") {
             opts.n_predict = parse_number<int32_t>(name, value);
+        } else if (name == "--slots") {
+            opts.n_slots = parse_number<int32_t>(name, value);
         } else if (name == "--draft-max") {
             opts.n_draft = parse_number<int32_t>(name, value);
         } else if (name == "--draft-p-min") {
@@ -135,8 +138,9 @@ inline options parse_options(int argc, char ** argv) {
     if (opts.target.path.empty()) {
         throw std::runtime_error("-m MODEL.gguf is missing");
     }
-    if (opts.n_predict < 1 || opts.target.n_threads < 1 || opts.draft.n_threads < 1 || opts.n_draft < 1) {
-        throw std::runtime_error("-n, -t, -td and --draft-max must be at least 1");
+    if (opts.n_predict < 1 || opts.target.n_threads < 1 || opts.draft.n_threads < 1 || opts.n_draft < 1 ||
+        opts.n_slots < 1) {
+        throw std::runtime_error("-n, -t, -td, --draft-max and --slots must be at least 1");
     }
     return opts;
 }
@@ -160,8 +164,7 @@ inline void print_json(const result & r) {
     for (size_t i = 0; i < r.tokens.size(); ++i) {
         std::printf(i ? ", %d" : "%d", r.tokens[i]);
     }
-    std::printf("]}\n");
-    std::fflush(stdout);
+    std::printf("]}");
 }
 
 // llama.cpp's own messages: errors only, so that printing takes no time
@@ -169,6 +172,14 @@ inline void log_errors(ggml_log_level level, const char * text, void *) {
     if (level == GGML_LOG_LEVEL_ERROR) {
         std::fputs(text, stderr);
     }
+}
+
+inline std::string read_file(const std::string & path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) {
+        throw std::runtime_error("cannot read the prompt " + path);
+    }
+    return {std::istreambuf_iterator<char>(file), {}};
 }
 
 // Warms up, then runs generate(tokens, n_predict) -> result for each prompt file named on stdin.
@@ -179,13 +190,8 @@ void run_prompts(const llama_context * ctx, const options & opts, int32_t n_extr
     generate(warmup, n_predict_warmup);
 
     for (std::string path; std::getline(std::cin, path);) {
-        std::ifstream file(path, std::ios::binary);
-        if (!file) {
-            throw std::runtime_error("cannot read the prompt " + path);
-        }
-        const std::string text{std::istreambuf_iterator<char>(file), {}};
-        const auto        tokens = tokenize(vocab, text);
-        const size_t      needed = tokens.size() + opts.n_predict + n_extra;
+        const auto   tokens = tokenize(vocab, read_file(path));
+        const size_t needed = tokens.size() + opts.n_predict + n_extra;
         if (needed > llama_n_ctx(ctx) || tokens.size() > llama_n_batch(ctx)) {
             throw std::runtime_error(path + ": " + std::to_string(tokens.size()) + " tokens and what follows need -c " +
                                      std::to_string(needed));
@@ -197,6 +203,8 @@ void run_prompts(const llama_context * ctx, const options & opts, int32_t n_extr
             std::this_thread::sleep_for(std::chrono::milliseconds(50));
         }
         print_json(result);
+        std::printf("\n");
+        std::fflush(stdout);
     }
 }
 

@@ -1,5 +1,6 @@
 // llama.cpp's own speculation, as its examples/speculative-simple shows it: draft, verify, draft, verify, by turns.
 #include "loop.h"
+#include "loop_params.h"
 
 #include "common.h"
 #include "log.h"
@@ -17,49 +18,6 @@
 namespace {
 
 constexpr llama_seq_id seq_id = 0;
-
-common_cpu_params cpu_params(const loop::placement & where) {
-    common_cpu_params params;
-    params.n_threads  = where.n_threads;
-    params.mask_valid = !where.cores.empty();
-    params.strict_cpu = where.cores.size() == (size_t)where.n_threads;
-    for (const int core : where.cores) {
-        if (core < 0 || core >= GGML_MAX_N_THREADS) {
-            throw std::runtime_error("there is no core " + std::to_string(core));
-        }
-        params.cpumask[core] = true;
-    }
-    return params;
-}
-
-common_params make_params(const loop::options & opts) {
-    common_params params;
-    params.model.path          = opts.target.path;
-    params.devices             = opts.target.devices;
-    params.n_gpu_layers        = opts.target.n_gpu_layers;
-    params.cpuparams           = cpu_params(opts.target);
-    params.cpuparams_batch     = params.cpuparams;
-    params.n_ctx               = opts.n_ctx;
-    params.n_batch             = opts.n_ctx > 0 ? opts.n_ctx : params.n_batch;
-    params.fit_params          = false; // layers and context are as asked, not as found to fit
-    params.sampling.ignore_eos = opts.ignore_eos;
-
-    params.speculative.types = {COMMON_SPECULATIVE_TYPE_DRAFT_SIMPLE};
-    auto & draft             = params.speculative.draft;
-    draft.mparams.path       = opts.draft.path;
-    draft.devices            = opts.draft.devices;
-    draft.n_gpu_layers       = opts.draft.n_gpu_layers;
-    draft.cpuparams          = cpu_params(opts.draft);
-    draft.cpuparams_batch    = draft.cpuparams;
-    draft.n_max              = opts.n_draft;
-    draft.p_min              = opts.p_min;
-
-    const auto limits            = common_speculative_get_output_limits(params.n_batch, params.n_parallel,
-                                                                        common_speculative_n_max(&params.speculative));
-    params.n_outputs_max         = limits.total;
-    params.n_outputs_max_per_seq = limits.per_seq;
-    return params;
-}
 
 // Target and draft, loaded once. Members are destroyed bottom to top.
 class speculative_pair {
@@ -86,7 +44,7 @@ class speculative_pair {
     llama_context *                     ctx_dft_ = nullptr;
 };
 
-speculative_pair::speculative_pair(const loop::options & opts) : params_(make_params(opts)) {
+speculative_pair::speculative_pair(const loop::options & opts) : params_(loop::make_params(opts)) {
     if (opts.target.cores != opts.draft.cores) {
         cores_tgt_ = opts.target.cores;
         cores_dft_ = opts.draft.cores;
@@ -118,10 +76,7 @@ speculative_pair::speculative_pair(const loop::options & opts) : params_(make_pa
     if (!spec_) {
         throw std::runtime_error("llama.cpp could not start speculating with " + opts.draft.path);
     }
-    // greedy by the shortest chain; set only now, because metadata in the model may have changed the parameters
-    params_.sampling.mirostat = 0;
-    params_.sampling.top_k    = 1;
-    params_.sampling.samplers = {COMMON_SAMPLER_TYPE_TOP_K};
+    loop::make_greedy(params_);
     sampler_.reset(common_sampler_init(init_tgt_->model(), params_.sampling));
 }
 

@@ -19,6 +19,10 @@ bool branch_pool::any_free() const {
     return std::any_of(branches_.begin(), branches_.end(), [](const state & s) { return !s.taken; });
 }
 
+int32_t branch_pool::n_taken() const {
+    return int32_t(std::count_if(branches_.begin(), branches_.end(), [](const state & s) { return s.taken; }));
+}
+
 void branch_pool::release(int32_t branch) {
     cut(branch, 0);
     branches_[size_t(branch)].taken = false;

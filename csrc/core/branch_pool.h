@@ -19,6 +19,7 @@ class branch_pool {
     // The first free branch, which is empty; it belongs to the caller from then on. -1: none is free.
     [[nodiscard]] int32_t acquire();
     [[nodiscard]] bool    any_free() const;
+    [[nodiscard]] int32_t n_taken() const;
 
     // Empties the branch and makes it free. Throws duo::error if the model cannot.
     void release(int32_t branch);

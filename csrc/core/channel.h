@@ -93,6 +93,8 @@ template <typename T> class channel {
 
     [[nodiscard]] bool closed() const noexcept { return ring_.closed(); }
 
+    [[nodiscard]] const spsc_ring<T> & ring() const noexcept { return ring_; }
+
   private:
     spsc_ring<T> ring_;
     bell &       writer_;

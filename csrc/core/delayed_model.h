@@ -42,8 +42,9 @@ class delayed_model : public token_model {
 
     bool        rollback(int32_t branch, int32_t pos) override { return inner_.rollback(branch, pos); }
     void        fork(int32_t from, int32_t to, int32_t pos) override { inner_.fork(from, to, pos); }
-    std::string save() const override { return inner_.save(); }
-    void        restore(std::span<const char> saved) override { inner_.restore(saved); }
+    int32_t     n_held(int32_t branch) const override { return inner_.n_held(branch); }
+    std::string save(int32_t branch) const override { return inner_.save(branch); }
+    void        restore(int32_t branch, std::span<const char> saved) override { inner_.restore(branch, saved); }
     bool        is_end(token_id token) const override { return inner_.is_end(token); }
     std::string piece(token_id token) const override { return inner_.piece(token); }
 

@@ -14,7 +14,7 @@ bool draft_worker::choose() {
     }
     n_parts_ = 0;
     for (draft_text & t : texts_) {
-        if (!t.wants_step()) {
+        if (!wants_step(t)) {
             continue;
         }
         if (n_parts_ == parts_.size()) {
@@ -35,6 +35,10 @@ bool draft_worker::choose() {
         if (n_rows > n_free) {
             n_free = make_room(t, n_free);
         }
+        if (n_rows > n_free && shares_cache(t)) {
+            pause(t); // until the next verdict: the others may have ended by then
+            continue;
+        }
         if (n_rows > n_free) { // nodes were chosen to fit
             fail(t, "its cache is full; raise -cd/--ctx-size-draft");
             continue;
@@ -46,6 +50,12 @@ bool draft_worker::choose() {
         keep_what_pays();
     }
     return n_parts_ > 0;
+}
+
+// Whether other texts that are written hold a part of the cache.
+bool draft_worker::shares_cache(const draft_text & text) const {
+    return std::any_of(texts_.begin(), texts_.end(),
+                       [&text](const draft_text & t) { return &t != &text && t.active() && t.n_cached() > 0; });
 }
 
 // Forgets what the cache holds of texts that have ended. Returns how many rows are free then.

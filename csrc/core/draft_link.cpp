@@ -27,7 +27,8 @@ bool draft_link::pop(verdict_msg & v) {
         next_.reset();
         return true;
     }
-    return wires_->verdicts.try_pop(v);
+    lines_->verdicts.sort();
+    return lines_->verdicts.pop(slot_, v);
 }
 
 std::optional<text_params> draft_link::wait_begin(int64_t deadline_us) {
@@ -75,19 +76,26 @@ bool draft_link::take(std::vector<verdict_msg> & out, int64_t deadline_us) {
     return listen_until(wires_->draft_bell, deadline_us, [this] { return closed(); }, look);
 }
 
+void draft_link::send(node_msg::kind what) {
+    const std::lock_guard alone(lines_->nodes_mutex);
+    wires_->nodes.push({.what = what, .slot = slot_});
+}
+
 void draft_link::ready() {
-    wires_->nodes.push({.what = node_msg::kind::ready});
+    send(node_msg::kind::ready);
 }
 
 void draft_link::lost() {
-    wires_->nodes.push({.what = node_msg::kind::lost});
+    send(node_msg::kind::lost);
 }
 
 void draft_link::give(std::span<const node_msg> nodes) {
     for (const node_msg & n : nodes) {
-        check_node(n, n_vocab_);
+        check_node(n, lines_->n_vocab);
     }
-    for (const node_msg & n : nodes) {
+    const std::lock_guard alone(lines_->nodes_mutex);
+    for (node_msg n : nodes) {
+        n.slot = slot_;
         wires_->nodes.push_quiet(n);
     }
     wires_->nodes.wake();

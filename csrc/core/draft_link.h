@@ -1,7 +1,9 @@
-// Stands in for a draft in another process: takes the target's verdicts, gives the draft's nodes.
+// Stands in for a draft in another process, for one text at a time: takes the target's verdicts, gives the draft's
+// nodes.
 //
 // The verify worker sees no difference: it writes verdicts and reads nodes. Two threads use a link: a sender
-// (wait_begin, take) and a receiver (ready, lost, give). Each role may pass to another thread under a lock.
+// (wait_begin, take) and a receiver (ready, lost, give). Each role may pass to another thread under a lock. Where
+// several texts are written at once, each has a link, and one connection may be lost while the others last.
 #pragma once
 
 #include <memory>
@@ -9,15 +11,16 @@
 #include <span>
 #include <vector>
 
+#include "draft_lines.h"
 #include "request.h"
-#include "wires.h"
 
 namespace duo {
 
 class draft_link {
   public:
-    // n_vocab: the target's.
-    draft_link(std::shared_ptr<wires> w, int32_t n_vocab) : wires_(std::move(w)), n_vocab_(n_vocab) {}
+    // slot: of its text, at the reader.
+    draft_link(std::shared_ptr<draft_lines> lines, int32_t slot)
+        : lines_(std::move(lines)), wires_(lines_->ends), slot_(slot) {}
     ~draft_link();
 
     draft_link(const draft_link &)             = delete;
@@ -41,15 +44,17 @@ class draft_link {
     void give(std::span<const node_msg> nodes);
 
     // Any thread.
-    void               rtt(int64_t us) { wires_->rtt_us.store(us, std::memory_order_relaxed); }
+    void               rtt(int64_t us) { wires_->rtt_us[size_t(slot_)].store(us, std::memory_order_relaxed); }
     [[nodiscard]] bool closed() const { return wires_->verdicts.closed() || wires_->nodes.closed(); }
 
   private:
     void               let_go();
     [[nodiscard]] bool pop(verdict_msg & v);
+    void               send(node_msg::kind what);
 
-    const std::shared_ptr<wires> wires_;
-    const int32_t                n_vocab_;
+    const std::shared_ptr<draft_lines> lines_;
+    const std::shared_ptr<wires>       wires_;
+    const int32_t                      slot_;
 
     // The sender's.
     const request *            held_ = nullptr; // the text that the draft works on

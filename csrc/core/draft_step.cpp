@@ -37,11 +37,13 @@ void draft_worker::step() {
         // A step on a part of the cores counts as beside the target, whatever the target did.
         const bool split = parts_.front().text->wanted().n_threads > 0;
         t.beside_us      = split ? t.t_rows - t.t0 : wires_.verify_busy.at(t.t_rows) - t.busy0;
-        bool first       = typical_;
+        // Texts of several clients: each of them has its own measurements.
+        bool first = typical_;
         for (size_t i = 0; i < n_parts_; ++i) {
             part & p = parts_[i];
             try {
                 path_ = p.text->tokens();
+                first = wires_.on_host ? typical_ : first;
                 for (size_t j = 0; p.evaluated && j < p.nodes.size(); ++j) {
                     depth = std::max(depth, p.text->tree().at(p.nodes[j]).depth + 1);
                     p.n_made += send_children(p, j, std::exchange(first, false) ? &t : nullptr);

@@ -70,6 +70,11 @@ void draft_text::end() {
     }
 }
 
+void draft_text::drop_tree() {
+    tree_.reset(no_node, no_token);
+    trunk_.keep_text();
+}
+
 void draft_text::choose(std::vector<int32_t> & nodes, int32_t n_free) {
     nodes.clear();
     if (!readable_ || orders_.n_ahead <= 0) {

@@ -54,6 +54,8 @@ class draft_text {
     bool apply(const verdict_msg & v, node_counter & ids, node_msg & named);
     // Lets go of the request.
     void end();
+    // After end(): frees the branches of the tree; other texts need them.
+    void drop_tree();
     // The model failed: forgets what its cache holds of this text. False: it could not be cleared.
     bool clear_cache() { return trunk_.clear(); }
 

@@ -89,14 +89,19 @@ void draft_trunk::give_back(int32_t branch, int32_t pos) {
     // A branch that was forked for it holds nothing of its own; it is freed with the next prune().
 }
 
-void draft_trunk::settle(int32_t n) {
-    n_text_ = n < 0 ? n_text_ : std::min(n_text_, n);
+void draft_trunk::keep_text() {
     for (const int32_t b : branches_) {
         if (b != trunk_) {
             pool_.release(b);
         }
     }
+    branches_.assign(1, trunk_);
     pool_.cut(trunk_, n_text_);
+}
+
+void draft_trunk::settle(int32_t n) {
+    n_text_ = n < 0 ? n_text_ : std::min(n_text_, n);
+    keep_text();
     const int32_t first = pool_.acquire();
     if (first >= 0 && first < trunk_) {
         pool_.fork(trunk_, first, n_text_);

@@ -42,6 +42,8 @@ class draft_trunk {
     // The row of the node that take() gave `branch` to was not evaluated.
     void give_back(int32_t branch, int32_t pos);
 
+    // The text has ended: frees all branches but the one that holds it.
+    void keep_text();
     // Keeps only the first n tokens of the text (-1: all) and moves them to the first free branch.
     void settle(int32_t n);
     // Forgets everything. False: the model could not.

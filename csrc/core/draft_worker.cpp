@@ -9,7 +9,8 @@
 
 namespace duo {
 
-draft_worker::draft_worker(token_model & model, wires & w, int32_t n_texts) : model_(model), wires_(w), pool_(model) {
+draft_worker::draft_worker(token_model & model, wires & w, int32_t n_texts)
+    : model_(model), wires_(w), pool_(model), board_(size_t(n_texts)) {
     texts_.reserve(size_t(n_texts));
     for (int32_t slot = 0; slot < n_texts; ++slot) {
         texts_.emplace_back(model, pool_, slot);
@@ -20,11 +21,14 @@ void draft_worker::run() noexcept {
     bool       last   = false;
     const auto closed = [&] { return last = wires_.verdicts.closed(); };
     const auto look   = [&] {
-        take_verdicts();
+        const bool any = take_verdicts();
         if (last) {
             return found::done;
         }
         if (!any_wants_step()) {
+            if (any) {
+                tell_usage();
+            }
             return found::nothing;
         }
         try {
@@ -34,6 +38,7 @@ void draft_worker::run() noexcept {
         } catch (...) {
             fail_step("the draft model failed for an unknown reason");
         }
+        tell_usage();
         return found::work;
     };
     listen_until(wires_.draft_bell, bell::forever, closed, look);
@@ -42,13 +47,30 @@ void draft_worker::run() noexcept {
     }
 }
 
-bool draft_worker::any_wants_step() const {
-    return std::any_of(texts_.begin(), texts_.end(), [](const draft_text & t) { return t.wants_step(); });
+bool draft_worker::wants_step(const draft_text & t) const {
+    return t.wants_step() && !wires_.held[size_t(t.slot())].load(std::memory_order_relaxed);
 }
 
-void draft_worker::take_verdicts() {
+bool draft_worker::any_wants_step() const {
+    return std::any_of(texts_.begin(), texts_.end(), [this](const draft_text & t) { return wants_step(t); });
+}
+
+void draft_worker::tell_usage() noexcept {
+    usage_ = {.cells = std::move(usage_.cells), .n_branches = pool_.n_taken()};
+    usage_.cells.clear();
+    for (const draft_text & t : texts_) {
+        usage_.cells.push_back(t.n_cached());
+        usage_.n_active += t.active() ? 1 : 0;
+    }
+    board_.write(usage_);
+}
+
+// False: there were none.
+bool draft_worker::take_verdicts() {
+    bool        any = false;
     verdict_msg v;
     while (wires_.verdicts.try_pop(v)) {
+        any = true;
         if (v.slot < 0 || size_t(v.slot) >= texts_.size()) {
             continue; // the other side has more slots
         }
@@ -61,6 +83,7 @@ void draft_worker::take_verdicts() {
             fail(text, "the draft model failed for an unknown reason");
         }
     }
+    return any;
 }
 
 void draft_worker::take(draft_text & text, const verdict_msg & v) {
@@ -88,6 +111,7 @@ void draft_worker::take(draft_text & text, const verdict_msg & v) {
             break;
         case verdict_msg::kind::end:
             text.end();
+            text.drop_tree();
             break;
         case verdict_msg::kind::errand:
             text.end();
@@ -110,6 +134,7 @@ void draft_worker::do_errand(draft_text & text, const request & req) noexcept {
         text.clear_cache();
         image = {};
     }
+    tell_usage();
     req.draft_done.store(true, std::memory_order_release);
     wires_.nodes.push({.what = node_msg::kind::done, .slot = text.slot()});
 }
@@ -120,20 +145,26 @@ void draft_worker::do_errand(draft_text & text, errand & job) {
         case errand::kind::save:
             text.trunk().settle(job.n_keep);
             if (text.trunk().n_text() > 0) {
-                image.saved = model_.save();
+                image.saved = model_.save(text.trunk().branch());
             }
             break;
         case errand::kind::restore:
             if (!image.given.empty()) {
                 text.clear_cache();
-                if (text.trunk().branch() != 0) { // the one that settle() has left
-                    throw error(error_kind::busy, "the draft's cache is in use; end the other text first");
+                int32_t n_free = model_.n_cells();
+                for (const draft_text & t : texts_) {
+                    n_free -= t.n_cached();
                 }
-                model_.restore(image.given);
+                if (n_free < int32_t(image.tokens.size())) {
+                    make_room(text, n_free);
+                }
+                model_.restore(text.trunk().branch(), image.given);
                 text.adopt(image.tokens);
             }
             break;
         case errand::kind::look:
+            image.held = all_held(model_);
+            break;
         case errand::kind::score:
             break;
     }

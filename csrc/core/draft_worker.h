@@ -8,6 +8,7 @@
 #include "branch_pool.h"
 #include "draft_text.h"
 #include "token_model.h"
+#include "usage.h"
 #include "wires.h"
 
 namespace duo {
@@ -18,6 +19,9 @@ class draft_worker {
     // n_texts: texts at once; messages name them by slots from 0. Throws std::runtime_error if the model has fewer
     // branches.
     draft_worker(token_model & model, wires & w, int32_t n_texts = 1);
+
+    // From any thread.
+    [[nodiscard]] worker_usage usage() const { return board_.read(); }
 
     // Until the verdict channel is closed. Does not throw.
     void run() noexcept;
@@ -43,7 +47,7 @@ class draft_worker {
         [[nodiscard]] bool reads() const { return !nodes.empty() && nodes.front() == 0; }
     };
 
-    void               take_verdicts();
+    bool               take_verdicts();
     void               take(draft_text & text, const verdict_msg & v);
     void               take_orders(draft_text & text, const verdict_msg & v);
     void               pause(draft_text & text);
@@ -51,12 +55,15 @@ class draft_worker {
     void               do_errand(draft_text & text, const request & req) noexcept;
     void               do_errand(draft_text & text, errand & job);
     void               fail_step(const std::string & why) noexcept;
+    [[nodiscard]] bool wants_step(const draft_text & t) const;
     [[nodiscard]] bool any_wants_step() const;
+    void               tell_usage() noexcept;
 
     // A step (draft_choice.cpp, draft_step.cpp).
     void    step();
     bool    choose();
     int32_t make_room(const draft_text & text, int32_t n_free);
+    bool    shares_cache(const draft_text & text) const;
     void    keep_what_pays();
     void    set_rows();
     void    set_rows_of_text(part & p, size_t n_most);
@@ -70,6 +77,9 @@ class draft_worker {
     branch_pool             pool_;
     node_counter            ids_;
     std::vector<draft_text> texts_; // by slot
+
+    usage_board  board_;
+    worker_usage usage_; // scratch
 
     bool                   typical_ = false; // the step's duration says something about the next one's
     std::vector<part>      parts_;           // of the step; more than n_parts_ of them are kept for their memory

@@ -17,13 +17,23 @@ struct cache_image {
     std::vector<token_id> tokens{};
     std::string           saved{}; // save: as token_model::save() gives it; empty: nothing is cached
     std::span<const char> given{}; // restore: the same; empty: the cache stays as it is
+    std::vector<int32_t>  held{};  // look: positions that the model holds of each branch, by its own account
 };
+
+// Positions that the model holds of each of its branches.
+inline std::vector<int32_t> all_held(const token_model & model) {
+    std::vector<int32_t> all;
+    for (int32_t b = 0; b < model.n_branch(); ++b) {
+        all.push_back(model.n_held(b));
+    }
+    return all;
+}
 
 // Until the end message the verify worker owns all but `draft`, which belongs to the draft worker until it sets the
 // request's draft_done.
 struct errand {
     enum class kind : uint8_t {
-        look,    // tells the tokens of both caches
+        look,    // tells what both caches hold
         save,    // tells them, and saves both caches
         restore, // replaces what the caches hold with these images
         score,   // evaluates the request's prompt

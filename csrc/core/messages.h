@@ -104,6 +104,7 @@ enum class stance : uint8_t {
     ahead,   // the draft works while the target does
     by_turn, // the draft waits for the verdict: both at once would slow each other down
     rest,    // speculation does not pay; tried again later
+    groups,  // several texts: half of them are verified while the other half is drafted
 };
 
 // One bar in the trace; times from now_us().

@@ -8,8 +8,8 @@
 
 namespace duo {
 
-// Calls f(name, pointer to member) for each figure. The whole keeps prompt_us and n_prompt_cached of the first part;
-// the others are added up.
+// Calls f(name, pointer to member) for each figure. The whole keeps prompt_us, n_prompt_cached and n_prompt_returned of
+// the first part; the others are added up.
 template <typename F> void each_part_figure(const F & f) {
     using s = verify_stats;
     f("n_passes", &s::n_passes);
@@ -26,6 +26,7 @@ template <typename F> void each_part_figure(const F & f) {
     f("n_ngram", &s::n_ngram);
     f("n_ngram_accepted", &s::n_ngram_accepted);
     f("n_prompt_cached", &s::n_prompt_cached);
+    f("n_prompt_returned", &s::n_prompt_returned);
     f("prompt_us", &s::prompt_us);
     f("busy_us", &s::busy_us);
     f("wait_us", &s::wait_us);
@@ -49,8 +50,9 @@ template <typename T> void add_figure(T & sum, const T & more) {
 inline void add_part(verify_stats & sum, const verify_stats & part) {
     const verify_stats first = sum.n_passes > 0 ? sum : part;
     each_part_figure([&](const char *, auto member) { add_figure(sum.*member, part.*member); });
-    sum.n_prompt_cached = first.n_prompt_cached;
-    sum.prompt_us       = first.prompt_us;
+    sum.n_prompt_cached   = first.n_prompt_cached;
+    sum.n_prompt_returned = first.n_prompt_returned;
+    sum.prompt_us         = first.prompt_us;
 }
 
 } // namespace duo

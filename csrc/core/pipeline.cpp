@@ -8,7 +8,7 @@ namespace duo {
 
 pipeline::pipeline(token_model * target, token_model * draft, const options & opt)
     : text_model_(target != nullptr ? *target : *draft), n_ctx_(target != nullptr ? target->n_ctx() : opt.n_ctx_remote),
-      shared_wires_(std::make_shared<wires>(opt.one_outside)), wires_(*shared_wires_),
+      shared_wires_(std::make_shared<wires>(opt.n_texts, opt.on_host)), wires_(*shared_wires_),
       reader_(text_model_, wires_, opt.n_texts) {
     using place    = verify_worker::draft_place;
     wires_.tracing = opt.tracing;
@@ -17,7 +17,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
                                draft != nullptr   ? place::here
                                : opt.remote_draft ? place::elsewhere
                                                   : place::none,
-                               opt.prior, opt.n_texts);
+                               opt.prior, opt.n_texts, opt.only, opt.n_kept_bytes);
         verify_thread_ = std::thread([this, f = opt.on_target_thread] {
             if (f) {
                 f();
@@ -65,7 +65,7 @@ void pipeline::check_prompt(const request & req) const {
     }
 }
 
-std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req) {
+std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req, int32_t slot) {
     if (req->job != nullptr && !verify_worker_) {
         throw error(error_kind::bad_value, "the target is elsewhere, and so is its cache");
     }
@@ -77,13 +77,22 @@ std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req) {
     if (req->id == no_node) { // on a host it is the client's id
         req->id = request_node(++n_requests_);
     }
-    last_ = reader_.begin(std::move(req));
+    last_ = reader_.begin(std::move(req), slot);
     return last_;
 }
 
 std::shared_ptr<open_text> pipeline::current() const {
     const std::lock_guard locked(mutex_);
     return last_;
+}
+
+engine_usage pipeline::usage() const {
+    return {.target    = verify_worker_ ? verify_worker_->usage() : worker_usage{},
+            .draft     = draft_worker_ ? draft_worker_->usage() : worker_usage{},
+            .n_threads = int32_t(verify_worker_.has_value()) + int32_t(draft_worker_.has_value()),
+            .n_open    = int32_t(reader_.n_open()),
+            .n_queued  = int32_t(reader_.n_queued()),
+            .n_unfreed = int32_t(reader_.n_unfreed())};
 }
 
 bool pipeline::next(open_text & text, text_chunk & out, int64_t deadline_us) {

@@ -20,9 +20,11 @@ class pipeline {
         bool                  tracing      = false;
         bool                  remote_draft = false; // a draft_link stands in for it
         int32_t               n_ctx_remote = 0;     // > 0: the target is elsewhere and has a context of this size
-        bool                  one_outside  = false; // see wires
+        bool                  on_host      = false; // see wires
         int32_t               n_texts      = 1;     // texts at once; more wait in a queue
+        int64_t               n_kept_bytes = 0;     // see kept_texts
         pair_prior            prior{};
+        std::optional<stance> only{};             // see pool_planner::expect()
         std::function<void()> on_target_thread{}; // first thing in the thread: CPU affinity
         std::function<void()> on_draft_thread{};
     };
@@ -35,8 +37,9 @@ class pipeline {
     pipeline(const pipeline &)             = delete;
     pipeline & operator=(const pipeline &) = delete;
 
-    // Starts a request, or puts it into the queue. Throws duo::error if it cannot be served, before any work is done.
-    std::shared_ptr<open_text> begin(std::unique_ptr<request> req);
+    // Starts a request, or puts it into the queue. slot: on a host, which chooses it; -1: the first free one. Throws
+    // duo::error if it cannot be served, before any work is done.
+    std::shared_ptr<open_text> begin(std::unique_ptr<request> req, int32_t slot = -1);
 
     // The text's next piece, waiting until `deadline_us` (now_us() scale). False: nothing yet, or nothing more. After
     // the chunk that has finish set, the request's statistics are complete.
@@ -49,6 +52,8 @@ class pipeline {
 
     // Ends the text soon and drops the rest of it. Returns when it has ended.
     void cancel(open_text & text) noexcept;
+    // The same for a reader of chunks: the last one is still to be read.
+    void ask_to_end(open_text & text) { reader_.cancel(text); }
     void cancel_all() noexcept;
 
     // Takes the trace events that have come since the last call. For the reader's thread.
@@ -61,7 +66,10 @@ class pipeline {
     [[nodiscard]] planner & plans() { return verify_worker_ ? verify_worker_->plans() : no_plans_; }
 
     [[nodiscard]] bool   running() const { return reader_.n_open() > 0; }
+    [[nodiscard]] bool   ended(const open_text & text) const { return reader_.ended(text); }
     [[nodiscard]] size_t n_queued() const { return reader_.n_queued(); }
+    // What the workers hold. From any thread.
+    [[nodiscard]] engine_usage usage() const;
     // The text that was begun last; null: none.
     [[nodiscard]] std::shared_ptr<open_text> current() const;
 

@@ -52,6 +52,7 @@ struct plan_params {
 struct verify_stats {
     int32_t n_prompt            = 0; // tokens of the prompt
     int32_t n_prompt_cached     = 0; // of these, still in the KV cache from the call before
+    int32_t n_prompt_returned   = 0; // of these, back from the texts that are kept in RAM
     int32_t n_predicted         = 0;
     int32_t n_passes            = 0; // target passes that chose tokens
     int32_t n_verifications     = 0; // of these, with drafted tokens
@@ -76,7 +77,7 @@ struct verify_stats {
 
     std::array<int32_t, n_draft_cap> n_tested_at{}; // by level below the root, from 0: something was drafted there
     std::array<int32_t, n_draft_cap> n_accepted_at{};
-    std::array<int32_t, 3>           n_passes_in{}; // by stance
+    std::array<int32_t, 4>           n_passes_in{}; // by stance
 };
 
 // The draft worker writes it after each step. If the draft is in another process, the reader of its nodes writes it.

@@ -64,6 +64,10 @@ template <typename T> class spsc_ring {
 
     [[nodiscard]] size_t capacity() const noexcept { return n_mask_ + 1; }
 
+    // Messages since the beginning. Both only grow.
+    [[nodiscard]] uint64_t n_written() const noexcept { return i_write_.load(std::memory_order_relaxed); } // producer
+    [[nodiscard]] uint64_t n_read() const noexcept { return i_read_.load(std::memory_order_relaxed); }     // any thread
+
   private:
     static constexpr size_t cache_line = 64;
 

@@ -36,6 +36,7 @@ class synthetic_model : public token_model {
     float   logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
     bool    rollback(int32_t branch, int32_t pos) override;
     void    fork(int32_t from, int32_t to, int32_t pos) override;
+    int32_t n_held(int32_t branch) const override { return length(branch); }
 
     bool        is_end(token_id /*token*/) const override { return false; }
     std::string piece(token_id token) const override;

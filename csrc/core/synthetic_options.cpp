@@ -69,6 +69,7 @@ int64_t pass_cost::us(int32_t n_rows) const {
 void synthetic_options::check() const {
     require(n_vocab >= 4 * agreement::n_ranks, "n_vocab is " + std::to_string(n_vocab) + "; make it at least 32");
     require(n_ctx >= 1 && n_ctx <= (1 << 28), "n_ctx is " + std::to_string(n_ctx) + "; make it 1 to 2^28");
+    require(n_texts >= 1 && n_texts <= 64, "n_parallel is " + std::to_string(n_texts) + "; make it 1 to 64");
     require(!agree.a.empty() && std::all_of(agree.a.begin(), agree.a.end(), is_share),
             "a must be one or more values from 0 to 1");
     require(is_share(agree.b), "b must be from 0 to 1");

@@ -60,7 +60,8 @@ struct synthetic_options {
     double                                  branch_cost = 0.02; // step over B rows: c (1 + branch_cost (B - 1))
     agreement                               agree{};
     int32_t                                 n_vocab   = 32000;
-    int32_t                                 n_ctx     = 8192;
+    int32_t                                 n_ctx     = 8192; // of all texts together
+    int32_t                                 n_texts   = 1;    // at once
     uint64_t                                seed      = 1;
     bool                                    tracing   = false;
     bool                                    has_draft = true;

@@ -25,9 +25,10 @@ std::optional<text_params> target_link::wait_begin(int64_t deadline_us) {
     std::optional<text_params> text;
     const auto                 look = [&] {
         const std::lock_guard locked(wires_->link_mutex);
-        request *             req = nullptr;
-        wires_->nodes.drop_all(); // of a text that has ended
-        if (wires_->gone || running() || !wires_->requests.try_pop(req)) {
+        lines_->nodes.sort();
+        lines_->nodes.drop(slot_); // of a text that has ended
+        request * req = wires_->gone || running() ? nullptr : lines_->next_request(slot_);
+        if (req == nullptr) {
             return found::nothing;
         }
         req_                  = req;
@@ -46,12 +47,17 @@ std::optional<text_params> target_link::wait_begin(int64_t deadline_us) {
     return text;
 }
 
+// Under the mutex. False: the draft is too far behind.
+bool target_link::tell_draft(verdict_msg v) {
+    v.slot = slot_;
+    return wires_->verdicts.try_push(v);
+}
+
 // Under the mutex. Adds what the local draft has counted since it began.
 void target_link::count_draft() {
-    if (draft_request_ != nullptr) {
-        const draft_stats & d = *draft_request_->draft;
-        req_->draft->count(d.n_steps, d.n_nodes, d.busy_us, 0);
-        draft_request_ = nullptr;
+    if (drafted_ != nullptr) {
+        req_->draft->count(drafted_->n_steps, drafted_->n_nodes, drafted_->busy_us, 0);
+        drafted_.reset();
     }
 }
 
@@ -67,14 +73,15 @@ void target_link::begin_draft() {
     begins.push_back(std::make_unique<request>());
     request & r                   = *begins.back();
     static_cast<text_params &>(r) = now_;
+    r.slot                        = slot_;
     r.draft_done.store(false, std::memory_order_relaxed);
-    drafting_ = wires_->verdicts.try_push(
-        {.what = verdict_msg::kind::begin, .n_ahead = n_ahead_first, .n_branch = n_branch_first, .req = &r});
+    drafting_ =
+        tell_draft({.what = verdict_msg::kind::begin, .n_ahead = n_ahead_first, .n_branch = n_branch_first, .req = &r});
     if (!drafting_) {
         r.draft_done.store(true, std::memory_order_relaxed);
         return;
     }
-    draft_request_ = &r;
+    drafted_ = r.draft;
 }
 
 bool target_link::cancelled() const {
@@ -85,7 +92,11 @@ bool target_link::cancelled() const {
 bool target_link::take(std::vector<node_msg> & out, int64_t deadline_us) {
     return listen_until(
         wires_->verify_bell, deadline_us, [this] { return cancelled() || !running(); },
-        [&] { return done_if(wires_->nodes.take_all(out)); });
+        [&] {
+            const std::lock_guard locked(wires_->link_mutex);
+            lines_->nodes.sort();
+            return done_if(lines_->nodes.take_all(slot_, out));
+        });
 }
 
 // It counts alternatives too. A refused message ends the link, so wrong counts do no harm then.
@@ -104,7 +115,7 @@ void target_link::check(const chunk_msg & c) {
         refuse("impossible lengths");
     }
     if (c.what == chunk_msg::kind::token) {
-        if (c.token < 0 || now_.n_predict == 0 || int32_t(now_.prompt.size()) > n_ctx_ || std::isnan(c.logp)) {
+        if (c.token < 0 || now_.n_predict == 0 || int32_t(now_.prompt.size()) > lines_->n_ctx || std::isnan(c.logp)) {
             refuse("more text than was asked for, or no text");
         }
     } else if (c.finish == finish_reason::none) {
@@ -119,12 +130,16 @@ void target_link::give(std::span<const verdict_msg> verdicts, std::span<const ch
     for (const verdict_msg & v : verdicts) {
         check_verdict(v);
     }
-    for (const verdict_msg & v : verdicts) {
-        // A draft that is thousands of verdicts behind is of no use to this text.
-        drafting_ = drafting_ && (v.what == verdict_msg::kind::end || wires_->verdicts.try_push(v));
+    {
+        const std::lock_guard locked(wires_->link_mutex);
+        for (const verdict_msg & v : verdicts) {
+            // A draft that is thousands of verdicts behind is of no use to this text.
+            drafting_ = drafting_ && (v.what == verdict_msg::kind::end || tell_draft(v));
+        }
     }
     for (chunk_msg c : chunks) {
         check(c);
+        c.slot = slot_;
         switch (c.what) {
             case chunk_msg::kind::token:
                 now_.prompt.push_back(c.token);
@@ -132,14 +147,14 @@ void target_link::give(std::span<const verdict_msg> verdicts, std::span<const ch
                 now_.n_predict -= now_.n_predict > 0 ? 1 : 0;
                 n_alternatives_ = now_.n_logprobs < 0 ? now_.n_logprobs : 0;
                 c.t_us          = now_us();
-                c.hidden        = c.hidden || c.token >= n_vocab_; // a special token that the draft does not have
+                c.hidden = c.hidden || c.token >= lines_->n_vocab; // a special token that the draft does not have
                 if (++n_predicted_ == 1) {
                     req_->stats.t_first_us = c.t_us;
                 }
-                wires_->chunks.push_quiet(c);
+                send(c);
                 break;
             case chunk_msg::kind::logprob:
-                wires_->chunks.push_quiet(c);
+                send(c);
                 break;
             case chunk_msg::kind::end:
                 end(c.finish,
@@ -179,24 +194,31 @@ void target_link::stopped() {
     end(finish_reason::cancelled, {}, 0);
 }
 
+// Waits while the ring is full.
+void target_link::send(const chunk_msg & c) {
+    const std::lock_guard alone(lines_->chunks_mutex);
+    wires_->chunks.push_quiet(c);
+}
+
 void target_link::end(finish_reason why, const failure & error, int32_t n_drop) {
     {
         const std::lock_guard locked(wires_->link_mutex);
         if (!running()) {
             return;
         }
-        wires_->verdicts.try_push({.what = verdict_msg::kind::end});
+        tell_draft({.what = verdict_msg::kind::end});
         if (!wires_->gone) {
             req_->error             = error;
             req_->stats.n_predicted = n_predicted_;
             req_->stats.t_end_us    = now_us();
             count_draft();
         }
-        draft_request_ = nullptr;
-        req_           = nullptr;
+        drafted_.reset();
+        req_ = nullptr;
         running_.store(false, std::memory_order_release);
     }
-    wires_->chunks.push({.what = chunk_msg::kind::end, .finish = why, .n_drop = n_drop, .t_us = now_us()});
+    send({.what = chunk_msg::kind::end, .finish = why, .slot = slot_, .n_drop = n_drop, .t_us = now_us()});
+    wires_->chunks.wake();
     wires_->verify_bell.ring(); // the sender need not wait for more nodes
 }
 

@@ -1,8 +1,9 @@
-// Stands in for a target in another process: takes requests and the draft's nodes, gives verdicts and text.
+// Stands in for a target in another process, for one text at a time: takes requests and the draft's nodes, gives
+// verdicts and text.
 //
 // The draft worker and the reader see no difference. Two threads use a link: a sender (wait_begin, take) and a receiver
 // (give, restart, fail, stopped). Each role may pass to another thread under a lock. wait_begin and restart must not be
-// called at the same time.
+// called at the same time. Where several texts are written at once, each has a link.
 #pragma once
 
 #include <atomic>
@@ -13,15 +14,15 @@
 #include <vector>
 
 #include "request.h"
-#include "wires.h"
+#include "target_lines.h"
 
 namespace duo {
 
 class target_link {
   public:
-    // n_vocab: the draft's, which is the text's here; n_ctx: the target's.
-    target_link(std::shared_ptr<wires> w, int32_t n_vocab, int32_t n_ctx)
-        : wires_(std::move(w)), n_vocab_(n_vocab), n_ctx_(n_ctx) {}
+    // slot: of its text, at the reader.
+    target_link(std::shared_ptr<target_lines> lines, int32_t slot)
+        : lines_(std::move(lines)), wires_(lines_->ends), slot_(slot) {}
 
     target_link(const target_link &)             = delete;
     target_link & operator=(const target_link &) = delete;
@@ -60,21 +61,23 @@ class target_link {
     void begin_draft();
     void count_draft();
     void check(const chunk_msg & c);
+    bool tell_draft(verdict_msg v);
+    void send(const chunk_msg & c);
     void end(finish_reason why, const failure & error, int32_t n_drop);
 
-    const std::shared_ptr<wires> wires_;
-    const int32_t                n_vocab_;
-    const int32_t                n_ctx_;
+    const std::shared_ptr<target_lines> lines_;
+    const std::shared_ptr<wires>        wires_;
+    const int32_t                       slot_;
 
     // running_ hands these from the sender to the receiver: wait_begin sets them, and the receiver uses them while
     // running_ is true. req_ is also guarded by the mutex.
-    request *       req_           = nullptr;
-    const request * draft_request_ = nullptr; // what the local draft works on
-    text_params     now_;                     // the text as the next restart would begin it
-    int32_t         n_predicted_    = 0;      // over all connections
-    int32_t         n_alternatives_ = 0;      // of the last token, that have come so far
-    bool            drafting_       = false;  // the local draft takes part and keeps up
-    uint64_t        n_restarts_     = 0;
+    request *                    req_ = nullptr;
+    std::shared_ptr<draft_stats> drafted_;                // figures of what the local draft works on; null: nothing
+    text_params                  now_;                    // the text as the next restart would begin it
+    int32_t                      n_predicted_    = 0;     // over all connections
+    int32_t                      n_alternatives_ = 0;     // of the last token, that have come so far
+    bool                         drafting_       = false; // the local draft takes part and keeps up
+    uint64_t                     n_restarts_     = 0;
 
     std::atomic<bool> running_{false};
 };

@@ -12,13 +12,20 @@ text_reader::text_reader(const token_model & model, wires & w, int32_t n_texts)
     : model_(model), wires_(w), slots_(size_t(n_texts)) {
 }
 
-std::shared_ptr<open_text> text_reader::begin(std::unique_ptr<request> req) {
+std::shared_ptr<open_text> text_reader::begin(std::unique_ptr<request> req, int32_t slot) {
     auto                  text = std::make_shared<open_text>(std::move(req), model_);
     const std::lock_guard locked(mutex_);
     if (closed_) {
         throw error(error_kind::cancelled, "this engine is closed; make a new one");
     }
     std::erase_if(ended_, [](const auto & t) { return t->req().draft_done.load(std::memory_order_acquire); });
+    if (slot >= 0) {
+        if (slots_[size_t(slot)] != nullptr) {
+            throw error(error_kind::busy, "another text is being generated; wait for it or cancel it first");
+        }
+        start(text, size_t(slot));
+        return text;
+    }
     text->queued_ = true;
     queue_.push_back(text);
     start_queued();
@@ -243,6 +250,12 @@ size_t text_reader::n_open() const {
 size_t text_reader::n_queued() const {
     const std::lock_guard locked(mutex_);
     return queue_.size();
+}
+
+size_t text_reader::n_unfreed() const {
+    const std::lock_guard locked(mutex_);
+    return size_t(std::count_if(ended_.begin(), ended_.end(),
+                                [](const auto & t) { return !t->req().draft_done.load(std::memory_order_acquire); }));
 }
 
 } // namespace duo

@@ -45,8 +45,9 @@ class text_reader {
     // n_texts: texts at once. More wait until one has ended, in the order of their begin.
     text_reader(const token_model & model, wires & w, int32_t n_texts);
 
-    // Gives the request a slot and sends it to the target, or queues it. Throws duo::error if closed.
-    std::shared_ptr<open_text> begin(std::unique_ptr<request> req);
+    // Gives the request a slot and sends it to the target, or queues it. slot: that one (-1: any free one). Throws
+    // duo::error if closed, or if the slot is taken.
+    std::shared_ptr<open_text> begin(std::unique_ptr<request> req, int32_t slot = -1);
 
     // Waits until `deadline_us` (now_us() scale) for the text's next chunk. False: nothing came.
     bool next(open_text & text, text_chunk & out, int64_t deadline_us);
@@ -71,6 +72,8 @@ class text_reader {
     // Texts that have not ended, those in the queue included.
     [[nodiscard]] size_t n_open() const;
     [[nodiscard]] size_t n_queued() const;
+    // Ended texts whose requests the draft may still read.
+    [[nodiscard]] size_t n_unfreed() const;
 
   private:
     template <typename Done> void read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & locked, Done && done);

@@ -67,11 +67,19 @@ class token_model {
     // Forgets positions >= `pos` of `branch`. False: the cache cannot do that, and is unchanged.
     virtual bool rollback(int32_t branch, int32_t pos) = 0;
 
-    // The whole cache, with all branches, as bytes. Throws duo::error.
-    [[nodiscard]] virtual std::string save() const { throw error("this model's cache cannot be saved"); }
+    // Positions that the cache holds of `branch`, by its own account.
+    [[nodiscard]] virtual int32_t n_held(int32_t branch) const = 0;
 
-    // Replaces the cache with what save() of an equal model returned. Throws duo::error and leaves the cache empty.
-    virtual void restore(std::span<const char> /*saved*/) { throw error("this model's cache cannot be restored"); }
+    // What the cache holds of `branch`, as bytes. Throws duo::error.
+    [[nodiscard]] virtual std::string save(int32_t /*branch*/) const {
+        throw error("this model's cache cannot be saved");
+    }
+
+    // Replaces what the cache holds of `branch` with what save() of an equal model returned for one of its branches.
+    // Throws duo::error and leaves the branch empty.
+    virtual void restore(int32_t /*branch*/, std::span<const char> /*saved*/) {
+        throw error("this model's cache cannot be restored");
+    }
 
     // Makes the empty branch `to` share the cached tokens of `from` before position `pos`.
     virtual void fork(int32_t from, int32_t to, int32_t pos) = 0;

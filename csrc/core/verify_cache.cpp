@@ -7,11 +7,92 @@
 
 namespace duo {
 
-// Keeps what the slot's cache has in common with its text. The last token is evaluated even if it is cached: its
-// logits are wanted.
+namespace {
+// Tokens that are worth a copy of their text: evaluating so many takes about as long as several passes.
+constexpr size_t n_worth = 64;
+} // namespace
+
+// The free slot whose cache has the longest beginning of the text; of equal ones the one that was used least recently.
+verify_slot & verify_worker::nearest_slot(std::span<const token_id> tokens) {
+    verify_slot * best   = nullptr;
+    int32_t       n_best = -1;
+    for (verify_slot & s : slots_) {
+        if (s.text.active()) {
+            continue;
+        }
+        const int32_t n = n_same(s.cached, tokens);
+        if (n > n_best || (n == n_best && s.n_begun < best->n_begun)) {
+            best   = &s;
+            n_best = n;
+        }
+    }
+    return *best; // the pipeline sends no more requests than there are slots
+}
+
+// For a text that begins: the wanted slot, if it is free. What is kept of the text in RAM goes into the place of the
+// text that is missed least, and so does a text that is not to use the cache.
+verify_slot & verify_worker::choose_slot(const request & req) {
+    for (verify_slot & s : slots_) {
+        if (s.index == req.wanted && !s.text.active()) {
+            return s;
+        }
+    }
+    verify_slot & nearest = nearest_slot(req.prompt);
+    return !req.use_cache || kept_beyond(nearest, req.prompt) != nullptr ? oldest_slot() : nearest;
+}
+
+// The text in RAM that has clearly more of the tokens than the slot's cache has. Null: none has.
+const kept_texts::text * verify_worker::kept_beyond(const verify_slot & s, std::span<const token_id> tokens) {
+    const kept_texts::text * kept = kept_.find(tokens);
+    const bool worth = kept != nullptr && n_same(kept->tokens, tokens) >= n_same(s.cached, tokens) + int32_t(n_worth);
+    return worth ? kept : nullptr;
+}
+
+// The free slot that was used least recently.
+verify_slot & verify_worker::oldest_slot() {
+    verify_slot * oldest = nullptr;
+    for (verify_slot & s : slots_) {
+        if (!s.text.active() && (oldest == nullptr || s.n_begun < oldest->n_begun)) {
+            oldest = &s;
+        }
+    }
+    return *oldest;
+}
+
+// The same, of those whose cells another text could have. Null: there is none.
+verify_slot * verify_worker::oldest_ended() {
+    verify_slot * oldest = nullptr;
+    for (verify_slot & s : slots_) {
+        if (!s.text.active() && !s.cached.empty() && (oldest == nullptr || s.n_begun < oldest->n_begun)) {
+            oldest = &s;
+        }
+    }
+    return oldest;
+}
+
+// A text begins: its slot keeps what it has of it, or gets what is kept in RAM.
 void verify_worker::keep_beginning(verify_slot & s) {
+    const bool   uses_cache = s.text.req().use_cache;
+    const size_t n_here     = uses_cache ? size_t(n_same(s.cached, s.text.tokens())) : 0;
+    if (s.cached.size() >= n_here + n_worth) {
+        push_out(s);
+    }
+    if (uses_cache) {
+        bring_back(s);
+        cut(s);
+    } else {
+        clear(s);
+    }
+    const auto n_cached              = int32_t(s.cached.size());
+    s.text.stats().n_prompt_cached   = n_cached;
+    s.text.stats().n_prompt_returned = size_t(n_cached) > n_here ? n_cached : 0;
+}
+
+// Forgets what the slot's cache does not have in common with its text. The last token is evaluated even if it is
+// cached: its logits are wanted. Throws duo::error if the cache cannot be cleared.
+void verify_worker::cut(verify_slot & s) {
     const auto & tokens = s.text.tokens();
-    const size_t n_kept = s.text.req().use_cache ? std::min(size_t(n_same(s.cached, tokens)), tokens.size() - 1) : 0;
+    const size_t n_kept = std::min(size_t(n_same(s.cached, tokens)), tokens.size() - 1);
     if (n_kept < s.cached.size()) {
         const bool kept = model_.rollback(s.first_branch, int32_t(n_kept));
         if (!kept && !model_.rollback(s.first_branch, 0)) {
@@ -19,7 +100,64 @@ void verify_worker::keep_beginning(verify_slot & s) {
         }
         s.cached.resize(kept ? n_kept : 0);
     }
-    s.text.stats().n_prompt_cached = int32_t(s.cached.size());
+}
+
+// The text ends: guesses of its last pass that were not accepted go.
+void verify_worker::forget_rejected(verify_slot & s) noexcept {
+    const auto n_kept = size_t(n_same(s.cached, s.text.tokens()));
+    try {
+        if (n_kept < s.cached.size() && model_.rollback(s.first_branch, int32_t(n_kept))) {
+            s.cached.resize(n_kept);
+        }
+    } catch (...) {
+        clear(s);
+    }
+}
+
+// Before the slot's cache is emptied or cut: keeps the text in RAM.
+void verify_worker::push_out(const verify_slot & s) noexcept {
+    try {
+        if (s.cached.size() >= n_worth && kept_.wants(s.cached)) {
+            kept_.add(s.cached, model_.save(s.first_branch));
+        }
+    } catch (...) {
+        // there is no memory for it, or the model cannot save: the text will be evaluated again
+    }
+}
+
+// A text begins or goes on: its slot gets what is kept of it in RAM. Texts that are written keep their cells.
+void verify_worker::bring_back(verify_slot & s) noexcept {
+    const std::span<const token_id> tokens = s.text.tokens();
+    const kept_texts::text *        kept   = kept_beyond(s, tokens);
+    if (kept == nullptr) {
+        return;
+    }
+    const size_t n_kept = kept->tokens.size();
+    size_t       n_used = n_kept;
+    for (const verify_slot & other : slots_) {
+        n_used += other.text.active() && &other != &s ? other.cached.size() : 0;
+    }
+    if (n_used > size_t(model_.n_cells())) {
+        return;
+    }
+    push_out(s);
+    clear(s);
+    for (verify_slot * ended = oldest_ended(); !fits(n_kept) && ended != nullptr; ended = oldest_ended()) {
+        push_out(*ended);
+        clear(*ended);
+    }
+    kept = kept_beyond(s, tokens); // the copies may have taken its room
+    if (kept == nullptr || kept->tokens.size() > n_kept) {
+        return;
+    }
+    try {
+        model_.restore(s.first_branch, kept->saved);
+        s.cached = kept->tokens;
+        cut(s);
+    } catch (...) {
+        kept_.drop(*kept); // the text is evaluated again
+        clear(s);
+    }
 }
 
 // Empties the slot's branches, whatever they hold.
@@ -45,13 +183,8 @@ bool verify_worker::fits(size_t n_rows) const {
 // began last waits until others have ended.
 void verify_worker::make_room(size_t n_rows) {
     while (!fits(n_rows)) {
-        verify_slot * oldest = nullptr;
-        for (verify_slot & s : slots_) {
-            if (!s.text.active() && !s.cached.empty() && (oldest == nullptr || s.n_begun < oldest->n_begun)) {
-                oldest = &s;
-            }
-        }
-        if (oldest != nullptr) {
+        if (verify_slot * oldest = oldest_ended(); oldest != nullptr) {
+            push_out(*oldest);
             clear(*oldest);
         } else if (active_.size() > 1) {
             park(*active_.back());
@@ -61,11 +194,15 @@ void verify_worker::make_room(size_t n_rows) {
     }
 }
 
-// The text keeps its tokens and reads them again later.
+// The text keeps its tokens and reads them again later, or gets its cells back.
 void verify_worker::park(verify_slot & s) {
-    end_draft(s);
-    s.text.set_contact(draft_wanted(s.text.req()) && reachable_ ? contact::owed : contact::none);
-    s.text.set_draft_read(0);
+    if (!wires_.on_host) { // there the client's draft waits for the next verdict
+        end_draft(s);
+        s.text.set_contact(draft_wanted(s.text.req()) && reachable_[size_t(line_of(s))] ? contact::owed
+                                                                                        : contact::none);
+        s.text.set_draft_read(0);
+    }
+    push_out(s);
     clear(s);
     s.parked = true;
     std::erase(active_, &s);
@@ -84,6 +221,7 @@ void verify_worker::wake_parked() {
     if (first != nullptr && (active_.empty() || fits(first->text.tokens().size() + n_reserve))) {
         first->parked = false;
         active_.push_back(first);
+        bring_back(*first);
     }
 }
 

@@ -18,15 +18,15 @@ bool verify_worker::draft_wanted(const request & req) const {
 // The draft starts on its prompt while the target evaluates its own.
 void verify_worker::begin_draft(verify_slot & s, const request & req) {
     s.text.set_draft_request(req);
-    if (s.end_owed) {
-        s.end_owed = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.index});
+    if (s.end_owed >= 0 && wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.end_owed})) {
+        s.end_owed = -1;
     }
-    if (s.end_owed) {
+    if (s.end_owed >= 0) {
         return;
     }
     req.draft_done.store(false, std::memory_order_relaxed);
     s.text.set_contact(contact::at_work);
-    tell_draft(s, {.what = verdict_msg::kind::begin, .slot = s.index, .req = &req});
+    tell_draft(s, {.what = verdict_msg::kind::begin, .req = &req});
     if (!s.text.drafting()) {
         req.draft_done.store(true, std::memory_order_relaxed);
     }
@@ -60,8 +60,9 @@ void verify_worker::forget_late_begins() {
 
 void verify_worker::end_draft(verify_slot & s) {
     const request * told = s.text.draft_request();
-    if (told != nullptr && !told->draft_done.load(std::memory_order_acquire)) {
-        s.end_owed = !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.index});
+    if (told != nullptr && !told->draft_done.load(std::memory_order_acquire) &&
+        !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = line_of(s)})) {
+        s.end_owed = line_of(s);
     }
 }
 
@@ -101,7 +102,8 @@ bool verify_worker::set_orders(const verify_slot & s, verdict_msg & v) const {
         v.least_path         = planner_.least_path();
         v.n_threads          = int16_t(planner_.threads().draft);
     } else {
-        const int32_t n_most = pool_.turns() ? std::max(0, std::min(n_room(s), n_verify_most(s))) : n_draft_cap;
+        const bool    turns  = pool_.stance_now() == stance::by_turn;
+        const int32_t n_most = turns ? std::max(0, std::min(n_room(s), n_verify_most(s))) : n_draft_cap;
         v.n_ahead            = int16_t(std::min(orders_.n_ahead, n_most));
         v.n_branch           = int16_t(orders_.n_branch);
         v.least_path         = int16_t(1000 * orders_.least_path);
@@ -113,6 +115,7 @@ bool verify_worker::set_orders(const verify_slot & s, verdict_msg & v) const {
 void verify_worker::tell_draft(verify_slot & s, verdict_msg v) {
     // A draft that rests need not be woken for each token. A draft that is thousands of verdicts behind is of no use to
     // this text, and waiting for it would be worse.
+    v.slot           = line_of(s);
     const bool rests = set_orders(s, v) && v.what == verdict_msg::kind::verdict && ++s.n_quiet % n_quiet_most != 0;
     s.n_ahead        = v.n_ahead;
     if (s.text.drafting() && !(rests ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
@@ -120,11 +123,25 @@ void verify_worker::tell_draft(verify_slot & s, verdict_msg v) {
     }
 }
 
+// What messages to and from the text's draft name. A draft in another process knows the text by its reader's slot; one
+// in this process by the slot in the cache, because both caches hold the same beginnings then.
+int32_t verify_worker::line_of(const verify_slot & s) const {
+    return draft_ == draft_place::elsewhere ? s.text.req().slot : s.index;
+}
+
+// The slot whose draft is at work at that line; null: none.
+verify_slot * verify_worker::drafting_at(int32_t line) {
+    const auto s = std::find_if(slots_.begin(), slots_.end(), [this, line](const verify_slot & x) {
+        return x.text.drafting() && line_of(x) == line;
+    });
+    return s == slots_.end() ? nullptr : &*s;
+}
+
 // The connection to a remote draft was made or lost.
-void verify_worker::on_link(bool up) {
-    reachable_ = up;
+void verify_worker::on_link(int32_t line, bool up) {
+    reachable_[size_t(line)] = up;
     for (verify_slot & s : slots_) {
-        if (!s.text.active()) {
+        if (!s.text.active() || line_of(s) != line) {
             continue;
         }
         if (!up && s.text.drafting()) {
@@ -140,14 +157,18 @@ void verify_worker::on_link(bool up) {
 void verify_worker::take_nodes() {
     node_msg msg;
     while (wires_.nodes.try_pop(msg)) {
+        if (msg.slot < 0 || size_t(msg.slot) >= slots_.size()) {
+            continue;
+        }
         if (msg.what == node_msg::kind::ready || msg.what == node_msg::kind::lost) {
-            on_link(msg.what == node_msg::kind::ready);
+            on_link(msg.slot, msg.what == node_msg::kind::ready);
             continue;
         }
-        if (msg.slot < 0 || size_t(msg.slot) >= slots_.size() || !slots_[size_t(msg.slot)].text.drafting()) {
+        verify_slot * at = drafting_at(msg.slot);
+        if (at == nullptr) {
             continue;
         }
-        verify_slot & s = slots_[size_t(msg.slot)];
+        verify_slot & s = *at;
         s.text.on_message();
         if (msg.what == node_msg::kind::node) {
             on_node(s, msg);

@@ -4,6 +4,7 @@
 
 #include "errand.h"
 #include "listen_loop.h"
+#include "same.h"
 #include "verify_worker.h"
 
 namespace duo {
@@ -17,13 +18,14 @@ void verify_worker::serve_errand(request & req) noexcept {
     finish_reason why   = finish_reason::error;
     bool          whole = true; // what is known of the cache is right
     take_nodes();
-    const bool told = draft_ == draft_place::here;
+    verify_slot & s    = errand_slot(req);
+    const bool    told = draft_ == draft_place::here;
     if (told) {
         req.draft_done.store(false, std::memory_order_relaxed);
-        send_errand(req);
+        send_errand(s, req);
     }
     try {
-        do_errand(slots_.front(), req);
+        do_errand(s, req);
         why = req.cancelled.load(std::memory_order_relaxed) ? finish_reason::cancelled : finish_reason::stop;
     } catch (const std::exception & e) {
         req.error = failure_of(e);
@@ -33,18 +35,35 @@ void verify_worker::serve_errand(request & req) noexcept {
         whole     = false;
     }
     if (!whole) {
-        clear(slots_.front());
+        clear(s);
     }
     if (told) {
         await_draft(req);
-        slots_.front().draft_read = req.job->draft.tokens;
-        req.warning               = req.draft_error;
+        s.draft_read = req.job->draft.tokens;
+        req.warning  = req.draft_error;
     }
+    tell_usage();
     wires_.chunks.push({.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .t_us = now_us()});
 }
 
-void verify_worker::send_errand(const request & req) {
-    const verdict_msg v{.what = verdict_msg::kind::errand, .slot = req.slot, .req = &req};
+// What is looked at or saved is the text that has the longest beginning in common with the request's prompt, or without
+// one the text that ended last. What is restored or scored takes the place of the oldest text.
+verify_slot & verify_worker::errand_slot(const request & req) {
+    const errand::kind what = req.job->what;
+    if (what == errand::kind::look || what == errand::kind::save) {
+        return req.prompt.empty() ? *last_ : nearest_slot(req.prompt);
+    }
+    if (what == errand::kind::restore && req.job->target.given.empty()) {
+        return *last_;
+    }
+    verify_slot & s = oldest_slot();
+    s.n_begun       = ++n_begun_;
+    last_           = &s;
+    return s;
+}
+
+void verify_worker::send_errand(const verify_slot & s, const request & req) {
+    const verdict_msg v{.what = verdict_msg::kind::errand, .slot = s.index, .req = &req};
     const auto        look = [&] {
         take_nodes(); // the draft may wait for room in its ring
         return done_if(wires_.verdicts.try_push(v));
@@ -66,20 +85,26 @@ void verify_worker::do_errand(verify_slot & s, request & req) {
     switch (job.what) {
         case errand::kind::look:
             job.target.tokens = s.cached;
+            job.target.held   = all_held(model_);
             break;
         case errand::kind::save:
-            if (job.n_keep >= 0 && size_t(job.n_keep) < s.cached.size() && model_.rollback(0, job.n_keep)) {
+            // Another text may have taken the place of the one that is meant.
+            if (job.n_keep >= 0 && size_t(job.n_keep) < s.cached.size() &&
+                size_t(n_same(s.cached, req.prompt)) == std::min(s.cached.size(), req.prompt.size()) &&
+                model_.rollback(s.first_branch, job.n_keep)) {
                 s.cached.resize(size_t(job.n_keep));
             }
             job.target.tokens = s.cached;
             if (!s.cached.empty()) {
-                job.target.saved = model_.save();
+                job.target.saved = model_.save(s.first_branch);
             }
             break;
         case errand::kind::restore:
             if (!job.target.given.empty()) {
+                push_out(s);
                 clear(s);
-                model_.restore(job.target.given);
+                make_room(job.target.tokens.size());
+                model_.restore(s.first_branch, job.target.given);
                 s.cached = job.target.tokens;
             }
             break;
@@ -95,14 +120,16 @@ void verify_worker::score(verify_slot & s, request & req) {
     const auto & tokens = req.prompt;
     const size_t n_rows = std::min(n_score_rows, size_t(model_.n_batch()));
     model_.use_threads(0);
+    push_out(s);
     clear(s);
+    make_room(tokens.size());
     best_.resize(size_t(job.n_top));
     while (s.cached.size() + 1 < tokens.size()) {
         const size_t first = s.cached.size();
         const size_t end   = std::min(first + n_rows, tokens.size() - 1);
         rows_.clear();
         for (size_t pos = first; pos < end; ++pos) {
-            rows_.push_back({.token = tokens[pos], .pos = int32_t(pos), .output = true});
+            rows_.push_back({.token = tokens[pos], .pos = int32_t(pos), .branch = s.first_branch, .output = true});
         }
         if (model_.decode(rows_, req.cancelled) == decode_status::stopped) {
             return;

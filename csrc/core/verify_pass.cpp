@@ -113,7 +113,7 @@ void verify_worker::on_evaluated(verify_slot & s) {
         s.cached.insert(s.cached.end(), from, from + std::ptrdiff_t(s.n_read));
         if (wires_.tracing) {
             wires_.verify_trace.try_push({.what   = trace_event::kind::prompt,
-                                          .slot   = s.text.req().slot,
+                                          .slot   = s.index,
                                           .n_rows = int32_t(s.n_read),
                                           .t0_us  = t_pass0_,
                                           .t1_us  = t_pass1_});
@@ -158,7 +158,7 @@ void verify_worker::trace_pass(verify_slot & s, const verify_stats & before, sta
     const verify_stats & st = s.text.stats();
     wires_.verify_trace.try_push({.what       = trace_event::kind::verify,
                                   .hit        = st.n_hits > before.n_hits,
-                                  .slot       = s.text.req().slot,
+                                  .slot       = s.index,
                                   .n_rows     = int32_t(rows_.size()),
                                   .n_drafted  = int32_t(s.text.tree().rows().size()),
                                   .n_accepted = st.n_accepted - before.n_accepted,

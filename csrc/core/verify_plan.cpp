@@ -78,7 +78,7 @@ plan verify_worker::make_plan(verify_slot & s) {
                                                            .growing = growing,
                                                            .fresh   = !s.text.was_hit(),
                                                            .n_base  = n_new,
-                                                           .away_us = wires_.rtt_us.load(std::memory_order_relaxed)});
+                                                           .away_us = away_us(s)});
         if (p.wait_us <= 0 || take_requests()) {
             break;
         }
@@ -102,8 +102,7 @@ void verify_worker::count_wait(int64_t t0, verify_slot & s) {
     const int64_t t1 = now_us();
     s.text.count_wait(t1 - t0);
     if (wires_.tracing) {
-        wires_.verify_trace.try_push(
-            {.what = trace_event::kind::wait, .slot = s.text.req().slot, .t0_us = t0, .t1_us = t1});
+        wires_.verify_trace.try_push({.what = trace_event::kind::wait, .slot = s.index, .t0_us = t0, .t1_us = t1});
     }
 }
 

@@ -1,8 +1,10 @@
 // Several texts in one pass. A text whose guesses are not ready gives one row. A long prompt is read in pieces beside
 // the texts that are written.
 #include <algorithm>
+#include <array>
 #include <numeric>
 
+#include "../error.h"
 #include "verify_worker.h"
 
 namespace duo {
@@ -17,11 +19,14 @@ void verify_worker::work_together() {
     alone_ = nullptr;
     rows_.clear();
     begin_drafts_together();
-    const bool any_draft = std::any_of(active_.begin(), active_.end(),
-                                       [this](const verify_slot * s) { return draft_wanted(s->text.req()); });
-    orders_              = pool_.orders(active_.size(), planner_.profile(), any_draft ? n_draft_cap : 0);
+    order_drafts();
+    set_groups();
     if (!plan_together()) {
         return; // a text has come or is to end
+    }
+    if (pass_.empty()) { // those whose turn it is were parked
+        group_ = 1 - group_;
+        return;
     }
     for (verify_slot * s : pass_) {
         set_rows(*s, s->n_read);
@@ -32,7 +37,7 @@ void verify_worker::work_together() {
     }
     int32_t      n_tokens = 0;
     bool         usual    = true; // a pass without prompts
-    const stance now      = stance_together();
+    const stance now      = pool_.stance_now();
     for (verify_slot * s : plans) {
         usual = usual && s->n_read == 0 && s->text.stats().n_passes > 0 &&
                 (s->text.draft_contact() != contact::owed || !draft_wanted(s->text.req()));
@@ -51,13 +56,70 @@ void verify_worker::work_together() {
     wires_.chunks.wake();
     const int64_t t = now_us();
     if (usual && t_together_ > 0 && n_tokens > 0) {
-        pool_.on_pass(plans.size(), planner_.profile(), n_tokens, double(t - t_together_));
+        pool_.on_pass(planner_.profile(), n_tokens, double(t - t_together_));
     }
     t_together_ = t;
+    group_      = 1 - group_;
 }
 
-stance verify_worker::stance_together() const {
-    return orders_.n_ahead == 0 ? stance::rest : pool_.turns() ? stance::by_turn : stance::ahead;
+// The pass failed: the text's rows alone, without drafted ones.
+void verify_worker::work_again(verify_slot & s) {
+    const size_t n_kept = std::min(s.cached.size(), s.text.tokens().size() - 1);
+    for (int32_t b = 0; b < n_branches_; ++b) {
+        if (!model_.rollback(s.first_branch + b, b == 0 ? int32_t(n_kept) : 0)) {
+            throw error("the target's cache could not be cleared");
+        }
+    }
+    s.cached.resize(n_kept);
+    s.text.tree().choose({}, 0, 1);
+    pass_.assign(1, &s);
+    rows_.clear();
+    set_rows(s, std::min(s.n_read, s.n_missing() - 1));
+    if (evaluate(0) && s.n_read == 0) {
+        finish_pass(s, stance::rest);
+        wires_.chunks.wake();
+    }
+}
+
+void verify_worker::order_drafts() {
+    pool_wishes wishes{.sync = true, .no_waits = wires_.on_host};
+    for (const verify_slot * s : active_) {
+        if (draft_wanted(s->text.req())) {
+            wishes.n_most = n_draft_cap;
+            wishes.sync   = wishes.sync && s->text.req().plan.mode == run_mode::sync;
+            wishes.always = wishes.always || s->text.req().plan.always;
+        }
+    }
+    orders_ = pool_.orders(active_.size(), planner_.profile(), wishes);
+}
+
+// Divides the texts into halves. A text that joins goes to the smaller half; of equal ones to that which is not about
+// to be verified, so that it is drafted first.
+void verify_worker::set_groups() {
+    std::array<int32_t, 2> n{};
+    for (verify_slot * s : active_) {
+        s->group = pool_.stance_now() == stance::groups ? s->group : -1;
+        if (s->group >= 0) {
+            ++n[size_t(s->group)];
+        }
+    }
+    if (pool_.stance_now() != stance::groups) {
+        return;
+    }
+    for (verify_slot * s : active_) {
+        const bool too_many = s->group >= 0 && n[size_t(s->group)] > n[size_t(1 - s->group)] + 1;
+        if (s->group < 0 || too_many) {
+            n[size_t(std::max(0, s->group))] -= too_many ? 1 : 0;
+            s->group = n[0] == n[1] ? 1 - group_ : n[0] < n[1] ? 0 : 1;
+            ++n[size_t(s->group)];
+        }
+    }
+    group_ = n[size_t(group_)] == 0 ? 1 - group_ : group_;
+}
+
+// Its half is drafted now.
+bool verify_worker::is_left_out(const verify_slot & s) const {
+    return s.group == 1 - group_ && s.text.stats().n_passes > 0 && s.n_missing() <= n_short;
 }
 
 // A draft begins when its text has its first token: until then, all cores read the prompt.
@@ -123,6 +185,9 @@ size_t verify_worker::plan_reading() {
     const size_t n_all    = size_t(model_.n_batch());
     size_t       n_left   = n_all;
     for (verify_slot * s : active_) { // first come, first served
+        if (is_left_out(*s)) {
+            continue;
+        }
         const size_t n_missing = s->n_missing();
         const bool   brief     = n_missing <= std::min(n_short, n_left);
         // A text that is to have no tokens only reads.
@@ -153,18 +218,21 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
         planner_.profile().choose_record(!s->text.req().sampling.greedy());
         s->text.grow_tree(planner_.profile(), fixed ? 0.0 : 0.01, n_room(*s));
         const int32_t n_most = n_verify_most(*s);
-        shares_.push_back({.tree     = &s->text.tree(),
-                           .n_base   = int32_t(s->n_missing()),
-                           .n_most   = std::max(0, std::min(n_room(*s), n_most)),
-                           .n_min    = plan.n_min,
-                           .fixed    = fixed,
-                           .wide     = plan.use == tree_use::dynamic || !plan.tree.empty(),
-                           .growing  = may_wait && begun && s->text.draft_may_grow() && !s->text.cancelled(),
-                           .n_wait   = std::min(n_most, s->n_ahead),
-                           .n_branch = n_branches_});
+        shares_.push_back(
+            {.tree     = &s->text.tree(),
+             .n_base   = int32_t(s->n_missing()),
+             .n_most   = std::max(0, std::min(n_room(*s), n_most)),
+             .n_min    = plan.n_min,
+             .fixed    = fixed,
+             .wide     = plan.use == tree_use::dynamic || !plan.tree.empty(),
+             .drafting = s->text.drafting(),
+             .hit      = s->text.was_hit(),
+             .growing  = may_wait && !wires_.on_host && begun && s->text.draft_may_grow() && !s->text.cancelled(),
+             .away_us  = away_us(*s),
+             .n_wait   = std::min({n_most, s->n_ahead, fixed ? n_most : orders_.n_wait}),
+             .n_branch = n_branches_});
     }
-    const int64_t away_us = wires_.rtt_us.load(std::memory_order_relaxed);
-    const int64_t wait_us = pool_.next(shares_, planner_.profile(), n_rows, away_us);
+    const int64_t wait_us = pool_.next(shares_, planner_.profile(), n_rows);
     for (size_t i = 0; i < shares_.size(); ++i) {
         pass_[i]->expected = shares_[i].expected;
     }

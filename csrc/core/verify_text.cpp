@@ -216,7 +216,7 @@ void verify_text::commit(int64_t now, std::vector<verdict_msg> & out) {
     for (size_t n = n_before + n_known + 1; n <= tokens_.size(); ++n, i_node = 0) {
         const node_id accepted = mirror_.name_of(i_node);
         was_hit_               = mirror_.commit(i_node, tokens_[n - 1], std::span(tokens_).first(n));
-        out.push_back({.slot = req_->slot, .accepted = accepted, .token = tokens_[n - 1]});
+        out.push_back({.accepted = accepted, .token = tokens_[n - 1]});
     }
     st.n_hits += was_hit_ ? 1 : 0;
 }

@@ -113,7 +113,7 @@ class verify_text {
     [[nodiscard]] int32_t n_accepted_on_best_path() const;
     // Time since the last verdict, in microseconds; nothing: this is the first one.
     [[nodiscard]] std::optional<int64_t> us_since_verdict(int64_t now) const;
-    // Ends the walk: appends the verdicts to `out`, one for each token that the draft has to be told.
+    // Ends the walk: appends the verdicts to `out`, one for each token that the draft has to be told, without a slot.
     void commit(int64_t now, std::vector<verdict_msg> & out);
     // The last committed token was already a node of the drafted tree.
     [[nodiscard]] bool was_hit() const { return was_hit_; }

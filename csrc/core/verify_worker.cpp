@@ -15,15 +15,16 @@ const failure unknown_failure{error_kind::internal, "the target model failed for
 } // namespace
 
 verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
-                             int32_t n_texts)
+                             int32_t n_texts, std::optional<stance> only, int64_t n_kept_bytes)
     : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
-      reachable_(draft == draft_place::here) {
+      reachable_(size_t(n_texts), draft == draft_place::here), kept_(n_kept_bytes), board_(size_t(n_texts)) {
     planner_.expect(prior);
-    pool_.expect(prior.shared);
+    pool_.expect(prior.shared, only);
     slots_.reserve(size_t(n_texts));
     for (int32_t i = 0; i < n_texts; ++i) {
         slots_.emplace_back(model, i, n_branches_);
     }
+    last_ = slots_.data();
 }
 
 void verify_worker::run() noexcept {
@@ -55,16 +56,48 @@ bool verify_worker::work() {
             work_together();
         }
     } catch (const std::exception & e) {
-        for (verify_slot * s : pass_) {
-            fail(*s, failure_of(e));
-        }
+        on_failed_pass(failure_of(e));
     } catch (...) {
-        for (verify_slot * s : pass_) {
+        on_failed_pass(unknown_failure);
+    }
+    end_texts();
+    tell_usage();
+    return true;
+}
+
+// A failure of one text is its own: if the pass had several, each is evaluated alone, and those end that fail again.
+void verify_worker::on_failed_pass(const failure & why) noexcept {
+    if (pass_.size() == 1) {
+        fail(*pass_.front(), why);
+        return;
+    }
+    for (verify_slot * s : std::vector(std::exchange(pass_, {}))) {
+        if (!s->text.active() || s->parked) {
+            continue;
+        }
+        try {
+            work_again(*s);
+        } catch (const std::exception & e) {
+            fail(*s, failure_of(e));
+        } catch (...) {
             fail(*s, unknown_failure);
         }
     }
-    end_texts();
-    return true;
+}
+
+void verify_worker::tell_usage() noexcept {
+    usage_ = {.cells      = std::move(usage_.cells),
+              .n_begins   = int32_t(late_begins_.size()),
+              .n_kept     = int32_t(kept_.size()),
+              .kept_bytes = kept_.bytes()};
+    usage_.cells.clear();
+    for (const verify_slot & s : slots_) {
+        usage_.cells.push_back(int32_t(s.cached.size()));
+        usage_.n_active += s.text.active() ? 1 : 0;
+        usage_.n_parked += s.parked ? 1 : 0;
+        usage_.n_branches += s.cached.empty() ? 0 : 1; // a tree's other branches are dropped after its pass
+    }
+    board_.write(usage_);
 }
 
 bool verify_worker::take_requests() {
@@ -93,27 +126,6 @@ void verify_worker::begin(request & req) {
     }
 }
 
-// The wanted slot if it is free; or the free one whose cache has the longest beginning of the text, and of equal ones
-// the one that was used least recently.
-verify_slot & verify_worker::choose_slot(const request & req) {
-    verify_slot * best   = nullptr;
-    int32_t       n_best = -1;
-    for (verify_slot & s : slots_) {
-        if (s.text.active()) {
-            continue;
-        }
-        if (s.index == req.wanted) {
-            return s;
-        }
-        const int32_t n = req.use_cache ? int32_t(n_same(s.cached, req.prompt)) : 0;
-        if (n > n_best || (n == n_best && s.n_begun < best->n_begun)) {
-            best   = &s;
-            n_best = n;
-        }
-    }
-    return *best; // the pipeline sends no more requests than there are slots
-}
-
 void verify_worker::begin_text(verify_slot & s, request & req) {
     s.text.begin(req);
     req.place.store(s.index, std::memory_order_relaxed);
@@ -123,13 +135,16 @@ void verify_worker::begin_text(verify_slot & s, request & req) {
     keep_beginning(s);
     s.text.set_draft_read(n_same(s.draft_read, s.text.tokens()));
     forget_late_begins();
-    if (!draft_wanted(req) || !reachable_) {
+    if (!draft_wanted(req) || !reachable_[size_t(line_of(s))]) {
         return;
     }
-    if (planner_.draft_begins_late() || active_.size() > 1) {
+    // The client of a host begins its draft together with the text, and only then.
+    if (!wires_.on_host && (planner_.draft_begins_late() || active_.size() > 1)) {
         s.text.set_contact(contact::owed);
     } else {
-        plan_alone(s); // for the draft's first orders
+        if (active_.size() == 1) {
+            plan_alone(s); // for the draft's first orders
+        }
         begin_draft(s, req);
     }
 }
@@ -161,6 +176,8 @@ void verify_worker::end(verify_slot & s, finish_reason why) {
     end_draft(s);
     if (why == finish_reason::error) {
         clear(s);
+    } else {
+        forget_rejected(s);
     }
     req.stats.t_end_us = now_us();
     if (req.stats.n_passes == 0) {
@@ -179,6 +196,8 @@ void verify_worker::end(verify_slot & s, finish_reason why) {
     s.parked = false;
     std::erase(active_, &s);
     alone_ = alone_ == &s ? nullptr : alone_;
+    last_  = &s;
+    tell_usage();             // before the reader knows of the end
     wires_.chunks.push(last); // the request belongs to the reader now
 }
 

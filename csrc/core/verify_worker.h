@@ -8,9 +8,11 @@
 #include <span>
 #include <vector>
 
+#include "kept_texts.h"
 #include "planner.h"
 #include "pool_planner.h"
 #include "token_model.h"
+#include "usage.h"
 #include "verify_slot.h"
 #include "wires.h"
 
@@ -21,12 +23,16 @@ class verify_worker {
   public:
     enum class draft_place : uint8_t { none, here, elsewhere };
 
-    // n_texts: texts at once. The model's branches are divided among them.
-    verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior = {},
-                  int32_t n_texts = 1);
+    // n_texts: texts at once. The model's branches are divided among them. only: see pool_planner::expect().
+    // n_kept_bytes: of kept_texts.
+    verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior = {}, int32_t n_texts = 1,
+                  std::optional<stance> only = {}, int64_t n_kept_bytes = 0);
 
     // What was learned about the pair. Only while no request runs.
     [[nodiscard]] planner & plans() { return planner_; }
+
+    // From any thread.
+    [[nodiscard]] worker_usage usage() const { return board_.read(); }
 
     // Until the request channel is closed. Does not throw.
     void run() noexcept;
@@ -37,43 +43,56 @@ class verify_worker {
     static constexpr int32_t n_waits_most = 16 * n_draft_cap; // so that useless messages cannot hold up a pass for ever
 
     // The loop, and a text's begin and end (verify_worker.cpp).
-    bool          work();
-    bool          take_requests();
-    void          begin(request & req);
-    verify_slot & choose_slot(const request & req);
-    void          begin_text(verify_slot & s, request & req);
-    void          end_texts();
-    void          end(verify_slot & s, finish_reason why);
-    void          fail(verify_slot & s, const failure & why);
+    bool work();
+    bool take_requests();
+    void begin(request & req);
+    void begin_text(verify_slot & s, request & req);
+    void end_texts();
+    void end(verify_slot & s, finish_reason why);
+    void fail(verify_slot & s, const failure & why);
+    void on_failed_pass(const failure & why) noexcept;
+    void tell_usage() noexcept;
 
     // The cache (verify_cache.cpp).
-    void               keep_beginning(verify_slot & s);
-    void               clear(verify_slot & s) noexcept;
-    void               park(verify_slot & s);
-    void               make_room(size_t n_rows);
-    void               wake_parked();
-    [[nodiscard]] bool fits(size_t n_rows) const;
+    verify_slot &            choose_slot(const request & req);
+    verify_slot &            nearest_slot(std::span<const token_id> tokens);
+    verify_slot &            oldest_slot();
+    verify_slot *            oldest_ended();
+    void                     keep_beginning(verify_slot & s);
+    void                     cut(verify_slot & s);
+    void                     forget_rejected(verify_slot & s) noexcept;
+    void                     push_out(const verify_slot & s) noexcept;
+    void                     bring_back(verify_slot & s) noexcept;
+    const kept_texts::text * kept_beyond(const verify_slot & s, std::span<const token_id> tokens);
+    void                     clear(verify_slot & s) noexcept;
+    void                     park(verify_slot & s);
+    void                     make_room(size_t n_rows);
+    void                     wake_parked();
+    [[nodiscard]] bool       fits(size_t n_rows) const;
 
     // Between texts (verify_errand.cpp).
-    void serve_errand(request & req) noexcept;
-    void do_errand(verify_slot & s, request & req);
-    void score(verify_slot & s, request & req);
-    void send_errand(const request & req);
-    void await_draft(const request & req);
+    void          serve_errand(request & req) noexcept;
+    verify_slot & errand_slot(const request & req);
+    void          do_errand(verify_slot & s, request & req);
+    void          score(verify_slot & s, request & req);
+    void          send_errand(const verify_slot & s, const request & req);
+    void          await_draft(const request & req);
 
     // The texts' drafts (verify_draft.cpp).
-    void               take_nodes();
-    void               on_node(verify_slot & s, const node_msg & msg);
-    void               on_link(bool up);
-    [[nodiscard]] bool draft_wanted(const request & req) const;
-    void               begin_draft(verify_slot & s, const request & req);
-    void               begin_draft_in_mid_text(verify_slot & s);
-    void               begin_draft_if_it_pays(verify_slot & s);
-    void               end_draft(verify_slot & s);
-    int64_t            reading_us(const verify_slot & s) const;
-    void               forget_late_begins();
-    void               tell_draft(verify_slot & s, verdict_msg v);
-    bool               set_orders(const verify_slot & s, verdict_msg & v) const;
+    void                  take_nodes();
+    void                  on_node(verify_slot & s, const node_msg & msg);
+    void                  on_link(int32_t line, bool up);
+    [[nodiscard]] int32_t line_of(const verify_slot & s) const;
+    verify_slot *         drafting_at(int32_t line);
+    [[nodiscard]] bool    draft_wanted(const request & req) const;
+    void                  begin_draft(verify_slot & s, const request & req);
+    void                  begin_draft_in_mid_text(verify_slot & s);
+    void                  begin_draft_if_it_pays(verify_slot & s);
+    void                  end_draft(verify_slot & s);
+    int64_t               reading_us(const verify_slot & s) const;
+    void                  forget_late_begins();
+    void                  tell_draft(verify_slot & s, verdict_msg v);
+    bool                  set_orders(const verify_slot & s, verdict_msg & v) const;
 
     // A pass over one text (verify_plan.cpp).
     void                 work_alone(verify_slot & s);
@@ -81,17 +100,24 @@ class verify_worker {
     plan                 make_plan(verify_slot & s);
     void                 count_wait(int64_t t0, verify_slot & s);
     [[nodiscard]] size_t n_to_read(const verify_slot & s) const;
-    int32_t              n_room(const verify_slot & s) const { return s.text.n_room(s.cached.size()); }
+    // Round trip to the text's draft; 0: it is here.
+    [[nodiscard]] int64_t away_us(const verify_slot & s) const {
+        return wires_.rtt_us[size_t(line_of(s))].load(std::memory_order_relaxed);
+    }
+    int32_t n_room(const verify_slot & s) const { return s.text.n_room(s.cached.size()); }
 
     // A pass over several texts (verify_pool.cpp).
     void                  work_together();
+    void                  work_again(verify_slot & s);
     void                  begin_drafts_together();
     bool                  plan_together();
     size_t                plan_reading();
     int64_t               share_rows(int32_t n_rows, bool may_wait);
     [[nodiscard]] int32_t n_verify_most(const verify_slot & s) const;
     [[nodiscard]] bool    any_cancelled() const;
-    [[nodiscard]] stance  stance_together() const;
+    void                  order_drafts();
+    void                  set_groups();
+    [[nodiscard]] bool    is_left_out(const verify_slot & s) const;
 
     // The pass itself (verify_pass.cpp).
     void                    set_rows(verify_slot & s, size_t n_read);
@@ -114,15 +140,21 @@ class verify_worker {
     const int32_t     n_branches_;       // of each slot
     planner           planner_;          // for a text that is alone
     pool_planner      pool_;             // for several
-    bool              reachable_;        // messages reach the draft
+    std::vector<bool> reachable_;        // by line: messages reach the draft
     request *         errand_ = nullptr; // waits until no text is written
 
     std::vector<verify_slot>   slots_;
     std::vector<verify_slot *> active_;          // texts that are written and not parked, in the order of their begin
     verify_slot *              alone_ = nullptr; // planner_ was told of its text
-    std::vector<verify_slot *> pass_;            // texts with rows in the pass that is being made
-    std::vector<pool_share>    shares_;          // of pass_
-    pool_orders                orders_;          // for the drafts of several texts
+    verify_slot *              last_;            // its text ended last
+    kept_texts                 kept_;
+    std::vector<verify_slot *> pass_;      // texts with rows in the pass that is being made
+    std::vector<pool_share>    shares_;    // of pass_
+    pool_orders                orders_;    // for the drafts of several texts
+    int32_t                    group_ = 0; // the half of the texts that is verified next (stance::groups)
+
+    usage_board  board_;
+    worker_usage usage_; // scratch
 
     double   row_us_     = 0.0; // time of a prompt row, as last measured; 0: unknown
     uint64_t n_begun_    = 0;

@@ -26,9 +26,10 @@ cell_order::table & cell_order::table_of(const ggml_tensor * cache, const ggml_t
     // Layers that write with the same list of cells belong to one cache.
     auto t = std::find_if(tables_.begin(), tables_.end(), [cells](const table & x) { return x.cells == cells; });
     if (t == tables_.end()) {
-        tables_.push_back({.first = cache, .cells = nullptr, .pos = {}, .order = {}});
+        tables_.push_back({.tensors = {}, .cells = nullptr, .pos = {}, .order = {}});
         t = tables_.end() - 1;
     }
+    t->tensors.push_back(cache);
     index_.emplace(cache, size_t(t - tables_.begin()));
     return *t;
 }
@@ -38,7 +39,7 @@ void cell_order::on_node(const ggml_tensor * node) {
         return;
     }
     table & t = table_of(node->view_src, node->src[1]);
-    if (t.first == node->view_src) {
+    if (t.tensors.front() == node->view_src) {
         write(t, node->src[1]);
     }
 }
@@ -63,6 +64,27 @@ void cell_order::write(table & t, const ggml_tensor * cells) {
         }
     }
     t.n_written += n;
+    t.n_ordered = -1;
+}
+
+std::vector<std::span<const ggml_tensor * const>> cell_order::caches() const {
+    std::vector<std::span<const ggml_tensor * const>> all;
+    all.reserve(tables_.size());
+    for (const table & t : tables_) {
+        all.emplace_back(t.tensors);
+    }
+    return all;
+}
+
+void cell_order::restored(const ggml_tensor * tensor, std::span<const int32_t> cells,
+                          std::span<const int32_t> positions) {
+    table & t = tables_[index_.at(tensor)];
+    for (size_t i = 0; i < cells.size(); ++i) {
+        if (size_t(cells[i]) >= t.pos.size()) {
+            t.pos.resize(size_t(cells[i]) + 1, unwritten);
+        }
+        t.pos[size_t(cells[i])] = positions[i];
+    }
     t.n_ordered = -1;
 }
 

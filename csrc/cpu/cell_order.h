@@ -28,6 +28,11 @@ class cell_order {
     // Called for each node before it is computed.
     void on_node(const ggml_tensor * node);
 
+    // Tensors that graphs have written to, those of one cache after those of another.
+    [[nodiscard]] std::vector<std::span<const ggml_tensor * const>> caches() const;
+    // These cells of a cache were filled without a graph, and hold these positions. tensor: any of the cache's.
+    void restored(const ggml_tensor * tensor, std::span<const int32_t> cells, std::span<const int32_t> positions);
+
     // The cells [0, n) of a cache's tensor in the order of positions; empty: they lie in this order.
     [[nodiscard]] std::span<const int32_t> cells(const ggml_tensor * cache, int64_t n);
 
@@ -37,19 +42,19 @@ class cell_order {
   private:
     // The cells of one cache. A model with sliding windows has two caches. All layers of a cache use the same cells.
     struct table {
-        const ggml_tensor *  first = nullptr; // its first layer's tensor
-        const ggml_tensor *  cells = nullptr; // cells of the graph's rows: the same tensor for all layers
-        std::vector<int32_t> pos;             // by cell
-        std::vector<int32_t> order;           // of the first n_ordered cells, unless they are in order
-        int64_t              n_ordered = -1;  // -1: pos has changed
-        size_t               n_written = 0;   // rows of the batch
+        std::vector<const ggml_tensor *> tensors;         // of its layers; the first one's writes are looked at
+        const ggml_tensor *              cells = nullptr; // cells of the graph's rows: the same tensor for all layers
+        std::vector<int32_t>             pos;             // by cell
+        std::vector<int32_t>             order;           // of the first n_ordered cells, unless they are in order
+        int64_t                          n_ordered = -1;  // -1: pos has changed
+        size_t                           n_written = 0;   // rows of the batch
     };
 
     table & table_of(const ggml_tensor * cache, const ggml_tensor * cells);
     void    write(table & t, const ggml_tensor * cells);
 
     std::vector<table>                              tables_;
-    std::unordered_map<const ggml_tensor *, size_t> index_; // of a layer's tensor
+    std::unordered_map<const ggml_tensor *, size_t> index_; // of a layer's tensor in tables_
     std::vector<row>                                rows_;
     std::vector<int32_t>                            texts_; // of the graph's rows
     std::vector<int32_t>                            count_; // scratch

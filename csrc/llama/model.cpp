@@ -142,7 +142,18 @@ bool llama_token_model::rollback(int32_t branch, int32_t pos) {
     if (pos <= 0) {
         return llama_memory_seq_rm(memory, branch, -1, -1);
     }
-    return can_rollback_ && llama_memory_seq_rm(memory, branch, pos, -1);
+    return can_rollback_ && has_window(branch, pos) && llama_memory_seq_rm(memory, branch, pos, -1);
+}
+
+// Whether the cache has all that a token at `pos` may see. Cells that a sliding window has passed may have been given
+// to another text, and a saved text comes back without them.
+bool llama_token_model::has_window(int32_t branch, int32_t pos) const {
+    const int32_t n_window = llama_model_n_swa(model_.get());
+    if (n_window == 0) {
+        return true;
+    }
+    const llama_pos first = llama_memory_seq_pos_min(llama_get_memory(context_.get()), branch);
+    return first <= 0 || first <= pos - n_window + 1;
 }
 
 // This copies metadata only: all branches are in one buffer (kv_unified), whose cells know their sequences.
@@ -150,6 +161,11 @@ void llama_token_model::fork(int32_t from, int32_t to, int32_t pos) {
     if (from != to && pos > 0) {
         llama_memory_seq_cp(llama_get_memory(context_.get()), from, to, 0, pos);
     }
+}
+
+int32_t llama_token_model::n_held(int32_t branch) const {
+    const llama_memory_t memory = llama_get_memory(context_.get());
+    return memory == nullptr ? 0 : llama_memory_seq_pos_max(memory, branch) + 1;
 }
 
 void llama_token_model::undo(std::span<const row> rows) {

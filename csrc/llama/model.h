@@ -26,7 +26,8 @@ struct model_options {
     int32_t                  n_ctx_most      = 0;       // 0: no limit
     int32_t                  n_batch         = 2048;    // rows in a decode
     int32_t                  n_ubatch        = 512;     // rows on the device at once
-    int32_t                  n_parallel      = 1;       // texts at once, which share the context's tokens
+    int32_t                  n_parallel      = 1;       // texts at once
+    int32_t                  n_contexts      = 1;       // the cache has room for so many texts of n_ctx tokens
     int32_t                  n_threads       = 1;
     int32_t                  n_threads_batch = 1;
     std::string              flash_attn      = "auto"; // on, off, auto
@@ -91,9 +92,10 @@ class llama_token_model : public token_model {
     float            logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
     bool             rollback(int32_t branch, int32_t pos) override;
     void             fork(int32_t from, int32_t to, int32_t pos) override;
+    int32_t          n_held(int32_t branch) const override;
 
-    [[nodiscard]] std::string save() const override;
-    void                      restore(std::span<const char> saved) override;
+    [[nodiscard]] std::string save(int32_t branch) const override;
+    void                      restore(int32_t branch, std::span<const char> saved) override;
 
     bool        is_end(token_id token) const override;
     std::string piece(token_id token) const override;
@@ -162,10 +164,13 @@ class llama_token_model : public token_model {
     // A row of the last pass. Throws duo::error if it has no logits.
     float * logits_of(int32_t i_row) const;
     // Bits must be the same, and some stock kernel gives a single row other bits.
-    [[nodiscard]] bool wants_company() const { return same_bits_ && (stock_products_ || !own_attention_); }
-    void               keep_two_outputs(size_t n);
-    void               undo(std::span<const row> rows);
-    void               set_row(size_t i, const row & r, int32_t pos, bool output);
+    [[nodiscard]] bool        wants_company() const { return same_bits_ && (stock_products_ || !own_attention_); }
+    void                      keep_two_outputs(size_t n);
+    [[nodiscard]] bool        has_window(int32_t branch, int32_t pos) const;
+    [[nodiscard]] std::string head() const;
+    bool                      restore_sequence(int32_t branch, std::span<const char> saved);
+    void                      undo(std::span<const row> rows);
+    void                      set_row(size_t i, const row & r, int32_t pos, bool output);
 
     model_options            opt_;
     std::vector<std::string> device_names_;

@@ -81,9 +81,9 @@ void llama_token_model::create_context() {
     const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
     llama_context_params params   = llama_context_default_params();
     // One more cell for the extra row of a strict pass, after the last position. A tree's nodes share positions.
-    params.n_ctx           = uint32_t(n_ctx_ + (one ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
+    params.n_ctx           = uint32_t(n_ctx_ * opt_.n_contexts + (one ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
     params.n_batch         = uint32_t(n_batch_) + 1;
-    const bool narrow      = same_bits_ && !own_attention_;
+    const bool narrow      = same_bits_ && !(own_attention_ && all_duo);
     params.n_ubatch        = uint32_t(narrow ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
     params.n_seq_max       = uint32_t(n_branch_);
     params.kv_unified      = true; // branches share cells
@@ -112,14 +112,17 @@ void llama_token_model::create_context() {
         params.cb_eval_user_data = this;
     }
 
-    const char *   option = is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size";
+    const std::string option = std::string(is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size") +
+                               (opt_.n_contexts > 1 ? " or -np/--parallel" : "");
+    const std::string what = "a context of " + std::to_string(n_ctx_) + " tokens" +
+                             (opt_.n_contexts > 1 ? " for each of " + std::to_string(opt_.n_contexts) + " texts" : "");
     const uint64_t n_cache =
         cache_bytes(model_.get(), meta("general.architecture"), params.n_ctx,
                     device_names_.empty() || !opt_.offload_kqv ? 0 : opt_.n_gpu_layers, params.type_k, params.type_v);
     if (const uint64_t n_free = memory_available(); n_cache > n_free) {
-        throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) + " tokens needs " +
-                                                  std::to_string(n_cache >> 20) + " MiB for its cache and " +
-                                                  std::to_string(n_free >> 20) + " MiB are free; lower " + option);
+        throw error(error_kind::does_not_fit, what + " needs " + std::to_string(n_cache >> 20) +
+                                                  " MiB for its cache and " + std::to_string(n_free >> 20) +
+                                                  " MiB are free; lower " + option);
     }
 
     const cpu::take_attention attention(own_attention_);
@@ -127,13 +130,11 @@ void llama_token_model::create_context() {
     try {
         context_.reset(llama_init_from_model(model_.get(), params));
     } catch (const std::exception & e) {
-        throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) +
-                                                  " tokens could not be created for " + opt_.path + ": " + e.what() +
-                                                  "; lower " + option);
+        throw error(error_kind::does_not_fit,
+                    what + " could not be created for " + opt_.path + ": " + e.what() + "; lower " + option);
     }
     if (!context_) {
-        throw error(error_kind::does_not_fit, "a context of " + std::to_string(n_ctx_) +
-                                                  " tokens could not be created for " + opt_.path + log_reason() +
+        throw error(error_kind::does_not_fit, what + " could not be created for " + opt_.path + log_reason() +
                                                   "; lower " + option + " or free memory");
     }
     use_loras(context_.get(), loras_, opt_);

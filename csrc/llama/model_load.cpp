@@ -94,9 +94,11 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     n_cpu_products_     = placement.n_duo() + placement.n_stock();
     const bool all_ours = n_gpu_layers == 0 && n_duo_products_ > 0 && placement.n_stock() == 0;
     stock_products_     = placement.n_stock() + placement.n_small() > 0;
-    const bool attends  = all_ours && opt_.flash_attn != "off";
-    same_bits_          = opt_.strict || (attends && !is_draft_);
-    own_attention_      = attends && opt_.type_k == "f16" && opt_.type_v == "f16" && opt_.n_ctx != 1;
+    // With --strict duo's attention joins stock products: it is the one that ignores where a text's cells lie.
+    const bool strict  = opt_.strict && !is_draft_ && n_gpu_layers == 0 && cpu::weight_buffer_type() != nullptr;
+    const bool attends = (all_ours || strict) && opt_.flash_attn != "off";
+    same_bits_         = opt_.strict || (attends && !is_draft_);
+    own_attention_     = attends && opt_.type_k == "f16" && opt_.type_v == "f16" && opt_.n_ctx != 1;
 
     llama_model_params params       = llama_model_default_params();
     params.devices                  = devices.data();

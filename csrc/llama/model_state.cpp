@@ -1,38 +1,111 @@
-// llama_token_model: its cache as bytes, in the form of llama.cpp's session files (llama_state_get_data).
+// llama_token_model: a branch of its cache as bytes, in the form of llama.cpp's session files (llama_state_get_data):
+// the architecture's name, then the memory. A single sequence (llama_state_seq_get_data) has another head.
+#include <cstring>
+#include <optional>
+
 #include "../error.h"
 #include "log.h"
 #include "model.h"
+#include "saved_cells.h"
 
 namespace duo {
 
-// Saves the whole context. A single sequence would come without the cells that a sliding window has passed, and a later
-// text that shares only a part of this one needs them.
-std::string llama_token_model::save() const {
+namespace {
+
+struct sequence_head {
+    uint32_t magic = 0xaf143cd8; // io_magic in llama-context.cpp
+    int32_t  seq   = 0;
+};
+
+// What llama_kv_cache keeps of each cell with several positions (llama_kv_cell_ext: three numbers).
+size_t n_extra_of(const llama_model * model) {
+    const llama_rope_type kind = llama_model_rope_type(model);
+    return kind == LLAMA_ROPE_TYPE_MROPE || kind == LLAMA_ROPE_TYPE_IMROPE ? 3 * sizeof(int32_t) : 0;
+}
+
+} // namespace
+
+// Of one text in all, the whole context is saved. A single sequence comes without the cells that a sliding window has
+// passed, and a later text that shares only a part of this one needs them.
+std::string llama_token_model::save(int32_t branch) const {
     log_clear_errors();
-    std::string  saved(llama_state_get_size(context_.get()), '\0');
-    const size_t n = llama_state_get_data(context_.get(), reinterpret_cast<uint8_t *>(saved.data()), saved.size());
-    if (n == 0 || n > saved.size()) {
+    const bool   whole = opt_.n_parallel == 1;
+    auto *       c     = context_.get();
+    std::string  saved(whole ? llama_state_get_size(c) : llama_state_seq_get_size(c, branch), '\0');
+    auto *       to = reinterpret_cast<uint8_t *>(saved.data());
+    const size_t n =
+        whole ? llama_state_get_data(c, to, saved.size()) : llama_state_seq_get_data(c, to, saved.size(), branch);
+    if (n == 0 || n > saved.size() || (!whole && n < sizeof(sequence_head))) {
         throw error("the cache of " + opt_.path + " could not be saved" + log_reason());
     }
     saved.resize(n);
+    if (!whole) {
+        saved.replace(0, sizeof(sequence_head), head());
+    }
     return saved;
 }
 
-void llama_token_model::restore(std::span<const char> saved) {
+// What a whole context begins with.
+std::string llama_token_model::head() const {
+    const std::string name = meta("general.architecture");
+    const auto        n    = uint32_t(name.size());
+    std::string       all(sizeof n, '\0');
+    std::memcpy(all.data(), &n, sizeof n);
+    return all + name;
+}
+
+void llama_token_model::restore(int32_t branch, std::span<const char> saved) {
     const llama_memory_t memory = llama_get_memory(context_.get());
     log_clear_errors();
-    size_t n = 0;
-    if (memory != nullptr) {
-        llama_memory_clear(memory, false);
-        n = llama_state_set_data(context_.get(), reinterpret_cast<const uint8_t *>(saved.data()), saved.size());
-    }
-    if (n == 0 || n != saved.size()) {
-        if (memory != nullptr) {
-            llama_memory_clear(memory, true);
+    std::string why;
+    try {
+        if (memory != nullptr && can_rollback_) {
+            if (restore_sequence(branch, saved)) {
+                return;
+            }
         }
-        throw error(error_kind::bad_value, "the saved state does not fit the cache of " + opt_.path + log_reason() +
-                                               "; evaluate the text again");
+        if (memory != nullptr && !can_rollback_) { // a recurrent state is of one text
+            llama_memory_clear(memory, false);
+            const auto * from = reinterpret_cast<const uint8_t *>(saved.data());
+            if (llama_state_set_data(context_.get(), from, saved.size()) == saved.size()) {
+                return;
+            }
+        }
+    } catch (const std::exception & e) {
+        why = std::string(" (") + e.what() + ")";
     }
+    if (memory != nullptr) {
+        llama_memory_seq_rm(memory, branch, -1, -1);
+    }
+    throw error(error_kind::bad_value, "the saved state does not fit the cache of " + opt_.path +
+                                           (why.empty() ? log_reason() : why) + "; evaluate the text again");
+}
+
+// False: libllama refuses it. Throws duo::error for a layout that is not known.
+bool llama_token_model::restore_sequence(int32_t branch, std::span<const char> saved) {
+    const std::string before = head();
+    if (saved.size() < before.size() || std::memcmp(saved.data(), before.data(), before.size()) != 0) {
+        throw error(error_kind::bad_value, "it is of another architecture");
+    }
+    const auto          memory = saved.subspan(before.size());
+    const sequence_head first{.seq = branch};
+    std::string         image(sizeof first + memory.size(), '\0');
+    std::memcpy(image.data(), &first, sizeof first);
+    std::copy(memory.begin(), memory.end(), image.begin() + sizeof first);
+
+    std::optional<saved_cells> cells;
+    if (own_attention_) {
+        cells.emplace(memory, n_extra_of(model_.get()));
+        cells->mark(std::span(image).subspan(sizeof first));
+    }
+    const auto * from = reinterpret_cast<const uint8_t *>(image.data());
+    if (llama_state_seq_set_data(context_.get(), from, image.size(), branch) != image.size()) {
+        return false;
+    }
+    if (cells) {
+        cells->settle(memory, cells_);
+    }
+    return true;
 }
 
 } // namespace duo

@@ -1,7 +1,7 @@
 """The C++ core (csrc/bindings.cpp). What fails in it is a duo.DuoError."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, overload
+from typing import Any, TypedDict, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -85,6 +85,7 @@ class ModelOptions:
     n_batch: int
     n_ubatch: int
     n_parallel: int
+    n_contexts: int
     n_threads: int
     n_threads_batch: int
     flash_attn: str
@@ -114,6 +115,7 @@ class ModelOptions:
 
 class EngineOptions:
     n_parallel: int
+    n_kept_bytes: int  # -1: no limit
     target: ModelOptions
     draft: ModelOptions
     remote_draft: bool
@@ -154,6 +156,7 @@ class SyntheticOptions:
     confident: bool
     n_vocab: int
     n_ctx: int
+    n_parallel: int
     seed: int
     tracing: bool
     has_draft: bool
@@ -254,6 +257,10 @@ class Errand:
     def target_saved(self) -> memoryview: ...
     def draft_saved(self) -> memoryview: ...
     @property
+    def target_held(self) -> list[int]: ...  # look: positions of each branch, by the model's own account
+    @property
+    def draft_held(self) -> list[int]: ...
+    @property
     def logprobs(self) -> list[float]: ...
     @property
     def top(self) -> list[tuple[int, float]]: ...
@@ -261,9 +268,30 @@ class Errand:
 class Text:
     """A text that was begun (csrc/core/text_reader.h)."""
 
+    @property
+    def slot(self) -> int: ...  # the number of the link that carries it, if a model is elsewhere
     def stats(self) -> dict[str, Any]: ...  # complete after the chunk that has finish set
     @property
     def place(self) -> int: ...  # in the target's cache; -1: not begun
+
+class WorkerUsage(TypedDict):
+    """What a worker holds (csrc/core/usage.h)."""
+
+    cells: list[int]  # tokens in the cache, by slot; empty: the model is elsewhere
+    n_active: int  # texts
+    n_parked: int
+    n_branches: int
+    n_begins: int
+    n_kept: int
+    kept_bytes: int
+
+class Usage(TypedDict):
+    target: WorkerUsage
+    draft: WorkerUsage  # its figures follow a text's last chunk a moment later
+    n_threads: int
+    n_open: int
+    n_queued: int
+    n_unfreed: int
 
 class Engine:
     @overload
@@ -275,11 +303,13 @@ class Engine:
     @property
     def draft(self) -> Model | None: ...
     @property
-    def draft_link(self) -> DraftLink | None: ...
+    def draft_links(self) -> list[DraftLink]: ...
     @property
-    def target_link(self) -> TargetLink | None: ...
+    def target_links(self) -> list[TargetLink]: ...
     @property
     def running(self) -> bool: ...
+    @property
+    def usage(self) -> Usage: ...
     def begin(
         self,
         *,
@@ -387,10 +417,15 @@ class SharedModel:
     @property
     def vocabulary(self) -> Vocabulary: ...
 
-class DraftSeat:
+class DraftHost:
     def __init__(self, model: SharedModel) -> None: ...
     @property
     def n_ctx(self) -> int: ...
+    @property
+    def seats(self) -> list[DraftSeat]: ...
+    def close(self) -> None: ...
+
+class DraftSeat:
     def n_cached(self, prompt: Sequence[int]) -> int: ...
     def begin(self, text: Begin) -> None: ...
     def give(self, verdicts: list[VerdictTuple]) -> None: ...
@@ -400,12 +435,16 @@ class DraftSeat:
     def taken(self) -> bool: ...
     @property
     def closed(self) -> bool: ...
-    def close(self) -> None: ...
 
-class VerifySeat:
+class VerifyHost:
     def __init__(self, model: SharedModel) -> None: ...
     @property
     def n_ctx(self) -> int: ...
+    @property
+    def seats(self) -> list[VerifySeat]: ...
+    def close(self) -> None: ...
+
+class VerifySeat:
     def n_cached(self, prompt: Sequence[int]) -> int: ...
     def begin(self, text: Begin) -> None: ...
     def give(self, nodes: list[NodeTuple]) -> None: ...
@@ -417,4 +456,3 @@ class VerifySeat:
     @property
     def error(self) -> tuple[str, str]: ...  # sentence and code; an empty sentence: no error
     def stats(self) -> PartStats: ...
-    def close(self) -> None: ...

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "core/errand.h"
 #include "core/pipeline.h"
 #include "scripted_model.h"
 
@@ -53,14 +54,25 @@ struct answer {
     std::string                         warning;
 };
 
-// Far beyond any test, so that a hang is reported where it is.
+// Far beyond any test, so that a hang is reported where it is. Waits of a second each: a process that is stopped for a
+// while does not fail when it goes on.
 constexpr int64_t patience_us = 60000000;
+constexpr int64_t wait_us     = 1000000;
+
+inline bool next_chunk(pipeline & p, open_text & text, text_chunk & out) {
+    for (int64_t waited = 0; waited < patience_us; waited += wait_us) {
+        if (p.next(text, out, now_us() + wait_us)) {
+            return true;
+        }
+    }
+    return false;
+}
 
 // Reads up to n tokens; false: the text ended.
 inline bool read_some(pipeline & p, open_text & text, answer & a, size_t n) {
     text_chunk c;
     while (a.tokens.size() < n) {
-        REQUIRE(p.next(text, c, now_us() + patience_us), "no chunk came for a minute");
+        REQUIRE(next_chunk(p, text, c), "no chunk came for a minute");
         a.text += c.text;
         CHECK_EQ(utf8_valid(c.text), c.text);
         if (c.finish != finish_reason::none) {
@@ -90,6 +102,15 @@ inline answer read_all(pipeline & p) {
     answer a;
     read_some(p, a, size_t(-1));
     return a;
+}
+
+// The caller keeps the errand.
+inline answer run_errand(pipeline & p, errand & job, std::vector<token_id> prompt = {}) {
+    auto r    = std::make_unique<request>();
+    r->job    = std::shared_ptr<errand>(std::shared_ptr<void>(), &job);
+    r->prompt = std::move(prompt);
+    p.begin(std::move(r));
+    return read_all(p);
 }
 
 // By brute force: token after token, the whole text searched for stop strings each time.

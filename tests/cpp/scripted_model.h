@@ -108,6 +108,7 @@ struct behaviour {
     bool     heeds_stop   = true;
     int64_t  throw_at     = -1; // this decode() throws, counted from 0, half of its rows in the cache
     int64_t  throw_choice = -1; // this candidates() throws
+    token_id poison       = -1; // decode() throws if a text begins with it
     int64_t  hang_at      = -1; // this decode() does not return before release(), or `stop` if it heeds that
 };
 
@@ -134,7 +135,8 @@ class scripted_model : public duo::token_model {
         const one_at_a_time guard(*this);
         ++n_decoded_with[n_threads_];
         const int64_t n = n_decoded.fetch_add(1);
-        REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch, "n_batch respected");
+        REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch,
+                "n_batch respected: " + std::to_string(rows.size()) + " of " + std::to_string(b_.n_batch));
         rows_.assign(rows.begin(), rows.end());
         texts_.clear();
         for (const row & r : rows) {
@@ -177,7 +179,9 @@ class scripted_model : public duo::token_model {
             undo(rows, 0);
             return decode_status::stopped;
         }
-        if (n == b_.throw_at) {
+        const bool poisoned =
+            std::any_of(rows.begin(), rows.end(), [this](const row & r) { return r.pos == 0 && r.token == b_.poison; });
+        if (n == b_.throw_at || poisoned) {
             undo(rows, rows.size() / 2);
             throw duo::error(duo::error_kind::context_full, "decode " + std::to_string(n) + " fails");
         }
@@ -240,31 +244,31 @@ class scripted_model : public duo::token_model {
         cache_[size_t(to)].cut(size_t(pos));
     }
 
-    // The tokens of each branch, behind their number.
-    std::string save() const override {
-        std::vector<token_id> all;
-        for (const branch_cells & b : cache_) {
-            all.push_back(token_id(b.token.size()));
-            all.insert(all.end(), b.token.begin(), b.token.end());
-        }
+    int32_t n_held(int32_t branch) const override { return int32_t(cache_[size_t(branch)].id.size()); }
+
+    // The branch's tokens, behind their number.
+    std::string save(int32_t branch) const override {
+        const branch_cells &  b = cache_[size_t(branch)];
+        std::vector<token_id> all{token_id(b.token.size())};
+        all.insert(all.end(), b.token.begin(), b.token.end());
         return {reinterpret_cast<const char *>(all.data()), all.size() * sizeof(token_id)};
     }
 
-    void restore(std::span<const char> saved) override {
+    void restore(int32_t branch, std::span<const char> saved) override {
         const one_at_a_time   guard(*this);
         std::vector<token_id> all(saved.size() / sizeof(token_id));
         std::copy_n(saved.data(), all.size() * sizeof(token_id), reinterpret_cast<char *>(all.data()));
-        auto next = all.begin();
-        for (branch_cells & b : cache_) {
-            b.cut(0);
-            if (next == all.end() || *next < 0 || *next >= all.end() - next) {
-                throw duo::error("what was saved does not fit");
-            }
-            for (token_id n = *next++; n > 0; --n) {
-                b.token.push_back(*next++);
-                b.id.push_back(++n_cells_made_);
-            }
+        branch_cells & b = cache_[size_t(branch)];
+        b.cut(0);
+        if (all.empty() || all.front() != token_id(all.size()) - 1) {
+            throw duo::error("what was saved does not fit");
         }
+        for (size_t i = 1; i < all.size(); ++i) {
+            b.token.push_back(all[i]);
+            b.id.push_back(++n_cells_made_);
+        }
+        ++n_restored;
+        REQUIRE(n_distinct() <= size_t(n_cells()), "the cache is not overfilled");
     }
 
     // For the test's own thread.
@@ -275,6 +279,7 @@ class scripted_model : public duo::token_model {
     std::vector<token_id> cached(int32_t branch) const { return cache_[size_t(branch)].token; }
 
     std::atomic<int64_t>                n_decoded{0};
+    std::atomic<int64_t>                n_restored{0};
     std::array<std::atomic<int64_t>, 8> n_decoded_with{}; // by threads
 
   private:

@@ -14,11 +14,7 @@ const ask asked = [] {
 }();
 
 answer run(pair & p, errand & job, std::vector<token_id> prompt = {}) {
-    auto r    = std::make_unique<request>();
-    r->job    = std::shared_ptr<errand>(std::shared_ptr<void>(), &job); // the test keeps it
-    r->prompt = std::move(prompt);
-    p.line.begin(std::move(r));
-    return read_all(p.line);
+    return run_errand(p.line, job, std::move(prompt));
 }
 
 errand given(const errand & saved) {

@@ -1,10 +1,10 @@
-// The draft, or the target, in another process: links and seats with a carrier between them that delays, cuts and comes
-// back at random. The text is what the target alone would have written, whatever happens on the way.
+// The draft, or the target, in another process: a link and a host with a carrier between them that delays, cuts and
+// comes back at random. The text is what the target alone would have written, whatever happens on the way.
 #include <thread>
 
-#include "core/draft_seat.h"
+#include "core/draft_host.h"
 #include "core/target_link.h"
-#include "core/verify_seat.h"
+#include "core/verify_host.h"
 #include "pair.h"
 
 using namespace duo_test;
@@ -48,19 +48,19 @@ template <typename Carry> struct carrier {
 // The target here, the draft on a host.
 struct draft_elsewhere {
     draft_elsewhere(const behaviour & t, const behaviour & d)
-        : target(t), draft(d), line(&target, nullptr, {.remote_draft = true}), link(line.ends(), target.n_vocab()),
-          seat(draft) {}
+        : target(t), draft(d), line(&target, nullptr, {.remote_draft = true}),
+          link(std::make_shared<draft_lines>(line.ends(), 1, target.n_vocab()), 0), host(draft, 1) {}
 
     void connect() { link.ready(); }
     void cut() {
         link.lost();
-        while (!seat.end(now_us() + patience_us)) {}
+        while (!host.end(0, now_us() + patience_us)) {}
         working = false;
     }
     void round(const std::atomic<bool> &) {
         if (!working) {
             if (const auto t = link.wait_begin(now_us() + 200)) {
-                seat.begin(*t);
+                host.begin(0, *t);
                 working = true;
             }
             return;
@@ -68,11 +68,11 @@ struct draft_elsewhere {
         std::vector<verdict_msg> verdicts;
         std::vector<node_msg>    nodes;
         link.take(verdicts, now_us() + 50);
-        seat.give(verdicts);
-        seat.take(nodes, now_us() + 50);
+        host.give(0, verdicts);
+        host.take(0, nodes, now_us() + 50);
         link.give(nodes);
         if (!verdicts.empty() && verdicts.back().what == verdict_msg::kind::end) {
-            REQUIRE(seat.end(now_us() + patience_us), "the seat lets go");
+            REQUIRE(host.end(0, now_us() + patience_us), "the host lets go");
             working = false;
         }
     }
@@ -81,7 +81,7 @@ struct draft_elsewhere {
     scripted_model draft;
     pipeline       line;
     draft_link     link;
-    draft_seat     seat;
+    draft_host     host;
     bool           working = false;
 };
 
@@ -89,28 +89,28 @@ struct draft_elsewhere {
 struct target_elsewhere {
     target_elsewhere(const behaviour & t, const behaviour & d)
         : target(t), draft(d), line(nullptr, &draft, {.n_ctx_remote = t.n_ctx}),
-          link(line.ends(), draft.n_vocab(), t.n_ctx), seat(target) {}
+          link(std::make_shared<target_lines>(line.ends(), 1, draft.n_vocab(), t.n_ctx), 0), host(target, 1) {}
 
     void connect() {
         if (link.running()) {
-            seat.begin(link.restart());
+            host.begin(0, link.restart());
         }
     }
     void cut() {
-        seat.cancel();
+        host.cancel(0);
         std::vector<verdict_msg> verdicts;
         std::vector<chunk_msg>   chunks;
-        seat.take(verdicts, chunks, 0); // lost on the way
+        host.take(0, verdicts, chunks, 0); // lost on the way
     }
     void round(const std::atomic<bool> & stop) {
         if (!link.running()) {
             if (const auto t = link.wait_begin(now_us() + 200)) {
-                seat.begin(*t);
+                host.begin(0, *t);
             }
             return;
         }
         if (link.cancelled() || stop) {
-            seat.cancel();
+            host.cancel(0);
             link.stopped();
             return;
         }
@@ -118,10 +118,10 @@ struct target_elsewhere {
         std::vector<chunk_msg>   chunks;
         std::vector<node_msg>    nodes;
         link.take(nodes, now_us() + 50);
-        seat.give(nodes);
-        seat.take(verdicts, chunks, now_us() + 50);
+        host.give(0, nodes);
+        host.take(0, verdicts, chunks, now_us() + 50);
         if (!chunks.empty() && chunks.back().what == chunk_msg::kind::end) {
-            link.add_stats(seat.current()->stats);
+            link.add_stats(host.current(0)->req().stats);
         }
         link.give(verdicts, chunks);
     }
@@ -130,7 +130,7 @@ struct target_elsewhere {
     scripted_model draft;
     pipeline       line;
     target_link    link;
-    verify_seat    seat;
+    verify_host    host;
 };
 
 // Texts of all sorts over one link.
@@ -257,17 +257,17 @@ TEST(a_text_that_lacks_only_its_end_gets_it) {
     const answer    want = reference(b.lang, b.n_ctx, q);
     REQUIRE_EQ(want.finish, finish_reason::stop, "it ends by itself");
     scripted_model target(b);
-    verify_seat    seat(target);
+    verify_host    host(target, 1);
     text_params    text = *q.make();
     text.id             = request_node(1);
     text.prompt.insert(text.prompt.end(), want.tokens.begin(), want.tokens.end());
     text.n_generated = int32_t(want.tokens.size());
     text.n_predict -= text.n_generated;
-    seat.begin(text);
+    host.begin(0, text);
     std::vector<verdict_msg> verdicts;
     std::vector<chunk_msg>   chunks;
-    while (seat.running()) {
-        seat.take(verdicts, chunks, now_us() + 10000);
+    while (host.running(0)) {
+        host.take(0, verdicts, chunks, now_us() + 10000);
     }
     REQUIRE_EQ(chunks.size(), size_t(1), "no token more");
     CHECK_EQ(chunks[0].finish, finish_reason::stop);
@@ -282,18 +282,18 @@ TEST(a_draft_that_was_lost_for_a_while_reads_only_what_is_new) {
         }
         std::atomic<size_t> n_rows{0};
     } draft(behaviour{});
-    draft_seat  seat(draft);
+    draft_host  host(draft, 1);
     text_params text = *ask{.n_predict = 60}.make();
     text.prompt.assign(400, 3);
     size_t before = 0;
     for (uint64_t part = 1; part <= 3; ++part) {
         text.id = request_node(part);
-        seat.begin(text);
+        host.begin(0, text);
         std::vector<node_msg> nodes; // the first one names the root
         while (nodes.size() < 2) {
-            REQUIRE(seat.take(nodes, now_us() + patience_us), "it drafts");
+            REQUIRE(host.take(0, nodes, now_us() + patience_us), "it drafts");
         }
-        REQUIRE(seat.end(now_us() + patience_us), "the link is lost");
+        REQUIRE(host.end(0, now_us() + patience_us), "the link is lost");
         CHECK(part == 1 ? draft.n_rows >= 400 : draft.n_rows < before + 100);
         before = draft.n_rows;
         text.prompt.push_back(nodes[1].token); // committed while it was away

@@ -1,10 +1,10 @@
 // What a hostile peer sends is refused, and whatever is let through does no harm.
 #include <cmath>
 
-#include "core/draft_seat.h"
+#include "core/draft_host.h"
 #include "core/message_check.h"
 #include "core/target_link.h"
-#include "core/verify_seat.h"
+#include "core/verify_host.h"
 #include "error.h"
 #include "pair.h"
 
@@ -133,35 +133,35 @@ TEST(impossible_messages_are_refused) {
     }));
 }
 
-TEST(a_draft_seat_survives_a_hostile_target) {
+TEST(a_draft_host_survives_a_hostile_target) {
     scripted_model m(behaviour{});
-    draft_seat     seat(m);
+    draft_host     host(m, 1);
     for (uint64_t seed = 0; seed < 300; ++seed) {
         dice d(seed);
-        refused([&] { seat.begin(some_text(d)); });
+        refused([&] { host.begin(0, some_text(d)); });
         std::vector<node_msg> nodes;
         for (size_t i = 0; i < d.below(40); ++i) {
-            refused([&] { seat.give(std::vector<verdict_msg>{some_verdict(d)}); });
-            seat.take(nodes, now_us() + int64_t(d.below(200)));
+            refused([&] { host.give(0, std::vector<verdict_msg>{some_verdict(d)}); });
+            host.take(0, nodes, now_us() + int64_t(d.below(200)));
         }
-        REQUIRE(seat.end(now_us() + patience_us), "the seat lets go");
+        REQUIRE(host.end(0, now_us() + patience_us), "the host lets go");
     }
 }
 
-TEST(a_verify_seat_survives_a_hostile_client) {
+TEST(a_verify_host_survives_a_hostile_client) {
     scripted_model m(behaviour{});
-    verify_seat    seat(m);
+    verify_host    host(m, 1);
     for (uint64_t seed = 0; seed < 300; ++seed) {
         dice d(seed);
-        refused([&] { seat.begin(some_text(d)); });
+        refused([&] { host.begin(0, some_text(d)); });
         std::vector<verdict_msg> verdicts;
         std::vector<chunk_msg>   chunks;
         for (size_t i = 0; i < d.below(40); ++i) {
-            refused([&] { seat.give(std::vector<node_msg>{some_node(d)}); });
-            seat.take(verdicts, chunks, now_us() + int64_t(d.below(200)));
+            refused([&] { host.give(0, std::vector<node_msg>{some_node(d)}); });
+            host.take(0, verdicts, chunks, now_us() + int64_t(d.below(200)));
         }
-        seat.cancel();
-        CHECK(!seat.running());
+        host.cancel(0);
+        CHECK(!host.running(0));
     }
     // And serves the next one as if nothing had been.
     text_params text{.id        = request_node(7),
@@ -170,11 +170,11 @@ TEST(a_verify_seat_survives_a_hostile_client) {
                      .stop      = {},
                      .sampling  = {.temp = 0.0f},
                      .plan      = {}};
-    seat.begin(text);
+    host.begin(0, text);
     std::vector<verdict_msg> verdicts;
     std::vector<chunk_msg>   chunks;
-    while (seat.running()) {
-        seat.take(verdicts, chunks, now_us() + 10000);
+    while (host.running(0)) {
+        host.take(0, verdicts, chunks, now_us() + 10000);
     }
     const answer want = reference({}, 512, ask{.n_predict = 20});
     REQUIRE_EQ(chunks.size(), want.tokens.size() + 1, "the text and its end");
@@ -191,7 +191,7 @@ TEST(links_survive_hostile_hosts) {
         scripted_model draft(b);
         {
             pipeline   line(&target, nullptr, {.remote_draft = true});
-            draft_link link(line.ends(), target.n_vocab());
+            draft_link link(std::make_shared<draft_lines>(line.ends(), 1, target.n_vocab()), 0);
             link.ready();
             const ask q = ask{.n_predict = 40}.as(run_mode::async);
             line.begin(q.make());
@@ -212,7 +212,7 @@ TEST(links_survive_hostile_hosts) {
         }
         {
             pipeline    line(nullptr, &draft, {.n_ctx_remote = 512});
-            target_link link(line.ends(), draft.n_vocab(), 512);
+            target_link link(std::make_shared<target_lines>(line.ends(), 1, draft.n_vocab(), 512), 0);
             line.begin(ask{.n_predict = 40}.make());
             REQUIRE(link.wait_begin(now_us() + patience_us).has_value(), "offered");
             for (size_t i = 0; i < d.below(60) && link.running(); ++i) {

@@ -1,26 +1,10 @@
 // A caller's hook is asked about each token once, in order, in every mode; it can end the text, and fail.
-#include "error.h"
 #include "pair.h"
+#include "scripted_hook.h"
 
 using namespace duo_test;
 
 namespace {
-
-struct scripted_hook : token_hook {
-    size_t stop_at  = 0; // length of the text; 0: never
-    size_t throw_at = 0;
-
-    std::vector<std::vector<token_id>> asked;
-
-    bool on_row(std::span<const token_id> text, std::span<float> logits) override {
-        CHECK(logits.empty()); // scripted models have none
-        asked.emplace_back(text.begin(), text.end());
-        if (text.size() == throw_at) {
-            throw duo::error("the hook fails");
-        }
-        return text.size() != stop_at;
-    }
-};
 
 const ask q{.prompt = {1, 2, 3, 4, 5}, .n_predict = 30};
 

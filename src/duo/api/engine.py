@@ -38,7 +38,7 @@ from duo.text.stream import Stream
 from duo.text.trace_file import TraceFile
 
 if TYPE_CHECKING:
-    from duo.remote.client.client import Client
+    from duo.remote.client.clients import Clients
     from duo.remote.client.connection import ClientSettings
 
 _alive: weakref.WeakSet[Duo] = weakref.WeakSet()
@@ -112,7 +112,7 @@ class Duo(Chats, Loading):
         self.options = engine_options({k: v for k, v in options.items() if k in ENGINE_OPTIONS})
         self.defaults = cast("GenerateOptions", {k: v for k, v in options.items() if k in GENERATE_OPTIONS})
         defaults = generate_options({**self.defaults})
-        self._client: Client | None = None
+        self._client: Clients | None = None
         if (kind := self.options["numa"]) is not None:
             _core.use_numa(kind)
         model, draft, o, self._child = in_child(model, draft, self.options)
@@ -122,6 +122,8 @@ class Duo(Chats, Loading):
         draft = None if vocab_only else draft
         if self._child is not None:
             self._child.start()
+        if model is None and o["n_parallel"] == "auto":
+            o = {**o, "n_parallel": 1}  # the memory of the target's machine is not known here
         placed, self.placement = place(
             None if model is None else ModelOptions.of(o, "target", path(model, "target")),
             None if draft is None else ModelOptions.of(o, "draft", path(draft, "draft")),
@@ -130,9 +132,9 @@ class Duo(Chats, Loading):
         )
         placed.remote_draft = o["draft_host"] is not None
         placed.tracing = trace is not None
-        if (n := o["n_parallel"]) > 1 and self._host is not None:
-            raise BadValue(f"-np/--parallel {n} needs both models in this process; leave it out")
-        placed.n_parallel = placed.target.n_parallel = placed.draft.n_parallel = n
+        if o["cache_ram"] and model is None:
+            raise BadValue("--cache-ram is for the cache of a target in this process; leave it out")
+        placed.n_kept_bytes = o["cache_ram"] << 20 if o["cache_ram"] > 0 else o["cache_ram"]
         placed.target.vocab_only = vocab_only
         placed.delay_us, placed.delay_seed = _delay
         self.placed = placed  # where the models were put
@@ -172,9 +174,14 @@ class Duo(Chats, Loading):
         return "session" in self.__dict__
 
     @property
-    def network(self) -> Client | None:
+    def network(self) -> Clients | None:
         """What keeps this Duo in touch with its host; None: both models are here."""
         return self._client
+
+    @property
+    def n_parallel(self) -> int:
+        """Texts that are written at once; further ones wait."""
+        return self.session.turns.n
 
     def close(self) -> None:
         """Ends what runs and frees everything. Safe to call twice, and from another thread."""

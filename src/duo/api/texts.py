@@ -172,8 +172,6 @@ class Texts:
         self.defaults["seed"] = state.seed
 
     def _needs_target(self, function: str) -> None:
-        if self.session.turns.n > 1:
-            raise BadValue(f"{function} works with one text at a time; leave out -np/--parallel")
         if self.engine.target is None:
             raise BadValue(
                 f"{function} needs the target in this process, and it is on another machine, {self.elsewhere}"

@@ -16,7 +16,7 @@ IN_SERVE = frozenset(
 NOT_IN_DUO = frozenset(
     """
     --adaptive-decay --adaptive-target --agent --attention --audio
-    --backend-sampling --binary-file --cache-idle-slots --cache-list --cache-prompt --cache-ram --cache-reuse
+    --backend-sampling --binary-file --cache-idle-slots --cache-list --cache-prompt --cache-reuse
     --check --check-tensors --checkpoint-min-step --chunk --chunk-separator --chunk-size --chunks
     --cls-separator --cont-batching --context-file --context-shift
     --cors-credentials --cors-headers --cors-methods --cpu-mask-batch
@@ -62,7 +62,7 @@ NOT_IN_DUO = frozenset(
     --vision-gemma-12b-default --vision-gemma-4b-default --warmup --webui --webui-config --webui-config-file
     --webui-mcp-proxy --weight-decay --winogrande --winogrande-tasks
     -Cb -Cbd -Crb -Crbd -ag
-    -bf -bs -cb -cl -cmoe -cmoed -cms -cram -ctxcp -decay-epochs -dr -dt -epochs -fit -fitc -fitp -fitt -gan -gaw -i -if
+    -bf -bs -cb -cl -cmoe -cmoed -cms -ctxcp -decay-epochs -dr -dt -epochs -fit -fitc -fitp -fitt -gan -gaw -i -if
     -kvu -lcd -lcs -lr -lr-min -lv -lzm -mli -mm -mmu -mu -ncffn -ncmoe -ncmoed -no-ag -no-cnv -no-kvu -nocb
     -npl -npp -nr -ns -ntg -o -ofreq -opt -pps -ptc -rea -sp -sps -st -tgs -val-split -wd
     """.split()  # noqa: SIM905 (446 lines otherwise)

@@ -43,6 +43,7 @@ def introduce(d: Duo, wanted: GenerateOptions) -> None:
     """Prints the models, the devices and the mode. wanted: complete."""
     show.warn(show.first_line(d.engine.target, d.draft, wanted, d.options["strict"], show.elsewhere(d)))
     show.note_placement(d.placement)
+    show.note_texts(d)
 
 
 def warn_of_models(d: Duo) -> None:

@@ -45,3 +45,25 @@ def progress(kind: Kind, *, lines: bool = False, after_s: float = 0.0) -> Iterat
             bar.update(tasks[line], description=what, completed=done, total=total, refresh=True)
 
         yield show
+
+
+class Bar:
+    """How many answers are there, with a progress bar."""
+
+    def __init__(self) -> None:
+        self.done, self.total = 0, 0
+        self._draw: Callable[[str], None] = lambda _name: None
+
+    @property
+    def complete(self) -> bool:
+        return self.done >= self.total
+
+    @contextmanager
+    def shown(self) -> Iterator[None]:
+        with progress("count") as show:
+            self._draw = lambda name: show(f"{name:<12}", self.done, self.total)
+            yield
+
+    def __call__(self, done: int, total: int, name: str) -> None:
+        self.done, self.total = done, total
+        self._draw(name)

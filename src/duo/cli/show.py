@@ -257,6 +257,12 @@ def note_placement(placement: Placement | None) -> None:
         warn(placement.line())
 
 
+def note_texts(d: Duo) -> None:
+    """Prints what -np auto has chosen, only on a terminal."""
+    if d.options["n_parallel"] == "auto" and sys.stderr.isatty():
+        warn(f"-np auto: {plural(d.n_parallel, 'text')} at once, of {d.local_model.n_ctx} tokens each")
+
+
 def warn_of_schema(o: GenerateOptions) -> None:
     """Names the keywords of the JSON schema that duo does not enforce."""
     from duo.prompt.schema import not_enforced

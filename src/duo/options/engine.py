@@ -20,6 +20,7 @@ from duo.options.option import (
     OnOffAuto,
     Shares,
     SplitMode,
+    TextCount,
     Threads,
     opt,
 )
@@ -186,13 +187,26 @@ class PlaceOptions(TypedDict, total=False):
         ),
     ]
     n_parallel: Annotated[
-        Annotated[int, Field(ge=1, le=16)],
+        TextCount,
         opt(
             1,
-            "Texts written at once. They share the context: -c tokens in all, as with llama-server's unified cache.",
+            "Texts written at once. A number: they share a pool of -c tokens in all (draft: -cd), as with llama-server's "
+            "unified cache. auto: -c tokens for each, and as many texts as memory allows, at most 4.",
             "-np",
             "--parallel",
             env="N_PARALLEL",
+        ),
+    ]
+    cache_ram: Annotated[
+        Annotated[Int, Field(ge=-1, le=2**31 - 1)],
+        opt(
+            0,
+            "MiB of RAM for prompts that had to leave the target's cache; they come back when a text begins like them. "
+            "0: none; -1: no limit.",
+            "-cram",
+            "--cache-ram",
+            env="CACHE_RAM",
+            metavar="MIB",
         ),
     ]
     n_batch: Annotated[Count, opt(2048, "Most tokens in one evaluation.", "-b", "--batch-size", env="BATCH")]

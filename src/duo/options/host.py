@@ -8,8 +8,7 @@ from typing_extensions import TypedDict
 
 from duo.options.client import ClientOptions
 from duo.options.context import ContextOptions
-from duo.options.markers import Field
-from duo.options.option import Int, Opt, opt
+from duo.options.option import Opt, opt
 
 # Options that a draft does not have: it is split over its devices by their free memory.
 NOT_A_DRAFTS = (
@@ -28,10 +27,6 @@ class HostOptions(TypedDict, total=False):
             "--listen",
             metavar="HOST:PORT",
         ),
-    ]
-    parallel: Annotated[
-        Annotated[Int, Field(ge=1, le=64)],
-        opt(1, "Number of texts at once; each has its own context.", "--parallel", "-np", metavar="N"),
     ]
     insecure: Annotated[
         bool,
@@ -62,5 +57,5 @@ def of_one_model(role: str, table: dict[str, Opt]) -> set[str]:
 def of_host(role: str, table: dict[str, Opt]) -> dict[str, Opt]:
     """The engine's options that place the one model of a host. role: "draft" or "verify"."""
     unwanted = of_one_model("draft" if role == "verify" else "verify", table) | set(ClientOptions.__annotations__)
-    unwanted |= {"n_parallel"}  # a host has its own
+    unwanted |= {"cache_ram"}  # a host keeps no prompts in RAM
     return {name: o for name, o in table.items() if name not in unwanted}

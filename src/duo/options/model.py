@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from duo.options.context import ContextOptions
@@ -31,6 +31,7 @@ def flag_of(role: Role, name: str) -> str:
 _AS_GIVEN = (
     "n_gpu_layers", "split_mode", "main_gpu", "n_ctx", "n_batch", "n_threads", "n_threads_batch", "flash_attn",
     "type_k", "type_v", "load_mode", "offload_kqv", "op_offload", "cpu_kernels", "strict",
+    "n_parallel",
 )  # fmt: skip
 
 
@@ -60,7 +61,9 @@ class ModelOptions:
     override_tensors: tuple[tuple[str, str], ...]  # (pattern, memory)
     cpu_kernels: CpuKernels
     strict: bool
+    n_parallel: int | Literal["auto"]
     context: ContextOptions  # complete
+    n_contexts: int = 1  # the cache has room for so many texts of n_ctx tokens
 
     @classmethod
     def of(cls, o: EngineOptions, role: Role, path: str = "") -> ModelOptions:
@@ -83,6 +86,10 @@ class ModelOptions:
             context=cast(ContextOptions, {name: value(name) for name in ContextOptions.__annotations__}),
             **{name: value(name) for name in _AS_GIVEN},
         )
+
+    def for_texts(self, n: int) -> ModelOptions:
+        """The same for n texts at once, each with a whole context."""
+        return replace(self, n_parallel=n, n_contexts=n)
 
     def flag(self, name: str) -> str:
         """The command-line spelling of this option for this model: -c, or -cd."""

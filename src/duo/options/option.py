@@ -13,6 +13,7 @@ from duo.support.wording import quoted
 
 # The core's limits (duo::n_draft_cap, n_step_cap); written here so that the command line needs no libllama.
 N_DRAFT_MAX, N_STEP_MAX = 64, 16
+N_PARALLEL_MAX = 16
 N_TREE_MAX = 63  # nodes; with the root a pass of 64 rows
 N_RANK_MAX = 64
 
@@ -35,6 +36,7 @@ def _whole(value: Any) -> Any:
 
 Int = Annotated[int, BeforeValidator(_whole)]
 AutoInt = Int | Literal["auto"]
+TextCount = Annotated[Int, Field(ge=1, le=N_PARALLEL_MAX)] | Literal["auto"]
 LayerCount = Annotated[Int, Field(ge=-1, le=2**31 - 1)] | Literal["all", "auto"]
 
 Count = Annotated[Int, Field(ge=1, le=2**31 - 1)]

@@ -13,7 +13,7 @@ from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement.fit import Placement
 from duo.placement.memory import Need
-from duo.placement.resolve_auto import contexts, needs, placement_of
+from duo.placement.resolve_auto import contexts, needs, placement_of, texts_that_fit
 
 if TYPE_CHECKING:
     from duo.placement.devices import Device
@@ -116,6 +116,9 @@ def check_pair(
     of_target = ModelOptions.of(o, "target", os.fsdecode(target))
     of_draft = ModelOptions.of(o, "draft", os.fsdecode(draft))
     headers = read_header(target), read_header(draft)
+    if of_target.n_parallel == "auto":
+        n = texts_that_fit(of_target, of_draft, devices)
+        of_target, of_draft = of_target.for_texts(n), of_draft.for_texts(n)
     facts = _core.vocab_check(os.fsencode(target), os.fsencode(draft))
     vocabularies = Vocabulary(**facts["target"]), Vocabulary(**facts["draft"])
     why_not = facts["mismatch"]

@@ -66,6 +66,11 @@ class Placement:
     draft: Placed | None
 
     @property
+    def models(self) -> list[Placed]:
+        """The target first."""
+        return [p for p in (self.target, self.draft) if p is not None]
+
+    @property
     def auto(self) -> bool:
         return self.target.auto or (self.draft is not None and self.draft.auto)
 

@@ -13,6 +13,7 @@ from duo.support.context import N_CTX_DEFAULT
 
 # Cells that the engine adds to the context (csrc/llama/model_load.cpp), in steps of 256.
 SPARE_TARGET, SPARE_DRAFT, STEP = 65, 513, 256
+N_TEXTS_MOST = 4  # of -np auto, as in llama-server
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,23 @@ def context(asked: int | None, n_train: int, n_target: int | None = None) -> int
     return asked or min(n_train, n_target)
 
 
+def most_texts(headers: Sequence[Header], contexts: Sequence[int]) -> int:
+    """Whole contexts that one cache may hold, whatever memory there is. contexts: tokens, of each model.
+
+    A recurrent model keeps one text's state. A model with factors for long texts (LongRoPE) takes them by the size of
+    the cache, and would write another text with a larger one.
+    """
+    n = N_TEXTS_MOST
+    for h, n_ctx in zip(headers, contexts, strict=True):
+        if not all(h.n_head_kv):
+            return 1
+        if any("rope_factors_long" in t.name for t in h.tensors):
+            short = h.values.get(f"{h.architecture}.rope.scaling.original_context_length", 0)
+            if isinstance(short, int) and n_ctx <= short:
+                n = min(n, max(1, (short - SPARE_DRAFT) // max(1, n_ctx)))
+    return n
+
+
 def bytes_of(n: int, cache_type: str) -> int:
     """Bytes of n numbers in a cache of this type."""
     from gguf import (
@@ -95,8 +113,10 @@ def need_of(
     n_ubatch: int = 512,
     flash_attn: bool = True,
     overrides: Sequence[tuple[str, str]] = (),
+    n_contexts: int = 1,
 ) -> Need:
-    """n_ctx: tokens. overrides: (pattern, memory) from -ot; tensors for the CPU count as the host's.
+    """n_ctx: tokens; the cache has n_contexts times as many. overrides: (pattern, memory) from -ot; tensors for the CPU
+    count as the host's.
 
     Weights and cache are exact, except for sliding windows and recurrent states. Every layer counts as if it kept the
     whole context; with many branches that is true up to rather long contexts. Working memory is an estimate.
@@ -117,7 +137,7 @@ def need_of(
         has_output = has_output or t.name == "output.weight"
     if not has_output:
         output += embedding  # tied to the embeddings: a device needs its own copy
-    n_cells = cells(n_ctx, draft=draft)
+    n_cells = cells(n_ctx * n_contexts, draft=draft)
     by_token = [
         bytes_of(n * h.key_length, type_k) + (bytes_of(n * h.value_length, type_v) if h.value_length else 0)
         for n in h.n_head_kv

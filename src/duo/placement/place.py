@@ -37,6 +37,7 @@ def _model(
     m.path = os.fsencode(o.path)
     m.devices, m.cpus, m.override_tensors = list(o.devices), list(o.cpus), list(o.override_tensors)
     m.n_batch, m.n_ubatch = o.n_batch, o.n_ubatch
+    m.n_parallel, m.n_contexts = int(o.n_parallel), o.n_contexts  # auto is resolved
     m.n_ctx, m.n_ctx_most = o.n_ctx or 0, n_ctx_most if o.n_ctx is None else 0
     m.flash_attn, m.load_mode, m.strict = o.flash_attn, o.load_mode, o.strict and o.role == "target"
     m.offload_kqv, m.op_offload = o.offload_kqv, o.op_offload
@@ -142,6 +143,7 @@ def place(
         assert draft is not None
         out.n_ctx_remote = n_ctx_remote
         out.draft = place_alone(draft)
+        out.n_parallel = out.draft.n_parallel
         return out, None
     target, draft, placement = resolve_auto(target, draft, devices())
     cores = usable_cores()
@@ -159,6 +161,7 @@ def place(
         n_target = _n_threads(target, cores - (n_draft if drafted else 0))
     least = 1 if draft is None else _team(draft.path, share)
     likely = next(((t, d) for t, d in splits if d >= least), (0, 0))
+    out.n_parallel = int(target.n_parallel)
     out.target = _model(target, n_target, drafted=drafted, n_threads_beside=likely[0], n_ctx_most=N_CTX_DEFAULT)
     if draft is not None:
         out.draft = _model(draft, n_draft, n_threads_beside=likely[1])

@@ -1,4 +1,4 @@
-"""Resolves -ngl auto and -ngld auto, and checks the memory before anything is loaded."""
+"""Resolves -ngl auto, -ngld auto and -np auto, and checks the memory before anything is loaded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
 from duo.placement.devices import Device
 from duo.placement.fit import Placed, Placement, Room, Wish, place_layers
-from duo.placement.memory import Need, context, need_of
+from duo.placement.memory import Need, context, most_texts, need_of
 from duo.support.wording import gigabytes, plural
 
 
@@ -59,7 +59,7 @@ def needs(target: ModelOptions, draft: ModelOptions | None, headers: Sequence[He
     return [
         need_of(
             h, n_ctx, draft=m.role == "draft", type_k=m.type_k, type_v=m.type_v, n_ubatch=m.n_ubatch,
-            flash_attn=m.flash_attn != "off", overrides=m.override_tensors,
+            flash_attn=m.flash_attn != "off", overrides=m.override_tensors, n_contexts=m.n_contexts,
         )
         for m, h, n_ctx in zip(models, headers, contexts(target, draft, headers), strict=True)
     ]  # fmt: skip
@@ -90,6 +90,45 @@ def placement_of(
     return place_layers(wish, wish_draft, list(rooms_of(devices).values()))
 
 
+def texts_that_fit(target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]) -> int:
+    """The number of -np auto: as many whole contexts as fit, N_TEXTS_MOST at most.
+
+    No layer leaves its device for a further text. Raises BadValue (unknown device, unreadable file).
+    """
+    models = [m for m in (target, draft) if m is not None]
+    if not all(os.path.isfile(m.path) for m in models):  # loading reports why
+        return 1
+    headers = [read_header(m.path) for m in models]
+    most = most_texts(headers, contexts(target, draft, headers))
+
+    def with_n(n: int) -> tuple[ModelOptions, ModelOptions | None]:
+        return target.for_texts(n), None if draft is None else draft.for_texts(n)
+
+    return next((n for n in range(most, 1, -1) if _fits(*with_n(n), with_n(1), headers, devices)), 1)
+
+
+def _fits(
+    target: ModelOptions,
+    draft: ModelOptions | None,
+    one: tuple[ModelOptions, ModelOptions | None],
+    headers: Sequence[Header],
+    devices: Sequence[Device],
+) -> bool:
+    """Whether there is memory for this, with as many layers on the devices as for one text."""
+    try:
+        placed, of_one = (placement_of(*o, headers, devices).models for o in ((target, draft), one))
+    except DoesNotFit:
+        return False
+    free = _core.memory_available()
+    rooms = {"": Room("", free, free), **rooms_of(devices)}
+    used = {"": sum(p.bytes.host for p in placed)}
+    for p in placed:
+        for name, n_bytes in zip(p.devices, p.bytes.devices, strict=True):
+            used[name] = used.get(name, 0) + n_bytes
+    same_layers = [p.n_gpu_layers for p in placed] == [p.n_gpu_layers for p in of_one]
+    return same_layers and all(n <= rooms[name].usable for name, n in used.items())
+
+
 def resolve_auto(
     target: ModelOptions, draft: ModelOptions | None, devices: Sequence[Device]
 ) -> tuple[ModelOptions, ModelOptions | None, Placement | None]:
@@ -98,6 +137,9 @@ def resolve_auto(
     target: or the one model of a host, whatever its role. Raises BadValue (unknown device, unreadable file),
     UnknownModel or DoesNotFit.
     """
+    if target.n_parallel == "auto":
+        n = texts_that_fit(target, draft, devices)
+        target, draft = target.for_texts(n), None if draft is None else draft.for_texts(n)
     models = [m for m in (target, draft) if m is not None]
     found = [devices_for(m.devices, devices) for m in models]  # of both, to report an unknown device
     uses_device = any(m.n_gpu_layers != 0 and names for m, names in zip(models, found, strict=True))
@@ -109,7 +151,7 @@ def resolve_auto(
         return _without_auto(target), None if draft is None else _without_auto(draft), None
     p = placement_of(target, draft, [read_header(m.path) for m in models], devices)
     advice = "lower -c, " if p.target.auto or target.n_gpu_layers == "all" else "raise -ngl, lower -c, "
-    _check_host(target, sum(x.bytes.host for x in (p.target, p.draft) if x is not None), advice)
+    _check_host(target, sum(x.bytes.host for x in p.models), advice)
     placed_draft = None if draft is None or p.draft is None else _placed(draft, p.draft)
     return _placed(target, p.target), placed_draft, p
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from duo.models.paths import PathLike
     from duo.options.engine import EngineOptions
     from duo.remote.client.child import Child
-    from duo.remote.client.client import Client
+    from duo.remote.client.clients import Clients
     from duo.remote.client.connection import ClientSettings
 
 
@@ -74,8 +74,8 @@ def n_ctx_remote(host: ClientSettings | None, n_ctx: int | None) -> int:
     return min(n_host, n_ctx or n_host)
 
 
-def attach(host: ClientSettings, engine: _core.Engine) -> Client:
-    """Connects the open end of an engine to its host. Raises DuoError."""
+def attach(host: ClientSettings, engine: _core.Engine) -> Clients:
+    """Connects the open ends of an engine to its host. Raises DuoError."""
     from duo.remote.client.attach import attach as to_host
 
     return to_host(host, engine)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from duo.server.sse import Events, dumped, first_of
+from duo.server.sse import Events, dumped, first_of, forget
 from duo.server.writing import Writing
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ async def _answer(
             if pending.done() and (e := pending.exception()) is not None:
                 raise e
         except BaseException:
-            pending.cancel()
+            forget(pending)
             raise
     except BaseException:
         await writing.close()

@@ -40,6 +40,12 @@ async def until_gone(receive: Receive) -> None:
         pass
 
 
+def forget(task: asyncio.Task[Any]) -> None:
+    """Nobody wants its result any more, or its error."""
+    task.cancel()
+    task.add_done_callback(lambda t: t.cancelled() or t.exception())
+
+
 async def first_of(work: asyncio.Task[Any], receive: Receive) -> bool:
     """Waits for the work, or until the client has gone: then the work is cancelled, and this is False."""
     gone = asyncio.create_task(until_gone(receive))
@@ -72,7 +78,7 @@ class Events(Response):
                 with suppress(OSError):  # the client has gone
                     work.result()
         finally:
-            self._pending.cancel()
+            forget(self._pending)
             await self._writing.close()
 
     async def _send_all(self, send: Send) -> None:

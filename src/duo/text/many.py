@@ -1,28 +1,24 @@
-"""Texts for many prompts, several at once."""
+"""Texts for many questions, several at once."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
-from duo.text.result import Result
-
-if TYPE_CHECKING:
-    from duo.text.job import Prompt
+Q = TypeVar("Q")
+A = TypeVar("A")
 
 
-def as_they_end(
-    write: Callable[[Prompt], Result], prompts: Iterable[Prompt], n_at_once: int
-) -> Iterator[tuple[int, Result]]:
-    """(index of the prompt, its text) for each prompt, in the order in which the texts end.
+def as_they_end(write: Callable[[Q], A], questions: Iterable[Q], n_at_once: int) -> Iterator[tuple[int, A]]:
+    """(index of the question, what `write` returned) for each question, in the order in which the texts end.
 
-    Prompts are taken only when there is a place for them. An error of a text is raised here, after those that run have
-    ended.
+    Questions are taken only when there is a place for them. An error of a text is raised here, after those that run
+    have ended.
     """
-    left = enumerate(prompts)
+    left = enumerate(questions)
     with ThreadPoolExecutor(n_at_once, "duo-many") as pool:
-        running: dict[Future[Result], int] = {}
+        running: dict[Future[A], int] = {}
         try:
             while True:
                 while len(running) < n_at_once and (following := next(left, None)) is not None:

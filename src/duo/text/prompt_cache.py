@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from duo import _core
-from duo.errors import BadValue, Cancelled, DuoError
+from duo.errors import Cancelled, DuoError
 from duo.support.wording import gigabytes, one_line
 from duo.text import state
 from duo.text.errand import finish, read_ahead
@@ -65,7 +65,7 @@ class PromptCache:
             n_file = _n_same(heads[0].tokens, self._tokens)
             if self._keeps_state and (n_file < len(heads[0].tokens) or n_file == len(self._tokens)):
                 return
-            here = finish(self._session, _core.Errand("look")).target_tokens
+            here = finish(self._session, _core.Errand("look"), self._tokens).target_tokens
             if n_file > _n_same(here, self._tokens):
                 state.restore(self._session, state.read_caches(file, heads))
                 self.notes.append(
@@ -87,7 +87,10 @@ class PromptCache:
         try:
             if n_keep < 0:
                 read_ahead(self._session, self._tokens)
-            errand, heads = state.save(self._session, n_keep)
+            errand, heads = state.save(self._session, n_keep, self._tokens)
+            n_here = _n_same(heads[0].tokens, self._tokens)
+            if n_here < min(len(self._tokens), len(heads[0].tokens)):
+                raise DuoError("other texts took its place in the cache")
             if len(heads[0].tokens) <= self._n_file:  # cancelled before it had read more
                 return
             n_bytes = state.write(self._path, errand, heads)
@@ -107,8 +110,6 @@ def open_cache(session: Session, job: Job) -> PromptCache | None:
     """Reads the text's prompt cache; None: it has none. Call it in the text's turn. Raises Cancelled."""
     if job.options["prompt_cache"] is None:
         return None
-    if session.turns.n > 1:
-        raise BadValue("--prompt-cache works with one text at a time; leave out -np/--parallel")
     cache = PromptCache(session, job)
     cache.before()
     return cache

@@ -17,6 +17,7 @@ class Timings(TypedDict, total=False):
     """
 
     cache_n: int  # tokens of the prompt that were in the cache
+    cache_ram_n: int  # of these, back from --cache-ram
     prompt_n: int  # tokens of the prompt that were computed
     prompt_ms: float
     prompt_per_token_ms: float
@@ -52,6 +53,7 @@ class Timings(TypedDict, total=False):
     passes_ahead_n: int
     passes_by_turn_n: int
     passes_at_rest_n: int
+    passes_in_groups_n: int
     draft_nodes_n: int
     draft_steps_n: int
     draft_busy_share: float
@@ -98,6 +100,7 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
     evaluated = stats["n_prompt"] - stats["n_prompt_cached"]
     out: Timings = {
         "cache_n": stats["n_prompt_cached"],
+        "cache_ram_n": stats["n_prompt_returned"],
         "prompt_n": evaluated,
         "prompt_ms": prompt_us / 1e3,
         "prompt_per_token_ms": prompt_us / 1e3 / max(1, evaluated),
@@ -139,10 +142,12 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
             "step_ms": {str(n): us / 1e3 for n, us in stats["step_us"].items()},
             "acceptance_by_level": stats["acceptance"],
             "slowdown": stats["slowdown"],
-            # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off.
+            # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off. In groups:
+            # half of several texts were verified while the other half was drafted.
             "passes_ahead_n": stats["n_passes_in"][0],
             "passes_by_turn_n": stats["n_passes_in"][1],
             "passes_at_rest_n": stats["n_passes_in"][2],
+            "passes_in_groups_n": stats["n_passes_in"][3],
             "draft_nodes_n": stats["draft_nodes"],
             "draft_steps_n": stats["draft_steps"],
             "draft_busy_share": min(1.0, stats["draft_busy_us"] / wall_us),

@@ -34,14 +34,16 @@ class Inside(Protocol):
 
 
 class Network(Protocol):
-    """A session's connection to a model on another machine."""
+    """A session's connections to a model on another machine."""
 
     @property
-    def figures_of_text(self) -> dict[str, Any]: ...
+    def figures_of_texts(self) -> dict[str, Any]: ...
 
     def begin_text(self) -> None: ...
 
-    def take_warning(self) -> str: ...
+    def text_began(self, slot: int, /) -> None: ...
+
+    def end_text(self, slot: int, /) -> tuple[dict[str, Any], str]: ...
 
 
 class Trace(Protocol):
@@ -194,7 +196,7 @@ class Session:
         with self.lock:
             if self._trace is not None and self._trace.wanted and self._engine is not None:
                 events = take_events(self._engine)
-                self._trace.add(events, {} if self.network is None else self.network.figures_of_text)
+                self._trace.add(events, {} if self.network is None else self.network.figures_of_texts)
 
     # ---- end
 

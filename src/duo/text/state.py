@@ -103,13 +103,15 @@ class State:
         return len(self.target.saved)
 
 
-def save(session: Session, n_keep: int = -1) -> tuple[_core.Errand, list[CacheHead]]:
-    """What the caches hold (n_keep: of at most so many tokens, and the rest is forgotten). Call it in a turn.
+def save(session: Session, n_keep: int = -1, tokens: Sequence[int] = ()) -> tuple[_core.Errand, list[CacheHead]]:
+    """What the caches hold of the text that begins with these tokens; without tokens, of the one that ended last.
+
+    n_keep: of at most so many tokens, and the rest is forgotten. Call it in a turn.
 
     The errand has the bytes of each. Raises DuoError.
     """
     of = session.belongings
-    errand = finish(session, _core.Errand("save", n_keep=n_keep))
+    errand = finish(session, _core.Errand("save", n_keep=n_keep), tokens)
     heads = []
     found = ((errand.target_tokens, errand.target_saved()), (errand.draft_tokens, errand.draft_saved()))
     for role, (tokens, saved) in zip(ROLES, found, strict=True):

@@ -197,9 +197,9 @@ class Stream(Iterator[Chunk]):
             self.timings = timings(stats, with_draft=self._with_draft)
             if session.network is not None:
                 # The clocks of two machines cannot tell which work overlapped.
-                of_network: Any = {"draft_hidden_share": None} | session.network.figures_of_text
+                figures, self.network_warning = session.network.end_text(self._core_text.slot)
+                of_network: Any = {"draft_hidden_share": None} | figures
                 self.timings.update(of_network)
-                self.network_warning = session.network.take_warning()
             session.timings = self.timings
             self._write_trace()
             self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
@@ -264,6 +264,8 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
             place=o["id_slot"],
             use_cache=o["cache_prompt"],
         )
+        if session.network is not None:
+            session.network.text_began(text.slot)
         s = Stream(session, job, text, turn, cache)
         turn.owner = (threading.get_ident(), task)
         session.add(s)
@@ -272,6 +274,8 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
         # Ctrl-C may come after the engine has begun and before anybody holds the stream.
         if text is not None:
             session.cancel(text)
+            if session.network is not None:
+                session.network.end_text(text.slot)
         session.remove(None, job.hook)
         session.turns.end(turn)
         raise

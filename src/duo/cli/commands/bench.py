@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,14 +15,15 @@ from duo.cli.commands.run import of_run
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.options import ModelCommand, given, model_options
-from duo.cli.progress import progress
+from duo.cli.progress import Bar
 from duo.errors import BadValue, ContextFull, DuoError
 from duo.options.generate import GenerateOptions
 from duo.options.option import Mode
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.measure.bench.arms import Arm, Length
+    from duo.api.engine import Duo
+    from duo.measure.bench.arms import Arm
     from duo.measure.bench.questions import Question
     from duo.measure.bench.record import Record
 
@@ -38,6 +38,7 @@ of --sync-lengths, and async is compared with the fastest of them. Prompts are u
 Examples:
   duo bench
   duo bench -m 70B.gguf -md 8B.gguf -f question.jsonl --questions 20 --temp 0 --chart speed.svg
+  duo bench -m 70B.gguf -md 8B.gguf --slots 1,2,4 --ignore-eos --temp 0
   duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json-file run.json --csv run.csv
 """
 
@@ -45,28 +46,6 @@ Examples:
 NOT_HERE = ("mode", "n_draft", "stop", "prompt_cache", "prompt_cache_all", "prompt_cache_ro")
 DEFAULTS = {"max_tokens": 128, "seed": 1}
 OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or name == "draft_host")
-
-
-class Bar:
-    """How many answers are there, with a progress bar."""
-
-    def __init__(self) -> None:
-        self.done, self.total = 0, 0
-        self._draw: Callable[[str], None] = lambda _name: None
-
-    @property
-    def complete(self) -> bool:
-        return self.done >= self.total
-
-    @contextmanager
-    def shown(self) -> Iterator[None]:
-        with progress("count") as show:
-            self._draw = lambda name: show(f"{name:<12}", self.done, self.total)
-            yield
-
-    def __call__(self, done: int, total: int, name: str) -> None:
-        self.done, self.total = done, total
-        self._draw(name)
 
 
 class BenchCommand(ModelCommand):
@@ -84,7 +63,14 @@ def bench(params: dict[str, Any]) -> None:
     from duo.measure.bench import chart, files, questions
 
     modes = a.parse_modes(params["modes"])
-    sync_lengths = a.parse_lengths(params["sync_lengths"], "--sync-lengths", auto=False)
+    counts = None if params["slots"] is None else a.parse_slots(params["slots"])
+    if counts is not None:
+        _refuse(params, ("csv", "chart", "alone"), "--slots, which has its own report")
+        if params["n_parallel"] is not None:
+            raise BadValue("-np/--parallel has no effect with --slots, which says how many texts; leave it out")
+    sync_lengths = a.parse_lengths(
+        params["sync_lengths"] or ("2,4" if counts else "1,2,3,4,5,7"), "--sync-lengths", auto=False
+    )
     lengths = a.parse_lengths(params["lengths"], "--lengths", auto=True)
     text_options = {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
     for path, what in ((params["json"], "JSON"), (params["csv"], "CSV"), (params["chart"], "chart")):
@@ -94,7 +80,7 @@ def bench(params: dict[str, Any]) -> None:
         raise BadValue("--raw adds the records to a JSON file; name the file with --json-file")
     if params["synthetic"] is not None:
         n_predict = _checked(text_options, a.PLAIN)["max_tokens"]
-        _synthetic(params["synthetic"], modes, sync_lengths, lengths, n_predict, params)
+        _synthetic(params["synthetic"], a.arms_of(modes, sync_lengths, lengths), counts, n_predict, params)
         return
     modes = _modes_without_draft(params, modes)
     arms = a.arms_of(modes, sync_lengths, lengths)
@@ -103,7 +89,21 @@ def bench(params: dict[str, Any]) -> None:
     if checked["seed"] == -1:
         checked["seed"] = secrets.randbits(63)  # the same for all arms, because their texts are compared
     chosen = questions.choose(questions.read(params["questions_file"]), params["questions"], params["category"])
+    if counts is not None:
+        from duo.cli.bench_slots import measure
+
+        measure(params, arms, counts, chosen, checked)
+        return
     _measure(params, arms, chosen, checked)
+
+
+def _refuse(params: dict[str, Any], names: Sequence[str], with_what: str) -> None:
+    """Raises BadValue: one of these options was given."""
+    source = click.get_current_context().get_parameter_source
+    for name in names:
+        if source(name) is click.core.ParameterSource.COMMANDLINE:
+            flag = next(p.opts[-1] for p in command.params if p.name == name)
+            raise BadValue(f"{flag} has no effect with {with_what}; leave it out")
 
 
 def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:
@@ -125,50 +125,34 @@ def _modes_without_draft(params: dict[str, Any], modes: tuple[Mode, ...]) -> tup
 
 
 def _synthetic(
-    spec: str,
-    modes: Sequence[Mode],
-    sync_lengths: Sequence[Length],
-    lengths: Sequence[Length],
-    n_predict: int,
-    params: dict[str, Any],
+    spec: str, arms: list[Arm], counts: Sequence[int] | None, n_predict: int, params: dict[str, Any]
 ) -> None:
-    source = click.get_current_context().get_parameter_source
-    for name in (*NAMES, "questions_file", "questions", "category", "warm_up", "chart", "raw"):
-        if source(name) is click.core.ParameterSource.COMMANDLINE:
-            flag = next(p.opts[-1] for p in command.params if p.name == name)
-            raise BadValue(
-                f"{flag} has no effect with --synthetic, which has its own models and questions; leave it out"
-            )
+    own = "--synthetic, which has its own models and questions"
+    _refuse(params, (*NAMES, "questions_file", "questions", "category", "warm_up", "chart", "raw"), own)
     ignored = {**given(params, ENGINE_OPTIONS), **given(params, GENERATE_OPTIONS)}
     ignored.pop("max_tokens", None)
     for name in ignored:
         flag = (ENGINE_OPTIONS.get(name) or GENERATE_OPTIONS[name]).flags[-1].split("/")[0]
-        raise BadValue(f"{flag} has no effect with --synthetic, which has its own models and questions; leave it out")
-    from duo.measure.bench.synthetic import run
+        raise BadValue(f"{flag} has no effect with {own}; leave it out")
+    from duo.measure.bench.synthetic_run import run, run_slots
 
     bar = Bar()
     with bar.shown():
-        run(spec, modes, sync_lengths, lengths, n_predict, params["repetitions"], params["json"], params["csv"], bar)
+        if counts is None:
+            run(spec, arms, n_predict, params["repetitions"], params["json"], params["csv"], bar)
+        else:
+            run_slots(spec, arms, counts, n_predict, params["repetitions"], params["json"], bar)
 
 
 def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], text: GenerateOptions) -> None:
     from duo.measure.bench import chart, files, measures, report
-    from duo.measure.bench.head import head_of
     from duo.measure.bench.run import interleaved
     from duo.measure.bench.writer import DuoWriter
 
     with open_duo(params) as d:
         show.note_placement(d.placement)
         warn_of_models(d)
-        settings = {
-            "questions": len(chosen),
-            "repetitions": params["repetitions"],
-            "warm_up": params["warm_up"],
-            **{k: v for k, v in text.items() if k not in (*NOT_HERE, "logprobs")},
-            **{k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default},
-        }
-        loaded = [m for m in (d.target, d.draft) if m is not None]
-        head = head_of(loaded, click.get_current_context().meta["duo.measure.bench"], settings)
+        head = head_of_run(d, params, text, len(chosen))
         writer, bar = DuoWriter(d, text), Bar()
         with bar.shown():
             records = interleaved(writer, chosen, arms, params["repetitions"], params["warm_up"], bar)
@@ -192,6 +176,21 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
         chart.draw(summaries, sync, params["chart"], title)
     if code != 0:
         raise click.exceptions.Exit(code)
+
+
+def head_of_run(d: Duo, params: dict[str, Any], text: GenerateOptions, n_questions: int) -> dict[str, Any]:
+    """The head of the report of a run with this Duo."""
+    from duo.measure.bench.head import head_of
+
+    settings = {
+        "questions": n_questions,
+        "repetitions": params["repetitions"],
+        "warm_up": params["warm_up"],
+        **{k: v for k, v in text.items() if k not in (*NOT_HERE, "logprobs")},
+        **{k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default},
+    }
+    loaded = [m for m in (d.target, d.draft) if m is not None]
+    return head_of(loaded, click.get_current_context().meta["duo.measure.bench"], settings)
 
 
 def _alone(
@@ -255,10 +254,14 @@ def _command() -> click.Command:
                      help="Use only questions of this category; may be repeated."),
         click.Option(["modes", "--modes"], default="plain,sync,async", metavar="MODE,MODE",
                      help="Modes to measure, always including plain. [default: plain,sync,async]"),
-        click.Option(["sync_lengths", "--sync-lengths"], default="1,2,3,4,5,7", metavar="N,N",
-                     help="Draft lengths of sync; async is compared with the fastest. [default: 1,2,3,4,5,7]"),
+        click.Option(["sync_lengths", "--sync-lengths"], metavar="N,N",
+                     help="Draft lengths of sync; async is compared with the fastest. [default: 1,2,3,4,5,7; with "
+                          "--slots 2,4]"),
         click.Option(["lengths", "--lengths"], default="auto", metavar="N|auto,...",
                      help="Draft lengths of async. [default: auto]"),
+        click.Option(["slots", "--slots"], metavar="N,N",
+                     help="Write so many texts at once, with one pass for all, as 1,2,4,8; 1 always runs. Reports "
+                          "tokens/s of all texts together."),
         click.Option(["alone", "--alone/--no-alone"], default=True,
                      help="Also measure the target with no draft loaded, after the pair. [default: on]"),
         click.Option(["repetitions", "--repetitions"], type=counts, default=2, metavar="N",

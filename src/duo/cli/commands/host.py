@@ -77,19 +77,17 @@ def host(role: str, params: dict[str, Any]) -> None:
         end_with_parent(address.path)
     path = str(params["model"] or demo_pair()[role == "draft"])
     one = ModelOptions.of(placing, "draft" if role == "draft" else "target", path)
-    one = use_servers(one, placing["rpc"] or (), o["parallel"])
+    one = use_servers(one, placing["rpc"] or ())
 
     def ready(address: Address, model: Any) -> None:
-        name, n = Path(path).name, o["parallel"]
-        texts = f"{plural(n, 'text')} at once"
-        print(f"duo {role}-host: {name} on {address} ({texts}; {security.words})", flush=True)
+        texts = f"{plural(options.n_parallel, 'text')} at once"
+        print(f"duo {role}-host: {Path(path).name} on {address} ({texts}; {security.words})", flush=True)
 
     _core.log_to(params["verbose"], b"" if params["log_file"] is None else os.fsencode(params["log_file"]))
     guard.tell(show.warn)
     with show.loading(quiet=params["verbose"]) as progress:
         options = place_alone(one)
-        settings = HostSettings(address, security, o["parallel"])
-        serve(role, options, settings, ready=ready, progress=progress)
+        serve(role, options, HostSettings(address, security), ready=ready, progress=progress)
 
 
 def _run(role: str, params: dict[str, Any]) -> None:

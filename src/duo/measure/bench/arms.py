@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, cast, get_args
 
 from duo.errors import BadValue
-from duo.options.option import N_DRAFT_MAX, Mode
+from duo.options.option import N_DRAFT_MAX, N_PARALLEL_MAX, Mode
 
 Length = int | Literal["auto"]
 
@@ -56,6 +56,18 @@ def parse_lengths(text: str, flag: str, *, auto: bool) -> tuple[Length, ...]:
     if not found:
         raise BadValue(f"{flag} is empty; give lengths, as 1,2,4")
     return tuple(dict.fromkeys(found))
+
+
+def parse_slots(text: str) -> tuple[int, ...]:
+    """ "2,4" -> numbers of texts at once, each once, from 1 on: others are compared with 1. Raises BadValue."""
+    found = []
+    for w in _words(text):
+        if not (w.isdecimal() and 1 <= int(w) <= N_PARALLEL_MAX):
+            raise BadValue(f"--slots has the bad number {w!r}; give numbers from 1 to {N_PARALLEL_MAX}, as 1,2,4,8")
+        found.append(int(w))
+    if not found:
+        raise BadValue("--slots is empty; give numbers of texts, as 1,2,4,8")
+    return tuple(sorted({1, *found}))
 
 
 def arms_of(modes: Sequence[Mode], sync_lengths: Sequence[Length], lengths: Sequence[Length]) -> list[Arm]:

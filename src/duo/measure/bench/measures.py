@@ -103,7 +103,7 @@ def _speeds(records: Iterable[Record], arm: Arm) -> dict[tuple[int | str, int], 
     return {key: n / seconds[key] for key, n in tokens.items() if seconds[key] > 0}
 
 
-def _spread(values: Sequence[float]) -> Spread | None:
+def spread(values: Sequence[float]) -> Spread | None:
     if not values:
         return None
     low, median, high = np.percentile(values, (25, 50, 75))
@@ -117,15 +117,15 @@ def ratio_to(records: Sequence[Record], arm: Arm, other: Arm) -> Spread | None:
     for key, speed in mine.items():
         if key in its:
             by_question.setdefault(key[0], []).append(speed / its[key])
-    return _spread([float(np.median(ratios)) for ratios in by_question.values()])
+    return spread([float(np.median(ratios)) for ratios in by_question.values()])
 
 
-def _total(records: Iterable[Record], key: str) -> float | None:
+def total(records: Iterable[Record], key: str) -> float | None:
     values = [r.timings[key] for r in records if r.timings.get(key) is not None]
     return float(sum(values)) if values else None
 
 
-def _share(part: float | None, whole: float | None) -> float | None:
+def share(part: float | None, whole: float | None) -> float | None:
     return part / whole if part is not None and whole else None
 
 
@@ -159,7 +159,7 @@ def _equal_share(records: Sequence[Record], arm: Arm) -> float | None:
 def modelled(mine: Sequence[Record], costs: Costs) -> float | None:
     """`hit_miss` with the figures of this arm."""
     v, c, one_ms = costs.v, costs.c, costs.one_ms
-    passes, hits = _total(mine, "target_passes_n"), _total(mine, "draft_hit_n")
+    passes, hits = total(mine, "target_passes_n"), total(mine, "draft_hit_n")
     e_hit = _mean(mine, "draft_hit_tokens_per_pass", _hits)
     e_miss = _mean(mine, "draft_miss_tokens_per_pass", _misses)
     if v is None or c is None or not one_ms or not passes or hits is None:
@@ -167,8 +167,8 @@ def modelled(mine: Sequence[Record], costs: Costs) -> float | None:
     misses = passes - hits
     if (hits and e_hit is None) or (misses and e_miss is None):
         return None
-    k = (_total(mine, "draft_n") or 0.0) / passes
-    wait = (_total(mine, "verify_wait_ms") or 0.0) / one_ms / misses if misses else 0.0
+    k = (total(mine, "draft_n") or 0.0) / passes
+    wait = (total(mine, "verify_wait_ms") or 0.0) / one_ms / misses if misses else 0.0
     return hit_miss(hits / passes, e_hit or 0.0, e_miss or 0.0, v(1 + k), k * c, wait)
 
 
@@ -179,8 +179,8 @@ def _summary(
     gaps = [g for r in mine for g in r.gaps_ms]
     p50, p95, p99 = (float(p) for p in np.percentile(gaps, (50, 95, 99))) if gaps else (None, None, None)
     drafts = arm.mode != "plain"
-    accepted, rounds = _total(mine, "draft_n_accepted"), _total(mine, "draft_rounds")
-    length = _share(accepted, rounds)
+    accepted, rounds = total(mine, "draft_n_accepted"), total(mine, "draft_rounds")
+    length = share(accepted, rounds)
     counts, n_rounds = accepted_by_position(mine)
     to_plain = ratio_to(part, arm, PLAIN)
     bound, expected = (costs.bound(a), modelled(mine, costs)) if drafts else (None, None)
@@ -189,17 +189,17 @@ def _summary(
         category=category,
         n_answers=len(mine),
         n_tokens=sum(len(r.tokens) for r in mine),
-        tokens_per_s=_spread(list(_speeds(mine, arm).values())),
+        tokens_per_s=spread(list(_speeds(mine, arm).values())),
         to_plain=to_plain,
         to_best_sync=None if sync is None else ratio_to(part, arm, sync),
         mean_length=None if length is None else 1 + length,
-        acceptance=_share(accepted, _total(mine, "draft_n")),
+        acceptance=share(accepted, total(mine, "draft_n")),
         acceptance_by_position=tuple(n / n_rounds for n in counts) if n_rounds else (),
-        hit_rate=_share(_total(mine, "draft_hit_n"), _total(mine, "target_passes_n")) if drafts else None,
+        hit_rate=share(total(mine, "draft_hit_n"), total(mine, "target_passes_n")) if drafts else None,
         tokens_on_hit=_mean(mine, "draft_hit_tokens_per_pass", _hits) if drafts else None,
         tokens_on_miss=_mean(mine, "draft_miss_tokens_per_pass", _misses) if drafts else None,
         rollback_share=_mean(mine, "draft_rollback_share"),
-        ttft_ms=_spread([r.timings["ttft_ms"] for r in mine if r.timings.get("ttft_ms") is not None]),
+        ttft_ms=spread([r.timings["ttft_ms"] for r in mine if r.timings.get("ttft_ms") is not None]),
         p50_ms=p50,
         p95_ms=p95,
         p99_ms=p99,
@@ -208,7 +208,7 @@ def _summary(
         draft_hidden_share=_mean(mine, "draft_hidden_share"),
         equal_share=_equal_share(part, arm),
         bound=bound,
-        efficiency=_share(None if to_plain is None else to_plain.median, bound),
+        efficiency=share(None if to_plain is None else to_plain.median, bound),
         hit_miss=expected,
-        efficiency_hit_miss=_share(None if to_plain is None else to_plain.median, expected),
+        efficiency_hit_miss=share(None if to_plain is None else to_plain.median, expected),
     )

@@ -20,21 +20,21 @@ WIDTH = 160
 NARROW = 110
 
 
-def _number(digits: int) -> Callable[[float | None], str]:
+def number(digits: int) -> Callable[[float | None], str]:
     return lambda x: "" if x is None else f"{x:.{digits}f}"
 
 
-def _percent(x: float | None) -> str:
+def percent(x: float | None) -> str:
     return "" if x is None else f"{100 * x:.0f}%"
 
 
-def _spread(digits: int) -> Callable[[Spread | None], str]:
+def spread_text(digits: int) -> Callable[[Spread | None], str]:
     """Median (quartiles)."""
     return lambda s: "" if s is None else f"{s.median:.{digits}f} ({s.low:.{digits}f}-{s.high:.{digits}f})"
 
 
 def _speed(s: Summary) -> str:
-    return _number(1)(s.tokens_per_s.median if s.tokens_per_s else None)
+    return number(1)(s.tokens_per_s.median if s.tokens_per_s else None)
 
 
 def _by_position(s: Summary) -> str:
@@ -44,32 +44,32 @@ def _by_position(s: Summary) -> str:
 # Three tables, each narrow enough for a normal terminal.
 Column = tuple[str, Callable[[Summary], str]]
 SPEED: tuple[Column, ...] = (
-    ("tokens/s", lambda s: _spread(1)(s.tokens_per_s)),
-    ("to plain", lambda s: _spread(2)(s.to_plain)),
-    ("to best sync", lambda s: _number(2)(s.to_best_sync.median if s.to_best_sync else None)),
-    ("first token ms", lambda s: _number(1)(s.ttft_ms.median if s.ttft_ms else None)),
-    ("ms per token p50", lambda s: _number(2)(s.p50_ms)),
-    ("p95", lambda s: _number(2)(s.p95_ms)),
-    ("p99", lambda s: _number(2)(s.p99_ms)),
-    ("equal texts", lambda s: _percent(s.equal_share)),
+    ("tokens/s", lambda s: spread_text(1)(s.tokens_per_s)),
+    ("to plain", lambda s: spread_text(2)(s.to_plain)),
+    ("to best sync", lambda s: number(2)(s.to_best_sync.median if s.to_best_sync else None)),
+    ("first token ms", lambda s: number(1)(s.ttft_ms.median if s.ttft_ms else None)),
+    ("ms per token p50", lambda s: number(2)(s.p50_ms)),
+    ("p95", lambda s: number(2)(s.p95_ms)),
+    ("p99", lambda s: number(2)(s.p99_ms)),
+    ("equal texts", lambda s: percent(s.equal_share)),
 )
 SPECULATION: tuple[Column, ...] = (
-    ("length", lambda s: _number(2)(s.mean_length)),
-    ("accepted", lambda s: _percent(s.acceptance)),
+    ("length", lambda s: number(2)(s.mean_length)),
+    ("accepted", lambda s: percent(s.acceptance)),
     ("by position %", _by_position),
-    ("hits", lambda s: _percent(s.hit_rate)),
-    ("tokens on hit", lambda s: _number(2)(s.tokens_on_hit)),
-    ("on miss", lambda s: _number(2)(s.tokens_on_miss)),
-    ("rolled back", lambda s: _percent(s.rollback_share)),
+    ("hits", lambda s: percent(s.hit_rate)),
+    ("tokens on hit", lambda s: number(2)(s.tokens_on_hit)),
+    ("on miss", lambda s: number(2)(s.tokens_on_miss)),
+    ("rolled back", lambda s: percent(s.rollback_share)),
 )
 # Columns whose cells contain a blank and must not be wrapped.
 SPREADS = ("tokens/s", "to plain")
 USE: tuple[Column, ...] = (
-    ("target busy", lambda s: _percent(s.target_busy_share)),
-    ("draft busy", lambda s: _percent(s.draft_busy_share)),
-    ("hidden", lambda s: _percent(s.draft_hidden_share)),
-    ("of the bound", lambda s: _percent(s.efficiency)),
-    ("of hit/miss", lambda s: _percent(s.efficiency_hit_miss)),
+    ("target busy", lambda s: percent(s.target_busy_share)),
+    ("draft busy", lambda s: percent(s.draft_busy_share)),
+    ("hidden", lambda s: percent(s.draft_hidden_share)),
+    ("of the bound", lambda s: percent(s.efficiency)),
+    ("of hit/miss", lambda s: percent(s.efficiency_hit_miss)),
 )
 
 
@@ -102,7 +102,7 @@ def _by_category(summaries: Sequence[Summary], sync: Arm | None) -> Table:
     found = {(s.category, s.arm): s for s in summaries}
     for category in dict.fromkeys(s.category for s in summaries if s.category != ALL):
         cells = [found.get((category, arm)) for arm in arms]
-        table.add_row(category, *("" if s is None else _spread(2)(s.to_plain) for s in cells))
+        table.add_row(category, *("" if s is None else spread_text(2)(s.to_plain) for s in cells))
     return table
 
 
@@ -117,6 +117,12 @@ def notes_of(records: Sequence[Record], sync: Arm | None) -> list[str]:
     return notes
 
 
+def printer(console: Console | None) -> Console:
+    """The given one; None: standard output, wide enough for a table in a file."""
+    out = console or Console(highlight=False)
+    return out if console is not None or out.is_terminal else Console(highlight=False, width=WIDTH)
+
+
 def show(
     records: Sequence[Record],
     head: dict[str, Any] | None = None,
@@ -124,9 +130,7 @@ def show(
     console: Console | None = None,
 ) -> None:
     """Prints the settings, a line for each arm, speed-ups by category if there are several, and notes."""
-    out = console or Console(highlight=False)
-    if console is None and not out.is_terminal:
-        out = Console(highlight=False, width=WIDTH)
+    out = printer(console)
     summaries, sync = summarise(records), best_sync(records)
     for line in lines_of(head or {}):
         out.print(line, markup=False, soft_wrap=True)

@@ -48,7 +48,7 @@ def interleaved(
                 answers = writer.write(question, arm)
                 n_done += 1
                 if repetition >= 0:
-                    records += [_record(arm, question, repetition, turn, a) for turn, a in enumerate(answers)]
+                    records += records_of(arm, question, repetition, answers)
     except KeyboardInterrupt:
         if not records:
             raise
@@ -56,15 +56,19 @@ def interleaved(
     return records
 
 
-def _record(arm: Arm, question: Question, repetition: int, turn: int, a: Answer) -> Record:
-    return Record(
-        arm=arm,
-        question_id=question.question_id,
-        category=question.category,
-        repetition=repetition,
-        turn=turn,
-        tokens=tuple(a.tokens),
-        t_us=tuple(a.t_us),
-        timings=a.timings,
-        warning=a.warning,
-    )
+def records_of(arm: Arm, question: Question, repetition: int, answers: Sequence[Answer]) -> list[Record]:
+    """The records of the answers to all turns of a question."""
+    return [
+        Record(
+            arm=arm,
+            question_id=question.question_id,
+            category=question.category,
+            repetition=repetition,
+            turn=turn,
+            tokens=tuple(a.tokens),
+            t_us=tuple(a.t_us),
+            timings=a.timings,
+            warning=a.warning,
+        )
+        for turn, a in enumerate(answers)
+    ]

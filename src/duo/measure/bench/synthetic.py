@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import replace
 
 from duo import _core
 from duo.errors import BadValue, error_class
-from duo.measure.bench import files, report
-from duo.measure.bench.arms import PLAIN, Arm, Length, arms_of
-from duo.measure.bench.head import head_of
+from duo.measure.bench.arms import Arm
 from duo.measure.bench.questions import Question
 from duo.measure.bench.record import Answer
-from duo.measure.bench.run import Progress, interleaved
-from duo.options.option import Mode
+from duo.measure.bench.strangers import strangers
 from duo.text.result import timings
 
 SLICE_US = 50_000  # how often Ctrl-C is noticed
 N_PROMPT = 32
-N_QUESTIONS = 4
 
 # The format of each part of a specification.
 PARTS = {
@@ -147,7 +141,7 @@ class SyntheticWriter:
     def __init__(self, options: _core.SyntheticOptions, n_predict: int, *, fixed: bool = False) -> None:
         """Raises DuoError: the options are not possible."""
         self._fixed = fixed
-        options.n_ctx = max(options.n_ctx, n_predict + 2 * N_PROMPT)
+        options.n_ctx = max(options.n_ctx, options.n_parallel * (n_predict + 2 * N_PROMPT))
         self._n_vocab, self._n_predict = options.n_vocab, n_predict
         self._engine = _core.Engine(options)
 
@@ -155,11 +149,19 @@ class SyntheticWriter:
         """Turns are independent: a text depends only on the words of its turn and the seed."""
         answers = []
         for turn in question.turns:
-            prompt = self._ids(turn)
-            # Clears the prompt caches. Otherwise only the first arm of a round would evaluate the prompt.
-            self.text([(prompt[0] + 1) % self._n_vocab], Arm("", "plain" if arm == PLAIN else "sync", 1), 2)
-            answers.append(self.text(prompt, arm, self._n_predict))
+            self.clear([replace(question, turns=(turn,))], 1)
+            answers.append(self.text(self._ids(turn), arm, self._n_predict))
         return answers
+
+    def clear(self, questions: Sequence[Question], n: int) -> None:
+        """As `DuoWriter.clear`."""
+        first = {self._ids(turn)[0] for q in questions for turn in q.turns}
+        for other in strangers(first, self._n_vocab, n):
+            self.text([other], Arm("", "sync", 1), 2)
+
+    def answers(self, question: Question, arm: Arm) -> list[Answer]:
+        """The answers to all turns, from whatever the caches have. Several threads may call this."""
+        return [self.text(self._ids(turn), arm, self._n_predict) for turn in question.turns]
 
     def _ids(self, text: str) -> list[int]:
         # Any function of the text works, except Python's hash(), which changes from run to run.
@@ -190,47 +192,3 @@ class SyntheticWriter:
 
     def close(self) -> None:
         self._engine.close()
-
-
-def run(
-    spec: str,
-    modes: Sequence[Mode],
-    sync_lengths: Sequence[Length],
-    lengths: Sequence[Length],
-    n_predict: int,
-    repetitions: int,
-    json: Path | None = None,
-    csv: Path | None = None,
-    shown: Progress = lambda _done, _total, _name: None,
-) -> None:
-    """`duo bench --synthetic`: measures, prints, and writes files. Raises DuoError.
-
-    Ctrl-C ends the run early: it reports what was measured and raises KeyboardInterrupt.
-    """
-    progress = [0, 0]
-
-    def on_progress(done: int, total: int, name: str) -> None:
-        progress[:] = done, total
-        shown(done, total, name)
-
-    settings = {"synthetic": spec, "max_tokens": n_predict, "repetitions": repetitions, "warm_up": 1}
-    words: dict[str, Any] = {"modes": modes, "sync-lengths": sync_lengths, "lengths": lengths}
-    command = ["duo", "bench", "--synthetic", spec, "-n", str(n_predict), "--repetitions", str(repetitions)]
-    for name, values in words.items():
-        command += [f"--{name}", ",".join(map(str, values))]
-    head = head_of([], shlex.join(command), settings)
-    questions = [Question(i, "made up", (f"question {i}",)) for i in range(1, N_QUESTIONS + 1)]
-    writer = SyntheticWriter(parse(spec), n_predict)
-    try:
-        records = interleaved(writer, questions, arms_of(modes, sync_lengths, lengths), repetitions, 1, on_progress)
-    finally:
-        writer.close()
-    n_done, n_all = progress
-    notes = [f"ended early: {n_done} of {n_all} answers were written, including warm-up"] if n_done < n_all else []
-    report.show(records, head, notes)
-    if json is not None:
-        files.write_json(json, files.as_json(records, head, notes, complete=n_done == n_all))
-    if csv is not None:
-        files.write_csv(csv, records)
-    if n_done < n_all:
-        raise KeyboardInterrupt

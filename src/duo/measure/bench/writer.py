@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from duo.api.engine import Duo
 from duo.measure.bench.arms import Arm
 from duo.measure.bench.questions import Question
 from duo.measure.bench.record import Answer
+from duo.measure.bench.strangers import strangers
 from duo.options.generate import GenerateOptions
 from duo.options.option import Mode
 
@@ -21,7 +24,22 @@ class DuoWriter:
         self.notes: dict[str, None] = {}
 
     def write(self, question: Question, arm: Arm) -> list[Answer]:
-        """The answers to all turns that fit. Raises DuoError: a model fails."""
+        """The answers to all turns that fit, with no caches. Raises DuoError: a model fails."""
+        self.clear([question], 1)
+        return self.answers(question, arm)
+
+    def clear(self, questions: Sequence[Question], n: int) -> None:
+        """Lets n slots hold a text that none of the questions begins with.
+
+        Otherwise only the first arm of a round would evaluate the questions.
+        """
+        first = {self._duo.tokenize(q.turns[0])[0] for q in questions}
+        mode: Mode = "plain" if self._duo.draft is None else "sync"
+        for other in strangers(first, self._duo.target.n_vocab, n):
+            self._duo.generate([other], max_tokens=2, temperature=0.0, ignore_eos=True, mode=mode, n_draft=1)
+
+    def answers(self, question: Question, arm: Arm) -> list[Answer]:
+        """The answers to all turns that fit. Several threads may call this. Raises DuoError: a model fails."""
         answers: list[Answer] = []
         prompt = ""
         for i, turn in enumerate(question.turns):
@@ -31,8 +49,6 @@ class DuoWriter:
                 what = f"turn {i + 1} of question {question.question_id}"
                 self.notes[f"{what} was skipped: it does not fit the context of {self._n_ctx} tokens (-c)"] = None
                 break
-            if i == 0:
-                self._forget(ids[0])
             answer, text = self._answer(ids, arm)
             answers.append(answer)
             # Tokenizers read C strings, so they cannot read a NUL that the model wrote.
@@ -46,12 +62,6 @@ class DuoWriter:
     def _fits(self, n_prompt: int) -> bool:
         # Without a limit (-1) a text ends at the end of the context.
         return n_prompt + max(1, self._options["max_tokens"]) <= self._n_ctx
-
-    def _forget(self, first: int) -> None:
-        """Clears the prompt caches. Otherwise only the first arm of a round would evaluate the question."""
-        other = (first + 1) % self._duo.target.n_vocab
-        mode: Mode = "plain" if self._duo.draft is None else "sync"
-        self._duo.generate([other], max_tokens=2, temperature=0.0, ignore_eos=True, mode=mode, n_draft=1)
 
     def _answer(self, prompt: list[int], arm: Arm) -> tuple[Answer, str]:
         options: GenerateOptions = {**self._options, "mode": arm.mode, "n_draft": arm.n_draft or "auto"}

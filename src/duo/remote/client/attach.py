@@ -1,4 +1,4 @@
-"""From the options of a Duo to the client that keeps the connection to its host."""
+"""From the options of a Duo to its connections to its host."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from duo.errors import BadValue, PeerLost
 from duo.options.engine import EngineOptions
 from duo.remote.address import Address
 from duo.remote.client.child import Child
-from duo.remote.client.client import Client
+from duo.remote.client.clients import Clients
 from duo.remote.client.connection import ClientSettings, HostError, LocalModel, Session, new_key
 from duo.remote.client.draft import DraftClient
 from duo.remote.client.verify import VerifyClient
@@ -43,19 +43,17 @@ def context_of(settings: ClientSettings) -> int:
     return session.n_ctx
 
 
-def attach(settings: ClientSettings, engine: _core.Engine) -> Client:
-    """Connects the open end of an engine to the host. Raises PeerLost: it does not fit, or is required and missing."""
-    client: Client
+def attach(settings: ClientSettings, engine: _core.Engine) -> Clients:
+    """Connects the open ends of an engine to the host. Raises PeerLost: it does not fit, or is required and missing."""
     local = engine.target if settings.role == "draft" else engine.draft
     if local is None:
         raise BadValue("there is no model on this machine; give one")
     if settings.child is not None:
         settings.child.wait_started(required=settings.required)
     own = LocalModel(Path(local.path).name, local.vocabulary)
-    if engine.draft_link is not None:
-        client = DraftClient(settings, engine.draft_link, own)
-    else:
-        assert engine.target_link is not None
-        client = VerifyClient(settings, engine.target_link, own)
-    client.start(WAIT_REQUIRED_S if settings.required else WAIT_DRAFT_S)
-    return client
+    clients = Clients(
+        [DraftClient(settings, link, own) for link in engine.draft_links]
+        or [VerifyClient(settings, link, own) for link in engine.target_links]
+    )
+    clients.start(WAIT_REQUIRED_S if settings.required else WAIT_DRAFT_S)
+    return clients

@@ -1,4 +1,4 @@
-"""The thread that keeps the connection of a Duo to its host: handshake, texts, loss, reconnection."""
+"""The thread that keeps a connection of a Duo to its host: handshake, texts one by one, loss, reconnection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOPELESS_S = 30.0  # pause if only a change of the host can help
 
 
 class Client(ABC):
-    """Belongs to a Duo. The thread starts with `start` and has ended when `close` returns."""
+    """The thread starts with `start` and has ended when `close` returns."""
 
     def __init__(self, settings: ClientSettings, own: LocalModel) -> None:
         self.settings = settings
@@ -34,12 +34,15 @@ class Client(ABC):
         self._back_off_s = BACK_OFF_FIRST_S
         self._thread = threading.Thread(target=self._run, name=f"duo-{settings.role}-host", daemon=True)
 
-    def start(self, wait_s: float) -> None:
-        """Starts to connect and waits `wait_s` at most for the result.
+    def start(self) -> None:
+        """Starts to connect."""
+        self._thread.start()
+
+    def wait_connected(self, wait_s: float) -> None:
+        """Waits `wait_s` at most for the result of the first attempt.
 
         Raises PeerLost: the host is required and cannot be reached, or it does not fit.
         """
-        self._thread.start()
         self._first.wait(wait_s)
         with self._lock:
             why = self._trouble
@@ -85,10 +88,14 @@ class Client(ABC):
             return child.last_reason  # it knows more than the closed socket tells
         return "" if why is None else str(why)
 
-    def close(self) -> None:
-        """Ends the thread and the connection. The engine may be closed before or afterwards."""
+    def ask_to_end(self) -> None:
+        """The thread ends soon."""
         self._stop.set()
         self._calls.close()
+
+    def close(self) -> None:
+        """Ends the thread and the connection. The engine may be closed before or afterwards."""
+        self.ask_to_end()
         if self._thread.ident is not None and self._thread is not threading.current_thread():
             self._thread.join()
 

@@ -13,7 +13,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import grpc
 
@@ -36,7 +35,6 @@ class HostSettings:
 
     address: Address
     security: ServerSecurity
-    n_seats: int = 1
     idle_s: float = IDLE_S
     handshake_s: float = HANDSHAKE_S
 
@@ -62,9 +60,9 @@ def server_options(n_ctx: int) -> list[tuple[str, int]]:
 class Host:
     """A server for one service. Start and stop it in the same event loop."""
 
-    def __init__(self, settings: HostSettings, service: HostService, n_ctx: int) -> None:
+    def __init__(self, settings: HostSettings, service: HostService, *, n_ctx: int, n_seats: int) -> None:
         self._settings, self.service = settings, service
-        self._server = grpc.aio.server(options=server_options(n_ctx), maximum_concurrent_rpcs=32 + 4 * settings.n_seats)
+        self._server = grpc.aio.server(options=server_options(n_ctx), maximum_concurrent_rpcs=32 + 4 * n_seats)
         add_to_server(service, self._server)
         self._socket: tuple[int, int] | None = None  # the socket file that this host has created
 
@@ -93,7 +91,7 @@ class Host:
         return address if address.path else Address(host=address.host, port=port)
 
     async def stop(self) -> None:
-        """Ends all texts and frees the seats."""
+        """Ends all texts and the model's thread."""
         await self._server.stop(GRACE_S)
         await self.service.close()
         path = self._settings.address.path
@@ -139,9 +137,7 @@ def _make_way(path: str) -> None:
     raise BadValue(f"{cannot}; another process listens there, choose another path")
 
 
-async def _until_signal(
-    settings: HostSettings, service: HostService, n_ctx: int, ready: Callable[[Address], None], last: threading.Timer
-) -> None:
+async def _until_signal(host: Callable[[], Host], ready: Callable[[Address], None], last: threading.Timer) -> None:
     asked_to_end = asyncio.Event()
     loop = asyncio.get_running_loop()
     # Clients get their own errors. Logging them would let clients fill a disk, or a pipe that nobody reads.
@@ -156,13 +152,12 @@ async def _until_signal(
 
     for s in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(s, end)
-    host = Host(settings, service, n_ctx)
+    server = host()
     try:
-        await service.seats.prepare()
-        ready(await host.start())
+        ready(await server.start())
         await asked_to_end.wait()
     finally:
-        await host.stop()
+        await server.stop()
 
 
 def serve(
@@ -176,25 +171,24 @@ def serve(
     """Loads the model and serves it until SIGTERM or SIGINT. role: "draft" or "verify". Raises DuoError."""
     settings.security.credentials()  # reports a bad value before minutes of loading
     model = _core.SharedModel(options, role == "draft", progress)
-    kind: Any = _core.DraftSeat if role == "draft" else _core.VerifySeat
-    first = kind(model)  # reports missing memory now, and tells the size of the context
-    spare = [first]
-    service = HostService(
-        role,
-        Identity.of(Path(model.path).name, model.vocabulary),
-        model.vocabulary,
-        lambda: spare.pop() if spare else kind(model),
-        n_seats=settings.n_seats,
-        n_ctx=first.n_ctx,
-        token=settings.security.token,
-        idle_s=settings.idle_s,
-        handshake_s=settings.handshake_s,
-    )
+    served = _core.DraftHost(model) if role == "draft" else _core.VerifyHost(model)
+
+    def host() -> Host:
+        service = HostService(
+            role,
+            Identity.of(Path(model.path).name, model.vocabulary),
+            model.vocabulary,
+            served,
+            token=settings.security.token,
+            idle_s=settings.idle_s,
+            handshake_s=settings.handshake_s,
+        )
+        return Host(settings, service, n_ctx=served.n_ctx, n_seats=len(served.seats))
+
     last = threading.Timer(END_S, os._exit, (1,))
     last.daemon = True
     try:
-        asyncio.run(_until_signal(settings, service, first.n_ctx, lambda address: ready(address, model), last))
+        asyncio.run(_until_signal(host, lambda address: ready(address, model), last))
     finally:
-        for seat in spare:
-            seat.close()
+        served.close()
         last.cancel()

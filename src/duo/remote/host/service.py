@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from typing import Any, NoReturn
 
 import grpc
 
+from duo import _core
 from duo.errors import DuoError
 from duo.remote.host.seats import Seats
 from duo.remote.host.text import DraftText, Idle, VerifyText, write_in_time
@@ -32,24 +33,23 @@ Code = grpc.StatusCode
 
 
 class HostService:
-    """role: "draft" or "verify". make_seat: creates a DraftSeat or VerifySeat; called in a thread."""
+    """role: "draft" or "verify". host: what serves the model."""
 
     def __init__(
         self,
         role: str,
         identity: Identity,
         vocabulary: Vocabulary,
-        make_seat: Callable[[], Any],
+        host: _core.DraftHost | _core.VerifyHost,
         *,
-        n_seats: int,
-        n_ctx: int,
         token: bytes | None,
         idle_s: float = IDLE_S,
         handshake_s: float = HANDSHAKE_S,
     ) -> None:
         self._role, self._identity, self._vocabulary = role, identity, vocabulary
-        self.seats: Seats[Any] = Seats(make_seat, n_seats)
-        self._n_ctx, self._token = n_ctx, token
+        self._host = host
+        self._seats: Seats[Any] = Seats(host.seats)
+        self._n_ctx, self._token = host.n_ctx, token
         # The target may have a few more tokens than the draft. The draft stops reading at such a token.
         self._n_vocab = vocabulary.n_tokens + (N_SIZE_SLACK if role == "draft" else 0)
         self._idle_s, self._handshake_s = idle_s, handshake_s
@@ -78,7 +78,7 @@ class HostService:
             role=self._role,
             identity=self._identity.message,
             limits=wire.Limits(
-                n_ctx=self._n_ctx, n_seats=self.seats.n_most, n_message=n_message_most(self._n_ctx)
+                n_ctx=self._n_ctx, n_seats=self._seats.n, n_message=n_message_most(self._n_ctx)
             ),
             instance=self._instance,
         )  # fmt: skip
@@ -145,13 +145,13 @@ class HostService:
             raise
 
     async def close(self) -> None:
-        """Call after the server has stopped: ends running texts, waits CLOSE_S at most, and closes all free seats."""
+        """Call after the server has stopped: ends running texts, waits CLOSE_S at most, and ends the model's thread."""
         end = asyncio.get_running_loop().time() + CLOSE_S
         while self._tasks and asyncio.get_running_loop().time() < end:
             for text in self._texts.values():
                 text.evicted.set()
             await asyncio.wait(set(self._tasks), timeout=1.0)
-        await self.seats.close()
+        await asyncio.to_thread(self._host.close)
 
     async def _first(self, context: Any) -> Any:
         """The first message or EOF. Raises Idle, _Refused."""
@@ -212,7 +212,7 @@ class HostService:
 
     async def _seat(self, prompt: Sequence[int], context: Any, nothing: Any) -> Any:
         """A seat for this prompt. Raises Idle, _Refused."""
-        taking = asyncio.ensure_future(self.seats.take(prompt, BUSY_WAIT_S))
+        taking = asyncio.ensure_future(self._seats.take(prompt, BUSY_WAIT_S))
         try:
             seat = await _patiently(context, nothing, taking)
         except BaseException:
@@ -224,7 +224,7 @@ class HostService:
         return seat
 
     def _busy(self) -> NoReturn:
-        n = self.seats.n_most
+        n = self._seats.n
         _refuse(Code.RESOURCE_EXHAUSTED, f"the host is busy with {plural(n, 'text')}, its maximum")
 
     def _later(self, work: Coroutine[Any, Any, None]) -> asyncio.Future[None]:
@@ -241,7 +241,7 @@ class HostService:
     def _keep(self, taken: asyncio.Future[Any]) -> None:
         """Gives back a seat that was taken for a client that is gone."""
         if not taken.cancelled() and taken.exception() is None and (seat := taken.result()) is not None:
-            self._later(self.seats.give_back(seat))
+            self._later(self._seats.give_back(seat))
 
     async def _free(self, session: bytes, text: DraftText | VerifyText) -> None:
         try:
@@ -249,10 +249,8 @@ class HostService:
             if text.pump is not None:
                 await text.pump.stop()
             await asyncio.to_thread(text.end)
-        except DuoError:
-            text.failed = True
         finally:
-            await (self.seats.drop if text.failed else self.seats.give_back)(text.seat)
+            await self._seats.give_back(text.seat)
             if self._texts.get(session) is text:
                 del self._texts[session]
             text.done.set()

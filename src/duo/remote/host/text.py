@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import grpc
 
 from duo import _core
-from duo.errors import DuoError
+from duo.errors import Busy
 from duo.remote.host.pump import Pump
 from duo.remote.window import N_WINDOW, Window
 from duo.remote.wire import wire_pb2 as wire
@@ -80,7 +80,6 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
         self._n_messages = 0
         self._write_lock = asyncio.Lock()
         self._under_way: asyncio.Future[None] | None = None
-        self.failed = False  # the seat's model has failed; the seat cannot be used again
         self.evicted = asyncio.Event()  # the same client has come back on another connection
         self.done = asyncio.Event()
         self.beginning: asyncio.Future[None]
@@ -166,9 +165,8 @@ class HostText(ABC, Generic[SeatT, Made, Out]):
         while True:
             try:
                 made = await pump.get()
-            except DuoError:
-                self.failed = True
-                raise
+            except Busy:  # the client has not read for so long that something was lost
+                raise Idle from None
             for message in self._messages(made):
                 await self._send(message)
             if self._is_last(made):

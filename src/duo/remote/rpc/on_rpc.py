@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from duo import _core
-from duo.errors import BadValue
 from duo.options.model import ModelOptions
 from duo.remote.rpc import server as rpc
 
@@ -17,18 +16,15 @@ _CONNECT_S = 4.0  # a text may wait for this
 _ASK_S = 5.0
 
 
-def use_servers(m: ModelOptions, servers: Sequence[str], n_texts: int) -> ModelOptions:
+def use_servers(m: ModelOptions, servers: Sequence[str]) -> ModelOptions:
     """Connects to the servers. Returns the options with all their devices, unless they name devices already.
 
     From then on the process ends with one sentence if a server is lost or silent for SILENT_S.
 
-    Raises PeerLost: a server cannot be reached. Raises DuoError: libggml has no RPC. Raises BadValue: more than one
-    text at once.
+    Raises PeerLost: a server cannot be reached. Raises DuoError: libggml has no RPC.
     """
     if not servers:
         return m
-    if n_texts > 1:
-        raise BadValue("--parallel is above 1 with --rpc, but RPC servers compute one text at a time; leave one out")
     names = rpc.connect(servers, _CONNECT_S)
     threading.Thread(target=_watch, args=(list(servers), names), daemon=True, name="duo-rpc-watch").start()
     return m if m.devices else replace(m, devices=tuple(names))

@@ -1,0 +1,64 @@
+"""`duo bench --slots`: several texts at once with loaded models."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from duo.cli import show
+from duo.cli.commands.bench import head_of_run
+from duo.cli.opening import open_duo, warn_of_models
+from duo.cli.progress import Bar
+from duo.errors import ContextFull
+from duo.measure.bench import files, slot_figures, slot_report
+from duo.measure.bench.slots import rounds_of
+from duo.measure.bench.writer import DuoWriter
+
+if TYPE_CHECKING:
+    from duo.measure.bench.arms import Arm
+    from duo.measure.bench.questions import Question
+    from duo.options.generate import GenerateOptions
+
+
+def measure(
+    params: dict[str, Any],
+    arms: Sequence[Arm],
+    counts: Sequence[int],
+    questions: Sequence[Question],
+    text: GenerateOptions,
+) -> None:
+    """Measures, prints, and writes files. Raises DuoError; exit code 130 if Ctrl-C ended the run early."""
+    head: dict[str, Any] = {}
+    notes: dict[str, None] = {}
+    bar = Bar()
+
+    @contextmanager
+    def writer(n: int) -> Iterator[DuoWriter]:
+        with open_duo(params, n_parallel=n) as d:
+            if not head:
+                show.note_placement(d.placement)
+                warn_of_models(d)
+                head.update(head_of_run(d, params, text, len(questions)))
+                head["settings"]["slots"] = ",".join(map(str, counts))
+            longest = max(len(d.tokenize("".join(q.turns))) for q in questions) + max(1, text["max_tokens"])
+            if n * longest > d.target.n_ctx:
+                notes[f"{n} texts do not all fit the context of {d.target.n_ctx} tokens (-c); some may wait"] = None
+            made = DuoWriter(d, text)
+            yield made
+            notes.update(made.notes)
+
+    with bar.shown():
+        rounds = rounds_of(writer, questions, arms, counts, params["repetitions"], params["warm_up"], bar)
+    if not any(r.records for r in rounds):
+        raise ContextFull("no question fits the context together with its answer; raise -c or lower -n")
+    if not bar.complete:
+        notes[f"ended early: {bar.done} of {bar.total} answers were written, including warm-up"] = None
+    slot_report.show(rounds, head, notes)
+    if params["json"] is not None:
+        figures = slot_figures.as_json(rounds, head, notes, raw=params["raw"], complete=bar.complete)
+        files.write_json(params["json"], figures)
+    if not bar.complete:
+        raise click.exceptions.Exit(130)
