@@ -19,7 +19,7 @@ CHAT = "/v1/chat/completions"
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    with served(chat_template=TEMPLATE, _always=True) as s:
+    with served(chat_template=TEMPLATE, _always=True, ignore_eos=True, n_ctx=16384) as s:
         yield s
 
 
@@ -50,10 +50,8 @@ def opened(tab: Browser, url: str) -> None:
     tab.wait("document.querySelector('input[name=mode]:checked') !== null")
 
 
-def ask(page: Browser, text: str, *, most: int = 48, temperature: float = 0) -> None:
-    page.js(
-        f"document.querySelector('#most').value = {most}; document.querySelector('#temperature').value = {temperature}"
-    )
+def ask(page: Browser, text: str, *, most: int = 48) -> None:
+    page.js(f"document.querySelector('#most').value = {most}; document.querySelector('#temperature').value = 0")
     page.js("document.querySelector('#ask').focus()")
     page.type(text)
     page.press("Enter")
@@ -85,13 +83,12 @@ def test_a_message_and_who_wrote_the_answer(page: Browser, server: Server) -> No
     ready = re.search(r"next guess was ready\s+(\d+) %", figures)
     assert ready is not None and int(ready[1]) <= 100
     page.wait("document.querySelector('#lanes-words').textContent.startsWith('Last ')")
-    assert float(page.js("document.querySelector('.rate').textContent")) > 0
+    assert float(page.js("document.querySelector('.rate').textContent").replace(",", "")) > 0
     assert page.js("document.querySelector('#said').textContent").startswith(TALE[0]["content"][:10])
     page.click("#colours")
     assert page.js("getComputedStyle(document.querySelector('.text .d')).color") not in colours
 
 
-# A number for the picture.
 PICTURE = "[...document.querySelector('#lanes').toDataURL()].reduce((h, c) => (31 * h + c.charCodeAt(0)) | 0, 0)"
 
 
@@ -111,8 +108,6 @@ def test_the_lanes_move(page: Browser) -> None:
     page.click("#wider")
     page.wait(f"document.querySelector('#lanes-words').textContent !== {json.dumps(span)}")
     assert page.js(PICTURE) != rest
-    label = page.js("document.querySelector('#lanes').getAttribute('aria-label')")
-    assert page.js("document.querySelector('#lanes-words').textContent").split(": ")[1] in label
 
 
 def test_the_buttons_act_on_the_next_message(page: Browser) -> None:
@@ -138,16 +133,15 @@ def test_the_buttons_act_on_the_next_message(page: Browser) -> None:
 
 
 def test_two_conversations_at_once(page: Browser, server: Server) -> None:
-    ask(page, LONG, most=1500, temperature=1)
+    ask(page, LONG, most=6000)
     page.wait("document.querySelector('.answer.writes .text').textContent.length > 20")
     page.click("#new")
-    ask(page, "And now for something else.", most=1500, temperature=1)
+    ask(page, "And now for something else.", most=6000)
     both = (
         "[...document.querySelectorAll('.answer.writes .text')].filter((t) => t.textContent.length > 20).length === 2"
     )
     page.wait(both)
     assert len(server.service.running) == 2
-    assert page.js("document.querySelectorAll('.log:not([hidden])').length") == 1
     page.press("Escape")
     page.wait("document.querySelector('.log:not([hidden]) .note').textContent === 'Stopped.'")
     page.click("#conversations .open")
@@ -155,7 +149,6 @@ def test_two_conversations_at_once(page: Browser, server: Server) -> None:
     grown = page.js("document.querySelector('.writes .text').textContent.length")
     page.wait(f"document.querySelector('.writes .text').textContent.length > {grown}")
     page.click("#stop")
-    server.wait_until_idle()
     page.wait("document.querySelectorAll('.answer.writes').length === 0")
 
 
@@ -222,8 +215,7 @@ def test_colours_are_told_apart(page: Browser, scheme: str) -> None:
 def test_the_theme_may_be_chosen(page: Browser, server: Server) -> None:
     paper = "getComputedStyle(document.body).backgroundColor"
     light = page.js(paper)
-    page.click("#theme")
-    page.click("#theme")
+    page.js("document.querySelector('#theme').click(); document.querySelector('#theme').click()")
     assert page.js("document.querySelector('#theme').textContent") == "Theme: dark"
     dark = page.js(paper)
     assert dark != light
@@ -273,6 +265,14 @@ def test_an_error_is_said_and_the_message_can_be_sent_again(page: Browser) -> No
     assert page.js("document.querySelectorAll('.answer').length") == 1
     sent = [b["messages"] for b in page.bodies if "messages" in b]
     assert sent[0] == sent[1] == TALE
+    page.answer_instead(CHAT, stream_of({"error": {"code": 500, "message": "The disk is full."}}))
+    ask(page, "Lost")
+    page.wait("document.querySelector('.note.bad')")
+    page.call("Fetch.disable")
+    ask(page, "Found")
+    page.wait(f"document.querySelectorAll('.answer').length === 3 && {ENDED}")
+    last = [b["messages"] for b in page.bodies if "messages" in b][-1]
+    assert [m["role"] for m in last] == ["user", "assistant", "user"] and last[-1]["content"] == "Found"
 
 
 def test_a_key_is_asked_for_and_kept_in_this_tab_only(tab: Browser, tmp_path: Path) -> None:

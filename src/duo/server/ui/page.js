@@ -317,6 +317,7 @@ class Conversation {
       this.log.replaceChildren();
       this.name(text.replace(/\s+/g, " ").slice(0, 40));
     }
+    if (this.messages.at(-1)?.role === "user") this.messages.pop(); // nobody has answered it, and templates want turns
     this.messages.push({ role: "user", content: text });
     this.log.append(make("div", { className: "question" }, make("p", { dir: "auto" }, text)));
     await this.answer();
