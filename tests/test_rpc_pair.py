@@ -132,10 +132,9 @@ def test_a_draft_that_cannot_be_loaded_is_an_error_at_the_start(server: Server) 
 
 def test_a_target_on_rpc_writes_with_the_draft_here_and_goes_on_after_a_loss(undisturbed: list[str]) -> None:
     options = {"cpu_kernels": "stock", "strict": True}
-    with Duo(n_ctx=512, **options) as d:
-        text = d.generate(PROMPT, max_tokens=N, temperature=0, mode="plain").text
     how = {"device": "RPC0", "host_patience": float(HANG_S), "_always": True, **options}
     with serving("-t", "1") as s, Duo(n_ctx=512, rpc=s.endpoint, **how) as d:
+        text = d.generate(PROMPT, max_tokens=N, temperature=0, mode="plain").text  # stock attention, as on any device
         assert d.generate(PROMPT, max_tokens=N, temperature=0).text == text
         again: list[Server] = []
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli import show
-from duo.cli.commands.bench import head_of_run
+from duo.cli.bench_head import head_of_run
 from duo.cli.opening import open_duo, warn_of_models
 from duo.cli.progress import Bar
 from duo.errors import ContextFull

@@ -142,8 +142,8 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
             "step_ms": {str(n): us / 1e3 for n, us in stats["step_us"].items()},
             "acceptance_by_level": stats["acceptance"],
             "slowdown": stats["slowdown"],
-            # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off. In groups:
-            # half of several texts were verified while the other half was drafted.
+            # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off. In
+            # groups: half of several texts were verified while the other half was drafted.
             "passes_ahead_n": stats["n_passes_in"][0],
             "passes_by_turn_n": stats["n_passes_in"][1],
             "passes_at_rest_n": stats["n_passes_in"][2],

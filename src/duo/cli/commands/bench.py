@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli import show
+from duo.cli.bench_head import COMMAND_KEY, NOT_HERE, head_of_run
 from duo.cli.commands.run import of_run
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
@@ -22,7 +23,6 @@ from duo.options.option import Mode
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 if TYPE_CHECKING:
-    from duo.api.engine import Duo
     from duo.measure.bench.arms import Arm
     from duo.measure.bench.questions import Question
     from duo.measure.bench.record import Record
@@ -42,8 +42,6 @@ Examples:
   duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json-file run.json --csv run.csv
 """
 
-# A run sets the mode and the draft length of each arm itself, and needs complete texts from prompts in no cache.
-NOT_HERE = ("mode", "n_draft", "stop", "prompt_cache", "prompt_cache_all", "prompt_cache_ro", "cache_ram")
 DEFAULTS = {"max_tokens": 128, "seed": 1}
 OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or name == "draft_host")
 
@@ -52,7 +50,7 @@ class BenchCommand(ModelCommand):
     """Keeps the command line as typed, for the report."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta["duo.measure.bench"] = shlex.join(["duo", "bench", *args])
+        ctx.meta[COMMAND_KEY] = shlex.join(["duo", "bench", *args])
         return super().parse_args(ctx, args)
 
 
@@ -177,21 +175,6 @@ def _measure(params: dict[str, Any], arms: list[Arm], chosen: list[Question], te
         chart.draw(summaries, sync, params["chart"], title)
     if code != 0:
         raise click.exceptions.Exit(code)
-
-
-def head_of_run(d: Duo, params: dict[str, Any], text: GenerateOptions, n_questions: int) -> dict[str, Any]:
-    """The head of the report of a run with this Duo."""
-    from duo.measure.bench.head import head_of
-
-    settings = {
-        "questions": n_questions,
-        "repetitions": params["repetitions"],
-        "warm_up": params["warm_up"],
-        **{k: v for k, v in text.items() if k not in (*NOT_HERE, "logprobs")},
-        **{k: v for k, v in d.options.items() if v != ENGINE_OPTIONS[k].default},
-    }
-    loaded = [m for m in (d.target, d.draft) if m is not None]
-    return head_of(loaded, click.get_current_context().meta["duo.measure.bench"], settings)
 
 
 def _alone(
