@@ -357,7 +357,7 @@ TEST(a_thread_that_waits_for_news_reads_all_texts) {
         CHECK(answers[i].tokens == want.tokens, std::to_string(i));
     }
     total sum;
-    own.check(lang, 512, sum);
+    own.check(lang, 512, true, sum);
     const uint64_t last = line.wait_news(0, now_us());
     CHECK_EQ(line.wait_news(last, now_us() + 1000), last); // nothing more comes
 }
