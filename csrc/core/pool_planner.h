@@ -109,23 +109,27 @@ class pool_planner {
     [[nodiscard]] way    best_of(stance s, size_t n_texts, const pair_profile & profile, int32_t n_most) const;
     [[nodiscard]] double believed(stance s, double expected, size_t n_texts, const pair_profile & profile) const;
     void choose_way(record & r, size_t n_texts, const pair_profile & profile, const pool_wishes & wishes);
-    [[nodiscard]] double         rate(size_t n_texts, const pair_profile & profile) const;
-    [[nodiscard]] record &       record_of(size_t n_texts) { return records_[std::min(n_texts, n_texts_cap)]; }
-    [[nodiscard]] const record & record_of(size_t n_texts) const { return records_[std::min(n_texts, n_texts_cap)]; }
-    static void                  begin_rest(record & r);
+    [[nodiscard]] double   rate(size_t n_texts, const pair_profile & profile) const;
+    [[nodiscard]] record & record_of(size_t n_texts) { return records_[sync_ ? 1 : 0][std::min(n_texts, n_texts_cap)]; }
+    [[nodiscard]] const record & record_of(size_t n_texts) const {
+        return records_[sync_ ? 1 : 0][std::min(n_texts, n_texts_cap)];
+    }
+    static void begin_rest(record & r);
 
     // A pass (pool_planner.cpp).
     [[nodiscard]] bool wants_wait(const pool_share & t) const;
     void        choose(std::span<const pool_share> texts, const pair_profile & profile, int32_t n_rows, double r);
     static void take(pool_share & t, int32_t n);
 
-    bool                                shared_ = false;
-    std::optional<stance>               only_;
-    std::array<record, n_texts_cap + 1> records_{};
-    size_t                              n_texts_ = 0; // of the last orders
-    stance                              now_     = stance::rest;
-    way                                 way_{};
-    bool                                no_waits_ = false; // see pool_wishes
+    bool                  shared_ = false;
+    std::optional<stance> only_;
+    // By number of texts. If all take turns, what was learned says little about texts whose drafts may run ahead.
+    std::array<std::array<record, n_texts_cap + 1>, 2> records_{};
+    bool                                               sync_    = false; // of the last orders
+    size_t                                             n_texts_ = 0;     // of the last orders
+    stance                                             now_     = stance::rest;
+    way                                                way_{};
+    bool                                               no_waits_ = false; // see pool_wishes
 
     struct node {
         double  chance = 0.0;

@@ -110,8 +110,9 @@ void pool_planner::choose_way(record & r, size_t n_texts, const pair_profile & p
 
 pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, const pool_wishes & wishes) {
     const int32_t n_most = wishes.n_most;
-    record &      r      = record_of(n_texts);
-    const bool    again  = r.n_passes++ % n_between == 0 || n_texts != n_texts_ || now_ == stance::rest;
+    sync_                = wishes.sync;
+    record &   r         = record_of(n_texts);
+    const bool again     = r.n_passes++ % n_between == 0 || n_texts != n_texts_ || now_ == stance::rest;
     n_texts_             = n_texts;
     no_waits_            = wishes.no_waits;
     if ((r.n_left > 0 && !wishes.always) || n_most == 0) {

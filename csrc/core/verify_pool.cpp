@@ -10,9 +10,11 @@
 namespace duo {
 
 namespace {
-constexpr size_t n_piece      = 64;  // prompt rows beside texts that are written
-constexpr size_t n_piece_most = 512; // where none is
-constexpr size_t n_short      = 16;  // missing rows of a text that is being written
+constexpr size_t n_piece       = 64;  // prompt rows beside texts that are written
+constexpr size_t n_piece_least = 16;  // at least
+constexpr double longest_piece = 1.7; // time of a piece, in the first pieces' time
+constexpr size_t n_piece_most  = 512; // where none is
+constexpr size_t n_short       = 16;  // missing rows of a text that is being written
 } // namespace
 
 void verify_worker::work_together() {
@@ -35,6 +37,7 @@ void verify_worker::work_together() {
     if (!evaluate(0)) {
         return;
     }
+    measure_piece();
     int32_t      n_tokens = 0;
     bool         usual    = true; // a pass without prompts
     const stance now      = pool_.stance_now();
@@ -177,11 +180,27 @@ bool verify_worker::plan_together() {
     return true;
 }
 
+// Late in a long prompt attention takes most of a pass. Pieces become shorter then, so that a text that is written
+// waits about as long as before.
+void verify_worker::measure_piece() {
+    size_t n = 0;
+    for (const verify_slot * s : pass_) {
+        n += s->n_read;
+    }
+    if (n < n_piece_least) {
+        return;
+    }
+    const double us  = double(t_pass1_ - t_pass0_) / double(n);
+    piece_row_us_    = piece_row_us_ == 0.0 ? us : std::min(us, piece_row_us_ * 1.001);
+    const double fit = longest_piece * double(n_piece) * piece_row_us_ / std::max(us, 1e-3);
+    n_piece_         = std::clamp(size_t(fit), n_piece_least, n_piece);
+}
+
 // Fills pass_ and sets n_read of its texts. Returns their rows without drafted ones.
 size_t verify_worker::plan_reading() {
     const bool writing =
         std::any_of(active_.begin(), active_.end(), [](const verify_slot * s) { return s->n_missing() <= n_short; });
-    size_t       n_pieces = writing ? n_piece : n_piece_most; // rows of long prompts
+    size_t       n_pieces = writing ? std::min(n_piece, n_piece_) : n_piece_most; // rows of long prompts
     const size_t n_all    = size_t(model_.n_batch());
     size_t       n_left   = n_all;
     for (verify_slot * s : active_) { // first come, first served

@@ -112,6 +112,7 @@ class verify_worker {
     void                  begin_drafts_together();
     bool                  plan_together();
     size_t                plan_reading();
+    void                  measure_piece();
     int64_t               share_rows(int32_t n_rows, bool may_wait);
     [[nodiscard]] int32_t n_verify_most(const verify_slot & s) const;
     [[nodiscard]] bool    any_cancelled() const;
@@ -156,11 +157,13 @@ class verify_worker {
     usage_board  board_;
     worker_usage usage_; // scratch
 
-    double   row_us_     = 0.0; // time of a prompt row, as last measured; 0: unknown
-    uint64_t n_begun_    = 0;
-    int64_t  t_pass0_    = 0; // of the last pass
-    int64_t  t_pass1_    = 0;
-    int64_t  t_together_ = 0; // when the last pass over several texts ended; 0: the last pass was another
+    double   piece_row_us_ = 0.0;      // least time of a row of a prompt read in pieces; 0: unknown
+    size_t   n_piece_      = SIZE_MAX; // rows of the next piece at most
+    double   row_us_       = 0.0;      // time of a prompt row, as last measured; 0: unknown
+    uint64_t n_begun_      = 0;
+    int64_t  t_pass0_      = 0; // of the last pass
+    int64_t  t_pass1_      = 0;
+    int64_t  t_together_   = 0; // when the last pass over several texts ended; 0: the last pass was another
 
     // Requests with which the draft began in mid-text: late, or after its host came back. Each is kept until the draft
     // sets its draft_done.
