@@ -13,6 +13,9 @@ constexpr uint32_t n_rest_most   = 2048;
 constexpr int32_t  n_trial       = 4;    // passes in which drafts could bring nothing, before a rest
 constexpr int32_t  n_judged      = 12;   // passes with drafts before they are judged
 constexpr double   least_speedup = 1.02; // of speculation, or it rests
+constexpr double   least_hope    = 1.10; // the same before it was tried, because what is expected is hopeful
+constexpr int32_t  n_glance      = 5;    // passes after which speculation may be given up
+constexpr double   poor          = 0.92; // if it brought less than this
 constexpr double   least_change  = 1.05; // of another way, or the way stays
 constexpr double   n_believed    = 8.0;  // passes that the expected rate weighs as much as, at first
 constexpr double   n_enough      = 48.0; // passes after which only what was measured counts
@@ -41,6 +44,7 @@ pool_planner::way pool_planner::best_of(stance s, size_t n_texts, const pair_pro
     if (s == stance::rest) {
         return best;
     }
+    const double worth = record_of(n_texts).own[size_t(s)].n < n_judged ? least_hope : least_speedup;
     for (int32_t k = 1; k <= std::min(n_most, n_levels_most); ++k) {
         here *= profile.guesses().acceptance(k - 1);
         sum += here;
@@ -62,7 +66,7 @@ pool_planner::way pool_planner::best_of(stance s, size_t n_texts, const pair_pro
                 tokens = n * sum;
             }
         }
-        if (us > 0.0 && tokens / us > best.rate * (best.k == 0 ? least_speedup : 1.0)) {
+        if (us > 0.0 && tokens / us > best.rate * (best.k == 0 ? worth : 1.0)) {
             best = {.k = k, .rate = tokens / us};
         }
     }
@@ -166,8 +170,8 @@ void pool_planner::on_pass(const pair_profile & profile, int32_t n_tokens, doubl
     record & r   = record_of(n_texts_);
     pace &   own = r.now_own();
     own.add(n_tokens, n_tokens, us);
-    const double alone = profile.pass_us(int32_t(n_texts_), false);
-    if (own.n >= n_judged && own.tokens * alone < least_speedup * double(n_texts_) * own.time_us) {
+    const double gain = own.tokens * profile.pass_us(int32_t(n_texts_), false) / (double(n_texts_) * own.time_us);
+    if ((own.n >= n_judged && gain < least_speedup) || (own.n >= n_glance && gain < poor)) {
         begin_rest(r);
     } else if (own.n == 4 * n_judged) {
         r.n_rest = 0; // it pays
