@@ -17,8 +17,9 @@ class Arm:
     """One way to generate a text."""
 
     name: str
-    mode: Mode
+    mode: Mode | None  # None: as the server has it
     n_draft: Length | None = None  # None: plain
+    server: str = ""  # name of the server that writes; empty: models loaded here
 
 
 PLAIN = Arm("plain", "plain")
