@@ -9,7 +9,7 @@ from typing_extensions import TypedDict
 from duo.options.markers import Field
 from duo.options.option import opt
 
-Milliseconds = Annotated[float, Field(gt=0.0, le=1e9, allow_inf_nan=False)]
+Milliseconds = Annotated[float, Field(ge=0.001, le=1e9, allow_inf_nan=False)]
 
 
 class EndpointOptions(TypedDict, total=False):

@@ -92,6 +92,13 @@ def serve_options(given: dict[str, Any]) -> ServeOptions:
     return checked
 
 
+def endpoint_options(given: dict[str, Any]) -> EndpointOptions:
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    check_keywords("bench", given, ENDPOINT_OPTIONS)
+    checked: EndpointOptions = _complete(given, ENDPOINT_OPTIONS, _ENDPOINT)
+    return checked
+
+
 def generate_options(given: dict[str, Any], function: str = "generate") -> GenerateOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
     check_keywords(function, given, GENERATE_OPTIONS)

@@ -21,6 +21,12 @@ class Arm:
     n_draft: Length | None = None  # None: plain
     server: str = ""  # name of the server that writes; empty: models loaded here
 
+    @property
+    def local_mode(self) -> Mode:
+        """The mode of models loaded here."""
+        assert self.mode is not None
+        return self.mode
+
 
 PLAIN = Arm("plain", "plain")
 ALONE = Arm("plain alone", "plain")  # the target with no draft loaded
