@@ -52,7 +52,9 @@ class Fake:
 
 
 @contextmanager
-def fake_endpoint(reply: Callable[[int], Reply] = lambda _n: Reply(GOOD), models: Reply | None = None) -> Iterator[Fake]:
+def fake_endpoint(
+    reply: Callable[[int], Reply] = lambda _n: Reply(GOOD), models: Reply | None = None
+) -> Iterator[Fake]:
     lock = threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -88,8 +90,13 @@ def fake_endpoint(reply: Callable[[int], Reply] = lambda _n: Reply(GOOD), models
         def log_message(self, *_args: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    class Quiet(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, *_args: Any) -> None:
+            """The client has gone, as some tests want it."""
+
+    server = Quiet(("127.0.0.1", 0), Handler)
     listed = models or Reply([json.dumps(MODELS).encode()], kind="application/json")
     fake = Fake(f"http://127.0.0.1:{server.server_address[1]}", reply, listed)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_endpoint import DONE, GOOD, MODELS, Reply, chunk, event, fake_endpoint, usage
+from fake_endpoint import DONE, GOOD, Reply, chunk, event, fake_endpoint
 from served import Server, served
 
 from duo import DuoError
@@ -46,7 +46,9 @@ def test_addresses(text: str, found: Address) -> None:
     assert parse_address(text) == found
 
 
-@pytest.mark.parametrize("text", ["", "x", "ftp://h", "http://", "=http://h", "h:8080", "http://h:x", "http://h:99999999"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "ftp://h", "http://", "=http://h", "h:8080", "http://h:x", "http://h:99999999"]
+)
 def test_what_is_no_address(text: str) -> None:
     with pytest.raises(DuoError, match="--url"):
         parse_address(text)
@@ -61,7 +63,7 @@ def test_keys_in_addresses_are_refused_and_not_shown(text: str) -> None:
 
 def test_two_servers_with_one_name() -> None:
     with pytest.raises(DuoError, match="give each its own"):
-        parse_addresses(["http://h:1", "h:1=http://other"])
+        parse_addresses(["http://h:1", "http://h:1/v1"])
 
 
 # ---- streams
@@ -112,7 +114,12 @@ def test_times_and_tokens_are_the_clients() -> None:
     assert asked.first_s is not None and asked.last_s is not None
     assert 0 < asked.first_s <= asked.last_s <= asked.whole_s
     assert f.keys == ["Bearer k"] * 2
-    assert f.asked[0] == {"prompt": "x", "model": "fake-model", "stream": True, "stream_options": {"include_usage": True}}
+    assert f.asked[0] == {
+        "prompt": "x",
+        "model": "fake-model",
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
 
 
 def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,14 +154,17 @@ def test_duo_beside_another_server(run: Run, server: Server, tmp_path: Path) -> 
         of_duo = s["server"] != "other"
         assert (s["n_answers"], s["n_refused"], s["refused_share"]) == (3, 0, 0)
         assert s["n_tokens"] == sum(x["served"]["n_tokens"] for r in found["rounds"] for x in r["records"]
-                                    if (r["arm"]["name"], r["slots"]) == (s["arm"], s["slots"]))  # fmt: skip
+                                    if (r["arm"], r["slots"]) == (s["arm"], s["slots"]))  # fmt: skip
         assert s["equal_share"] == (1 if of_duo else None)
         assert s["tokens_per_s"]["median"] > 0 and s["goodput"] > 0 and s["tpot_ms"]["median"] >= 0
         assert (s["to_first"] is None) == (s["server"] == "duo")
         assert (s["to_plain"] is not None) == of_duo
         assert s["ttft_ms"]["median"] <= s["ttft_p99_ms"]
-    assert found["servers"]["other"] == {"url": f"{f.url}/v1/completions", "model": "fake-model", "owned_by": "somebody"}
-    assert {x["timings"].get("predicted_n") for r in found["rounds"] for x in r["records"]} <= {12, 5, *range(13)}
+    assert found["servers"]["other"] == {
+        "url": f"{f.url}/v1/completions",
+        "model": "fake-model",
+        "owned_by": "somebody",
+    }
     # Only what any server knows is sent to a stranger.
     assert all(a.keys() == {"prompt", "max_tokens", "temperature", "seed", "model", "stream", "stream_options"}
                for a in f.asked)  # fmt: skip
@@ -187,7 +197,9 @@ def test_several_turns(run: Run, tmp_path: Path) -> None:
 
 def test_refused_requests_are_counted(run: Run, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
-    with fake_endpoint(lambda n: Reply([b"{}"], 429 if n % 2 else 503, "application/json") if n < 2 else Reply(GOOD)) as f:
+    with fake_endpoint(
+        lambda n: Reply([b"{}"], 429 if n % 2 else 503, "application/json") if n < 2 else Reply(GOOD)
+    ) as f:
         code, out, err = run("bench", "--url", f.url, "--questions", 8, "--repetitions", 1, "--warm-up", 0, "--json-file",
                              file, "--limit-tpot", 1e8)  # fmt: skip
     assert (code, err) == (0, "")
@@ -302,4 +314,3 @@ def test_duos_models_are_known_by_their_owner(server: Server) -> None:
     client.meet()
     client.close()
     assert client.is_duo and client.is_llama_cpp and client.model == "demo"
-    assert MODELS["data"][0]["owned_by"] != "duo" and usage(1)

@@ -42,7 +42,7 @@ def parse_address(text: str) -> Address:
         url = httpx2.URL("")
     if url.userinfo or url.query or url.fragment or "@" in given:  # not repeated here: it may hold a key
         raise BadValue("a --url has a user, a query or a fragment; give the key with --api-key-file, and the URL bare")
-    if url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not url.host or not 0 < (url.port or 80) < 1 << 16:
         raise BadValue(f"--url {text!r} is no address of a server; write it as http://127.0.0.1:8080")
     if name is not None and not name.strip():
         raise BadValue(f"--url {text!r} has an empty name; write NAME=URL")
