@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import socket
 import ssl
 import subprocess
 import threading
@@ -273,3 +275,25 @@ def test_a_server_may_end_while_it_loads() -> None:
     while not (made and made[0].session.closed):  # what came too late is freed
         assert time.monotonic() < until
         time.sleep(0.005)
+
+
+def test_tokens_do_not_wait_for_acknowledgements() -> None:
+    """asyncio sets TCP_NODELAY only on sockets that say that they are TCP."""
+
+    async def accepted(found: socket.socket) -> int:
+        option: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            s = writer.get_extra_info("socket")
+            option.set_result(s.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        async with await asyncio.start_server(connected, sock=found):
+            _, writer = await asyncio.open_connection(*found.getsockname()[:2])
+            try:
+                return await asyncio.wait_for(option, HANG_S)
+            finally:
+                writer.close()
+
+    (listener,) = listeners(serve_options({"port": 0}))
+    assert asyncio.run(accepted(listener.socket)) != 0

@@ -21,7 +21,7 @@ from duo.options.option import Opt
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
-REPEATABLE = ("stop", "logit_bias", "dry_sequence_breakers", "override_tensor", "override_tensor_draft")
+REPEATABLE = ("stop", "logit_bias", "dry_sequence_breakers", "override_tensor", "override_tensor_draft", "url")
 OF_TWO = ("control_vector_layer_range",)
 # Old scripts give these without a value; llama.cpp then takes "on".
 VALUE_OPTIONAL = ("flash_attn",)

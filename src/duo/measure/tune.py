@@ -51,7 +51,7 @@ class Texts:
 
     def write(self, prompt: str, n: int, arm: Arm, *, to_the_end: bool = False) -> Record:
         """to_the_end: continue where the model would stop. Raises DuoError, also if the draft fails."""
-        options: GenerateOptions = {**FIXED, "max_tokens": n, "mode": arm.mode, "n_draft": arm.n_draft or "auto"}
+        options: GenerateOptions = {**FIXED, "max_tokens": n, "mode": arm.local_mode, "n_draft": arm.n_draft or "auto"}
         options["seed"] = self._seed
         if to_the_end:
             options["ignore_eos"] = True

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Annotated, get_args, get_origin, get_type_hints
 
+from duo.options.endpoint import EndpointOptions
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions
@@ -28,3 +29,4 @@ ENGINE_OPTIONS = options_of(EngineOptions)
 GENERATE_OPTIONS = options_of(GenerateOptions)
 HOST_OPTIONS = options_of(HostOptions)
 SERVE_OPTIONS = options_of(ServeOptions)
+ENDPOINT_OPTIONS = options_of(EndpointOptions)

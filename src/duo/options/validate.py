@@ -7,25 +7,28 @@ from typing import Any
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from duo.errors import BadValue
+from duo.options.endpoint import EndpointOptions
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions, of_one_model
 from duo.options.option import N_DRAFT_MAX, N_STEP_MAX, Opt
 from duo.options.serve import ServeOptions
-from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS, SERVE_OPTIONS
+from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS, SERVE_OPTIONS
 from duo.support.wording import quoted
 
 # check_keywords raises TypeError for unknown keywords before pydantic sees them.
 _ENGINE: TypeAdapter[EngineOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(EngineOptions))
 _HOST: TypeAdapter[HostOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(HostOptions))
 _SERVE: TypeAdapter[ServeOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(ServeOptions))
+_ENDPOINT: TypeAdapter[EndpointOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(EndpointOptions))
 _GENERATE: TypeAdapter[GenerateOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(GenerateOptions))
 
 
 def _sentence(e: ValidationError) -> str:
     first = e.errors()[0]
     name = str(first["loc"][0])
-    o = next(t[name] for t in (ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS, SERVE_OPTIONS) if name in t)
+    tables = (ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS, SERVE_OPTIONS, ENDPOINT_OPTIONS)
+    o = next(t[name] for t in tables if name in t)
     where = f"{name} ({o.flags[0].split('/')[0]})" if o.flags else name
     why = first["msg"].removeprefix("Value error, ")
     why = why[0].lower() + why[1:]
@@ -86,6 +89,13 @@ def serve_options(given: dict[str, Any]) -> ServeOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
     check_keywords("serve", given, SERVE_OPTIONS)
     checked: ServeOptions = _complete(given, SERVE_OPTIONS, _SERVE)
+    return checked
+
+
+def endpoint_options(given: dict[str, Any]) -> EndpointOptions:
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    check_keywords("bench", given, ENDPOINT_OPTIONS)
+    checked: EndpointOptions = _complete(given, ENDPOINT_OPTIONS, _ENDPOINT)
     return checked
 
 

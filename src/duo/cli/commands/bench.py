@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,13 @@ from duo.cli.bench_head import COMMAND_KEY, NOT_HERE, head_of_run
 from duo.cli.commands.run import of_run
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
-from duo.cli.options import ModelCommand, given, model_options
+from duo.cli.options import ModelCommand, given, model_options, table_options
 from duo.cli.progress import Bar
 from duo.errors import BadValue, ContextFull, DuoError
+from duo.options.endpoint import EndpointOptions
 from duo.options.generate import GenerateOptions
 from duo.options.option import Mode
-from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
+from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTIONS
 
 if TYPE_CHECKING:
     from duo.measure.bench.arms import Arm
@@ -34,11 +35,16 @@ without a draft, loaded after the pair. Every arm answers a question before the 
 so that noise affects all arms equally. Plain always runs, because the others are compared with it. Sync runs with each
 of --sync-lengths, and async is compared with the fastest of them. Prompts are used without a chat template.
 
+--url measures servers instead: tokens/s of all texts together, time to the first token and per later token, goodput,
+refused requests. A duo server writes in plain mode and in its own, or in --modes, and its texts are compared with
+plain's. Texts are greedy unless --temp is given. Only the options of a text that are given are sent.
+
 \b
 Examples:
   duo bench
   duo bench -m 70B.gguf -md 8B.gguf -f question.jsonl --questions 20 --temp 0 --chart speed.svg
   duo bench -m 70B.gguf -md 8B.gguf --slots 1,2,4 --ignore-eos --temp 0
+  duo bench --url http://127.0.0.1:8080 --url other=http://127.0.0.1:8000 -f question.jsonl --slots 1,2,4,8
   duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json-file run.json --csv run.csv
 """
 
@@ -60,10 +66,16 @@ def bench(params: dict[str, Any]) -> None:
     from duo.measure.bench import arms as a
     from duo.measure.bench import chart, files, questions
 
+    if params["url"]:
+        from duo.cli import bench_servers
+
+        bench_servers.measure(params)
+        return
+    refuse(params, ENDPOINT_OPTIONS, "models that are loaded here; name a server with --url")
     modes = a.parse_modes(params["modes"])
     counts = None if params["slots"] is None else a.parse_slots(params["slots"])
     if counts is not None:
-        _refuse(params, ("csv", "chart", "alone"), "--slots, which has its own report")
+        refuse(params, ("csv", "chart", "alone"), "--slots, which has its own report")
         if params["n_parallel"] is not None:
             raise BadValue("-np/--parallel has no effect with --slots, which says how many texts; leave it out")
     lengths_text = params["sync_lengths"]
@@ -96,8 +108,8 @@ def bench(params: dict[str, Any]) -> None:
     _measure(params, arms, chosen, checked)
 
 
-def _refuse(params: dict[str, Any], names: Sequence[str], with_what: str) -> None:
-    """Raises BadValue: one of these options was given."""
+def refuse(params: dict[str, Any], names: Iterable[str], with_what: str) -> None:
+    """Raises BadValue: one of these options was given on the command line."""
     source = click.get_current_context().get_parameter_source
     for name in names:
         if source(name) is click.core.ParameterSource.COMMANDLINE:
@@ -127,7 +139,7 @@ def _synthetic(
     spec: str, arms: list[Arm], counts: Sequence[int] | None, n_predict: int, params: dict[str, Any]
 ) -> None:
     own = "--synthetic, which has its own models and questions"
-    _refuse(params, (*NAMES, "questions_file", "questions", "category", "warm_up", "chart", "raw"), own)
+    refuse(params, (*NAMES, "questions_file", "questions", "category", "warm_up", "chart", "raw"), own)
     ignored = {**given(params, ENGINE_OPTIONS), **given(params, GENERATE_OPTIONS)}
     ignored.pop("max_tokens", None)
     for name in ignored:
@@ -262,7 +274,13 @@ def _command() -> click.Command:
     ]  # fmt: skip
     return BenchCommand(
         "bench",
-        params=[*model_sources(), *first, *_model_options(), *of_run("verbose", "log_file")],
+        params=[
+            *model_sources(),
+            *first,
+            *table_options(EndpointOptions, ENDPOINT_OPTIONS),
+            *_model_options(),
+            *of_run("verbose", "log_file"),
+        ],
         callback=lambda **params: bench(params),
         help=HELP,
     )

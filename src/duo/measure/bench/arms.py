@@ -17,8 +17,15 @@ class Arm:
     """One way to generate a text."""
 
     name: str
-    mode: Mode
+    mode: Mode | None  # None: as the server has it
     n_draft: Length | None = None  # None: plain
+    server: str = ""  # name of the server that writes; empty: models loaded here
+
+    @property
+    def local_mode(self) -> Mode:
+        """The mode of models loaded here."""
+        assert self.mode is not None
+        return self.mode
 
 
 PLAIN = Arm("plain", "plain")

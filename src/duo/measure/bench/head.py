@@ -69,6 +69,8 @@ def lines_of(head: dict[str, Any]) -> list[str]:
         if m := head.get(name):
             where = ", ".join(m["devices"])
             lines.append(f"{name}: {m['file']} [{m['description']}, {m['bytes'] / 1e6:,.0f} MB] on {where}")
+    for name, s in head.get("servers", {}).items():
+        lines.append(f"server {name}: {s['url']}, model {s['model']}")
     if "machine" in head:
         lines.append(f"machine: {head['machine']}; llama.cpp {head['llama_cpp_commit']}; {head['date']}")
     if settings := head.get("settings"):

@@ -59,13 +59,16 @@ class Summary:
 
 
 def arms_in(records: Iterable[Record]) -> list[Arm]:
-    """The arms in the order plain, sync, async; within a mode auto first, then by length."""
-    modes = get_args(Mode)
+    """The arms by server in the order plain, sync, async; within a mode auto first, then by length."""
+    modes = (*get_args(Mode), None)
+    arms = list(dict.fromkeys(r.arm for r in records))
+    servers = list(dict.fromkeys(arm.server for arm in arms))
 
-    def rank(arm: Arm) -> tuple[int, int]:
-        return modes.index(arm.mode), arm.n_draft if isinstance(arm.n_draft, int) else 0
+    def rank(arm: Arm) -> tuple[int, int, int]:
+        length = arm.n_draft if isinstance(arm.n_draft, int) else 0
+        return servers.index(arm.server), modes.index(arm.mode), length
 
-    return sorted(dict.fromkeys(r.arm for r in records), key=rank)
+    return sorted(arms, key=rank)
 
 
 def categories_in(records: Iterable[Record]) -> list[str]:

@@ -10,6 +10,22 @@ from duo.measure.bench.arms import Arm
 
 
 @dataclass(frozen=True)
+class Served:
+    """What a server sent, as a client sees it. Times in ms."""
+
+    text: str
+    n_tokens: int  # as the server counts them
+    status: int = 200  # 429 or 503: refused
+    tpot_ms: float | None = None  # (last - first) / (tokens - 1)
+    whole_ms: float = 0.0  # from sending to the end
+    good: bool | None = None  # within the limits of goodput; None: there are no limits
+
+    @property
+    def refused(self) -> bool:
+        return self.status != 200
+
+
+@dataclass(frozen=True)
 class Answer:
     """The result of a writer for one turn."""
 
@@ -17,6 +33,7 @@ class Answer:
     t_us: Sequence[int]  # when each token was committed, microseconds on one clock
     timings: Mapping[str, Any]  # duo.text.result.Timings
     warning: str = ""  # why the text went on without the draft, if it did
+    served: Served | None = None  # by a server; then there are no tokens and no t_us
 
 
 @dataclass(frozen=True)
@@ -32,6 +49,16 @@ class Record:
     t_us: tuple[int, ...]
     timings: Mapping[str, Any] = field(default_factory=dict)
     warning: str = ""
+    served: Served | None = None
+
+    @property
+    def n_tokens(self) -> int:
+        return len(self.tokens) if self.served is None else self.served.n_tokens
+
+    @property
+    def content(self) -> tuple[int, ...] | str:
+        """What is compared with plain's: the tokens, or a server's text."""
+        return self.tokens if self.served is None else self.served.text
 
     @property
     def seconds(self) -> float:

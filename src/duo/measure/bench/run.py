@@ -69,6 +69,7 @@ def records_of(arm: Arm, question: Question, repetition: int, answers: Sequence[
             t_us=tuple(a.t_us),
             timings=a.timings,
             warning=a.warning,
+            served=a.served,
         )
         for turn, a in enumerate(answers)
     ]

@@ -19,11 +19,17 @@ COLUMNS: tuple[tuple[str, Callable[[SlotSummary], str]], ...] = (
     ("to one by one", lambda s: number(2)(s.to_one_by_one)),
     ("to plain", lambda s: number(2)(s.to_plain)),
     ("to best sync", lambda s: number(2)(s.to_best_sync)),
+    ("to first server", lambda s: number(2)(s.to_first)),
     ("first token ms", lambda s: number(1)(s.ttft_ms.median if s.ttft_ms else None)),
+    ("p99", lambda s: number(1)(s.ttft_p99_ms)),
     ("ms per token p50", lambda s: number(2)(s.p50_ms)),
     ("p99", lambda s: number(2)(s.p99_ms)),
+    ("later tokens ms", lambda s: number(2)(s.tpot_ms.median if s.tpot_ms else None)),
+    ("p99", lambda s: number(2)(s.tpot_p99_ms)),
+    ("good/s", lambda s: number(2)(s.goodput)),
+    ("refused", lambda s: percent(s.refused_share)),
     ("accepted", lambda s: percent(s.acceptance)),
-    ("equal texts", lambda s: percent(s.equal_share)),
+    ("equal texts", lambda s: percent(s.equal_share) or "-" * bool(s.arm.server)),
     ("slowest/mean", lambda s: number(2)(s.fairness)),
 )
 
@@ -35,7 +41,7 @@ def _table(summaries: Sequence[SlotSummary], title: str) -> Table:
     cells = [(name, [text(s) for s in summaries]) for name, text in COLUMNS]
     cells = [(name, column) for name, column in cells if any(column)]  # no empty columns
     for name, _ in cells:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=name == "tokens/s")
     before = None
     for i, s in enumerate(summaries):
         table.add_row("" if s.slots == before else str(s.slots), s.arm.name, *(column[i] for _, column in cells))

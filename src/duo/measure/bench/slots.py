@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from itertools import cycle, islice
@@ -67,13 +67,35 @@ def rounds_of(
 ) -> list[Round]:
     """Lets all arms answer all questions, with each number of texts at once.
 
-    The models are loaded anew for each number; the arms take turns on them in rotating order. warm_up: texts for each
-    slot that each arm writes after loading, without being measured. Ctrl-C ends the run early and returns what was
-    measured; then the last `done` that `progress` gets is below the total.
+    Ctrl-C ends the run early and returns what was measured; then the last `done` that `progress` gets is below the
+    total.
 
     Raises KeyboardInterrupt: nothing was measured before Ctrl-C. Raises what the writer raises.
     """
     found: list[Round] = []
+    try:
+        for made in each_round(open_writer, questions, arms, counts, repetitions, warm_up, progress):
+            found.append(made)
+    except KeyboardInterrupt:
+        if not found:
+            raise
+    return found
+
+
+def each_round(
+    open_writer: Open,
+    questions: Sequence[Question],
+    arms: Sequence[Arm],
+    counts: Sequence[int],
+    repetitions: int = 1,
+    warm_up: int = 0,
+    progress: Progress = lambda _done, _total, _name: None,
+) -> Iterator[Round]:
+    """The rounds of `rounds_of` as they end.
+
+    The models are loaded anew for each number; the arms take turns on them in rotating order. warm_up: texts for each
+    slot that each arm writes after loading, without being measured. Raises what the writer raises.
+    """
     n_all = repetitions * len(arms) * sum(warm_up * n + len(questions) for n in counts)
     n_done, name = 0, ""
 
@@ -94,9 +116,7 @@ def rounds_of(
                             name = f"{arm.name} x{n}"
                             progress(n_done, n_all, name)
                             made = _round(writer, asked, arm, n, repetition, told)
-                            found += [made] if measured else []
-    except KeyboardInterrupt:
-        if not found:
-            raise
-    progress(n_done, n_all, "")
-    return found
+                            if measured:
+                                yield made
+    finally:
+        progress(n_done, n_all, "")

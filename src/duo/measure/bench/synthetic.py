@@ -128,7 +128,7 @@ def _greedy() -> _core.Sampling:
 def _begin(engine: _core.Engine, prompt: Sequence[int], n_predict: int, arm: Arm, *, fixed: bool = False) -> _core.Text:
     """Starts a text. fixed: keep the draft length even if it does not pay."""
     plan = _core.Plan()
-    plan.mode = arm.mode
+    plan.mode = arm.local_mode
     plan.n_draft = arm.n_draft if isinstance(arm.n_draft, int) else _core.N_DRAFT_AUTO
     if fixed and isinstance(arm.n_draft, int):
         plan.always, plan.n_draft_min = True, arm.n_draft

@@ -49,7 +49,7 @@ def _head(
     command = ["duo", "bench", "--synthetic", spec, "-n", str(n_predict), "--repetitions", str(repetitions)]
     lengths = {mode: [str(arm.n_draft) for arm in arms if arm.mode == mode] for mode in ("sync", "async")}
     words: dict[str, list[str]] = {
-        "modes": list(dict.fromkeys(arm.mode for arm in arms)),
+        "modes": list(dict.fromkeys(arm.local_mode for arm in arms)),
         "sync-lengths": lengths["sync"],
         "lengths": lengths["async"],
         "slots": [str(n) for n in slots or ()],

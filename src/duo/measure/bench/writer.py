@@ -64,7 +64,7 @@ class DuoWriter:
         return n_prompt + max(1, self._options["max_tokens"]) <= self._n_ctx
 
     def _answer(self, prompt: list[int], arm: Arm) -> tuple[Answer, str]:
-        options: GenerateOptions = {**self._options, "mode": arm.mode, "n_draft": arm.n_draft or "auto"}
+        options: GenerateOptions = {**self._options, "mode": arm.local_mode, "n_draft": arm.n_draft or "auto"}
         tokens: list[int] = []
         t_us: list[int] = []
         with self._duo.stream(prompt, **options) as stream:

@@ -1,0 +1,66 @@
+"""Where a server is, and which of its routes is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import httpx2
+
+from duo.errors import BadValue
+
+CHAT, COMPLETIONS = "/chat/completions", "/completions"
+
+
+@dataclass(frozen=True)
+class Address:
+    """One --url."""
+
+    name: str  # in the report
+    base: str  # URL up to the routes, as http://127.0.0.1:8080/v1
+    chat: bool  # ask for answers to conversations, not for continuations
+
+    @property
+    def url(self) -> str:
+        """Of the route that writes texts."""
+        return self.base + (CHAT if self.chat else COMPLETIONS)
+
+    @property
+    def is_here(self) -> bool:
+        """Whether it is this machine."""
+        return httpx2.URL(self.base).host in ("localhost", "127.0.0.1", "::1")
+
+
+def parse_address(text: str) -> Address:
+    """[NAME=]URL; the name is the host and the port unless it is given. Raises BadValue."""
+    match = re.fullmatch(r"(?:([^=/:]*)=)?(.*)", text, re.DOTALL)
+    name, given = (match[1], match[2]) if match else (None, text)
+    try:
+        url = httpx2.URL(given)
+    except (httpx2.InvalidURL, ValueError):
+        url = httpx2.URL("")
+    if url.userinfo or url.query or url.fragment or "@" in given:  # not repeated here: it may hold a key
+        raise BadValue("a --url has a user, a query or a fragment; give the key with --api-key-file, and the URL bare")
+    if url.scheme not in ("http", "https") or not url.host or not 0 < (url.port or 80) < 1 << 16:
+        raise BadValue(f"--url {text!r} is no address of a server; write it as http://127.0.0.1:8080")
+    if name is not None and not name.strip():
+        raise BadValue(f"--url {text!r} has an empty name; write NAME=URL")
+    path = url.path.rstrip("/")
+    chat = path.endswith(CHAT)
+    for route in (CHAT, COMPLETIONS):
+        path = path.removesuffix(route)
+    path = path or "/v1"
+    where = url.netloc.decode("ascii")
+    return Address(name.strip() if name else where, f"{url.scheme}://{where}{path}", chat)
+
+
+def parse_addresses(texts: Sequence[str]) -> tuple[Address, ...]:
+    """Raises BadValue: one is no address, or two have the same name."""
+    found: dict[str, Address] = {}
+    for text in texts:
+        a = parse_address(text)
+        if a.name in found:
+            raise BadValue(f"two --url have the name {a.name!r}; give each its own, as first=http://127.0.0.1:8080")
+        found[a.name] = a
+    return tuple(found.values())
