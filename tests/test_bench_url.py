@@ -7,7 +7,6 @@ import re
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from fake_endpoint import DONE, GOOD, Reply, chunk, event, fake_endpoint
@@ -72,8 +71,21 @@ def test_two_servers_with_one_name() -> None:
 @pytest.mark.parametrize("n", [1, 2, 3, 7, 1000])
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_events_in_pieces_of_any_size(n: int, end: bytes) -> None:
-    lines = [b"\xef\xbb\xbf: ping", b"", b"event: error", b"data:1", b"data: \xc3\xa42", b"id: 7", b"", b"", b"data:  3",
-             b"", b"event: alone", b"", b"data: cut"]  # fmt: skip
+    lines = [
+        b"\xef\xbb\xbf: ping",
+        b"",
+        b"event: error",
+        b"data:1",
+        b"data: \xc3\xa42",
+        b"id: 7",
+        b"",
+        b"",
+        b"data:  3",
+        b"",
+        b"event: alone",
+        b"",
+        b"data: cut",
+    ]
     stream = end.join(lines)
     reader = EventReader()
     found = [e for i in range(0, len(stream), n) for e in reader.feed(stream[i : i + n])]
@@ -174,8 +186,21 @@ def test_duo_beside_another_server(run: Run, server: Server, tmp_path: Path) -> 
 
 def test_modes_of_duo_are_chosen(run: Run, server: Server, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
-    code, _, err = run("bench", "--url", server.url, *SHORT, "--modes", "sync,async", "--sync-lengths", "2", "--lengths",
-                       "auto,3", "--ignore-eos", "--json-file", file)  # fmt: skip
+    code, _, err = run(
+        "bench",
+        "--url",
+        server.url,
+        *SHORT,
+        "--modes",
+        "sync,async",
+        "--sync-lengths",
+        "2",
+        "--lengths",
+        "auto,3",
+        "--ignore-eos",
+        "--json-file",
+        file,
+    )
     assert (code, err) == (0, "")
     found = json.loads(file.read_text())["summaries"]
     assert [(s["mode"], s["n_draft"]) for s in found] == [("plain", None), ("sync", 2), ("async", "auto"), ("async", 3)]
@@ -200,8 +225,21 @@ def test_refused_requests_are_counted(run: Run, tmp_path: Path) -> None:
     with fake_endpoint(
         lambda n: Reply([b"{}"], 429 if n % 2 else 503, "application/json") if n < 2 else Reply(GOOD)
     ) as f:
-        code, out, err = run("bench", "--url", f.url, "--questions", 8, "--repetitions", 1, "--warm-up", 0, "--json-file",
-                             file, "--limit-tpot", 1e8)  # fmt: skip
+        code, out, err = run(
+            "bench",
+            "--url",
+            f.url,
+            "--questions",
+            8,
+            "--repetitions",
+            1,
+            "--warm-up",
+            0,
+            "--json-file",
+            file,
+            "--limit-tpot",
+            1e8,
+        )
     assert (code, err) == (0, "")
     (s,) = json.loads(file.read_text())["summaries"]
     assert (s["n_answers"], s["n_refused"], s["refused_share"], s["n_tokens"]) == (6, 2, 0.25, 30)
