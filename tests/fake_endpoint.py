@@ -74,11 +74,11 @@ def fake_endpoint(
             else:
                 self.wfile.write(b"0\r\n\r\n")
 
-        def do_GET(self) -> None:  # noqa: N802
+        def do_GET(self) -> None:
             fake.keys.append(self.headers["Authorization"])
             self.send(fake.models)
 
-        def do_POST(self) -> None:  # noqa: N802
+        def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
             with lock:
                 n = len(fake.asked)
