@@ -69,8 +69,7 @@ def bench(params: dict[str, Any]) -> None:
     if params["url"]:
         from duo.cli import bench_servers
 
-        bench_servers.measure(params)
-        return
+        return bench_servers.measure(params)
     refuse(params, ENDPOINT_OPTIONS, "models that are loaded here; name a server with --url")
     modes = a.parse_modes(params["modes"])
     counts = None if params["slots"] is None else a.parse_slots(params["slots"])
