@@ -12,11 +12,8 @@ import pytest
 from fake_endpoint import DONE, GOOD, Reply, chunk, event, fake_endpoint
 from served import Server, served
 
-from duo import DuoError
-from duo.measure.bench.endpoint.address import Address, parse_address, parse_addresses
-from duo.measure.bench.endpoint.answer import BadStream, StreamedAnswer
-from duo.measure.bench.endpoint.client import Client, read_key
-from duo.measure.bench.endpoint.events import EventReader
+from duo.measure.bench.endpoint.address import parse_address
+from duo.measure.bench.endpoint.client import Client
 
 Run = Callable[..., tuple[int, str, str]]
 SHORT = ("-n", 12, "--questions", 3, "--repetitions", 1, "--warm-up", 0)
@@ -26,126 +23,6 @@ SHORT = ("-n", 12, "--questions", 3, "--repetitions", 1, "--warm-up", 0)
 def server() -> Iterator[Server]:
     with served() as s:
         yield s
-
-
-# ---- addresses
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("http://h:1", Address("h:1", "http://h:1/v1", False)),
-        ("x=http://h:1/v1/", Address("x", "http://h:1/v1", False)),
-        ("http://h/v1/chat/completions", Address("h", "http://h/v1", True)),
-        ("a b=https://h/llm/v1/completions", Address("a b", "https://h/llm/v1", False)),
-        ("http://[::1]:8080", Address("[::1]:8080", "http://[::1]:8080/v1", False)),
-    ],
-)
-def test_addresses(text: str, found: Address) -> None:
-    assert parse_address(text) == found
-
-
-@pytest.mark.parametrize(
-    "text", ["", "x", "ftp://h", "http://", "=http://h", "h:8080", "http://h:x", "http://h:99999999"]
-)
-def test_what_is_no_address(text: str) -> None:
-    with pytest.raises(DuoError, match="--url"):
-        parse_address(text)
-
-
-@pytest.mark.parametrize("text", ["http://me:geheim@h", "http://h?key=geheim", "x=http://me:geheim@h:x"])
-def test_keys_in_addresses_are_refused_and_not_shown(text: str) -> None:
-    with pytest.raises(DuoError, match="--api-key-file") as e:
-        parse_address(text)
-    assert "geheim" not in str(e.value)
-
-
-def test_two_servers_with_one_name() -> None:
-    with pytest.raises(DuoError, match="give each its own"):
-        parse_addresses(["http://h:1", "http://h:1/v1"])
-
-
-# ---- streams
-
-
-@pytest.mark.parametrize("n", [1, 2, 3, 7, 1000])
-@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
-def test_events_in_pieces_of_any_size(n: int, end: bytes) -> None:
-    lines = [
-        b"\xef\xbb\xbf: ping",
-        b"",
-        b"event: error",
-        b"data:1",
-        b"data: \xc3\xa42",
-        b"id: 7",
-        b"",
-        b"",
-        b"data:  3",
-        b"",
-        b"event: alone",
-        b"",
-        b"data: cut",
-    ]
-    stream = end.join(lines)
-    reader = EventReader()
-    found = [e for i in range(0, len(stream), n) for e in reader.feed(stream[i : i + n])]
-    assert found == [("error", "1\nä2"), ("", " 3")]
-
-
-def test_the_role_of_a_chat_is_no_text() -> None:
-    a = StreamedAnswer()
-    deltas = [{"role": "assistant", "content": ""}, {"role": "assistant", "content": None},
-              {"reasoning_content": "hm"}, {"content": "yes"}]  # fmt: skip
-    for now, delta in enumerate(deltas):
-        a.take("", json.dumps({"choices": [{"delta": delta, "finish_reason": None}]}), now)
-    assert (a.text, a.first_at, a.last_at, a.n_chunks, a.is_whole) == ("hmyes", 2, 3, 2, False)
-    a.take("", '{"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": null}', 4)
-    a.take("", '{"choices": [], "usage": {"completion_tokens": 9}, "timings": {"draft_n": 4}}', 5)
-    assert (a.last_at, a.is_whole, a.usage_tokens, a.timings) == (3, True, 9, {"draft_n": 4})
-
-
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [("", "no json"), ("", "[1]"), ("", '{"error": {"message": "out\\u001b[2J of"}}'), ("error", '{"message": "out"}')],
-)
-def test_bad_events(name: str, data: str) -> None:
-    with pytest.raises(BadStream) as e:
-        StreamedAnswer().take(name, data, 0)
-    assert "\x1b" not in str(e.value)
-
-
-def test_times_and_tokens_are_the_clients() -> None:
-    with fake_endpoint() as f:
-        client = Client(parse_address(f.url), "k", 10)
-        client.meet()
-        asked = client.ask({"prompt": "x"})
-        client.close()
-    assert (client.model, client.is_duo, client.is_llama_cpp) == ("fake-model", False, False)
-    assert asked.answer is not None
-    assert (asked.answer.text, asked.answer.usage_tokens, asked.answer.n_chunks) == ("one two three", 5, 2)
-    assert asked.first_s is not None and asked.last_s is not None
-    assert 0 < asked.first_s <= asked.last_s <= asked.whole_s
-    assert f.keys == ["Bearer k"] * 2
-    assert f.asked[0] == {
-        "prompt": "x",
-        "model": "fake-model",
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
-
-
-def test_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DUO_API_KEY", "of-environment")
-    file = tmp_path / "key"
-    file.write_text(" of-file \nanother\n")
-    assert (read_key(None), read_key(str(file))) == ("of-environment", "of-file")
-    for bad in ("", "\n", "two geheim", "gehéim"):
-        file.write_text(bad)
-        with pytest.raises(DuoError, match="holds no key") as e:
-            read_key(str(file))
-        assert "geh" not in str(e.value)
-    with pytest.raises(DuoError, match="cannot be read"):
-        read_key(str(tmp_path / "none"))
 
 
 # ---- the command
@@ -186,21 +63,8 @@ def test_duo_beside_another_server(run: Run, server: Server, tmp_path: Path) -> 
 
 def test_modes_of_duo_are_chosen(run: Run, server: Server, tmp_path: Path) -> None:
     file = tmp_path / "x.json"
-    code, _, err = run(
-        "bench",
-        "--url",
-        server.url,
-        *SHORT,
-        "--modes",
-        "sync,async",
-        "--sync-lengths",
-        "2",
-        "--lengths",
-        "auto,3",
-        "--ignore-eos",
-        "--json-file",
-        file,
-    )
+    code, _, err = run("bench", "--url", server.url, *SHORT, "--modes", "sync,async", "--sync-lengths", "2",
+                       "--lengths", "auto,3", "--ignore-eos", "--json-file", file)  # fmt: skip
     assert (code, err) == (0, "")
     found = json.loads(file.read_text())["summaries"]
     assert [(s["mode"], s["n_draft"]) for s in found] == [("plain", None), ("sync", 2), ("async", "auto"), ("async", 3)]
@@ -225,21 +89,8 @@ def test_refused_requests_are_counted(run: Run, tmp_path: Path) -> None:
     with fake_endpoint(
         lambda n: Reply([b"{}"], 429 if n % 2 else 503, "application/json") if n < 2 else Reply(GOOD)
     ) as f:
-        code, out, err = run(
-            "bench",
-            "--url",
-            f.url,
-            "--questions",
-            8,
-            "--repetitions",
-            1,
-            "--warm-up",
-            0,
-            "--json-file",
-            file,
-            "--limit-tpot",
-            1e8,
-        )
+        code, out, err = run("bench", "--url", f.url, "--questions", 8, "--repetitions", 1, "--warm-up", 0,
+                             "--json-file", file, "--limit-tpot", 1e8)  # fmt: skip
     assert (code, err) == (0, "")
     (s,) = json.loads(file.read_text())["summaries"]
     assert (s["n_answers"], s["n_refused"], s["refused_share"], s["n_tokens"]) == (6, 2, 0.25, 30)

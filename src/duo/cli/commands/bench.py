@@ -83,8 +83,8 @@ def bench(params: dict[str, Any]) -> None:
     sync_lengths = a.parse_lengths(lengths_text, "--sync-lengths", auto=False)
     lengths = a.parse_lengths(params["lengths"], "--lengths", auto=True)
     text_options = {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
-    for path, what in ((params["json"], "JSON"), (params["csv"], "CSV"), (params["chart"], "chart")):
-        files.check_writable(path, what)
+    for name, what in (("json", "JSON"), ("csv", "CSV"), ("chart", "chart")):
+        files.check_writable(params[name], what)
     chart.check_chart(params["chart"])
     if params["raw"] and params["json"] is None:
         raise BadValue("--raw adds the records to a JSON file; name the file with --json-file")
