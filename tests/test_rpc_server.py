@@ -134,7 +134,7 @@ def test_a_server_ends_by_a_signal(number: int, code: int) -> None:
 
 def test_a_port_can_be_served_again_at_once_after_its_server_was_killed() -> None:
     with serving() as s:
-        rpc.devices_of(s.endpoint)
+        devices_soon(s.endpoint)
         s.kill()
         with serving(port=s.port) as again:
             assert devices_soon(again.endpoint)

@@ -155,7 +155,8 @@ def test_sigterm_lets_eight_texts_end(program: Callable[..., tuple[subprocess.Po
     threads = [threading.Thread(target=ask) for _ in range(8)]
     for t in threads:
         t.start()
-    while httpx.get(url + "/metrics").text.count("duo_requests_running 4.0") == 0:
+    inside = ("duo_requests_running 4.0", "duo_requests_waiting 4.0")
+    while not all(x in httpx.get(url + "/metrics").text for x in inside):
         time.sleep(0.01)
     p.send_signal(signal.SIGTERM)
     states = set()

@@ -1,11 +1,13 @@
-"""What `duo bench` says of a run with loaded models: command, settings, models."""
+"""What the kinds of `duo bench` share: its defaults, refused options, and the head of a report."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from duo.errors import BadValue
 from duo.options.tables import ENGINE_OPTIONS
 
 if TYPE_CHECKING:
@@ -14,6 +16,7 @@ if TYPE_CHECKING:
 
 # A run sets the mode and the draft length of each arm itself, and needs complete texts from prompts in no cache.
 NOT_HERE = ("mode", "n_draft", "stop", "prompt_cache", "prompt_cache_all", "prompt_cache_ro", "cache_ram")
+DEFAULTS = {"max_tokens": 128, "seed": 1}
 COMMAND_KEY = "duo.measure.bench"  # in click's meta: the command line as typed
 
 
@@ -30,3 +33,12 @@ def head_of_run(d: Duo, params: dict[str, Any], text: GenerateOptions, n_questio
     }
     loaded = [m for m in (d.target, d.draft) if m is not None]
     return head_of(loaded, click.get_current_context().meta[COMMAND_KEY], settings)
+
+
+def refuse(params: dict[str, Any], names: Iterable[str], with_what: str) -> None:
+    """Raises BadValue: one of these options was given on the command line."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE:
+            flag = next(p.opts[-1] for p in context.command.params if p.name == name)
+            raise BadValue(f"{flag} has no effect with {with_what}; leave it out")

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from duo.cli.commands.bench import DEFAULTS, refuse
+from duo.cli.bench_head import DEFAULTS, refuse
 from duo.cli.models import NAMES
 from duo.cli.options import given
 from duo.cli.progress import Bar

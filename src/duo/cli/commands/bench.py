@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from duo.cli import show
-from duo.cli.bench_head import COMMAND_KEY, NOT_HERE, head_of_run
+from duo.cli.bench_head import COMMAND_KEY, DEFAULTS, NOT_HERE, head_of_run, refuse
 from duo.cli.commands.run import of_run
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
@@ -48,7 +48,6 @@ Examples:
   duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json-file run.json --csv run.csv
 """
 
-DEFAULTS = {"max_tokens": 128, "seed": 1}
 OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or name == "draft_host")
 
 
@@ -105,15 +104,6 @@ def bench(params: dict[str, Any]) -> None:
         measure(params, arms, counts, chosen, checked)
         return
     _measure(params, arms, chosen, checked)
-
-
-def refuse(params: dict[str, Any], names: Iterable[str], with_what: str) -> None:
-    """Raises BadValue: one of these options was given on the command line."""
-    source = click.get_current_context().get_parameter_source
-    for name in names:
-        if source(name) is click.core.ParameterSource.COMMANDLINE:
-            flag = next(p.opts[-1] for p in command.params if p.name == name)
-            raise BadValue(f"{flag} has no effect with {with_what}; leave it out")
 
 
 def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:
