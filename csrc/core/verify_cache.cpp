@@ -209,18 +209,30 @@ void verify_worker::park(verify_slot & s) {
     alone_ = nullptr;
 }
 
-// A parked text goes on when the cache has room for what it had, and for as much again as a pass may add.
+bool verify_worker::any_parked() const {
+    return std::any_of(slots_.begin(), slots_.end(), [](const verify_slot & s) { return s.parked; });
+}
+
+// A parked text goes on when the cache has room for what it had, and for as much again as a pass may add. What is kept
+// of texts that have ended is in nobody's way.
 void verify_worker::wake_parked() {
-    verify_slot * first = nullptr;
+    verify_slot * first  = nullptr;
+    size_t        n_used = 0; // by texts that are written
     for (verify_slot & s : slots_) {
+        n_used += s.text.active() ? s.cached.size() : 0;
         if (s.parked && (first == nullptr || s.n_begun < first->n_begun)) {
             first = &s;
         }
     }
-    const auto n_reserve = active_.empty() ? 0 : (active_.size() + 1) * size_t(n_draft_cap);
-    if (first != nullptr && (active_.empty() || fits(first->text.tokens().size() + n_reserve))) {
+    if (first == nullptr) {
+        return;
+    }
+    const size_t n_reserve = (active_.size() + 1) * size_t(n_draft_cap);
+    if (active_.empty() || n_used + first->text.tokens().size() + n_reserve <= size_t(model_.n_cells())) {
         first->parked = false;
-        active_.push_back(first);
+        active_.insert(std::find_if(active_.begin(), active_.end(),
+                                    [first](const verify_slot * s) { return s->n_begun > first->n_begun; }),
+                       first);
         bring_back(*first);
     }
 }

@@ -90,7 +90,8 @@ void verify_worker::order_drafts() {
         if (draft_wanted(s->text.req())) {
             wishes.n_most = n_draft_cap;
             wishes.sync   = wishes.sync && s->text.req().plan.mode == run_mode::sync;
-            wishes.always = wishes.always || s->text.req().plan.always;
+            // On a host one client must not decide for the others.
+            wishes.always = wishes.always || (!wires_.on_host && s->text.req().plan.always);
         }
     }
     orders_ = pool_.orders(active_.size(), planner_.profile(), wishes);
@@ -198,27 +199,45 @@ void verify_worker::measure_piece() {
 
 // Fills pass_ and sets n_read of its texts. Returns their rows without drafted ones.
 size_t verify_worker::plan_reading() {
-    const bool writing =
-        std::any_of(active_.begin(), active_.end(), [](const verify_slot * s) { return s->n_missing() <= n_short; });
-    size_t       n_pieces = writing ? std::min(n_piece, n_piece_) : n_piece_most; // rows of long prompts
-    const size_t n_all    = size_t(model_.n_batch());
-    size_t       n_left   = n_all;
-    for (verify_slot * s : active_) { // first come, first served
-        if (is_left_out(*s)) {
-            continue;
-        }
-        const size_t n_missing = s->n_missing();
-        const bool   brief     = n_missing <= std::min(n_short, n_left);
-        // A text that is to have no tokens only reads.
-        const size_t n_most = s->text.finish() == finish_reason::none ? n_missing : n_missing - 1;
-        const size_t n      = brief ? n_most : std::min({n_most, n_pieces, n_left});
-        if (n == 0) {
-            continue;
-        }
-        s->n_read = n < n_missing ? n : 0;
+    const size_t n_all  = size_t(model_.n_batch());
+    size_t       n_left = n_all;
+    const auto   n_most = [](const verify_slot & s) { // a text that is to have no tokens only reads
+        return s.n_missing() - (s.text.finish() == finish_reason::none ? 0 : 1);
+    };
+    const auto give = [&](verify_slot & s, size_t n) {
+        n = std::min({n, n_most(s) - s.n_read, n_left});
+        s.n_read += n;
         n_left -= n;
-        n_pieces -= brief ? 0 : n;
-        pass_.push_back(s);
+        return n;
+    };
+    bool writing = false;
+    reading_.clear();
+    for (verify_slot * s : active_) { // no prompt takes the rows of a text that is written
+        s->n_read          = 0;
+        const bool is_long = s->n_missing() > n_short;
+        writing            = writing || !is_long;
+        if (is_long) {
+            reading_.push_back(s);
+        } else if (!is_left_out(*s)) {
+            give(*s, n_short);
+        }
+    }
+    // Half of the rows for prompts are for the one that came first, so that it goes on whatever comes. The others are
+    // for the shortest ones, which do not wait for a long one to be read.
+    size_t n_pieces = writing ? std::min(n_piece, n_piece_) : n_piece_most;
+    if (!reading_.empty()) {
+        n_pieces -= give(*reading_.front(), (n_pieces + 1) / 2);
+        std::stable_sort(reading_.begin(), reading_.end(),
+                         [](const auto * a, const auto * b) { return a->n_missing() < b->n_missing(); });
+    }
+    for (verify_slot * s : reading_) {
+        n_pieces -= give(*s, n_pieces);
+    }
+    for (verify_slot * s : active_) {
+        if (s->n_read > 0) {
+            pass_.push_back(s);
+            s->n_read = s->n_read < s->n_missing() ? s->n_read : 0; // all of them: it verifies
+        }
     }
     return n_all - n_left;
 }

@@ -42,11 +42,13 @@ bool verify_worker::work() {
     wake_parked();
     t_together_ = active_.size() > 1 ? t_together_ : 0;
     if (active_.empty()) {
-        if (errand_ != nullptr) {
-            serve_errand(*std::exchange(errand_, nullptr));
+        if (!waiting_.empty() && waiting_.front()->job != nullptr) {
+            request & errand = *waiting_.front();
+            waiting_.pop_front();
+            serve_errand(errand);
             any = true;
         }
-        return any;
+        return any || !waiting_.empty();
     }
     pass_.clear();
     try {
@@ -67,6 +69,9 @@ bool verify_worker::work() {
 
 // A failure of one text is its own: if the pass had several, each is evaluated alone, and those end that fail again.
 void verify_worker::on_failed_pass(const failure & why) noexcept {
+    if (pass_.empty()) { // planning failed
+        pass_ = active_;
+    }
     if (pass_.size() == 1) {
         fail(*pass_.front(), why);
         return;
@@ -101,17 +106,29 @@ void verify_worker::tell_usage() noexcept {
 }
 
 bool verify_worker::take_requests() {
-    bool      any = false;
-    request * req = nullptr;
-    while (errand_ == nullptr && wires_.requests.try_pop(req)) {
-        if (req->job != nullptr) {
-            errand_ = req;
-        } else {
-            begin(*req);
-        }
+    for (request * req = nullptr; wires_.requests.try_pop(req);) {
+        waiting_.push_back(req);
+    }
+    bool any = std::erase_if(waiting_, [this](request * req) {
+                   const bool cancelled = req->cancelled.load(std::memory_order_relaxed);
+                   if (cancelled) {
+                       end_unbegun(*req);
+                   }
+                   return cancelled;
+               }) > 0;
+    while (!waiting_.empty() && waiting_.front()->job == nullptr && !any_parked()) {
+        request & req = *waiting_.front();
+        waiting_.pop_front();
+        begin(req);
         any = true;
     }
     return any;
+}
+
+// Its caller no longer wants it.
+void verify_worker::end_unbegun(request & req) {
+    wires_.chunks.push(
+        {.what = chunk_msg::kind::end, .finish = finish_reason::cancelled, .slot = req.slot, .t_us = now_us()});
 }
 
 void verify_worker::begin(request & req) {

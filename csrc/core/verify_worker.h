@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -45,6 +46,7 @@ class verify_worker {
     // The loop, and a text's begin and end (verify_worker.cpp).
     bool work();
     bool take_requests();
+    void end_unbegun(request & req);
     void begin(request & req);
     void begin_text(verify_slot & s, request & req);
     void end_texts();
@@ -68,6 +70,7 @@ class verify_worker {
     void                     park(verify_slot & s);
     void                     make_room(size_t n_rows);
     void                     wake_parked();
+    [[nodiscard]] bool       any_parked() const;
     [[nodiscard]] bool       fits(size_t n_rows) const;
 
     // Between texts (verify_errand.cpp).
@@ -138,17 +141,21 @@ class verify_worker {
     token_model &     model_;
     wires &           wires_;
     const draft_place draft_;
-    const int32_t     n_branches_;       // of each slot
-    planner           planner_;          // for a text that is alone
-    pool_planner      pool_;             // for several
-    std::vector<bool> reachable_;        // by line: messages reach the draft
-    request *         errand_ = nullptr; // waits until no text is written
+    const int32_t     n_branches_; // of each slot
+    planner           planner_;    // for a text that is alone
+    pool_planner      pool_;       // for several
+    std::vector<bool> reachable_;  // by line: messages reach the draft
+
+    // Not begun yet: an errand waits until no text is written, and a text until none is parked. First come, first
+    // served.
+    std::deque<request *> waiting_;
 
     std::vector<verify_slot>   slots_;
     std::vector<verify_slot *> active_;          // texts that are written and not parked, in the order of their begin
     verify_slot *              alone_ = nullptr; // planner_ was told of its text
     verify_slot *              last_;            // its text ended last
     kept_texts                 kept_;
+    std::vector<verify_slot *> reading_;   // scratch: texts with long prompts
     std::vector<verify_slot *> pass_;      // texts with rows in the pass that is being made
     std::vector<pool_share>    shares_;    // of pass_
     pool_orders                orders_;    // for the drafts of several texts

@@ -1,0 +1,156 @@
+// Several texts: who goes first, and who waits for whom.
+#include "core/verify_host.h"
+#include "pair.h"
+
+using namespace duo_test;
+
+namespace {
+
+ask ask_of(size_t n_prompt, int32_t n_predict) {
+    ask q{.prompt = std::vector<token_id>(n_prompt, 1), .n_predict = n_predict};
+    for (size_t i = 0; i < n_prompt; ++i) {
+        q.prompt[i] = token_id(1 + (n_prompt + i * i) % 39); // no two of them begin alike
+    }
+    return q.as(run_mode::plain);
+}
+
+// Holds the target at a text's first token.
+struct gate : token_hook {
+    bool on_row(std::span<const token_id>, std::span<float>) override {
+        is_open.wait(false);
+        return true;
+    }
+    void open() {
+        is_open.store(true);
+        is_open.notify_all();
+    }
+    std::atomic<bool> is_open{false};
+};
+
+// A target that hangs in its n-th pass, and texts that are begun before and meanwhile.
+struct scene {
+    scene(const behaviour & b, int32_t n_texts) : model(b), target(b), line(&target, nullptr, {.n_texts = n_texts}) {}
+
+    std::shared_ptr<open_text> begin(const ask & q, std::shared_ptr<token_hook> hook = {}) {
+        auto req  = q.make();
+        req->hook = std::move(hook);
+        asks.push_back(q);
+        return texts.emplace_back(line.begin(std::move(req)));
+    }
+
+    // Reads all texts to their ends.
+    void read() {
+        for (size_t i = 0; i < texts.size(); ++i) {
+            answer a;
+            read_some(line, *texts[i], a, size_t(-1));
+            check_same(a, reference(model.lang, model.n_ctx, asks[i]), std::to_string(i));
+        }
+    }
+
+    behaviour                               model;
+    scripted_model                          target;
+    pipeline                                line;
+    std::vector<ask>                        asks;
+    std::vector<std::shared_ptr<open_text>> texts;
+};
+
+} // namespace
+
+TEST(a_short_prompt_does_not_wait_for_a_long_one) {
+    scene      s({.n_ctx = 4096, .n_batch = 512, .n_spare = 4000, .hang_at = 20}, 3);
+    const auto written = s.begin(ask_of(3, 400));
+    s.target.wait_until_hanging();
+    const auto long_one  = s.begin(ask_of(3000, 5));
+    const auto short_one = s.begin(ask_of(40, 5));
+    s.target.release();
+    s.read();
+    CHECK(short_one->req().stats.t_end_us < long_one->req().stats.t_first_us);
+    CHECK(long_one->req().stats.t_first_us < written->req().stats.t_end_us); // it goes on meanwhile
+}
+
+TEST(a_long_prompt_goes_on_whatever_comes) {
+    scene      s({.n_ctx = 4096, .n_batch = 512, .n_spare = 4000, .hang_at = 20}, 3);
+    const auto written = s.begin(ask_of(3, 400));
+    s.target.wait_until_hanging();
+    const auto long_one = s.begin(ask_of(1000, 5));
+    for (size_t i = 0; i < 100; ++i) { // one after the other, each shorter than what is left of it
+        s.begin(ask_of(50 + i, 1));
+    }
+    s.target.release();
+    s.read();
+    CHECK(long_one->req().stats.t_end_us < s.texts.back()->req().stats.t_begin_us);
+}
+
+TEST(a_long_prompt_leaves_rows_to_those_that_write) {
+    scene      s({.n_ctx = 4096, .n_batch = 64, .n_spare = 4000, .hang_at = 2}, 2);
+    const auto long_one = s.begin(ask_of(3000, 5));
+    s.target.wait_until_hanging();
+    const auto written = s.begin(ask_of(2, 20));
+    s.target.release();
+    s.read();
+    CHECK(written->req().stats.t_end_us < long_one->req().stats.t_first_us);
+}
+
+TEST(a_parked_text_goes_on_before_later_ones_begin) {
+    scene      s({.n_ctx = 400, .n_batch = 128, .n_spare = 64, .hang_at = 60}, 3);
+    const auto held = std::make_shared<gate>();
+    s.begin(ask_of(250, 150), held);
+    const auto parked = s.begin(ask_of(200, 150)); // both together do not fit
+    held->open();
+    s.target.wait_until_hanging();
+    REQUIRE_EQ(s.line.usage().target.n_parked, 1);
+    for (size_t i = 0; i < 8; ++i) {
+        s.begin(ask_of(101 + i, 60));
+    }
+    s.target.release();
+    s.read();
+    CHECK(parked->req().stats.t_end_us < s.texts.back()->req().stats.t_begin_us);
+    CHECK(parked->req().stats.t_end_us < s.texts[4]->req().stats.t_end_us);
+}
+
+// A request waits for an errand, which waits for a text.
+TEST(a_request_that_waits_ends_when_it_is_cancelled) {
+    scene      s({.n_ctx = 4096, .n_spare = 64, .pass_us = 200, .hang_at = 20}, 3);
+    const auto written = s.begin(ask_of(3, 2000));
+    s.target.wait_until_hanging();
+    errand look;
+    auto   r          = std::make_unique<request>();
+    r->job            = std::shared_ptr<errand>(std::shared_ptr<void>(), &look);
+    const auto job    = s.line.begin(std::move(r));
+    const auto behind = s.line.begin(ask_of(5, 10).make());
+    s.target.release();
+    s.line.cancel(*behind);
+    CHECK(!s.line.ended(*written));
+    CHECK(look.target.held.empty());
+    s.line.cancel(*job); // errands too
+    CHECK(!s.line.ended(*written));
+    CHECK(look.target.held.empty());
+    s.line.cancel(*written);
+    CHECK(!s.line.running());
+}
+
+// plan_params::always is a client's wish for its own text.
+TEST(on_a_host_no_client_makes_all_texts_speculate) {
+    scripted_model target({.n_branch = 8, .pass_us = 300});
+    verify_host    host(target, 2);
+    for (int32_t i = 0; i < 2; ++i) {
+        text_params p;
+        p.id            = request_node(uint64_t(i) + 1);
+        p.prompt        = {token_id(i + 1), 5};
+        p.n_predict     = 200;
+        p.sampling.temp = 0.0f;
+        p.plan.n_max    = 4;
+        p.plan.always   = i == 0;
+        host.begin(i, p); // no draft comes, so guesses never pay
+    }
+    for (int32_t i = 0; i < 2; ++i) {
+        std::vector<verdict_msg> verdicts;
+        std::vector<chunk_msg>   chunks;
+        while (host.running(i)) {
+            host.take(i, verdicts, chunks, now_us() + wait_us);
+        }
+        const verify_stats & st = host.current(i)->req().stats;
+        CHECK_EQ(st.n_predicted, 200);
+        CHECK(st.n_passes_in[size_t(stance::rest)] > 0, std::to_string(i));
+    }
+}
