@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "../cpu/ggml_device.h"
 #include "../error.h"
@@ -10,7 +11,28 @@
 namespace duo {
 
 void llama_token_model::limit_vocab(int32_t n) {
-    sampler_ = std::make_unique<sampler>(vocab(), std::min(n, n_vocab_), is_draft_);
+    samplers_.clear();
+    for (int32_t i = 0; i < opt_.n_parallel; ++i) {
+        samplers_.push_back(std::make_unique<sampler>(vocab(), std::min(n, n_vocab_), is_draft_));
+    }
+}
+
+// Texts whose rows alternate would undo each other's setup. A draft's branches belong to no text, so its samplers are
+// told apart by what they are set up for.
+sampler & llama_token_model::sampler_of(int32_t i_row, const sampling_params & sampling) {
+    if (!is_draft_) {
+        return *samplers_[size_t(seq_of_[size_t(i_row)][0] / (n_branch_ / opt_.n_parallel))];
+    }
+    auto found = std::find_if(samplers_.begin(), samplers_.end(),
+                              [&sampling](const auto & s) { return s->stands_for(sampling); });
+    found -= found == samplers_.end() ? 1 : 0;
+    std::rotate(samplers_.begin(), found, found + 1);
+    return *samplers_.front();
+}
+
+int64_t llama_token_model::n_setups() const {
+    return std::accumulate(samplers_.begin(), samplers_.end(), int64_t(0),
+                           [](int64_t n, const auto & s) { return n + s->n_setups(); });
 }
 
 // Rows without output leave the last layer before its feed-forward part. If one row remained, it would be computed as a
@@ -118,7 +140,7 @@ std::span<const float> llama_token_model::logits(int32_t i_row) const {
 int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                       std::span<candidate> out) {
     float * const logits = logits_of(i_row);
-    const int32_t n      = sampler_->candidates(logits, sampling, text, out);
+    const int32_t n      = sampler_of(i_row, sampling).candidates(logits, sampling, text, out);
     if (n == 0 || !std::isfinite(logits[out[0].token])) {
         if (std::any_of(logits, logits + n_vocab_, [](float x) { return std::isnan(x); })) {
             const bool changed = !opt_.loras.empty() || !opt_.control_vectors.empty();
@@ -131,7 +153,7 @@ int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sam
 }
 
 float llama_token_model::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {
-    return sampler_->logprobs(logits(i_row).data(), token, out);
+    return samplers_.front()->logprobs(logits(i_row).data(), token, out);
 }
 
 bool llama_token_model::rollback(int32_t branch, int32_t pos) {

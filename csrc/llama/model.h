@@ -103,6 +103,9 @@ class llama_token_model : public token_model {
     // The last pass's logits of a row, [n_vocab]. Throws duo::error if it has none.
     [[nodiscard]] std::span<const float> logits(int32_t i_row) const;
 
+    // How often parameters of sampling were set up: about once for each text.
+    [[nodiscard]] int64_t n_setups() const;
+
     // Limits candidates to ids below n, which the other model can read.
     void limit_vocab(int32_t n);
 
@@ -162,7 +165,8 @@ class llama_token_model : public token_model {
     void create_context(); // the llama_context alone
     void probe_rollback();
     // A row of the last pass. Throws duo::error if it has no logits.
-    float * logits_of(int32_t i_row) const;
+    float *   logits_of(int32_t i_row) const;
+    sampler & sampler_of(int32_t i_row, const sampling_params & sampling);
     // Bits must be the same, and some stock kernel gives a single row other bits.
     [[nodiscard]] bool        wants_company() const { return same_bits_ && (stock_products_ || !own_attention_); }
     void                      keep_two_outputs(size_t n);
@@ -178,7 +182,7 @@ class llama_token_model : public token_model {
     std::shared_ptr<llama_model>                 model_;
     std::vector<llama_adapter_lora *>            loras_; // the model's
     std::unique_ptr<llama_context, context_free> context_;
-    std::unique_ptr<sampler>                     sampler_;
+    std::vector<std::unique_ptr<sampler>>        samplers_; // one for each text; a draft's: used last first
 
     const std::atomic<bool> * stop_           = nullptr; // of the running decode()
     int32_t                   n_ctx_          = 0;

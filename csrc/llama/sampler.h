@@ -32,6 +32,12 @@ class sampler {
     int32_t candidates(float * logits, const sampling_params & sampling, std::span<const token_id> text,
                        std::span<candidate> out);
 
+    // Whether it is set up for these parameters. Otherwise the next row takes longer: a grammar is read and follows the
+    // whole text, and forbidden tokens are looked for in the vocabulary.
+    [[nodiscard]] bool stands_for(const sampling_params & sampling) const { return ready_ && params_ == sampling; }
+    // How often it was set up.
+    [[nodiscard]] int64_t n_setups() const { return n_setups_; }
+
     // See token_model::logprobs.
     float logprobs(const float * logits, token_id token, std::span<candidate> out);
 
@@ -61,13 +67,14 @@ class sampler {
     const bool          with_logp_;
 
     bool                                    ready_ = false;
-    sampling_params                         params_;      // the parameters for which the members below were made
-    std::vector<std::pair<token_id, float>> bias_;        // logit bias; -inf for forbidden tokens
-    chain_ptr                               filter_;      // top-p, min-p
-    std::optional<dry_breakers>             breakers_;    // made for params_.dry_sequence_breakers when DRY needs them
-    std::optional<grammar>                  grammar_;     // a draft may give it up: too_dear()
-    int64_t                                 n_held_  = 0; // number of times the grammar was used
-    int64_t                                 held_us_ = 0; // time for cloning its states
+    sampling_params                         params_;       // the parameters for which the members below were made
+    std::vector<std::pair<token_id, float>> bias_;         // logit bias; -inf for forbidden tokens
+    chain_ptr                               filter_;       // top-p, min-p
+    std::optional<dry_breakers>             breakers_;     // made for params_.dry_sequence_breakers when DRY needs them
+    std::optional<grammar>                  grammar_;      // a draft may give it up: too_dear()
+    int64_t                                 n_held_   = 0; // number of times the grammar was used
+    int64_t                                 held_us_  = 0; // time for cloning its states
+    int64_t                                 n_setups_ = 0;
 
     double reach_       = 0.0;  // top-n-sigma: how far below the best logit of row_
     float  temperature_ = 0.0f; // of row_

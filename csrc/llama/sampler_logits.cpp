@@ -21,9 +21,10 @@ int32_t look_back(const sampling_params & sampling) {
 } // namespace
 
 void sampler::prepare(const sampling_params & sampling) {
-    if (ready_ && params_ == sampling) {
+    if (stands_for(sampling)) {
         return;
     }
+    ++n_setups_;
     if (!std::exchange(ready_, false)) { // the first time, or after an exception: nothing below can be relied on
         grammar_.reset();
         breakers_.reset();

@@ -209,6 +209,9 @@ class Model:
     @property
     def n_duo_products(self) -> int: ...
     @property
+    def n_setups(self) -> int:
+        """How often parameters of sampling were set up."""
+    @property
     def n_cpu_products(self) -> int: ...
     @property
     def warning(self) -> str: ...
