@@ -14,7 +14,6 @@
 #include "engine.h"
 #include "error.h"
 #include "llama/chat_template.h"
-#include "llama/device.h"
 #include "llama/log.h"
 #include "load_watch.h"
 #include "python_hook.h"
@@ -262,7 +261,6 @@ PYBIND11_MODULE(_core, m) {
         },
         "release"_a);
     m.def("ggml_commit", [] { return std::string(ggml_commit()); });
-    m.def("supports_rpc", [] { return llama_supports_rpc(); });
     m.def(
         "use_numa",
         [](const std::string & kind) {
@@ -279,7 +277,7 @@ PYBIND11_MODULE(_core, m) {
     duo::register_probe(m);
     duo::register_files(m);
     duo::register_guard(m);
-    duo::register_rpc(m);
+    duo::register_devices(m);
     m.def("reads_grammar", [](const std::string & gbnf) { return duo::grammar::reads(nullptr, gbnf); }, "gbnf"_a);
     m.def("grammar_too_large", &duo::grammar_too_large, "gbnf"_a);
     m.def("chat_templates", &duo::chat_template_names);
@@ -289,13 +287,6 @@ PYBIND11_MODULE(_core, m) {
             return duo::text_of(duo::apply_chat_template(name, messages, add_assistant));
         },
         "name"_a, "messages"_a, "add_assistant"_a);
-    m.def("devices", [] {
-        py::list all;
-        for (const duo::device_info & d : duo::list_devices()) {
-            all.append(py::make_tuple(d.name, d.description, d.type, d.n_free, d.n_total));
-        }
-        return all;
-    });
     duo::register_options(m);
     duo::register_remote(m);
     register_model(m);

@@ -28,7 +28,7 @@ void ask_guard();
 void hear_guard();
 
 // GGML RPC: serves devices, and uses those of another machine.
-void register_rpc(pybind11::module_ & m);
+void register_devices(pybind11::module_ & m);
 
 // The ends of a link to another process, and the seats of a host.
 void register_remote(pybind11::module_ & m);

@@ -10,6 +10,7 @@
 
 #include "error.h"
 #include "llama/pair_check.h"
+#include "llama/shared_rpc.h"
 #include "llama/stock_kernels.h"
 
 namespace duo {
@@ -54,6 +55,7 @@ engine::engine(const engine_options & opt) {
     check_cpus(opt.target.cpus);
     check_cpus(opt.draft.cpus);
     prepare_stock_kernels(opt.target);
+    prepare_shared_rpc(opt.target, opt.draft);
     if (!opt.target.path.empty()) {
         target_ = std::make_shared<llama_token_model>(opt.target, false, !opt.target.vocab_only);
     }

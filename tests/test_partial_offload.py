@@ -94,6 +94,21 @@ print(json.dumps(found))
 """
 )
 
+SHARED = (
+    CLIENT.split("found = []")[0]
+    + """
+from duo import Duo
+
+texts = []
+shared = {"device": "RPC0", "device_draft": "RPC0", "n_gpu_layers_draft": 3, "cpu_kernels": "stock"}
+for n in (1, 2, 5) * 3:
+    with Duo(n_ctx=512, n_gpu_layers=n, **shared) as d:
+        for i in range(8):
+            texts.append(d.generate("Once upon a time " * (1 + 7 * i), max_tokens=12, temperature=0, mode="async").text)
+print(json.dumps(texts))
+"""
+)
+
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
@@ -143,3 +158,12 @@ def test_auto_places_what_fits_the_device(endpoint: str) -> None:
     assert [x[2] for x in placed] == [0, 29 - 1 - 7 * (placed[1][1] - 1), 29]
     assert len({x[3] for x in placed}) == 1
     assert refused.startswith("the target needs 11 MB on RPC0, but only 1 MB are free; give at most -ngl 0 (of 5")
+
+
+def test_both_models_use_one_server_at_once(endpoint: str) -> None:
+    """ggml-rpc confuses the graphs of two contexts; duo has each graph sent anew."""
+    child = run_python(SHARED, endpoint)
+    assert child.returncode == 0, child.stderr
+    texts = json.loads(child.stdout.splitlines()[-1])
+    assert len(texts) == 72
+    assert texts == texts[:24] * 3
