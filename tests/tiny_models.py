@@ -145,7 +145,7 @@ def _wanted(path: Path) -> list[tuple[str, tuple[int, ...]]]:
     release(header)
     assert model, f"libllama cannot make a model of {path}"
     lib.llama_model_free(ctypes.c_void_p(model))
-    return list(found.items())
+    return [(name, shape) for name, shape in found.items() if not name.endswith("scale")]  # those are optional
 
 
 class _GgufInit(ctypes.Structure):
