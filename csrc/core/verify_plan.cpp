@@ -27,7 +27,7 @@ void verify_worker::plan_alone(verify_slot & s) {
     plan_params     params = req.plan;
     params.has_model       = draft_wanted(req);
     params.sampled         = !req.sampling.greedy();
-    planner_.begin(params, n_branches_);
+    planner_.begin(params, n_branches_, model_.n_undo(), model_.undo() == undo_kind::copy);
     alone_ = &s;
 }
 

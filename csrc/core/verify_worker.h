@@ -107,7 +107,7 @@ class verify_worker {
     [[nodiscard]] int64_t away_us(const verify_slot & s) const {
         return wires_.rtt_us[size_t(line_of(s))].load(std::memory_order_relaxed);
     }
-    int32_t n_room(const verify_slot & s) const { return s.text.n_room(s.cached.size()); }
+    [[nodiscard]] int32_t n_room(const verify_slot & s) const;
 
     // A pass over several texts (verify_pool.cpp).
     void                  work_together();
