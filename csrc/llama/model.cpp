@@ -116,7 +116,8 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
     log_clear_errors();
     stop_ = can_rollback_ ? &stop : nullptr; // a half-evaluated recurrent state could not be restored
     if (!can_rollback_) {
-        state_.before_pass(padded || std::count_if(rows.begin(), rows.end(), [](const row & r) { return r.output; }) > 1);
+        state_.before_pass(padded ||
+                           std::count_if(rows.begin(), rows.end(), [](const row & r) { return r.output; }) > 1);
     }
     int32_t rc = 0;
     try {

@@ -93,17 +93,17 @@ void llama_token_model::create_context() {
     const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
     llama_context_params params   = llama_context_default_params();
     // One more cell for the extra row of a strict pass, after the last position. A tree's nodes share positions.
-    params.n_ctx           = uint32_t(n_ctx_ * opt_.n_contexts + (is_draft_ ? n_spare_draft : one ? 0 : n_branch_) + 1);
-    params.n_batch         = uint32_t(n_batch_) + 1;
-    const bool narrow      = same_bits_ && !(own_attention_ && all_duo);
-    params.n_ubatch        = uint32_t(narrow ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
+    params.n_ctx      = uint32_t(n_ctx_ * opt_.n_contexts + (is_draft_ ? n_spare_draft : one ? 0 : n_branch_) + 1);
+    params.n_batch    = uint32_t(n_batch_) + 1;
+    const bool narrow = same_bits_ && !(own_attention_ && all_duo);
+    params.n_ubatch   = uint32_t(narrow ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
     // The last rows of a sequence stay in one pass, as many as there are snapshots and one more (split_equal()).
-    n_snapshots_           = one ? std::clamp(int32_t(std::min(params.n_ubatch, params.n_batch)) - 2, 0, n_snapshots_) : 0;
-    const bool spare       = one && !is_draft_ && n_snapshots_ == 0;
-    params.n_rs_seq        = uint32_t(n_snapshots_);
-    params.n_seq_max       = uint32_t(n_branch_ + (spare ? 1 : 0));
-    params.kv_unified      = true; // branches share cells
-    params.n_threads       = opt_.n_threads;
+    n_snapshots_      = one ? std::clamp(int32_t(std::min(params.n_ubatch, params.n_batch)) - 2, 0, n_snapshots_) : 0;
+    const bool spare  = one && !is_draft_ && n_snapshots_ == 0;
+    params.n_rs_seq   = uint32_t(n_snapshots_);
+    params.n_seq_max  = uint32_t(n_branch_ + (spare ? 1 : 0));
+    params.kv_unified = true; // branches share cells
+    params.n_threads  = opt_.n_threads;
     params.n_threads_batch = opt_.n_threads_batch;
     params.flash_attn_type =
         flash_attn_type((same_bits_ || own_attention_) && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);

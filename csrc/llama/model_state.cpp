@@ -29,8 +29,8 @@ size_t n_extra_of(const llama_model * model) {
 // passed, and a later text that shares only a part of this one needs them.
 std::string llama_token_model::save(int32_t branch) const {
     log_clear_errors();
-    const bool   whole = opt_.n_parallel == 1;
-    auto *       c     = context_.get();
+    const bool whole = opt_.n_parallel == 1;
+    auto *     c     = context_.get();
     state_.forget(); // only the text is saved
     std::string  saved(whole ? llama_state_get_size(c) : llama_state_seq_get_size(c, branch), '\0');
     auto *       to = reinterpret_cast<uint8_t *>(saved.data());
