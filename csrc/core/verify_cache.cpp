@@ -109,6 +109,13 @@ void verify_worker::cut(verify_slot & s) {
     }
 }
 
+// A pass over one row may leave nothing of it (token_model::n_held).
+void verify_worker::drop_unheld(verify_slot & s) {
+    if (model_.undo() == undo_kind::copy) {
+        s.cached.resize(std::min(s.cached.size(), size_t(model_.n_held(s.first_branch))));
+    }
+}
+
 // The text ends: guesses of its last pass that were not accepted go.
 void verify_worker::forget_rejected(verify_slot & s) noexcept {
     const auto n_kept = size_t(n_same(s.cached, s.text.tokens()));

@@ -128,9 +128,7 @@ void verify_worker::on_evaluated(verify_slot & s) {
     for (size_t i = 0; i < tree.rows().size() && tree.rows()[i].branch == 0; ++i) {
         s.cached.push_back(tree.at_row(int32_t(i)).token);
     }
-    if (model_.undo() == undo_kind::copy) {
-        s.cached.resize(std::min(s.cached.size(), size_t(model_.n_held(s.first_branch))));
-    }
+    drop_unheld(s);
 }
 
 void verify_worker::on_prompt(verify_slot & s) {

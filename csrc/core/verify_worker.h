@@ -62,6 +62,7 @@ class verify_worker {
     verify_slot *            oldest_ended();
     void                     keep_beginning(verify_slot & s);
     void                     cut(verify_slot & s);
+    void                     drop_unheld(verify_slot & s);
     void                     forget_rejected(verify_slot & s) noexcept;
     void                     push_out(const verify_slot & s) noexcept;
     void                     bring_back(verify_slot & s) noexcept;

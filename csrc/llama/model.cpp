@@ -98,7 +98,7 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
         set_row(n++, r, r.pos, r.output);
     }
     // The extra row is removed below. A draft's recurrent state would not survive that.
-    const bool padded = ends_alone(n) && (can_rollback_ || (n == 1 && !is_draft_));
+    const bool padded = ends_alone(n) && (can_rollback_ || (n == 1 && n_batch_ > 1 && !is_draft_));
     if (padded) {
         set_row(n++, rows.back(), rows.back().pos + 1, false);
     }
