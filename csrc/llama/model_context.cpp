@@ -85,9 +85,10 @@ void llama_token_model::create_context() {
                                                "with such a model; leave out -np/--parallel");
     }
     // libllama reserves an output for each branch.
-    n_branch_ = !one        ? opt_.n_parallel * std::max(1, std::min(n_branch_most, n_batch_) / opt_.n_parallel)
-                : is_draft_ ? std::min(n_branch_state, n_batch_)
-                            : 1;
+    // A PLaMo-2 graph of several sequences writes their states to the wrong place (models/plamo2.cpp).
+    n_branch_ = !one ? opt_.n_parallel * std::max(1, std::min(n_branch_most, n_batch_) / opt_.n_parallel)
+                : is_draft_ && meta("general.architecture") != "plamo2" ? std::min(n_branch_state, n_batch_)
+                                                                        : 1;
 
     const bool           all_duo  = n_duo_products_ > 0 && n_duo_products_ == n_cpu_products_;
     const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
