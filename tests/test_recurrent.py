@@ -1,7 +1,7 @@
 """Models that keep a recurrent state, and other architectures that only random weights are at hand for.
 
-A wrong guess is taken back by a snapshot of the state, or from a copy that was made before. Whatever guesses, the text is
-that of plain decoding.
+A wrong guess is taken back by a snapshot of the state, or from a copy that was made before. Whatever guesses, the text
+is that of plain decoding.
 """
 
 from __future__ import annotations
