@@ -245,7 +245,9 @@ void verify_worker::commit(verify_slot & s) {
     for (const verdict_msg & v : verdicts_) {
         tell_draft(s, v);
     }
-    wires_.chunks.wake();
+    if (alone_ == &s) {
+        wires_.chunks.wake();
+    }
 }
 
 // The last committed token on its way to the reader.

@@ -95,6 +95,7 @@ class verify_worker {
     int64_t               reading_us(const verify_slot & s) const;
     void                  forget_late_begins();
     void                  tell_draft(verify_slot & s, verdict_msg v);
+    void                  wake_others();
     bool                  set_orders(const verify_slot & s, verdict_msg & v) const;
 
     // A pass over one text (verify_plan.cpp).
@@ -168,7 +169,8 @@ class verify_worker {
     size_t   n_piece_      = SIZE_MAX; // rows of the next piece at most
     double   row_us_       = 0.0;      // time of a prompt row, as last measured; 0: unknown
     uint64_t n_begun_      = 0;
-    int64_t  t_pass0_      = 0; // of the last pass
+    bool     wakes_draft_  = false; // verdicts of several texts were sent without waking the draft
+    int64_t  t_pass0_      = 0;     // of the last pass
     int64_t  t_pass1_      = 0;
     int64_t  t_together_   = 0; // when the last pass over several texts ended; 0: the last pass was another
 
