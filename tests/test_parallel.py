@@ -106,6 +106,12 @@ def test_bad_numbers_are_refused(n: Any) -> None:
         Duo(n_parallel=n)
 
 
+@pytest.mark.parametrize("small", [{"n_batch": 8}, {"n_ctx": 8}])
+def test_a_pass_that_is_too_small_is_refused(small: dict[str, int]) -> None:
+    with pytest.raises(BadValue, match="too small for 16 texts; lower -np/--parallel, or raise -b/--batch-size"):
+        Duo(n_parallel=16, **small)
+
+
 # ---- the program
 
 
