@@ -59,7 +59,7 @@ void verify_worker::work_together() {
     wake_others();
     const int64_t t = now_us();
     if (usual && t_together_ > 0 && n_tokens > 0) {
-        pool_.on_pass(planner_.profile(), n_tokens, double(t - t_together_));
+        pool_.on_pass(planner_.profile(), n_tokens, double(t - t_together_), drafts_read_);
     }
     t_together_ = t;
     group_      = 1 - group_;
@@ -134,10 +134,12 @@ bool verify_worker::is_left_out(const verify_slot & s) const {
 
 // A draft begins when its text has its first token: until then, all cores read the prompt.
 void verify_worker::begin_drafts_together() {
+    drafts_read_ = false;
     for (verify_slot * s : active_) {
         const contact c = s->text.draft_contact();
         if (c == contact::returned || (c == contact::owed && s->text.stats().n_passes > 0 && orders_.n_ahead > 0)) {
             begin_draft_in_mid_text(*s);
+            drafts_read_ = true;
         }
     }
 }

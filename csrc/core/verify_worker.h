@@ -169,6 +169,7 @@ class verify_worker {
     size_t   n_piece_      = SIZE_MAX; // rows of the next piece at most
     double   row_us_       = 0.0;      // time of a prompt row, as last measured; 0: unknown
     uint64_t n_begun_      = 0;
+    bool     drafts_read_  = false; // those that begin with the pass over several texts
     bool     wakes_draft_  = false; // verdicts of several texts were sent without waking the draft
     int64_t  t_pass0_      = 0;     // of the last pass
     int64_t  t_pass1_      = 0;
