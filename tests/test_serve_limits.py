@@ -76,6 +76,8 @@ def test_slots_while_texts_are_written(server: Server) -> None:
     assert slots[0]["next_token"][0]["n_remain"] <= 1500 and slots[0]["params"]["ignore_eos"] is True
     assert slots[0]["n_prompt_tokens"] > 1 and full.status_code == 503
     assert "duo_requests_running 2.0" in gauges and "duo_cache_usage_ratio 0.0\n" not in gauges
+    held = dict(line.split(" ") for line in gauges.splitlines() if not line.startswith("#"))
+    assert float(held["duo_cache_tokens"]) > 2 and held["duo_open_texts"] == "2.0" and held["duo_kept_texts"] == "0.0"
 
 
 @pytest.mark.parametrize("stream", [True, False])
