@@ -106,7 +106,6 @@ def measure(args: argparse.Namespace, out: dict[str, Any]) -> None:
     """Adds rows to out."""
     rounds: dict[tuple[str, int], list[Round]] = {}
     failed: dict[tuple[str, int], list[str]] = {}
-    held: dict[tuple[str, int], Any] = {}
     levels = [int(x) for x in args.clients.split(",")]
     chosen = choose(read(args.questions_file), args.questions)
     found = commands(args)
@@ -127,14 +126,14 @@ def measure(args: argparse.Namespace, out: dict[str, Any]) -> None:
                     asked = [chosen[k % len(chosen)] for k in range(max(args.requests, 2 * n))]
                     mine = rounds.setdefault((name, n), [])
                     mine += each_round(lambda _n, w=writer: nullcontext(w), asked, [arm], [n])
-                    held[name, n] = child.held().as_json()
-                    speed = sum(x.n_tokens for x in mine[-1].records) / mine[-1].seconds
-                    print(f"{n:3} {name:34} {speed:7.1f} tokens/s", flush=True)
-            out["notes"] = list(dict.fromkeys([*out["notes"], *writer.notes]))
-    for (name, n), mine in rounds.items():
-        r = {"server": name, "clients": n, **row(mine, failed[name, n], out["texts"]), "held": held[name, n]}
-        out["rows"] = [x for x in out["rows"] if (x["server"], x["clients"]) != (name, n)] + [r]
-        show(r)
+                    r = {"server": name, "clients": n, **row(mine, failed[name, n], out["texts"])}
+                    r["held"] = child.held().as_json()
+                    others = [x for x in out["rows"] if (x["server"], x["clients"]) != (name, n)]
+                    out["rows"] = [*others, r]
+                    out["notes"] = list(dict.fromkeys([*out["notes"], *writer.notes]))
+                    show(r)
+                    if args.out is not None:  # as far as it has come
+                        args.out.write_text(json.dumps(out, indent=1) + "\n", "utf-8")
 
 
 @contextmanager
@@ -177,8 +176,6 @@ def main() -> None:
     out |= {"machine": machine(), "command": command_of(sys.argv), "settings": settings_of(vars(args))}
     out["commands"] = {**out.get("commands", {}), **{n: command_of(c) for n, (c, _) in commands(args).items()}}
     measure(args, out)
-    if args.out is not None:
-        args.out.write_text(json.dumps(out, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":
