@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -60,6 +61,19 @@ def test_a_full_queue_refuses(server: Server) -> None:
     assert int(refused.headers["retry-after"]) >= 1 and refused.json()["error"]["type"] == "rate_limit_error"
     assert len({a.json()["content"] for a in answers if a.status_code == 200}) >= 1
     assert 'duo_requests_refused_total{reason="queue_full"}' in server.get("/metrics").text
+
+
+def test_refusals_take_no_threads(server: Server) -> None:
+    def pool() -> int:
+        return sum(t.name.startswith("AnyIO worker") for t in threading.enumerate())
+
+    before = pool()
+    with ThreadPoolExecutor(8) as clients:
+        found = list(
+            clients.map(lambda i: server.get("/nothing") if i % 2 else server.post("/completion", {}), range(32))
+        )
+    assert sorted({a.status_code for a in found}) == [400, 404]
+    assert pool() <= before
 
 
 def test_slots_while_texts_are_written(server: Server) -> None:
