@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -62,6 +63,19 @@ def test_a_full_queue_refuses(server: Server) -> None:
     assert 'duo_requests_refused_total{reason="queue_full"}' in server.get("/metrics").text
 
 
+def test_refusals_take_no_threads(server: Server) -> None:
+    def pool() -> int:
+        return sum(t.name.startswith("AnyIO worker") for t in threading.enumerate())
+
+    before = pool()
+    with ThreadPoolExecutor(8) as clients:
+        found = list(
+            clients.map(lambda i: server.get("/nothing") if i % 2 else server.post("/completion", {}), range(32))
+        )
+    assert sorted({a.status_code for a in found}) == [400, 404]
+    assert pool() <= before
+
+
 def test_slots_while_texts_are_written(server: Server) -> None:
     texts = [raw(server, request_for("/completion", {**ENDLESS, "stream": True})) for _ in range(2)]
     server.wait_for_texts(2)
@@ -76,6 +90,8 @@ def test_slots_while_texts_are_written(server: Server) -> None:
     assert slots[0]["next_token"][0]["n_remain"] <= 1500 and slots[0]["params"]["ignore_eos"] is True
     assert slots[0]["n_prompt_tokens"] > 1 and full.status_code == 503
     assert "duo_requests_running 2.0" in gauges and "duo_cache_usage_ratio 0.0\n" not in gauges
+    held = dict(line.split(" ") for line in gauges.splitlines() if not line.startswith("#"))
+    assert float(held["duo_cache_tokens"]) > 2 and held["duo_open_texts"] == "2.0" and held["duo_kept_texts"] == "0.0"
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -132,6 +132,12 @@ WORDS = {
     "places": "Texts that can be written at once",
     "cache_usage_ratio": "Share of the context that running texts hold",
     "ready": "1: requests are served",
+    "cache_tokens": "Tokens in the target's cache, those of ended texts included",
+    "draft_cache_tokens": "Tokens in the draft's cache",
+    "kept_texts": "Ended texts whose cache was moved to RAM (--cache-ram)",
+    "kept_bytes": "Bytes of these",
+    "parked_texts": "Texts that wait because the context is full",
+    "open_texts": "Texts that the pair has begun and not yet ended",
 }
 # llama-server's names (tools/server/server-context.cpp), with which its dashboards and autoscalers work.
 OF_LLAMA_CPP = {

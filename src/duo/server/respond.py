@@ -58,6 +58,7 @@ async def _answer(
     texts, shape = await service.in_thread(make)
     for text in texts:
         text.asked_at, text.task_id = ticket.since, service.next_task_id
+        text.plain_pass_ms = service.plain_pass_ms
     writing = Writing(service, texts, ticket)
     try:
         if not f.stream:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from duo.server.admission import Admission, Ticket
 from duo.server.errors import ApiError
 from duo.server.metrics import Metrics
+from duo.server.recent_median import RecentMedian
 from duo.text.recent_events import RecentEvents
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ class Service:
         self.events = RecentEvents() if settings.ui else None  # for the page; the pair's trace
         self.running: set[Text] = set()
         self.writings: set[Stoppable] = set()
+        self.plain_pass_ms = RecentMedian()
         self.metrics = Metrics(self._gauges, of_llama_cpp=settings.metrics_of_llama_cpp)
         self._duo: Duo | None = None
         self._n_tasks = 0
@@ -116,6 +118,22 @@ class Service:
             "places": self.admission.n_places,
             "cache_usage_ratio": self.cache_share,
             "ready": float(self.is_ready),
+            **self._held(),
+        }
+
+    def _held(self) -> dict[str, float]:
+        """What the pair holds. A model elsewhere tells nothing of its cache."""
+        if self._duo is None:
+            return {}
+        usage = self._duo.engine.usage
+        target, draft = usage["target"], usage["draft"]
+        return {
+            "cache_tokens": sum(target["cells"]),
+            "draft_cache_tokens": sum(draft["cells"]),
+            "kept_texts": target["n_kept"],
+            "kept_bytes": target["kept_bytes"],
+            "parked_texts": target["n_parked"],
+            "open_texts": usage["n_open"],
         }
 
     def stop_all(self) -> None:
