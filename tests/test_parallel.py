@@ -127,6 +127,18 @@ def test_a_line_for_each_prompt_in_order(tmp_path: Path, capsys: pytest.CaptureF
     assert all(x["timings"]["predicted_n"] == 12 for x in found)
 
 
+def test_a_text_that_fails_stops_no_other_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("\n".join(json.dumps(p) for p in [PROMPTS[0], "x " * 900, PROMPTS[1], PROMPTS[2]]))
+    assert main(["-f", str(file), "-np", "2", "-n", "12", "--temp", "0", "-c", "256"]) == 1
+    out, err = capsys.readouterr()
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [x["index"] for x in found] == [0, 1, 2, 3]
+    assert [x.get("code") for x in found] == [None, "context_full", None, None]
+    assert "shorten it" in found[1]["error"]
+    assert "1 of 4 texts failed" in err
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
