@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -79,6 +80,18 @@ class Server:
         while len(self.service.running) < n:
             assert time.monotonic() < until
             time.sleep(0.002)
+
+
+def raw(server: Server, data: bytes = b"") -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    s = socket.create_connection((host, int(port)), HANG_S)
+    s.sendall(data)
+    return s
+
+
+def request_for(path: str, body: dict[str, Any]) -> bytes:
+    data = json.dumps(body).encode()
+    return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(data), data)
 
 
 def parsed(stream: str) -> list[tuple[str, Any]]:

@@ -54,7 +54,11 @@ class Serving:
         self._listeners, self._load, self._ready, self._drain_s = listeners, load, ready, drain_s
         config = uvicorn.Config(
             make_app(service),
-            http=protocol_with(service.settings.header_timeout_s, service.settings.timeout_s),
+            http=protocol_with(
+                service.settings.header_timeout_s,
+                service.settings.timeout_s,
+                partial(service.metrics.refused, "head_too_slow"),
+            ),
             ws="none",
             lifespan="off",
             log_config=None,
