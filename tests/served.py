@@ -71,9 +71,16 @@ class Server:
     def wait_until_idle(self) -> None:
         """No text is inside any more."""
         until = time.monotonic() + HANG_S
-        while self.service.admission.n_inside or self.duo.session.turns.owners or self.service.running:
+        while self.service.is_busy or self.duo.session.turns.owners or self.service.running:
             assert time.monotonic() < until
             time.sleep(0.005)
+
+    def wait_for_writings(self, n: int) -> None:
+        """So many requests for texts are answered."""
+        until = time.monotonic() + HANG_S
+        while len(self.service.writings) < n:
+            assert time.monotonic() < until
+            time.sleep(0.002)
 
     def wait_for_texts(self, n: int) -> None:
         until = time.monotonic() + HANG_S

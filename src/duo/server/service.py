@@ -73,6 +73,11 @@ class Service:
     def is_ready(self) -> bool:
         return self.stage is Stage.READY
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether texts are inside, or answers that were not read yet."""
+        return bool(self.admission.n_inside or self.writings)
+
     def check_ready(self) -> Duo:
         """The pair. Raises ApiError 503."""
         if not self.is_ready:

@@ -155,7 +155,7 @@ class Serving:
         until = clock() + self._drain_s
         if not loading:
             await asyncio.sleep(min(NOT_READY_S, self._drain_s))
-        while service.admission.n_inside and clock() < until and not self._server.should_exit:
+        while service.is_busy and clock() < until and not self._server.should_exit:
             await asyncio.sleep(0.02)
         service.stop_all()
         while service.admission.n_inside and clock() < until + END_S and not self._server.should_exit:
