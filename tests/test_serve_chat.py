@@ -158,11 +158,16 @@ def test_bad_conversations(server: Server, messages: Any) -> None:
 
 
 # For every field that is a number.
-INTEGERS = (-1, -(2**31), -(2**63), 2**31, 2**64, 10**400)
-FLOATS = (-1.0, -1e308, 1e308, 5e-324, -0.0)
+NUMBERS = (-1, -(2**63), 2**31, 10**400, -1e308, 1e308)
 
 
-@pytest.mark.parametrize("route", ["/completion", "/v1/chat/completions", "/v1/responses", "/v1/messages"])
+@pytest.mark.parametrize(
+    "route",
+    [
+        "/completion",
+        *(pytest.param(f"/v1/{x}", marks=pytest.mark.slow) for x in ("chat/completions", "responses", "messages")),
+    ],
+)
 def test_negative_and_huge_numbers(server: Server, route: str) -> None:
     paths = server.get("/openapi.json").json()["paths"]
     fields = paths[route]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
@@ -173,7 +178,7 @@ def test_negative_and_huge_numbers(server: Server, route: str) -> None:
              ("draft", {"n_max": 10**400}), ("speculative.n_max", -(10**400)), ("speculative.p_min", 1e308),
              ("logit_bias", [[10**400, 10**400]])]  # fmt: skip
     with httpx.Client(base_url=server.url, timeout=HANG_S) as client:
-        for i, (name, value) in enumerate([*((n, v) for n in numbers for v in (*INTEGERS, *FLOATS)), *lists]):
+        for i, (name, value) in enumerate([*((n, v) for n in numbers for v in NUMBERS), *lists]):
             few = {"max_tokens": 2, "max_output_tokens": 2}
             body = {"prompt": "a", "messages": TALE, "input": "a", **few, "stream": i % 2 == 0, name: value}
             if name in ("n_predict", "max_tokens", "max_completion_tokens", "max_output_tokens"):

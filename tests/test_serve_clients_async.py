@@ -116,6 +116,9 @@ def test_langchain_streams_calls(server: Server, alone: Duo) -> None:
 # Its base is the address of the server.
 LITELLM = """
 import asyncio, json, sys
+import os
+
+os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"  # asks no other host
 import litellm
 
 base, called = sys.argv[1], json.loads(sys.argv[2])
@@ -154,8 +157,9 @@ print(json.dumps({
 
 
 def python_with_litellm() -> str:
-    """LiteLLM wants an older huggingface_hub than duo: DUO_TEST_LITELLM names the Python of another environment."""
-    if importlib.util.find_spec("litellm") is not None:
+    """LiteLLM wants an older huggingface_hub than duo: DUO_TEST_LITELLM names the Python of an environment with
+    litellm[mcp]."""
+    if importlib.util.find_spec("litellm") and importlib.util.find_spec("mcp"):
         return sys.executable
     if (other := os.environ.get("DUO_TEST_LITELLM")) is None:
         pytest.skip("litellm is not installed here; DUO_TEST_LITELLM may name a Python that has it")

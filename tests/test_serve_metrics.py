@@ -141,7 +141,7 @@ def test_llama_servers_names(compatible: Server) -> None:
         assert list(of(found, f"llamacpp:{name}")) == [""], name
     assert of(found, "llamacpp:predicted_tokens_seconds")[""] > 0
     assert 1 <= of(found, "llamacpp:n_busy_slots_per_decode")[""] <= 2
-    assert of(found, "llamacpp:n_tokens_max")[""] > 1000
+    assert of(found, "llamacpp:n_tokens_max")[""] > 500
     again = figures(compatible)  # rates are since the last look
     assert of(again, "llamacpp:predicted_tokens_seconds")[""] == 0
     assert of(again, "llamacpp:tokens_predicted_total") == of(again, "duo_generated_tokens_total")

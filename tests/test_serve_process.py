@@ -35,6 +35,12 @@ def start(*args: str, **options: Any) -> tuple[subprocess.Popen[bytes], str]:
         time.sleep(0.05)
 
 
+def write(url: str) -> None:
+    """A short text is served."""
+    answer = httpx.post(url + "/completion", json={"prompt": "a", "n_predict": 4}, timeout=HANG_S)
+    assert answer.json()["tokens_predicted"] == 4
+
+
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
     """A file system of 64 KiB."""
@@ -56,8 +62,7 @@ def test_a_full_disk_ends_no_server(which: str) -> None:
         args = ("-v",) if more else ("--log-file", "/dev/full")
         p, url = start(*args, **more)
     try:
-        answer = httpx.post(url + "/completion", json={"prompt": "a", "n_predict": 4}, timeout=HANG_S)
-        assert answer.json()["tokens_predicted"] == 4
+        write(url)
         p.send_signal(signal.SIGTERM)
         _, err = p.communicate(timeout=HANG_S)
     finally:
@@ -75,8 +80,7 @@ def test_a_disk_that_fills_up_while_a_server_writes_its_log(tmp_path: Path) -> N
                 while True:
                     f.write(bytes(4096))
             for _ in range(3):
-                answer = httpx.post(url + "/completion", json={"prompt": "a", "n_predict": 4}, timeout=HANG_S)
-                assert answer.json()["tokens_predicted"] == 4
+                write(url)
             p.send_signal(signal.SIGTERM)
             _, err = p.communicate(timeout=HANG_S)
         finally:
@@ -107,8 +111,7 @@ def test_descriptors_that_run_out() -> None:
         idle = [socket.create_connection(("127.0.0.1", port), HANG_S) for _ in range(200)]
         for s in idle:
             s.close()
-        answer = httpx.post(url + "/completion", json={"prompt": "a", "n_predict": 4}, timeout=HANG_S)
-        assert answer.json()["tokens_predicted"] == 4
+        write(url)
         p.send_signal(signal.SIGTERM)
         assert p.wait(HANG_S) == 0
     finally:
