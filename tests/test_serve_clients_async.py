@@ -166,6 +166,7 @@ def python_with_litellm() -> str:
     return other
 
 
+@pytest.mark.slow
 def test_litellm(server: Server, alone: Duo) -> None:
     right = alone.create_chat_completion(TALE, **GREEDY)["choices"][0]["message"]["content"]
     done = run_python(LITELLM, server.url, json.dumps(CALLED), python=python_with_litellm())

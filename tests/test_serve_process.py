@@ -71,6 +71,7 @@ def test_a_full_disk_ends_no_server(which: str) -> None:
         assert p.returncode == 0 and err.decode().splitlines()[-1] == "duo: the server has ended"
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up_while_a_server_writes_its_log(tmp_path: Path) -> None:
     with small_disk(tmp_path) as folder:
         p, url = start("--log-file", str(folder / "log"), "-np", "2")
@@ -89,7 +90,7 @@ def test_a_disk_that_fills_up_while_a_server_writes_its_log(tmp_path: Path) -> N
         assert p.returncode == 0 and b"Traceback" not in err
 
 
-def test_a_port_in_use(tmp_path: Path) -> None:
+def test_a_port_in_use() -> None:
     with socket.create_server(("127.0.0.1", 0)) as s:
         p = start_duo("serve", "--port", str(s.getsockname()[1]))
         out, err = p.communicate(timeout=HANG_S)
