@@ -38,9 +38,9 @@ IDLE_S = 60.0
 LIMITS = ["--queue", str(N_QUEUE), "--max-body", "1", "--header-timeout", "2", "--body-timeout", "2"]
 # What may be more at the end than at the beginning: allocators keep what was freed.
 GROWTH = {"own": 16.0, "threads": 2, "files": 2}
-OF_METRICS = ("cache_tokens", "draft_cache_tokens", "kept_texts", "kept_bytes", "open_texts", "parked_texts",
+OF_METRICS = ("cache_tokens", "draft_cache_tokens", "texts_kept", "texts_kept_bytes", "texts_open", "texts_parked",
               "requests_running", "requests_waiting")  # fmt: skip
-EMPTY = ("kept_texts", "kept_bytes", "open_texts", "parked_texts", "requests_running", "requests_waiting")
+EMPTY = ("texts_kept", "texts_kept_bytes", "texts_open", "texts_parked", "requests_running", "requests_waiting")
 
 
 def figures(url: str) -> dict[str, float]:
@@ -53,7 +53,7 @@ def idle(child: Child) -> dict[str, float]:
     until = time.monotonic() + IDLE_S
     while True:
         found = figures(child.url)
-        if not any(found[name] for name in ("requests_running", "requests_waiting", "open_texts")):
+        if not any(found[name] for name in ("requests_running", "requests_waiting", "texts_open")):
             break
         if time.monotonic() > until:
             raise SystemExit(f"the server is not idle after {IDLE_S:g} s without clients: {found}")

@@ -39,7 +39,7 @@ def test_growth_is_told() -> None:
     assert grown([lap(threads=10.0 + i % 3) for i in range(9)]) == []  # up and down
     found = grown([lap(own=100.0 + 10 * i, threads=10.0 + i, files=10.0 + i) for i in range(9)])
     assert found == ["own grew from 110 to 170", "threads grew from 11 to 17", "files grew from 11 to 17"]
-    assert grown([*[lap()] * 8, lap(open_texts=1.0)]) != []
+    assert grown([*[lap()] * 8, lap(texts_open=1.0)]) != []
     assert grown([lap(cache_tokens=N_CTX + 1.0)]) == [f"the cache holds {N_CTX + 1} tokens, {N_CTX} is its size"]
 
 

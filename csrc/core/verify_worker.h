@@ -34,6 +34,7 @@ class verify_worker {
 
     // From any thread.
     [[nodiscard]] worker_usage usage() const { return board_.read(); }
+    [[nodiscard]] pass_counts  passes() const { return passes_.read(); }
 
     // Until the request channel is closed. Does not throw.
     void run() noexcept;
@@ -54,6 +55,7 @@ class verify_worker {
     void fail(verify_slot & s, const failure & why);
     void on_failed_pass(const failure & why) noexcept;
     void tell_usage() noexcept;
+    void spend_time() noexcept;
 
     // The cache (verify_cache.cpp).
     verify_slot &            choose_slot(const request & req);
@@ -164,6 +166,10 @@ class verify_worker {
 
     usage_board  board_;
     worker_usage usage_; // scratch
+
+    pass_board            passes_;
+    std::optional<size_t> did_;         // what the pass was for, see pass_counts; none: none was made
+    int64_t               t_spent_ = 0; // time is counted up to here; 0: there was no text
 
     double   piece_row_us_ = 0.0;      // least time of a row of a prompt read in pieces; 0: unknown
     size_t   n_piece_      = SIZE_MAX; // rows of the next piece at most
