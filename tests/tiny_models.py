@@ -122,7 +122,6 @@ def _wanted(path: Path) -> list[tuple[str, tuple[int, ...]]]:
     """The tensors that libllama asks for, by a file that only has a header."""
     found: dict[str, tuple[int, ...]] = {}  # some are asked for twice
 
-    @ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
     def note(tensor: int, _: Any) -> None:
         ne = (ctypes.c_int64 * 4).from_address(tensor + 16)  # ggml.h: type, buffer, ne
         shape = list(reversed(list(ne)))
@@ -141,7 +140,8 @@ def _wanted(path: Path) -> list[tuple[str, tuple[int, ...]]]:
     make.restype = ctypes.c_void_p
     make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, type(params)]
     header = read(bytes(path), _GgufInit())
-    model = make(header, ctypes.cast(note, ctypes.c_void_p), None, params)
+    called = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(note)
+    model = make(header, ctypes.cast(called, ctypes.c_void_p), None, params)
     release(header)
     assert model, f"libllama cannot make a model of {path}"
     lib.llama_model_free(ctypes.c_void_p(model))

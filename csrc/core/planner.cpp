@@ -78,10 +78,6 @@ double planner::rate() const {
     return std::max(plain, (experience_->own.tokens + us * ways().turns.rate) / (experience_->own.usual_us + us));
 }
 
-double planner::least_chance() const {
-    return adaptive() ? 0.01 : 0.0;
-}
-
 plan planner::next(pass_tree & tree, const situation & now) {
     const int32_t n_most = std::min(n_max_, now.n_room);
     tree.choose({}, 0, n_branches_);

@@ -81,7 +81,7 @@ class planner {
     [[nodiscard]] bool draft_pays(int64_t reading_us, int32_t n_tokens, int64_t elapsed_us) const;
 
     // Nodes with less chance than this can be ignored.
-    [[nodiscard]] double             least_chance() const;
+    [[nodiscard]] double             least_chance() const { return adaptive() ? 0.01 : 0.0; }
     [[nodiscard]] const tree_shape & shape() const { return shape_; }
 
     [[nodiscard]] pair_profile &       profile() { return profile_; }
