@@ -34,7 +34,7 @@ class probe {
             rows.push_back({.token = tokens[i], .pos = pos0 + int32_t(i), .output = true});
         }
         n_rows_ = 0;
-        if (!model_.rollback(0, pos0)) {
+        if (!model_.rollback(0, pos0) || (!model_.can_rollback() && model_.n_held(0) < pos0)) {
             throw error(error_kind::bad_value, "the cache of " + model_.options().path + " cannot be rolled back");
         }
         const std::atomic<bool> go{false};

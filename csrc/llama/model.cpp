@@ -43,7 +43,7 @@ int64_t llama_token_model::n_setups() const {
 // single row, so a neighbour in the same pass gets an output too.
 void llama_token_model::keep_two_outputs(size_t n) {
     if (!can_rollback_ && n > 1) { // where a recurrent model's passes end depends on its snapshots
-        output_[n - 2] = output_[n - 2] != 0 || output_[n - 1] != 0 ? 1 : 0;
+        output_[n - 1] = output_[n - 2] = output_[n - 2] != 0 || output_[n - 1] != 0 ? 1 : 0;
         return;
     }
     const size_t n_pass = llama_n_ubatch(context_.get());
