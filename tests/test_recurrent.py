@@ -12,11 +12,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from gguf_files import tiny_mamba
+from model_files import options
+from model_files import run as run_passes
 from tiny_models import CELLS, KEPT, SNAPSHOTS, tiny
 
-from duo import Duo
+from duo import Duo, _core
 from duo.errors import BadValue
 from duo.models.demo import demo_pair
 
@@ -113,3 +116,13 @@ def test_ngrams_guess_for_a_recurrent_model(mamba: Path, run: Run) -> None:
 def test_a_recurrent_model_writes_one_text_at_a_time(mamba: Path) -> None:
     with pytest.raises(BadValue, match="one text at a time with such a model; leave out -np/--parallel"):
         Duo(mamba, n_ctx=256, n_parallel=2)
+
+
+@pytest.mark.parametrize("name", ["qwen3next", "falcon-h1", "jamba"])
+def test_a_row_has_the_same_bits_in_company_and_alone(name: str, tmp_path: Path) -> None:
+    """A pass over one row gets a second one, and is then taken back as a whole."""
+    p = _core.Probe(options(tiny(name, DRAFT, tmp_path / "m.gguf")), False)
+    want = run_passes(p, 5, 4)
+    assert np.array_equal(run_passes(p, 5, 1), want[:6])
+    assert np.array_equal(run_passes(p, 5, 3, 1), want)
+    assert np.array_equal(run_passes(p, 1), want[:1])
