@@ -57,7 +57,9 @@ engine::engine(const engine_options & opt) {
     prepare_stock_kernels(opt.target);
     prepare_shared_rpc(opt.target, opt.draft);
     if (!opt.target.path.empty()) {
-        target_ = std::make_shared<llama_token_model>(opt.target, false, !opt.target.vocab_only);
+        model_options t = opt.target;
+        t.guesses       = !opt.draft.path.empty() || opt.remote_draft;
+        target_         = std::make_shared<llama_token_model>(t, false, !t.vocab_only);
     }
     if (opt.target.vocab_only) {
         target_view_ = target_;
@@ -74,14 +76,6 @@ engine::engine(const engine_options & opt) {
         }
         draft_->limit_vocab(target_->n_vocab());
     }
-    if (draft_ || opt.remote_draft) {
-        for (const auto & m : {target_, draft_}) {
-            if (m) {
-                m->require_rollback("run it without a draft");
-            }
-        }
-    }
-
     target_view_    = target_;
     draft_view_     = draft_;
     token_model * t = target_.get();
