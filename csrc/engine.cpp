@@ -56,8 +56,16 @@ engine::engine(const engine_options & opt) {
     check_cpus(opt.draft.cpus);
     prepare_stock_kernels(opt.target);
     prepare_shared_rpc(opt.target, opt.draft);
+    const auto head = opt.draft.path.empty() ? std::nullopt : read_head_file(opt.draft.path);
+    if (head && opt.target.path.empty()) {
+        throw error(error_kind::bad_value,
+                    opt.draft.path + " is a draft head, which reads the hidden states of a target in the same process; "
+                                     "use a draft model for a target elsewhere");
+    }
     if (!opt.target.path.empty()) {
-        target_ = std::make_shared<llama_token_model>(opt.target, false, !opt.target.vocab_only);
+        model_options t  = opt.target;
+        t.feature_layers = head ? head->layers : t.feature_layers;
+        target_          = std::make_shared<llama_token_model>(t, false, !t.vocab_only);
     }
     if (opt.target.vocab_only) {
         target_view_ = target_;
@@ -66,7 +74,17 @@ engine::engine(const engine_options & opt) {
     if (!opt.draft.path.empty()) {
         model_options d = opt.draft;
         d.n_ctx_most    = target_ ? target_->n_ctx() : opt.n_ctx_remote;
-        draft_          = std::make_shared<llama_token_model>(d, true);
+        if (head) {
+            if (target_->n_features() != head->n_inputs()) {
+                throw error(error_kind::bad_value,
+                            d.path + " was made for a target whose hidden states have " +
+                                std::to_string(head->n_target) + " numbers, and those of " + opt.target.path +
+                                " have " + std::to_string(target_->n_features() / int32_t(head->layers.size())) +
+                                "; use a head that was made for this target");
+            }
+            d.n_ctx = d.n_ctx == 0 ? target_->n_ctx() : d.n_ctx; // its own limit says how it was trained
+        }
+        draft_ = std::make_shared<llama_token_model>(d, true, true, target_.get());
     }
     if (target_ && draft_) {
         if (const std::string why = pair_mismatch(target_->vocab(), draft_->vocab()); !why.empty()) {

@@ -81,8 +81,12 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     if (wants_company()) {
         keep_two_outputs(n);
     }
-    const llama_batch batch{int32_t(n),    token_.data(),  nullptr,       pos_.data(),
-                            n_seq_.data(), seq_of_.data(), output_.data()};
+    if (head_) {
+        set_states(rows);
+    }
+    const llama_batch batch{int32_t(n),    token_.data(), head_ ? state_of_.data() : nullptr,
+                            pos_.data(),   n_seq_.data(), seq_of_.data(),
+                            output_.data()};
 
     n_rows_ = 0; // until the pass is done
     cells_.begin();

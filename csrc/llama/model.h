@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -11,6 +12,7 @@
 
 #include "../core/token_model.h"
 #include "../cpu/cell_order.h"
+#include "head_file.h"
 #include "sampler.h"
 
 namespace duo {
@@ -67,8 +69,10 @@ struct model_options {
 class llama_token_model : public token_model {
   public:
     // Loads a model. is_draft: candidates() returns log-probabilities. with_context false: only weights and vocabulary,
-    // for others to share. Throws duo::error.
-    llama_token_model(const model_options & opt, bool is_draft, bool with_context = true);
+    // for others to share. target: of a draft head that has no embedding or output of its own; it must outlive this
+    // model. Throws duo::error.
+    llama_token_model(const model_options & opt, bool is_draft, bool with_context = true,
+                      const llama_token_model * target = nullptr);
     llama_token_model(const llama_token_model &)             = delete;
     llama_token_model & operator=(const llama_token_model &) = delete;
 
@@ -93,6 +97,10 @@ class llama_token_model : public token_model {
     float            logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
     int32_t          n_features() const override;
     void             features(int32_t i_row, std::span<float> out) const override;
+    int32_t          n_inputs() const override;
+    int32_t          n_state() const override;
+    void             encode(std::span<const float> features, std::span<float> out) override;
+    void             state(int32_t i_row, std::span<float> out) const override;
     bool             rollback(int32_t branch, int32_t pos) override;
     void             fork(int32_t from, int32_t to, int32_t pos) override;
     int32_t          n_held(int32_t branch) const override;
@@ -171,16 +179,21 @@ class llama_token_model : public token_model {
     float *   logits_of(int32_t i_row) const;
     sampler & sampler_of(int32_t i_row, const sampling_params & sampling);
     // Bits must be the same, and some stock kernel gives a single row other bits.
-    [[nodiscard]] bool        wants_company() const { return same_bits_ && (stock_products_ || !own_attention_); }
-    void                      keep_two_outputs(size_t n);
-    [[nodiscard]] bool        has_window(int32_t branch, int32_t pos) const;
+    [[nodiscard]] bool wants_company() const { return same_bits_ && !head_ && (stock_products_ || !own_attention_); }
+    void               keep_two_outputs(size_t n);
+    [[nodiscard]] bool has_window(int32_t branch, int32_t pos) const;
     [[nodiscard]] std::string head() const;
     bool                      restore_sequence(int32_t branch, std::span<const char> saved);
     void                      undo(std::span<const row> rows);
+    void                      set_states(std::span<const row> rows);
+    void                      check_borrowed() const;
     void                      set_row(size_t i, const row & r, int32_t pos, bool output);
 
     model_options            opt_;
     std::vector<std::string> device_names_;
+
+    std::optional<head_file>  head_;             // of a draft head
+    const llama_token_model * target_ = nullptr; // whose matrices the head may use
 
     std::shared_ptr<llama_model>                 model_;
     std::vector<llama_adapter_lora *>            loras_; // the model's
@@ -210,6 +223,7 @@ class llama_token_model : public token_model {
     std::vector<llama_seq_id>   seq_; // 0, 1, 2, ...; a row's branches are a slice of it
     std::vector<llama_seq_id *> seq_of_;
     std::vector<int8_t>         output_;
+    std::vector<float>          state_of_; // a draft head's
 
     cpu::cell_order cells_; // of own attention
 };
