@@ -39,7 +39,7 @@ def stderr_of(capsys: pytest.CaptureFixture[str], *args: object) -> list[str]:
         ("--draft-tree", LONG_PATH, "a tree can have at most 63 nodes"),
         ("--draft-tree", MANY, "a tree can have at most 63 nodes"),
         *(("--spec-type", v, f"duo does not support llama.cpp's {v} yet; choose from none, draft-simple, ") for v in
-          ("draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")),
+          ("draft-mtp", "draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")),
         ("--spec-type", "draft-simple,ngram-mod", "duo does not support llama.cpp's ngram-mod yet"),
         ("--spec-type", "ngram", "'ngram' is not one of none, draft-simple, ngram-simple"),
         ("--spec-type", "ngram-map-k,", "'' is not one of"),
