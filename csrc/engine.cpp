@@ -62,6 +62,11 @@ engine::engine(const engine_options & opt) {
                     opt.draft.path + " is a draft head, which reads the hidden states of a target in the same process; "
                                      "use a draft model for a target elsewhere");
     }
+    if (head) {
+        if (const std::string why = head_mismatch(opt.draft.path, *head, opt.target.path); !why.empty()) {
+            throw error(error_kind::bad_value, why);
+        }
+    }
     if (!opt.target.path.empty()) {
         model_options t  = opt.target;
         t.feature_layers = head ? head->layers : t.feature_layers;
@@ -74,15 +79,8 @@ engine::engine(const engine_options & opt) {
     if (!opt.draft.path.empty()) {
         model_options d = opt.draft;
         d.n_ctx_most    = target_ ? target_->n_ctx() : opt.n_ctx_remote;
-        if (head) {
-            if (target_->n_features() != head->n_inputs()) {
-                throw error(error_kind::bad_value,
-                            d.path + " was made for a target whose hidden states have " +
-                                std::to_string(head->n_target) + " numbers, and those of " + opt.target.path +
-                                " have " + std::to_string(target_->n_features() / int32_t(head->layers.size())) +
-                                "; use a head that was made for this target");
-            }
-            d.n_ctx = d.n_ctx == 0 ? target_->n_ctx() : d.n_ctx; // its own limit says how it was trained
+        if (head && d.n_ctx == 0) {
+            d.n_ctx = target_->n_ctx(); // its own limit says how it was trained
         }
         draft_ = std::make_shared<llama_token_model>(d, true, true, target_.get());
     }

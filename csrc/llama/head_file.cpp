@@ -5,6 +5,7 @@
 
 #include "../error.h"
 #include "file_header.h"
+#include "hidden.h"
 
 namespace duo {
 
@@ -23,13 +24,17 @@ int64_t number(const file_header & h, const std::string & key) {
     return n == nullptr ? 0 : *n;
 }
 
+std::string text(const file_header & h, const std::string & key) {
+    const header_value * v = find(h, key);
+    const auto *         s = v == nullptr ? nullptr : std::get_if<std::string>(v);
+    return s == nullptr ? "" : *s;
+}
+
 } // namespace
 
 std::optional<head_file> read_head_file(const std::string & path) {
-    const file_header    h    = read_file_header(path);
-    const header_value * name = find(h, "general.architecture");
-    const auto *         arch = name == nullptr ? nullptr : std::get_if<std::string>(name);
-    if (arch == nullptr || *arch != "eagle3") {
+    const file_header h = read_file_header(path);
+    if (text(h, "general.architecture") != "eagle3") {
         return std::nullopt;
     }
     head_file out;
@@ -55,6 +60,32 @@ std::optional<head_file> read_head_file(const std::string & path) {
     out.own_embedding = has("token_embd.weight");
     out.own_output    = has("output.weight");
     return out;
+}
+
+std::string head_mismatch(const std::string & path, const head_file & head, const std::string & target) {
+    const file_header h      = read_file_header(target);
+    const std::string arch   = text(h, "general.architecture");
+    const std::string advice = "; use a head that was made for this target";
+    if (!keeps_layer_inputs(arch)) {
+        return target + " is a " + arch + " model, and llama.cpp does not give the hidden states of such models to a " +
+               "draft head; use a draft model";
+    }
+    if (const int64_t n = number(h, arch + ".embedding_length"); n != head.n_target) {
+        return path + " was made for a target whose hidden states have " + std::to_string(head.n_target) +
+               " numbers, and those of " + target + " have " + std::to_string(n) + advice;
+    }
+    const int64_t n_layer = number(h, arch + ".block_count") - number(h, arch + ".nextn_predict_layers");
+    for (const int32_t i : head.layers) {
+        if (i < 0 || i >= n_layer) {
+            return path + " needs the input of layer " + std::to_string(i) + ", but " + target +
+                   " has the layers 0 to " + std::to_string(n_layer - 1) + advice;
+        }
+    }
+    if (!(head.own_embedding && head.own_output) && head.n_embd != head.n_target) {
+        return path + " uses its target's matrices, but its states have " + std::to_string(head.n_embd) +
+               " numbers and the target's " + std::to_string(head.n_target) + "; convert the head again";
+    }
+    return {};
 }
 
 } // namespace duo

@@ -24,4 +24,8 @@ struct head_file {
 // would not accept.
 std::optional<head_file> read_head_file(const std::string & path);
 
+// Why the head does not fit the target, by the headers of both; empty: it does. Throws duo::error as read_file_header
+// does.
+std::string head_mismatch(const std::string & path, const head_file & head, const std::string & target);
+
 } // namespace duo

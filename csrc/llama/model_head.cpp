@@ -75,11 +75,6 @@ void llama_token_model::check_borrowed() const {
                                                " has no embedding or output matrix of its own, so it only works "
                                                "beside its target; load both together");
     }
-    if (head_->n_embd != head_->n_target) {
-        throw error(error_kind::bad_value, opt_.path + " uses its target's matrices, but its states have " +
-                                               std::to_string(head_->n_embd) + " numbers and the target's " +
-                                               std::to_string(head_->n_target) + "; convert the head again");
-    }
     if (!head_->own_output && !(device_names_.empty() && target_->device_names_.empty())) {
         throw error(error_kind::bad_value,
                     opt_.path + " uses its target's output matrix, so both must be on the CPU; choose a head with an "
