@@ -112,8 +112,6 @@ def _print(c: PairCheck) -> None:
     files = [os.path.basename(h.path) + (f" (and {h.n_parts - 1} more)" if h.n_parts > 1 else "") for h in headers]
     table.add_row("file", *files)
     table.add_row("model", *(f"{h.architecture}, {_count(h.n_parameters)}, {h.weight_type}" for h in headers))
-    if head := c.draft.head:
-        table.add_row("reads", "", head.line())
     vocabularies = [m.vocabulary for m in both]
     table.add_row("tokenizer", *(f"{v.type}, {v.n_tokens} tokens" for v in vocabularies))
     table.add_row("begin", *(_token(v.bos_text, v.bos, v.add_bos) for v in vocabularies))
@@ -125,6 +123,8 @@ def _print(c: PairCheck) -> None:
     table.add_row("work", *(f"about {gigabytes(max(n.work, n.logits))}" for n in needs))
     table.add_row("together", *(gigabytes(n.total) for n in needs))
     out.print(table)
+    if head := c.draft.head:
+        out.print("the draft is an EAGLE-3 head: it reads " + head.line())
     out.print(
         c.placement.line() + ("" if c.fits else f"; the CPU has too little memory ({gigabytes(c.host_free)} free)")
     )
