@@ -58,8 +58,17 @@ py::dict usage_of(const engine_usage & u) {
                         "n_branches"_a = w.n_branches, "n_begins"_a = w.n_begins, "n_kept"_a = w.n_kept,
                         "kept_bytes"_a = w.kept_bytes);
     };
+    const pass_counts & p = u.passes;
+    py::dict            by_width;
+    for (size_t n = 0; n < p.by_width.size(); ++n) {
+        if (p.by_width[n] > 0) {
+            by_width[py::int_(n)] = p.by_width[n];
+        }
+    }
+    const py::dict passes("by_width"_a = by_width, "n_rows"_a = p.n_rows, "n_texts"_a = p.n_texts,
+                          "stance_us"_a = p.stance_us);
     return py::dict("target"_a = of(u.target), "draft"_a = of(u.draft), "n_threads"_a = u.n_threads,
-                    "n_open"_a = u.n_open, "n_queued"_a = u.n_queued, "n_unfreed"_a = u.n_unfreed);
+                    "n_open"_a = u.n_open, "n_queued"_a = u.n_queued, "n_unfreed"_a = u.n_unfreed, "passes"_a = passes);
 }
 
 namespace {

@@ -234,6 +234,8 @@ def start_duo(*args: str | Path, **options: Any) -> "subprocess.Popen[bytes]":
     return subprocess.Popen([sys.executable, "-m", "duo", *map(str, args)], **options)
 
 
-def run_python(code: str, *args: str | Path, **options: Any) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-X", "faulthandler", "-c", code, *map(str, args)]
+def run_python(
+    code: str, *args: str | Path, python: str = sys.executable, **options: Any
+) -> "subprocess.CompletedProcess[str]":
+    command = [python, "-X", "faulthandler", "-c", code, *map(str, args)]
     return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False, **options)

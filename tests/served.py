@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -70,15 +71,34 @@ class Server:
     def wait_until_idle(self) -> None:
         """No text is inside any more."""
         until = time.monotonic() + HANG_S
-        while self.service.admission.n_inside or self.duo.session.turns.owners or self.service.running:
+        while self.service.is_busy or self.duo.session.turns.owners or self.service.running:
             assert time.monotonic() < until
             time.sleep(0.005)
+
+    def wait_for_writings(self, n: int) -> None:
+        """So many requests for texts are answered."""
+        until = time.monotonic() + HANG_S
+        while len(self.service.writings) < n:
+            assert time.monotonic() < until
+            time.sleep(0.002)
 
     def wait_for_texts(self, n: int) -> None:
         until = time.monotonic() + HANG_S
         while len(self.service.running) < n:
             assert time.monotonic() < until
             time.sleep(0.002)
+
+
+def raw(server: Server, data: bytes = b"") -> socket.socket:
+    host, port = server.url.removeprefix("http://").split(":")
+    s = socket.create_connection((host, int(port)), HANG_S)
+    s.sendall(data)
+    return s
+
+
+def request_for(path: str, body: dict[str, Any]) -> bytes:
+    data = json.dumps(body).encode()
+    return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(data), data)
 
 
 def parsed(stream: str) -> list[tuple[str, Any]]:

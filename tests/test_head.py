@@ -27,7 +27,7 @@ SAMPLINGS: list[dict[str, Any]] = [
     {"temperature": 0},
     {"temperature": 0.8, "seed": 7},
     {"temperature": 1.0, "seed": 8, "top_k": 0, "min_p": 0.0, "top_n_sigma": 1.5},
-    {"temperature": 0.7, "seed": 9, "repeat_penalty": 1.3, "grammar": 'root ::= [a-z ,."\']+'},
+    {"temperature": 0.7, "seed": 9, "repeat_penalty": 1.3, "grammar": "root ::= [a-z ,.\"']+"},
 ]
 WAYS: dict[str, dict[str, Any]] = {
     "as it likes": {},

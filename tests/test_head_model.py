@@ -38,9 +38,7 @@ def reference(w: dict[str, Array], s: HeadShape, tokens: list[int], states: Arra
     """Logits and states of the rows (tokens[i], states[i]) at positions from pos on."""
     n, positions = len(tokens), np.arange(pos, pos + len(tokens), dtype=np.float64)
     x = np.concatenate([norm(w["token_embd.weight"][tokens]), norm(states)], axis=1)
-    q, k, v = (
-        (x @ w[f"blk.0.attn_{name}.weight"].T).reshape(n, s.n_head, s.head_dim) for name in ("q", "k", "v")
-    )
+    q, k, v = ((x @ w[f"blk.0.attn_{name}.weight"].T).reshape(n, s.n_head, s.head_dim) for name in ("q", "k", "v"))
     q, k = turned(q, positions), turned(k, positions)
     scores = np.einsum("ihd,jhd->hij", q, k) / s.head_dim**0.5
     scores[:, np.triu_indices(n, 1)[0], np.triu_indices(n, 1)[1]] = -np.inf

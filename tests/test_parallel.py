@@ -106,6 +106,12 @@ def test_bad_numbers_are_refused(n: Any) -> None:
         Duo(n_parallel=n)
 
 
+@pytest.mark.parametrize("small", [{"n_batch": 8}, {"n_ctx": 8}])
+def test_a_pass_that_is_too_small_is_refused(small: dict[str, int]) -> None:
+    with pytest.raises(BadValue, match="too small for 16 texts; lower -np/--parallel, or raise -b/--batch-size"):
+        Duo(n_parallel=16, **small)
+
+
 # ---- the program
 
 
@@ -119,6 +125,18 @@ def test_a_line_for_each_prompt_in_order(tmp_path: Path, capsys: pytest.CaptureF
     assert [x["prompt"] for x in found] == PROMPTS[:3]
     assert [x["text"] for x in found] == [alone.generate(p, max_tokens=12, temperature=0).text for p in PROMPTS[:3]]
     assert all(x["timings"]["predicted_n"] == 12 for x in found)
+
+
+def test_a_text_that_fails_stops_no_other_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "prompts.jsonl"
+    file.write_text("\n".join(json.dumps(p) for p in [PROMPTS[0], "x " * 900, PROMPTS[1], PROMPTS[2]]))
+    assert main(["-f", str(file), "-np", "2", "-n", "12", "--temp", "0", "-c", "256"]) == 1
+    out, err = capsys.readouterr()
+    found = [json.loads(line) for line in out.splitlines()]
+    assert [x["index"] for x in found] == [0, 1, 2, 3]
+    assert [x.get("code") for x in found] == [None, "context_full", None, None]
+    assert "shorten it" in found[1]["error"]
+    assert "1 of 4 texts failed" in err
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from served import GREEDY, PROMPT, TALE, TEMPLATE, Server
 
 from duo import Duo
+from duo.server.recent_median import RecentMedian
 
 
 def text_of(events: list[tuple[str, Any]]) -> str:
@@ -240,3 +241,17 @@ def test_unknown_and_empty_fields_pass(server: Server, alone: Duo) -> None:
     assert found["content"] == alone.generate(PROMPT, **GREEDY).text
     empty = server.post("/completion", {"prompt": PROMPT, **GREEDY, "grammar": "", "stop": [""], "tools": []}).json()
     assert empty["content"] == found["content"]
+
+
+def test_the_pass_that_plain_decoding_would_take_is_a_median() -> None:
+    found = RecentMedian(3)
+    assert found.value is None
+    for ms, middle in ((10.0, 10.0), (90.0, 50.0), (11.0, 11.0), (12.0, 12.0), (12.5, 12.0)):
+        found.add(ms)
+        assert found.value == middle
+
+
+def test_answers_tell_the_pass_that_plain_decoding_would_take(server: Server) -> None:
+    body = {"prompt": PROMPT, "n_predict": 8, "mode": "plain"}
+    found = [server.post("/completion", body).json()["timings"]["plain_pass_ms"] for _ in range(2)]
+    assert found[0] > 0 and found[1] == server.service.plain_pass_ms.value

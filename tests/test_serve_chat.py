@@ -6,7 +6,9 @@ import json
 import math
 from typing import Any
 
+import httpx
 import pytest
+from conftest import HANG_S
 from served import CALLED, GREEDY, TALE, Server
 
 from duo import Duo
@@ -153,3 +155,34 @@ def test_structured_output(server: Server) -> None:
 @pytest.mark.parametrize("messages", [None, [], "hello", [{}], [{"role": "user", "content": 3}], [{"role": "user"}]])
 def test_bad_conversations(server: Server, messages: Any) -> None:
     assert server.post("/v1/chat/completions", {"messages": messages}).status_code == 400
+
+
+# For every field that is a number.
+NUMBERS = (-1, -(2**63), 2**31, 10**400, -1e308, 1e308)
+
+
+@pytest.mark.parametrize(
+    "route",
+    [
+        "/completion",
+        *(pytest.param(f"/v1/{x}", marks=pytest.mark.slow) for x in ("chat/completions", "responses", "messages")),
+    ],
+)
+def test_negative_and_huge_numbers(server: Server, route: str) -> None:
+    paths = server.get("/openapi.json").json()["paths"]
+    fields = paths[route]["post"]["requestBody"]["content"]["application/json"]["schema"]["properties"]
+    numbers = [name for name, f in fields.items()
+               if any(x.get("type") in ("integer", "number") for x in [f, *f.get("anyOf", ())])]  # fmt: skip
+    assert {"temperature", "n_predict", "seed"} <= set(numbers)
+    lists = [("stop", [-1]), ("logit_bias", [[-1, -1e308]]), ("draft", {"n_max": -1, "n_min": -1, "p_min": -1}),
+             ("draft", {"n_max": 10**400}), ("speculative.n_max", -(10**400)), ("speculative.p_min", 1e308),
+             ("logit_bias", [[10**400, 10**400]])]  # fmt: skip
+    with httpx.Client(base_url=server.url, timeout=HANG_S) as client:
+        for i, (name, value) in enumerate([*((n, v) for n in numbers for v in NUMBERS), *lists]):
+            few = {"max_tokens": 2, "max_output_tokens": 2}
+            body = {"prompt": "a", "messages": TALE, "input": "a", **few, "stream": i % 2 == 0, name: value}
+            if name in ("n_predict", "max_tokens", "max_completion_tokens", "max_output_tokens"):
+                body = {**body, "grammar": 'root ::= "yes"', "stop": ["y"]}  # or it is as long as the context
+            answer = client.post(route, json=body)
+            assert answer.status_code in (200, 400), (name, value, answer.text)
+            assert "Traceback" not in answer.text and '"server_error"' not in answer.text, (name, value)

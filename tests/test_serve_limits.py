@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HANG_S
-from served import Server, served
+from served import Server, raw, request_for, served
 
 from duo.server.settings import Settings
 
@@ -35,18 +35,6 @@ def _nothing_is_left(server: Server) -> Iterator[None]:
     server.wait_until_idle()
 
 
-def raw(server: Server, data: bytes = b"") -> socket.socket:
-    host, port = server.url.removeprefix("http://").split(":")
-    s = socket.create_connection((host, int(port)), HANG_S)
-    s.sendall(data)
-    return s
-
-
-def request_for(path: str, body: dict[str, Any]) -> bytes:
-    data = json.dumps(body).encode()
-    return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(data), data)
-
-
 # ---- places
 
 
@@ -59,7 +47,19 @@ def test_a_full_queue_refuses(server: Server) -> None:
     refused = next(a for a in answers if a.status_code == 429)
     assert int(refused.headers["retry-after"]) >= 1 and refused.json()["error"]["type"] == "rate_limit_error"
     assert len({a.json()["content"] for a in answers if a.status_code == 200}) >= 1
-    assert 'duo_requests_refused_total{reason="queue_full"}' in server.get("/metrics").text
+
+
+def test_refusals_take_no_threads(server: Server) -> None:
+    def pool() -> int:
+        return sum(t.name.startswith("AnyIO worker") for t in threading.enumerate())
+
+    before = pool()
+    with ThreadPoolExecutor(8) as clients:
+        found = list(
+            clients.map(lambda i: server.get("/nothing") if i % 2 else server.post("/completion", {}), range(32))
+        )
+    assert sorted({a.status_code for a in found}) == [400, 404]
+    assert pool() <= before
 
 
 def test_slots_while_texts_are_written(server: Server) -> None:
@@ -75,7 +75,11 @@ def test_slots_while_texts_are_written(server: Server) -> None:
     assert [s["is_processing"] for s in slots] == [True, True]
     assert slots[0]["next_token"][0]["n_remain"] <= 1500 and slots[0]["params"]["ignore_eos"] is True
     assert slots[0]["n_prompt_tokens"] > 1 and full.status_code == 503
-    assert "duo_requests_running 2.0" in gauges and "duo_cache_usage_ratio 0.0\n" not in gauges
+    share, held = (
+        float(gauges.split(f"\nduo_{name} ")[1].split("\n")[0]) for name in ("cache_usage_ratio", "cache_tokens")
+    )
+    assert "duo_requests_running 2.0" in gauges
+    assert sum(s["n_prompt_tokens"] for s in slots) <= share * 4096 <= held + 0.5
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -100,7 +100,8 @@ engine_usage pipeline::usage() const {
             .n_threads = int32_t(verify_worker_.has_value()) + int32_t(draft_worker_.has_value()),
             .n_open    = int32_t(reader_.n_open()),
             .n_queued  = int32_t(reader_.n_queued()),
-            .n_unfreed = int32_t(reader_.n_unfreed())};
+            .n_unfreed = int32_t(reader_.n_unfreed()),
+            .passes    = verify_worker_ ? verify_worker_->passes() : pass_counts{}};
 }
 
 bool pipeline::next(open_text & text, text_chunk & out, int64_t deadline_us) {

@@ -77,8 +77,8 @@ class pool_planner {
     // Chooses the rows of all trees. > 0: the pass should wait so many microseconds for nodes. n_rows: drafted rows
     // that batch and cache allow.
     [[nodiscard]] int64_t next(std::span<pool_share> texts, const pair_profile & profile, int32_t n_rows);
-    // The pass brought so many tokens and took so long, with its wait.
-    void on_pass(const pair_profile & profile, int32_t n_tokens, double us);
+    // The pass brought so many tokens and took so long, with its wait. reads: drafts that begin read their texts in it.
+    void on_pass(const pair_profile & profile, int32_t n_tokens, double us, bool reads = false);
 
     // For tests: what a way would bring with so many texts, by what is known; tokens per microsecond.
     [[nodiscard]] double rate_of(stance s, size_t n_texts, const pair_profile & profile, int32_t n_most) const;
@@ -96,6 +96,7 @@ class pool_planner {
         uint32_t                    n_left    = 0; // of the rest that is on
         int32_t                     n_no_gain = 0; // passes in a row in which drafts could bring nothing
         uint32_t                    n_passes  = 0;
+        double                      spent_us  = 0.0; // on drafts since the last rest, less what they have saved
 
         [[nodiscard]] pace & now_own() { return own[size_t(now)]; }
     };
@@ -114,7 +115,7 @@ class pool_planner {
     [[nodiscard]] const record & record_of(size_t n_texts) const {
         return records_[sync_ ? 1 : 0][std::min(n_texts, n_texts_cap)];
     }
-    static void begin_rest(record & r);
+    static void begin_rest(record & r, double plain_us);
 
     // A pass (pool_planner.cpp).
     [[nodiscard]] bool wants_wait(const pool_share & t) const;

@@ -10,6 +10,8 @@ namespace {
 constexpr int32_t  n_levels_most = 16;  // guesses of a text in a pass
 constexpr uint32_t n_rest_first  = 128; // passes without drafts before they are tried again
 constexpr uint32_t n_rest_most   = 2048;
+constexpr uint32_t n_paid_most   = 8192; // however much the last trial cost
+constexpr double   trial_share   = 0.01; // of a rest's time, for the next trial
 constexpr int32_t  n_trial       = 4;    // passes in which drafts could bring nothing, before a rest
 constexpr int32_t  n_judged      = 12;   // passes with drafts before they are judged
 constexpr double   least_speedup = 1.02; // of speculation, or it rests
@@ -134,7 +136,7 @@ pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, c
     if (way_.k == 0) {
         // How good the drafts are shows only when they are tried.
         if (++r.n_no_gain > n_trial) {
-            begin_rest(r);
+            begin_rest(r, profile.pass_us(int32_t(n_texts), false));
         }
         now_ = stance::rest;
         return {};
@@ -154,25 +156,33 @@ pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, c
             .least_path = float(std::clamp(price, 0.0, 0.9))};
 }
 
-// Each rest is longer than the one before.
-void pool_planner::begin_rest(record & r) {
-    r.n_rest    = std::clamp(2 * r.n_rest, n_rest_first, n_rest_most);
-    r.n_left    = r.n_rest;
-    r.n_no_gain = 0;
-    r.own       = {};
+// Each rest is longer than the one before, and long enough that trying again would cost little of it. plain_us: of a
+// pass without drafts.
+void pool_planner::begin_rest(record & r, double plain_us) {
+    const double n_paid = plain_us > 0.0 ? r.spent_us / (trial_share * plain_us) : 0.0;
+    r.n_rest            = std::clamp(2 * r.n_rest, n_rest_first, n_rest_most);
+    r.n_left            = std::max(r.n_rest, uint32_t(std::clamp(n_paid, 0.0, double(n_paid_most))));
+    r.n_no_gain         = 0;
+    r.spent_us          = 0.0;
+    r.own               = {};
 }
 
 // Speculation is judged by what it has brought, not by what was expected of it.
-void pool_planner::on_pass(const pair_profile & profile, int32_t n_tokens, double us) {
+void pool_planner::on_pass(const pair_profile & profile, int32_t n_tokens, double us, bool reads) {
     if (now_ == stance::rest || only_.has_value()) {
         return;
     }
-    record & r   = record_of(n_texts_);
-    pace &   own = r.now_own();
+    record &     r     = record_of(n_texts_);
+    const double plain = profile.pass_us(int32_t(n_texts_), false);
+    r.spent_us += us - n_tokens * plain / double(n_texts_);
+    if (reads) {
+        return;
+    }
+    pace & own = r.now_own();
     own.add(n_tokens, n_tokens, us);
-    const double gain = own.tokens * profile.pass_us(int32_t(n_texts_), false) / (double(n_texts_) * own.time_us);
+    const double gain = own.tokens * plain / (double(n_texts_) * own.time_us);
     if ((own.n >= n_judged && gain < least_speedup) || (own.n >= n_glance && gain < poor)) {
-        begin_rest(r);
+        begin_rest(r, plain);
     } else if (own.n == 4 * n_judged) {
         r.n_rest = 0; // it pays
     }

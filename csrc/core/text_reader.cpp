@@ -121,6 +121,9 @@ uint64_t text_reader::wait_news(uint64_t seen, int64_t deadline_us) {
         news_.wait_for(locked, std::chrono::microseconds(std::min<int64_t>(left_us, 86400000000)));
         waits_for_news_ = false;
     }
+    if (!reading_) {
+        pass_on_reading(); // the thread that read last may have passed it on to this one
+    }
     return n_news_;
 }
 
@@ -142,14 +145,14 @@ void text_reader::read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & 
     pass_on_reading();
 }
 
-// Wakes a thread that can read the ring from now on.
+// Wakes a thread that can read the ring from now on. One whose text has a chunk will not read.
 void text_reader::pass_on_reading() {
     if (waits_for_news_) {
         news_.notify_all();
         return;
     }
     const auto wake = [](const std::shared_ptr<open_text> & t) {
-        if (t == nullptr || t->n_waiting_ == 0) {
+        if (t == nullptr || t->n_waiting_ == 0 || !t->chunks_.empty()) {
             return false;
         }
         t->came_.notify_all();

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "pass_counts.h"
+
 namespace duo {
 
 // What one worker holds at one moment.
@@ -69,6 +71,7 @@ struct engine_usage {
     int32_t      n_open    = 0; // texts that have not ended, those in the queue included
     int32_t      n_queued  = 0; // texts that wait for a slot
     int32_t      n_unfreed = 0; // ended texts whose requests the draft may still read
+    pass_counts  passes{};      // none: the target is elsewhere
 };
 
 } // namespace duo

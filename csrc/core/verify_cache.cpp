@@ -182,14 +182,18 @@ bool verify_worker::fits(size_t n_rows) const {
 }
 
 // Makes room for n more rows: first what is kept of texts that have ended goes, the oldest first; then the text that
-// began last waits until others have ended.
+// began last waits until others have ended, and its rows of the pass need no room.
 void verify_worker::make_room(size_t n_rows) {
     while (!fits(n_rows)) {
         if (verify_slot * oldest = oldest_ended(); oldest != nullptr) {
             push_out(*oldest);
             clear(*oldest);
         } else if (active_.size() > 1) {
-            park(*active_.back());
+            verify_slot & last = *active_.back();
+            if (std::find(pass_.begin(), pass_.end(), &last) != pass_.end()) {
+                n_rows -= std::min(n_rows, last.n_read > 0 ? last.n_read : last.n_missing());
+            }
+            park(last);
         } else {
             return; // one text always fits
         }

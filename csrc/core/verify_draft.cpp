@@ -1,5 +1,6 @@
 // The target's messages to its draft, and the draft's to the target. The loop around it is in verify_worker.cpp.
 #include <algorithm>
+#include <utility>
 
 #include "verify_worker.h"
 
@@ -115,10 +116,13 @@ bool verify_worker::set_orders(const verify_slot & s, verdict_msg & v) const {
 void verify_worker::tell_draft(verify_slot & s, verdict_msg v) {
     // A draft that rests need not be woken for each token. A draft that is thousands of verdicts behind is of no use to
     // this text, and waiting for it would be worse.
-    v.slot           = line_of(s);
-    const bool rests = set_orders(s, v) && v.what == verdict_msg::kind::verdict && ++s.n_quiet % n_quiet_most != 0;
-    s.n_ahead        = v.n_ahead;
-    if (s.text.drafting() && !(rests ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
+    v.slot             = line_of(s);
+    const bool verdict = v.what == verdict_msg::kind::verdict;
+    const bool rests   = set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;
+    const bool quiet   = rests || (verdict && alone_ == nullptr);
+    wakes_draft_       = wakes_draft_ || (quiet && !rests);
+    s.n_ahead          = v.n_ahead;
+    if (s.text.drafting() && !(quiet ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
         s.text.lose_draft("the draft fell too far behind; the text went on without it");
     }
 }
@@ -146,6 +150,14 @@ void verify_worker::send_features(const verify_slot & s) {
     if (!(s.n_read > 0 ? wires_.verdicts.try_push(v) : wires_.verdicts.try_push_quiet(v))) {
         ring->take_back(n_rows);
     }
+}
+
+// Once for all texts of a pass, so that the draft's next step has nodes of all of them.
+void verify_worker::wake_others() {
+    if (std::exchange(wakes_draft_, false)) {
+        wires_.verdicts.wake();
+    }
+    wires_.chunks.wake();
 }
 
 // What messages to and from the text's draft name. A draft in another process knows the text by its reader's slot; one

@@ -64,6 +64,8 @@ bool verify_worker::evaluate(int32_t n_threads) {
     if (status == decode_status::stopped) {
         return false;
     }
+    passes_.count(rows_.size(), pass_.size());
+    did_ = did_.value_or(pass_counts::reading);
     // Making and dropping a tree's branches is outside the pass, but it is part of its cost.
     measure(n_threads, forked ? t_pass0_ - t_forks + now_us() - t_pass1_ : 0);
     for (verify_slot * s : pass_) {
@@ -147,6 +149,7 @@ void verify_worker::finish_pass(verify_slot & s, stance now) {
     const verify_stats before   = s.text.stats();
     const int32_t      depth    = s.text.tree().depth();
     const size_t       n_before = s.text.tokens().size();
+    did_                        = size_t(now);
     walk(s, now);
     if (s.text.finish() != finish_reason::none) {
         send_features(s); // the next text may begin with this one
@@ -252,7 +255,9 @@ void verify_worker::commit(verify_slot & s) {
     for (const verdict_msg & v : verdicts_) {
         tell_draft(s, v);
     }
-    wires_.chunks.wake();
+    if (alone_ == &s) {
+        wires_.chunks.wake();
+    }
 }
 
 // The last committed token on its way to the reader.

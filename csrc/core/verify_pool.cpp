@@ -56,10 +56,10 @@ void verify_worker::work_together() {
             fail(*s, failure_of(e));
         }
     }
-    wires_.chunks.wake();
+    wake_others();
     const int64_t t = now_us();
     if (usual && t_together_ > 0 && n_tokens > 0) {
-        pool_.on_pass(planner_.profile(), n_tokens, double(t - t_together_));
+        pool_.on_pass(planner_.profile(), n_tokens, double(t - t_together_), drafts_read_);
     }
     t_together_ = t;
     group_      = 1 - group_;
@@ -80,7 +80,7 @@ void verify_worker::work_again(verify_slot & s) {
     set_rows(s, std::min(s.n_read, s.n_missing() - 1));
     if (evaluate(0) && s.n_read == 0) {
         finish_pass(s, stance::rest);
-        wires_.chunks.wake();
+        wake_others();
     }
 }
 
@@ -95,6 +95,12 @@ void verify_worker::order_drafts() {
         }
     }
     orders_ = pool_.orders(active_.size(), planner_.profile(), wishes);
+    // Drafts that were told to work would otherwise do so beside the next pass.
+    for (verify_slot * s : active_) {
+        if (orders_.n_ahead == 0 && s->n_ahead > 0 && s->text.drafting()) {
+            tell_draft(*s, {.what = verdict_msg::kind::orders});
+        }
+    }
 }
 
 // Divides the texts into halves. A text that joins goes to the smaller half; of equal ones to that which is not about
@@ -128,10 +134,12 @@ bool verify_worker::is_left_out(const verify_slot & s) const {
 
 // A draft begins when its text has its first token: until then, all cores read the prompt.
 void verify_worker::begin_drafts_together() {
+    drafts_read_ = false;
     for (verify_slot * s : active_) {
         const contact c = s->text.draft_contact();
         if (c == contact::returned || (c == contact::owed && s->text.stats().n_passes > 0 && orders_.n_ahead > 0)) {
             begin_draft_in_mid_text(*s);
+            drafts_read_ = true;
         }
     }
 }

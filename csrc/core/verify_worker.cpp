@@ -42,6 +42,7 @@ bool verify_worker::work() {
     wake_parked();
     t_together_ = active_.size() > 1 ? t_together_ : 0;
     if (active_.empty()) {
+        t_spent_ = 0;
         if (!waiting_.empty() && waiting_.front()->job != nullptr) {
             request & errand = *waiting_.front();
             waiting_.pop_front();
@@ -50,6 +51,8 @@ bool verify_worker::work() {
         }
         return any || !waiting_.empty();
     }
+    t_spent_ = t_spent_ == 0 ? now_us() : t_spent_;
+    did_.reset();
     pass_.clear();
     try {
         if (active_.size() == 1) {
@@ -62,6 +65,7 @@ bool verify_worker::work() {
     } catch (...) {
         on_failed_pass(unknown_failure);
     }
+    spend_time();
     end_texts();
     tell_usage();
     return true;
@@ -103,6 +107,15 @@ void verify_worker::tell_usage() noexcept {
         usage_.n_branches += s.cached.empty() ? 0 : 1; // a tree's other branches are dropped after its pass
     }
     board_.write(usage_);
+}
+
+// What a plan has cost that was not carried out is counted with the next pass.
+void verify_worker::spend_time() noexcept {
+    if (did_.has_value()) {
+        const int64_t now = now_us();
+        passes_.spend(*did_, now - t_spent_);
+        t_spent_ = now;
+    }
 }
 
 bool verify_worker::take_requests() {

@@ -34,6 +34,7 @@ class verify_worker {
 
     // From any thread.
     [[nodiscard]] worker_usage usage() const { return board_.read(); }
+    [[nodiscard]] pass_counts  passes() const { return passes_.read(); }
 
     // Until the request channel is closed. Does not throw.
     void run() noexcept;
@@ -54,6 +55,7 @@ class verify_worker {
     void fail(verify_slot & s, const failure & why);
     void on_failed_pass(const failure & why) noexcept;
     void tell_usage() noexcept;
+    void spend_time() noexcept;
 
     // The cache (verify_cache.cpp).
     verify_slot &            choose_slot(const request & req);
@@ -95,6 +97,7 @@ class verify_worker {
     int64_t               reading_us(const verify_slot & s) const;
     void                  forget_late_begins();
     void                  tell_draft(verify_slot & s, verdict_msg v);
+    void                  wake_others();
     bool                  set_orders(const verify_slot & s, verdict_msg & v) const;
     void                  send_features(const verify_slot & s);
 
@@ -165,11 +168,17 @@ class verify_worker {
     usage_board  board_;
     worker_usage usage_; // scratch
 
+    pass_board            passes_;
+    std::optional<size_t> did_;         // what the pass was for, see pass_counts; none: none was made
+    int64_t               t_spent_ = 0; // time is counted up to here; 0: there was no text
+
     double   piece_row_us_ = 0.0;      // least time of a row of a prompt read in pieces; 0: unknown
     size_t   n_piece_      = SIZE_MAX; // rows of the next piece at most
     double   row_us_       = 0.0;      // time of a prompt row, as last measured; 0: unknown
     uint64_t n_begun_      = 0;
-    int64_t  t_pass0_      = 0; // of the last pass
+    bool     drafts_read_  = false; // those that begin with the pass over several texts
+    bool     wakes_draft_  = false; // verdicts of several texts were sent without waking the draft
+    int64_t  t_pass0_      = 0;     // of the last pass
     int64_t  t_pass1_      = 0;
     int64_t  t_together_   = 0; // when the last pass over several texts ended; 0: the last pass was another
 

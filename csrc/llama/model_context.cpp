@@ -85,6 +85,12 @@ void llama_token_model::create_context() {
         throw error(error_kind::bad_value, opt_.path + " keeps a recurrent state, and duo writes one text at a time " +
                                                "with such a model; leave out -np/--parallel");
     }
+    if (opt_.n_parallel > n_batch_) { // libllama would end the process
+        throw error(error_kind::bad_value, "a pass of " + std::to_string(n_batch_) + " rows is too small for " +
+                                               std::to_string(opt_.n_parallel) +
+                                               " texts; lower -np/--parallel, or raise -b/--batch-size and " +
+                                               (is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size"));
+    }
     // libllama reserves an output for each branch.
     n_branch_ = one ? 1 : opt_.n_parallel * std::max(1, std::min(n_branch_most, n_batch_) / opt_.n_parallel);
 

@@ -293,6 +293,14 @@ class WorkerUsage(TypedDict):
     n_kept: int
     kept_bytes: int
 
+class Passes(TypedDict):
+    """The target's passes since the models were loaded (csrc/core/pass_counts.h); none: it is elsewhere."""
+
+    by_width: dict[int, int]  # passes by their rows; 0: more than 64
+    n_rows: int  # in all passes
+    n_texts: int  # in all passes
+    stance_us: list[int]  # ahead, by turn, at rest, in groups, reading prompts
+
 class Usage(TypedDict):
     target: WorkerUsage
     draft: WorkerUsage  # its figures follow a text's last chunk a moment later
@@ -300,6 +308,7 @@ class Usage(TypedDict):
     n_open: int
     n_queued: int
     n_unfreed: int
+    passes: Passes
 
 class Engine:
     @overload

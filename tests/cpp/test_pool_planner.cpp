@@ -123,6 +123,27 @@ TEST(rest_where_nothing_pays) {
     CHECK(n >= 12 && n < 60, std::to_string(n));
 }
 
+TEST(a_trial_that_cost_much_is_not_repeated_soon) {
+    const pair_profile p     = measured(20000, 200, 0.3, 0.8);
+    const auto         rests = [&p](double read_us) { // passes until drafts are tried again
+        pool_planner plans;
+        (void)plans.orders(2, p, {.n_most = 16});
+        plans.on_pass(p, 2, read_us, true); // the drafts read their texts; it says nothing of later passes
+        for (int i = 0; plans.orders(2, p, {.n_most = 16}).n_ahead > 0 && i < 200; ++i) {
+            plans.on_pass(p, 2, 20400);
+        }
+        int n = 1;
+        while (plans.orders(2, p, {.n_most = 16}).n_ahead == 0 && n < 20000) {
+            ++n;
+        }
+        return n;
+    };
+    const int n_cheap = rests(20200);
+    const int n_dear  = rests(20200 + 100000);
+    CHECK(n_cheap >= 128 && n_cheap < 200, std::to_string(n_cheap));
+    CHECK(n_dear >= 490 && n_dear < 600, std::to_string(n_dear)); // 100 ms are 1% of 500 passes
+}
+
 TEST(a_host_waits_for_no_client) {
     const pair_profile p = measured(20000, 6000, 0.5, 0.95); // two groups would be best
     for (const bool shared : {false, true}) {

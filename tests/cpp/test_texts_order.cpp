@@ -1,4 +1,6 @@
 // Several texts: who goes first, and who waits for whom.
+#include <thread>
+
 #include "core/verify_host.h"
 #include "pair.h"
 
@@ -106,6 +108,49 @@ TEST(a_parked_text_goes_on_before_later_ones_begin) {
     s.read();
     CHECK(parked->req().stats.t_end_us < s.texts.back()->req().stats.t_begin_us);
     CHECK(parked->req().stats.t_end_us < s.texts[4]->req().stats.t_end_us);
+}
+
+// The rows of a newcomer that must wait need no room, so nobody else has to wait for them.
+TEST(a_text_that_must_wait_takes_no_other_one_along) {
+    scene      s({.n_ctx = 400, .n_batch = 512, .n_spare = 64, .hang_at = 5}, 3);
+    const auto held = std::make_shared<gate>();
+    const auto a    = s.begin(ask_of(200, 40), held);
+    const auto b    = s.begin(ask_of(201, 20)); // both together fit
+    held->open();
+    s.target.wait_until_hanging();
+    const auto newcomer = s.begin(ask_of(60, 5));
+    s.target.release();
+    s.read();
+    CHECK(b->req().stats.t_end_us < a->req().stats.t_end_us);
+    CHECK(newcomer->req().stats.t_first_us > b->req().stats.t_end_us);
+}
+
+// Threads that have their chunks may be busy with them for long. Another one that waits reads the ring meanwhile.
+TEST(readers_that_are_busy_stop_no_other_reader) {
+    for (int round = 0; round < 5; ++round) {
+        scene s({.n_ctx = 4096, .n_batch = 512, .n_spare = 4000, .pass_us = 1000, .hang_at = 0}, 2);
+        s.begin(ask_of(3, 400));
+        s.begin(ask_of(300, 1)); // its token comes later
+        s.target.wait_until_hanging();
+        const auto        begun_in_order = [] { std::this_thread::sleep_for(std::chrono::milliseconds(10)); };
+        std::atomic<bool> came[2]{};
+        const auto        read = [&s, &came](size_t i) {
+            text_chunk c;
+            came[i] = s.line.next(*s.texts[i], c, now_us() + patience_us / 4);
+        };
+        std::thread first(read, 0); // it reads the ring
+        begun_in_order();
+        std::thread for_many([&s] { s.line.wait_news(0, now_us() + patience_us); });
+        begun_in_order();
+        std::thread second(read, 1);
+        begun_in_order();
+        s.target.release();
+        first.join();
+        for_many.join();
+        second.join();
+        CHECK(came[0] && came[1]);
+        s.line.cancel_all();
+    }
 }
 
 // A request waits for an errand, which waits for a text.

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from duo.cli.progress import progress
-from duo.errors import BadValue
+from duo.errors import BadValue, Cancelled, DuoError
 from duo.support.json_lines import values
+from duo.support.wording import plural
 from duo.text.many import as_they_end
 
 if TYPE_CHECKING:
@@ -33,22 +34,39 @@ def read_prompts(file: Path) -> list[str]:
     return found
 
 
-def as_line(index: int, prompt: str, r: Result) -> str:
-    """A text as one line of JSON."""
+def as_line(index: int, prompt: str, r: Result | DuoError) -> str:
+    """A text as one line of JSON, or why there is none."""
+    if isinstance(r, DuoError):
+        return json.dumps({"index": index, "prompt": prompt, "error": str(r), "code": r.code}, ensure_ascii=False)
     line = {"index": index, "prompt": prompt, "text": r.text, "finish_reason": r.finish_reason, "timings": r.timings}
     return json.dumps(line, ensure_ascii=False)
 
 
 def write_all(d: Duo, prompts: list[str], options: dict[str, Any], out: TextIO) -> None:
-    """Writes the lines in the prompts' order, each as soon as it and those before it are there. Raises as `stream`."""
-    ready: dict[int, Result] = {}
-    n_written = n_done = 0
+    """Writes the lines in the prompts' order, each as soon as it and those before it are there.
+
+    A text that fails stops no other one. Raises BadValue at the end (some failed), and Cancelled.
+    """
+
+    def write(prompt: str) -> Result | DuoError:
+        try:
+            return d.generate(prompt, **options)
+        except Cancelled:
+            raise
+        except DuoError as e:
+            return e
+
+    ready: dict[int, Result | DuoError] = {}
+    n_written = n_done = n_failed = 0
     with progress("count") as show:
-        for i, result in as_they_end(lambda p: d.generate(p, **options), prompts, d.session.turns.n):
+        for i, result in as_they_end(write, prompts, d.session.turns.n):
             ready[i] = result
             n_done += 1
+            n_failed += isinstance(result, DuoError)
             while n_written in ready:
                 out.write(as_line(n_written, prompts[n_written], ready.pop(n_written)) + "\n")
                 out.flush()
                 n_written += 1
             show("texts", n_done, len(prompts))
+    if n_failed > 0:
+        raise BadValue(f"{n_failed} of {plural(len(prompts), 'text')} failed; their lines say why")

@@ -43,7 +43,8 @@ def random_weights(target: str | os.PathLike[str], shape: HeadShape, seed: int) 
     n, n_attn = shape.n_embd, shape.n_head * shape.head_dim
 
     def matrix(rows: int, columns: int) -> Array:
-        return (rng.standard_normal((rows, columns)) / columns**0.5).astype(np.float32)
+        x: Array = (rng.standard_normal((rows, columns)) / columns**0.5).astype(np.float32)
+        return x
 
     out: dict[str, Array] = {
         "fc.weight": matrix(n, len(shape.layers) * header.n_embd),
@@ -124,7 +125,10 @@ def write_head(
 def random_head(
     target: str | os.PathLike[str], out: str | os.PathLike[str], *, seed: int, shape: HeadShape | None = None
 ) -> None:
-    """Writes a head with Gaussian noise for weights. Raises DuoError: see write_head(); BadValue: an impossible shape."""
+    """Writes a head with Gaussian noise for weights.
+
+    Raises DuoError: `target` cannot be read, `out` cannot be written; BadValue: an impossible shape.
+    """
     shape = shape or HeadShape()
     if not (shape.own_embedding and shape.own_output) and shape.n_embd != read_header(target).n_embd:
         raise BadValue("a head that uses its target's matrices must be as wide as the target")

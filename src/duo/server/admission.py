@@ -16,20 +16,23 @@ class Admission:
     def __init__(self, n_places: int, n_queue: int) -> None:
         self.n_places, self.n_queue = n_places, n_queue
         self.n_inside = 0
-        self.n_refused = 0
         self._mean_s = 0.0  # of a text from its turn to its end
 
     def enter(self, n: int) -> Ticket:
         """Raises ApiError 429: there is no room for n more texts; 400: there never is."""
         n_most = self.n_places + self.n_queue
         if n > n_most:
-            raise ApiError(400, f"the request is for {n} texts; this server takes at most {n_most} at a time")
+            raise ApiError(
+                400,
+                f"the request is for {n} texts; this server takes at most {n_most} at a time",
+                reason="too_many_texts",
+            )
         if self.n_inside + n > n_most:
-            self.n_refused += 1
             raise ApiError(
                 429,
                 f"the queue is full ({self.n_inside} texts, {self.n_places} places); try again later",
                 headers={"Retry-After": str(self.retry_after_s)},
+                reason="queue_full",
             )
         self.n_inside += n
         return Ticket(self, n)

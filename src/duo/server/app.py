@@ -47,11 +47,14 @@ def make_app(service: Service) -> FastAPI:
     return app
 
 
-def _raise(_request: Request, e: Exception) -> Response:
+# Both are async, because Starlette runs other handlers in threads: up to 40 of them when many requests are refused.
+
+
+async def _raise(_request: Request, e: Exception) -> Response:
     raise e  # the gate makes the answer
 
 
-def _refused(request: Request, e: Exception) -> Response:
+async def _refused(request: Request, e: Exception) -> Response:
     assert isinstance(e, HTTPException)
     what = {404: "there is no route", 405: "the method is not allowed for"}.get(e.status_code, str(e.detail))
     raise as_api_error(ApiError(e.status_code, f"{what} {request.url.path}", headers=dict(e.headers or {})))

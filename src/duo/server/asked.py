@@ -126,7 +126,10 @@ def biases(given: Any, ids_of: Callable[[str], list[int]]) -> dict[int, float]:
         if isinstance(token, str) and token.lstrip("-").isdecimal() and isinstance(given, Mapping):
             token = int(token)
         for i in [token] if isinstance(token, int) else ids_of(token):
-            out[i] = float(bias)
+            try:
+                out[i] = float(bias)
+            except OverflowError:
+                raise BadValue(f"the bias of {quoted(token, 40)} is too large a number; 1000 is enough") from None
     return out
 
 

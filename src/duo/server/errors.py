@@ -24,11 +24,21 @@ TYPES = {
 OF_ANTHROPIC = {429: "rate_limit_error", 500: "api_error", 501: "api_error", 503: "overloaded_error"}
 
 
-class ApiError(Exception):
-    """An answer that is an error. more: further fields of its body."""
+# Why a request was refused that could be right, as /metrics counts it.
+REASONS = (
+    "loading", "draining", "queue_full", "too_many_texts", "key", "head_too_slow", "body_too_slow", "body_too_large",
+    "context_exceeded",
+)  # fmt: skip
 
-    def __init__(self, status: int, message: str, *, headers: dict[str, str] | None = None, **more: Any) -> None:
+
+class ApiError(Exception):
+    """An answer that is an error. reason: one of REASONS. more: further fields of its body."""
+
+    def __init__(
+        self, status: int, message: str, *, headers: dict[str, str] | None = None, reason: str = "", **more: Any
+    ) -> None:
         super().__init__(message)
+        self.reason = reason
         self.status, self.message, self.headers, self.more = status, message, headers or {}, more
 
     @property
@@ -50,6 +60,7 @@ def too_long(n_prompt: int, n_ctx: int) -> ApiError:
         400,
         f"the request has {n_prompt} tokens, which exceeds the available context size of {n_ctx} tokens; shorten it, "
         "or start the server with a larger -c",
+        reason="context_exceeded",
         type="exceed_context_size_error",
         n_prompt_tokens=n_prompt,
         n_ctx=n_ctx,
@@ -61,7 +72,12 @@ def as_api_error(e: BaseException) -> ApiError:
     if isinstance(e, ApiError):
         return e
     if isinstance(e, ContextFull):
-        return ApiError(400, f"{one_line(e)} (exceeds the available context size)", type="exceed_context_size_error")
+        return ApiError(
+            400,
+            f"{one_line(e)} (exceeds the available context size)",
+            reason="context_exceeded",
+            type="exceed_context_size_error",
+        )
     if isinstance(e, BadValue | RecursionError):
         return ApiError(400, one_line(e) if isinstance(e, BadValue) else "the request is nested too deeply")
     if isinstance(e, Busy | Cancelled | PeerLost):

@@ -39,6 +39,8 @@ class Gate:
             if sent.status or isinstance(e, _Gone):
                 return  # the client has gone, or has a part of its answer
             error = as_api_error(e)
+            if error.reason:
+                self._service.metrics.refused(error.reason)
             if error.status == 500:
                 log.error("a request for %s failed", scope["path"], exc_info=e)
             await _send_error(sent, scope["path"].removeprefix(self._service.settings.api_prefix), error)
@@ -61,13 +63,15 @@ class Gate:
         kind, _, bearer = headers.get(b"authorization", b"").partition(b" ")
         given = bearer.strip() if kind.lower() == b"bearer" else headers.get(b"x-api-key", b"")
         if not given or not settings.knows_key(given):
-            raise ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"})
+            raise ApiError(401, "Invalid API Key", headers={"WWW-Authenticate": "Bearer"}, reason="key")
 
     async def _body(self, scope: Any, receive: Receive) -> bytes:
         """Raises ApiError: it is too large, or too slow."""
         settings = self._service.settings
         close = {"Connection": "close"}
-        too_large = ApiError(413, f"the body has more than {settings.n_body} bytes (--max-body)", headers=close)
+        too_large = ApiError(
+            413, f"the body has more than {settings.n_body} bytes (--max-body)", headers=close, reason="body_too_large"
+        )
         length = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
         if length.isdigit() and int(length[:20]) > settings.n_body:
             raise too_large
@@ -88,7 +92,12 @@ class Gate:
             return await asyncio.wait_for(whole(), settings.body_timeout_s)
         except asyncio.TimeoutError:
             seconds = settings.body_timeout_s
-            raise ApiError(408, f"the body did not come within {seconds:g} s (--body-timeout)", headers=close) from None
+            raise ApiError(
+                408,
+                f"the body did not come within {seconds:g} s (--body-timeout)",
+                headers=close,
+                reason="body_too_slow",
+            ) from None
 
 
 class _Gone(Exception):  # noqa: N818 - no error

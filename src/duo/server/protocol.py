@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
@@ -14,8 +15,8 @@ TOO_SLOW = (
 )
 
 
-def protocol_with(header_timeout_s: float, write_timeout_s: float) -> type[H11Protocol]:
-    """The class that uvicorn makes one object of for each connection."""
+def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Callable[[], None]) -> type[H11Protocol]:
+    """The class that uvicorn makes one object of for each connection. on_slow: called when a head was too slow."""
 
     class Timed(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
@@ -65,6 +66,7 @@ def protocol_with(header_timeout_s: float, write_timeout_s: float) -> type[H11Pr
         def _expire(self) -> None:
             self._timer = None
             if not self._has_request and not self.transport.is_closing():
+                on_slow()
                 self.transport.write(TOO_SLOW)
                 self.transport.close()
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from duo.server.text import Text
     from duo.server.writing import Batch
 
+DAY_S = 86400.0
 CLIENT_GONE = 499  # nginx's number; nobody reads it
 
 
@@ -58,6 +59,7 @@ async def _answer(
     texts, shape = await service.in_thread(make)
     for text in texts:
         text.asked_at, text.task_id = ticket.since, service.next_task_id
+        text.plain_pass_ms = service.plain_pass_ms
     writing = Writing(service, texts, ticket)
     try:
         if not f.stream:
@@ -67,7 +69,7 @@ async def _answer(
             return Json(shape.whole())
         # An early error is to be an ordinary answer with its status, so the headers wait for the first token.
         pending: asyncio.Task[Batch | None] = asyncio.create_task(writing.next())
-        ping_s = service.settings.ping_s if f.sse_ping_interval is None else max(0.0, f.sse_ping_interval)
+        ping_s = service.settings.ping_s if f.sse_ping_interval is None else min(max(0, f.sse_ping_interval), DAY_S)
         try:
             await asyncio.wait([pending], timeout=ping_s or None)
             if pending.done() and (e := pending.exception()) is not None:

@@ -9,12 +9,15 @@ from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from duo.errors import DuoError
 from duo.server.admission import Admission, Ticket
 from duo.server.errors import ApiError
 from duo.server.metrics import Metrics
+from duo.server.recent_median import RecentMedian
 from duo.text.recent_events import RecentEvents
 
 if TYPE_CHECKING:
+    from duo._core import Passes, Usage
     from duo.api.engine import Duo
     from duo.server.settings import Settings
     from duo.server.text import Text
@@ -46,7 +49,8 @@ class Service:
         self.events = RecentEvents() if settings.ui else None  # for the page; the pair's trace
         self.running: set[Text] = set()
         self.writings: set[Stoppable] = set()
-        self.metrics = Metrics(self._gauges, of_llama_cpp=settings.metrics_of_llama_cpp)
+        self.plain_pass_ms = RecentMedian()
+        self.metrics = Metrics(self._gauges, self._passes, of_llama_cpp=settings.metrics_of_llama_cpp)
         self._duo: Duo | None = None
         self._n_tasks = 0
         self._pool = ThreadPoolExecutor(N_THREADS, "duo-serve")
@@ -71,22 +75,22 @@ class Service:
     def is_ready(self) -> bool:
         return self.stage is Stage.READY
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether texts are inside, or answers that were not read yet."""
+        return bool(self.admission.n_inside or self.writings)
+
     def check_ready(self) -> Duo:
         """The pair. Raises ApiError 503."""
         if not self.is_ready:
-            self.metrics.refused(self.stage.name.lower())
             headers = {"Connection": "close", "Retry-After": "5"} if self.stage is Stage.DRAINING else {}
-            raise ApiError(503, self.stage.value, headers=headers)
+            raise ApiError(503, self.stage.value, headers=headers, reason=self.stage.name.lower())
         return self.duo
 
     def enter(self, n: int) -> Ticket:
         """For n texts, before anything is computed. Raises ApiError 429 and 503."""
         self.check_ready()
-        try:
-            return self.admission.enter(n)
-        except ApiError:
-            self.metrics.refused("queue_full")
-            raise
+        return self.admission.enter(n)
 
     async def in_thread(self, call: Callable[..., T], *args: Any) -> T:
         """What takes long must not stop the loop."""
@@ -102,11 +106,35 @@ class Service:
         return self.duo.n_ctx()
 
     @property
-    def cache_share(self) -> float:
-        """Of the context, what the running texts hold."""
+    def usage(self) -> Usage | None:
+        """What the engine holds; None: there is none, or it has ended."""
         if self._duo is None:
-            return 0.0
-        return min(1.0, sum(t.n_prompt + t.n_tokens for t in list(self.running)) / self.n_ctx)
+            return None
+        try:
+            return self._duo.engine.usage
+        except DuoError:
+            return None
+
+    def _passes(self) -> Passes | None:
+        usage = self.usage
+        return usage["passes"] if usage is not None and usage["target"]["cells"] else None
+
+    def _cache(self) -> dict[str, float]:
+        """What the cache holds. A target elsewhere does not tell; then the texts are counted."""
+        usage = self.usage
+        if usage is None:
+            return {"cache_usage_ratio": 0.0}
+        target, cells = usage["target"], usage["target"]["cells"]
+        held = [cells[t.place] if 0 <= t.place < len(cells) else t.n_prompt + t.n_tokens for t in self.running]
+        return {
+            "cache_usage_ratio": min(1.0, sum(held) / self.n_ctx),
+            "cache_tokens": sum(cells),
+            "texts_parked": target["n_parked"],
+            "texts_kept": target["n_kept"],
+            "texts_kept_bytes": target["kept_bytes"],
+            "texts_open": usage["n_open"],
+            "draft_cache_tokens": sum(usage["draft"]["cells"]),
+        }
 
     def _gauges(self) -> dict[str, float]:
         n_running = len(self.running)
@@ -114,7 +142,7 @@ class Service:
             "requests_running": n_running,
             "requests_waiting": max(0, self.admission.n_inside - n_running),
             "places": self.admission.n_places,
-            "cache_usage_ratio": self.cache_share,
+            **self._cache(),
             "ready": float(self.is_ready),
         }
 

@@ -54,7 +54,11 @@ class Serving:
         self._listeners, self._load, self._ready, self._drain_s = listeners, load, ready, drain_s
         config = uvicorn.Config(
             make_app(service),
-            http=protocol_with(service.settings.header_timeout_s, service.settings.timeout_s),
+            http=protocol_with(
+                service.settings.header_timeout_s,
+                service.settings.timeout_s,
+                partial(service.metrics.refused, "head_too_slow"),
+            ),
             ws="none",
             lifespan="off",
             log_config=None,
@@ -151,7 +155,7 @@ class Serving:
         until = clock() + self._drain_s
         if not loading:
             await asyncio.sleep(min(NOT_READY_S, self._drain_s))
-        while service.admission.n_inside and clock() < until and not self._server.should_exit:
+        while service.is_busy and clock() < until and not self._server.should_exit:
             await asyncio.sleep(0.02)
         service.stop_all()
         while service.admission.n_inside and clock() < until + END_S and not self._server.should_exit:

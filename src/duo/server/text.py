@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from duo.prompt.reading import Part
+from duo.server.recent_median import RecentMedian
 from duo.text.result import Chunk, Result, TokenLogprobs
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ class Text:
     reading: Reading | None = None  # None: all of it is the answer
     most_ms: float = 0.0  # after the first token; 0: no limit
     task_id: int = 0
+    plain_pass_ms: RecentMedian = field(default_factory=RecentMedian)  # of all texts of the server
 
     asked_at: float = field(default_factory=time.monotonic)
     begun_at: float = 0.0
@@ -62,8 +64,11 @@ class Text:
 
     def end(self) -> None:
         """Nothing more comes of it. Safe to call twice."""
+        is_first = self.result is None
         if self.stream is not None:
             self.result = self.stream.stream.result
+        if is_first and self.result is not None and (ms := self.result.timings.get("pass_ms", {}).get("1")):
+            self.plain_pass_ms.add(ms)
 
     @property
     def whole(self) -> Part:
@@ -108,7 +113,7 @@ class Text:
         if found.get("draft_n"):
             out |= {name: found[theirs] for name, theirs in OF_DRAFT.items() if theirs in found}
         out |= {"ttft_ms": found.get("ttft_ms", 0.0), "queue_ms": self.queue_ms}
-        if plain := found.get("pass_ms", {}).get("1"):
+        if (plain := self.plain_pass_ms.value) is not None:
             out["plain_pass_ms"] = plain
         return out
 

@@ -26,7 +26,8 @@ class Writing:
         self.texts = texts
         self._service, self._ticket = service, ticket
         self._came: asyncio.Queue[Batch | BaseException] = asyncio.Queue()
-        self._n_running = len(texts)
+        self._n_running = len(texts)  # whose end `next` has not told
+        self._n_open = len(texts)
         self._tasks = [asyncio.create_task(self._write(t)) for t in texts]
         service.writings.add(self)
 
@@ -40,6 +41,9 @@ class Writing:
             text.end()
             service.running.discard(text)
             service.metrics.ended(text)
+            self._n_open -= 1
+            if not self._n_open:  # others may come, whether or not the client reads its answer
+                self._leave()
 
     async def _run(self, text: Text) -> None:
         service = self._service
@@ -84,5 +88,8 @@ class Writing:
         with suppress(asyncio.CancelledError):
             await asyncio.shield(asyncio.gather(*self._tasks, return_exceptions=True))
         self._service.writings.discard(self)
+        self._leave()
+
+    def _leave(self) -> None:
         written = [t.last_at - t.begun_at for t in self.texts if t.last_at]
         self._ticket.leave(sum(written) / len(written) if written else None)

@@ -40,6 +40,8 @@ class Timings(TypedDict, total=False):
     draft_acceptance: float  # a share
     draft_mean_length: float  # tokens for each verification
     draft_acceptance_by_position: list[float]
+    draft_n_by_position: list[int]  # verifications with a guess there
+    draft_n_accepted_by_position: list[int]
     draft_rollback_share: float
     draft_hit_n: int
     draft_hit_tokens_per_pass: float
@@ -129,6 +131,8 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
             "draft_mean_length": 1 + stats["n_accepted"] / max(1, verifications),
             # As in llama.cpp and vLLM: accepted at the position / verifications.
             "draft_acceptance_by_position": [n / max(1, verifications) for n in stats["n_accepted_at"][:longest]],
+            "draft_n_by_position": list(stats["n_tested_at"][:longest]),
+            "draft_n_accepted_by_position": list(stats["n_accepted_at"][:longest]),
             # Of the best path only: the other branches are alternatives, of which at most one can be right.
             "draft_rollback_share": 1 - stats["n_path_accepted"] / stats["n_path"] if stats["n_path"] else 0.0,
             "draft_hit_n": stats["n_hits"],

@@ -44,6 +44,7 @@ Examples:
   duo bench
   duo bench -m 70B.gguf -md 8B.gguf -f question.jsonl --questions 20 --temp 0 --chart speed.svg
   duo bench -m 70B.gguf -md 8B.gguf --slots 1,2,4 --ignore-eos --temp 0
+  duo bench -m 70B.gguf -md 8B.gguf --placements CUDA0,CUDA1
   duo bench --url http://127.0.0.1:8080 --url other=http://127.0.0.1:8000 -f question.jsonl --slots 1,2,4,8
   duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json-file run.json --csv run.csv
 """
@@ -78,7 +79,7 @@ def bench(params: dict[str, Any]) -> None:
             raise BadValue("-np/--parallel has no effect with --slots, which says how many texts; leave it out")
     lengths_text = params["sync_lengths"]
     if lengths_text is None:
-        lengths_text = "1,2,3,4,5,7" if counts is None else "2,4"
+        lengths_text = "1,2,3,4,5,7" if counts is None and params["placements"] is None else "2,4"
     sync_lengths = a.parse_lengths(lengths_text, "--sync-lengths", auto=False)
     lengths = a.parse_lengths(params["lengths"], "--lengths", auto=True)
     text_options = {**DEFAULTS, **given(params, GENERATE_OPTIONS)}
@@ -98,6 +99,10 @@ def bench(params: dict[str, Any]) -> None:
     if checked["seed"] == -1:
         checked["seed"] = secrets.randbits(63)  # the same for all arms, because their texts are compared
     chosen = questions.choose(questions.read(params["questions_file"]), params["questions"], params["category"])
+    if params["placements"] is not None:
+        from duo.cli import bench_placements
+
+        return bench_placements.measure(params, sync_lengths, lengths, chosen, checked)
     if counts is not None:
         from duo.cli.bench_slots import measure
 
@@ -241,12 +246,16 @@ def _command() -> click.Command:
                      help="Modes to measure, always including plain. [default: plain,sync,async]"),
         click.Option(["sync_lengths", "--sync-lengths"], metavar="N,N",
                      help="Draft lengths of sync; async is compared with the fastest. [default: 1,2,3,4,5,7; with "
-                          "--slots 2,4]"),
+                          "--slots or --placements 2,4]"),
         click.Option(["lengths", "--lengths"], default="auto", metavar="N|auto,...",
                      help="Draft lengths of async. [default: auto]"),
         click.Option(["slots", "--slots"], metavar="N,N",
                      help="Write so many texts at once, with one pass for all, as 1,2,4,8; 1 always runs. Reports "
                           "tokens/s of all texts together."),
+        click.Option(["placements", "--placements"], metavar="auto|A,B",
+                     help="Compare the target alone, both models on one device, and the target at A with the draft at "
+                          "B: CUDA0,CPU or, for CPUs, 0-3,4-7. auto: two GPUs, or a GPU and the CPU, or two halves of "
+                          "the CPUs."),
         click.Option(["alone", "--alone/--no-alone"], default=True,
                      help="Also measure the target with no draft loaded, after the pair. [default: on]"),
         click.Option(["repetitions", "--repetitions"], type=counts, default=2, metavar="N",

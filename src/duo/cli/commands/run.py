@@ -107,7 +107,7 @@ def run(params: dict[str, Any]) -> None:
 
 
 def run_many(params: dict[str, Any]) -> None:
-    """A text for each line of a .jsonl file, -np at once; a line of JSON for each."""
+    """A text for each line of a .jsonl file, -np at once; a line of JSON for each, also if it fails."""
     from duo.cli.prompt_lines import read_prompts, write_all
     from duo.text.job import check_early
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -92,15 +93,18 @@ def serve(params: dict[str, Any]) -> None:
         return d
 
     def ready(d: Duo) -> None:
-        introduce(d, wanted)
-        warn_of_start(d)
+        with suppress(OSError):  # a full disk behind the standard streams must not end the server
+            introduce(d, wanted)
+            warn_of_start(d)
         scheme = "https" if o["ssl_cert_file"] else "http"
         where = " and ".join(x.url(scheme) + settings.api_prefix * (not x.path) for x in found)
-        print(f"duo serve: {settings.names[0]} on {where} ({d.session.turns.n} texts at once)", flush=True)
+        with suppress(OSError):
+            print(f"duo serve: {settings.names[0]} on {where} ({d.session.turns.n} texts at once)", flush=True)
 
     service = Service(settings)
     Serving(service, found, load, drain_s=o["drain"], ready=ready, cert=o["ssl_cert_file"], key=o["ssl_key_file"]).run()
-    show.warn("the server has ended")
+    with suppress(OSError):
+        show.warn("the server has ended")
 
 
 OF_BOTH = ("mode", "spec_type")  # `open_duo` gives them itself

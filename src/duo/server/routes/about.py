@@ -32,7 +32,8 @@ def add(router: APIRouter, service: Service) -> None:
         return Json({"status": "ok"})
 
     for path in ("/health", "/v1/health"):
-        router.get(path, include_in_schema=path == "/health")(health)
+        router.add_api_route(path, health, methods=["GET"], include_in_schema=path == "/health")
+        router.add_api_route(path, health, methods=["HEAD"], include_in_schema=False)
 
     @router.get("/livez")
     async def alive() -> Response:
@@ -76,7 +77,8 @@ def add(router: APIRouter, service: Service) -> None:
         """Figures for Prometheus."""
         if not service.settings.metrics:
             raise ApiError(501, "/metrics is off; start the server without --no-metrics")
-        return Response(service.metrics.page, media_type="text/plain; version=0.0.4")
+        headers = {"Process-Start-Time-Unix": str(int(service.metrics.started))}  # as in llama-server
+        return Response(service.metrics.page, media_type="text/plain; version=0.0.4", headers=headers)
 
 
 def model_list(duo: Duo, names: tuple[str, ...], created: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ MISSING = {
     "transcription of speech": ("/v1/audio/transcriptions", "/audio/transcriptions"),
     "tools of the server's own": ("/tools",),
     "a proxy for web pages": ("/cors-proxy",),
-    "loading and unloading of models": ("/models/load", "/models/unload"),
+    "loading and unloading of models": ("/models/load", "/models/unload", "/models/sse"),
     "control of a running stream": ("/v1/chat/completions/control",),
     "streams that can be resumed": ("/v1/stream", "/v1/streams/lookup"),
     "saving and restoring of slots": ("/slots/{id_slot}",),
@@ -31,7 +31,9 @@ MISSING = {
 def add(router: APIRouter, service: Service) -> None:
     for what, paths in MISSING.items():
         for path in paths:
-            router.add_api_route(path, _refusal(path, what), methods=["GET", "POST"], include_in_schema=False)
+            router.add_api_route(path, _refusal(path, what), methods=["GET", "POST", "DELETE"], include_in_schema=False)
+    one = _refusal("/models", "several models at a time")
+    router.add_api_route("/models", one, methods=["POST", "DELETE"], include_in_schema=False)
 
     @router.post("/props", include_in_schema=False)
     async def change_props() -> Response:

@@ -1,0 +1,87 @@
+"""`duo bench --placements`: the same pair on one device, and on two."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from duo.cli.bench_head import head_of_run, refuse
+from duo.cli.models import chosen_models, names_draft, names_target
+from duo.cli.opening import open_duo, warn_of_models
+from duo.cli.options import given
+from duo.cli.progress import Bar
+from duo.errors import BadValue, DuoError
+from duo.measure.bench import files, placed_report, placed_run
+from duo.measure.bench.places import Placement, parse_places, placements_of
+from duo.measure.bench.writer import DuoWriter
+from duo.models.demo import demo_pair
+from duo.options.tables import ENGINE_OPTIONS
+
+if TYPE_CHECKING:
+    from duo.measure.bench.arms import Length
+    from duo.measure.bench.questions import Question
+    from duo.options.generate import GenerateOptions
+
+# Set by each placement.
+OF_PLACES = tuple(
+    f"{name}{suffix}" for name in ("device", "n_threads", "cpu_mask", "cpu_range") for suffix in ("", "_draft")
+)
+
+
+def measure(
+    params: dict[str, Any],
+    sync_lengths: Sequence[Length],
+    lengths: Sequence[Length],
+    questions: Sequence[Question],
+    text: GenerateOptions,
+) -> None:
+    """Measures, prints, and writes files. Raises DuoError; exit code 130 if Ctrl-C ended the run early."""
+    refuse(params, ("modes", "slots", "csv", "chart", "alone", "raw"), "--placements, which has its own report")
+    refuse(params, [n for n in OF_PLACES if n in ENGINE_OPTIONS], "--placements, which places both models")
+    placements = placements_of(*parse_places(params["placements"]), sync_lengths, lengths)
+    if names_target(params) and not names_draft(params):
+        raise BadValue("--placements needs a draft; give it with -md")
+    target = str(chosen_models(params).target or demo_pair()[0])
+    head: dict[str, Any] = {}
+    notes: dict[str, None] = {}
+    bar = Bar()
+
+    @contextmanager
+    def writer(p: Placement) -> Iterator[DuoWriter]:
+        with _open(params, target, p) as d:
+            if p.has_draft and "draft" not in head:
+                warn_of_models(d)
+                head.update(head_of_run(d, params, text, len(questions)))
+                for name in OF_PLACES:
+                    head["settings"].pop(name, None)
+            made = DuoWriter(d, text)
+            yield made
+            notes.update(made.notes)
+
+    with bar.shown():
+        found = placed_run.run(writer, questions, placements, params["repetitions"], params["warm_up"], bar)
+    if not found[0].records:
+        raise DuoError(f"{placements[0].name} failed, and the others are compared with it: {found[0].failure}")
+    if not bar.complete:
+        notes[f"ended early: {bar.done} of {bar.total} answers were written, including warm-up"] = None
+    placed_report.show(found, head, notes)
+    if params["json"] is not None:
+        files.write_json(params["json"], placed_run.as_json(found, head, list(notes), bar.complete))
+    if not bar.complete:
+        raise click.exceptions.Exit(130)
+
+
+@contextmanager
+def _open(params: dict[str, Any], target: str, p: Placement) -> Iterator[Any]:
+    if p.has_draft:
+        with open_duo(params, **p.options) as d:
+            yield d
+        return
+    from duo.api.engine import Duo
+
+    own = {k: v for k, v in given(params, ENGINE_OPTIONS).items() if not k.endswith("_draft") and k != "spec_type"}
+    with Duo(target, mode="plain", **{**own, **p.options}) as d:
+        yield d

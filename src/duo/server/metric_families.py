@@ -1,0 +1,135 @@
+"""Figures that are read when Prometheus asks: sums over texts, the engine's own, and llama.cpp's names for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+if TYPE_CHECKING:
+    from duo._core import Passes
+    from duo.server.metrics import Metrics
+
+# Counters, and the figures of a text that they add up.
+SUMS = {
+    "prompt_tokens": "prompt_n",
+    "prompt_tokens_cached": "cache_n",
+    "prompt_seconds": "prompt_ms",
+    "generated_tokens": "predicted_n",
+    "generated_seconds": "predicted_ms",
+    "passes": "target_passes_n",
+    "draft_rounds": "draft_rounds",
+    "drafted_tokens": "draft_n",
+    "accepted_tokens": "draft_n_accepted",
+    "draft_hits": "draft_hit_n",
+    "draft_wait_seconds": "verify_wait_ms",
+    "draft_steps": "draft_steps_n",
+}
+WORDS = {
+    "prompt_tokens": "Prompt tokens that were evaluated",
+    "prompt_tokens_cached": "Prompt tokens that were in the cache",
+    "prompt_seconds": "Time of prompts",
+    "generated_tokens": "Tokens that were generated",
+    "generated_seconds": "Time of generation, summed over texts",
+    "passes": "Passes of the target, counted by text",
+    "draft_rounds": "Verifications",
+    "drafted_tokens": "Guesses that were verified",
+    "accepted_tokens": "Guesses that were right",
+    "draft_hits": "Passes whose last token the draft had prepared",
+    "draft_wait_seconds": "Time that the target waited for guesses",
+    "draft_steps": "Steps of the draft",
+    "requests_running": "Texts that are being written",
+    "requests_waiting": "Texts that wait for a place",
+    "places": "Texts that can be written at once",
+    "cache_usage_ratio": "Share of the context that running texts hold",
+    "cache_tokens": "Tokens in the target's cache, those of ended texts included",
+    "texts_parked": "Running texts that wait because the cache is full",
+    "texts_kept": "Ended texts that --cache-ram keeps",
+    "texts_kept_bytes": "Memory that they take",
+    "texts_open": "Texts that the pair has begun and not yet ended",
+    "draft_cache_tokens": "Tokens in the draft's cache",
+    "ready": "1: requests are served",
+}
+# Of `Passes.stance_us`.
+STANCES = ("ahead", "by_turn", "rest", "groups", "prompt")
+WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
+# llama-server's names (llama.cpp, tools/server/server-task.cpp), with which its dashboards and autoscalers work.
+OF_LLAMA_CPP = {
+    "prompt_tokens_total": "prompt_tokens",
+    "prompt_tokens_cached_total": "prompt_tokens_cached",
+    "prompt_seconds_total": "prompt_seconds",
+    "tokens_predicted_total": "generated_tokens",
+    "tokens_predicted_seconds_total": "generated_seconds",
+    "spec_decode_num_drafts_total": "draft_rounds",
+    "spec_decode_num_draft_tokens_total": "drafted_tokens",
+    "spec_decode_num_accepted_tokens_total": "accepted_tokens",
+}
+
+
+class Families:
+    """A collector of prometheus_client."""
+
+    def __init__(self, metrics: Metrics, *, of_llama_cpp: bool) -> None:
+        self._metrics, self._of_llama_cpp = metrics, of_llama_cpp
+        self._before = dict(metrics.sums)  # when Prometheus asked last
+
+    def collect(self) -> Iterator[Metric]:
+        m = self._metrics
+        for name, value in m.sums.items():
+            yield CounterMetricFamily(f"duo_{name}", WORDS[name], value)
+        gauges, passes = m.gauges(), m.passes()
+        for name, value in gauges.items():
+            yield GaugeMetricFamily(f"duo_{name}", WORDS[name], value)
+        if passes is not None:
+            yield from _of_passes(passes)
+        if self._of_llama_cpp:
+            yield from self._theirs(gauges, passes)
+
+    def _theirs(self, gauges: Mapping[str, float], passes: Passes | None) -> Iterator[Metric]:
+        m = self._metrics
+        for name, ours in OF_LLAMA_CPP.items():
+            yield CounterMetricFamily("llamacpp:" + name.removesuffix("_total"), WORDS[ours], m.sums[ours])
+        n_passes = m.sums["passes"] if passes is None else sum(passes["by_width"].values())
+        yield CounterMetricFamily("llamacpp:n_decode", "Passes of the target", n_passes)
+        by_position = CounterMetricFamily(
+            "llamacpp:spec_decode_num_accepted_tokens_per_pos", WORDS["accepted_tokens"], labels=["position"]
+        )
+        for i, n in sorted(m.accepted_at.items()):
+            by_position.add_metric([str(i)], n)
+        yield by_position
+        new = {name: value - self._before[name] for name, value in m.sums.items()}
+        self._before = dict(m.sums)
+        theirs = {
+            "n_tokens_max": m.n_most,  # there a counter, but Prometheus' client would give that another name
+            "requests_processing": gauges["requests_running"],
+            "requests_deferred": gauges["requests_waiting"],
+            "prompt_tokens_seconds": _rate(new["prompt_tokens"], new["prompt_seconds"]),
+            "predicted_tokens_seconds": _rate(new["generated_tokens"], new["generated_seconds"]),
+            "n_busy_slots_per_decode": float(n_passes > 0) if passes is None else _rate(passes["n_texts"], n_passes),
+        }
+        for name, value in theirs.items():
+            yield GaugeMetricFamily("llamacpp:" + name, "As llama-server has it", value)
+
+
+def _of_passes(passes: Passes) -> Iterator[Metric]:
+    """Each pass of the target counts once, however many texts it had."""
+    counts = [sum(n for width, n in passes["by_width"].items() if low < width <= high)
+              for low, high in zip((0, *WIDTHS), WIDTHS, strict=False)]  # fmt: skip
+    buckets = [(str(float(le)), float(n)) for le, n in zip(WIDTHS, accumulate(counts), strict=True)]
+    buckets.append(("+Inf", float(sum(passes["by_width"].values()))))
+    yield HistogramMetricFamily(
+        "duo_target_pass_rows", "Passes of the target by their rows", buckets=buckets, sum_value=passes["n_rows"]
+    )
+    yield CounterMetricFamily("duo_target_pass_texts", "Texts in all passes of the target", passes["n_texts"])
+    times = CounterMetricFamily(
+        "duo_stance_seconds", "Time with texts by what the pair did; prompt: it only read prompts", labels=["stance"]
+    )
+    for stance, us in zip(STANCES, passes["stance_us"], strict=True):
+        times.add_metric([stance], us * 1e-6)
+    yield times
+
+
+def _rate(n: float, seconds: float) -> float:
+    return n / seconds if seconds else 0.0
