@@ -76,6 +76,12 @@ void llama_token_model::load() {
     }
     if (!head_ && (!llama_model_has_decoder(model_.get()) || llama_model_has_encoder(model_.get()) ||
                    llama_model_is_diffusion(model_.get()))) {
+        if (meta("general.architecture") == "eagle3") {
+            throw error(error_kind::unknown_model,
+                        opt_.path +
+                            " is a draft head (EAGLE-3), which writes nothing alone; give it as the draft of the "
+                            "target that it was made for (-md)");
+        }
         throw error(error_kind::unknown_model,
                     opt_.path + " does not generate text token by token; choose a decoder-only language model");
     }
