@@ -118,7 +118,7 @@ def test_what_a_head_cannot_take_is_refused(tmp_path: Path) -> None:
         head.decode([1, 2], 1, np.zeros((1, 96), np.float32))
     with pytest.raises(DuoError, match="other models read none"):
         _core.Probe(options(TARGET, ())).encode(features(2))
-    with pytest.raises(DuoError, match="is a draft head .* which writes nothing alone"):
+    with pytest.raises(DuoError, match=r"is a draft head .* which writes nothing alone"):
         _core.Probe(options(tmp_path / "head.gguf", ()))
     borrowing = HeadShape(n_embd=320, n_head=5, own_embedding=False, own_output=False)
     random_head(TARGET, tmp_path / "borrowing.gguf", seed=2, shape=borrowing)
