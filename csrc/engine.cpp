@@ -9,6 +9,7 @@
 #endif
 
 #include "error.h"
+#include "llama/lone_head.h"
 #include "llama/pair_check.h"
 #include "llama/shared_rpc.h"
 #include "llama/stock_kernels.h"
@@ -56,12 +57,10 @@ engine::engine(const engine_options & opt) {
     check_cpus(opt.draft.cpus);
     prepare_stock_kernels(opt.target);
     prepare_shared_rpc(opt.target, opt.draft);
-    const auto head = opt.draft.path.empty() ? std::nullopt : read_head_file(opt.draft.path);
-    if (head && opt.target.path.empty()) {
-        throw error(error_kind::bad_value,
-                    opt.draft.path + " is a draft head, which reads the hidden states of a target in the same process; "
-                                     "use a draft model for a target elsewhere");
+    if (opt.target.path.empty() && !opt.draft.path.empty()) {
+        refuse_lone_head(opt.draft.path);
     }
+    const auto head = opt.draft.path.empty() ? std::nullopt : read_head_file(opt.draft.path);
     if (head) {
         if (const std::string why = head_mismatch(opt.draft.path, *head, opt.target.path); !why.empty()) {
             throw error(error_kind::bad_value, why);

@@ -141,3 +141,5 @@ def test_heads_that_do_not_fit_are_refused(head: Path, tmp_path: Path, capsys: p
     assert "the draft fits the target" in said
     with pytest.raises(DuoError, match="is a draft head"):
         Duo(head, n_ctx=256)
+    assert main(["draft-host", "-md", str(head), "--listen", "127.0.0.1:0"]) == 1
+    assert "use a draft model for a target elsewhere" in capsys.readouterr().err
