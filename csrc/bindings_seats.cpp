@@ -29,6 +29,7 @@ model_ptr load_weights(model_options opt, bool is_draft, const py::object & prog
             refuse_lone_head(opt.path);
         } else {
             prepare_stock_kernels(opt);
+            opt.guesses = true;
         }
         return std::make_shared<llama_token_model>(opt, is_draft, false);
     });
@@ -43,9 +44,7 @@ struct shared_model {
 template <typename Host> struct served {
     explicit served(const model_ptr & weights)
         : model(weights->with_new_context()),
-          host(model, weights->options().n_parallel, [cpus = weights->options().cpus] { pin_this_thread(cpus); }) {
-        model.require_rollback("it cannot be served");
-    }
+          host(model, weights->options().n_parallel, [cpus = weights->options().cpus] { pin_this_thread(cpus); }) {}
 
     llama_token_model model;
     Host              host;

@@ -68,6 +68,7 @@ engine::engine(const engine_options & opt) {
     }
     if (!opt.target.path.empty()) {
         model_options t  = opt.target;
+        t.guesses        = !opt.draft.path.empty() || opt.remote_draft;
         t.feature_layers = head ? head->layers : t.feature_layers;
         target_          = std::make_shared<llama_token_model>(t, false, !t.vocab_only);
     }
@@ -78,6 +79,10 @@ engine::engine(const engine_options & opt) {
     if (!opt.draft.path.empty()) {
         model_options d = opt.draft;
         d.n_ctx_most    = target_ ? target_->n_ctx() : opt.n_ctx_remote;
+        if (head && !target_->can_rollback()) {
+            throw error(error_kind::bad_value, opt.target.path + " keeps a recurrent state, and draft heads for such " +
+                                                   "targets are not supported yet; use a draft model");
+        }
         if (head && d.n_ctx == 0) {
             d.n_ctx = target_->n_ctx(); // its own limit says how it was trained
         }
@@ -89,14 +94,6 @@ engine::engine(const engine_options & opt) {
         }
         draft_->limit_vocab(target_->n_vocab());
     }
-    if (draft_ || opt.remote_draft) {
-        for (const auto & m : {target_, draft_}) {
-            if (m) {
-                m->require_rollback("run it without a draft");
-            }
-        }
-    }
-
     target_view_    = target_;
     draft_view_     = draft_;
     token_model * t = target_.get();

@@ -10,12 +10,10 @@ from typing import Any
 
 import pytest
 from conftest import HANG_S
-from gguf_files import tiny_mamba
 from hub_server import COMMIT, REPO, FakeHub
 
 from duo import Duo, DuoError
 from duo.cli.main import main
-from duo.models.demo import demo_pair
 from duo.models.hub.repository import Hub, parse
 
 
@@ -115,17 +113,14 @@ def test_check_shows_repository_names_and_takes_a_token(
 ) -> None:
     monkeypatch.setenv("HF_ENDPOINT", fake.url)
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
-    mamba = tiny_mamba(demo_pair()[1], tmp_path / "mamba.gguf").read_bytes()
     fake.repos |= {
         "a/broken-GGUF": {"b-Q4_K_M.gguf": b"GGUF"},
-        "a/state-GGUF": {"s-Q4_K_M.gguf": mamba},
         "a/long-GGUF": {"x" * 260 + "-Q4_K_M.gguf": b"GGUF"},
         "a/gated-GGUF": fake.repos[REPO],
     }
     fake.gated.add("a/gated-GGUF")
     for repo, found in (
         ("a/broken-GGUF", "duo: a/broken-GGUF/b-Q4_K_M.gguf has a truncated or corrupt header"),
-        ("a/state-GGUF", "\na/state-GGUF/s-Q4_K_M.gguf keeps a recurrent state"),
         ("a/long-GGUF", f"duo: a/long-GGUF could not be written to {tempfile.gettempdir()} (file name too long); "),
     ):
         assert main(["check", REPO, repo]) == 1

@@ -35,6 +35,7 @@ void branch_pool::fork(int32_t from, int32_t to, int32_t n) {
 
 void branch_pool::cut(int32_t branch, int32_t n) {
     if (length(branch) > n) {
+        n = keeps_state() ? 0 : n;
         if (!model_.rollback(branch, n)) {
             throw error(error_kind::bad_value, "the draft model's cache cannot be rolled back");
         }

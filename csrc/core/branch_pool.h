@@ -26,8 +26,12 @@ class branch_pool {
 
     // Makes the empty branch `to` share the first n tokens of `from`.
     void fork(int32_t from, int32_t to, int32_t n);
-    // Keeps the first n tokens of the branch, if it holds more. Throws duo::error if the model cannot.
+    // Keeps the first n tokens of the branch, if it holds more; a recurrent state goes back to none. Throws duo::error
+    // if the model cannot.
     void cut(int32_t branch, int32_t n);
+
+    // A branch with a recurrent state is forked as it is, so that a node keeps its branch for itself.
+    [[nodiscard]] bool keeps_state() const { return model_.undo() != undo_kind::cells; }
 
     [[nodiscard]] int32_t length(int32_t branch) const { return branches_[size_t(branch)].length; }
     // Only the count: the model's cache has changed, or will.

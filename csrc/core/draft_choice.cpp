@@ -35,11 +35,11 @@ bool draft_worker::choose() {
         if (n_rows > n_free) {
             n_free = make_room(t, n_free);
         }
-        if (n_rows > n_free && shares_cache(t)) {
+        if (n_rows > n_free && (n_parts_ > 0 || shares_cache(t))) {
             pause(t); // until the next verdict: the others may have ended by then
             continue;
         }
-        if (n_rows > n_free) { // nodes were chosen to fit
+        if (n_rows > n_free) { // it has the cache for itself
             fail(t, "its cache is full; raise -cd/--ctx-size-draft");
             continue;
         }

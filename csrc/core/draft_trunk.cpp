@@ -21,6 +21,7 @@ void draft_trunk::begin(std::span<const token_id> old_text, std::span<const toke
     for (const int32_t b : branches_) {
         pool_.cut(b, b == trunk_ ? n_text_ : 0);
     }
+    n_text_ = std::min(n_text_, pool_.length(trunk_));
 }
 
 void draft_trunk::re_root(const token_tree & tree, int32_t i, int32_t pos) {
@@ -72,7 +73,7 @@ void draft_trunk::restart(int32_t n) {
 
 bool draft_trunk::follows_tip(const token_tree & tree, int32_t i, int32_t pos) const {
     const int32_t up = tree.at(tree.at(i).parent).branch;
-    return pool_.length(up) == pos && !(of_head_ && up == trunk_);
+    return !pool_.keeps_state() && pool_.length(up) == pos && !(of_head_ && up == trunk_);
 }
 
 bool draft_trunk::can_take(const token_tree & tree, int32_t i, int32_t pos) const {
@@ -107,6 +108,7 @@ void draft_trunk::keep_text() {
     }
     branches_.assign(1, trunk_);
     pool_.cut(trunk_, n_text_);
+    n_text_ = std::min(n_text_, pool_.length(trunk_));
 }
 
 void draft_trunk::settle(int32_t n) {

@@ -2,7 +2,8 @@
 //
 // The trunk is the branch that the text grows in. Each branch holds the text and the path down to one node, its tip. A
 // node that follows a tip grows that branch. A node that follows any other evaluated node gets a branch of its own,
-// which shares the cells of the path. Branches whose path leaves the tree are freed.
+// which shares the cells of the path. With a recurrent state, all nodes do. Branches whose path leaves the tree are
+// freed.
 //
 // The trunk of a draft head holds rows of the text only, which are made of the target's states. The tree's rows are
 // made of the head's own, so they are always in other branches, and no branch becomes the trunk.

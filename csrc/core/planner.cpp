@@ -31,11 +31,12 @@ int32_t n_drafted_most(const plan_params & params, const tree_shape & shape, int
     return std::clamp(n, 0, n_draft_cap);
 }
 
-void planner::begin(const plan_params & params, int32_t n_branch) {
+void planner::begin(const plan_params & params, int32_t n_branch, int32_t n_most, bool copy) {
     params_     = params;
     n_branches_ = n_branch;
+    copy_       = copy;
     shape_      = tree_shape(params.tree);
-    n_max_      = n_drafted_most(params, shape_, n_auto_max);
+    n_max_      = std::min(n_drafted_most(params, shape_, n_auto_max), n_most);
     measuring_  = false;
     outlook_at_ = -1;
     profile_.choose_record(params.sampled);
@@ -77,10 +78,6 @@ double planner::rate() const {
     return std::max(plain, (experience_->own.tokens + us * ways().turns.rate) / (experience_->own.usual_us + us));
 }
 
-double planner::least_chance() const {
-    return adaptive() ? 0.01 : 0.0;
-}
-
 plan planner::next(pass_tree & tree, const situation & now) {
     const int32_t n_most = std::min(n_max_, now.n_room);
     tree.choose({}, 0, n_branches_);
@@ -106,11 +103,11 @@ int32_t planner::widest_try() const {
 plan planner::by_worth(pass_tree & tree, const situation & now, int32_t n_most) {
     price(now, n_most, rate());
     const auto & path = tree.best_path();
-    choice       best = best_of(tree, path, n_most);
+    choice       best = best_of(tree, path, now.n_base, n_most);
     bool         wide = false;
     if (params_.use == tree_use::automatic && n_branches_ > 1 && tree.nodes().size() > path.size()) {
         // Nodes accepted beside the best path are evaluated once more, so a tree has to be clearly better.
-        const choice all = best_of(tree, tree.by_chance(), n_most);
+        const choice all = best_of(tree, tree.by_chance(), now.n_base, n_most);
         wide             = all.value > best.value + least_gain;
         best             = wide ? all : best;
     }
@@ -149,14 +146,20 @@ void planner::price(const situation & now, int32_t n_most, double r) {
 }
 
 // The leading part of `order` with the highest E - R * cost.
-planner::choice planner::best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const {
+planner::choice planner::best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_base,
+                                 int32_t n_most) const {
     double sum   = 1.0;
     double twice = 0.0; // tokens that the next pass will probably have to evaluate again
+    double right = 1.0; // chance of all of a chain
     choice best{.value = sum - cost_[0]};
     for (int32_t m = 1; m <= std::min(int32_t(order.size()), n_most); ++m) {
         const int32_t i = order[size_t(m - 1)];
         sum += tree.nodes()[size_t(i)].chance;
         twice += tree.on_best_path(i) ? 0.0 : tree.nodes()[size_t(i)].chance;
+        if (copy_) { // all that was right before this guess, if this is the first wrong one
+            twice += (right - tree.nodes()[size_t(i)].chance) * (n_base + m - 1);
+            right = tree.nodes()[size_t(i)].chance;
+        }
         const double now   = cost_[size_t(m)];
         const double value = sum - now - twice * (cost_[size_t(m + 1)] - now);
         if (value > best.value && m >= params_.n_min) {
@@ -202,7 +205,7 @@ plan planner::by_turn(pass_tree & tree, const situation & now, int32_t n_most) {
         return wait_for(n - n_path, now);
     }
     price(now, n_most, std::min(rate(), best_ratio(tree, now, path, n_most)));
-    const choice best = best_of(tree, path, n_most);
+    const choice best = best_of(tree, path, now.n_base, n_most);
     return take(tree, path, best.value < 1.0 - cost_[0] + least_gain ? 0 : best.n);
 }
 

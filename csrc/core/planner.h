@@ -47,7 +47,8 @@ class planner {
     void expect(const pair_prior & prior);
 
     // n_branch: branches of the target's cache.
-    void begin(const plan_params & params, int32_t n_branch);
+    // n_most: guesses in a pass that the target can take back. copy: of its ways to do that (undo_kind).
+    void begin(const plan_params & params, int32_t n_branch, int32_t n_most = n_draft_cap, bool copy = false);
 
     // Plans the next pass, and chooses its rows in `tree`.
     [[nodiscard]] plan next(pass_tree & tree, const situation & now);
@@ -80,7 +81,7 @@ class planner {
     [[nodiscard]] bool draft_pays(int64_t reading_us, int32_t n_tokens, int64_t elapsed_us) const;
 
     // Nodes with less chance than this can be ignored.
-    [[nodiscard]] double             least_chance() const;
+    [[nodiscard]] double             least_chance() const { return adaptive() ? 0.01 : 0.0; }
     [[nodiscard]] const tree_shape & shape() const { return shape_; }
 
     [[nodiscard]] pair_profile &       profile() { return profile_; }
@@ -125,7 +126,8 @@ class planner {
     void                 price(const situation & now, int32_t n_most, double r);
     [[nodiscard]] double best_ratio(const pass_tree & tree, const situation & now, const std::vector<int32_t> & path,
                                     int32_t n_most) const;
-    [[nodiscard]] choice best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_most) const;
+    [[nodiscard]] choice best_of(const pass_tree & tree, const std::vector<int32_t> & order, int32_t n_base,
+                                 int32_t n_most) const;
     [[nodiscard]] bool   wait_pays(double value, const pass_tree & tree, const situation & now,
                                    const std::vector<int32_t> & path, int32_t n_most) const;
     [[nodiscard]] plan   wait_for(int32_t n_steps, const situation & now) const;
@@ -166,6 +168,7 @@ class planner {
     tree_shape              shape_;
     int32_t                 n_max_      = 0;
     int32_t                 n_branches_ = 1;
+    bool                    copy_       = false;
     bool                    shared_     = false; // both models are on the same cores
     std::vector<core_split> splits_;             // of these
     size_t                  split_ = 0;          // the likely one

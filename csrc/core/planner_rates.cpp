@@ -34,15 +34,20 @@ planner::outlook planner::find_outlook() const {
     double sum     = 1.0;
     double reached = 1.0;
     double a       = 0.0;
+    double again   = 0.0; // rows that the next pass probably evaluates again (undo_kind::copy)
     for (int32_t k = 1; k <= n_max_; ++k) {
         a = k == 1 ? profile_.guesses().acceptance(0) : profile_.guesses().acceptance(k - 1, a);
+        again += copy_ ? k * reached * (1.0 - a) : 0.0;
         reached *= a;
         sum += reached;
+        const auto more = [&](bool beside) {
+            return again * std::max(0.0, profile_.pass_us(k + 2, beside) - profile_.pass_us(k + 1, beside));
+        };
         if (k >= params_.n_min) {
-            better(o.hopeful, k, sum, k * step + profile_.pass_us(k + 1, false), worth);
-            better(o.turns, k, sum, k * step + profile_.pass_us(k + 1, false, false), worth);
+            better(o.hopeful, k, sum, k * step + profile_.pass_us(k + 1, false) + more(false), worth);
+            better(o.turns, k, sum, k * step + profile_.pass_us(k + 1, false, false) + more(false), worth);
         }
-        better(o.ahead, k, sum, std::max(profile_.pass_us(k + 1, true), k * step_beside), 0.0);
+        better(o.ahead, k, sum, std::max(profile_.pass_us(k + 1, true) + more(true), k * step_beside), 0.0);
     }
     return o;
 }

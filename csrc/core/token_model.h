@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -29,6 +30,13 @@ struct candidate {
 };
 
 enum class decode_status { ok, stopped };
+
+// How a model takes back rows that it has evaluated.
+enum class undo_kind : uint8_t {
+    cells,     // each row for itself: rollback() reaches any position, and fork() as well
+    snapshots, // a recurrent state: rollback() reaches the last n_undo() rows of the last pass, and only once
+    copy,      // a recurrent state: the last pass as a whole, so what was right in it is evaluated again
+};
 
 // For a pass over several texts, because one text's end must not stop the others.
 inline const std::atomic<bool> never_stop{false};
@@ -83,7 +91,17 @@ class token_model {
     // Forgets positions >= `pos` of `branch`. False: the cache cannot do that, and is unchanged.
     virtual bool rollback(int32_t branch, int32_t pos) = 0;
 
-    // Positions that the cache holds of `branch`, by its own account.
+    [[nodiscard]] virtual undo_kind undo() const { return undo_kind::cells; }
+    // Guesses that a pass may have at most, so that they can be taken back.
+    [[nodiscard]] virtual int32_t n_undo() const { return std::numeric_limits<int32_t>::max(); }
+
+    // Like rollback(), but goes back further if it must. Returns the positions that the branch holds then.
+    virtual int32_t take_back(int32_t branch, int32_t pos) {
+        return rollback(branch, pos) ? pos : rollback(branch, 0) ? 0 : n_held(branch);
+    }
+
+    // Positions that the cache holds of `branch`, by its own account. With undo_kind::copy, a pass over one row may
+    // leave none of it: then the next pass needs this row again.
     [[nodiscard]] virtual int32_t n_held(int32_t branch) const = 0;
 
     // What the cache holds of `branch`, as bytes. Throws duo::error.
@@ -97,7 +115,8 @@ class token_model {
         throw error("this model's cache cannot be restored");
     }
 
-    // Makes the empty branch `to` share the cached tokens of `from` before position `pos`.
+    // Makes the empty branch `to` share the cached tokens of `from` before position `pos`. A recurrent state can only
+    // be shared as it is: then `from` holds no more than these tokens.
     virtual void fork(int32_t from, int32_t to, int32_t pos) = 0;
 
     [[nodiscard]] virtual bool        is_end(token_id token) const = 0; // end of generation

@@ -88,6 +88,13 @@ void verify_worker::keep_beginning(verify_slot & s) {
     s.text.stats().n_prompt_returned = size_t(n_cached) > n_here ? n_cached : 0;
 }
 
+// Guesses that the next pass may verify. With a kept state, each wrong one makes the rows before it necessary again:
+// their number must not grow for ever, so then a pass without guesses comes between.
+int32_t verify_worker::n_room(const verify_slot & s) const {
+    const int32_t n_again = model_.undo() == undo_kind::copy ? int32_t(s.n_missing()) - 1 : 0;
+    return std::min(s.text.n_room(s.cached.size()), std::max(0, model_.n_undo() - n_again));
+}
+
 // Forgets what the slot's cache does not have in common with its text. The last token is evaluated even if it is
 // cached: its logits are wanted. Throws duo::error if the cache cannot be cleared.
 void verify_worker::cut(verify_slot & s) {
@@ -96,11 +103,18 @@ void verify_worker::cut(verify_slot & s) {
     // A draft head's first new row is made of the last old token's hidden state, so that is evaluated once more.
     n_kept -= wires_.features && draft_wanted(s.text.req()) && n_kept > 0 ? 1 : 0;
     if (n_kept < s.cached.size()) {
-        const bool kept = model_.rollback(s.first_branch, int32_t(n_kept));
-        if (!kept && !model_.rollback(s.first_branch, 0)) {
+        const auto n = size_t(model_.take_back(s.first_branch, int32_t(n_kept)));
+        if (n > n_kept) {
             throw error("the target's cache could not be cleared");
         }
-        s.cached.resize(kept ? n_kept : 0);
+        s.cached.resize(n);
+    }
+}
+
+// A pass over one row may leave nothing of it (token_model::n_held).
+void verify_worker::drop_unheld(verify_slot & s) {
+    if (model_.undo() == undo_kind::copy) {
+        s.cached.resize(std::min(s.cached.size(), size_t(model_.n_held(s.first_branch))));
     }
 }
 
@@ -108,8 +122,8 @@ void verify_worker::cut(verify_slot & s) {
 void verify_worker::forget_rejected(verify_slot & s) noexcept {
     const auto n_kept = size_t(n_same(s.cached, s.text.tokens()));
     try {
-        if (n_kept < s.cached.size() && model_.rollback(s.first_branch, int32_t(n_kept))) {
-            s.cached.resize(n_kept);
+        if (n_kept < s.cached.size()) {
+            s.cached.resize(std::min(s.cached.size(), size_t(model_.take_back(s.first_branch, int32_t(n_kept)))));
         }
     } catch (...) {
         clear(s);

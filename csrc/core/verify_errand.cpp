@@ -140,6 +140,7 @@ void verify_worker::score(verify_slot & s, request & req) {
             job.top.insert(job.top.end(), best_.begin(), best_.end());
         }
     }
+    drop_unheld(s);
 }
 
 } // namespace duo

@@ -133,6 +133,7 @@ void verify_worker::on_evaluated(verify_slot & s) {
     for (size_t i = 0; i < tree.rows().size() && tree.rows()[i].branch == 0; ++i) {
         s.cached.push_back(tree.at_row(int32_t(i)).token);
     }
+    drop_unheld(s);
 }
 
 void verify_worker::on_prompt(verify_slot & s) {
@@ -186,10 +187,11 @@ void verify_worker::trim_cache(verify_slot & s, size_t n_before) {
     const auto n_kept    = n_before + size_t(n_on_path);
     s.text.stats().n_side += n_on_path < s.text.n_accepted() ? 1 : 0;
     if (n_kept < s.cached.size()) {
-        if (!model_.rollback(s.first_branch, int32_t(n_kept))) {
+        const auto n = size_t(model_.take_back(s.first_branch, int32_t(n_kept)));
+        if (n > n_kept || n + rows_.size() < s.cached.size()) { // only this pass may be evaluated again
             throw error(error_kind::bad_value, "the target's cache cannot be rolled back; run without a draft");
         }
-        s.cached.resize(n_kept);
+        s.cached.resize(n);
     }
 }
 

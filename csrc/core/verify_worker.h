@@ -64,6 +64,7 @@ class verify_worker {
     verify_slot *            oldest_ended();
     void                     keep_beginning(verify_slot & s);
     void                     cut(verify_slot & s);
+    void                     drop_unheld(verify_slot & s);
     void                     forget_rejected(verify_slot & s) noexcept;
     void                     push_out(const verify_slot & s) noexcept;
     void                     bring_back(verify_slot & s) noexcept;
@@ -111,7 +112,7 @@ class verify_worker {
     [[nodiscard]] int64_t away_us(const verify_slot & s) const {
         return wires_.rtt_us[size_t(line_of(s))].load(std::memory_order_relaxed);
     }
-    int32_t n_room(const verify_slot & s) const { return s.text.n_room(s.cached.size()); }
+    [[nodiscard]] int32_t n_room(const verify_slot & s) const;
 
     // A pass over several texts (verify_pool.cpp).
     void                  work_together();

@@ -11,6 +11,10 @@
 
 namespace duo {
 
+namespace {
+constexpr int32_t n_guess_copy = 16; // and rows that are evaluated again, in a pass over a kept state
+} // namespace
+
 void llama_token_model::limit_vocab(int32_t n) {
     samplers_.clear();
     for (int32_t i = 0; i < opt_.n_parallel; ++i) {
@@ -39,6 +43,10 @@ int64_t llama_token_model::n_setups() const {
 // Rows without output leave the last layer before its feed-forward part. If one row remained, it would be computed as a
 // single row, so a neighbour in the same pass gets an output too.
 void llama_token_model::keep_two_outputs(size_t n) {
+    if (!can_rollback_ && n > 1) { // where a recurrent model's passes end depends on its snapshots
+        output_[n - 2] = output_[n - 2] != 0 || output_[n - 1] != 0 ? 1 : 0;
+        return;
+    }
     const size_t n_pass = llama_n_ubatch(context_.get());
     for (size_t from = 0; from < n; from += n_pass) {
         const size_t to = std::min(n, from + n_pass);
@@ -56,7 +64,24 @@ void llama_token_model::set_row(size_t i, const row & r, int32_t pos, bool outpu
     output_[i] = output ? 1 : 0;
 }
 
+// An extra row is dropped again. That would take a kept state back to before the batch, so the batch is divided.
 decode_status llama_token_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
+    const size_t n = rows.size();
+    i_first_       = 0;
+    if (undo() == undo_kind::copy && n > 2 && ends_alone(n) &&
+        std::none_of(rows.begin(), rows.end() - 2, [](const row & r) { return r.output; })) {
+        decode_batch(rows.first(n - 2), stop);
+        i_first_ = int32_t(n) - 2;
+        return decode_batch(rows.last(2), stop);
+    }
+    return decode_batch(rows, stop);
+}
+
+bool llama_token_model::ends_alone(size_t n) const {
+    return wants_company() && n % llama_n_ubatch(context_.get()) == 1;
+}
+
+decode_status llama_token_model::decode_batch(std::span<const row> rows, const std::atomic<bool> & stop) {
     if (rows.empty() || rows.size() > size_t(n_batch_)) {
         throw error(error_kind::bad_value, "a batch of " + std::to_string(rows.size()) +
                                                " rows does not fit -b/--batch-size " + std::to_string(n_batch_));
@@ -73,8 +98,8 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
         }
         set_row(n++, r, r.pos, r.output);
     }
-    // The last pass of the batch must not be one row wide. The extra row is removed below.
-    const bool padded = wants_company() && can_rollback_ && n % llama_n_ubatch(context_.get()) == 1;
+    // The extra row is removed below. A draft's recurrent state would not survive that.
+    const bool padded = ends_alone(n) && (can_rollback_ || (n == 1 && n_batch_ > 1 && !is_draft_));
     if (padded) {
         set_row(n++, rows.back(), rows.back().pos + 1, false);
     }
@@ -95,7 +120,11 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     }
     const cpu::take_attention attention(own_attention_, &cells_);
     log_clear_errors();
-    stop_      = can_rollback_ ? &stop : nullptr; // a half-evaluated recurrent state could not be restored
+    stop_ = can_rollback_ ? &stop : nullptr; // a half-evaluated recurrent state could not be restored
+    if (!can_rollback_) {
+        state_.before_pass(padded ||
+                           std::count_if(rows.begin(), rows.end(), [](const row & r) { return r.output; }) > 1);
+    }
     int32_t rc = 0;
     try {
         rc = llama_decode(context_.get(), batch);
@@ -117,7 +146,12 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
                         (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
     }
     n_rows_ = int32_t(rows.size());
-    if (padded && !rollback(rows.back().branch, rows.back().pos + 1)) {
+    if (!can_rollback_) {
+        state_.after_pass(int32_t(n));
+    }
+    if (padded && undo() == undo_kind::copy) {
+        state_.take_back(rows.back().pos + 1);
+    } else if (padded && !rollback(rows.back().branch, rows.back().pos + 1)) {
         throw error(error_kind::bad_value,
                     "the cache of " + opt_.path +
                         " cannot be rolled back; run without --strict and with --cpu-kernels stock");
@@ -133,7 +167,7 @@ void llama_token_model::use_threads(int32_t n) {
 }
 
 float * llama_token_model::logits_of(int32_t i_row) const {
-    float * row = llama_get_logits_ith(context_.get(), i_row);
+    float * row = llama_get_logits_ith(context_.get(), i_row - i_first_);
     if (row == nullptr) {
         throw error("row " + std::to_string(i_row) + " of the last pass over " + opt_.path + " has no logits");
     }
@@ -184,10 +218,33 @@ bool llama_token_model::rollback(int32_t branch, int32_t pos) {
     if (memory == nullptr) {
         return false;
     }
+    if (!can_rollback_ && !is_draft_) {
+        return state_.rollback(pos);
+    }
     if (pos <= 0) {
         return llama_memory_seq_rm(memory, branch, -1, -1);
     }
-    return can_rollback_ && has_window(branch, pos) && llama_memory_seq_rm(memory, branch, pos, -1);
+    return can_rollback_ ? has_window(branch, pos) && llama_memory_seq_rm(memory, branch, pos, -1)
+                         : pos >= n_held(branch);
+}
+
+int32_t llama_token_model::take_back(int32_t branch, int32_t pos) {
+    return can_rollback_ || is_draft_ ? token_model::take_back(branch, pos) : state_.take_back(pos);
+}
+
+// Rows that a kept state makes necessary again come before the guesses of the next pass, and a pass that needs company
+// for its bits is not divided.
+int32_t llama_token_model::n_undo() const {
+    const auto n_pass = int32_t(llama_n_ubatch(context_.get()));
+    switch (undo()) {
+        case undo_kind::cells:
+            break;
+        case undo_kind::snapshots:
+            return state_.n_snapshots();
+        case undo_kind::copy:
+            return std::min(n_guess_copy, n_pass - 1);
+    }
+    return token_model::n_undo();
 }
 
 // Whether the cache has all that a token at `pos` may see. Cells that a sliding window has passed may have been given

@@ -13,6 +13,7 @@
 #include "../core/token_model.h"
 #include "../cpu/cell_order.h"
 #include "head_file.h"
+#include "kept_state.h"
 #include "sampler.h"
 
 namespace duo {
@@ -40,7 +41,8 @@ struct model_options {
     bool                     offload_kqv     = true;   // a layer's cache and attention are where its weights are
     bool                     op_offload      = true;   // a GPU may compute prompts with weights of the CPU
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
-    bool                     strict = false;           // same bits at every width: see llama_token_model::decode
+    bool                     guesses = false;          // passes verify guesses: a recurrent state keeps snapshots
+    bool                     strict  = false;          // same bits at every width: see llama_token_model::decode
     std::vector<int32_t>     feature_layers;           // a draft head reads the inputs of these; empty: no head does
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
 
@@ -102,6 +104,9 @@ class llama_token_model : public token_model {
     void             encode(std::span<const float> features, std::span<float> out) override;
     void             state(int32_t i_row, std::span<float> out) const override;
     bool             rollback(int32_t branch, int32_t pos) override;
+    int32_t          take_back(int32_t branch, int32_t pos) override;
+    undo_kind        undo() const override { return can_rollback_ ? undo_kind::cells : state_.kind(); }
+    int32_t          n_undo() const override;
     void             fork(int32_t from, int32_t to, int32_t pos) override;
     int32_t          n_held(int32_t branch) const override;
 
@@ -120,10 +125,8 @@ class llama_token_model : public token_model {
     // Limits candidates to ids below n, which the other model can read.
     void limit_vocab(int32_t n);
 
-    // False for recurrent or hybrid memory, which cannot take back single tokens.
+    // False for recurrent or hybrid memory, which cannot go back to any position; see undo().
     [[nodiscard]] bool can_rollback() const { return can_rollback_; }
-    // Throws duo::error with this advice if the model cannot roll back.
-    void require_rollback(const char * advice) const;
 
     // Whether logits are independent of the width of the pass: the user asked for it, or duo's kernels compute all
     // products.
@@ -176,8 +179,11 @@ class llama_token_model : public token_model {
     void create_context(); // the llama_context alone
     void probe_rollback();
     // A row of the last pass. Throws duo::error if it has no logits.
-    float *   logits_of(int32_t i_row) const;
-    sampler & sampler_of(int32_t i_row, const sampling_params & sampling);
+    float *       logits_of(int32_t i_row) const;
+    decode_status decode_batch(std::span<const row> rows, const std::atomic<bool> & stop);
+    // The last pass of a batch of n rows would be one row wide, where bits must be the same at any width.
+    [[nodiscard]] bool ends_alone(size_t n) const;
+    sampler &          sampler_of(int32_t i_row, const sampling_params & sampling);
     // Bits must be the same, and some stock kernel gives a single row other bits.
     [[nodiscard]] bool wants_company() const { return same_bits_ && !head_ && (stock_products_ || !own_attention_); }
     void               keep_two_outputs(size_t n);
@@ -200,14 +206,17 @@ class llama_token_model : public token_model {
     std::unique_ptr<llama_context, context_free> context_;
     std::vector<std::unique_ptr<sampler>>        samplers_; // one for each text; a draft's: used last first
 
-    const std::atomic<bool> * stop_           = nullptr; // of the running decode()
-    int32_t                   n_ctx_          = 0;
-    int32_t                   n_batch_        = 0;
-    int32_t                   n_rows_         = 0; // of the last decode()
-    int32_t                   n_branch_       = 1;
-    int32_t                   n_vocab_        = 0;
-    bool                      can_rollback_   = true;
-    bool                      is_draft_       = false;
+    const std::atomic<bool> * stop_         = nullptr; // of the running decode()
+    int32_t                   n_ctx_        = 0;
+    int32_t                   n_batch_      = 0;
+    int32_t                   n_rows_       = 0; // of the last batch
+    int32_t                   n_branch_     = 1;
+    int32_t                   n_vocab_      = 0;
+    bool                      can_rollback_ = true;
+    bool                      is_draft_     = false;
+    mutable kept_state        state_;              // of recurrent or hybrid memory; save() frees its spare sequence
+    int32_t                   n_snapshots_    = 0; // of the state, to ask for
+    int32_t                   i_first_        = 0; // row of the last decode() that was the first of its last batch
     int32_t                   n_threads_      = 0; // see use_threads()
     bool                      same_bits_      = false;
     bool                      own_attention_  = false; // duo's kernels compute the attention of all layers

@@ -20,6 +20,10 @@ namespace {
 
 // Rows in a strict pass: 2 to 16 give the same bits (measured for F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K).
 constexpr int32_t n_ubatch_strict = 16;
+// Snapshots of a recurrent state, and thus guesses in a pass. Each is as large as the state.
+constexpr int32_t n_snapshots_most = 8;
+// Branches of a draft with a recurrent state, each with a state of its own.
+constexpr int32_t n_branch_state = 16;
 // Branches of the cache: enough for a tree of 64 nodes; llama.cpp takes up to 256 (LLAMA_MAX_SEQ).
 constexpr int32_t n_branch_most = 64;
 // Extra cells of the draft's cache, for nodes that are not (yet) text.
@@ -57,7 +61,13 @@ llama_flash_attn_type flash_attn_type(const std::string & name) {
 void llama_token_model::make_context() {
     own_attention_  = own_attention_ && !llama_model_is_recurrent(model_.get()) && !llama_model_is_hybrid(model_.get());
     const int64_t n = cpu::take_attention::n_done();
+    n_snapshots_    = opt_.guesses && !is_draft_ ? n_snapshots_most : 0;
     create_context();
+    if (n_snapshots_ > 0 && llama_n_rs_seq(context_.get()) == 0) { // the architecture has none
+        n_snapshots_ = 0;
+        context_.reset();
+        create_context();
+    }
     probe_rollback();
     if (own_attention_ && cpu::take_attention::n_done() - n != llama_model_n_layer(model_.get())) {
         own_attention_ = false;
@@ -79,7 +89,7 @@ void llama_token_model::create_context() {
 
     n_batch_ = head_ ? std::min(n_batch_, n_batch_head) : n_batch_;
 
-    // Recurrent memory needs a state per branch, and cannot be rolled back anyway.
+    // Recurrent memory needs a state per branch, and cannot go back to any position.
     const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
     if (one && opt_.n_parallel > 1) {
         throw error(error_kind::bad_value, opt_.path + " keeps a recurrent state, and duo writes one text at a time " +
@@ -92,19 +102,26 @@ void llama_token_model::create_context() {
                                                (is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size"));
     }
     // libllama reserves an output for each branch.
-    n_branch_ = one ? 1 : opt_.n_parallel * std::max(1, std::min(n_branch_most, n_batch_) / opt_.n_parallel);
+    // A PLaMo-2 graph of several sequences writes their states to the wrong place (models/plamo2.cpp).
+    n_branch_ = !one ? opt_.n_parallel * std::max(1, std::min(n_branch_most, n_batch_) / opt_.n_parallel)
+                : is_draft_ && meta("general.architecture") != "plamo2" ? std::min(n_branch_state, n_batch_)
+                                                                        : 1;
 
     const bool           all_duo  = n_duo_products_ > 0 && n_duo_products_ == n_cpu_products_;
     const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
     llama_context_params params   = llama_context_default_params();
     // One more cell for the extra row of a strict pass, after the last position. A tree's nodes share positions.
-    params.n_ctx           = uint32_t(n_ctx_ * opt_.n_contexts + (one ? 0 : is_draft_ ? n_spare_draft : n_branch_) + 1);
-    params.n_batch         = uint32_t(n_batch_) + 1;
-    const bool narrow      = same_bits_ && !(own_attention_ && all_duo);
-    params.n_ubatch        = uint32_t(narrow ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
-    params.n_seq_max       = uint32_t(n_branch_);
-    params.kv_unified      = true; // branches share cells
-    params.n_threads       = opt_.n_threads;
+    params.n_ctx      = uint32_t(n_ctx_ * opt_.n_contexts + (is_draft_ ? n_spare_draft : one ? 0 : n_branch_) + 1);
+    params.n_batch    = uint32_t(n_batch_) + 1;
+    const bool narrow = same_bits_ && !(own_attention_ && all_duo);
+    params.n_ubatch   = uint32_t(narrow ? std::clamp(opt_.n_ubatch, 2, n_widest) : opt_.n_ubatch);
+    // The last rows of a sequence stay in one pass, as many as there are snapshots and one more (split_equal()).
+    n_snapshots_      = one ? std::clamp(int32_t(std::min(params.n_ubatch, params.n_batch)) - 2, 0, n_snapshots_) : 0;
+    const bool spare  = one && !is_draft_ && n_snapshots_ == 0;
+    params.n_rs_seq   = uint32_t(n_snapshots_);
+    params.n_seq_max  = uint32_t(n_branch_ + (spare ? 1 : 0));
+    params.kv_unified = true; // branches share cells
+    params.n_threads  = opt_.n_threads;
     params.n_threads_batch = opt_.n_threads_batch;
     params.flash_attn_type =
         flash_attn_type((same_bits_ || own_attention_) && opt_.flash_attn == "auto" ? "on" : opt_.flash_attn);
@@ -164,6 +181,7 @@ void llama_token_model::create_context() {
     for (const int32_t i : opt_.feature_layers) {
         hidden().keep_layer_input(context_.get(), uint32_t(i), true);
     }
+    state_ = {llama_get_memory(context_.get()), int32_t(llama_n_rs_seq(context_.get())), spare ? n_branch_ : -1};
     use_loras(context_.get(), loras_, opt_);
     use_control_vectors(context_.get(), model_.get(), opt_);
     const size_t n = size_t(n_batch_) + 1;
@@ -180,7 +198,7 @@ void llama_token_model::create_context() {
 // Decodes two tokens and tries to remove one (like common_context_can_seq_rm).
 void llama_token_model::probe_rollback() {
     if (llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get())) {
-        can_rollback_ = false;
+        can_rollback_ = false; // see kept_state.h
         return;
     }
     const std::atomic<bool> go{false};

@@ -162,11 +162,4 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     }
 }
 
-void llama_token_model::require_rollback(const char * advice) const {
-    if (!can_rollback_) {
-        throw error(error_kind::bad_value,
-                    opt_.path + " keeps a recurrent state that cannot be rolled back after a wrong guess; " + advice);
-    }
-}
-
 } // namespace duo

@@ -29,8 +29,9 @@ size_t n_extra_of(const llama_model * model) {
 // passed, and a later text that shares only a part of this one needs them.
 std::string llama_token_model::save(int32_t branch) const {
     log_clear_errors();
-    const bool   whole = opt_.n_parallel == 1;
-    auto *       c     = context_.get();
+    const bool whole = opt_.n_parallel == 1;
+    auto *     c     = context_.get();
+    state_.forget(); // only the text is saved
     std::string  saved(whole ? llama_state_get_size(c) : llama_state_seq_get_size(c, branch), '\0');
     auto *       to = reinterpret_cast<uint8_t *>(saved.data());
     const size_t n =
@@ -65,6 +66,7 @@ void llama_token_model::restore(int32_t branch, std::span<const char> saved) {
             }
         }
         if (memory != nullptr && !can_rollback_) { // a recurrent state is of one text
+            state_.forget();
             llama_memory_clear(memory, false);
             const auto * from = reinterpret_cast<const uint8_t *>(saved.data());
             if (llama_state_set_data(context_.get(), from, saved.size()) == saved.size()) {

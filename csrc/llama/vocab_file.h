@@ -21,7 +21,7 @@ class vocab_file {
     // The kind of tokenizer: "spm", "bpe", ...; "none" if there is none.
     [[nodiscard]] std::string type() const;
 
-    // Whether the model is recurrent, so that its memory cannot be rolled back after a wrong guess.
+    // Whether the model is recurrent or hybrid, so that its memory cannot go back to any position.
     [[nodiscard]] bool keeps_state() const;
 
   private:

@@ -137,11 +137,16 @@ struct behaviour {
     int32_t  pass_us      = 0; // and always this long
     uint64_t delay_seed   = 1;
     bool     can_rollback = true;
-    bool     heeds_stop   = true;
-    int64_t  throw_at     = -1; // this decode() throws, counted from 0, half of its rows in the cache
-    int64_t  throw_choice = -1; // this candidates() throws
-    token_id poison       = -1; // decode() throws if a text begins with it
-    int64_t  hang_at      = -1; // this decode() does not return before release(), or `stop` if it heeds that
+    // A recurrent state: how it goes back, how far, and whether a pass over one row is dropped as it would be if a row
+    // had been added for its company.
+    duo::undo_kind undo         = duo::undo_kind::cells;
+    int32_t        n_undo       = 8;
+    bool           drops_one    = false;
+    bool           heeds_stop   = true;
+    int64_t        throw_at     = -1; // this decode() throws, counted from 0, half of its rows in the cache
+    int64_t        throw_choice = -1; // this candidates() throws
+    token_id       poison       = -1; // decode() throws if a text begins with it
+    int64_t        hang_at      = -1; // this decode() does not return before release(), or `stop` if it heeds that
 };
 
 class scripted_model : public duo::token_model {
@@ -154,6 +159,9 @@ class scripted_model : public duo::token_model {
     int32_t n_cells() const override { return b_.n_ctx + b_.n_spare; }
     int32_t n_vocab() const override { return b_.lang.n_vocab; }
     bool    is_end(token_id token) const override { return token == 0; }
+
+    duo::undo_kind undo() const override { return b_.undo; }
+    int32_t        n_undo() const override { return keeps_state() ? b_.n_undo : token_model::n_undo(); }
 
     std::string piece(token_id token) const override { return language::piece(token); }
 
@@ -170,6 +178,11 @@ class scripted_model : public duo::token_model {
         REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch,
                 "n_batch respected: " + std::to_string(rows.size()) + " of " + std::to_string(b_.n_batch));
         rows_.assign(rows.begin(), rows.end());
+        const bool drops = b_.drops_one && rows.size() == 1;
+        if (drops || std::count_if(rows.begin(), rows.end(), [](const row & r) { return r.output; }) > 1) {
+            n_copied_ = int32_t(cache_[0].id.size());
+        }
+        n_back_ = b_.undo == duo::undo_kind::snapshots ? std::min(b_.n_undo, int32_t(rows.size()) - 1) : 0;
         texts_.clear();
         for (const row & r : rows) {
             REQUIRE(r.pos < b_.n_ctx, "n_ctx respected");
@@ -216,6 +229,9 @@ class scripted_model : public duo::token_model {
         if (n == b_.throw_at || poisoned) {
             undo(rows, rows.size() / 2);
             throw duo::error(duo::error_kind::context_full, "decode " + std::to_string(n) + " fails");
+        }
+        if (drops) {
+            cache_[0].cut(size_t(n_copied_));
         }
         return decode_status::ok;
     }
@@ -268,11 +284,28 @@ class scripted_model : public duo::token_model {
         const one_at_a_time guard(*this);
         REQUIRE(branch >= 0 && branch < b_.n_branch && pos >= 0);
         auto & cached = cache_[size_t(branch)];
-        if (!b_.can_rollback && pos > 0 && size_t(pos) < cached.id.size()) {
-            return false;
+        if (pos > 0 && size_t(pos) < cached.id.size()) {
+            const bool near = branch == 0 && int32_t(cached.id.size()) - pos <= n_back_;
+            if (!b_.can_rollback || (keeps_state() && !near)) {
+                return false;
+            }
+        }
+        if (size_t(pos) < cached.id.size()) {
+            n_back_   = 0; // once
+            n_copied_ = pos == 0 ? -1 : n_copied_;
         }
         cached.cut(size_t(pos));
         return true;
+    }
+
+    int32_t take_back(int32_t branch, int32_t pos) override {
+        branch_cells & cached = cache_[size_t(branch)];
+        if (b_.undo == duo::undo_kind::copy && branch == 0 && size_t(pos) < cached.id.size() && n_copied_ > 0 &&
+            n_copied_ <= pos) {
+            cached.cut(size_t(n_copied_));
+            return n_copied_;
+        }
+        return token_model::take_back(branch, pos);
     }
 
     void fork(int32_t from, int32_t to, int32_t pos) override {
@@ -280,6 +313,7 @@ class scripted_model : public duo::token_model {
         REQUIRE(from != to && from >= 0 && from < b_.n_branch && to >= 0 && to < b_.n_branch);
         REQUIRE(cache_[size_t(to)].id.empty(), "only an empty branch is forked to");
         REQUIRE(pos >= 0 && size_t(pos) <= cache_[size_t(from)].id.size(), "what is shared is there");
+        REQUIRE(!keeps_state() || size_t(pos) == cache_[size_t(from)].id.size(), "a state is shared as it is");
         cache_[size_t(to)] = cache_[size_t(from)];
         cache_[size_t(to)].cut(size_t(pos));
     }
@@ -323,7 +357,11 @@ class scripted_model : public duo::token_model {
     std::array<std::atomic<int64_t>, 8> n_decoded_with{}; // by threads
 
   private:
-    size_t n_threads_ = 0;
+    bool keeps_state() const { return b_.undo != duo::undo_kind::cells; }
+
+    size_t  n_threads_ = 0;
+    int32_t n_copied_  = -1; // positions of the first branch that were copied; < 0: none
+    int32_t n_back_    = 0;  // rows that snapshots reach back
 
     struct one_at_a_time {
         explicit one_at_a_time(scripted_model & m) : m_(m) {

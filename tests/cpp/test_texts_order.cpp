@@ -199,3 +199,26 @@ TEST(on_a_host_no_client_makes_all_texts_speculate) {
         CHECK(st.n_passes_in[size_t(stance::rest)] > 0, std::to_string(i));
     }
 }
+
+// Both begin while the draft's cache is empty, and only one fits.
+TEST(a_draft_that_has_no_room_beside_another_one_waits) {
+    const behaviour target{.n_ctx = 64, .n_branch = 8, .n_spare = 200};
+    const behaviour small{.n_ctx = 64, .n_branch = 8, .n_spare = 0, .pass_us = 200};
+    for (int i = 0; i < 20; ++i) {
+        scripted_model                          t(target);
+        scripted_model                          d(small);
+        pipeline                                line(&t, &d, {.n_texts = 2});
+        std::vector<std::shared_ptr<open_text>> texts;
+        std::vector<ask>                        asks;
+        for (size_t n : {size_t(40), size_t(41)}) {
+            asks.push_back(ask_of(n, 12).as(run_mode::async, 4));
+            texts.push_back(line.begin(asks.back().make()));
+        }
+        for (size_t j = 0; j < 2; ++j) {
+            answer a;
+            read_some(line, *texts[j], a, size_t(-1));
+            check_same(a, reference(target.lang, target.n_ctx, asks[j]), std::to_string(j));
+            CHECK_EQ(a.warning, "");
+        }
+    }
+}

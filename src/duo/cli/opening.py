@@ -78,7 +78,7 @@ def warn_of_start(d: Duo) -> str:
 
 def warn_of_draft(d: Duo, stream: Stream) -> None:
     """Prints what failed during a text that went on."""
-    if stream.warning == stream.start_warning:  # nothing, or it was printed before
+    if not stream.warning:
         return
     if stream.network_warning and d.network is not None and d.network.settings.role == "verify":
         went_on = stream.finish_reason != "cancelled"

@@ -70,16 +70,14 @@ def _guesses(o: GenerateOptions, has_draft: bool) -> str:
     return f", guesses from n-grams ({ngram}){'; ' * bool(why)}{why}"
 
 
-def _mode(target: _core.Model | None, o: GenerateOptions, has_draft: bool) -> str:
+def _mode(o: GenerateOptions, has_draft: bool) -> str:
     """The mode, or why there is no speculation."""
-    from duo.text.job import ngram_of, why_no_ngrams
+    from duo.text.job import ngram_of
 
     if o["mode"] == "plain":
         return "plain decoding: --mode plain"
     if o["spec_type"] == ["none"]:
         return "plain decoding: --spec-type none"
-    if why := why_no_ngrams(target, o):
-        return f"plain decoding: {why}"
     if not has_draft and not ngram_of(o):
         return "plain decoding: no draft was given; give one (-md) or let n-grams guess (--spec-type ngram-map-k)"
     if isinstance(o["draft_tree"], list):  # its size is the draft length; --draft has no effect
@@ -97,7 +95,7 @@ def first_line(
     elsewhere: str = "",
 ) -> str:
     """Models, devices and mode. options: complete; elsewhere: the model on another machine."""
-    mode = _mode(target, options, draft is not None or elsewhere != "")
+    mode = _mode(options, draft is not None or elsewhere != "")
     models = elsewhere if target is None else _place(target)
     guesser = _place(draft) if draft is not None else elsewhere if target is not None else ""
     models += f" + draft {guesser}" if guesser else ""

@@ -32,7 +32,7 @@ class Vocabulary:
     eos: int
     eos_text: str
     add_eos: bool
-    keeps_state: bool  # recurrent: a wrong guess cannot be undone
+    keeps_state: bool  # recurrent or hybrid: one text at a time, and no single token can be taken back
 
 
 @dataclass(frozen=True)
@@ -130,12 +130,6 @@ def check_pair(
     facts = _core.vocab_check(os.fsencode(target), os.fsencode(draft))
     vocabularies = Vocabulary(**facts["target"]), Vocabulary(**facts["draft"])
     why_not = facts["mismatch"]
-    for h, v in zip(headers, vocabularies, strict=True):
-        if v.keeps_state and not why_not:
-            why_not = (
-                f"{h.path} keeps a recurrent state that cannot be rolled back after a wrong guess; "
-                "run it without a draft"
-            )
     n_ctx = contexts(of_target, of_draft, headers)
     need = needs(of_target, of_draft, headers)
     p = placement_of(of_target, of_draft, headers, devices)

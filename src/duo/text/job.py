@@ -125,13 +125,6 @@ def makes_guesses(o: GenerateOptions, has_draft: bool) -> bool:
     return o["mode"] != "plain" and (bool(ngram_of(o)) or (has_draft and "draft-simple" in o["spec_type"]))
 
 
-def why_no_ngrams(target: _core.Model | None, o: GenerateOptions) -> str:
-    """Why the requested n-grams cannot work with this target; empty if they can, or if none are requested."""
-    if target is None or target.can_rollback or o["mode"] == "plain" or not ngram_of(o):
-        return ""
-    return "the target keeps a recurrent state that cannot be rolled back after a wrong guess, so n-grams cannot guess"
-
-
 @dataclass(frozen=True)
 class Job:
     """A checked request for a text that has not begun."""
@@ -141,7 +134,6 @@ class Job:
     stop: list[str]
     seed: int
     hook: Hook | None = None
-    warning: str = ""  # the part of the request that cannot be met
 
 
 def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate") -> GenerateOptions:
@@ -174,8 +166,4 @@ def prepare(
         )
     check_grammar(grammar_of(o), model)
     seed = o["seed"] if o["seed"] >= 0 else secrets.randbits(63)
-    warning = why_no_ngrams(target, o)
-    if warning:
-        o = {**o, "spec_type": ["none"]}
-        warning += "; the text was decoded plainly"
-    return Job(o, prompt_tokens(model, prompt), _stops(o), seed, _hook_of(o, target), warning)
+    return Job(o, prompt_tokens(model, prompt), _stops(o), seed, _hook_of(o, target))

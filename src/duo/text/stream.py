@@ -41,8 +41,7 @@ class Stream(Iterator[Chunk]):
         self.seed = job.seed  # the actual one, also if -1 was given
         self.finish_reason = ""
         self._cache = cache
-        self.start_warning = job.warning  # known before the first token
-        self.warning = job.warning  # that, or why the text went on without the draft or the trace
+        self.warning = ""  # why the text went on without the draft or the trace
         self.trace_warning = self.network_warning = ""  # the part about the trace, about the connection to a host
         self.timings: Timings = {}
         self.on_close: Callable[[], None] | None = None
@@ -202,7 +201,7 @@ class Stream(Iterator[Chunk]):
                 self.timings.update(of_network)
             session.timings = self.timings
             self._write_trace()
-            self.warning = self.network_warning or stats["warning"] or self.trace_warning or self.start_warning
+            self.warning = self.network_warning or stats["warning"] or self.trace_warning
             why, code = stats["error"], stats["error_code"]
             if reason != "error" and (failed := self._keep_prompt()):
                 self.warning = self.warning or failed

@@ -1,0 +1,54 @@
+// How a model with a recurrent state takes back rows. Its memory has one state for each sequence, not one for each
+// token (llama-memory-recurrent.cpp).
+//
+// Some architectures keep snapshots of the state after the last rows of a pass (llama_context_params.n_rs_seq). The
+// state can go back to one of them, but only once until the next pass.
+//
+// With others, a spare sequence holds the state from before a pass that verifies. libllama copies a state that two
+// sequences share when one of them goes on, inside the graph, so this takes no pass and no transfer. After a wrong
+// guess the spare sequence's state is taken, and the rows that were right are evaluated again.
+#pragma once
+
+#include <cstdint>
+
+#include <llama.h>
+
+#include "../core/token_model.h"
+
+namespace duo {
+
+// Of sequence 0. Belongs to the model's thread.
+class kept_state {
+  public:
+    kept_state() = default;
+    // n_snapshots: llama_n_rs_seq(). spare: a sequence that nobody else uses; < 0: none.
+    kept_state(llama_memory_t memory, int32_t n_snapshots, llama_seq_id spare)
+        : memory_(memory), n_snapshots_(n_snapshots), spare_(spare) {}
+
+    [[nodiscard]] undo_kind kind() const { return n_snapshots_ > 0 ? undo_kind::snapshots : undo_kind::copy; }
+    [[nodiscard]] int32_t   n_snapshots() const { return n_snapshots_; }
+
+    // A pass begins. taken_back: some of its rows may be.
+    void before_pass(bool taken_back);
+    // It had so many rows in its last ubatch.
+    void after_pass(int32_t n_rows);
+
+    // Forgets positions >= pos. False: that state is not known, and nothing has changed.
+    bool rollback(int32_t pos);
+    // The same, but to an earlier position if it must be. Returns the positions that are left.
+    int32_t take_back(int32_t pos);
+
+    // Frees the spare sequence: the memory is saved, or was changed by others.
+    void forget();
+
+  private:
+    [[nodiscard]] int32_t n_held() const { return llama_memory_seq_pos_max(memory_, 0) + 1; }
+
+    llama_memory_t memory_      = nullptr;
+    int32_t        n_snapshots_ = 0;
+    llama_seq_id   spare_       = -1;
+    int32_t        n_spare_     = -1; // positions that the spare sequence holds; < 0: it is not in use
+    int32_t        n_back_      = 0;  // rows that the snapshots reach back
+};
+
+} // namespace duo
