@@ -4,6 +4,7 @@
 
 #include "bindings.h"
 #include "llama/file_header.h"
+#include "llama/head_file.h"
 #include "llama/memory.h"
 #include "llama/pair_check.h"
 #include "llama/vocab_file.h"
@@ -68,7 +69,10 @@ py::dict vocab_check(const std::string & target, const std::string & draft) {
         const py::gil_scoped_release released;
         return std::pair(vocab_file(target), vocab_file(draft));
     }();
-    const std::string why = pair_mismatch(t.get(), d.get());
+    std::string why = pair_mismatch(t.get(), d.get());
+    if (const auto head = read_head_file(draft); head && why.empty()) {
+        why = head_mismatch(draft, *head, target);
+    }
     return py::dict("target"_a = vocab_of(t), "draft"_a = vocab_of(d), "mismatch"_a = text_of(why));
 }
 

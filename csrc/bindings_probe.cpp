@@ -1,3 +1,5 @@
+#include <optional>
+
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
@@ -22,8 +24,17 @@ class probe {
   public:
     probe(const model_options & options, bool is_draft) : model_(options, is_draft) { stock_kernels_used(); }
 
-    // Evaluates tokens at positions from pos0 on; the cache below pos0 stays. Returns microseconds.
-    int64_t decode(const std::vector<token_id> & tokens, int32_t pos0) {
+    using floats = py::array_t<float, py::array::c_style | py::array::forcecast>;
+
+    // Evaluates tokens at positions from pos0 on; the cache below pos0 stays. states: of a draft head, the state before
+    // each token. Returns microseconds.
+    int64_t decode(const std::vector<token_id> & tokens, int32_t pos0, const std::optional<floats> & states) {
+        if (states && (states->ndim() != 2 || states->shape(0) != py::ssize_t(tokens.size()) ||
+                       states->shape(1) != model_.n_state())) {
+            throw error(error_kind::bad_value, "each token needs a state of " + std::to_string(model_.n_state()) +
+                                                   " numbers; only draft heads have states");
+        }
+        const py::gil_scoped_release released;
         if (pos0 < 0 || pos0 + int64_t(tokens.size()) > model_.n_ctx()) {
             throw error(error_kind::bad_value, "a pass of " + std::to_string(tokens.size()) + " tokens at " +
                                                    std::to_string(pos0) + " does not fit the context of " +
@@ -31,7 +42,10 @@ class probe {
         }
         std::vector<row> rows;
         for (size_t i = 0; i < tokens.size(); ++i) {
-            rows.push_back({.token = tokens[i], .pos = pos0 + int32_t(i), .output = true});
+            rows.push_back({.token  = tokens[i],
+                            .pos    = pos0 + int32_t(i),
+                            .output = true,
+                            .state  = states ? states->data(py::ssize_t(i), 0) : nullptr});
         }
         n_rows_ = 0;
         if (!model_.rollback(0, pos0) || (!model_.can_rollback() && model_.n_held(0) < pos0)) {
@@ -51,6 +65,37 @@ class probe {
         for (int32_t i = 0; i < n_rows_; ++i) {
             const std::span<const float> row = model_.logits(i);
             std::copy(row.begin(), row.end(), out.mutable_data(i, 0));
+        }
+        return out;
+    }
+
+    // [rows of the last pass][inputs of the feature layers, one after the other]
+    py::array_t<float> features() const {
+        const int32_t      n = model_.n_features();
+        py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(n)});
+        for (int32_t i = 0; n > 0 && i < n_rows_; ++i) {
+            model_.features(i, {out.mutable_data(i, 0), size_t(n)});
+        }
+        return out;
+    }
+
+    // Of a draft head: the states that it makes of the target's features. [n][n_inputs] to [n][n_state]
+    py::array_t<float> encode(const floats & features) {
+        if (model_.n_inputs() == 0 || features.ndim() != 2 || features.shape(1) != model_.n_inputs()) {
+            throw error(error_kind::bad_value, "a draft head reads rows of " + std::to_string(model_.n_inputs()) +
+                                                   " numbers; other models read none");
+        }
+        py::array_t<float> out({features.shape(0), py::ssize_t(model_.n_state())});
+        model_.encode({features.data(), size_t(features.size())}, {out.mutable_data(), size_t(out.size())});
+        return out;
+    }
+
+    // Of a draft head: the states after the rows of the last pass. [rows][n_state]
+    py::array_t<float> states() const {
+        const int32_t      n = model_.n_state();
+        py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(n)});
+        for (int32_t i = 0; n > 0 && i < n_rows_; ++i) {
+            model_.state(i, {out.mutable_data(i, 0), size_t(n)});
         }
         return out;
     }
@@ -88,8 +133,11 @@ void register_probe(py::module_ & m) {
                  return std::make_unique<probe>(options, is_draft);
              }),
              "options"_a, "is_draft"_a = false)
-        .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, py::call_guard<py::gil_scoped_release>())
+        .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, "states"_a = py::none())
+        .def("encode", &probe::encode, "features"_a)
+        .def("states", &probe::states)
         .def("logits", &probe::logits)
+        .def("features", &probe::features)
         .def("candidates", &probe::candidates, "row"_a, "sampling"_a, "text"_a, "n"_a)
         .def_property_readonly("n_vocab", [](const probe & p) { return p.model().n_vocab(); })
         .def_property_readonly("n_ctx", [](const probe & p) { return p.model().n_ctx(); })

@@ -8,6 +8,7 @@
 #include "core/verify_host.h"
 #include "engine.h"
 #include "error.h"
+#include "llama/lone_head.h"
 #include "llama/stock_kernels.h"
 #include "load_watch.h"
 
@@ -24,7 +25,9 @@ model_ptr load_weights(model_options opt, bool is_draft, const py::object & prog
     ask_guard();
     return load_watched({&opt}, progress, [&]() -> model_ptr {
         check_cpus(opt.cpus);
-        if (!is_draft) {
+        if (is_draft) {
+            refuse_lone_head(opt.path);
+        } else {
             prepare_stock_kernels(opt);
             opt.guesses = true;
         }

@@ -9,6 +9,7 @@
 #endif
 
 #include "error.h"
+#include "llama/lone_head.h"
 #include "llama/pair_check.h"
 #include "llama/shared_rpc.h"
 #include "llama/stock_kernels.h"
@@ -56,10 +57,20 @@ engine::engine(const engine_options & opt) {
     check_cpus(opt.draft.cpus);
     prepare_stock_kernels(opt.target);
     prepare_shared_rpc(opt.target, opt.draft);
+    if (opt.target.path.empty() && !opt.draft.path.empty()) {
+        refuse_lone_head(opt.draft.path);
+    }
+    const auto head = opt.draft.path.empty() ? std::nullopt : read_head_file(opt.draft.path);
+    if (head) {
+        if (const std::string why = head_mismatch(opt.draft.path, *head, opt.target.path); !why.empty()) {
+            throw error(error_kind::bad_value, why);
+        }
+    }
     if (!opt.target.path.empty()) {
-        model_options t = opt.target;
-        t.guesses       = !opt.draft.path.empty() || opt.remote_draft;
-        target_         = std::make_shared<llama_token_model>(t, false, !t.vocab_only);
+        model_options t  = opt.target;
+        t.guesses        = !opt.draft.path.empty() || opt.remote_draft;
+        t.feature_layers = head ? head->layers : t.feature_layers;
+        target_          = std::make_shared<llama_token_model>(t, false, !t.vocab_only);
     }
     if (opt.target.vocab_only) {
         target_view_ = target_;
@@ -68,7 +79,14 @@ engine::engine(const engine_options & opt) {
     if (!opt.draft.path.empty()) {
         model_options d = opt.draft;
         d.n_ctx_most    = target_ ? target_->n_ctx() : opt.n_ctx_remote;
-        draft_          = std::make_shared<llama_token_model>(d, true);
+        if (head && !target_->can_rollback()) {
+            throw error(error_kind::bad_value, opt.target.path + " keeps a recurrent state, and draft heads for such " +
+                                                   "targets are not supported yet; use a draft model");
+        }
+        if (head && d.n_ctx == 0) {
+            d.n_ctx = target_->n_ctx(); // its own limit says how it was trained
+        }
+        draft_ = std::make_shared<llama_token_model>(d, true, true, target_.get());
     }
     if (target_ && draft_) {
         if (const std::string why = pair_mismatch(target_->vocab(), draft_->vocab()); !why.empty()) {

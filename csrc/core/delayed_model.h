@@ -40,6 +40,13 @@ class delayed_model : public token_model {
         return inner_.logprobs(i_row, token, out);
     }
 
+    int32_t n_features() const override { return inner_.n_features(); }
+    void    features(int32_t i_row, std::span<float> out) const override { inner_.features(i_row, out); }
+    int32_t n_inputs() const override { return inner_.n_inputs(); }
+    int32_t n_state() const override { return inner_.n_state(); }
+    void    encode(std::span<const float> features, std::span<float> out) override { inner_.encode(features, out); }
+    void    state(int32_t i_row, std::span<float> out) const override { inner_.state(i_row, out); }
+
     bool        rollback(int32_t branch, int32_t pos) override { return inner_.rollback(branch, pos); }
     int32_t     take_back(int32_t branch, int32_t pos) override { return inner_.take_back(branch, pos); }
     undo_kind   undo() const override { return inner_.undo(); }

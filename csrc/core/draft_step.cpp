@@ -91,7 +91,7 @@ void draft_worker::set_rows_of_text(part & p, size_t n_most) {
     const draft_trunk & trunk     = p.text->trunk();
     const auto          n_missing = size_t(p.text->n_missing());
     p.i_row                       = rows_.size();
-    p.n_rows                      = std::min(n_missing, n_most);
+    p.n_rows                      = std::min(size_t(p.text->n_readable()), n_most);
     p.evaluated                   = p.n_rows == n_missing;
     typical_                      = typical_ && p.n_rows <= 2;
     for (int32_t pos = trunk.n_text(); pos < trunk.n_text() + int32_t(p.n_rows); ++pos) {
@@ -109,7 +109,12 @@ void draft_worker::set_rows_of_nodes(part & p) {
     for (const int32_t i : p.nodes) {
         const int32_t b = p.text->trunk().take(tree, i, p.text->pos_of(i));
         if (b >= 0) {
-            rows_.push_back({.token = tree.at(i).token, .pos = p.text->pos_of(i), .branch = b, .output = true});
+            const draft_head * head = p.text->head();
+            rows_.push_back({.token  = tree.at(i).token,
+                             .pos    = p.text->pos_of(i),
+                             .branch = b,
+                             .output = true,
+                             .state  = head == nullptr ? nullptr : head->state_of(tree.at(tree.at(i).parent).id)});
             p.branches.push_back(b);
             p.nodes[n_kept++] = i;
         }
@@ -119,10 +124,45 @@ void draft_worker::set_rows_of_nodes(part & p) {
     p.evaluated = true;
 }
 
+// A draft head's rows of the texts are made of the target's states.
+void draft_worker::set_states() {
+    inputs_.clear();
+    for (size_t i = 0; i < n_parts_; ++i) {
+        const part & p = parts_[i];
+        if (p.reads()) {
+            p.text->head()->append(p.text->trunk().n_text(), int32_t(p.n_rows), inputs_);
+        }
+    }
+    states_.resize(inputs_.size() / size_t(model_.n_inputs()) * size_t(model_.n_state()));
+    if (!inputs_.empty()) {
+        model_.encode(inputs_, states_);
+    }
+    const float * next = states_.data();
+    for (size_t i = 0; i < n_parts_; ++i) {
+        const part & p = parts_[i];
+        for (size_t j = 0; p.reads() && j < p.n_rows; ++j, next += model_.n_state()) {
+            rows_[p.i_row + j].state = next;
+        }
+    }
+}
+
+// The states after a part's nodes, from which a head makes their children's rows.
+void draft_worker::keep_states(const part & p) {
+    state_.resize(size_t(model_.n_state()));
+    for (size_t j = 0; j < p.nodes.size(); ++j) {
+        model_.state(int32_t(p.i_row + p.n_rows - p.nodes.size() + j), state_);
+        p.text->keep_state(p.nodes[j], state_);
+    }
+}
+
 // False: nothing was evaluated.
 bool draft_worker::evaluate() {
     if (rows_.empty()) {
         return false;
+    }
+    const bool of_head = model_.n_inputs() > 0;
+    if (of_head) {
+        set_states();
     }
     if (model_.decode(rows_, n_parts_ == 1 ? parts_.front().text->req().cancelled : never_stop) ==
         decode_status::stopped) {
@@ -137,13 +177,18 @@ bool draft_worker::evaluate() {
     n_nodes_ = 0;
     for (size_t i = 0; i < n_parts_; ++i) {
         part & p = parts_[i];
-        if (p.reads()) {
+        if (p.reads() && of_head) {
+            p.text->on_true_rows(int32_t(p.n_rows));
+        } else if (p.reads()) {
             p.text->trunk().grow(int32_t(p.n_rows));
         }
         if (p.evaluated) {
             n_nodes_ += int32_t(p.nodes.size());
             for (size_t j = 0; j < p.nodes.size(); ++j) {
                 p.text->mark_expanded(p.nodes[j], p.reads() ? p.text->trunk().branch() : p.branches[j]);
+            }
+            if (of_head) {
+                keep_states(p);
             }
         }
     }
@@ -174,6 +219,10 @@ int32_t draft_worker::send_children(const part & p, size_t i, const step_time * 
         const float logp = std::max(c.logp, log_of_nothing);
         if (logp < p_min || (n_made > 0 && n_made >= wanted && logp < least_child)) {
             break;
+        }
+        if (const int32_t there = text.tree().child(i_node, c.token); there >= 0) {
+            text.revise(there, logp); // a head evaluates a root again
+            continue;
         }
         const node_id id = ids_.next();
         text.insert(id, up.id, c.token, logp);

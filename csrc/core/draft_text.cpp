@@ -10,12 +10,21 @@ namespace duo {
 namespace {
 constexpr float   least_path  = -5.5f; // log of the chance below which a node is not worth a row (0.4%)
 constexpr int32_t n_tree_most = 768;   // nodes; the target looks through all of them
+// Steps by which a head's own states may lag behind the target's before they are made anew. Each adds some error, and
+// heads are trained for five to seven.
+constexpr int32_t n_lag_most = 4;
 } // namespace
 
 bool draft_text::begin(const request & req, node_counter & ids, node_msg & named) {
     req_   = &req;
     shape_ = tree_shape(req.plan.tree);
+    if (head_) {
+        head_->begin(tokens_, req.prompt);
+    }
     trunk_.begin(tokens_, req.prompt);
+    if (head_ && trunk_.n_text() == 0) {
+        trunk_.restart(1);
+    }
     tokens_.assign(req.prompt.begin(), req.prompt.end() - 1);
     readable_ = std::all_of(tokens_.begin(), tokens_.end(), [this](token_id t) { return t < model_.n_vocab(); });
     tree_.reset(req.id, no_token);
@@ -60,7 +69,44 @@ bool draft_text::commit(token_id token, node_counter & ids, node_msg & named) {
         tree_.reset(named.id, token);
     }
     trunk_.prune(tree_);
+    if (head_) {
+        head_->prune(tree_);
+    }
     return i < 0;
+}
+
+void draft_text::take_features(int32_t pos, token_id token, std::span<const float> features) {
+    head_->take(pos, token, features);
+    paused_ = false;
+}
+
+void draft_text::keep_state(int32_t i, std::span<const float> state) {
+    const int32_t age = i == 0 ? 0 : head_->age_of(tree_.at(tree_.at(i).parent).id) + 1;
+    head_->keep(tree_.at(i).id, state, age);
+}
+
+// What was guessed below the root stays. If the states there are too old, it is evaluated again, from the new root.
+void draft_text::on_true_rows(int32_t n) {
+    trunk_.grow(n);
+    head_->drop_before(trunk_.n_text());
+    if (n_missing() > 0) {
+        return;
+    }
+    if (is_stale()) {
+        tree_.forget_rows();
+    }
+    tree_.mark_expanded(0, trunk_.branch());
+    trunk_.prune(tree_);
+    head_->prune(tree_);
+}
+
+bool draft_text::is_stale() const {
+    for (int32_t i = 1; i < tree_.size(); ++i) {
+        if (tree_.at(i).expanded() && head_->age_of(tree_.at(i).id) - tree_.at(i).depth > n_lag_most) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void draft_text::end() {
@@ -80,10 +126,8 @@ void draft_text::choose(std::vector<int32_t> & nodes, int32_t n_free) {
     if (!readable_ || orders_.n_ahead <= 0) {
         return;
     }
-    if (!tree_.root().expanded()) {
-        if (pos_of(0) < model_.n_ctx()) {
-            nodes.push_back(0);
-        }
+    choose_root(nodes);
+    if (!nodes.empty() || !tree_.root().expanded()) {
         return;
     }
     const int32_t n_most = std::clamp(n_free, 0, std::min(model_.n_batch(), model_.n_branch()));
@@ -98,6 +142,20 @@ void draft_text::choose(std::vector<int32_t> & nodes, int32_t n_free) {
         }
     }
     choose_by_worth(nodes, size_t(std::min(n_most, orders_.n_branch)));
+}
+
+// The root comes first. A draft head evaluates it again as soon as the target's states are there.
+void draft_text::choose_root(std::vector<int32_t> & nodes) {
+    if (head_ && n_missing() > 0) {
+        const int32_t from = head_->first_ready(trunk_.n_text());
+        if (from > trunk_.n_text() && from < int32_t(tokens_.size())) {
+            trunk_.restart(from); // there is a gap, so the head has to do with what comes after it
+        }
+    }
+    const bool wanted = head_ ? n_readable() > 0 : !tree_.root().expanded();
+    if (wanted && pos_of(0) < model_.n_ctx()) {
+        nodes.push_back(0);
+    }
 }
 
 // Best first by the chance that a node is needed. A further node is taken if it brings more for its price than the
@@ -147,7 +205,8 @@ bool draft_text::complete() const {
 // The node can be evaluated, the target can read what would follow it, and there is a branch for it.
 bool draft_text::fits(int32_t i_node) const {
     return pos_of(i_node) < model_.n_ctx() &&
-           (i_node == 0 || (!model_.is_end(tree_.at(i_node).token) && trunk_.can_take(tree_, i_node, pos_of(i_node))));
+           (i_node == 0 || (tree_.at(tree_.at(i_node).parent).expanded() && !model_.is_end(tree_.at(i_node).token) &&
+                            trunk_.can_take(tree_, i_node, pos_of(i_node))));
 }
 
 int32_t draft_text::n_expanded() const {

@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "draft_head.h"
 #include "draft_trunk.h"
 #include "request.h"
 #include "token_model.h"
@@ -42,7 +44,11 @@ class draft_text {
 
     // slot: its place, in all messages. Model and pool must outlive it.
     draft_text(const token_model & model, branch_pool & pool, int32_t slot)
-        : model_(model), slot_(slot), trunk_(pool) {}
+        : model_(model), slot_(slot), trunk_(pool, model.n_inputs() > 0) {
+        if (model.n_inputs() > 0) {
+            head_.emplace();
+        }
+    }
 
     // ---- from the target
 
@@ -52,6 +58,8 @@ class draft_text {
     // Re-roots. True: the draft had not guessed the token, and `named` is the node that it made to name it. Throws
     // duo::error if the verdict names an unknown node.
     bool apply(const verdict_msg & v, node_counter & ids, node_msg & named);
+    // A row of the target's hidden states, for a draft head.
+    void take_features(int32_t pos, token_id token, std::span<const float> features);
     // Lets go of the request.
     void end();
     // After end(): frees the branches of the tree; other texts need them.
@@ -101,8 +109,22 @@ class draft_text {
     [[nodiscard]] int32_t n_missing() const { return int32_t(tokens_.size()) - trunk_.n_text(); }
     [[nodiscard]] int32_t pos_of(int32_t i_node) const { return int32_t(tokens_.size()) - 1 + tree_.at(i_node).depth; }
 
+    // Rows of the text that the next step can evaluate: a draft head needs the target's states for them.
+    [[nodiscard]] int32_t n_readable() const {
+        return head_ ? std::min(n_missing(), head_->n_ready(trunk_.n_text())) : n_missing();
+    }
+
     // Node i was evaluated in that branch.
     void mark_expanded(int32_t i, int32_t branch) { tree_.mark_expanded(i, branch); }
+    // A better estimate of node i.
+    void revise(int32_t i, float logp) { tree_.revise(i, logp); }
+
+    // Only if the model is a draft head; else null.
+    [[nodiscard]] const draft_head * head() const { return head_ ? &*head_ : nullptr; }
+    // The head's state after node i, which was evaluated.
+    void keep_state(int32_t i, std::span<const float> state);
+    // n rows of the text were evaluated, made of true states.
+    void on_true_rows(int32_t n);
 
   private:
     bool                  commit(token_id token, node_counter & ids, node_msg & named);
@@ -110,19 +132,22 @@ class draft_text {
     [[nodiscard]] bool    fits(int32_t i_node) const;
     [[nodiscard]] bool    complete() const;
     [[nodiscard]] int32_t n_expanded() const;
+    [[nodiscard]] bool    is_stale() const;
+    void                  choose_root(std::vector<int32_t> & nodes);
 
     const token_model & model_;
     const int32_t       slot_;
 
-    const request *       req_ = nullptr; // null: no work
-    std::vector<token_id> tokens_;
-    draft_trunk           trunk_;
-    token_tree            tree_;   // root: tokens_.back()
-    tree_shape            shape_;  // empty: best first
-    std::vector<int32_t>  places_; // of all nodes in shape_
-    orders                orders_;
-    bool                  readable_ = true; // the draft's vocabulary has all of tokens_
-    bool                  paused_   = false;
+    const request *           req_ = nullptr; // null: no work
+    std::vector<token_id>     tokens_;
+    draft_trunk               trunk_;
+    std::optional<draft_head> head_;
+    token_tree                tree_;   // root: tokens_.back()
+    tree_shape                shape_;  // empty: best first
+    std::vector<int32_t>      places_; // of all nodes in shape_
+    orders                    orders_;
+    bool                      readable_ = true; // the draft's vocabulary has all of tokens_
+    bool                      paused_   = false;
 };
 
 } // namespace duo

@@ -7,7 +7,7 @@
 
 namespace duo {
 
-draft_trunk::draft_trunk(branch_pool & pool) : pool_(pool), trunk_(pool.acquire()) {
+draft_trunk::draft_trunk(branch_pool & pool, bool of_head) : pool_(pool), of_head_(of_head), trunk_(pool.acquire()) {
     if (trunk_ < 0) {
         throw error(error_kind::busy, "the draft model's cache has no free branch for another text");
     }
@@ -25,6 +25,9 @@ void draft_trunk::begin(std::span<const token_id> old_text, std::span<const toke
 }
 
 void draft_trunk::re_root(const token_tree & tree, int32_t i, int32_t pos) {
+    if (of_head_) {
+        return;
+    }
     while (i > 0 && !tree.at(i).expanded()) {
         i = tree.at(i).parent;
         --pos;
@@ -48,7 +51,7 @@ void draft_trunk::prune(const token_tree & tree) {
         if (in_use_[size_t(b)]) {
             continue;
         }
-        if (b == trunk_) {
+        if (b == trunk_) { // a head's has nothing to cut
             pool_.cut(b, n_text_);
         } else {
             pool_.release(b);
@@ -62,8 +65,15 @@ void draft_trunk::grow(int32_t n) {
     pool_.set_length(trunk_, n_text_);
 }
 
+void draft_trunk::restart(int32_t n) {
+    pool_.cut(trunk_, 0);
+    pool_.set_length(trunk_, n);
+    n_text_ = n;
+}
+
 bool draft_trunk::follows_tip(const token_tree & tree, int32_t i, int32_t pos) const {
-    return !pool_.keeps_state() && pool_.length(tree.at(tree.at(i).parent).branch) == pos;
+    const int32_t up = tree.at(tree.at(i).parent).branch;
+    return !pool_.keeps_state() && pool_.length(up) == pos && !(of_head_ && up == trunk_);
 }
 
 bool draft_trunk::can_take(const token_tree & tree, int32_t i, int32_t pos) const {

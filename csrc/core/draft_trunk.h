@@ -4,6 +4,9 @@
 // node that follows a tip grows that branch. A node that follows any other evaluated node gets a branch of its own,
 // which shares the cells of the path. With a recurrent state, all nodes do. Branches whose path leaves the tree are
 // freed.
+//
+// The trunk of a draft head holds rows of the text only, which are made of the target's states. The tree's rows are
+// made of the head's own, so they are always in other branches, and no branch becomes the trunk.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +22,7 @@ namespace duo {
 class draft_trunk {
   public:
     // Takes its first branch. Throws duo::error if the pool has none. The pool must outlive it.
-    explicit draft_trunk(branch_pool & pool);
+    explicit draft_trunk(branch_pool & pool, bool of_head = false);
 
     // Another text: keeps the tokens that both texts begin with.
     void begin(std::span<const token_id> old_text, std::span<const token_id> text);
@@ -34,6 +37,8 @@ class draft_trunk {
     [[nodiscard]] int32_t branch() const { return trunk_; }
     // n more of them were evaluated.
     void grow(int32_t n);
+    // Forgets them. The next row that comes is at position n; what is before it counts as cached.
+    void restart(int32_t n);
 
     // A branch for node i at position `pos`, whose parent is evaluated. The node counts as cached in it. -1: no branch
     // is free.
@@ -54,6 +59,7 @@ class draft_trunk {
     [[nodiscard]] bool follows_tip(const token_tree & tree, int32_t i, int32_t pos) const;
 
     branch_pool &        pool_;
+    const bool           of_head_;
     std::vector<int32_t> branches_; // that the text has, the trunk among them
     std::vector<bool>    in_use_;   // scratch of prune()
     int32_t              trunk_  = 0;

@@ -71,6 +71,10 @@ bool draft_worker::take_verdicts() {
     verdict_msg v;
     while (wires_.verdicts.try_pop(v)) {
         any = true;
+        if (v.what == verdict_msg::kind::features) {
+            take_features(v);
+            continue;
+        }
         if (v.slot < 0 || size_t(v.slot) >= texts_.size()) {
             continue; // the other side has more slots
         }
@@ -84,6 +88,13 @@ bool draft_worker::take_verdicts() {
         }
     }
     return any;
+}
+
+void draft_worker::take_features(const verdict_msg & v) {
+    draft_text & text = texts_[size_t(v.slot)];
+    int32_t      pos  = v.pos;
+    wires_.features->take(size_t(v.n_rows),
+                          [&](token_id token, std::span<const float> row) { text.take_features(pos++, token, row); });
 }
 
 void draft_worker::take(draft_text & text, const verdict_msg & v) {
@@ -117,6 +128,8 @@ void draft_worker::take(draft_text & text, const verdict_msg & v) {
             text.end();
             do_errand(text, *v.req);
             break;
+        case verdict_msg::kind::features:
+            break; // see take_features()
     }
 }
 

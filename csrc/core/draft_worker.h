@@ -49,6 +49,7 @@ class draft_worker {
 
     bool               take_verdicts();
     void               take(draft_text & text, const verdict_msg & v);
+    void               take_features(const verdict_msg & v);
     void               take_orders(draft_text & text, const verdict_msg & v);
     void               pause(draft_text & text);
     void               fail(draft_text & text, const std::string & why) noexcept;
@@ -68,6 +69,8 @@ class draft_worker {
     void    set_rows();
     void    set_rows_of_text(part & p, size_t n_most);
     void    set_rows_of_nodes(part & p);
+    void    set_states();
+    void    keep_states(const part & p);
     bool    evaluate();
     int32_t send_children(const part & p, size_t i, const step_time * t);
     void    report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
@@ -88,6 +91,9 @@ class draft_worker {
     std::vector<row>       rows_;
     std::vector<token_id>  path_;     // scratch
     std::vector<candidate> children_; // scratch
+    std::vector<float>     inputs_;   // a head's, of the step: rows of the target's states, and what it makes of them
+    std::vector<float>     states_;
+    std::vector<float>     state_; // scratch
 };
 
 } // namespace duo

@@ -51,11 +51,12 @@ struct node_msg {
 // target -> draft
 struct verdict_msg {
     enum class kind : uint8_t {
-        begin,   // evaluate `req`'s prompt; its last token is the root
-        orders,  // only the fields from `n_ahead` on count
-        verdict, // re-root: first at `accepted`, then at its child `token`
-        end,     // forget the slot
-        errand,  // no text is running: do the draft's part of `req`'s errand
+        begin,    // evaluate `req`'s prompt; its last token is the root
+        orders,   // only the fields from `n_ahead` on count
+        verdict,  // re-root: first at `accepted`, then at its child `token`
+        end,      // forget the slot
+        errand,   // no text is running: do the draft's part of `req`'s errand
+        features, // for a draft head: hidden states of `n_rows` tokens from position `pos` on are in the feature_ring
     };
 
     kind            what         = kind::verdict;
@@ -68,6 +69,8 @@ struct verdict_msg {
     int16_t         n_want       = 0;        // pause when the best n_want nodes are known; 0: run ahead
     int16_t         branch_price = 1000;     // cost of one more node in a step, in 1/1000 of a step over one
     int16_t         least_path   = 0;        // by turns: nodes with less chance, in 1/1000, are not expanded
+    int32_t         pos          = 0;        // features
+    int32_t         n_rows       = 0;        // features
     const request * req          = nullptr;  // begin: immutable, and alive until the draft sets draft_done
 };
 

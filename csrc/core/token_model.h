@@ -20,6 +20,8 @@ struct row {
     int32_t  branch     = 0;     // the first one
     int32_t  n_branches = 1;     // all of them hold the same tokens before `pos`
     bool     output     = false; // candidates() will be asked for this row
+
+    const float * state = nullptr; // a draft head's: the state before the token, [n_state()]
 };
 
 struct candidate {
@@ -67,6 +69,20 @@ class token_model {
     // The logits of row `i_row` of the last decode, [n_vocab]; candidates() reads what is written there. Empty if the
     // model has none.
     virtual std::span<float> row_logits(int32_t /*i_row*/) { return {}; }
+
+    // A target's hidden states that a draft head reads (EAGLE-3): floats of a row; 0: none are kept.
+    [[nodiscard]] virtual int32_t n_features() const { return 0; }
+
+    // Those of row `i_row` of the last decode, whether it has an output or not. out: [n_features()].
+    virtual void features(int32_t /*i_row*/, std::span<float> /*out*/) const {}
+
+    // A draft head's: floats of a row of the target's hidden states that it reads; 0: it is no head, and reads none.
+    [[nodiscard]] virtual int32_t n_inputs() const { return 0; }
+    [[nodiscard]] virtual int32_t n_state() const { return 0; } // floats of a state
+    // Makes states of the target's hidden states, [n][n_inputs()]. out: [n][n_state()]. n: at most n_batch().
+    virtual void encode(std::span<const float> /*features*/, std::span<float> /*out*/) {}
+    // The state after row `i_row` of the last decode, which has an output. out: [n_state()].
+    virtual void state(int32_t /*i_row*/, std::span<float> /*out*/) const {}
 
     // The model's own log-probabilities at row `i_row`, before any filter: of `token` (returned), and of the out.size()
     // most probable tokens.

@@ -25,6 +25,20 @@ int32_t token_tree::insert(node_id id, node_id parent, token_id token, float log
     return size() - 1;
 }
 
+void token_tree::forget_rows() {
+    for (size_t i = 1; i < nodes_.size(); ++i) {
+        nodes_[i].branch = -1;
+    }
+}
+
+// Children come after their parents, so one pass over the later nodes finds all that are below.
+void token_tree::revise(int32_t i, float logp) {
+    nodes_[size_t(i)].logp = logp;
+    for (size_t k = size_t(i); k < nodes_.size(); ++k) {
+        nodes_[k].path = at(nodes_[k].parent).path + nodes_[k].logp;
+    }
+}
+
 // The last node becomes the last child of its parent.
 void token_tree::link(int32_t i) {
     node & nd = nodes_[size_t(i)];

@@ -48,6 +48,12 @@ class token_tree {
     // The node's row was evaluated in `branch`, and its children are known.
     void mark_expanded(int32_t i, int32_t branch) { nodes_[size_t(i)].branch = branch; }
 
+    // No row below the root counts as evaluated any more.
+    void forget_rows();
+
+    // A better estimate of node i, below the root.
+    void revise(int32_t i, float logp);
+
     // The chain of best first children: indices from below the root, at most n.
     void chain(size_t n, std::vector<int32_t> & out) const;
 

@@ -99,7 +99,9 @@ int32_t verify_worker::n_room(const verify_slot & s) const {
 // cached: its logits are wanted. Throws duo::error if the cache cannot be cleared.
 void verify_worker::cut(verify_slot & s) {
     const auto & tokens = s.text.tokens();
-    const size_t n_kept = std::min(size_t(n_same(s.cached, tokens)), tokens.size() - 1);
+    size_t       n_kept = std::min(size_t(n_same(s.cached, tokens)), tokens.size() - 1);
+    // A draft head's first new row is made of the last old token's hidden state, so that is evaluated once more.
+    n_kept -= wires_.features && draft_wanted(s.text.req()) && n_kept > 0 ? 1 : 0;
     if (n_kept < s.cached.size()) {
         const auto n = size_t(model_.take_back(s.first_branch, int32_t(n_kept)));
         if (n > n_kept) {

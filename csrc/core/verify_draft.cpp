@@ -127,6 +127,31 @@ void verify_worker::tell_draft(verify_slot & s, verdict_msg v) {
     }
 }
 
+// Before the verdict: the hidden states of the pass's rows that are text now. Nobody waits for a draft head that is
+// behind. Without them it goes on from the next ones.
+void verify_worker::send_features(const verify_slot & s) {
+    feature_ring * ring = wires_.features.get();
+    if (ring == nullptr || !s.text.drafting()) {
+        return;
+    }
+    const std::vector<int32_t> & accepted = s.text.accepted();
+    const size_t                 n_text   = s.n_read > 0 ? s.n_read : s.i_root + 1 - s.i_first;
+    const size_t                 n_rows   = n_text + (s.n_read > 0 ? 0 : accepted.size());
+    if (!ring->has_room(n_rows)) {
+        return;
+    }
+    for (size_t i = 0; i < n_rows; ++i) {
+        const size_t i_row = i < n_text ? s.i_first + i : s.i_root + 1 + size_t(accepted[i - n_text]);
+        model_.features(int32_t(i_row), ring->add(s.text.tokens()[s.n_before + i]));
+    }
+    const verdict_msg v{
+        .what = verdict_msg::kind::features, .slot = line_of(s), .pos = int32_t(s.n_before), .n_rows = int32_t(n_rows)};
+    // A verdict follows, unless this was a part of a prompt.
+    if (!(s.n_read > 0 ? wires_.verdicts.try_push(v) : wires_.verdicts.try_push_quiet(v))) {
+        ring->take_back(n_rows);
+    }
+}
+
 // Once for all texts of a pass, so that the draft's next step has nodes of all of them.
 void verify_worker::wake_others() {
     if (std::exchange(wakes_draft_, false)) {

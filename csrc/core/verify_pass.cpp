@@ -17,7 +17,9 @@ void verify_worker::set_rows(verify_slot & s, size_t n_read) {
     const auto &      tokens   = s.text.tokens();
     const auto        n_before = tokens.size();
     s.n_read                   = n_read;
+    s.i_first                  = rows_.size();
     s.i_root                   = rows_.size() + s.n_missing() - 1;
+    s.n_before                 = s.cached.size();
     const int32_t n_branches   = n_read > 0 ? 1 : tree.n_branches();
     const size_t  end          = n_read > 0 ? s.cached.size() + n_read : n_before;
     for (size_t pos = s.cached.size(); pos < end; ++pos) {
@@ -113,6 +115,7 @@ void verify_worker::on_evaluated(verify_slot & s) {
     if (s.n_read > 0) {
         const auto from = tokens.begin() + std::ptrdiff_t(s.cached.size());
         s.cached.insert(s.cached.end(), from, from + std::ptrdiff_t(s.n_read));
+        send_features(s);
         if (wires_.tracing) {
             wires_.verify_trace.try_push({.what   = trace_event::kind::prompt,
                                           .slot   = s.index,
@@ -149,6 +152,9 @@ void verify_worker::finish_pass(verify_slot & s, stance now) {
     const size_t       n_before = s.text.tokens().size();
     did_                        = size_t(now);
     walk(s, now);
+    if (s.text.finish() != finish_reason::none) {
+        send_features(s); // the next text may begin with this one
+    }
     trace_pass(s, before, now, depth);
     if (s.text.finish() == finish_reason::none) {
         trim_cache(s, n_before);
@@ -245,6 +251,7 @@ void verify_worker::commit(verify_slot & s) {
     if (const auto us = s.text.us_since_verdict(now); us.has_value() && alone_ == &s) {
         planner_.on_verdict(s.text.n_new(), s.expected, *us, s.text.drafting());
     }
+    send_features(s);
     verdicts_.clear();
     s.text.commit(now, verdicts_);
     for (const verdict_msg & v : verdicts_) {

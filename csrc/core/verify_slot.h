@@ -28,7 +28,9 @@ struct verify_slot {
 
     // In the pass that is being made.
     size_t n_read   = 0;   // rows of the prompt, without a verification; 0: it verifies
+    size_t i_first  = 0;   // its first row
     size_t i_root   = 0;   // the root's row
+    size_t n_before = 0;   // tokens that the cache held before
     double expected = 1.0; // tokens, by the planner
 
     [[nodiscard]] size_t n_missing() const { return text.tokens().size() - cached.size(); }

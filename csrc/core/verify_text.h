@@ -108,9 +108,10 @@ class verify_text {
     chunk_msg make_chunk(bool from_draft);
 
     // Tokens of the walk.
-    [[nodiscard]] int32_t n_new() const { return int32_t(accepted_.size()) + 1; }
-    [[nodiscard]] int32_t n_accepted() const { return int32_t(accepted_.size()); }
-    [[nodiscard]] int32_t n_accepted_on_best_path() const;
+    [[nodiscard]] int32_t                      n_new() const { return int32_t(accepted_.size()) + 1; }
+    [[nodiscard]] int32_t                      n_accepted() const { return int32_t(accepted_.size()); }
+    [[nodiscard]] int32_t                      n_accepted_on_best_path() const;
+    [[nodiscard]] const std::vector<int32_t> & accepted() const { return accepted_; } // rows of tree()
     // Time since the last verdict, in microseconds; nothing: this is the first one.
     [[nodiscard]] std::optional<int64_t> us_since_verdict(int64_t now) const;
     // Ends the walk: appends the verdicts to `out`, one for each token that the draft has to be told, without a slot.

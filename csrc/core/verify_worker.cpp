@@ -169,7 +169,8 @@ void verify_worker::begin_text(verify_slot & s, request & req) {
         return;
     }
     // The client of a host begins its draft together with the text, and only then.
-    if (!wires_.on_host && (planner_.draft_begins_late() || active_.size() > 1)) {
+    // A draft head reads the prompt as the target's states come. It could not have those that came before.
+    if (!wires_.on_host && !wires_.features && (planner_.draft_begins_late() || active_.size() > 1)) {
         s.text.set_contact(contact::owed);
     } else {
         if (active_.size() == 1) {

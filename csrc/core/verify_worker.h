@@ -100,6 +100,7 @@ class verify_worker {
     void                  tell_draft(verify_slot & s, verdict_msg v);
     void                  wake_others();
     bool                  set_orders(const verify_slot & s, verdict_msg & v) const;
+    void                  send_features(const verify_slot & s);
 
     // A pass over one text (verify_plan.cpp).
     void                 work_alone(verify_slot & s);

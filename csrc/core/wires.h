@@ -9,6 +9,7 @@
 
 #include "channel.h"
 #include "clock.h"
+#include "feature_ring.h"
 #include "request.h"
 
 namespace duo {
@@ -49,6 +50,9 @@ struct wires {
     // By slot: many nodes were not taken, so the draft makes no more for this text (node_mail.h). Relaxed; the bell of
     // the draft rings when it goes on.
     std::vector<std::atomic<bool>> held;
+
+    // For a draft that reads the target's hidden states; set before the workers start. Null: it reads none.
+    std::unique_ptr<feature_ring> features;
 
     busy_clock draft_busy;
     busy_clock verify_busy;

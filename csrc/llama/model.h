@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -11,6 +12,7 @@
 
 #include "../core/token_model.h"
 #include "../cpu/cell_order.h"
+#include "head_file.h"
 #include "kept_state.h"
 #include "sampler.h"
 
@@ -41,6 +43,7 @@ struct model_options {
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
     bool                     guesses = false;          // passes verify guesses: a recurrent state keeps snapshots
     bool                     strict  = false;          // same bits at every width: see llama_token_model::decode
+    std::vector<int32_t>     feature_layers;           // a draft head reads the inputs of these; empty: no head does
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
 
     std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
@@ -68,8 +71,10 @@ struct model_options {
 class llama_token_model : public token_model {
   public:
     // Loads a model. is_draft: candidates() returns log-probabilities. with_context false: only weights and vocabulary,
-    // for others to share. Throws duo::error.
-    llama_token_model(const model_options & opt, bool is_draft, bool with_context = true);
+    // for others to share. target: of a draft head that has no embedding or output of its own; it must outlive this
+    // model. Throws duo::error.
+    llama_token_model(const model_options & opt, bool is_draft, bool with_context = true,
+                      const llama_token_model * target = nullptr);
     llama_token_model(const llama_token_model &)             = delete;
     llama_token_model & operator=(const llama_token_model &) = delete;
 
@@ -92,6 +97,12 @@ class llama_token_model : public token_model {
                                 std::span<candidate> out) override;
     std::span<float> row_logits(int32_t i_row) override { return {logits_of(i_row), size_t(n_vocab_)}; }
     float            logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
+    int32_t          n_features() const override;
+    void             features(int32_t i_row, std::span<float> out) const override;
+    int32_t          n_inputs() const override;
+    int32_t          n_state() const override;
+    void             encode(std::span<const float> features, std::span<float> out) override;
+    void             state(int32_t i_row, std::span<float> out) const override;
     bool             rollback(int32_t branch, int32_t pos) override;
     int32_t          take_back(int32_t branch, int32_t pos) override;
     undo_kind        undo() const override { return can_rollback_ ? undo_kind::cells : state_.kind(); }
@@ -174,16 +185,21 @@ class llama_token_model : public token_model {
     [[nodiscard]] bool ends_alone(size_t n) const;
     sampler &          sampler_of(int32_t i_row, const sampling_params & sampling);
     // Bits must be the same, and some stock kernel gives a single row other bits.
-    [[nodiscard]] bool        wants_company() const { return same_bits_ && (stock_products_ || !own_attention_); }
-    void                      keep_two_outputs(size_t n);
-    [[nodiscard]] bool        has_window(int32_t branch, int32_t pos) const;
+    [[nodiscard]] bool wants_company() const { return same_bits_ && !head_ && (stock_products_ || !own_attention_); }
+    void               keep_two_outputs(size_t n);
+    [[nodiscard]] bool has_window(int32_t branch, int32_t pos) const;
     [[nodiscard]] std::string head() const;
     bool                      restore_sequence(int32_t branch, std::span<const char> saved);
     void                      undo(std::span<const row> rows);
+    void                      set_states(std::span<const row> rows);
+    void                      check_borrowed() const;
     void                      set_row(size_t i, const row & r, int32_t pos, bool output);
 
     model_options            opt_;
     std::vector<std::string> device_names_;
+
+    std::optional<head_file>  head_;             // of a draft head
+    const llama_token_model * target_ = nullptr; // whose matrices the head may use
 
     std::shared_ptr<llama_model>                 model_;
     std::vector<llama_adapter_lora *>            loras_; // the model's
@@ -193,6 +209,7 @@ class llama_token_model : public token_model {
     const std::atomic<bool> * stop_         = nullptr; // of the running decode()
     int32_t                   n_ctx_        = 0;
     int32_t                   n_batch_      = 0;
+    int32_t                   n_rows_       = 0; // of the last batch
     int32_t                   n_branch_     = 1;
     int32_t                   n_vocab_      = 0;
     bool                      can_rollback_ = true;
@@ -215,6 +232,7 @@ class llama_token_model : public token_model {
     std::vector<llama_seq_id>   seq_; // 0, 1, 2, ...; a row's branches are a slice of it
     std::vector<llama_seq_id *> seq_of_;
     std::vector<int8_t>         output_;
+    std::vector<float>          state_of_; // a draft head's
 
     cpu::cell_order cells_; // of own attention
 };

@@ -7,6 +7,7 @@
 #include "../cpu/ggml_device.h"
 #include "../error.h"
 #include "control_vector.h"
+#include "hidden.h"
 #include "log.h"
 #include "lora.h"
 #include "memory.h"
@@ -27,6 +28,10 @@ constexpr int32_t n_branch_state = 16;
 constexpr int32_t n_branch_most = 64;
 // Extra cells of the draft's cache, for nodes that are not (yet) text.
 constexpr int32_t n_spare_draft = 512;
+// libllama reserves a row of logits for each row that a draft head reads at once.
+constexpr int32_t n_batch_head = 64;
+// libllama reserves memory for the hidden states of so many rows: 25 MB for each layer of a model of 8 B parameters.
+constexpr int32_t n_batch_features = 512;
 // For duo's products with stock attention, which takes another path from 64 rows on (ggml-cpu/ops.cpp).
 constexpr int32_t n_ubatch_duo = 63;
 
@@ -77,6 +82,12 @@ void llama_token_model::create_context() {
                : opt_.n_ctx_most > 0 ? std::min(n_ctx_train(), opt_.n_ctx_most)
                                      : n_ctx_train();
     n_batch_ = std::min(opt_.n_batch, n_ctx_);
+    if (!opt_.feature_layers.empty()) {
+        check_feature_layers(model_.get(), opt_.path, opt_.feature_layers);
+        n_batch_ = std::min(n_batch_, n_batch_features);
+    }
+
+    n_batch_ = head_ ? std::min(n_batch_, n_batch_head) : n_batch_;
 
     // Recurrent memory needs a state per branch, and cannot go back to any position.
     const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
@@ -119,6 +130,10 @@ void llama_token_model::create_context() {
     params.no_perf     = true;
     params.offload_kqv = opt_.offload_kqv;
     params.op_offload  = opt_.op_offload;
+    if (head_) {
+        params.n_ubatch  = params.n_batch; // its encoder takes all rows at once
+        params.ctx_other = target_ == nullptr ? nullptr : target_->context_.get();
+    }
     set_rope(params, opt_);
     params.abort_callback = [](void * data) {
         const auto * self = static_cast<const llama_token_model *>(data);
@@ -160,6 +175,12 @@ void llama_token_model::create_context() {
         throw error(error_kind::does_not_fit, what + " could not be created for " + opt_.path + log_reason() +
                                                   "; lower " + option + " or free memory");
     }
+    if (head_) {
+        hidden().keep_states(context_.get(), true, true);
+    }
+    for (const int32_t i : opt_.feature_layers) {
+        hidden().keep_layer_input(context_.get(), uint32_t(i), true);
+    }
     state_ = {llama_get_memory(context_.get()), int32_t(llama_n_rs_seq(context_.get())), spare ? n_branch_ : -1};
     use_loras(context_.get(), loras_, opt_);
     use_control_vectors(context_.get(), model_.get(), opt_);
@@ -171,6 +192,7 @@ void llama_token_model::create_context() {
     std::iota(seq_.begin(), seq_.end(), 0);
     seq_of_.assign(n, seq_.data());
     output_.resize(n);
+    state_of_.resize(n * size_t(n_state()));
 }
 
 // Decodes two tokens and tries to remove one (like common_context_can_seq_rm).

@@ -38,8 +38,9 @@ std::vector<float> padded(std::vector<float> shares, size_t n_devices) {
 
 } // namespace
 
-llama_token_model::llama_token_model(const model_options & opt, bool is_draft, bool with_context)
-    : opt_(opt), is_draft_(is_draft) {
+llama_token_model::llama_token_model(const model_options & opt, bool is_draft, bool with_context,
+                                     const llama_token_model * target)
+    : opt_(opt), target_(target), is_draft_(is_draft) {
     load();
     if (with_context) {
         make_context();
@@ -48,9 +49,9 @@ llama_token_model::llama_token_model(const model_options & opt, bool is_draft, b
 }
 
 llama_token_model::llama_token_model(shared_weights, const llama_token_model & other)
-    : opt_(other.opt_), device_names_(other.device_names_), model_(other.model_), loras_(other.loras_),
-      n_vocab_(other.n_vocab_), is_draft_(other.is_draft_), same_bits_(other.same_bits_),
-      own_attention_(other.own_attention_), stock_products_(other.stock_products_),
+    : opt_(other.opt_), device_names_(other.device_names_), head_(other.head_), target_(other.target_),
+      model_(other.model_), loras_(other.loras_), n_vocab_(other.n_vocab_), is_draft_(other.is_draft_),
+      same_bits_(other.same_bits_), own_attention_(other.own_attention_), stock_products_(other.stock_products_),
       n_duo_products_(other.n_duo_products_), n_cpu_products_(other.n_cpu_products_), warning_(other.warning_) {
     make_context();
     limit_vocab(n_vocab_);
@@ -58,6 +59,7 @@ llama_token_model::llama_token_model(shared_weights, const llama_token_model & o
 
 void llama_token_model::load() {
     check_model_file(opt_.path);
+    head_ = is_draft_ ? read_head_file(opt_.path) : std::nullopt;
     try {
         load_file(opt_.cpu_types);
     } catch (const error & e) {
@@ -72,11 +74,18 @@ void llama_token_model::load() {
     if (llama_vocab_type(vocab()) == LLAMA_VOCAB_TYPE_NONE) {
         throw error(error_kind::unknown_model, opt_.path + " has no tokenizer; it cannot read a prompt");
     }
-    if (!llama_model_has_decoder(model_.get()) || llama_model_has_encoder(model_.get()) ||
-        llama_model_is_diffusion(model_.get())) {
+    if (!head_ && (!llama_model_has_decoder(model_.get()) || llama_model_has_encoder(model_.get()) ||
+                   llama_model_is_diffusion(model_.get()))) {
+        if (meta("general.architecture") == "eagle3") {
+            throw error(error_kind::unknown_model,
+                        opt_.path +
+                            " is a draft head (EAGLE-3), which writes nothing alone; give it as the draft of the "
+                            "target that it was made for (-md)");
+        }
         throw error(error_kind::unknown_model,
                     opt_.path + " does not generate text token by token; choose a decoder-only language model");
     }
+    check_borrowed();
     loras_            = load_loras(model_.get(), opt_);
     n_vocab_          = llama_vocab_n_tokens(vocab());
     opt_.keep_loading = nullptr; // it may hold objects that only the caller's thread may free

@@ -29,7 +29,10 @@ constexpr std::array kinds = {"attn_q",           "attn_k",        "attn_v",    
                               "ffn_gate",         "ffn_up",        "ffn_down",       "ffn_gate_exps", "ffn_up_exps",
                               "ffn_gate_up_exps", "ffn_down_exps", "ffn_gate_shexp", "ffn_up_shexp",  "ffn_down_shexp"};
 
-// A weight of a matrix product. layer: -1 for the output matrix.
+// A draft head's, for the target's hidden states (EAGLE-3). It goes where the output matrix goes.
+constexpr const char * name_fc = "fc.weight";
+
+// A weight of a matrix product. layer: -1 for the output matrix and a head's fc.
 struct weight {
     std::string name;
     std::string kind;
@@ -77,7 +80,7 @@ void read_file(const std::string & path, file_weights & out, std::vector<weight>
         weight w{ggml_get_name(t), "", -1, t->type, t->ne[0], t->ne[1], t->ne[2] * t->ne[3]};
         if (w.name == "token_embd.weight") {
             embedding.push_back(w);
-        } else if ((w.name == "output.weight" || parse(w.name, w)) &&
+        } else if ((w.name == "output.weight" || w.name == name_fc || parse(w.name, w)) &&
                    (w.n_matrices == 1 || w.kind.ends_with("_exps"))) {
             out.n_layer = std::max<int64_t>(out.n_layer, w.layer + 1);
             out.all.push_back(w);
@@ -111,7 +114,8 @@ file_weights read_weights(const std::string & path) {
             read_file(part.data(), out, embedding, same);
         }
     }
-    // Tied embeddings: they are the output matrix too, and libllama finds both under one name.
+    // Tied embeddings: they are the output matrix too, and libllama finds both under one name. A draft head without an
+    // output matrix uses its target's.
     if (std::none_of(out.all.begin(), out.all.end(), [](const weight & w) { return w.layer < 0; })) {
         out.all.insert(out.all.end(), embedding.begin(), embedding.end());
     }
@@ -187,8 +191,8 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     const int64_t i_gpu_start = n_gpu_layers < 0 ? 0 : std::max<int64_t>(n_all - n_gpu_layers, 0);
 
     ggml_backend_buffer_type_t           buft = types.empty() ? nullptr : cpu::weight_buffer_type();
-    std::map<std::string, std::set<int>> taken; // layers of each kind for duo's kernels
-    std::string                          output;
+    std::map<std::string, std::set<int>> taken;         // layers of each kind for duo's kernels
+    std::vector<std::string>             others;        // patterns of matrices outside the layers
     uint64_t                             n_largest = 0; // the largest matrix is read as a whole before it is packed
     const std::vector<std::regex>        user_patterns(patterns_.begin(), patterns_.end()); // only the user's so far
     n_small_ = file.n_small;
@@ -219,7 +223,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
         n_bytes_ += n_bytes;
         n_largest = std::max(n_largest, n_bytes);
         if (w.layer < 0) {
-            output = w.name == "output.weight" ? R"(^output\.weight$)" : R"(^token_embd\.weight$)";
+            others.push_back("^" + w.name.substr(0, w.name.find('.')) + R"(\.weight$)");
         } else {
             taken[w.kind].insert(w.layer);
         }
@@ -240,8 +244,8 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
                 ")\\.weight$",
             buft);
     }
-    if (!output.empty()) {
-        add(output, buft);
+    for (const std::string & pattern : others) {
+        add(pattern, buft);
     }
 }
 

@@ -54,8 +54,12 @@ def refuse_kernels(names: Sequence[str]) -> None: ...
 
 class Probe:
     def __init__(self, options: ModelOptions, is_draft: bool = False) -> None: ...
-    def decode(self, tokens: Sequence[int], pos: int = 0) -> int: ...
+    # states: of a draft head, [tokens][n_state]: the state before each token
+    def decode(self, tokens: Sequence[int], pos: int = 0, states: npt.NDArray[np.float32] | None = None) -> int: ...
     def logits(self) -> npt.NDArray[np.float32]: ...
+    def features(self) -> npt.NDArray[np.float32]: ...  # [rows of the last pass][inputs of feature_layers]
+    def encode(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]: ...  # states, of a draft head
+    def states(self) -> npt.NDArray[np.float32]: ...  # [rows of the last pass][n_state], of a draft head
     def candidates(  # (token, logp) of the n best after a row of the last pass; text: all up to that row
         self, row: int, sampling: Sampling, text: Sequence[int], n: int
     ) -> list[tuple[int, float]]: ...
@@ -97,6 +101,7 @@ class ModelOptions:
     op_offload: bool
     cpus: list[int]
     strict: bool
+    feature_layers: list[int]
     cpu_types: list[str]
     override_tensors: list[tuple[str, str]]
     loras: list[tuple[str | bytes, float]]

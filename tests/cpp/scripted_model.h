@@ -91,8 +91,40 @@ struct language {
     }
 };
 
+// A state that says which text it comes from: its length and its hash, in parts that a float holds exactly.
+constexpr int32_t n_text_state = 5;
+
+inline uint64_t hash_after(uint64_t before, token_id token) {
+    return hash64(before ^ hash64(uint64_t(token) + 1));
+}
+
+inline void write_state(std::span<float> out, size_t n_text, uint64_t hash) {
+    REQUIRE_EQ(out.size(), size_t(n_text_state));
+    out[0] = float(n_text);
+    for (size_t i = 1; i < out.size(); ++i, hash >>= 16) {
+        out[i] = float(hash & 0xffff);
+    }
+}
+
+inline uint64_t hash_in(const float * state) {
+    uint64_t hash = 0;
+    for (int32_t i = n_text_state - 1; i > 0; --i) {
+        hash = hash << 16 | uint64_t(state[i]);
+    }
+    return hash;
+}
+
+inline uint64_t hash_of(std::span<const token_id> text) {
+    uint64_t hash = 0;
+    for (const token_id t : text) {
+        hash = hash_after(hash, t);
+    }
+    return hash;
+}
+
 struct behaviour {
     language lang{};
+    bool     has_features = false; // a target that a draft head reads
     int32_t  n_ctx        = 512;
     int32_t  n_batch      = 64;
     int32_t  n_branch     = 16;
@@ -170,7 +202,7 @@ class scripted_model : public duo::token_model {
                 cache_[size_t(b)].token.push_back(r.token);
                 cache_[size_t(b)].id.push_back(n_cells_made_);
             }
-            texts_.push_back(r.output ? cache_[size_t(r.branch)].token : std::vector<token_id>());
+            texts_.push_back(r.output || b_.has_features ? cache_[size_t(r.branch)].token : std::vector<token_id>());
         }
         if (n % 8 == 0) { // counting takes longer than all the rest
             REQUIRE(n_distinct() <= size_t(n_cells()), "the cache is not overfilled");
@@ -224,6 +256,14 @@ class scripted_model : public duo::token_model {
         const size_t n_out = std::min(out.size(), all.size());
         std::copy_n(all.begin(), n_out, out.begin());
         return int32_t(n_out);
+    }
+
+    int32_t n_features() const override { return b_.has_features ? n_text_state : 0; }
+
+    void features(int32_t i_row, std::span<float> out) const override {
+        REQUIRE(i_row >= 0 && size_t(i_row) < texts_.size());
+        const auto & text = texts_[size_t(i_row)];
+        write_state(out, text.size(), hash_of(text));
     }
 
     float logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {

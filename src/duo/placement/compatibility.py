@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from duo import _core
+from duo.models.head import Head
 from duo.models.header import Header, read_header
 from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
@@ -43,8 +44,14 @@ class CheckedModel:
     n_ctx: int  # tokens
     need: Need
 
+    @property
+    def head(self) -> Head | None:
+        """If it is a draft head, what it reads."""
+        return Head.of(self.header)
+
     def as_dict(self) -> dict[str, Any]:
         """For JSON; sizes in bytes."""
+        head = self.head
         return {
             "file": self.header.path,
             "parts": self.header.n_parts,
@@ -53,6 +60,7 @@ class CheckedModel:
             "weight_type": self.header.weight_type,
             "layers": self.header.n_layer,
             "context": self.n_ctx,
+            "head": head.as_dict() if head else None,
             "vocabulary": asdict(self.vocabulary),
             "memory": {
                 "weights": self.need.total_weights,

@@ -50,7 +50,11 @@ def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, .
 def contexts(target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header]) -> list[int]:
     """Tokens in the context of each model. headers: of the models, in this order."""
     n_ctx = context(target.n_ctx, headers[0].n_ctx_train)
-    return [n_ctx] if draft is None else [n_ctx, context(draft.n_ctx or None, headers[1].n_ctx_train, n_ctx)]
+    if draft is None:
+        return [n_ctx]
+    # The limit of a draft head says how it was trained, not how far it can read.
+    n_train = n_ctx if headers[1].architecture == "eagle3" else headers[1].n_ctx_train
+    return [n_ctx, context(draft.n_ctx or None, n_train, n_ctx)]
 
 
 def needs(target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header]) -> list[Need]:

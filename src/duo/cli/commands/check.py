@@ -123,6 +123,8 @@ def _print(c: PairCheck) -> None:
     table.add_row("work", *(f"about {gigabytes(max(n.work, n.logits))}" for n in needs))
     table.add_row("together", *(gigabytes(n.total) for n in needs))
     out.print(table)
+    if head := c.draft.head:
+        out.print("the draft is an EAGLE-3 head: it reads " + head.line())
     out.print(
         c.placement.line() + ("" if c.fits else f"; the CPU has too little memory ({gigabytes(c.host_free)} free)")
     )

@@ -1,0 +1,113 @@
+// A draft head without a model. A state says which text it comes from, so each row shows whether it was made of the
+// right one: of the text before its token, as the target or the head itself has read it.
+#pragma once
+
+#include "scripted_model.h"
+
+namespace duo_test {
+
+class scripted_head : public duo::token_model {
+  public:
+    explicit scripted_head(const behaviour & b) : b_(b) {}
+
+    int32_t     n_ctx() const override { return b_.n_ctx; }
+    int32_t     n_batch() const override { return b_.n_batch; }
+    int32_t     n_branch() const override { return b_.n_branch; }
+    int32_t     n_cells() const override { return b_.n_ctx + b_.n_spare; }
+    int32_t     n_vocab() const override { return b_.lang.n_vocab; }
+    bool        is_end(token_id token) const override { return token == 0; }
+    std::string piece(token_id token) const override { return language::piece(token); }
+
+    int32_t n_inputs() const override { return n_text_state; }
+    int32_t n_state() const override { return n_text_state; }
+
+    void encode(std::span<const float> features, std::span<float> out) override {
+        REQUIRE_EQ(features.size(), out.size());
+        REQUIRE(!features.empty() && features.size() <= size_t(b_.n_batch) * n_text_state, "n_batch respected");
+        std::copy(features.begin(), features.end(), out.begin());
+        n_true += int64_t(features.size()) / n_text_state;
+    }
+
+    decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override {
+        const int64_t n = n_decoded.fetch_add(1);
+        REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch, "n_batch respected");
+        rows_.assign(rows.begin(), rows.end());
+        hashes_.clear();
+        for (const row & r : rows) {
+            REQUIRE(r.pos > 0 && r.pos < b_.n_ctx, "there is no row without a state before it");
+            REQUIRE(r.state != nullptr, "each row has a state");
+            REQUIRE_EQ(int32_t(r.state[0]), r.pos, "the state is that of the position before");
+            REQUIRE_EQ(r.n_branches, 1);
+            span & held = cache_[size_t(r.branch)];
+            REQUIRE(held.first == held.end || held.end == r.pos, "positions are contiguous");
+            held = {held.first == held.end ? r.pos : held.first, r.pos + 1};
+            hashes_.push_back(hash_after(hash_in(r.state), r.token));
+        }
+        if (b_.delay_us > 0) {
+            loiter(hash64(b_.delay_seed ^ uint64_t(n)), b_.delay_us);
+        }
+        if (stop.load() && b_.heeds_stop) {
+            for (size_t i = rows.size(); i-- > 0;) {
+                cut(rows[i].branch, rows[i].pos);
+            }
+            return decode_status::stopped;
+        }
+        if (n == b_.throw_at) {
+            throw duo::error("decode " + std::to_string(n) + " fails");
+        }
+        return decode_status::ok;
+    }
+
+    void state(int32_t i_row, std::span<float> out) const override {
+        REQUIRE(rows_[size_t(i_row)].output, "only output rows are asked");
+        write_state(out, size_t(rows_[size_t(i_row)].pos) + 1, hashes_[size_t(i_row)]);
+    }
+
+    int32_t candidates(int32_t i_row, const sampling_params & s, std::span<const token_id> text,
+                       std::span<candidate> out) override {
+        REQUIRE(rows_[size_t(i_row)].output, "only output rows are asked");
+        REQUIRE_EQ(text.size(), size_t(rows_[size_t(i_row)].pos) + 1, "text up to the row");
+        REQUIRE_EQ(hash_of(text), hashes_[size_t(i_row)], "the row was made of states of this text");
+        auto all = b_.lang.after(text, b_.agree, b_.accent, b_.second);
+        language::choose(all, s, text);
+        const size_t n_out = std::min(out.size(), all.size());
+        std::copy_n(all.begin(), n_out, out.begin());
+        return int32_t(n_out);
+    }
+
+    float logprobs(int32_t, token_id, std::span<candidate>) override { return 0.0f; }
+
+    bool rollback(int32_t branch, int32_t pos) override {
+        cut(branch, pos);
+        return true;
+    }
+
+    void fork(int32_t from, int32_t to, int32_t pos) override {
+        REQUIRE(from != to && cache_[size_t(to)].first == cache_[size_t(to)].end, "only an empty branch is forked to");
+        const span & held  = cache_[size_t(from)];
+        cache_[size_t(to)] = {held.first, std::max(held.first, std::min(held.end, pos))};
+    }
+
+    int32_t n_held(int32_t branch) const override { return cache_[size_t(branch)].end; }
+
+    std::atomic<int64_t> n_decoded{0};
+    std::atomic<int64_t> n_true{0}; // rows made of the target's states
+
+  private:
+    // Positions that a branch holds; an empty one may begin anywhere.
+    struct span {
+        int32_t first = 0, end = 0;
+    };
+
+    void cut(int32_t branch, int32_t pos) {
+        span & held = cache_[size_t(branch)];
+        held        = pos <= held.first ? span{} : span{held.first, std::min(held.end, pos)};
+    }
+
+    const behaviour       b_;
+    std::vector<span>     cache_{size_t(b_.n_branch)};
+    std::vector<row>      rows_;
+    std::vector<uint64_t> hashes_; // of the texts up to rows_
+};
+
+} // namespace duo_test

@@ -1,0 +1,145 @@
+"""A draft head (EAGLE-3) beside its target: whatever it guesses, the text is the target's."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import EXACT
+from gguf_files import U32, rewrite, tiny_gemma3
+from prompts import PROMPTS
+
+from duo import Duo, DuoError
+from duo.cli.main import main
+from duo.dev.random_head import HeadShape, random_head
+from duo.models.demo import demo_pair
+from duo.placement.compatibility import check_pair
+from duo.placement.devices import devices
+
+TARGET, DRAFT = demo_pair()
+LIST = [[0], [1], [2], [0, 0], [0, 1], [1, 0], [0, 0, 0]]
+TEXTS = ["Once upon a time", PROMPTS[3], "The dog saw the cat, and the cat saw the dog. " * 4 + "The dog"]
+SAMPLINGS: list[dict[str, Any]] = [
+    {"temperature": 0},
+    {"temperature": 0.8, "seed": 7},
+    {"temperature": 1.0, "seed": 8, "top_k": 0, "min_p": 0.0, "top_n_sigma": 1.5},
+    {"temperature": 0.7, "seed": 9, "repeat_penalty": 1.3, "grammar": "root ::= [a-z ,.\"']+"},
+]
+WAYS: dict[str, dict[str, Any]] = {
+    "as it likes": {},
+    "a chain of 4": {"n_draft": 4, "draft_tree": "chain"},
+    "by its name": {"n_draft": 3, "spec_type": "draft-eagle3"},
+    "dynamic": {"n_draft": 8, "draft_tree": "dynamic"},
+    "list": {"draft_tree": LIST},
+    "with n-grams": {"n_draft": 6, "spec_type": "draft-eagle3,ngram-map-k"},
+}
+
+
+@pytest.fixture(scope="module")
+def head(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("heads") / "eagle3.gguf"
+    random_head(TARGET, path, seed=1, shape=HeadShape(n_draft_vocab=2048))
+    return path
+
+
+@pytest.fixture(scope="module")
+def pair(head: Path) -> Iterator[Duo]:
+    """It guesses whether that pays or not, or nothing would be tested."""
+    with Duo(TARGET, head, n_ctx=512, _always=True, **EXACT) as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
+def plain() -> list[list[tuple[int, ...]]]:
+    """By text and sampling."""
+    with Duo(TARGET, n_ctx=512, **EXACT) as d:
+        return [[d.generate(t, max_tokens=40, **s).tokens for s in SAMPLINGS] for t in TEXTS]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("way", WAYS)
+def test_the_text_is_plains(pair: Duo, plain: list[list[tuple[int, ...]]], way: str, mode: str) -> None:
+    n_drafted = 0
+    for text, wanted in zip(TEXTS, plain, strict=True):
+        for sampling, want in zip(SAMPLINGS, wanted, strict=True):
+            r = pair.generate(text, max_tokens=40, mode=mode, **sampling, **WAYS[way])
+            assert r.tokens == want, f"{text[:20]!r}, {sampling}"
+            assert not r.warning
+            n_drafted += pair.timings["draft_n"]
+    assert n_drafted > 100 or way == "as it likes", "nothing was guessed, so nothing was tested"
+
+
+def test_a_text_that_goes_on_keeps_its_states(pair: Duo) -> None:
+    """Each turn begins with the text so far. The head reads only what is new: steps over prompts are few."""
+    with Duo(TARGET, n_ctx=512, **EXACT) as alone:
+        ids = pair.tokenize(TEXTS[1])
+        for turn in range(4):
+            r = pair.generate(ids, max_tokens=20, temperature=0, mode="sync", n_draft=3)
+            assert r.tokens == alone.generate(ids, max_tokens=20, temperature=0).tokens
+            t = pair.timings
+            # Each pass has its guesses, but for the last tokens of the text and the first one, without waiting.
+            assert t["draft_n"] >= 3 * (t["target_passes_n"] - 4), turn
+            ids = [*ids, *r.tokens, *pair.tokenize(" And then", add_special=False)]
+
+
+def test_several_texts_at_once(head: Path) -> None:
+    options: dict[str, Any] = {"max_tokens": 24, "temperature": 0}
+    with Duo(TARGET, n_ctx=1024, **EXACT) as alone:
+        want = [alone.generate(p, **options).tokens for p in PROMPTS[:8]]
+    with Duo(TARGET, head, n_ctx=1024, n_parallel=4, _always=True, **EXACT) as d:
+        for mode in ("async", "sync"):
+            found = d.generate_many(PROMPTS[:8], mode=mode, **options)
+            assert [r.tokens for r in found] == want
+
+
+def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
+    for own_embedding, own_output in ((False, True), (True, False), (False, False)):
+        shape = HeadShape(n_embd=320, n_head=5, own_embedding=own_embedding, own_output=own_output)
+        path = tmp_path / f"{own_embedding}{own_output}.gguf"
+        random_head(TARGET, path, seed=1, shape=shape)
+        for exact in (EXACT, {"cpu_kernels": "stock"}):
+            with Duo(TARGET, path, n_ctx=512, _always=True, **exact) as d:
+                r = d.generate(TEXTS[0], max_tokens=16, mode="sync", n_draft=3, temperature=0)
+                assert d.timings["draft_n"] > 0
+                assert not r.warning
+
+
+def test_saved_states_go_on(pair: Duo) -> None:
+    options: dict[str, Any] = {"max_tokens": 20, "temperature": 0, "mode": "sync", "n_draft": 3}
+    first = pair.generate(TEXTS[1], **options)
+    state = pair.save_state()
+    ids = [*pair.tokenize(TEXTS[1]), *first.tokens]
+    want = pair.generate(ids, **options).tokens
+    pair.generate(TEXTS[0], **options)
+    pair.load_state(state)
+    assert pair.generate(ids, **options).tokens == want
+
+
+def test_heads_that_do_not_fit_are_refused(head: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    far = tmp_path / "far.gguf"
+    random_head(TARGET, far, seed=1, shape=HeadShape(layers=(1, 2, 4)))
+    short = rewrite(head, tmp_path / "short.gguf", put={"eagle3.target_layers": (U32, [1, 2])})
+    for target, path, why in (
+        (DRAFT, head, "whose hidden states have 320 numbers, and those of .* have 192"),
+        (TARGET, far, "needs the input of layer 4, but .* has the layers 0 to 3"),
+        (TARGET, short, "is no EAGLE-3 head that llama.cpp can run"),
+        (tiny_gemma3(DRAFT, tmp_path / "gemma3.gguf", 64), head, "is a gemma3 model, and llama.cpp does not give"),
+    ):
+        with pytest.raises(DuoError, match=why):
+            Duo(target, path, n_ctx=256)
+        assert main(["check", str(target), str(path), "--json"]) == 1
+        out = capsys.readouterr().out
+        assert path == short or re.search(why, json.loads(out)["why_not"])
+    assert check_pair(TARGET, head, devices(), n_ctx=2048).draft.n_ctx == 2048
+    assert main(["check", str(TARGET), str(head)]) == 0
+    said = capsys.readouterr().out
+    assert "layers 1, 2, 3 of width 320; proposes 2048 tokens" in said
+    assert "the draft fits the target" in said
+    with pytest.raises(DuoError, match="is a draft head"):
+        Duo(head, n_ctx=256)
+    assert main(["draft-host", "-md", str(head), "--listen", "127.0.0.1:0"]) == 1
+    assert "use a draft model for a target elsewhere" in capsys.readouterr().err
