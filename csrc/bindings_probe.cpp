@@ -55,6 +55,16 @@ class probe {
         return out;
     }
 
+    // [rows of the last pass][inputs of the feature layers, one after the other]
+    py::array_t<float> features() const {
+        const int32_t      n = model_.n_features();
+        py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(n)});
+        for (int32_t i = 0; n > 0 && i < n_rows_; ++i) {
+            model_.features(i, {out.mutable_data(i, 0), size_t(n)});
+        }
+        return out;
+    }
+
     // (token, logp) of the n best tokens after a row of the last pass, as a worker gets them. text: all tokens up to
     // that row.
     std::vector<std::pair<token_id, float>> candidates(int32_t i_row, const sampling_params & sampling,
@@ -90,6 +100,7 @@ void register_probe(py::module_ & m) {
              "options"_a, "is_draft"_a = false)
         .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, py::call_guard<py::gil_scoped_release>())
         .def("logits", &probe::logits)
+        .def("features", &probe::features)
         .def("candidates", &probe::candidates, "row"_a, "sampling"_a, "text"_a, "n"_a)
         .def_property_readonly("n_vocab", [](const probe & p) { return p.model().n_vocab(); })
         .def_property_readonly("n_ctx", [](const probe & p) { return p.model().n_ctx(); })

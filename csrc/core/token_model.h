@@ -60,6 +60,12 @@ class token_model {
     // model has none.
     virtual std::span<float> row_logits(int32_t /*i_row*/) { return {}; }
 
+    // A target's hidden states that a draft head reads (EAGLE-3): floats of a row; 0: none are kept.
+    [[nodiscard]] virtual int32_t n_features() const { return 0; }
+
+    // Those of row `i_row` of the last decode, whether it has an output or not. out: [n_features()].
+    virtual void features(int32_t /*i_row*/, std::span<float> /*out*/) const {}
+
     // The model's own log-probabilities at row `i_row`, before any filter: of `token` (returned), and of the out.size()
     // most probable tokens.
     virtual float logprobs(int32_t i_row, token_id token, std::span<candidate> out) = 0;

@@ -6,6 +6,7 @@
 
 #include "../cpu/ggml_device.h"
 #include "../error.h"
+#include "hidden.h"
 #include "log.h"
 
 namespace duo {
@@ -83,6 +84,7 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     const llama_batch batch{int32_t(n),    token_.data(),  nullptr,       pos_.data(),
                             n_seq_.data(), seq_of_.data(), output_.data()};
 
+    n_rows_ = 0; // until the pass is done
     cells_.begin();
     for (size_t i = 0; own_attention_ && i < n; ++i) {
         cells_.add({.pos = pos_[i], .text = seq_of_[i][0] / (n_branch_ / opt_.n_parallel)});
@@ -110,6 +112,7 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
                     "evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed" +
                         (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
     }
+    n_rows_ = int32_t(rows.size());
     if (padded && !rollback(rows.back().branch, rows.back().pos + 1)) {
         throw error(error_kind::bad_value,
                     "the cache of " + opt_.path +
@@ -154,6 +157,22 @@ int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sam
 
 float llama_token_model::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {
     return samplers_.front()->logprobs(logits(i_row).data(), token, out);
+}
+
+int32_t llama_token_model::n_features() const {
+    return int32_t(opt_.feature_layers.size()) * llama_model_n_embd(model_.get());
+}
+
+void llama_token_model::features(int32_t i_row, std::span<float> out) const {
+    if (i_row < 0 || i_row >= n_rows_ || out.size() != size_t(n_features())) {
+        throw error("the hidden states of row " + std::to_string(i_row) + " of " + opt_.path + " are not there");
+    }
+    const auto n_embd = size_t(llama_model_n_embd(model_.get()));
+    float *    to     = out.data();
+    for (const int32_t i : opt_.feature_layers) {
+        const float * rows = hidden().layer_input(context_.get(), uint32_t(i));
+        to                 = std::copy_n(rows + size_t(i_row) * n_embd, n_embd, to);
+    }
 }
 
 bool llama_token_model::rollback(int32_t branch, int32_t pos) {

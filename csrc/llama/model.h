@@ -39,6 +39,7 @@ struct model_options {
     bool                     op_offload      = true;   // a GPU may compute prompts with weights of the CPU
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
     bool                     strict = false;           // same bits at every width: see llama_token_model::decode
+    std::vector<int32_t>     feature_layers;           // a draft head reads the inputs of these; empty: no head does
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
 
     std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
@@ -90,6 +91,8 @@ class llama_token_model : public token_model {
                                 std::span<candidate> out) override;
     std::span<float> row_logits(int32_t i_row) override { return {logits_of(i_row), size_t(n_vocab_)}; }
     float            logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
+    int32_t          n_features() const override;
+    void             features(int32_t i_row, std::span<float> out) const override;
     bool             rollback(int32_t branch, int32_t pos) override;
     void             fork(int32_t from, int32_t to, int32_t pos) override;
     int32_t          n_held(int32_t branch) const override;
@@ -187,6 +190,7 @@ class llama_token_model : public token_model {
     const std::atomic<bool> * stop_           = nullptr; // of the running decode()
     int32_t                   n_ctx_          = 0;
     int32_t                   n_batch_        = 0;
+    int32_t                   n_rows_         = 0; // of the last decode()
     int32_t                   n_branch_       = 1;
     int32_t                   n_vocab_        = 0;
     bool                      can_rollback_   = true;

@@ -7,6 +7,7 @@
 #include "../cpu/ggml_device.h"
 #include "../error.h"
 #include "control_vector.h"
+#include "hidden.h"
 #include "log.h"
 #include "lora.h"
 #include "memory.h"
@@ -23,6 +24,8 @@ constexpr int32_t n_ubatch_strict = 16;
 constexpr int32_t n_branch_most = 64;
 // Extra cells of the draft's cache, for nodes that are not (yet) text.
 constexpr int32_t n_spare_draft = 512;
+// libllama reserves memory for the hidden states of so many rows: 25 MB for each layer of a model of 8 B parameters.
+constexpr int32_t n_batch_features = 512;
 // For duo's products with stock attention, which takes another path from 64 rows on (ggml-cpu/ops.cpp).
 constexpr int32_t n_ubatch_duo = 63;
 
@@ -67,6 +70,10 @@ void llama_token_model::create_context() {
                : opt_.n_ctx_most > 0 ? std::min(n_ctx_train(), opt_.n_ctx_most)
                                      : n_ctx_train();
     n_batch_ = std::min(opt_.n_batch, n_ctx_);
+    if (!opt_.feature_layers.empty()) {
+        check_feature_layers(model_.get(), opt_.path, opt_.feature_layers);
+        n_batch_ = std::min(n_batch_, n_batch_features);
+    }
 
     // Recurrent memory needs a state per branch, and cannot be rolled back anyway.
     const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
@@ -136,6 +143,9 @@ void llama_token_model::create_context() {
     if (!context_) {
         throw error(error_kind::does_not_fit, what + " could not be created for " + opt_.path + log_reason() +
                                                   "; lower " + option + " or free memory");
+    }
+    for (const int32_t i : opt_.feature_layers) {
+        hidden().keep_layer_input(context_.get(), uint32_t(i), true);
     }
     use_loras(context_.get(), loras_, opt_);
     use_control_vectors(context_.get(), model_.get(), opt_);

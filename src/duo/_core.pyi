@@ -56,6 +56,7 @@ class Probe:
     def __init__(self, options: ModelOptions, is_draft: bool = False) -> None: ...
     def decode(self, tokens: Sequence[int], pos: int = 0) -> int: ...
     def logits(self) -> npt.NDArray[np.float32]: ...
+    def features(self) -> npt.NDArray[np.float32]: ...  # [rows of the last pass][inputs of feature_layers]
     def candidates(  # (token, logp) of the n best after a row of the last pass; text: all up to that row
         self, row: int, sampling: Sampling, text: Sequence[int], n: int
     ) -> list[tuple[int, float]]: ...
@@ -97,6 +98,7 @@ class ModelOptions:
     op_offload: bool
     cpus: list[int]
     strict: bool
+    feature_layers: list[int]
     cpu_types: list[str]
     override_tensors: list[tuple[str, str]]
     loras: list[tuple[str | bytes, float]]
