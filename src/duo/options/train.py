@@ -114,8 +114,8 @@ class HeadOptions(TrainOptions, total=False):
     ]  # fmt: skip
     rows: Annotated[
         Annotated[Int, Field(ge=16, le=2**22)] | None,
-        opt(None, "Tokens that the head can draft: the most frequent ones of the data. Default: half of the vocabulary, "
-            "but at most 32000.", "--rows"),
+        opt(None, "Tokens that the head can draft: the most frequent ones of the data. Default: half of the "
+            "vocabulary, but at most 32000.", "--rows"),
     ]  # fmt: skip
     steps: Annotated[
         Annotated[Int, Field(ge=1, le=16)],

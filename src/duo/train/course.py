@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import duo
 from duo.errors import BadValue
@@ -17,7 +17,6 @@ from duo.train.lessons import Folder
 from duo.train.pytorch import device_of, has_bf16, need_torch
 from duo.train.recipe import Recipe
 from duo.train.sizes import TargetShape
-from duo.train.target_file import ModelFile
 
 Say = Callable[[str], None]
 Progress = Callable[[str, float, float], None]  # what, done, total
@@ -151,6 +150,6 @@ class Course:
             "made_by": f"duo {duo.__version__}, {kind}",
             "target": self.made_of["target"],
             "data": data,
-            "recipe": cast("dict[str, Any]", recipe),
+            "recipe": recipe,
             **trained,
         }

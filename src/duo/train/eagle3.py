@@ -124,20 +124,3 @@ class Eagle3Head(nn.Module):
         for i, (_, v_i) in enumerate(later):
             mixed = mixed + weights[..., n + i : n + i + 1] * v_i
         return mixed
-
-    def read(self, tokens: Tensor, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Plain evaluation of rows (token, state) at positions 1, 2, ...: their new states and logits.
-
-        tokens [batch, n], states [batch, n, n_embd]: what llama.cpp's decoder gets.
-        """
-        state, s = states, self.shape
-        x = torch.cat((self.attn_norm(self.embedding(tokens)), self.attn_norm_2(state)), -1)
-        positions = torch.arange(1, 1 + tokens.shape[1], device=tokens.device)
-        q = rope(heads(self.attn_q(x), s.n_head), positions, self.freqs)
-        n_share = s.n_head // s.n_head_kv
-        k = rope(heads(self.attn_k(x), s.n_head_kv), positions, self.freqs).repeat_interleave(n_share, 1)
-        v = heads(self.attn_v(x), s.n_head_kv).repeat_interleave(n_share, 1)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(-2)
-        middle = state + self.attn_output(mixed)
-        state = middle + self.ffn(self.ffn_norm(middle))
-        return state, self.logits(state)

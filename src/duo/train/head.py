@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 import numpy.typing as npt
 
+from duo import _core
 from duo.errors import BadValue
 from duo.options.train import HeadOptions
 from duo.train.course import Asked, Course, Trained
@@ -29,6 +30,11 @@ def train_head(asked: Asked) -> Trained:
     o = cast("HeadOptions", asked.options)
     file = ModelFile(asked.target)
     target = TargetShape.of(file)
+    if not _core.keeps_layer_inputs(file.header.architecture):
+        raise BadValue(
+            f"{file.path.name} is a {file.header.architecture} model, whose hidden states llama.cpp does not give; "
+            "train a draft for it (duo train-draft)"
+        )
     layers = target_layers(target, o["layers"])
     shape = shape_of(target, o, layers)
     course = Course(asked, target, layers)
@@ -145,6 +151,4 @@ def write_head(asked: Asked, head: Eagle3Head, file: ModelFile, card: dict[str, 
     """Returns the file's bytes. Raises DuoError."""
     name = f"EAGLE-3 head for {file.path.stem}"
     values = header_of(head.shape)
-    return write_model(
-        asked.out, "eagle3", name, values, tensors_of(head), file, asked.options["weight_type"], card
-    )
+    return write_model(asked.out, "eagle3", name, values, tensors_of(head), file, asked.options["weight_type"], card)

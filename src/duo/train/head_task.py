@@ -41,8 +41,10 @@ class HeadTask:
         return total / weights
 
     def acceptance(self, batch: Batch) -> Acceptance:
-        """Chains behind every token that the target wrote. Exact: a guess counts only if those before it were right, and
-        then the token that it follows is the text's own."""
+        """Chains behind every token that the target wrote.
+
+        They are what drafting gives: a guess counts only if those before it were right, and then the token that it
+        follows is the text's own."""
         column_of = self._column_of()
         following = shifted(batch.tokens, 2)[:, : batch.tokens.shape[1] - 1]
         rows = torch.arange(following.shape[1], device=following.device)

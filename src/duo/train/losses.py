@@ -16,10 +16,10 @@ def soft_loss(logits: Tensor, ids: Tensor, log_p: Tensor, mask: Tensor) -> Tenso
     logits [..., n]; ids [..., k]: the teacher's best tokens as columns of `logits`, -1: no such column; log_p [..., k]:
     their log-probabilities; mask [...]: rows that count.
 
-    The tokens that the teacher did not list share one bucket, in the model's softmax and in the teacher's: renormalising
-    the listed ones instead would teach the model to be too sure. Of the teacher's tokens without a column nothing is
-    asked, as EAGLE-3 restricts the teacher's softmax to the draft vocabulary. A row counts by the share of the
-    teacher's probability that has columns.
+    The tokens that the teacher did not list share one bucket, in the model's softmax and in the teacher's.
+    Renormalising the listed ones instead would teach the model to be too sure. Of the teacher's tokens without a
+    column nothing is asked, as EAGLE-3 restricts the teacher's softmax to the draft vocabulary. A row counts by the
+    share of the teacher's probability that has columns.
     """
     has_column = ids >= 0
     p = log_p.float().exp()

@@ -28,7 +28,9 @@ def device_of(name: str) -> torch.device:
         device = torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError) as e:
-        raise BadValue(f"--train-device {name} cannot be used ({one_line(e, 120)}); see torch.cuda.is_available()") from None
+        raise BadValue(
+            f"--train-device {name} cannot be used ({one_line(e, 120)}); see torch.cuda.is_available()"
+        ) from None
     return device
 
 

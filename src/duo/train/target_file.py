@@ -63,7 +63,9 @@ class ModelFile:
                     try:
                         found: Floats = gguf.dequantize(np.asarray(t.data), t.tensor_type).astype(np.float32)
                     except NotImplementedError as e:
-                        raise BadValue(f"{self.path}: gguf-py cannot read {name} ({e}); use another quantisation") from None
+                        raise BadValue(
+                            f"{self.path}: gguf-py cannot read {name} ({e}); use another quantisation"
+                        ) from None
                     return found.reshape(tuple(int(n) for n in reversed(t.shape)))
         return None
 

@@ -40,9 +40,10 @@ class Teacher:
         self._target, self._recipe, self._folder = target, recipe, folder
         self._engine, self._progress = engine, progress
         n_texts = recipe.n_texts(n_tokens)
-        self._groups: list[tuple[Kind, int, range]] = [
+        counts: list[tuple[Kind, int]] = [("check", N_CHECK), ("learn", n_texts)]
+        self._groups = [
             (kind, i, range(first, min(first + recipe.n_group, n)))
-            for kind, n in (("check", N_CHECK), ("learn", n_texts))
+            for kind, n in counts
             for i, first in enumerate(range(0, n, recipe.n_group))
         ]
         self._n_tokens = (n_texts + N_CHECK) * recipe.length

@@ -80,6 +80,7 @@ class Trainer:
         self._optimizer = torch.optim.AdamW(groups, lr=settings.lr, betas=(0.9, 0.95))
         self.state = State()
         self._loss = math.nan  # running mean
+        self._validated = -1  # step of the last validation
 
     def run(self, progress: Progress, report: Report) -> State:
         """Trains to the end of the settings. Raises DuoError: the checkpoint is another training's, or damaged."""
@@ -102,7 +103,7 @@ class Trainer:
                 if time.monotonic() - saved > CHECKPOINT_S:
                     self._save()
                     saved = time.monotonic()
-            if not state.history or state.history[-1][0] < state.seconds:
+            if self._validated != state.step:
                 self._validate(1.0, report)
         finally:
             self._save()
@@ -160,6 +161,7 @@ class Trainer:
             with self._products():
                 found += self._task.acceptance(self._check.batch(items, self._settings.device))
         state = self.state
+        self._validated = state.step
         state.history.append((round(state.seconds, 1), round(self._loss, 4), round(found.mean_length, 4)))
         if state.best is None or found.mean_length >= state.best.mean_length:
             state.best = found
