@@ -11,6 +11,9 @@ import llama_cpp
 import numpy as np
 from gguf_files import Array
 
+from duo import _core
+
+_core.take_log()  # llama_cpp's own prints every line
 _lib = llama_cpp.llama_cpp._lib
 _keep_states = getattr(_lib, "_Z26llama_set_embeddings_nextnP13llama_contextbb")  # noqa: B009 - no name for Python
 _keep_states.argtypes, _keep_states.restype = [ctypes.c_void_p, ctypes.c_bool, ctypes.c_bool], None
@@ -28,7 +31,8 @@ class Eagle3Reader:
         assert self._model, path
         context = llama_cpp.llama_context_default_params()
         context.n_ctx, context.n_batch, context.n_ubatch, context.n_threads = 256, 64, 64, 1
-        context.n_threads_batch = 1
+        context.n_threads_batch, context.type_k, context.type_v = 1, 0, 0  # 32 bits
+        context.flash_attn_type = 0
         self._context = llama_cpp.llama_init_from_model(self._model, context)
         assert self._context
         _keep_states(self._context, True, True)

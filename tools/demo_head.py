@@ -1,6 +1,6 @@
 """Trains an EAGLE-3 head for the demo target: python tools/demo_head.py docs.json.xz build/demo-eagle3.gguf [options].
 
-docs.json.xz: the [kind, title, text] of the documents that the demo pair was made from. Those that were held out then are
+docs.json.xz: [kind, title, text] of the documents that the demo pair was made from. Those that were held out then are
 left out here, too: the prompts of the measurements come from them. More options go to `duo train-head`.
 """
 

@@ -54,7 +54,6 @@ def new_draft(target: TargetShape, o: DraftOptions) -> Llama:
         n_head_dim=n.n_head_dim,
         n_ff=n.n_ff,
         n_vocab=target.n_vocab,
-        n_rot=n.n_head_dim,
         n_ctx=target.n_ctx,
     )
     draft = Llama(shape)
@@ -89,7 +88,6 @@ def read_llama(file: ModelFile, n_vocab: int | None = None) -> Llama:
         n_head_dim=h.key_length,
         n_ff=h.n_ff,
         n_vocab=h.n_vocab,
-        n_rot=int(file.number("rope.dimension_count", h.key_length)),
         eps=file.number("attention.layer_norm_rms_epsilon", 1e-5),
         rope_base=file.number("rope.freq_base", 10000.0),
         n_ctx=h.n_ctx_train,
@@ -135,7 +133,7 @@ def header_of(s: LlamaShape) -> dict[str, int | float]:
         "attention.key_length": s.n_head_dim,
         "attention.value_length": s.n_head_dim,
         "attention.layer_norm_rms_epsilon": s.eps,
-        "rope.dimension_count": s.n_rot,
+        "rope.dimension_count": s.n_head_dim,
         "rope.freq_base": s.rope_base,
         "vocab_size": s.n_vocab,
     }

@@ -13,7 +13,7 @@ from duo.train.layers import RMSNorm, SwiGLU, frequencies, heads, rope
 
 @dataclass(frozen=True)
 class LlamaShape:
-    """Sizes of a llama. n_rot: the part of a head that RoPE turns; tied: `output` is the embedding."""
+    """Sizes of a llama. tied: `output` is the embedding."""
 
     n_embd: int
     n_layer: int
@@ -22,7 +22,6 @@ class LlamaShape:
     n_head_dim: int
     n_ff: int
     n_vocab: int
-    n_rot: int
     eps: float = 1e-5
     rope_base: float = 10000.0
     n_ctx: int = 2048
@@ -74,7 +73,7 @@ class Llama(nn.Module):
         if s.tied:
             self.output.weight = self.embedding.weight
         self.register_buffer("rope_factors", rope_factors, persistent=False)
-        self.register_buffer("freqs", frequencies(s.n_rot, s.rope_base, rope_factors), persistent=False)
+        self.register_buffer("freqs", frequencies(s.n_head_dim, s.rope_base, rope_factors), persistent=False)
 
     def forward(self, tokens: Tensor) -> Tensor:
         positions = torch.arange(tokens.shape[1], device=tokens.device)

@@ -53,7 +53,7 @@ class Plan:
         return [
             f"{self.target}; to train: width {n.n_embd}, {n.n_head} heads of {n.n_head_dim}, feed-forward {n.n_ff}, "
             f"{n.n_rows} tokens: {self.n_parameters / 1e6:.3g} M parameters",
-            f"disk: {gigabytes(self.disk)} for the teacher's data",
+            f"disk: {gigabytes(self.disk)} for the teacher's data and the checkpoint",
             f"memory: {gigabytes(self.memory_teach)} for the target while it teaches, then "
             f"{gigabytes(self.memory_train)} for the training",
             f"time at {self.speed.words()}: the target writes {hours(self.seconds_write)}, reads "
