@@ -155,3 +155,13 @@ def test_a_mistake_is_one_sentence(args: list[str], why: str, capsys: pytest.Cap
     assert main(args) == 1
     err = capsys.readouterr().err
     assert why in err and err.startswith("duo: ") and err.count("\n") == 1
+
+
+def test_what_is_read_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("torch")
+    data = tmp_path / "data.txt"
+    data.write_text("Once upon a time", "utf-8")
+    for out in (TARGET, data):
+        assert main(["train-draft", "-m", str(TARGET), "--data", str(data), "-o", str(out)]) == 1
+        assert "is read by this command" in capsys.readouterr().err
+    assert data.read_text("utf-8") == "Once upon a time" and not Path(f"{TARGET}.work").exists()

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duo
 from duo.errors import BadValue
-from duo.options.train import TrainOptions
+from duo.options.train import DraftOptions, TrainOptions
 from duo.placement.belongings import file_hash
 from duo.support.wording import gigabytes
 from duo.train.documents import data_hash
@@ -74,6 +74,10 @@ class Course:
         out = asked.out
         if not out.parent.is_dir() or out.is_dir():
             raise BadValue(f"{out}: cannot be a file there; name one in an existing folder with -o")
+        start = cast("DraftOptions", o).get("start")
+        for other in (asked.target, *asked.data, *([Path(start)] if start else [])):
+            if out.exists() and other.exists() and out.samefile(other):
+                raise BadValue(f"{out}: is read by this command; write to another file with -o")
         self.recipe = recipe_of(shape, o, layers)
         self.made_of = {
             "target": f"{asked.target.name} {file_hash(asked.target)}",

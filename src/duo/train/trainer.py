@@ -139,13 +139,13 @@ class Trainer:
         batch = self._learn.batch(items, self._settings.device)
         with self._products():
             loss = self._task.loss(batch)
+        found = float(loss.detach())
+        if not math.isfinite(found):
+            raise DuoError("the loss is no number any more; delete the checkpoint and give a smaller --lr")
         self._optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         self._optimizer.step()
-        found = float(loss.detach())
-        if not math.isfinite(found):
-            raise DuoError("the loss is no number any more; delete the checkpoint and give a smaller --lr")
         self._loss = found if math.isnan(self._loss) else 0.95 * self._loss + 0.05 * found
         self.state.step += 1
         self.state.n_tokens += int(batch.lengths.sum())
