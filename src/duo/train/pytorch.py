@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from duo.errors import BadValue
 from duo.support.wording import one_line
@@ -41,6 +41,6 @@ def has_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported()
     if device.type == "cpu":
-        found = getattr(torch.cpu, "get_capabilities", dict)()  # PyTorch 2.9 and later
+        found: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # PyTorch 2.9 and later
         return any(found.get(name) for name in ("avx512_bf16", "amx_bf16", "bf16"))
     return False

@@ -16,7 +16,7 @@ Tokens = npt.NDArray[np.int32]
 
 GROUP_BYTES = 1 << 28  # of a group, which is written as a whole
 N_GROUP = 64  # texts in it at most
-N_CHECK = 64  # texts that check the training
+N_CHECK = 64  # texts that check the training; fewer where there is little to learn from
 N_CHECK_LENGTH = 192  # tokens of one
 HELD_OUT = 20  # one part of the data in so many is for these
 
@@ -47,8 +47,11 @@ class Recipe:
     def n_texts(self, n_tokens: int) -> int:
         return max(1, math.ceil(n_tokens / self.length))
 
+    def n_check(self, n_tokens: int) -> int:
+        return max(8, min(N_CHECK, self.n_texts(n_tokens) // 4))
+
     def total_bytes(self, n_tokens: int) -> int:
-        return (n_tokens + N_CHECK * min(self.length, N_CHECK_LENGTH)) * self.bytes_per_token
+        return (n_tokens + self.n_check(n_tokens) * min(self.length, N_CHECK_LENGTH)) * self.bytes_per_token
 
     def words(self) -> dict[str, Any]:
         return asdict(self) | {"temperatures": list(self.temperatures), "layers": list(self.layers)}

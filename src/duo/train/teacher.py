@@ -21,7 +21,7 @@ from duo.text.many import as_they_end
 from duo.train.bf16 import to_bf16
 from duo.train.documents import read_documents
 from duo.train.lessons import Array, Folder, Kind, Texts
-from duo.train.recipe import N_CHECK, Pieces, Recipe, Wish
+from duo.train.recipe import Pieces, Recipe, Wish
 
 Progress = Callable[[str, int, int], None]  # what, tokens done, tokens in all
 
@@ -39,14 +39,14 @@ class Teacher:
         """engine: keywords of `Duo` that place the target."""
         self._target, self._recipe, self._folder = target, recipe, folder
         self._engine, self._progress = engine, progress
-        n_texts = recipe.n_texts(n_tokens)
-        counts: list[tuple[Kind, int]] = [("check", N_CHECK), ("learn", n_texts)]
+        n_texts, self._n_check = recipe.n_texts(n_tokens), recipe.n_check(n_tokens)
+        counts: list[tuple[Kind, int]] = [("check", self._n_check), ("learn", n_texts)]
         self._groups = [
             (kind, i, range(first, min(first + recipe.n_group, n)))
             for kind, n in counts
             for i, first in enumerate(range(0, n, recipe.n_group))
         ]
-        self._n_tokens = (n_texts + N_CHECK) * recipe.length
+        self._n_tokens = (n_texts + self._n_check) * recipe.length
 
     def teach(self, data: Sequence[Path]) -> float:
         """Makes what is missing. Returns the seconds that it took. Raises DuoError."""
@@ -80,7 +80,7 @@ class Teacher:
                     self._progress("the target writes", n_done, self._n_tokens)
                 texts = [(done[w.index][:length], len(w.tokens)) for w in wishes]
                 self._folder.put_texts(kind, group, texts)
-                n_done = max(n_done, (indices.stop + (0 if kind == "check" else N_CHECK)) * length)
+                n_done = max(n_done, (indices.stop + (0 if kind == "check" else self._n_check)) * length)
                 self._progress("the target writes", min(n_done, self._n_tokens), self._n_tokens)
 
     @staticmethod
