@@ -381,6 +381,14 @@ def test_a_plan_counts_the_parameters_that_there_are() -> None:
     assert plan.n_parameters == pytest.approx(made, rel=0.01) and made == SHAPE.n_parameters
 
 
+def test_a_plan_for_a_draft_that_goes_on_has_its_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    speed = ("--tflops", "1", "--bandwidth", "10", "--json")
+    assert main(["train-draft", "-m", str(TARGET), "--plan", "--from", str(DRAFT), *speed]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    made = sum(p.numel() for p in draft.read_llama(ModelFile(DRAFT)).parameters())
+    assert plan["n_parameters"] == pytest.approx(made, rel=0.01)
+
+
 def test_a_shape_that_does_not_fit_is_refused() -> None:
     with pytest.raises(BadValue, match="no token_embd"):
         head.new_head(dataclasses.replace(SHAPE, n_vocab=5000), ModelFile(TARGET), np.zeros(5000), 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from duo.errors import BadValue
 from duo.options.train import DraftOptions, HeadOptions
@@ -117,9 +118,11 @@ def head_network(t: TargetShape, o: HeadOptions) -> Network:
 
 
 def draft_network(t: TargetShape, o: DraftOptions) -> Network:
-    """A draft's sizes: half as wide as the target, and fewer layers, where the options say nothing else.
-
-    Raises BadValue."""
+    """A draft's sizes: those of --from; or half as wide as the target, and fewer layers, where the options say nothing
+    else. Raises DuoError."""
+    if o["start"] is not None:
+        s = TargetShape.of(ModelFile(Path(o["start"])))
+        return Network(s.n_embd, s.n_layer, s.n_head, s.n_head_kv, s.n_head_dim, s.n_ff, s.n_vocab)
     n = o["n_embd"] or min(N_DRAFT_EMBD_MOST, -(-t.n_embd // 128) * 64)
     heads, heads_kv, dim = head_sizes(n, o["n_head"], o["n_head_kv"], min(64, n))
     n_layer = o["n_layer"] or min(4, max(2, t.n_layer // 8))
