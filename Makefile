@@ -28,11 +28,15 @@ endif
 # The number of compile jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
-.PHONY: demo test proof test-quick test-cpp test-arm test-arm-kernels test-python lint format tsan asan docs protocol clean
+.PHONY: demo demo-head test proof test-quick test-cpp test-arm test-arm-kernels test-python lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
 	@echo
 	@$(VENV)/bin/duo -co on --draft 4 --temp 0.7 --seed 4 -n 200 -p "Once upon a time there was a little tin soldier who"
+
+# A draft head for the demo target, from the text that the pair was made from: make demo-head DOCS=docs.json.xz
+demo-head: $(VENV)/duo $(VENV)/train
+	@$(PY) tools/demo_head.py $(DOCS) build/demo-eagle3.gguf --tokens 2000000 --epochs 2 --minutes 20
 
 test: test-cpp test-python
 
@@ -55,7 +59,7 @@ test-arm-kernels: $(VENV)/tools
 	@$(VENV)/bin/cmake --build build/arm --target test_cpu_kernels test_attention
 	@$(VENV)/bin/ctest --test-dir build/arm --output-on-failure -j $(JOBS) -R '^kernels'
 
-test-python: $(VENV)/duo $(VENV)/test
+test-python: $(VENV)/duo $(VENV)/test $(VENV)/train
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
 test-quick: $(VENV)/duo $(VENV)/test
@@ -140,6 +144,14 @@ $(VENV)/test: $(VENV)/duo
 	@$(PY) tools/extra_requirements.py test > build/test-requirements.txt
 	@$(PIP) install -q -r build/test-requirements.txt
 	@touch $@
+
+# PyTorch for the CPU, if the index at hand has it (200 MB): the tests of training are skipped without it. The CUDA build
+# that pip takes otherwise has 3 GB, which is too much for a test run.
+TORCH_CPU ?= torch==2.13.0+cpu
+$(VENV)/train: $(VENV)/pip
+	@$(PY) -c 'import torch' 2>/dev/null || $(PIP) install -q --no-compile '$(TORCH_CPU)' 2>/dev/null || \
+	    echo "no $(TORCH_CPU) at hand: the tests of training are skipped (another build: make TORCH_CPU=torch)"
+	@$(PY) -c 'import torch' 2>/dev/null && touch $@ || true
 
 $(VENV)/lint: $(VENV)/pip tools/lint-requirements.txt
 	@$(PIP) install -q -r tools/lint-requirements.txt

@@ -8,6 +8,7 @@
 #include "cpu/ggml_device.h"
 #include "cpu/race.h"
 #include "error.h"
+#include "llama/hidden.h"
 #include "llama/model.h"
 #include "llama/stock_kernels.h"
 #include "llama/weight_placement.h"
@@ -153,6 +154,7 @@ void register_probe(py::module_ & m) {
         const std::string why = cpu::why_no_kernels();
         return py::make_tuple(why.empty() ? cpu::kernels_name() : "", why);
     });
+    m.def("keeps_layer_inputs", &keeps_layer_inputs, "architecture"_a); // so that a head can be trained for them
     m.def("other_ggml", &cpu::other_ggml);
     m.def(
         "cpu_types",

@@ -34,6 +34,7 @@ KERNELS_VERSION: str
 RACE_BYTES: int
 
 def kernels() -> tuple[str, str]: ...  # instruction set, or why there is none
+def keeps_layer_inputs(architecture: str) -> bool: ...  # of targets: a head can read them
 def other_ggml() -> str: ...  # that this libggml is not the kernels' own; empty: it is
 def kernel_types() -> list[str]: ...
 def cpu_types(path: str | bytes, n_gpu_layers: int) -> list[str]: ...

@@ -30,6 +30,8 @@ COMMANDS = {
     "rpc-server": ("rpc_server.rpc_server", "Serve this machine's devices over GGML RPC."),
     "serve": ("serve.command", "Serve a pair over HTTP, as llama-server, OpenAI and Anthropic."),
     "trace": ("trace.trace", "Summarise and draw a trace."),
+    "train-draft": ("train.train_draft", "Train a small draft model for a target."),
+    "train-head": ("train.train_head", "Train an EAGLE-3 draft head for a target."),
     "tune": ("tune.command", "Measure a pair and recommend options for it."),
     "verify-host": ("host.verify_host", "Run the target for clients on other machines."),
 }

@@ -42,7 +42,7 @@ def metavar_of(hint: Any) -> str:
 def _option(name: str, hint: Any, o: Opt) -> click.Option:
     default = o.default
     shown = "on" if default is True else "off" if default is False else default
-    shown = ",".join(shown) if isinstance(shown, list) else shown
+    shown = ",".join(map(str, shown)) if isinstance(shown, list) else shown
     text = o.help if shown in (None, "", {}) or "efault" in o.help else f"{o.help} [default: {shown}]"
     base: dict[str, Any] = {"help": text, "default": None, "envvar": list(o.env) or None}
     if "/" in o.flags[-1]:

@@ -14,6 +14,7 @@ from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions
 from duo.options.option import Opt
 from duo.options.serve import ServeOptions
+from duo.options.train import DraftOptions, HeadOptions
 
 
 def options_of(table: type) -> dict[str, Opt]:
@@ -30,3 +31,5 @@ GENERATE_OPTIONS = options_of(GenerateOptions)
 HOST_OPTIONS = options_of(HostOptions)
 SERVE_OPTIONS = options_of(ServeOptions)
 ENDPOINT_OPTIONS = options_of(EndpointOptions)
+TRAIN_HEAD_OPTIONS = options_of(HeadOptions)
+TRAIN_DRAFT_OPTIONS = options_of(DraftOptions)

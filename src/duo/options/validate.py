@@ -13,7 +13,16 @@ from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions, of_one_model
 from duo.options.option import N_DRAFT_MAX, N_STEP_MAX, Opt
 from duo.options.serve import ServeOptions
-from duo.options.tables import ENDPOINT_OPTIONS, ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS, SERVE_OPTIONS
+from duo.options.tables import (
+    ENDPOINT_OPTIONS,
+    ENGINE_OPTIONS,
+    GENERATE_OPTIONS,
+    HOST_OPTIONS,
+    SERVE_OPTIONS,
+    TRAIN_DRAFT_OPTIONS,
+    TRAIN_HEAD_OPTIONS,
+)
+from duo.options.train import DraftOptions, HeadOptions
 from duo.support.wording import quoted
 
 # check_keywords raises TypeError for unknown keywords before pydantic sees them.
@@ -21,13 +30,18 @@ _ENGINE: TypeAdapter[EngineOptions] = TypeAdapter(with_config(ConfigDict(extra="
 _HOST: TypeAdapter[HostOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(HostOptions))
 _SERVE: TypeAdapter[ServeOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(ServeOptions))
 _ENDPOINT: TypeAdapter[EndpointOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(EndpointOptions))
+_TRAIN_HEAD: TypeAdapter[HeadOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(HeadOptions))
+_TRAIN_DRAFT: TypeAdapter[DraftOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(DraftOptions))
 _GENERATE: TypeAdapter[GenerateOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(GenerateOptions))
 
 
 def _sentence(e: ValidationError) -> str:
     first = e.errors()[0]
     name = str(first["loc"][0])
-    tables = (ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS, SERVE_OPTIONS, ENDPOINT_OPTIONS)
+    tables = (
+        ENGINE_OPTIONS, GENERATE_OPTIONS, HOST_OPTIONS, SERVE_OPTIONS, ENDPOINT_OPTIONS, TRAIN_HEAD_OPTIONS,
+        TRAIN_DRAFT_OPTIONS,
+    )  # fmt: skip
     o = next(t[name] for t in tables if name in t)
     where = f"{name} ({o.flags[0].split('/')[0]})" if o.flags else name
     why = first["msg"].removeprefix("Value error, ")
@@ -96,6 +110,20 @@ def endpoint_options(given: dict[str, Any]) -> EndpointOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
     check_keywords("bench", given, ENDPOINT_OPTIONS)
     checked: EndpointOptions = _complete(given, ENDPOINT_OPTIONS, _ENDPOINT)
+    return checked
+
+
+def train_head_options(given: dict[str, Any]) -> HeadOptions:
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    check_keywords("train_head", given, TRAIN_HEAD_OPTIONS)
+    checked: HeadOptions = _complete(given, TRAIN_HEAD_OPTIONS, _TRAIN_HEAD)
+    return checked
+
+
+def train_draft_options(given: dict[str, Any]) -> DraftOptions:
+    """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
+    check_keywords("train_draft", given, TRAIN_DRAFT_OPTIONS)
+    checked: DraftOptions = _complete(given, TRAIN_DRAFT_OPTIONS, _TRAIN_DRAFT)
     return checked
 
 

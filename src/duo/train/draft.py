@@ -1,0 +1,147 @@
+"""`duo train-draft`: a small llama that guesses what a target would write."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy.typing as npt
+
+from duo.errors import BadValue
+from duo.options.train import DraftOptions
+from duo.train.course import Asked, Course, Trained
+from duo.train.gguf_out import write_model
+from duo.train.pytorch import need_torch
+from duo.train.sizes import TargetShape, draft_network
+from duo.train.target_file import Floats, ModelFile
+
+if TYPE_CHECKING:
+    from duo.train.llama import Llama, LlamaShape
+
+
+def train_draft(asked: Asked) -> Trained:
+    """Teaches, trains and writes a draft. Raises DuoError."""
+    need_torch()
+    from duo.train.draft_task import DraftTask
+
+    o = cast("DraftOptions", asked.options)
+    file = ModelFile(asked.target)
+    target = TargetShape.of(file)
+    draft = new_draft(target, o) if o["start"] is None else read_llama(ModelFile(Path(o["start"])), target.n_vocab)
+    course = Course(asked, target, ())
+    course.teach()
+    about = asdict(draft.shape) | {"start": None if o["start"] is None else Path(o["start"]).name}
+    card = course.card("train-draft", course.train(DraftTask(draft), about))
+    name = f"draft for {file.path.stem}"
+    n_bytes = write_model(
+        asked.out, "llama", name, header_of(draft.shape), tensors_of(draft), file, o["weight_type"], card
+    )
+    return Trained(asked.out, n_bytes, card)
+
+
+def new_draft(target: TargetShape, o: DraftOptions) -> Llama:
+    """An untrained draft. Raises BadValue: sizes that do not go together."""
+    from duo.train.layers import start_matrices
+    from duo.train.llama import Llama, LlamaShape
+
+    n = draft_network(target, o)
+    shape = LlamaShape(
+        n_embd=n.n_embd,
+        n_layer=n.n_layer,
+        n_head=n.n_head,
+        n_head_kv=n.n_head_kv,
+        n_head_dim=n.n_head_dim,
+        n_ff=n.n_ff,
+        n_vocab=target.n_vocab,
+        n_ctx=target.n_ctx,
+    )
+    draft = Llama(shape)
+    start_matrices(draft, o["seed"], n_branches=2 * n.n_layer)
+    return draft
+
+
+def read_llama(file: ModelFile, n_vocab: int | None = None) -> Llama:
+    """A llama with the weights of a file; n_vocab: tokens that it must have.
+
+    Raises BadValue: another architecture, another vocabulary, or parts that this trainer does not have.
+    """
+    import torch
+
+    from duo.train.llama import Llama, LlamaShape
+
+    h, name = file.header, file.path.name
+    if h.architecture != "llama" or file.value("expert_count", 0):
+        raise BadValue(f"{name} is no plain llama (it is {h.architecture}); --from takes only these")
+    if n_vocab is not None and h.n_vocab != n_vocab:
+        raise BadValue(f"{name} has {h.n_vocab} tokens and the target {n_vocab}; --from needs the target's vocabulary")
+    known = {"token_embd.weight", "output_norm.weight", "output.weight", "rope_freqs.weight"}
+    known |= {f"blk.{i}.{part}.weight" for i in range(h.n_layer) for part in PARTS}
+    if other := next((t.name for t in h.tensors if t.name not in known), None):
+        raise BadValue(f"{name} has a tensor {other}, which plain llamas have not; --from takes only these")
+    names = {t.name for t in h.tensors}
+    shape = LlamaShape(
+        n_embd=h.n_embd,
+        n_layer=h.n_layer,
+        n_head=h.n_head,
+        n_head_kv=h.n_head_kv[0],
+        n_head_dim=h.key_length,
+        n_ff=h.n_ff,
+        n_vocab=h.n_vocab,
+        eps=file.number("attention.layer_norm_rms_epsilon", 1e-5),
+        rope_base=file.number("rope.freq_base", 10000.0),
+        n_ctx=h.n_ctx_train,
+        tied="output.weight" not in names,
+    )
+    factors = file.tensor("rope_freqs.weight")
+    llama = Llama(shape, None if factors is None else torch.from_numpy(factors))
+    with torch.no_grad():
+        for tensor, part in _named(llama).items():
+            weights = file.tensor(tensor)
+            if weights is None or weights.shape != tuple(part.weight.shape):
+                raise BadValue(f"{name} has no {tensor} of the shape {tuple(part.weight.shape)}; --from cannot use it")
+            part.weight.copy_(torch.from_numpy(weights))
+    return llama
+
+
+PARTS = (
+    "attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate", "ffn_up", "ffn_down",
+)  # fmt: skip
+
+
+def _named(llama: Llama) -> dict[str, Any]:
+    """Parts of the network by the names of their tensors in a file."""
+    named: dict[str, Any] = {"token_embd.weight": llama.embedding, "output_norm.weight": llama.output_norm}
+    for i, layer in enumerate(llama.layers):
+        for part in PARTS:
+            where = getattr(layer.ffn, part.removeprefix("ffn_"), None) if part.startswith("ffn_") else None
+            named[f"blk.{i}.{part}.weight"] = getattr(layer, part) if where is None else where
+    if not llama.shape.tied:
+        named["output.weight"] = llama.output
+    return named
+
+
+def header_of(s: LlamaShape) -> dict[str, int | float]:
+    """Keys of a llama file."""
+    return {
+        "context_length": s.n_ctx,
+        "embedding_length": s.n_embd,
+        "block_count": s.n_layer,
+        "feed_forward_length": s.n_ff,
+        "attention.head_count": s.n_head,
+        "attention.head_count_kv": s.n_head_kv,
+        "attention.key_length": s.n_head_dim,
+        "attention.value_length": s.n_head_dim,
+        "attention.layer_norm_rms_epsilon": s.eps,
+        "rope.dimension_count": s.n_head_dim,
+        "rope.freq_base": s.rope_base,
+        "vocab_size": s.n_vocab,
+    }
+
+
+def tensors_of(llama: Llama) -> dict[str, npt.NDArray[Any]]:
+    """Tensors of a llama file by their names there, rows first."""
+    found: dict[str, Floats] = {n: p.weight.detach().float().cpu().numpy() for n, p in _named(llama).items()}
+    if llama.rope_factors is not None:
+        found["rope_freqs.weight"] = llama.rope_factors.cpu().numpy()
+    return found
