@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
 if TYPE_CHECKING:
     from duo._core import Passes
-    from duo.server.metrics import Metrics
 
 # Counters, and the figures of a text that they add up.
 SUMS = {
@@ -68,10 +68,20 @@ OF_LLAMA_CPP = {
 }
 
 
+class Source(Protocol):
+    """Where the figures are (Metrics)."""
+
+    gauges: Callable[[], Mapping[str, float]]
+    passes: Callable[[], Passes | None]
+    sums: dict[str, float]  # by the names of SUMS
+    accepted_at: Tally[int]  # by position
+    n_most: int  # tokens of the longest text
+
+
 class Families:
     """A collector of prometheus_client."""
 
-    def __init__(self, metrics: Metrics, *, of_llama_cpp: bool) -> None:
+    def __init__(self, metrics: Source, *, of_llama_cpp: bool) -> None:
         self._metrics, self._of_llama_cpp = metrics, of_llama_cpp
         self._before = dict(metrics.sums)  # when Prometheus asked last
 
