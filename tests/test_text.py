@@ -198,4 +198,5 @@ def test_the_text_continues_without_a_draft_that_fails_halfway(tmp_path: Path, t
             assert r.tokens == whole.tokens
             assert "NaN instead of numbers" in r.warning
             assert not any(r.from_draft[at + 8 :])
-            assert d.generate(PROMPT, temperature=0, max_tokens=at - 10, mode=mode, n_draft=2).warning == ""
+            # The next text has its draft again. In turns: a draft that works ahead may try the bad token sooner.
+            assert d.generate(PROMPT, temperature=0, max_tokens=at - 10, mode="sync", n_draft=2).warning == ""
