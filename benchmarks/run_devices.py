@@ -16,6 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from duo.measure.bench.report import number, percent
+
 ROWS = ("placement", "", "tokens/s", "to target alone", "tokens per pass", "hidden", "target busy", "draft busy")
 
 
@@ -32,10 +34,6 @@ def measured(target: str, draft: str, args: argparse.Namespace) -> dict[str, Any
         return dict(json.loads(out.read_text()))
 
 
-def percent(x: float | None) -> str:
-    return "" if x is None else f"{100 * x:.0f}%"
-
-
 def rows_of(run: dict[str, Any]) -> list[list[str]]:
     rows = []
     for p in run["placements"]:
@@ -43,7 +41,7 @@ def rows_of(run: dict[str, Any]) -> list[list[str]]:
             name = "plain" if s["mode"] == "plain" else f"{s['mode']} {s['n_draft']}"
             rows.append([
                 p["name"], name, f"{s['tokens_per_s']['median']:.1f}", f"{s['to_plain']['median']:.2f}",
-                "" if s["mean_length"] is None else f"{s['mean_length']:.2f}", percent(s["draft_hidden_share"]),
+                number(2)(s["mean_length"]), percent(s["draft_hidden_share"]),
                 percent(s["target_busy_share"]), percent(s["draft_busy_share"]),
             ])  # fmt: skip
     return rows

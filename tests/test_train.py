@@ -52,9 +52,11 @@ def small_head() -> Eagle3Head:
 
 
 def write(out: Path, model: Eagle3Head | Llama) -> Path:
-    part: Any = head if isinstance(model, Eagle3Head) else draft
-    architecture = "eagle3" if part is head else "llama"
-    values, tensors = part.header_of(model.shape), part.tensors_of(model)
+    architecture, values, tensors = (
+        ("eagle3", head.header_of(model.shape), head.tensors_of(model))
+        if isinstance(model, Eagle3Head)
+        else ("llama", model.shape.keys(model.shape.n_layer), draft.tensors_of(model))
+    )
     write_model(out, architecture, "a test", values, tensors, ModelFile(TARGET), "f32", {"made_by": "a test"})
     return out
 
@@ -77,7 +79,8 @@ def test_llama_cpp_computes_the_draft_that_was_trained(tmp_path: Path, name: str
         model = draft.read_llama(ModelFile(DRAFT))
     else:
         factors = torch.linspace(1, 4, 8)
-        model = Llama(LlamaShape(64, 2, 4, 2, 16, 96, 4096, eps=1e-6, rope_base=5e4, n_ctx=512, tied=True), factors)
+        sizes = {"n_embd": 64, "n_layer": 2, "n_head": 4, "n_head_kv": 2, "n_head_dim": 16, "n_ff": 96, "n_vocab": 4096}
+        model = Llama(LlamaShape(**sizes, eps=1e-6, rope_base=5e4, n_ctx=512, tied=True), factors)
         start_matrices(model, 1, 4)
     path = write(tmp_path / "draft.gguf", model)
     with torch.no_grad():

@@ -6,8 +6,6 @@
 
 namespace duo {
 
-namespace {
-
 const char * type_name(ggml_backend_dev_t dev) {
     if (std::strcmp(ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev)), "RPC") == 0) {
         return "rpc";
@@ -23,6 +21,8 @@ const char * type_name(ggml_backend_dev_t dev) {
             return "accel";
     }
 }
+
+namespace {
 
 // The CPU gets the layers that no device holds. Accelerators (BLAS, duo's kernels) only help the CPU.
 bool holds_layers(const std::string & type) {

@@ -20,6 +20,9 @@ struct device_info {
 // All registered devices, CPU and accelerators included.
 std::vector<device_info> list_devices();
 
+// As in device_info.
+const char * type_name(ggml_backend_dev_t dev);
+
 // NULL-terminated list for llama_model_params.devices. No names: every local GPU, but no RPC device (otherwise every
 // model would use a registered RPC server). "none": no device, the CPU alone. Throws duo::error for an unknown name.
 std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> & names);

@@ -20,7 +20,7 @@ std::set<std::string> rpc_endpoints(const model_options & model) {
         return endpoints;
     }
     for (ggml_backend_dev_t dev : resolve_devices(model.devices)) {
-        if (dev != nullptr && std::strcmp(ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev)), "RPC") == 0) {
+        if (dev != nullptr && std::strcmp(type_name(dev), "rpc") == 0) {
             endpoints.insert(ggml_backend_dev_description(dev));
         }
     }

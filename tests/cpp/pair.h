@@ -1,6 +1,7 @@
 // Two scripted models in a real pipeline, and what the target alone would have written.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -53,6 +54,11 @@ struct answer {
     failure                             error;
     std::string                         warning;
 };
+
+// Of a text that was cancelled.
+inline bool is_beginning(const std::vector<token_id> & part, const std::vector<token_id> & whole) {
+    return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
+}
 
 // Far beyond any test, so that a hang is reported where it is. Waits of a second each: a process that is stopped for a
 // while does not fail when it goes on.

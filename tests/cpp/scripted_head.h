@@ -2,21 +2,16 @@
 // right one: of the text before its token, as the target or the head itself has read it.
 #pragma once
 
-#include "scripted_model.h"
+#include "scripted_base.h"
 
 namespace duo_test {
 
-class scripted_head : public duo::token_model {
-  public:
-    explicit scripted_head(const behaviour & b) : b_(b) {}
+using duo::decode_status;
+using duo::row;
 
-    int32_t     n_ctx() const override { return b_.n_ctx; }
-    int32_t     n_batch() const override { return b_.n_batch; }
-    int32_t     n_branch() const override { return b_.n_branch; }
-    int32_t     n_cells() const override { return b_.n_ctx + b_.n_spare; }
-    int32_t     n_vocab() const override { return b_.lang.n_vocab; }
-    bool        is_end(token_id token) const override { return token == 0; }
-    std::string piece(token_id token) const override { return language::piece(token); }
+class scripted_head : public scripted_base {
+  public:
+    using scripted_base::scripted_base;
 
     int32_t n_inputs() const override { return n_text_state; }
     int32_t n_state() const override { return n_text_state; }
@@ -104,7 +99,6 @@ class scripted_head : public duo::token_model {
         held        = pos <= held.first ? span{} : span{held.first, std::min(held.end, pos)};
     }
 
-    const behaviour       b_;
     std::vector<span>     cache_{size_t(b_.n_branch)};
     std::vector<row>      rows_;
     std::vector<uint64_t> hashes_; // of the texts up to rows_

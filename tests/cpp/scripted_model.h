@@ -1,4 +1,4 @@
-// A token_model without a model: a made-up language in which the next token is a function of the text so far.
+// A token_model without a model: it speaks a scripted language.
 //
 // The text is read from the tokens that were really decoded into its cache, and every call is checked against the
 // contract of token_model.h, so a worker that rolls back or counts positions wrongly is caught on the spot.
@@ -6,164 +6,24 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "check.h"
-#include "core/token_model.h"
 #include "error.h"
-#include "random.h"
+#include "scripted_base.h"
 
 namespace duo_test {
 
-using duo::candidate;
 using duo::decode_status;
 using duo::row;
-using duo::sampling_params;
-using duo::token_id;
 
-// The language. Equal seeds speak the same; token 0 ends a text.
-struct language {
-    uint64_t seed     = 1;
-    int32_t  n_vocab  = 40;
-    double   p_end    = 0.0;
-    bool     periodic = false; // what follows depends on the last token alone, so that texts repeat themselves
-
-    static constexpr int32_t n_choices = 5;
-
-    // What may follow, most probable first.
-    std::vector<candidate> after(std::span<const token_id> text, double agree = 1.0, uint64_t accent = 0,
-                                 double second = 0.0) const {
-        uint64_t h = hash64(seed ^ (periodic ? 0 : text.size() << 20));
-        for (size_t i = text.size() - std::min<size_t>(periodic ? 1 : 3, text.size()); i < text.size(); ++i) {
-            h = hash64(h ^ uint64_t(text[i]));
-        }
-        // A draft agrees where a hash of the same text says so; elsewhere none of its tokens is the target's first.
-        const int32_t          shift = dice(h ^ accent ^ 77).chance(agree) ? 0 : n_choices;
-        std::vector<candidate> out(n_choices);
-        float                  logp = -0.05f;
-        for (int32_t i = 0; i < n_choices; ++i) {
-            out[size_t(i)] = {.token = token_id(1 + (h + uint64_t(i + shift)) % uint64_t(n_vocab - 1)), .logp = logp};
-            logp -= 0.2f + float(hash64(h + uint64_t(i)) % 1000) * 1e-3f;
-        }
-        if (shift != 0 && dice(h ^ accent ^ 55).chance(second)) {
-            out[1].token = token_id(1 + h % uint64_t(n_vocab - 1));
-        }
-        if (dice(h ^ 99).chance(p_end)) {
-            out[shift == 0 ? 0 : 1].token = 0;
-        }
-        return out;
-    }
-
-    // Filter, penalties, noise: all that depends on the text and its length, so that a wrong one shows.
-    static void choose(std::vector<candidate> & all, const sampling_params & s, std::span<const token_id> text) {
-        if (s.ignore_eos) {
-            std::erase_if(all, [](const candidate & c) { return c.token == 0; });
-        }
-        std::vector<std::pair<float, candidate>> ranked;
-        for (candidate c : all) {
-            if (s.penalised()) {
-                const auto n = std::min(text.size(), size_t(std::max(0, s.repeat_last_n)));
-                c.logp -=
-                    s.presence_penalty * float(std::count(text.end() - std::ptrdiff_t(n), text.end(), c.token) > 0);
-            }
-            ranked.emplace_back(s.greedy() ? c.logp : c.logp / s.temp + duo::gumbel_noise(s.seed, text.size(), c.token),
-                                c);
-        }
-        std::stable_sort(ranked.begin(), ranked.end(),
-                         [](const auto & a, const auto & b) { return a.first > b.first; });
-        // As a sampler tells it (llama/sampler.h): the chance that the other model chooses the same, given the noise.
-        double sum = 0.0;
-        for (const auto & r : ranked) {
-            sum += std::exp(double(r.first));
-        }
-        for (size_t i = 0; i < ranked.size(); ++i) {
-            all[i]      = ranked[i].second;
-            all[i].logp = ranked[i].first - float(std::log(sum));
-        }
-    }
-
-    // Letters for stop strings, and bytes that are not whole characters.
-    static std::string piece(token_id token) {
-        static const std::string bytes[] = {"a", "b", "ab", "\xe2", "\x82", "\xac", "\xf0\x9f", "c", "", " a"};
-        return bytes[size_t(token) % 10];
-    }
-};
-
-// A state that says which text it comes from: its length and its hash, in parts that a float holds exactly.
-constexpr int32_t n_text_state = 5;
-
-inline uint64_t hash_after(uint64_t before, token_id token) {
-    return hash64(before ^ hash64(uint64_t(token) + 1));
-}
-
-inline void write_state(std::span<float> out, size_t n_text, uint64_t hash) {
-    REQUIRE_EQ(out.size(), size_t(n_text_state));
-    out[0] = float(n_text);
-    for (size_t i = 1; i < out.size(); ++i, hash >>= 16) {
-        out[i] = float(hash & 0xffff);
-    }
-}
-
-inline uint64_t hash_in(const float * state) {
-    uint64_t hash = 0;
-    for (int32_t i = n_text_state - 1; i > 0; --i) {
-        hash = hash << 16 | uint64_t(state[i]);
-    }
-    return hash;
-}
-
-inline uint64_t hash_of(std::span<const token_id> text) {
-    uint64_t hash = 0;
-    for (const token_id t : text) {
-        hash = hash_after(hash, t);
-    }
-    return hash;
-}
-
-struct behaviour {
-    language lang{};
-    bool     has_features = false; // a target that a draft head reads
-    int32_t  n_ctx        = 512;
-    int32_t  n_batch      = 64;
-    int32_t  n_branch     = 16;
-    int32_t  n_spare      = 64;  // cells beside the context
-    double   second       = 0.0; // where a draft disagrees: how often its second candidate is the target's token
-    double   agree        = 1.0;
-    uint64_t accent       = 0; // which tokens a draft gets wrong
-    size_t   dull_until   = 0; // all of them, in texts shorter than this
-    int32_t  delay_us     = 0; // sleeps at random up to this in each decode()
-    int32_t  pass_us      = 0; // and always this long
-    uint64_t delay_seed   = 1;
-    bool     can_rollback = true;
-    // A recurrent state: how it goes back, how far, and whether a pass over one row is dropped as it would be if a row
-    // had been added for its company.
-    duo::undo_kind undo         = duo::undo_kind::cells;
-    int32_t        n_undo       = 8;
-    bool           drops_one    = false;
-    bool           heeds_stop   = true;
-    int64_t        throw_at     = -1; // this decode() throws, counted from 0, half of its rows in the cache
-    int64_t        throw_choice = -1; // this candidates() throws
-    token_id       poison       = -1; // decode() throws if a text begins with it
-    int64_t        hang_at      = -1; // this decode() does not return before release(), or `stop` if it heeds that
-};
-
-class scripted_model : public duo::token_model {
+class scripted_model : public scripted_base {
   public:
-    explicit scripted_model(const behaviour & b) : b_(b) {}
-
-    int32_t n_ctx() const override { return b_.n_ctx; }
-    int32_t n_batch() const override { return b_.n_batch; }
-    int32_t n_branch() const override { return b_.n_branch; }
-    int32_t n_cells() const override { return b_.n_ctx + b_.n_spare; }
-    int32_t n_vocab() const override { return b_.lang.n_vocab; }
-    bool    is_end(token_id token) const override { return token == 0; }
+    using scripted_base::scripted_base;
 
     duo::undo_kind undo() const override { return b_.undo; }
     int32_t        n_undo() const override { return keeps_state() ? b_.n_undo : token_model::n_undo(); }
-
-    std::string piece(token_id token) const override { return language::piece(token); }
 
     void use_threads(int32_t n) override {
         const one_at_a_time guard(*this);
@@ -405,7 +265,6 @@ class scripted_model : public duo::token_model {
         return size_t(std::unique(ids.begin(), ids.end()) - ids.begin());
     }
 
-    const behaviour           b_;
     std::vector<branch_cells> cache_{size_t(b_.n_branch)};
     std::vector<row>          rows_; // of the last decode
 

@@ -57,9 +57,7 @@ void some_texts(uint64_t seed, total & sum) {
         ++sum.n_texts;
         if (a.finish == finish_reason::none) {
             p.line.cancel(*p.line.current());
-            CHECK(a.tokens.size() <= want.tokens.size() &&
-                      std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin()),
-                  note);
+            CHECK(is_beginning(a.tokens, want.tokens), note);
             ++sum.n_cancelled;
             continue;
         }

@@ -84,9 +84,7 @@ void read_texts(pipeline & line, const language & lang, int32_t n_ctx, int32_t n
         ++sum.n_texts;
         if (read_some(line, *text, a, n)) {
             line.cancel(*text);
-            CHECK(a.tokens.size() <= want.tokens.size() &&
-                      std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin()),
-                  note);
+            CHECK(is_beginning(a.tokens, want.tokens), note);
             ++sum.n_cancelled;
             continue;
         }

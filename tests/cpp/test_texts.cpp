@@ -68,9 +68,7 @@ struct reader {
         ++sum.n_texts;
         sum.n_parked += saw_parked ? 1 : 0;
         const answer want = wanted(lang, n_ctx);
-        const bool   begun =
-            a.tokens.size() <= want.tokens.size() && std::equal(a.tokens.begin(), a.tokens.end(), want.tokens.begin());
-        CHECK(begun, note);
+        CHECK(is_beginning(a.tokens, want.tokens), note);
         if (a.finish == finish_reason::none) {
             ++sum.n_cancelled;
             return;

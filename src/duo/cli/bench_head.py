@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from duo.cli.options import given
 from duo.errors import BadValue
 from duo.options.tables import ENGINE_OPTIONS
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 # A run sets the mode and the draft length of each arm itself, and needs complete texts from prompts in no cache.
 NOT_HERE = ("mode", "n_draft", "stop", "prompt_cache", "prompt_cache_all", "prompt_cache_ro", "cache_ram")
 DEFAULTS = {"max_tokens": 128, "seed": 1}
+OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or name == "draft_host")
 COMMAND_KEY = "duo.measure.bench"  # in click's meta: the command line as typed
 
 
@@ -33,6 +35,11 @@ def head_of_run(d: Duo, params: dict[str, Any], text: GenerateOptions, n_questio
     }
     loaded = [m for m in (d.target, d.draft) if m is not None]
     return head_of(loaded, click.get_current_context().meta[COMMAND_KEY], settings)
+
+
+def options_of_target(params: dict[str, Any]) -> dict[str, Any]:
+    """The given options of `Duo` that a target without a draft has."""
+    return {k: v for k, v in given(params, ENGINE_OPTIONS).items() if k not in ("spec_type", *OF_DRAFT)}
 
 
 def refuse(params: dict[str, Any], names: Iterable[str], with_what: str) -> None:

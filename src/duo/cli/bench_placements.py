@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from duo.cli.bench_head import head_of_run, refuse
+from duo.cli.bench_head import head_of_run, options_of_target, refuse
 from duo.cli.models import chosen_models, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
-from duo.cli.options import given
 from duo.cli.progress import Bar
 from duo.errors import BadValue, DuoError
 from duo.measure.bench import files, placed_report, placed_run
@@ -82,6 +81,5 @@ def _open(params: dict[str, Any], target: str, p: Placement) -> Iterator[Any]:
         return
     from duo.api.engine import Duo
 
-    own = {k: v for k, v in given(params, ENGINE_OPTIONS).items() if not k.endswith("_draft") and k != "spec_type"}
-    with Duo(target, mode="plain", **{**own, **p.options}) as d:
+    with Duo(target, mode="plain", **{**options_of_target(params), **p.options}) as d:
         yield d

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from duo import _core
-from duo.placement.cpus import core_cpus, usable_cores
+from duo.placement.cpus import core_cpus, cpu_mask, usable_cores
 
 if TYPE_CHECKING:
     from duo.api.engine import Duo
@@ -32,7 +32,7 @@ def _cpus(cpus: Sequence[int], suffix: str) -> str:
     first, last = cpus[0], cpus[-1]
     if last - first + 1 == len(cpus):
         return f"-Cr{suffix} {first}-{last}"
-    return f"-C{suffix} {sum(1 << cpu for cpu in cpus):#x}"
+    return f"-C{suffix} {cpu_mask(cpus)}"
 
 
 def separate(cores: Sequence[int], n_target: int, n_draft: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
@@ -25,14 +25,21 @@ from duo.options.tables import (
 from duo.options.train import DraftOptions, HeadOptions
 from duo.support.wording import quoted
 
+Options = TypeVar("Options")
+
+
+def _closed(kind: type[Options]) -> TypeAdapter[Options]:
+    return TypeAdapter(with_config(ConfigDict(extra="forbid"))(kind))
+
+
 # check_keywords raises TypeError for unknown keywords before pydantic sees them.
-_ENGINE: TypeAdapter[EngineOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(EngineOptions))
-_HOST: TypeAdapter[HostOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(HostOptions))
-_SERVE: TypeAdapter[ServeOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(ServeOptions))
-_ENDPOINT: TypeAdapter[EndpointOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(EndpointOptions))
-_TRAIN_HEAD: TypeAdapter[HeadOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(HeadOptions))
-_TRAIN_DRAFT: TypeAdapter[DraftOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(DraftOptions))
-_GENERATE: TypeAdapter[GenerateOptions] = TypeAdapter(with_config(ConfigDict(extra="forbid"))(GenerateOptions))
+_ENGINE: TypeAdapter[EngineOptions] = _closed(EngineOptions)
+_HOST: TypeAdapter[HostOptions] = _closed(HostOptions)
+_SERVE: TypeAdapter[ServeOptions] = _closed(ServeOptions)
+_ENDPOINT: TypeAdapter[EndpointOptions] = _closed(EndpointOptions)
+_TRAIN_HEAD: TypeAdapter[HeadOptions] = _closed(HeadOptions)
+_TRAIN_DRAFT: TypeAdapter[DraftOptions] = _closed(DraftOptions)
+_GENERATE: TypeAdapter[GenerateOptions] = _closed(GenerateOptions)
 
 
 def _sentence(e: ValidationError) -> str:
@@ -49,7 +56,9 @@ def _sentence(e: ValidationError) -> str:
     return f"{where} is {quoted(first['input'])}, but {why}; see duo --help"
 
 
-def _complete(given: dict[str, Any], table: dict[str, Opt], adapter: TypeAdapter[Any]) -> Any:
+def _complete(function: str, given: dict[str, Any], table: dict[str, Opt], adapter: TypeAdapter[Any]) -> Any:
+    """For these keywords of a function, the defaults filled in. Raises TypeError or BadValue."""
+    check_keywords(function, given, table)
     try:
         checked = adapter.validate_python(given)
     except ValidationError as e:
@@ -66,8 +75,7 @@ def check_keywords(function: str, given: dict[str, Any], *tables: dict[str, Opt]
 
 def engine_options(given: dict[str, Any]) -> EngineOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
-    check_keywords("Duo", given, ENGINE_OPTIONS)
-    checked: EngineOptions = _complete(given, ENGINE_OPTIONS, _ENGINE)
+    checked: EngineOptions = _complete("Duo", given, ENGINE_OPTIONS, _ENGINE)
     for name in ("type_v", "type_v_draft"):
         if checked["flash_attn"] == "off" and checked[name] not in ("f32", "f16", "bf16"):
             flag = ENGINE_OPTIONS[name].flags[0]
@@ -94,43 +102,37 @@ def engine_options(given: dict[str, Any]) -> EngineOptions:
 
 def host_options(given: dict[str, Any]) -> HostOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
-    check_keywords("host", given, HOST_OPTIONS)
-    checked: HostOptions = _complete(given, HOST_OPTIONS, _HOST)
+    checked: HostOptions = _complete("host", given, HOST_OPTIONS, _HOST)
     return checked
 
 
 def serve_options(given: dict[str, Any]) -> ServeOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
-    check_keywords("serve", given, SERVE_OPTIONS)
-    checked: ServeOptions = _complete(given, SERVE_OPTIONS, _SERVE)
+    checked: ServeOptions = _complete("serve", given, SERVE_OPTIONS, _SERVE)
     return checked
 
 
 def endpoint_options(given: dict[str, Any]) -> EndpointOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
-    check_keywords("bench", given, ENDPOINT_OPTIONS)
-    checked: EndpointOptions = _complete(given, ENDPOINT_OPTIONS, _ENDPOINT)
+    checked: EndpointOptions = _complete("bench", given, ENDPOINT_OPTIONS, _ENDPOINT)
     return checked
 
 
 def train_head_options(given: dict[str, Any]) -> HeadOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
-    check_keywords("train_head", given, TRAIN_HEAD_OPTIONS)
-    checked: HeadOptions = _complete(given, TRAIN_HEAD_OPTIONS, _TRAIN_HEAD)
+    checked: HeadOptions = _complete("train_head", given, TRAIN_HEAD_OPTIONS, _TRAIN_HEAD)
     return checked
 
 
 def train_draft_options(given: dict[str, Any]) -> DraftOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
-    check_keywords("train_draft", given, TRAIN_DRAFT_OPTIONS)
-    checked: DraftOptions = _complete(given, TRAIN_DRAFT_OPTIONS, _TRAIN_DRAFT)
+    checked: DraftOptions = _complete("train_draft", given, TRAIN_DRAFT_OPTIONS, _TRAIN_DRAFT)
     return checked
 
 
 def generate_options(given: dict[str, Any], function: str = "generate") -> GenerateOptions:
     """`given` checked, defaults filled in. Raises TypeError (unknown keyword) or BadValue."""
-    check_keywords(function, given, GENERATE_OPTIONS)
-    checked: GenerateOptions = _complete(given, GENERATE_OPTIONS, _GENERATE)
+    checked: GenerateOptions = _complete(function, given, GENERATE_OPTIONS, _GENERATE)
     if checked["max_tokens"] == 0:
         raise BadValue("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
     n_draft = checked["n_draft"]

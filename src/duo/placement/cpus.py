@@ -10,7 +10,7 @@ import ctypes
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -54,6 +54,11 @@ def core_cpus(root: Path = ROOT) -> list[int]:
         siblings = root / f"sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
         first_of.setdefault(_text(siblings).strip() or str(cpu), cpu)
     return list(first_of.values())
+
+
+def cpu_mask(cpus: Iterable[int]) -> str:
+    """As for -C: bit i is CPU i."""
+    return hex(sum(1 << cpu for cpu in cpus))
 
 
 def cpu_quota(root: Path = ROOT) -> float | None:

@@ -17,7 +17,7 @@ from duo.train.sizes import TargetShape, draft_network
 from duo.train.target_file import Floats, ModelFile
 
 if TYPE_CHECKING:
-    from duo.train.llama import Llama, LlamaShape
+    from duo.train.llama import Llama
 
 
 def train_draft(asked: Asked) -> Trained:
@@ -35,7 +35,7 @@ def train_draft(asked: Asked) -> Trained:
     card = course.card("train-draft", course.train(DraftTask(draft), about))
     name = f"draft for {file.path.stem}"
     n_bytes = write_model(
-        asked.out, "llama", name, header_of(draft.shape), tensors_of(draft), file, o["weight_type"], card
+        asked.out, "llama", name, draft.shape.keys(draft.shape.n_layer), tensors_of(draft), file, o["weight_type"], card
     )
     return Trained(asked.out, n_bytes, card)
 
@@ -119,24 +119,6 @@ def _named(llama: Llama) -> dict[str, Any]:
     if not llama.shape.tied:
         named["output.weight"] = llama.output
     return named
-
-
-def header_of(s: LlamaShape) -> dict[str, int | float]:
-    """Keys of a llama file."""
-    return {
-        "context_length": s.n_ctx,
-        "embedding_length": s.n_embd,
-        "block_count": s.n_layer,
-        "feed_forward_length": s.n_ff,
-        "attention.head_count": s.n_head,
-        "attention.head_count_kv": s.n_head_kv,
-        "attention.key_length": s.n_head_dim,
-        "attention.value_length": s.n_head_dim,
-        "attention.layer_norm_rms_epsilon": s.eps,
-        "rope.dimension_count": s.n_head_dim,
-        "rope.freq_base": s.rope_base,
-        "vocab_size": s.n_vocab,
-    }
 
 
 def tensors_of(llama: Llama) -> dict[str, npt.NDArray[Any]]:

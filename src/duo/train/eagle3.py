@@ -13,25 +13,17 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import Tensor, nn
 
+from duo.train.layer_shape import LayerShape
 from duo.train.layers import RMSNorm, SwiGLU, frequencies, heads, rope
 
 
-@dataclass(frozen=True)
-class HeadShape:
+@dataclass(frozen=True, kw_only=True)
+class HeadShape(LayerShape):
     """Sizes of a head. target_layers: those whose inputs it reads; n_rows: tokens that it can draft."""
 
-    n_embd: int
-    n_head: int
-    n_head_kv: int
-    n_head_dim: int
-    n_ff: int
-    n_vocab: int
     n_rows: int
     n_embd_target: int
     target_layers: tuple[int, int, int]
-    eps: float = 1e-5
-    rope_base: float = 10000.0
-    n_ctx: int = 2048
 
     @property
     def n_features(self) -> int:

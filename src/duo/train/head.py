@@ -108,18 +108,7 @@ def components(x: Floats, n: int) -> Floats:
 def header_of(s: HeadShape) -> dict[str, int | float | bool | list[int]]:
     """Keys of an eagle3 file (llama.cpp, src/models/eagle3.cpp)."""
     return {
-        "context_length": s.n_ctx,
-        "embedding_length": s.n_embd,
-        "block_count": 1,
-        "feed_forward_length": s.n_ff,
-        "attention.head_count": s.n_head,
-        "attention.head_count_kv": s.n_head_kv,
-        "attention.key_length": s.n_head_dim,
-        "attention.value_length": s.n_head_dim,
-        "attention.layer_norm_rms_epsilon": s.eps,
-        "rope.dimension_count": s.n_head_dim,
-        "rope.freq_base": s.rope_base,
-        "vocab_size": s.n_vocab,
+        **s.keys(n_layer=1),
         "target_layers": list(s.target_layers),
         "target_hidden_size": s.n_embd_target,
         "norm_before_residual": False,

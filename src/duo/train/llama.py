@@ -8,23 +8,15 @@ import torch
 import torch.nn.functional as F  # noqa: N812 - its usual name
 from torch import Tensor, nn
 
+from duo.train.layer_shape import LayerShape
 from duo.train.layers import RMSNorm, SwiGLU, frequencies, heads, rope
 
 
-@dataclass(frozen=True)
-class LlamaShape:
+@dataclass(frozen=True, kw_only=True)
+class LlamaShape(LayerShape):
     """Sizes of a llama. tied: `output` is the embedding."""
 
-    n_embd: int
     n_layer: int
-    n_head: int
-    n_head_kv: int
-    n_head_dim: int
-    n_ff: int
-    n_vocab: int
-    eps: float = 1e-5
-    rope_base: float = 10000.0
-    n_ctx: int = 2048
     tied: bool = False
 
     @property

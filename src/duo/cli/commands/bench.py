@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from duo.cli import show
-from duo.cli.bench_head import COMMAND_KEY, DEFAULTS, NOT_HERE, head_of_run, refuse
+from duo.cli.bench_head import COMMAND_KEY, DEFAULTS, NOT_HERE, head_of_run, options_of_target, refuse
 from duo.cli.commands.run import of_run
 from duo.cli.models import NAMES, model_sources, names_draft, names_target
 from duo.cli.opening import open_duo, warn_of_models
@@ -48,8 +48,6 @@ Examples:
   duo bench --url http://127.0.0.1:8080 --url other=http://127.0.0.1:8000 -f question.jsonl --slots 1,2,4,8
   duo bench -m 70B.gguf -md 8B.gguf -ngl 11 --modes plain,async --lengths auto,4,8 --json-file run.json --csv run.csv
 """
-
-OF_DRAFT = tuple(name for name in ENGINE_OPTIONS if name.endswith("_draft") or name == "draft_host")
 
 
 class BenchCommand(ModelCommand):
@@ -200,10 +198,9 @@ def _alone(
     from duo.measure.bench.run import interleaved
     from duo.measure.bench.writer import DuoWriter
 
-    options = {k: v for k, v in given(params, ENGINE_OPTIONS).items() if k not in ("spec_type", *OF_DRAFT)}
     bar, code = Bar(), 0
     try:
-        with Duo(target, mode="plain", **options) as d:
+        with Duo(target, mode="plain", **options_of_target(params)) as d:
             writer = DuoWriter(d, text)
             with bar.shown():
                 records += interleaved(writer, chosen, [ALONE], params["repetitions"], params["warm_up"], bar)

@@ -10,7 +10,7 @@ from typing import Any
 
 from duo.errors import BadValue
 from duo.measure.bench.arms import PLAIN, Arm, Length
-from duo.placement.cpus import core_cpus
+from duo.placement.cpus import core_cpus, cpu_mask
 from duo.placement.devices import Device, devices
 
 AUTO = "auto"
@@ -28,7 +28,7 @@ class Place:
         """Keywords of `Duo` that put a model here. suffix: "" for the target, "_draft" for the draft."""
         found: dict[str, Any] = {f"device{suffix}": self.device}
         if self.cpus:
-            found |= {f"cpu_mask{suffix}": hex(sum(1 << i for i in self.cpus)), f"n_threads{suffix}": len(self.cpus)}
+            found |= {f"cpu_mask{suffix}": cpu_mask(self.cpus), f"n_threads{suffix}": len(self.cpus)}
         return found
 
 
@@ -83,7 +83,8 @@ def _place(word: str, known: Sequence[Device]) -> Place:
 def _on_cpus(cpus: Iterable[int]) -> Place:
     chosen = tuple(cpus)
     low, high = chosen[0], chosen[-1]
-    numbers = ",".join(map(str, chosen)) if high - low + 1 != len(chosen) else f"{low}-{high}" if low < high else low
+    in_a_row = len(chosen) > 1 and high - low + 1 == len(chosen)
+    numbers = f"{low}-{high}" if in_a_row else ",".join(map(str, chosen))
     return Place(f"CPU {numbers}", "none", chosen)
 
 

@@ -1,0 +1,55 @@
+// What all scripted models have in common: how they behave, their language, their sizes.
+#pragma once
+
+#include <string>
+
+#include "core/token_model.h"
+#include "scripted_language.h"
+
+namespace duo_test {
+
+struct behaviour {
+    language lang{};
+    bool     has_features = false; // a target that a draft head reads
+    int32_t  n_ctx        = 512;
+    int32_t  n_batch      = 64;
+    int32_t  n_branch     = 16;
+    int32_t  n_spare      = 64;  // cells beside the context
+    double   second       = 0.0; // where a draft disagrees: how often its second candidate is the target's token
+    double   agree        = 1.0;
+    uint64_t accent       = 0; // which tokens a draft gets wrong
+    size_t   dull_until   = 0; // all of them, in texts shorter than this
+    int32_t  delay_us     = 0; // sleeps at random up to this in each decode()
+    int32_t  pass_us      = 0; // and always this long
+    uint64_t delay_seed   = 1;
+    bool     can_rollback = true;
+    // A recurrent state: how it goes back, how far, and whether a pass over one row is dropped as it would be if a row
+    // had been added for its company.
+    duo::undo_kind undo         = duo::undo_kind::cells;
+    int32_t        n_undo       = 8;
+    bool           drops_one    = false;
+    bool           heeds_stop   = true;
+    int64_t        throw_at     = -1; // this decode() throws, counted from 0, half of its rows in the cache
+    int64_t        throw_choice = -1; // this candidates() throws
+    token_id       poison       = -1; // decode() throws if a text begins with it
+    int64_t        hang_at      = -1; // this decode() does not return before release(), or `stop` if it heeds that
+};
+
+class scripted_base : public duo::token_model {
+  public:
+    explicit scripted_base(const behaviour & b) : b_(b) {}
+
+    int32_t n_ctx() const override { return b_.n_ctx; }
+    int32_t n_batch() const override { return b_.n_batch; }
+    int32_t n_branch() const override { return b_.n_branch; }
+    int32_t n_cells() const override { return b_.n_ctx + b_.n_spare; }
+    int32_t n_vocab() const override { return b_.lang.n_vocab; }
+    bool    is_end(token_id token) const override { return token == 0; }
+
+    std::string piece(token_id token) const override { return language::piece(token); }
+
+  protected:
+    const behaviour b_;
+};
+
+} // namespace duo_test
