@@ -64,8 +64,11 @@ class draft_text {
     void end();
     // After end(): frees the branches of the tree; other texts need them.
     void drop_tree();
-    // The model failed: forgets what its cache holds of this text. False: it could not be cleared.
-    bool clear_cache() { return trunk_.clear(); }
+    // Forgets what the model's cache holds of this text. False: it could not be cleared.
+    bool clear_cache() {
+        tree_.forget_rows();
+        return trunk_.clear();
+    }
 
     // ---- between texts
 

@@ -1,5 +1,6 @@
 // draft_trunk and branch_pool under random growth, re-rooting and failure; the model checks what each branch really
 // holds.
+#include "core/draft_text.h"
 #include "core/draft_trunk.h"
 #include "scripted_model.h"
 
@@ -262,4 +263,28 @@ TEST(a_step_that_was_stopped_leaves_its_branch) {
         CHECK(model.decode(std::vector<row>{{.token = 6, .pos = 1, .branch = b}}, yes) == decode_status::stopped);
         cache.give_back(b, 1);
     }
+}
+
+// Else the room that a failed text left is counted once for each text that looks for room.
+TEST(a_text_that_was_forgotten_has_no_rows) {
+    scripted_model       model({.lang = {.n_vocab = 40}});
+    branch_pool          pool(model);
+    draft_text           text(model, pool, 0);
+    node_counter         ids;
+    node_msg             named;
+    std::vector<int32_t> nodes;
+    request              req;
+    req.prompt = {5, 6};
+    CHECK(text.begin(req, ids, named));
+    text.take_orders({.n_ahead = 4, .n_branch = 4});
+    text.trunk().grow(text.n_missing());
+    text.mark_expanded(0, text.trunk().branch());
+    text.insert(ids.next(), text.tree().root().id, 7, -0.1f);
+    text.choose(nodes, 9);
+    REQUIRE_EQ(nodes.size(), 1u);
+    text.mark_expanded(nodes[0], text.trunk().take(text.tree(), nodes[0], text.pos_of(nodes[0])));
+    CHECK_EQ(text.n_cached(), 3);
+    text.end();
+    CHECK(text.clear_cache());
+    CHECK_EQ(text.n_cached(), 0);
 }
