@@ -4,7 +4,8 @@
 
 The target writes alone, and the draft reads the same texts. At every token the script compares the draft's two best
 candidates (with the text's own noise) with the token that the target chose. "said" is the mean chance that the draft
-gives a guess, "true" the share of right guesses. Filters are the defaults. A second table has filters that are off by
+gives a guess, "true" the share of right guesses; "in 4" and "in 8" are shares of tokens that are among so many best
+candidates. Filters are the defaults. A second table has filters that are off by
 default: the share of right first guesses, of a draft that applies the filter too and of one that leaves it out.
 """
 
@@ -25,6 +26,7 @@ from duo.models.demo import demo_pair
 from duo.options.validate import generate_options
 from duo.text.job import sampling
 
+N_BEST = 8
 TEMPERATURES = (0.0, 0.2, 0.5, 0.8, 1.0, 1.2)
 USUAL = {"temperature": 0.8}
 HOT = {"temperature": 1.5, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
@@ -46,7 +48,7 @@ def compare(
     draft: _core.Probe, d: duo.Duo, prompts: list[str], n: int, of_text: dict[str, Any], of_draft: dict[str, Any]
 ) -> dict[str, float]:
     """Means over all tokens of the texts. A token without a second guess counts as a guess of chance 0."""
-    said, true, n_tokens = [0.0, 0.0], [0, 0], 0
+    said, true, n_tokens = [0.0] * N_BEST, [0] * N_BEST, 0
     for seed, prompt in enumerate(prompts):
         begin = d.tokenize(prompt)
         chosen = d.generate(begin, max_tokens=n, seed=seed, ignore_eos=True, **of_text).tokens
@@ -54,7 +56,7 @@ def compare(
         draft.decode(text)
         how = sampling(generate_options({**of_draft, "ignore_eos": True}, "generate"), seed)
         for i, token in enumerate(chosen, len(begin)):
-            for rank, (guess, logp) in enumerate(draft.candidates(i - 1, how, text[:i], 2)):
+            for rank, (guess, logp) in enumerate(draft.candidates(i - 1, how, text[:i], N_BEST)):
                 said[rank] += math.exp(logp)
                 true[rank] += guess == token
         n_tokens += len(chosen)
@@ -62,6 +64,7 @@ def compare(
         "temperature": of_text["temperature"], "tokens": n_tokens,
         "first_said": round(said[0] / n_tokens, 3), "first_true": round(true[0] / n_tokens, 3),
         "second_said": round(said[1] / n_tokens, 3), "second_true": round(true[1] / n_tokens, 3),
+        "in_4": round(sum(true[:4]) / n_tokens, 3), "in_8": round(sum(true) / n_tokens, 3),
     }  # fmt: skip
 
 
@@ -82,7 +85,7 @@ def main() -> None:
             name: [compare(draft, d, prompts, args.n, of_text, o)["first_true"] for o in (of_text, without)]
             for name, (of_text, without) in FILTERS.items()
         }
-    print("| temperature | first guess, said | true | second guess, said | true |\n|---|---|---|---|---|")
+    print("| temperature | first guess, said | true | second guess, said | true | in 4 | in 8 |\n|---|---|---|---|---|---|---|")
     for r in rows:
         print("| " + " | ".join(f"{r[k]}" for k in r if k != "tokens") + " |")
     print("\n| filter | the draft applies it | the draft leaves it out |\n|---|---|---|")

@@ -8,7 +8,10 @@ from prompts import PROMPTS
 from scipy import stats
 
 from duo import Duo, _core
+from duo.measure.doctor import options
 from duo.models.demo import demo_pair
+from duo.options.validate import generate_options
+from duo.text.job import sampling
 
 SAMPLING = {"temperature": 0.8, "top_p": 0.95, "top_k": 0, "min_p": 0.0}
 
@@ -104,3 +107,27 @@ def test_noise_is_standard_gumbel_and_depends_on_all_its_keys() -> None:
     assert stats.kstest(x, stats.gumbel_r.cdf).pvalue > 1e-4
     assert len(set(x.tolist())) > 0.99 * len(x)
     assert _core.noise(1, 2, 3) == _core.noise(1, 2, 3)
+
+
+def test_a_draft_ranks_tokens_that_only_its_own_filters_drop() -> None:
+    """Target and draft filter their own logits, so a draft must prepare for tokens beyond its own selection."""
+    _, draft = demo_pair()
+    o = options(str(draft), 1, [], 512)
+    as_draft, alone = _core.Probe(o, is_draft=True), _core.Probe(o)
+    n_narrow = 0
+    for how in ({"temperature": 0.8, "min_p": 0.3}, {"temperature": 1.2}, {"temperature": 0.8, "xtc_probability": 1.0}):
+        wanted = generate_options(how, "generate")
+        for seed, prompt in enumerate(PROMPTS[:6]):
+            ids = as_draft.tokenize(prompt)[:48]
+            as_draft.decode(ids)
+            alone.decode(ids)
+            for i in range(8, len(ids)):
+                drafted = as_draft.candidates(i, sampling(wanted, seed), ids[: i + 1], 8)
+                kept = alone.candidates(i, sampling(wanted, seed), ids[: i + 1], 64)
+                assert drafted[0][0] in [token for token, _ in kept], "its own selection comes first"
+                assert len({token for token, _ in drafted}) == 8
+                logps = [logp for _, logp in drafted]
+                assert logps == sorted(logps, reverse=True)
+                assert np.exp(logps).sum() < 1 + 1e-5
+                n_narrow += len(kept) < 8
+    assert n_narrow > 100, "the filters left fewer tokens than were ranked"

@@ -17,10 +17,19 @@ constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 // logits, divided by this scale, is the chance that a token is the target's best. This and the next constant are fitted
 // on the demo pair by likelihood (benchmarks/measure_chances.py).
 constexpr double logit_softness = 0.33;
-// The part of a race's error that does not shrink with a high temperature. More noise brings in less likely tokens, on
-// which the models differ more, and tokens that a filter leaves to only one of them.
-constexpr double race_softness = 0.4;
+// The part of a race's error that does not shrink with a high temperature: more noise brings in less likely tokens, on
+// which the models differ more.
+constexpr double race_softness = 0.5;
 constexpr size_t n_rivals      = 8; // candidates that share the whole probability
+
+// Target and draft filter their own logits, so a draft races tokens, too, that only its own filters would drop: so many
+// of the best. How likely the target's filters leave a token is a logistic function of its distance from the edge of
+// the draft's own selection; this is its width in nats.
+constexpr size_t n_raced    = 64;
+constexpr double edge_width = 0.6;
+// Noise makes one of many dropped tokens look good. The best token that the draft's own filters leave is the target's
+// more often than any other, so it leads by this, in units of the race's error.
+constexpr double least_lead = 0.6;
 
 // For grammars.
 constexpr size_t n_asked        = 8;    // number of candidates that the grammar checks first
@@ -73,18 +82,60 @@ void sampler::filter(const sampling_params & sampling, size_t n_text) {
     temperature_ = filters_.temperature(data_, sampling);
 }
 
-// Filters data_ and sets p to the score in the race: log p + noise. A constant offset does not matter, but a large one
-// would swallow the noise.
-void sampler::score(const sampling_params & sampling, std::span<const token_id> text) {
+// Filters the first n_own of data_ and sets p to the score in the race: log p + noise. A constant offset does not
+// matter, but a large one would swallow the noise.
+void sampler::score(const sampling_params & sampling, std::span<const token_id> text, size_t n_own) {
+    dropped_.clear();
     if (sampling.greedy() || data_.empty()) {
         return;
     }
+    if (with_logp_) {
+        dropped_.assign(data_.begin(), data_.begin() + ptrdiff_t(std::min(data_.size(), n_raced)));
+        data_.resize(std::min(data_.size(), n_own));
+    }
     filter(sampling, text.size());
     const float best = data_[0].logit / temperature_;
-    for (llama_token_data & d : data_) {
+    const auto  race = [&](llama_token_data & d) {
         d.logit /= temperature_;
         d.p = d.logit - best + gumbel_noise(sampling.seed, text.size(), d.id);
+    };
+    std::for_each(data_.begin(), data_.end(), race);
+    if (with_logp_) {
+        std::for_each(dropped_.begin(), dropped_.end(), race);
+        weigh(sampling);
     }
+}
+
+// Draft: the scores of all candidates take account of the target's filters, which leave others than the draft's own.
+void sampler::weigh(const sampling_params & sampling) {
+    const auto is_kept = [this](const llama_token_data & d) {
+        return std::any_of(data_.begin(), data_.end(), [&d](const llama_token_data & k) { return k.id == d.id; });
+    };
+    std::erase_if(dropped_, is_kept);
+    if (dropped_.empty()) {
+        return;
+    }
+    const auto  by_logit = [](const auto & a, const auto & b) { return a.logit < b.logit; };
+    const float last     = std::min_element(data_.begin(), data_.end(), by_logit)->logit;
+    float       next     = minus_infinity; // the best of those below it
+    for (const llama_token_data & d : dropped_) {
+        next = d.logit <= last ? std::max(next, d.logit) : next;
+    }
+    const float  edge     = next == minus_infinity ? last : 0.5f * (last + next);
+    const double softness = softness_of(sampling, temperature_);
+    const auto   lower    = [&](llama_token_data & d, double distance) { // all logits are divided by the temperature
+        d.p -= float(softness * std::log1p(std::exp(-distance * double(temperature_) / edge_width)));
+    };
+    float best = minus_infinity;
+    for (llama_token_data & d : data_) {
+        lower(d, double(d.logit - edge));
+        best = std::max(best, d.p);
+    }
+    for (llama_token_data & d : dropped_) {
+        lower(d, -std::abs(double(d.logit - edge))); // XTC and typical-p drop probable tokens
+        d.p = std::min(d.p, best - float(least_lead * softness));
+    }
+    data_.insert(data_.end(), dropped_.begin(), dropped_.end());
 }
 
 // Sorts the first n of data_ by their score in the race.
@@ -129,7 +180,7 @@ int32_t sampler::held(const sampling_params & sampling, std::span<const token_id
         sort(n);
         first_.assign(data_.begin(), data_.begin() + ptrdiff_t(n));
         grammar_->keep_allowed(first_);
-        if (!first_.empty()) {
+        if (any_kept(first_)) {
             data_.erase(data_.begin(), data_.begin() + ptrdiff_t(n));
             data_.insert(data_.begin(), first_.begin(), first_.end());
             return rank(sampling, out.first(std::min(out.size(), first_.size())));
@@ -148,7 +199,7 @@ int32_t sampler::held(const sampling_params & sampling, std::span<const token_id
         throw error(error_kind::bad_value,
                     "the grammar is not complete, but no permitted token fits it; change the grammar or the biases");
     }
-    score(sampling, text);
+    score(sampling, text, data_.size());
     sort(out.size());
     return rank(sampling, out);
 }
@@ -169,17 +220,28 @@ int32_t sampler::candidates(float * logits, const sampling_params & sampling, st
     return chosen(sampling, text, out);
 }
 
+// Tokens that top-k leaves.
+size_t sampler::n_kept_most(const sampling_params & sampling) const {
+    return size_t(sampling.top_k > 0 ? std::min(sampling.top_k, n_vocab_) : n_vocab_);
+}
+
+// Whether the filters have left one of them. A draft's other candidates only count beside such a one.
+bool sampler::any_kept(const std::vector<llama_token_data> & some) const {
+    return std::any_of(some.begin(), some.end(), [this](const llama_token_data & d) {
+        return std::none_of(dropped_.begin(), dropped_.end(), [&d](const auto & x) { return x.id == d.id; });
+    });
+}
+
 // Chooses candidates from row_.
 int32_t sampler::chosen(const sampling_params & sampling, std::span<const token_id> text, std::span<candidate> out) {
-    const bool   limited = sampling.top_k > 0 && sampling.top_k < n_vocab_;
-    const size_t k       = !sampling.greedy() ? size_t(limited ? sampling.top_k : n_vocab_)
-                           : with_logp_       ? std::max(out.size(), n_rivals)
-                                              : out.size();
+    const size_t k = !sampling.greedy() ? std::max(n_kept_most(sampling), with_logp_ ? n_raced : 0)
+                     : with_logp_       ? std::max(out.size(), n_rivals)
+                                        : out.size();
     look(k);
     if (!sampling.greedy() && sampling.top_n_sigma > 0.0f) {
         reach_ = double(sampling.top_n_sigma) * row_.deviation();
     }
-    score(sampling, text);
+    score(sampling, text, n_kept_most(sampling));
     if (grammar_ && !too_dear()) {
         return held(sampling, text, k, out);
     }

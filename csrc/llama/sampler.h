@@ -56,10 +56,13 @@ class sampler {
     int32_t chosen(const sampling_params & sampling, std::span<const token_id> text, std::span<candidate> out);
     void    look(size_t k);
     void    filter(const sampling_params & sampling, size_t n_text);
-    void    score(const sampling_params & sampling, std::span<const token_id> text);
+    void    score(const sampling_params & sampling, std::span<const token_id> text, size_t n_own);
+    void    weigh(const sampling_params & sampling);
     void    sort(size_t n);
     int32_t rank(const sampling_params & sampling, std::span<candidate> out);
     bool    too_dear();
+    size_t  n_kept_most(const sampling_params & sampling) const;
+    bool    any_kept(const std::vector<llama_token_data> & some) const;
     int32_t held(const sampling_params & sampling, std::span<const token_id> text, size_t k, std::span<candidate> out);
 
     const llama_vocab * vocab_;
@@ -82,11 +85,12 @@ class sampler {
     candidate_filters             filters_;
     dry_search                    dry_;
     logit_row                     row_;
-    std::vector<top_logit>        before_; // scratch: original values of the logits that bias and penalties changed
-    std::vector<int32_t>          counts_; // scratch: occurrences of each token; all 0 between calls
-    std::vector<top_logit>        top_;    // scratch: the best of row_
-    std::vector<llama_token_data> data_;   // scratch: candidates in the filter chain; p: score in the race
-    std::vector<llama_token_data> first_;  // scratch: the first of them, for the grammar
+    std::vector<top_logit>        before_;  // scratch: original values of the logits that bias and penalties changed
+    std::vector<int32_t>          counts_;  // scratch: occurrences of each token; all 0 between calls
+    std::vector<top_logit>        top_;     // scratch: the best of row_
+    std::vector<llama_token_data> data_;    // scratch: candidates in the filter chain; p: score in the race
+    std::vector<llama_token_data> first_;   // scratch: the first of them, for the grammar
+    std::vector<llama_token_data> dropped_; // of a draft: candidates that its own filters drop
 };
 
 } // namespace duo

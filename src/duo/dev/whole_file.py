@@ -39,3 +39,18 @@ def whole_file(path: str | os.PathLike[str]) -> Reader:
 
 def not_complete(path: str | os.PathLike[str], why: Exception) -> UnknownModel:
     return UnknownModel(f"{os.fspath(path)}: not a complete GGUF ({why}); download or convert it again")
+
+
+def content_of(field: gguf.ReaderField) -> Any:
+    """A metadata value without changes: text stays bytes, valid or not."""
+    if field.types[-1] is not gguf.GGUFValueType.STRING:
+        return field.contents()
+    strings = [field.parts[i].tobytes() for i in field.data]
+    return strings if field.types[0] is gguf.GGUFValueType.ARRAY else strings[0]
+
+
+def copy_field(writer: gguf.GGUFWriter, field: gguf.ReaderField) -> None:
+    """Adds a metadata value of another file. gguf-py writes no empty arrays, so they are left out."""
+    if field.data:
+        is_array = field.types[0] is gguf.GGUFValueType.ARRAY
+        writer.add_key_value(field.name, content_of(field), field.types[0], field.types[-1] if is_array else None)

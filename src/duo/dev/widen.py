@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 from gguf import GGMLQuantizationType as GgmlType
 
+from duo.dev.whole_file import copy_field
 from duo.dev.widen_plan import Shape, Source, Tensor, choose_shape
 from duo.errors import BadValue, DoesNotFit, DuoError
 from duo.support.atomic import replacing
@@ -129,8 +130,8 @@ def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], 
     dropped = {"general.architecture", "general.alignment", "general.size_label", "general.parameter_count", *changed}
     writer = gguf.GGUFWriter(path, "llama")
     for key, field in source.reader.fields.items():
-        if not key.startswith("GGUF.") and key not in dropped and field.data:  # gguf-py writes no empty arrays
-            writer.add_key_value(key, _content(field), field.types[0], field.types[-1] if field.types[1:] else None)
+        if not key.startswith("GGUF.") and key not in dropped:
+            copy_field(writer, field)
     kinds = {str: gguf.GGUFValueType.STRING, int: gguf.GGUFValueType.UINT32, float: gguf.GGUFValueType.FLOAT32}
     for key, value in changed.items():
         writer.add_key_value(key, value, kinds[value.__class__])
@@ -140,14 +141,6 @@ def _write_header(path: Path, source: Source, shape: Shape, plan: list[Tensor], 
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     writer.close()
-
-
-def _content(field: gguf.ReaderField) -> Any:
-    """A metadata value without changes: text stays bytes, valid or not."""
-    if field.types[-1] is not gguf.GGUFValueType.STRING:
-        return field.contents()
-    strings = [field.parts[i].tobytes() for i in field.data]
-    return strings if field.types[0] is gguf.GGUFValueType.ARRAY else strings[0]
 
 
 def _write_weights(

@@ -11,7 +11,7 @@ import gguf
 import numpy as np
 import numpy.typing as npt
 
-from duo.dev.whole_file import Reader, whole_file
+from duo.dev.whole_file import Reader, content_of, whole_file
 from duo.errors import BadValue
 from duo.models.header import Header, read_header
 
@@ -52,7 +52,7 @@ class ModelFile:
         for name, field in self.readers[0].fields.items():
             if name.startswith("tokenizer.") and field.data:  # gguf-py writes no empty arrays
                 is_array = field.types[0] is gguf.GGUFValueType.ARRAY
-                found.append((name, _content(field), field.types[0], field.types[-1] if is_array else None))
+                found.append((name, content_of(field), field.types[0], field.types[-1] if is_array else None))
         return found
 
     def tensor(self, name: str) -> Floats | None:
@@ -68,11 +68,3 @@ class ModelFile:
                         ) from None
                     return found.reshape(tuple(int(n) for n in reversed(t.shape)))
         return None
-
-
-def _content(field: gguf.ReaderField) -> Any:
-    """A metadata value without changes: text stays bytes, valid or not."""
-    if field.types[-1] is not gguf.GGUFValueType.STRING:
-        return field.contents()
-    strings = [field.parts[i].tobytes() for i in field.data]
-    return strings if field.types[0] is gguf.GGUFValueType.ARRAY else strings[0]

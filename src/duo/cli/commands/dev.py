@@ -45,23 +45,40 @@ def parse_size(text: str) -> float:
 @click.option("--n-layer", metavar="N", type=int, help="Number of layers.")
 @click.option("--type", "type_", metavar="TYPE", default="q8_0", show_default=True,
               help="Type of the weights: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0.")  # fmt: skip
+@click.option("--target", metavar="FILE", type=click.Path(path_type=Path),
+              help="Of a draft head (EAGLE-3): the widened target that it is to draft for.")  # fmt: skip
 def widen(
-    small: Path, output: Path, size: str | None, n_embd: int | None, n_ff: int | None, n_layer: int | None, type_: str
+    small: Path,
+    output: Path,
+    size: str | None,
+    n_embd: int | None,
+    n_ff: int | None,
+    n_layer: int | None,
+    type_: str,
+    target: Path | None,
 ) -> None:
     """Make a model of any size that writes exactly what a small one writes.
 
     The added weights cost as much time and memory as real ones and change nothing. Use it to measure the speed of
-    large models without having one. Only llama models are supported. If --n-embd is 4 or 16 times the width of the
+    large models without having one. Only llama models and EAGLE-3 heads are supported. If --n-embd is 4 or 16 times the width of the
     small model, the logits are equal to the last bit. Otherwise they differ by rounding.
 
     \b
     Examples:
       duo dev widen small.gguf -o big.gguf --size 1G
       duo dev widen small.gguf -o big.gguf --n-embd 2048 --n-layer 16 --type f16
+      duo dev widen head.gguf -o big-head.gguf --target big.gguf --size 90M
     """
     from duo.dev.widen import widen as widen_model
+    from duo.dev.widen_head import widen_head
 
     n_bytes = None if size is None else parse_size(size)
+    if target is not None:
+        if n_layer is not None:
+            raise BadValue("--n-layer was given for a draft head, which has one layer; leave it out")
+        sizes = widen_head(small, output, target, n_embd=n_embd, n_ff=n_ff, size=n_bytes, type=type_)
+        click.echo(f"{output}: {output.stat().st_size / 1e9:.3g} GB, n_embd {sizes.n_embd}, n_ff {sizes.n_ff}")
+        return
     with progress("bytes") as show:
         report = widen_model(
             small,
