@@ -85,7 +85,8 @@ def main() -> None:
             name: [compare(draft, d, prompts, args.n, of_text, o)["first_true"] for o in (of_text, without)]
             for name, (of_text, without) in FILTERS.items()
         }
-    print("| temperature | first guess, said | true | second guess, said | true | in 4 | in 8 |\n|---|---|---|---|---|---|---|")
+    print("| temperature | first guess, said | true | second guess, said | true | in 4 | in 8 |")
+    print("|---|---|---|---|---|---|---|")
     for r in rows:
         print("| " + " | ".join(f"{r[k]}" for k in r if k != "tokens") + " |")
     print("\n| filter | the draft applies it | the draft leaves it out |\n|---|---|---|")

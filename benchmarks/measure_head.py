@@ -1,6 +1,6 @@
 """How often a draft head's guess is the target's next token, by the age of the target's hidden states that it has.
 
-    python -m benchmarks.measure_head [--target T.gguf] [--head H.gguf] [--draft D.gguf] [--questions 40] [-n 96] [--out FILE]
+    python -m benchmarks.measure_head [--target T.gguf --head H.gguf] [--draft D.gguf] [--questions 40] [--out FILE]
 
 The target writes greedily, and the head reads the same texts. At age 0 a row is made of the target's state of the token
 before it. At age 1 that token's state is the head's own, at age 2 those of two tokens, and so on, as in drafting ahead
@@ -118,7 +118,8 @@ def texts(d: duo.Duo, prompts: list[str], n: int) -> list[Text]:
     found = []
     for prompt in prompts:
         begin = d.tokenize(prompt)
-        found.append(Text([*begin, *d.generate(begin, max_tokens=n, temperature=0, ignore_eos=True).tokens], len(begin)))
+        new = d.generate(begin, max_tokens=n, temperature=0, ignore_eos=True).tokens
+        found.append(Text([*begin, *new], len(begin)))
     return found
 
 

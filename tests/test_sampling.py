@@ -38,9 +38,9 @@ def test_a_seed_gives_one_text_whatever_the_draft_mode_length_and_delays() -> No
         assert texts(d) == plain
         other = [d.generate(p, seed=s + 100, max_tokens=96, **SAMPLING).tokens for p, s in runs]
         assert other != plain
-    for engine, guesser, options in cases:
+    for engine, guesser, wanted in cases:
         with Duo(target, guesser, n_ctx=512, strict=True, **engine) as d:
-            assert texts(d, **options) == plain, f"{engine} {options}"
+            assert texts(d, **wanted) == plain, f"{engine} {wanted}"
 
 
 def _chi_square(counts: Counter[int], probabilities: dict[int, float], n: int) -> float:

@@ -60,8 +60,8 @@ def widen(
     """Make a model of any size that writes exactly what a small one writes.
 
     The added weights cost as much time and memory as real ones and change nothing. Use it to measure the speed of
-    large models without having one. Only llama models and EAGLE-3 heads are supported. If --n-embd is 4 or 16 times the width of the
-    small model, the logits are equal to the last bit. Otherwise they differ by rounding.
+    large models without having one. Only llama models and EAGLE-3 heads are supported. If --n-embd is 4 or 16 times
+    the width of the small model, the logits are equal to the last bit. Otherwise they differ by rounding.
 
     \b
     Examples:
