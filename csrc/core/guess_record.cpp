@@ -2,15 +2,18 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 
 namespace duo {
 
 namespace {
 constexpr double prior_guess = 0.7; // acceptance before anything was seen, worth one observation
-constexpr double prior_ngram = 0.5;
-constexpr double memory      = 0.97; // weight of an observation fades by this with each later one
-constexpr double memory_bin  = 0.99;
-constexpr double own_weight  = 4.0; // observations that the draft's own estimate is worth
+// By the n-gram's length: shares of right guesses in source code that has no earlier version in the prompt
+// (benchmarks/measure_sources.py).
+constexpr double prior_ngram[] = {0.5, 0.57, 0.65, 0.7, 0.79, 0.89};
+constexpr double memory        = 0.97; // weight of an observation fades by this with each later one
+constexpr double memory_bin    = 0.99;
+constexpr double own_weight    = 4.0; // observations that the draft's own estimate is worth
 } // namespace
 
 void odds::add(bool right, double memory) {
@@ -27,9 +30,14 @@ void guess_record::on_guess(int32_t i, bool right, bool fresh) {
     }
 }
 
-void guess_record::on_ngram(int32_t i, bool right) {
-    if (i >= 0 && i < n_draft_cap) {
-        ngram_[size_t(i)].add(right, memory);
+size_t guess_record::length_of(int32_t n_match) {
+    constexpr int32_t least[] = {3, 4, 6, 9, 12}; // tokens, of all lengths but the first
+    return size_t(std::upper_bound(std::begin(least), std::end(least), n_match) - std::begin(least));
+}
+
+void guess_record::on_ngram(int32_t n_match, int32_t i, bool right) {
+    if (i >= 0) {
+        ngram_[length_of(n_match)][size_t(std::min(i, n_deep - 1))].add(right, memory);
     }
 }
 
@@ -64,10 +72,11 @@ double guess_record::acceptance_fresh() const {
     return fresh_.share(acceptance(0), 1.0);
 }
 
-double guess_record::ngram_chance(int32_t i) const {
-    double a = prior_ngram;
-    for (int32_t j = 0; j <= std::min(i, n_draft_cap - 1); ++j) {
-        a = ngram_[size_t(j)].share(a, 1.0);
+double guess_record::ngram_chance(int32_t n_match, int32_t i) const {
+    const size_t length = length_of(n_match);
+    double       a      = prior_ngram[length];
+    for (int32_t j = 0; j <= std::min(i, n_deep - 1); ++j) {
+        a = ngram_[length][size_t(j)].share(a, 1.0);
     }
     return std::clamp(a, 0.001, 0.995);
 }

@@ -29,22 +29,24 @@ class guess_record {
     void on_guess(int32_t i, bool right, bool fresh);
     // Any child of an accepted node: whether it was right, by the chance that the draft gave it.
     void on_child(float logp, bool right);
-    void on_ngram(int32_t i,
-                  bool    right); // i-th token of an n-gram's continuation, where the tokens before it were right
+    // The i-th token of an n-gram's continuation, where the tokens before it were right. n_match: tokens of the n-gram.
+    void on_ngram(int32_t n_match, int32_t i, bool right);
 
     [[nodiscard]] double acceptance(int32_t i) const;               // a_i, 0..1: of the best guess at level i
     [[nodiscard]] double acceptance(int32_t i, double above) const; // the same, given that of level i - 1
     [[nodiscard]] double acceptance_fresh() const;                  // a_0 if the root had not been guessed
     [[nodiscard]] double chance(float logp) const; // the draft's own estimate, corrected by what was counted; 0..1
-    [[nodiscard]] double ngram_chance(int32_t i) const;
+    [[nodiscard]] double ngram_chance(int32_t n_match, int32_t i) const;
 
     // Calls f(odds &) for each pair of counts, always in the same order.
     template <typename Self, typename F> static void each(Self & self, const F & f) {
         for (auto & o : self.level_) {
             f(o);
         }
-        for (auto & o : self.ngram_) {
-            f(o);
+        for (auto & of_length : self.ngram_) {
+            for (auto & o : of_length) {
+                f(o);
+            }
         }
         for (auto & o : self.bin_) {
             f(o);
@@ -53,14 +55,17 @@ class guess_record {
     }
 
   private:
-    static constexpr int32_t n_bins = 25; // of a guess's own log-odds, from -6 to 6
+    static constexpr int32_t n_bins    = 25; // of a guess's own log-odds, from -6 to 6
+    static constexpr int32_t n_lengths = 6;  // of n-grams: up to 2 tokens, 3, 4 or 5, 6 to 8, 9 to 11, 12 and more
+    static constexpr int32_t n_deep    = 12; // tokens of a continuation; further ones are like the last
 
     static int32_t bin(float logp);
+    static size_t  length_of(int32_t n_match);
 
-    std::array<odds, n_draft_cap> level_{};
-    std::array<odds, n_draft_cap> ngram_{};
-    std::array<odds, n_bins>      bin_{};
-    odds                          fresh_{};
+    std::array<odds, n_draft_cap>                   level_{};
+    std::array<std::array<odds, n_deep>, n_lengths> ngram_{};
+    std::array<odds, n_bins>                        bin_{};
+    odds                                            fresh_{};
 };
 
 } // namespace duo

@@ -5,6 +5,10 @@
 
 namespace duo {
 
+namespace {
+constexpr int32_t n_shortest = 2; // tokens of a key
+}
+
 // The text followed by the tail, as one sequence.
 struct ngram_index::sequence {
     std::span<const token_id> text;
@@ -31,7 +35,7 @@ void ngram_index::begin(const ngram_params & params, std::span<const token_id> t
     params_.size_m   = std::min(params.size_m, 1024);
     params_.min_hits = params.kind == ngram_kind::simple ? 1 : std::max(params.min_hits, 1);
 
-    const int32_t n_last = std::min(params_.size_n, std::max(2, params_.size_n / 4));
+    const int32_t n_last = std::min(params_.size_n, n_shortest);
     const int32_t range  = params_.size_n - n_last;
     const int32_t step   = range / int32_t(max_lengths) + 1; // smallest with range / step < max_lengths
     n_lengths_           = size_t(range / step) + 1;

@@ -37,8 +37,9 @@ struct ngram_proposal {
     int32_t               n_hits  = 0; // times seen: the continuation (map_k4v) or the key (map_k); simple: 1
 };
 
-// Keys have the lengths size_n, size_n - s, size_n - 2s, ..., none below max(2, size_n / 4) (size_n 1: only 1), s being
-// the smallest step that makes them at most 16: for size_n = 12 all from 12 to 3.
+// Keys have the lengths size_n, size_n - s, size_n - 2s, ..., none below 2 (size_n 1: only 1), s being the smallest
+// step that makes them at most 16: for size_n = 12 all from 12 to 2. Short matches are right less often, which the
+// planner counts by length (guess_record).
 //
 // Of the text and tail together, the key of length n is their last n tokens; an occurrence of it is an earlier place
 // with the same n tokens (it may overlap the key) and at least one token behind them. The longest key counts that has

@@ -54,13 +54,15 @@ int32_t pass_tree::child(int32_t i_node, token_id token) const {
     return -1;
 }
 
-int32_t pass_tree::add_ngram(int32_t i_from, std::span<const token_id> tokens, const pair_profile & profile,
+int32_t pass_tree::add_ngram(int32_t i_from, const ngram_proposal & proposal, const pair_profile & profile,
                              double least, double share) {
-    int32_t at = i_from;
+    const auto & tokens = proposal.tokens;
+    int32_t      at     = i_from;
     for (size_t i = 0; i < tokens.size(); ++i) {
         const double  parent_chance = at < 0 ? 1.0 : nodes_[size_t(at)].chance;
-        const double  chance   = parent_chance * profile.guesses().ngram_chance(int32_t(i)) * (i == 0 ? share : 1.0);
-        const int32_t existing = child(at, tokens[i]);
+        const double  own           = profile.guesses().ngram_chance(proposal.n_match, int32_t(i));
+        const double  chance        = parent_chance * own * (i == 0 ? share : 1.0);
+        const int32_t existing      = child(at, tokens[i]);
         if (existing >= 0) {
             // Draft and n-gram propose the same token: the higher chance counts.
             nodes_[size_t(existing)].chance = std::max(nodes_[size_t(existing)].chance, chance);

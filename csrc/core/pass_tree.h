@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "messages.h"
+#include "ngram_index.h"
 #include "pair_profile.h"
 #include "token_tree.h"
 #include "tree_shape.h"
@@ -39,7 +40,7 @@ class pass_tree {
                std::span<const int32_t> places);
     // Adds a continuation that the text itself suggests, below node i_from (-1: the root). Returns its last node.
     // share: how much of all continuations seen there was this one.
-    int32_t add_ngram(int32_t i_from, std::span<const token_id> tokens, const pair_profile & profile, double least,
+    int32_t add_ngram(int32_t i_from, const ngram_proposal & proposal, const pair_profile & profile, double least,
                       double share = 1.0);
 
     // Nodes by chance: all, or those of the best path. A parent never has less chance than its child, so each leading

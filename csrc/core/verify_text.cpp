@@ -99,7 +99,7 @@ void verify_text::add_ngrams(const pair_profile & profile, double least, int32_t
     }
     for (size_t i = 0; i < n_proposals_; ++i) {
         const double share = double(proposals_[i].n_hits) / std::max(1, n_hits);
-        tree_.add_ngram(-1, proposals_[i].tokens, profile, least, share);
+        tree_.add_ngram(-1, proposals_[i], profile, least, share);
     }
     // Also at the end of the best path: where the drafted path repeats a passage of the text, n-grams continue it.
     const auto & path = tree_.best_path();
@@ -109,7 +109,7 @@ void verify_text::add_ngrams(const pair_profile & profile, double least, int32_t
             tail_.push_back(tree_.nodes()[size_t(i)].token);
         }
         if (ngrams_.propose(tokens_, tail_, n_most - int32_t(path.size()), std::span(&proposal_below_, 1)) == 1) {
-            tree_.add_ngram(path.back(), proposal_below_.tokens, profile, least);
+            tree_.add_ngram(path.back(), proposal_below_, profile, least);
         }
     }
 }
@@ -136,7 +136,7 @@ bool verify_text::step(token_id token, guess_record & guesses) {
     learn_from(i_row < 0 ? 0 : tree_.at_row(i_row).i_node, level, token, guesses);
     if (ngram_right_ && n_proposals_ > 0 && size_t(level) < proposals_[0].tokens.size()) {
         ngram_right_ = proposals_[0].tokens[size_t(level)] == token;
-        guesses.on_ngram(level, ngram_right_);
+        guesses.on_ngram(proposals_[0].n_match, level, ngram_right_);
     }
     st.n_tested_at[size_t(std::min(level, n_draft_cap - 1))] += tree_.has_child_row(i_row) ? 1 : 0;
     const int32_t next = tree_.child_row(i_row, token);

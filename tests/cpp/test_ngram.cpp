@@ -49,7 +49,7 @@ std::vector<proposal> ask(const ngram_params & params, const tokens & text, cons
 
 // Descending.
 std::vector<int32_t> key_lengths(int32_t size_n) {
-    const int32_t        last = size_n == 1 ? 1 : std::max(2, size_n / 4);
+    const int32_t        last = std::min(size_n, 2);
     std::vector<int32_t> out;
     for (int32_t step = 1; out.empty() || out.size() > 16; ++step) {
         out.clear();

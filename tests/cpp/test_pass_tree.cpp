@@ -31,7 +31,7 @@ pair_profile any_profile(dice & d) {
     for (int i = 0; i < 100; ++i) {
         const double q = 0.01 * d.between(1, 99);
         p.guesses().on_child(float(std::log(q)), d.chance(q));
-        p.guesses().on_ngram(d.between(0, 8), d.chance(0.7));
+        p.guesses().on_ngram(d.between(1, 14), d.between(0, 8), d.chance(0.7));
     }
     return p;
 }
@@ -184,7 +184,7 @@ TEST(chosen_rows) {
         const auto p = any_profile(d);
         tree.begin(random_tree(d, d.between(0, 40)), p, 0.0);
         if (d.chance(0.3)) {
-            tree.add_ngram(-1, std::vector<token_id>{1, 2, 3, 4, 1}, p, 0.0);
+            tree.add_ngram(-1, {.tokens = {1, 2, 3, 4, 1}, .n_match = 4}, p, 0.0);
         }
         for (const bool wide : {true, false}) {
             const auto order = wide ? tree.by_chance() : tree.best_path();
@@ -220,14 +220,15 @@ TEST(ngrams_merge_with_drafted_nodes) {
         const double       least = d.chance(0.5) ? 0.0 : 0.01 * d.between(1, 20);
         pass_tree          tree;
         tree.begin(t, p, least);
-        const auto            before = tree.nodes();
-        const auto            n      = int32_t(before.size());
-        const auto            from   = d.chance(0.5) || n == 0 ? -1 : int32_t(d.below(uint32_t(n)));
-        std::vector<token_id> tokens(size_t(d.between(0, 6)));
+        const auto     before = tree.nodes();
+        const auto     n      = int32_t(before.size());
+        const auto     from   = d.chance(0.5) || n == 0 ? -1 : int32_t(d.below(uint32_t(n)));
+        ngram_proposal proposal{.tokens = std::vector<token_id>(size_t(d.between(0, 6))), .n_match = d.between(1, 14)};
+        auto &         tokens = proposal.tokens;
         for (token_id & x : tokens) {
             x = token_id(d.below(5));
         }
-        const int32_t end = tree.add_ngram(from, tokens, p, least);
+        const int32_t end = tree.add_ngram(from, proposal, p, least);
         check_nodes(tree);
         // Nodes that were there are there still, none surer of itself than before but those on the n-gram's way.
         auto way = from < 0 ? std::vector<token_id>{} : path_of(tree, from);
@@ -243,7 +244,7 @@ TEST(ngrams_merge_with_drafted_nodes) {
         double  c  = from < 0 ? 1.0 : before[size_t(from)].chance;
         int32_t at = from;
         for (size_t k = 0; k < tokens.size(); ++k) {
-            c *= p.guesses().ngram_chance(int32_t(k));
+            c *= p.guesses().ngram_chance(proposal.n_match, int32_t(k));
             int32_t next = -1;
             for (int32_t i = 0; i < int32_t(tree.nodes().size()); ++i) {
                 if (tree.nodes()[size_t(i)].parent == at && tree.nodes()[size_t(i)].token == tokens[k]) {
@@ -261,7 +262,7 @@ TEST(ngrams_merge_with_drafted_nodes) {
             at = next;
         }
         CHECK_EQ(end, at);
-        CHECK_EQ(tree.add_ngram(from, tokens, p, least), end, "once more changes nothing");
+        CHECK_EQ(tree.add_ngram(from, proposal, p, least), end, "once more changes nothing");
     }
 }
 

@@ -233,7 +233,7 @@ TEST(saved_and_restored) {
         p.on_pass(d.between(1, n_rows_cap), d.between(1000, 90000), 0.01 * d.between(0, 100));
         p.on_step(d.between(1, 16), float(d.between(100, 900)), true);
         p.guesses().on_guess(d.between(0, 63), d.chance(0.6), d.chance(0.5));
-        p.guesses().on_ngram(d.between(0, 63), d.chance(0.4));
+        p.guesses().on_ngram(d.between(1, 20), d.between(0, 63), d.chance(0.4));
         p.guesses().on_child(-0.01f * float(d.below(600)), d.chance(0.5));
     }
     const std::vector<double> numbers = p.saved();
@@ -245,7 +245,7 @@ TEST(saved_and_restored) {
               near(q.pass_us(n, false), p.pass_us(n, false), 1e-9));
         CHECK(near(q.guesses().chance(-0.08f * float(n)), p.guesses().chance(-0.08f * float(n)), 1e-9));
         CHECK(near(q.guesses().acceptance(n), p.guesses().acceptance(n), 1e-9) &&
-              near(q.guesses().ngram_chance(n), p.guesses().ngram_chance(n), 1e-9));
+              near(q.guesses().ngram_chance(n, n), p.guesses().ngram_chance(n, n), 1e-9));
     }
     CHECK(near(q.guesses().acceptance_fresh(), p.guesses().acceptance_fresh(), 1e-9) &&
           near(q.step_us(3, true), p.step_us(3, true), 1e-9));
@@ -283,4 +283,18 @@ TEST(saved_and_restored) {
     q.restore(odd);
     CHECK(q.n_tried() >= 0 && q.guesses().chance(-0.5f) > 0.0 && q.guesses().chance(-0.5f) < 1.0);
     CHECK(q.pass_us(5, true) >= 0.0 && q.slowdown() >= 1.0);
+}
+
+TEST(ngrams_are_counted_by_their_length) {
+    guess_record r;
+    CHECK(r.ngram_chance(12, 0) > r.ngram_chance(6, 0) && r.ngram_chance(6, 0) > r.ngram_chance(2, 0));
+    for (int i = 0; i < 50; ++i) {
+        r.on_ngram(14, 0, true);
+        r.on_ngram(2, 0, i % 5 == 0);
+    }
+    CHECK(r.ngram_chance(12, 0) > 0.95 && r.ngram_chance(40, 0) == r.ngram_chance(12, 0));
+    CHECK(r.ngram_chance(2, 0) < 0.35 && r.ngram_chance(1, 0) == r.ngram_chance(2, 0));
+    CHECK_EQ(r.ngram_chance(4, 0), r.ngram_chance(5, 0));
+    CHECK(r.ngram_chance(3, 0) > 0.5, "another length");
+    CHECK_EQ(r.ngram_chance(14, 70), r.ngram_chance(14, 11)); // deep tokens count together
 }

@@ -230,7 +230,7 @@ class GenerateOptions(TypedDict, total=False):
         Annotated[Int, Field(ge=1, le=1024)],
         opt(
             12,
-            "N-grams: most tokens that must match; shorter matches are tried too, down to a quarter of this.",
+            "N-grams: most tokens that must match; shorter matches are tried too, down to two.",
             "--spec-ngram-simple-size-n",
             "--spec-ngram-map-k-size-n",
             "--spec-ngram-map-k4v-size-n",
