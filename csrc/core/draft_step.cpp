@@ -155,6 +155,17 @@ void draft_worker::keep_states(const part & p) {
     }
 }
 
+// What ends the step early. Nodes of one text: a verdict after which none of them is needed. A state that was written
+// in part cannot be mended in mid-text.
+const std::atomic<bool> & draft_worker::stop_sign() const {
+    const part & p = parts_.front();
+    if (n_parts_ > 1) {
+        return never_stop;
+    }
+    const bool by_verdict = !p.reads() && !wires_.on_host && model_.undo() == undo_kind::cells;
+    return by_verdict ? wires_.useless[size_t(p.text->slot())] : p.text->req().cancelled;
+}
+
 // False: nothing was evaluated.
 bool draft_worker::evaluate() {
     if (rows_.empty()) {
@@ -164,8 +175,7 @@ bool draft_worker::evaluate() {
     if (of_head) {
         set_states();
     }
-    if (model_.decode(rows_, n_parts_ == 1 ? parts_.front().text->req().cancelled : never_stop) ==
-        decode_status::stopped) {
+    if (model_.decode(rows_, stop_sign()) == decode_status::stopped) {
         for (size_t i = 0; i < n_parts_; ++i) {
             const part & p = parts_[i];
             for (size_t j = 0; j < p.branches.size(); ++j) {

@@ -79,6 +79,7 @@ bool draft_worker::take_verdicts() {
             continue; // the other side has more slots
         }
         draft_text & text = texts_[size_t(v.slot)];
+        wires_.useless[size_t(v.slot)].store(false, std::memory_order_relaxed);
         try {
             take(text, v);
         } catch (const std::exception & e) {

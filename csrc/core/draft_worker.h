@@ -1,6 +1,7 @@
 // The draft's thread: take verdicts, grow the tree, send the nodes.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -61,19 +62,20 @@ class draft_worker {
     void               tell_usage() noexcept;
 
     // A step (draft_choice.cpp, draft_step.cpp).
-    void    step();
-    bool    choose();
-    int32_t make_room(const draft_text & text, int32_t n_free);
-    bool    shares_cache(const draft_text & text) const;
-    void    keep_what_pays();
-    void    set_rows();
-    void    set_rows_of_text(part & p, size_t n_most);
-    void    set_rows_of_nodes(part & p);
-    void    set_states();
-    void    keep_states(const part & p);
-    bool    evaluate();
-    int32_t send_children(const part & p, size_t i, const step_time * t);
-    void    report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
+    void                                    step();
+    bool                                    choose();
+    int32_t                                 make_room(const draft_text & text, int32_t n_free);
+    bool                                    shares_cache(const draft_text & text) const;
+    void                                    keep_what_pays();
+    void                                    set_rows();
+    void                                    set_rows_of_text(part & p, size_t n_most);
+    void                                    set_rows_of_nodes(part & p);
+    void                                    set_states();
+    void                                    keep_states(const part & p);
+    bool                                    evaluate();
+    [[nodiscard]] const std::atomic<bool> & stop_sign() const;
+    int32_t                                 send_children(const part & p, size_t i, const step_time * t);
+    void report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
 
     token_model &           model_;
     wires &                 wires_;

@@ -31,6 +31,14 @@ mirror_tree::news mirror_tree::insert(const node_msg & msg, std::span<const toke
     return news::named_right;
 }
 
+bool mirror_tree::lacks(int32_t i, token_id token) const {
+    bool any = false;
+    for (int32_t k = i + 1; k < tree_.size() && !any; ++k) {
+        any = tree_.at(k).parent == i;
+    }
+    return named() && any && tree_.child(i, token) < 0;
+}
+
 bool mirror_tree::commit(int32_t i_accepted, token_id token, std::span<const token_id> text) {
     n_text_ = text.size();
     paused_ = false;

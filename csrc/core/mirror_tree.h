@@ -35,6 +35,9 @@ class mirror_tree {
     // hit): that token was a node too.
     bool commit(int32_t i_accepted, token_id token, std::span<const token_id> text);
 
+    // No node is `token` below node i, whose children are known: what the draft evaluates below it is of no use.
+    [[nodiscard]] bool lacks(int32_t i, token_id token) const;
+
     // The id that a verdict about node i has to name. no_node: the root, which has no id yet.
     [[nodiscard]] node_id name_of(int32_t i) const { return i == 0 && !named() ? no_node : tree_.at(i).id; }
 

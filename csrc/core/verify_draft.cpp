@@ -61,6 +61,7 @@ void verify_worker::forget_late_begins() {
 
 void verify_worker::end_draft(verify_slot & s) {
     const request * told = s.text.draft_request();
+    wires_.useless[size_t(line_of(s))].store(told != nullptr, std::memory_order_relaxed);
     if (told != nullptr && !told->draft_done.load(std::memory_order_acquire) &&
         !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = line_of(s)})) {
         s.end_owed = line_of(s);

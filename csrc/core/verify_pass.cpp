@@ -254,6 +254,9 @@ void verify_worker::commit(verify_slot & s) {
     send_features(s);
     verdicts_.clear();
     s.text.commit(now, verdicts_);
+    if (s.text.was_lost()) {
+        wires_.useless[size_t(line_of(s))].store(true, std::memory_order_relaxed);
+    }
     for (const verdict_msg & v : verdicts_) {
         tell_draft(s, v);
     }

@@ -213,8 +213,10 @@ void verify_text::commit(int64_t now, std::vector<verdict_msg> & out) {
     while (n_known < accepted_.size() && tree_.at_row(accepted_[n_known]).i_node >= 0) {
         i_node = tree_.at_row(accepted_[n_known++]).i_node;
     }
+    was_lost_ = false;
     for (size_t n = n_before + n_known + 1; n <= tokens_.size(); ++n, i_node = 0) {
         const node_id accepted = mirror_.name_of(i_node);
+        was_lost_              = was_lost_ || mirror_.lacks(i_node, tokens_[n - 1]);
         was_hit_               = mirror_.commit(i_node, tokens_[n - 1], std::span(tokens_).first(n));
         out.push_back({.accepted = accepted, .token = tokens_[n - 1]});
     }

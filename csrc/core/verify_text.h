@@ -118,6 +118,8 @@ class verify_text {
     void commit(int64_t now, std::vector<verdict_msg> & out);
     // The last committed token was already a node of the drafted tree.
     [[nodiscard]] bool was_hit() const { return was_hit_; }
+    // The last verdict made all useless that the draft evaluates.
+    [[nodiscard]] bool was_lost() const { return was_lost_; }
 
     // Time in the model, and time that was waited for the draft.
     void count_busy(int64_t us);
@@ -149,6 +151,7 @@ class verify_text {
     std::vector<int32_t>                      accepted_;            // rows of tree_ on the accepted path
     bool                                      ngram_right_  = true; // the best proposal, as far as the walk has come
     bool                                      was_hit_      = false;
+    bool                                      was_lost_     = false;
     int64_t                                   t_verdict_    = 0; // when the last one was given; 0: none yet
     int64_t                                   elsewhere_us_ = 0; // since then in the model, and waiting
 

@@ -25,7 +25,7 @@ struct wires {
           nodes(n_nodes_each * size_t(n_texts), draft_bell, verify_bell),
           verdicts(std::max(size_t(8192), n_verdicts_each * size_t(n_texts)), verify_bell, draft_bell),
           requests(std::max(size_t(4), size_t(n_texts)), reader_bell, verify_bell), rtt_us(size_t(n_texts)),
-          held(size_t(n_texts)) {}
+          held(size_t(n_texts)), useless(size_t(n_texts)) {}
 
     const bool on_host; // texts are those of clients in other processes, and one client must not wait for another
 
@@ -50,6 +50,9 @@ struct wires {
     // By slot: many nodes were not taken, so the draft makes no more for this text (node_mail.h). Relaxed; the bell of
     // the draft rings when it goes on.
     std::vector<std::atomic<bool>> held;
+    // By slot: the text went another way than all that the draft evaluates now, so its step may stop. The verdict that
+    // says so is on its way. Relaxed.
+    std::vector<std::atomic<bool>> useless;
 
     // For a draft that reads the target's hidden states; set before the workers start. Null: it reads none.
     std::unique_ptr<feature_ring> features;
