@@ -9,8 +9,8 @@
 
 namespace duo {
 
-draft_worker::draft_worker(token_model & model, wires & w, int32_t n_texts)
-    : model_(model), wires_(w), pool_(model), board_(size_t(n_texts)) {
+draft_worker::draft_worker(token_model & model, wires & w, int32_t n_texts, bool free_core)
+    : model_(model), wires_(w), pool_(model), wait_(free_core), board_(size_t(n_texts)) {
     texts_.reserve(size_t(n_texts));
     for (int32_t slot = 0; slot < n_texts; ++slot) {
         texts_.emplace_back(model, pool_, slot);
@@ -41,7 +41,7 @@ void draft_worker::run() noexcept {
         tell_usage();
         return found::work;
     };
-    listen_until(wires_.draft_bell, bell::forever, closed, look);
+    listen_until(wires_.draft_bell, bell::forever, closed, look, wait_);
     for (draft_text & t : texts_) {
         t.end();
     }

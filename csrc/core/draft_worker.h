@@ -8,6 +8,7 @@
 
 #include "branch_pool.h"
 #include "draft_text.h"
+#include "eager_wait.h"
 #include "token_model.h"
 #include "usage.h"
 #include "wires.h"
@@ -18,8 +19,8 @@ namespace duo {
 class draft_worker {
   public:
     // n_texts: texts at once; messages name them by slots from 0. Throws std::runtime_error if the model has fewer
-    // branches.
-    draft_worker(token_model & model, wires & w, int32_t n_texts = 1);
+    // branches. free_core: no other thread needs the draft's core.
+    draft_worker(token_model & model, wires & w, int32_t n_texts = 1, bool free_core = false);
 
     // From any thread.
     [[nodiscard]] worker_usage usage() const { return board_.read(); }
@@ -81,6 +82,7 @@ class draft_worker {
     wires &                 wires_;
     branch_pool             pool_;
     node_counter            ids_;
+    eager_wait              wait_;
     std::vector<draft_text> texts_; // by slot
 
     usage_board  board_;

@@ -34,7 +34,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
         });
     }
     if (draft != nullptr) {
-        draft_worker_.emplace(*draft, wires_, opt.n_texts);
+        draft_worker_.emplace(*draft, wires_, opt.n_texts, !opt.prior.shared);
         try {
             draft_thread_ = std::thread([this, f = opt.on_draft_thread] {
                 if (f) {

@@ -158,7 +158,8 @@ void verify_worker::wake_others() {
     if (std::exchange(wakes_draft_, false)) {
         wires_.verdicts.wake();
     }
-    wires_.chunks.wake();
+    late_chunks_ = true;
+    wake_reader();
 }
 
 // What messages to and from the text's draft name. A draft in another process knows the text by its reader's slot; one

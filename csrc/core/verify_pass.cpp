@@ -1,5 +1,6 @@
 // The pass itself: evaluate, walk, emit. The loop around it is in verify_worker.cpp.
 #include <algorithm>
+#include <utility>
 
 #include "../error.h"
 #include "verify_worker.h"
@@ -7,7 +8,8 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_telling = 16; // a prompt with fewer rows says too little about the time of a row
+constexpr int32_t n_telling     = 16;   // a prompt with fewer rows says too little about the time of a row
+constexpr int64_t wake_every_us = 5000; // nobody notices that tokens are so late
 } // namespace
 
 // The slot's rows of the pass: the next n_read rows of its prompt; or, if that is 0, what is missing of the text, what
@@ -260,8 +262,17 @@ void verify_worker::commit(verify_slot & s) {
     for (const verdict_msg & v : verdicts_) {
         tell_draft(s, v);
     }
-    if (alone_ == &s) {
+    late_chunks_ = true;
+    if (alone_ == &s && (t_pass1_ - t_pass0_ > wake_every_us || now - t_woken_ > wake_every_us)) {
+        wake_reader();
+    }
+}
+
+// To wake the reader takes time. Between short passes it is not woken each time.
+void verify_worker::wake_reader() {
+    if (std::exchange(late_chunks_, false)) {
         wires_.chunks.wake();
+        t_woken_ = now_us();
     }
 }
 

@@ -92,7 +92,8 @@ plan verify_worker::make_plan(verify_slot & s) {
         // A draft that reads is waited for, because on the same cores both at once would take longer.
         const bool    reads   = s.text.draft_contact() == contact::reading;
         const int64_t wait_us = reads ? std::max(p.wait_us, reading_factor * reading_us(s)) : p.wait_us;
-        if (!wires_.verify_bell.wait(heard, now + wait_us)) {
+        wake_reader();
+        if (!wait_(wires_.verify_bell, heard, now + wait_us)) {
             s.text.set_contact(contact::late); // a draft that hangs costs one wait, not one for each token
         }
     }

@@ -17,7 +17,8 @@ const failure unknown_failure{error_kind::internal, "the target model failed for
 verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
                              int32_t n_texts, std::optional<stance> only, int64_t n_kept_bytes)
     : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
-      reachable_(size_t(n_texts), draft == draft_place::here), kept_(n_kept_bytes), board_(size_t(n_texts)) {
+      wait_(!prior.shared), reachable_(size_t(n_texts), draft == draft_place::here), kept_(n_kept_bytes),
+      board_(size_t(n_texts)) {
     planner_.expect(prior);
     pool_.expect(prior.shared, only);
     slots_.reserve(size_t(n_texts));

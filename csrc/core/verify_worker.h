@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "eager_wait.h"
 #include "kept_texts.h"
 #include "planner.h"
 #include "pool_planner.h"
@@ -99,6 +100,7 @@ class verify_worker {
     void                  forget_late_begins();
     void                  tell_draft(verify_slot & s, verdict_msg v);
     void                  wake_others();
+    void                  wake_reader();
     bool                  set_orders(const verify_slot & s, verdict_msg & v) const;
     void                  send_features(const verify_slot & s);
 
@@ -147,9 +149,10 @@ class verify_worker {
     wires &           wires_;
     const draft_place draft_;
     const int32_t     n_branches_; // of each slot
-    planner           planner_;    // for a text that is alone
-    pool_planner      pool_;       // for several
-    std::vector<bool> reachable_;  // by line: messages reach the draft
+    eager_wait        wait_;
+    planner           planner_;   // for a text that is alone
+    pool_planner      pool_;      // for several
+    std::vector<bool> reachable_; // by line: messages reach the draft
 
     // Not begun yet: an errand waits until no text is written, and a text until none is parked. First come, first
     // served.
@@ -181,7 +184,9 @@ class verify_worker {
     bool     wakes_draft_  = false; // verdicts of several texts were sent without waking the draft
     int64_t  t_pass0_      = 0;     // of the last pass
     int64_t  t_pass1_      = 0;
-    int64_t  t_together_   = 0; // when the last pass over several texts ended; 0: the last pass was another
+    int64_t  t_woken_      = 0;     // the reader
+    bool     late_chunks_  = false; // it has not been told of the last ones
+    int64_t  t_together_   = 0;     // when the last pass over several texts ended; 0: the last pass was another
 
     // Requests with which the draft began in mid-text: late, or after its host came back. Each is kept until the draft
     // sets its draft_done.
