@@ -26,8 +26,9 @@ void average::add(double x, int64_t i_pass) {
     } else if (old) {
         value = std::min(x, 0.5 * (value + std::min(x, 1.5 * value)));
     } else {
-        // One late pass says little, so a sample counts as at most a quarter above the average.
-        value += 0.15 * (std::min(x, 1.25 * value) - value);
+        // One late pass says little, so a sample counts as at most a quarter above the average; and as little below it,
+        // or else samples that scatter would pull the average down.
+        value += 0.15 * (std::clamp(x, value / 1.25, 1.25 * value) - value);
     }
     i_last = i_pass;
 }
