@@ -69,11 +69,12 @@ void verify_worker::work_together() {
 void verify_worker::work_again(verify_slot & s) {
     const size_t n_kept = std::min(s.cached.size(), s.text.tokens().size() - 1);
     for (int32_t b = 0; b < n_branches_; ++b) {
-        if (!model_.rollback(s.first_branch + b, b == 0 ? int32_t(n_kept) : 0)) {
+        const auto n = size_t(model_.take_back(s.first_branch + b, b == 0 ? int32_t(n_kept) : 0));
+        if (n > (b == 0 ? n_kept : 0)) {
             throw error("the target's cache could not be cleared");
         }
+        s.cached.resize(b == 0 ? n : s.cached.size());
     }
-    s.cached.resize(n_kept);
     s.text.tree().choose({}, 0, 1);
     pass_.assign(1, &s);
     rows_.clear();
@@ -147,13 +148,11 @@ void verify_worker::begin_drafts_together() {
 // Says for each text which rows it gives: a piece of its prompt, or the root and drafted nodes. False: a text has come
 // or was cancelled, so the plan would be stale.
 bool verify_worker::plan_together() {
-    const size_t n_base = plan_reading();
-    make_room(n_base);
-    const auto missing = [](size_t n, const verify_slot * s) {
-        return n + (s->n_read > 0 ? s->n_read : s->n_missing());
-    };
+    plan_reading();
+    keep_one_width();
+    make_room(n_base_rows());
     std::erase_if(pass_, [](const verify_slot * s) { return s->parked; });
-    const size_t n_used = std::accumulate(pass_.begin(), pass_.end(), size_t(0), missing);
+    const size_t n_used = n_base_rows();
     size_t       n_free = size_t(model_.n_cells()) - n_used;
     for (const verify_slot & s : slots_) {
         n_free -= s.cached.size();
@@ -205,8 +204,40 @@ void verify_worker::measure_piece() {
     n_piece_         = std::clamp(size_t(fit), n_piece_least, n_piece);
 }
 
-// Fills pass_ and sets n_read of its texts. Returns their rows without drafted ones.
-size_t verify_worker::plan_reading() {
+// Rows of the pass without drafted ones.
+size_t verify_worker::n_base_rows() const {
+    return std::accumulate(pass_.begin(), pass_.end(), size_t(0), [](size_t n, const verify_slot * s) {
+        return n + (s->n_read > 0 ? s->n_read : s->n_missing());
+    });
+}
+
+// Of texts with a recurrent state, a pass has one, or several that each give one row and equally many guesses: libllama
+// would divide other passes. Those take turns.
+void verify_worker::keep_one_width() {
+    if (model_.undo() == undo_kind::cells || pass_.empty()) {
+        return;
+    }
+    const auto one_row = [](const verify_slot * s) { return s->n_read == 0 && s->n_missing() == 1; };
+    const auto first   = *std::min_element(pass_.begin(), pass_.end(), [](const verify_slot * a, const verify_slot * b) {
+        return a->n_turn < b->n_turn;
+    });
+    const auto n_even  = int32_t(std::count_if(pass_.begin(), pass_.end(), one_row));
+    const bool even    = one_row(first) && n_even > 1 && model_.n_undo_together(n_even) >= 0;
+    std::erase_if(pass_, [&](const verify_slot * s) { return s != first && !(even && one_row(s)); });
+    if (first->n_read == 1) { // the model might not keep a single row
+        first->n_read = first->n_missing() > 2 ? 2 : 0;
+    }
+    // libllama takes sequences together that follow each other (llama_batch_allocr::split_equal).
+    std::sort(pass_.begin(), pass_.end(),
+              [](const verify_slot * a, const verify_slot * b) { return a->index < b->index; });
+    ++n_turns_;
+    for (verify_slot * s : pass_) {
+        s->n_turn = n_turns_;
+    }
+}
+
+// Fills pass_ and sets n_read of its texts.
+void verify_worker::plan_reading() {
     const size_t n_all  = size_t(model_.n_batch());
     size_t       n_left = n_all;
     const auto   n_most = [](const verify_slot & s) { // a text that is to have no tokens only reads
@@ -247,7 +278,6 @@ size_t verify_worker::plan_reading() {
             s->n_read = s->n_read < s->n_missing() ? s->n_read : 0; // all of them: it verifies
         }
     }
-    return n_all - n_left;
 }
 
 // Shares n drafted rows among the texts. > 0: the pass should wait so many microseconds.
@@ -263,7 +293,8 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
         const bool          begun = s->text.stats().n_passes > 0;
         planner_.profile().choose_record(!s->text.req().sampling.greedy());
         s->text.grow_tree(planner_.profile(), fixed ? 0.0 : 0.01, n_room(*s));
-        const int32_t n_most = n_verify_most(*s);
+        const int32_t n_most =
+            std::min(n_verify_most(*s), std::max(0, model_.n_undo_together(int32_t(pass_.size()))));
         shares_.push_back({.tree     = &s->text.tree(),
                            .n_base   = int32_t(s->n_missing()),
                            .n_most   = std::max(0, std::min(n_room(*s), n_most)),

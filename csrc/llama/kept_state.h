@@ -17,38 +17,46 @@
 
 namespace duo {
 
-// Of sequence 0. Belongs to the model's thread.
+// Of one sequence. Belongs to the model's thread.
 class kept_state {
   public:
     kept_state() = default;
     // n_snapshots: llama_n_rs_seq(). spare: a sequence that nobody else uses; < 0: none.
-    kept_state(llama_memory_t memory, int32_t n_snapshots, llama_seq_id spare)
-        : memory_(memory), n_snapshots_(n_snapshots), spare_(spare) {}
+    kept_state(llama_memory_t memory, int32_t n_snapshots, llama_seq_id own, llama_seq_id spare)
+        : memory_(memory), n_snapshots_(n_snapshots), own_(own), spare_(spare) {}
 
     [[nodiscard]] undo_kind kind() const { return n_snapshots_ > 0 ? undo_kind::snapshots : undo_kind::copy; }
     [[nodiscard]] int32_t   n_snapshots() const { return n_snapshots_; }
 
-    // A pass begins. taken_back: some of its rows may be.
+    // A pass begins, perhaps without this sequence: rows of company go. taken_back: some of its rows may be.
     void before_pass(bool taken_back);
-    // It had so many rows in its last ubatch.
-    void after_pass(int32_t n_rows);
+    // The pass had so many rows of this sequence in its last ubatch, and n_company of them only made it as wide as
+    // those of other texts. They go together with what is rolled back, because rollbacks do not stack.
+    void after_pass(int32_t n_rows, int32_t n_company = 0);
+
+    // Positions of the sequence, without rows of company.
+    [[nodiscard]] int32_t n_held() const { return n_cached() - n_company_; }
 
     // Forgets positions >= pos. False: that state is not known, and nothing has changed.
     bool rollback(int32_t pos);
     // The same, but to an earlier position if it must be. Returns the positions that are left.
     int32_t take_back(int32_t pos);
 
-    // Frees the spare sequence: the memory is saved, or was changed by others.
+    // Rows of company go, or the memory would be saved with them. Throws duo::error.
+    void settle();
+    // Another state was put in the place of this one.
     void forget();
 
   private:
-    [[nodiscard]] int32_t n_held() const { return llama_memory_seq_pos_max(memory_, 0) + 1; }
+    [[nodiscard]] int32_t n_cached() const { return llama_memory_seq_pos_max(memory_, own_) + 1; }
 
     llama_memory_t memory_      = nullptr;
     int32_t        n_snapshots_ = 0;
+    llama_seq_id   own_         = 0;
     llama_seq_id   spare_       = -1;
     int32_t        n_spare_     = -1; // positions that the spare sequence holds; < 0: it is not in use
     int32_t        n_back_      = 0;  // rows that the snapshots reach back
+    int32_t        n_company_   = 0;  // last rows that are not text
 };
 
 } // namespace duo

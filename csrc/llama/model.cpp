@@ -26,7 +26,7 @@ void llama_token_model::limit_vocab(int32_t n) {
 // told apart by what they are set up for.
 sampler & llama_token_model::sampler_of(int32_t i_row, const sampling_params & sampling) {
     if (!is_draft_) {
-        return *samplers_[size_t(seq_of_[size_t(i_row)][0] / (n_branch_ / opt_.n_parallel))];
+        return *samplers_[size_t(seq_of_[size_t(in_batch(i_row))][0] / (n_branch_ / opt_.n_parallel))];
     }
     auto found = std::find_if(samplers_.begin(), samplers_.end(),
                               [&sampling](const auto & s) { return s->stands_for(sampling); });
@@ -64,11 +64,32 @@ void llama_token_model::set_row(size_t i, const row & r, int32_t pos, bool outpu
     output_[i] = output ? 1 : 0;
 }
 
+// If the pass has several texts with a recurrent state, each gets as many rows as the longest.
+size_t llama_token_model::set_rows(std::span<const row> rows) {
+    size_t width = 0;
+    for (size_t i = 0, n = 0; i < rows.size(); ++i) {
+        n     = i > 0 && rows[i].branch == rows[i - 1].branch ? n + 1 : 1;
+        width = std::max(width, n);
+    }
+    const bool even = !states_.empty() && rows.front().branch != rows.back().branch;
+    at_.clear();
+    size_t n = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+        at_.push_back(int32_t(n));
+        set_row(n++, rows[i], rows[i].pos, rows[i].output);
+        const bool last = i + 1 == rows.size() || rows[i + 1].branch != rows[i].branch;
+        for (int32_t pos = rows[i].pos + 1; even && last && n % width != 0; ++pos) {
+            set_row(n++, rows[i], pos, false);
+        }
+    }
+    return n;
+}
+
 // An extra row is dropped again. That would take a kept state back to before the batch, so the batch is divided.
 decode_status llama_token_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
     const size_t n = rows.size();
     i_first_       = 0;
-    if (undo() == undo_kind::copy && n > 2 && ends_alone(n) &&
+    if (undo() == undo_kind::copy && n > 2 && ends_alone(n) && rows.front().branch == rows.back().branch &&
         std::none_of(rows.begin(), rows.end() - 2, [](const row & r) { return r.output; })) {
         decode_batch(rows.first(n - 2), stop);
         i_first_ = int32_t(n) - 2;
@@ -86,7 +107,6 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
         throw error(error_kind::bad_value, "a batch of " + std::to_string(rows.size()) +
                                                " rows does not fit -b/--batch-size " + std::to_string(n_batch_));
     }
-    size_t n = 0;
     for (const row & r : rows) {
         if (r.token < 0 || r.token >= n_vocab_) {
             throw error(error_kind::bad_value,
@@ -96,8 +116,8 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
             throw error("a row belongs to branch " + std::to_string(r.branch) + " or higher ones, but the cache of " +
                         opt_.path + " only has " + std::to_string(n_branch_));
         }
-        set_row(n++, r, r.pos, r.output);
     }
+    size_t n = set_rows(rows);
     // The extra row is removed below. A draft's recurrent state would not survive that.
     const bool padded = ends_alone(n) && (can_rollback_ || (n == 1 && n_batch_ > 1 && !is_draft_));
     if (padded) {
@@ -121,9 +141,14 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
     const cpu::take_attention attention(own_attention_, &cells_);
     log_clear_errors();
     stop_ = can_rollback_ ? &stop : nullptr; // a half-evaluated recurrent state could not be restored
-    if (!can_rollback_) {
-        state_.before_pass(padded ||
-                           std::count_if(rows.begin(), rows.end(), [](const row & r) { return r.output; }) > 1);
+    std::vector<int32_t> n_rows(states_.size());
+    std::vector<int32_t> n_outputs(states_.size());
+    for (size_t i = 0; !states_.empty() && i < rows.size(); ++i) {
+        ++n_rows[size_t(rows[i].branch)];
+        n_outputs[size_t(rows[i].branch)] += rows[i].output ? 1 : 0;
+    }
+    for (size_t i = 0; i < states_.size(); ++i) {
+        states_[i].before_pass(n_rows[i] > 0 && (padded || n_outputs[i] > 1));
     }
     int32_t rc = 0;
     try {
@@ -146,11 +171,15 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
                         (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
     }
     n_rows_ = int32_t(rows.size());
-    if (!can_rollback_) {
-        state_.after_pass(int32_t(n));
+    const auto texts = int32_t(n_rows.size()) - int32_t(std::count(n_rows.begin(), n_rows.end(), 0));
+    for (size_t i = 0; i < states_.size(); ++i) {
+        if (n_rows[i] > 0) { // all texts of a pass have the same number
+            const int32_t width = int32_t(n) / texts;
+            states_[i].after_pass(width, texts > 1 ? width - n_rows[i] : 0);
+        }
     }
     if (padded && undo() == undo_kind::copy) {
-        state_.take_back(rows.back().pos + 1);
+        states_[size_t(rows.back().branch)].take_back(rows.back().pos + 1);
     } else if (padded && !rollback(rows.back().branch, rows.back().pos + 1)) {
         throw error(error_kind::bad_value,
                     "the cache of " + opt_.path +
@@ -167,7 +196,7 @@ void llama_token_model::use_threads(int32_t n) {
 }
 
 float * llama_token_model::logits_of(int32_t i_row) const {
-    float * row = llama_get_logits_ith(context_.get(), i_row - i_first_);
+    float * row = llama_get_logits_ith(context_.get(), in_batch(i_row));
     if (row == nullptr) {
         throw error("row " + std::to_string(i_row) + " of the last pass over " + opt_.path + " has no logits");
     }
@@ -219,7 +248,7 @@ bool llama_token_model::rollback(int32_t branch, int32_t pos) {
         return false;
     }
     if (!can_rollback_ && !is_draft_) {
-        return state_.rollback(pos);
+        return states_[size_t(branch)].rollback(pos);
     }
     if (pos <= 0) {
         return llama_memory_seq_rm(memory, branch, -1, -1);
@@ -229,7 +258,11 @@ bool llama_token_model::rollback(int32_t branch, int32_t pos) {
 }
 
 int32_t llama_token_model::take_back(int32_t branch, int32_t pos) {
-    return can_rollback_ || is_draft_ ? token_model::take_back(branch, pos) : state_.take_back(pos);
+    return can_rollback_ || is_draft_ ? token_model::take_back(branch, pos) : states_[size_t(branch)].take_back(pos);
+}
+
+undo_kind llama_token_model::undo() const {
+    return can_rollback_ ? undo_kind::cells : states_.empty() ? undo_kind::copy : states_.front().kind();
 }
 
 // Rows that a kept state makes necessary again come before the guesses of the next pass, and a pass that needs company
@@ -240,11 +273,24 @@ int32_t llama_token_model::n_undo() const {
         case undo_kind::cells:
             break;
         case undo_kind::snapshots:
-            return state_.n_snapshots();
+            return states_.front().n_snapshots();
         case undo_kind::copy:
             return std::min(n_guess_copy, n_pass - 1);
     }
     return token_model::n_undo();
+}
+
+// Texts of a pass get equally many rows, or libllama would divide it. Those of company are taken back by snapshots. A
+// copy would take back the whole pass, so without snapshots only a text that is alone has guesses.
+int32_t llama_token_model::n_undo_together(int32_t n_texts) const {
+    const auto n_pass = int32_t(std::min(llama_n_ubatch(context_.get()), uint32_t(n_batch_)));
+    if (can_rollback_ || n_texts < 2) {
+        return n_undo();
+    }
+    if (one_sequence_ || n_texts > n_pass) {
+        return -1;
+    }
+    return undo() == undo_kind::snapshots ? std::min(n_undo(), n_pass / n_texts - 1) : 0;
 }
 
 // Whether the cache has all that a token at `pos` may see. Cells that a sliding window has passed may have been given

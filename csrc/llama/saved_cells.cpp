@@ -51,9 +51,9 @@ void require(bool as_expected) {
 
 } // namespace
 
-saved_cells::saved_cells(std::span<const char> image, size_t n_extra) {
+saved_cells::saved_cells(std::span<const char> image, size_t n_extra, size_t n_caches) {
     reader in(image);
-    while (!in.done()) {
+    while (!in.done() && caches_.size() < n_caches) {
         cache & c = caches_.emplace_back();
         require(in.get<uint32_t>() == 1); // stream
         const auto n_cells = in.get<uint32_t>();
