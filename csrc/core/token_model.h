@@ -103,6 +103,11 @@ class token_model {
         return rollback(branch, pos) ? pos : rollback(branch, 0) ? 0 : n_held(branch);
     }
 
+    // A recurrent state as it is now is worth keeping: take_back() can go to it while the text before it stays. Without
+    // memory for it, nothing happens.
+    virtual void                  mark(int32_t /*branch*/) {}
+    [[nodiscard]] virtual int64_t mark_bytes() const { return 0; } // of all that are kept
+
     // Positions that the cache holds of `branch`, by its own account. With undo_kind::copy, a pass over one row may
     // leave none of it: then the next pass needs this row again.
     [[nodiscard]] virtual int32_t n_held(int32_t branch) const = 0;

@@ -240,8 +240,8 @@ void verify_worker::keep_one_width() {
 void verify_worker::plan_reading() {
     const size_t n_all  = size_t(model_.n_batch());
     size_t       n_left = n_all;
-    const auto   n_most = [](const verify_slot & s) { // a text that is to have no tokens only reads
-        return s.n_missing() - (s.text.finish() == finish_reason::none ? 0 : 1);
+    const auto   n_most = [this](const verify_slot & s) { // a text that is to have no tokens only reads
+        return std::min(s.n_missing() - (s.text.finish() == finish_reason::none ? 0 : 1), n_to_mark(s));
     };
     const auto give = [&](verify_slot & s, size_t n) {
         n = std::min({n, n_most(s) - s.n_read, n_left});

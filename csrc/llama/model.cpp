@@ -293,6 +293,17 @@ int32_t llama_token_model::n_undo_together(int32_t n_texts) const {
     return undo() == undo_kind::snapshots ? std::min(n_undo(), n_pass / n_texts - 1) : 0;
 }
 
+void llama_token_model::mark(int32_t branch) {
+    if (!states_.empty() && llama_model_n_swa(model_.get()) == 0) { // cells that a window has passed do not come back
+        states_[size_t(branch)].mark();
+    }
+}
+
+int64_t llama_token_model::mark_bytes() const {
+    return std::accumulate(states_.begin(), states_.end(), int64_t(0),
+                           [](int64_t n, const kept_state & s) { return n + s.mark_bytes(); });
+}
+
 // Whether the cache has all that a token at `pos` may see. Cells that a sliding window has passed may have been given
 // to another text, and a saved text comes back without them.
 bool llama_token_model::has_window(int32_t branch, int32_t pos) const {

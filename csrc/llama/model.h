@@ -108,6 +108,8 @@ class llama_token_model : public token_model {
     undo_kind        undo() const override;
     int32_t          n_undo() const override;
     int32_t          n_undo_together(int32_t n_texts) const override;
+    void             mark(int32_t branch) override;
+    int64_t          mark_bytes() const override;
     void             fork(int32_t from, int32_t to, int32_t pos) override;
     int32_t          n_held(int32_t branch) const override;
 

@@ -82,7 +82,7 @@ void llama_token_model::make_context() {
 // Layers of a hybrid model that do not attend have no cells.
 bool llama_token_model::all_own(int32_t n_done) const {
     const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
-    return one ? n_done == probed_.n_attentions && 2 * n_done == probed_.n_written && llama_model_n_swa(model_.get()) == 0
+    return one ? n_done == probed_.n_attentions && 2 * n_done == probed_.n_written
                : n_done == llama_model_n_layer(model_.get());
 }
 
@@ -195,8 +195,7 @@ void llama_token_model::create_context() {
     }
     states_.clear();
     for (int32_t i = 0; one && !is_draft_ && i < n_branch_; ++i) {
-        states_.emplace_back(llama_get_memory(context_.get()), int32_t(llama_n_rs_seq(context_.get())), i,
-                             spare ? n_branch_ + i : -1);
+        states_.emplace_back(context_.get(), i, spare ? n_branch_ + i : -1);
     }
     use_loras(context_.get(), loras_, opt_);
     use_control_vectors(context_.get(), model_.get(), opt_);

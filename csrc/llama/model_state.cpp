@@ -46,6 +46,9 @@ std::string llama_token_model::save(int32_t branch) const {
     if (!whole) {
         saved.replace(0, sizeof(sequence_head), head());
     }
+    if (!states_.empty()) {
+        saved += states_[size_t(branch)].marks();
+    }
     return saved;
 }
 
@@ -65,6 +68,8 @@ void llama_token_model::restore(int32_t branch, std::span<const char> saved) {
     try {
         if (!states_.empty()) {
             states_[size_t(branch)].forget();
+            const auto all = saved;
+            saved          = states_[size_t(branch)].set_marks(all);
         }
         if (memory != nullptr && restore_sequence(branch, saved)) {
             return;
@@ -74,6 +79,9 @@ void llama_token_model::restore(int32_t branch, std::span<const char> saved) {
     }
     if (memory != nullptr) {
         llama_memory_seq_rm(memory, branch, -1, -1);
+    }
+    if (!states_.empty()) {
+        states_[size_t(branch)].forget();
     }
     throw error(error_kind::bad_value, "the saved state does not fit the cache of " + opt_.path +
                                            (why.empty() ? log_reason() : why) + "; evaluate the text again");
