@@ -7,6 +7,7 @@ is that of plain decoding.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,6 +23,9 @@ from tiny_models import CELLS, KEPT, SNAPSHOTS, tiny
 from duo import Duo, _core
 from duo.errors import BadValue
 from duo.models.demo import demo_pair
+from duo.models.header import read_header
+from duo.placement.memory import need_of
+from duo.placement.states import N_MARKS, n_states, state_bytes
 
 TARGET, DRAFT = demo_pair()
 NGRAM: dict[str, Any] = {"spec_type": ["ngram-map-k"], "ngram_size_n": 1, "ngram_size_m": 4}
@@ -148,6 +152,54 @@ def test_texts_of_a_model_that_cannot_have_company_take_turns(tmp_path: Path) ->
         assert [t.tokens for t in d.generate_many(STORIES, **GREEDY)] == want
     with pytest.raises(BadValue, match="can draft for one text at a time only"):
         Duo(DRAFT, target, n_ctx=256, n_parallel=2)
+
+
+TURN = "the king said that he would give half of his land away, and the old clock struck twelve times. " * 6
+
+
+@pytest.mark.parametrize("name", ["qwen35", "lfm2", "jamba", "mamba"])
+@pytest.mark.parametrize("n_parallel", [1, 2])
+def test_the_next_turn_of_a_chat_reads_only_what_is_new(name: str, n_parallel: int, tmp_path: Path) -> None:
+    """The answer is not part of it as it was written, so the state at the end of the text is of no use."""
+    with pair_of(name, tmp_path, strict=True, n_parallel=n_parallel) as (target, d):
+        first = d.tokenize(TURN)
+        asked = [*first, *d.tokenize(" And then?")]
+        second = [*first[:-3], *d.tokenize(" Nobody knew why it did, but the king was afraid of it. " * 2)]
+        with Duo(target, n_ctx=256, strict=True) as fresh:
+            want = fresh.generate(second, **GREEDY).tokens
+        d.generate(asked, **GREEDY)
+        text = d.generate(second, **GREEDY)
+        assert text.tokens == want
+        assert len(first) - 40 < text.timings["cache_n"] < len(first)
+        assert d.engine.usage["target"]["kept_bytes"] > 0
+
+
+def test_a_text_that_left_the_cache_comes_back_with_its_states(tmp_path: Path) -> None:
+    with pair_of("qwen35", tmp_path, strict=True, cache_ram=64) as (target, d):
+        first = d.tokenize(TURN)
+        second = [*first[:-3], *d.tokenize(" Nobody knew why.")]
+        with Duo(target, n_ctx=256, strict=True) as fresh:
+            want = fresh.generate(second, **GREEDY).tokens
+        d.generate(first, **GREEDY)
+        d.generate("in the forest lived an old man who never spoke", **GREEDY)
+        text = d.generate(second, **GREEDY)
+        assert text.tokens == want
+        assert text.timings["cache_n"] > len(first) - 40
+
+
+@pytest.mark.parametrize("name", [n for n in SNAPSHOTS + KEPT if n != "plamo2"])
+@pytest.mark.parametrize("n_parallel", [1, 3])
+def test_the_memory_of_states_is_known_before(name: str, n_parallel: int, tmp_path: Path) -> None:
+    target, log = tiny(name, DRAFT, tmp_path / "target.gguf"), tmp_path / "log"
+    with Duo(target, DRAFT, n_ctx=256, n_parallel=n_parallel, log_file=log):
+        pass
+    taken = [float(x) for x in re.findall(r"llama_memory_recurrent: size = +([\d.]+) MiB", log.read_text())]
+    header = read_header(target)
+    one, n = sum(state_bytes(header)), n_states(header, draft=False, guesses=True, n_parallel=n_parallel)
+    assert taken[-1] == pytest.approx(n * one / 2**20, rel=0.1, abs=0.01)
+    need = need_of(header, 256, n_parallel=n_parallel, guesses=True)
+    assert need.total_cache >= n * one
+    assert need.host >= N_MARKS * n_parallel * one
 
 
 @pytest.mark.parametrize("name", ["falcon-h1", "jamba"])

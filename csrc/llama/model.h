@@ -183,6 +183,8 @@ class llama_token_model : public token_model {
     void probe_rollback();
     // Whether duo's kernels computed all attention of the probe.
     [[nodiscard]] bool all_own(int32_t n_done) const;
+    // Whether the cache has values; with latent attention (MLA), the keys are the values.
+    [[nodiscard]] bool has_values() const { return probed_.n_written != probed_.n_attentions; }
     // A row of the last pass. Throws duo::error if it has no logits.
     float *       logits_of(int32_t i_row) const;
     decode_status decode_batch(std::span<const row> rows, const std::atomic<bool> & stop);

@@ -82,7 +82,7 @@ void llama_token_model::make_context() {
 // Layers of a hybrid model that do not attend have no cells.
 bool llama_token_model::all_own(int32_t n_done) const {
     const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
-    return one ? n_done == probed_.n_attentions && 2 * n_done == probed_.n_written
+    return one ? n_done == probed_.n_attentions && probed_.n_written == n_done * (has_values() ? 2 : 1)
                : n_done == llama_model_n_layer(model_.get());
 }
 

@@ -101,7 +101,8 @@ bool llama_token_model::restore_sequence(int32_t branch, std::span<const char> s
 
     std::optional<saved_cells> cells;
     if (own_attention_) {
-        cells.emplace(memory, n_extra_of(model_.get()), states_.empty() ? SIZE_MAX : cells_.caches().size());
+        cells.emplace(memory, n_extra_of(model_.get()), has_values() ? 2 : 1,
+                      states_.empty() ? SIZE_MAX : cells_.caches().size());
         cells->mark(std::span(image).subspan(sizeof first));
     }
     const auto * from = reinterpret_cast<const uint8_t *>(image.data());
