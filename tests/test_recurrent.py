@@ -157,7 +157,7 @@ def test_texts_of_a_model_that_cannot_have_company_take_turns(tmp_path: Path) ->
 TURN = "the king said that he would give half of his land away, and the old clock struck twelve times. " * 6
 
 
-@pytest.mark.parametrize("name", ["qwen35", "lfm2", "jamba", "mamba"])
+@pytest.mark.parametrize("name", ["qwen35", "nemotron_h", "jamba", "mamba"])
 @pytest.mark.parametrize("n_parallel", [1, 2])
 def test_the_next_turn_of_a_chat_reads_only_what_is_new(name: str, n_parallel: int, tmp_path: Path) -> None:
     """The answer is not part of it as it was written, so the state at the end of the text is of no use."""

@@ -77,7 +77,7 @@ int32_t kept_state::take_back(int32_t pos) {
     if (pos > 0 && n + n_company_ - pos <= n_back_ && rollback(pos)) {
         return pos;
     }
-    if (n_marked(pos) > std::max(0, n_spare_) && to_mark(pos)) {
+    if (n_marked(pos) > (n_spare_ > 0 && n_spare_ <= pos ? n_spare_ : 0) && to_mark(pos)) {
         return n_held();
     }
     if (n_spare_ > 0 && n_spare_ <= pos) {

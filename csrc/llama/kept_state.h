@@ -34,6 +34,7 @@ class kept_state {
 
     [[nodiscard]] undo_kind kind() const { return n_snapshots_ > 0 ? undo_kind::snapshots : undo_kind::copy; }
     [[nodiscard]] int32_t   n_snapshots() const { return n_snapshots_; }
+    [[nodiscard]] bool      goes_back() const { return n_snapshots_ > 0 || spare_ >= 0; } // after a guess
 
     // A pass begins, perhaps without this sequence: rows of company go. taken_back: some of its rows may be.
     void before_pass(bool taken_back);

@@ -275,7 +275,7 @@ int32_t llama_token_model::n_undo() const {
         case undo_kind::snapshots:
             return states_.front().n_snapshots();
         case undo_kind::copy:
-            return std::min(n_guess_copy, n_pass - 1);
+            return states_.empty() || states_.front().goes_back() ? std::min(n_guess_copy, n_pass - 1) : 0;
     }
     return token_model::n_undo();
 }

@@ -224,6 +224,9 @@ void llama_token_model::probe_rollback() {
     for (kept_state & s : states_) {
         s.forget();
     }
+    for (int32_t i = 0; !one && !can_rollback_ && !is_draft_ && i < n_branch_; ++i) {
+        states_.emplace_back(context_.get(), i, -1); // DeepSeek-V4's: no guesses
+    }
 }
 
 } // namespace duo

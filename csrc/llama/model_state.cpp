@@ -101,8 +101,8 @@ bool llama_token_model::restore_sequence(int32_t branch, std::span<const char> s
 
     std::optional<saved_cells> cells;
     if (own_attention_) {
-        cells.emplace(memory, n_extra_of(model_.get()), has_values() ? 2 : 1,
-                      states_.empty() ? SIZE_MAX : cells_.caches().size());
+        const size_t n_caches = probed_.n_attentions == 0 ? 0 : llama_model_n_swa(model_.get()) > 0 ? 2 : 1;
+        cells.emplace(memory, n_extra_of(model_.get()), has_values() ? 2 : 1, states_.empty() ? SIZE_MAX : n_caches);
         cells->mark(std::span(image).subspan(sizeof first));
     }
     const auto * from = reinterpret_cast<const uint8_t *>(image.data());

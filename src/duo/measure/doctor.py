@@ -84,6 +84,7 @@ def context_of(probe: _core.Probe, n: int) -> list[int]:
 def _passes(probe: _core.Probe, context: list[int], tokens: list[int]) -> tuple[Logits, dict[int, Logits]]:
     """Logits of `tokens` after the context, one by one and in one pass of each width."""
     probe.decode(context, 0)
+    probe.mark()
     alone = []
     for i, t in enumerate(tokens):
         probe.decode([t], len(context) + i)
@@ -97,6 +98,7 @@ def _passes(probe: _core.Probe, context: list[int], tokens: list[int]) -> tuple[
 
 def _times(probe: _core.Probe, context: list[int], tokens: list[int], repeat: int) -> dict[int, float]:
     probe.decode(context, 0)
+    probe.mark()
     times: dict[int, list[float]] = {w: [] for w in SPEED_WIDTHS}
     for _ in range(repeat):
         for width in SPEED_WIDTHS:

@@ -65,7 +65,7 @@ def _numbers(h: Header) -> tuple[int, int]:
     if h.architecture == "minimax-01":
         return 0, h.key_length * h.key_length * h.n_head
     if has(".shortconv."):
-        return h.n_embd * (key("shortconv.l_cache") - 1), state * inner
+        return h.n_embd * (key("shortconv.l_cache") - 1), 0
     groups = 0 if h.architecture in ("mamba", "jamba") else key("ssm.group_count")
     return max(0, kernel - 1) * (inner + 2 * groups * state), state * inner
 
