@@ -89,7 +89,10 @@ def measure(path: str, n_guesses: int, acceptance: float, n_passes: int, n_threa
                 arm.us.clear()
                 arm.n_tokens = 0
     ms = {name: statistics.median(a.us) / 1e3 for name, a in arms.items()}
-    rate = {name: a.n_tokens / (len(a.us) * statistics.fmean(sorted(a.us)[: -max(1, len(a.us) // 20)])) * 1e6 for name, a in arms.items()}
+    rate = {
+        name: a.n_tokens / (len(a.us) * statistics.fmean(sorted(a.us)[: -max(1, len(a.us) // 20)])) * 1e6
+        for name, a in arms.items()
+    }
     return {
         "way": way,
         "guesses": n_guesses,
@@ -112,7 +115,13 @@ def main() -> None:
     o = p.parse_args()
     found = [measure(o.model, int(n), o.acceptance, o.passes, o.threads) for n in o.guesses.split(",")]
     text = json.dumps(
-        {"machine": machine(), "model": Path(o.model).name, "acceptance": o.acceptance, "threads": o.threads, "runs": found},
+        {
+            "machine": machine(),
+            "model": Path(o.model).name,
+            "acceptance": o.acceptance,
+            "threads": o.threads,
+            "runs": found,
+        },
         indent=2,
     )
     print(text)

@@ -21,6 +21,7 @@ from model_files import run as run_passes
 from tiny_models import CELLS, KEPT, SNAPSHOTS, tiny
 
 from duo import Duo, _core
+from duo.cli.main import main
 from duo.errors import BadValue
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
@@ -200,6 +201,19 @@ def test_the_memory_of_states_is_known_before(name: str, n_parallel: int, tmp_pa
     need = need_of(header, 256, n_parallel=n_parallel, guesses=True)
     assert need.total_cache >= n * one
     assert need.host >= N_MARKS * n_parallel * one
+
+
+@pytest.mark.parametrize(("name", "said"), [("qwen35", "snapshots are kept"), ("jamba", "without snapshots")])
+def test_doctor_and_check_say_how_a_model_goes_back(
+    name: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = tiny(name, DRAFT, tmp_path / "target.gguf")
+    assert main(["doctor", "-m", str(target), "-t", "2", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert any(said in sentence for sentence in report["verdict"])
+    assert all(ms["16"] > 0 for ms in report["ms"].values())
+    assert main(["check", str(target), str(DRAFT)]) == 0
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", ["falcon-h1", "jamba"])

@@ -21,10 +21,31 @@ N_EMBD, N_FF, N_HEAD, N_LAYER = 256, 384, 2, 2
 
 # How a target takes back a wrong guess: by snapshots of its state (llama_n_rs_seq), or from a state that was kept.
 SNAPSHOTS = ("qwen35", "qwen35moe", "nemotron_h", "lfm2", "bailingmoe3", "kimi-k3")
-KEPT = ("qwen3next", "mamba", "mamba2", "jamba", "falcon-h1", "granitehybrid", "plamo2", "kimi-linear", "minimax-01", "rwkv7")
+KEPT = (
+    "qwen3next",
+    "mamba",
+    "mamba2",
+    "jamba",
+    "falcon-h1",
+    "granitehybrid",
+    "plamo2",
+    "kimi-linear",
+    "minimax-01",
+    "rwkv7",
+)
 CELLS = ("deepseek2", "gpt-oss", "gemma2", "llama4")
 # Which layers attend is said by their heads.
-_MIXED = {"jamba", "plamo2", "nemotron_h", "granitehybrid", "lfm2", "kimi-linear", "bailingmoe3", "kimi-k3", "glm5-next"}
+_MIXED = {
+    "jamba",
+    "plamo2",
+    "nemotron_h",
+    "granitehybrid",
+    "lfm2",
+    "kimi-linear",
+    "bailingmoe3",
+    "kimi-k3",
+    "glm5-next",
+}
 _LATENT = {"deepseek2", "kimi-linear", "bailingmoe3", "kimi-k3", "glm5-next"}  # attention over a compressed cache (MLA)
 _WHOLE = re.compile("norm|conv|time_mix|_inp")  # in F32: no matrices, or too few rows for it to matter
 _EXPERTS = {"qwen3next", "qwen35moe", "gpt-oss", "llama4", "minimax-01"} | _LATENT

@@ -23,7 +23,7 @@ size_t verify_worker::n_to_read(const verify_slot & s) const {
     if (n_mark < s.n_missing()) {
         return std::min(n_mark, n_most);
     }
-    const size_t n       = s.n_missing() > std::min(n_last, n_most) ? std::min(n_most, s.n_missing() - 1) : 0;
+    const size_t n = s.n_missing() > std::min(n_last, n_most) ? std::min(n_most, s.n_missing() - 1) : 0;
     return n == 1 && copy ? 0 : n; // the model might not keep a single row
 }
 

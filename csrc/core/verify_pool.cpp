@@ -218,11 +218,10 @@ void verify_worker::keep_one_width() {
         return;
     }
     const auto one_row = [](const verify_slot * s) { return s->n_read == 0 && s->n_missing() == 1; };
-    const auto first   = *std::min_element(pass_.begin(), pass_.end(), [](const verify_slot * a, const verify_slot * b) {
-        return a->n_turn < b->n_turn;
-    });
-    const auto n_even  = int32_t(std::count_if(pass_.begin(), pass_.end(), one_row));
-    const bool even    = one_row(first) && n_even > 1 && model_.n_undo_together(n_even) >= 0;
+    const auto first   = *std::min_element(
+        pass_.begin(), pass_.end(), [](const verify_slot * a, const verify_slot * b) { return a->n_turn < b->n_turn; });
+    const auto n_even = int32_t(std::count_if(pass_.begin(), pass_.end(), one_row));
+    const bool even   = one_row(first) && n_even > 1 && model_.n_undo_together(n_even) >= 0;
     std::erase_if(pass_, [&](const verify_slot * s) { return s != first && !(even && one_row(s)); });
     if (first->n_read == 1) { // the model might not keep a single row
         first->n_read = first->n_missing() > 2 ? 2 : 0;
@@ -293,8 +292,7 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
         const bool          begun = s->text.stats().n_passes > 0;
         planner_.profile().choose_record(!s->text.req().sampling.greedy());
         s->text.grow_tree(planner_.profile(), fixed ? 0.0 : 0.01, n_room(*s));
-        const int32_t n_most =
-            std::min(n_verify_most(*s), std::max(0, model_.n_undo_together(int32_t(pass_.size()))));
+        const int32_t n_most = std::min(n_verify_most(*s), std::max(0, model_.n_undo_together(int32_t(pass_.size()))));
         shares_.push_back({.tree     = &s->text.tree(),
                            .n_base   = int32_t(s->n_missing()),
                            .n_most   = std::max(0, std::min(n_room(*s), n_most)),

@@ -185,7 +185,8 @@ std::span<const char> kept_state::set_marks(std::span<const char> saved) {
         if (e.bytes < 0 || size_t(e.bytes) > saved.size() || e.pos <= 0) {
             throw error(error_kind::bad_value, "the saved state has a damaged mark");
         }
-        marks_.insert(marks_.begin(), {.pos = int32_t(e.pos), .saved = std::string(saved.last(size_t(e.bytes)).data(), size_t(e.bytes))});
+        marks_.insert(marks_.begin(), {.pos   = int32_t(e.pos),
+                                       .saved = std::string(saved.last(size_t(e.bytes)).data(), size_t(e.bytes))});
         saved = saved.first(saved.size() - size_t(e.bytes));
     }
     return saved;

@@ -56,8 +56,8 @@ class kept_state {
 
     // The marks as bytes, to be saved behind the sequence itself; takes those of another sequence from the end of
     // `saved`, and returns what is before them. Throws duo::error if there are none.
-    [[nodiscard]] std::string   marks() const;
-    std::span<const char>       set_marks(std::span<const char> saved);
+    [[nodiscard]] std::string marks() const;
+    std::span<const char>     set_marks(std::span<const char> saved);
 
     // Rows of company go, or the memory would be saved with them. Throws duo::error.
     void settle();
@@ -78,13 +78,13 @@ class kept_state {
     [[nodiscard]] int32_t n_cached() const { return llama_memory_seq_pos_max(memory_, own_) + 1; }
 
     llama_context * context_     = nullptr;
-    llama_memory_t memory_      = nullptr;
-    int32_t        n_snapshots_ = 0;
-    llama_seq_id   own_         = 0;
-    llama_seq_id   spare_       = -1;
-    int32_t        n_spare_     = -1; // positions that the spare sequence holds; < 0: it is not in use
-    int32_t        n_back_      = 0;  // rows that the snapshots reach back
-    int32_t        n_company_   = 0;  // last rows that are not text
+    llama_memory_t  memory_      = nullptr;
+    int32_t         n_snapshots_ = 0;
+    llama_seq_id    own_         = 0;
+    llama_seq_id    spare_       = -1;
+    int32_t         n_spare_     = -1; // positions that the spare sequence holds; < 0: it is not in use
+    int32_t         n_back_      = 0;  // rows that the snapshots reach back
+    int32_t         n_company_   = 0;  // last rows that are not text
 
     std::vector<state> marks_; // by position
 };

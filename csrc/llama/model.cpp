@@ -170,7 +170,7 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
                     "evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed" +
                         (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
     }
-    n_rows_ = int32_t(rows.size());
+    n_rows_          = int32_t(rows.size());
     const auto texts = int32_t(n_rows.size()) - int32_t(std::count(n_rows.begin(), n_rows.end(), 0));
     for (size_t i = 0; i < states_.size(); ++i) {
         if (n_rows[i] > 0) { // all texts of a pass have the same number

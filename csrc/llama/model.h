@@ -217,26 +217,26 @@ class llama_token_model : public token_model {
     std::unique_ptr<llama_context, context_free> context_;
     std::vector<std::unique_ptr<sampler>>        samplers_; // one for each text; a draft's: used last first
 
-    const std::atomic<bool> * stop_         = nullptr; // of the running decode()
-    int32_t                   n_ctx_        = 0;
-    int32_t                   n_batch_      = 0;
-    int32_t                   n_rows_       = 0; // of the last batch
-    int32_t                   n_branch_     = 1;
-    int32_t                   n_vocab_      = 0;
-    bool                      can_rollback_ = true;
-    bool                      is_draft_     = false;
-    bool                      one_sequence_ = false; // a pass cannot have rows of several texts
-    mutable std::vector<kept_state> states_; // of recurrent or hybrid memory, by text; none of a draft's
-    cpu::cell_order::nodes          probed_; // of the probe's graph
-    int32_t                   n_snapshots_    = 0; // of the state, to ask for
-    int32_t                   i_first_        = 0; // row of the last decode() that was the first of its last batch
-    int32_t                   n_threads_      = 0; // see use_threads()
-    bool                      same_bits_      = false;
-    bool                      own_attention_  = false; // duo's kernels compute the attention of all layers
-    bool                      stock_products_ = false; // stock kernels compute some product, perhaps only a router's
-    int32_t                   n_duo_products_ = 0;
-    int32_t                   n_cpu_products_ = 0;
-    std::string               warning_;
+    const std::atomic<bool> *       stop_         = nullptr; // of the running decode()
+    int32_t                         n_ctx_        = 0;
+    int32_t                         n_batch_      = 0;
+    int32_t                         n_rows_       = 0; // of the last batch
+    int32_t                         n_branch_     = 1;
+    int32_t                         n_vocab_      = 0;
+    bool                            can_rollback_ = true;
+    bool                            is_draft_     = false;
+    bool                            one_sequence_ = false; // a pass cannot have rows of several texts
+    mutable std::vector<kept_state> states_;               // of recurrent or hybrid memory, by text; none of a draft's
+    cpu::cell_order::nodes          probed_;               // of the probe's graph
+    int32_t                         n_snapshots_   = 0;    // of the state, to ask for
+    int32_t                         i_first_       = 0; // row of the last decode() that was the first of its last batch
+    int32_t                         n_threads_     = 0; // see use_threads()
+    bool                            same_bits_     = false;
+    bool                            own_attention_ = false; // duo's kernels compute the attention of all layers
+    bool        stock_products_ = false; // stock kernels compute some product, perhaps only a router's
+    int32_t     n_duo_products_ = 0;
+    int32_t     n_cpu_products_ = 0;
+    std::string warning_;
 
     // The batch in llama_decode's form, with space for n_batch_ rows and the extra row of strict passes.
     std::vector<llama_token>    token_;

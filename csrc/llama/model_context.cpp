@@ -61,7 +61,7 @@ llama_flash_attn_type flash_attn_type(const std::string & name) {
 void llama_token_model::make_context() {
     const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
     own_attention_ = own_attention_ && !(one && is_draft_); // libllama divides its batches, and their order is lost
-    n_snapshots_    = opt_.guesses && !is_draft_ ? n_snapshots_most : 0;
+    n_snapshots_   = opt_.guesses && !is_draft_ ? n_snapshots_most : 0;
     create_context();
     if (n_snapshots_ > 0 && llama_n_rs_seq(context_.get()) == 0) { // the architecture has none
         n_snapshots_ = 0;
@@ -104,7 +104,8 @@ void llama_token_model::create_context() {
     one_sequence_ = meta("general.architecture") == "plamo2";
     if (one_sequence_ && is_draft_ && opt_.n_parallel > 1) {
         throw error(error_kind::bad_value,
-                    opt_.path + " can draft for one text at a time only; leave out -np/--parallel, or take another draft");
+                    opt_.path +
+                        " can draft for one text at a time only; leave out -np/--parallel, or take another draft");
     }
     if (opt_.n_parallel > n_batch_) { // libllama would end the process
         throw error(error_kind::bad_value, "a pass of " + std::to_string(n_batch_) + " rows is too small for " +

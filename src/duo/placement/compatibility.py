@@ -14,8 +14,8 @@ from duo.options.model import ModelOptions
 from duo.options.validate import engine_options
 from duo.placement.fit import Placement
 from duo.placement.memory import Need
-from duo.placement.states import way_back
 from duo.placement.resolve_auto import contexts, needs, placement_of, texts_that_fit
+from duo.placement.states import way_back
 
 if TYPE_CHECKING:
     from duo.placement.devices import Device

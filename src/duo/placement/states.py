@@ -1,4 +1,4 @@
-"""Bytes of the states that a recurrent or hybrid model keeps, from its header (llama-hparams.cpp: n_embd_r, n_embd_s)."""
+"""Bytes of the states that a recurrent or hybrid model keeps, from its header (llama-hparams.cpp: n_embd_r, _s)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from duo.models.header import Header
 from duo.support.wording import gigabytes
 
 # Architectures that keep snapshots (llama-arch.cpp: llm_arch_supports_rs_rollback).
-SNAPSHOTS = frozenset(
-    "kimi-k3 qwen35 qwen35moe qwen4exp glm5-next nemotron_h nemotron_h_moe lfm2 lfm2moe bailingmoe3".split()
-)
+SNAPSHOTS = {"kimi-k3", "qwen35", "qwen35moe", "qwen4exp", "glm5-next", "nemotron_h", "nemotron_h_moe"} | {
+    "lfm2", "lfm2moe", "bailingmoe3",
+}  # fmt: skip
 N_SNAPSHOTS = 8  # csrc/llama/model_context.cpp: n_snapshots_most
 N_MARKS = 4  # csrc/llama/kept_state.h: n_marks_most
 N_BRANCHES = 16  # of a draft (csrc/llama/model_context.cpp: n_branch_state)
@@ -78,8 +78,8 @@ def sentence(h: Header) -> str:
     size = gigabytes(sum(state_bytes(h)))
     if way == "snapshots":
         return (
-            f"the target keeps a recurrent state ({size}): a wrong guess costs nothing, because {N_SNAPSHOTS} snapshots "
-            f"are kept; at most {N_SNAPSHOTS} guesses in a pass"
+            f"the target keeps a recurrent state ({size}): a wrong guess costs nothing, because snapshots are kept; "
+            f"at most {N_SNAPSHOTS} guesses are in a pass"
         )
     return (
         f"the target keeps a recurrent state ({size}) without snapshots: after a wrong guess the next pass evaluates "
