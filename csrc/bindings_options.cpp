@@ -105,6 +105,7 @@ void register_options(py::module_ & m) {
         .def_readwrite("n_batch", &o::n_batch)
         .def_readwrite("n_ubatch", &o::n_ubatch)
         .def_readwrite("n_parallel", &o::n_parallel)
+        .def_readwrite("guesses", &o::guesses)
         .def_readwrite("n_contexts", &o::n_contexts)
         .def_readwrite("n_threads", &o::n_threads)
         .def_readwrite("n_threads_batch", &o::n_threads_batch)

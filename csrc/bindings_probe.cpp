@@ -60,6 +60,9 @@ class probe {
         return t1 - t0;
     }
 
+    // A recurrent state as it is now: passes may go back to it.
+    void mark() { model_.mark(0); }
+
     // [rows of the last pass][n_vocab]
     py::array_t<float> logits() const {
         py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(model_.n_vocab())});
@@ -137,6 +140,7 @@ void register_probe(py::module_ & m) {
         .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, "states"_a = py::none())
         .def("encode", &probe::encode, "features"_a)
         .def("states", &probe::states)
+        .def("mark", &probe::mark)
         .def("logits", &probe::logits)
         .def("features", &probe::features)
         .def("candidates", &probe::candidates, "row"_a, "sampling"_a, "text"_a, "n"_a)

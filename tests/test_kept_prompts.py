@@ -311,8 +311,11 @@ def test_the_cache_of_auto_is_as_large_as_said(tmp_path: Path, capsys: pytest.Ca
     assert len(capsys.readouterr().out.splitlines()) == len(LONG)
 
 
-def test_a_recurrent_model_writes_one_text(tmp_path: Path) -> None:
+def test_auto_gives_a_recurrent_model_several_texts(tmp_path: Path) -> None:
     mamba = tiny_mamba(DRAFT, tmp_path / "mamba.gguf")
+    asked: dict[str, Any] = {"max_tokens": 5, "temperature": 0, "ignore_eos": True}
     with Duo(mamba, n_ctx=256, n_parallel="auto") as d:
-        assert d.n_parallel == 1
-        assert len(d.generate("a b c", max_tokens=5, ignore_eos=True).tokens) == 5
+        assert d.n_parallel == 4
+        found = [r.tokens for r in d.generate_many(["a b c", "the old king", "once"], **asked)]
+    with Duo(mamba, n_ctx=256) as d:
+        assert found == [d.generate(p, **asked).tokens for p in ("a b c", "the old king", "once")]

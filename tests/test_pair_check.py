@@ -14,6 +14,7 @@ from duo.cli.main import main
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device
+from duo.placement.states import n_states, state_bytes
 
 TARGET, DRAFT = demo_pair()
 TOKENS = tokens_of(TARGET)
@@ -73,7 +74,10 @@ def test_a_recurrent_model_can_be_part_of_a_pair(tmp_path: Path) -> None:
     c = check_pair(TARGET, mamba, [CPU])
     assert c.compatible and load(TARGET, mamba).what != "refused"
     assert c.draft.vocabulary.keeps_state
-    assert c.draft.need.total_cache == 0
+    assert c.draft.need.total_cache == n_states(c.draft.header, draft=True, guesses=False, n_parallel=1) * sum(
+        state_bytes(c.draft.header)
+    )
+    assert c.draft.as_dict()["way_back"] == "copy" and c.target.as_dict()["way_back"] == "cells"
 
 
 def test_facts_of_both_models_are_reported() -> None:

@@ -20,17 +20,40 @@ from model_files import quantized
 N_EMBD, N_FF, N_HEAD, N_LAYER = 256, 384, 2, 2
 
 # How a target takes back a wrong guess: by snapshots of its state (llama_n_rs_seq), or from a state that was kept.
-SNAPSHOTS = ("qwen35", "qwen35moe", "nemotron_h", "lfm2")
-KEPT = ("qwen3next", "mamba", "mamba2", "jamba", "falcon-h1", "granitehybrid", "plamo2", "kimi-linear", "rwkv7")
+SNAPSHOTS = ("qwen35", "qwen35moe", "nemotron_h", "lfm2", "bailingmoe3", "kimi-k3")
+KEPT = (
+    "qwen3next",
+    "mamba",
+    "mamba2",
+    "jamba",
+    "falcon-h1",
+    "granitehybrid",
+    "plamo2",
+    "kimi-linear",
+    "minimax-01",
+    "rwkv7",
+)
 CELLS = ("deepseek2", "gpt-oss", "gemma2", "llama4")
-_MIXED = {"jamba", "plamo2", "nemotron_h", "granitehybrid", "lfm2", "kimi-linear"}  # which layers attend, by heads
+# Which layers attend is said by their heads.
+_MIXED = {
+    "jamba",
+    "plamo2",
+    "nemotron_h",
+    "granitehybrid",
+    "lfm2",
+    "kimi-linear",
+    "bailingmoe3",
+    "kimi-k3",
+    "glm5-next",
+}
+_LATENT = {"deepseek2", "kimi-linear", "bailingmoe3", "kimi-k3", "glm5-next"}  # attention over a compressed cache (MLA)
 _WHOLE = re.compile("norm|conv|time_mix|_inp")  # in F32: no matrices, or too few rows for it to matter
-_EXPERTS = {"qwen3next", "qwen35moe", "deepseek2", "gpt-oss", "llama4", "kimi-linear"}
+_EXPERTS = {"qwen3next", "qwen35moe", "gpt-oss", "llama4", "minimax-01"} | _LATENT
 
 
 def _keys(name: str) -> dict[str, Value]:
     n_layer = {"nemotron_h": 3, "llama4": 4}.get(name, N_LAYER)
-    n_embd, n_head, n_ff = (128, 1, 192) if name in ("deepseek2", "kimi-linear") else (N_EMBD, N_HEAD, N_FF)
+    n_embd, n_head, n_ff = (128, 1, 192) if name in _LATENT else (N_EMBD, N_HEAD, N_FF)
     heads: Value = (I32, [0 if i == 1 else n_head for i in range(n_layer)]) if name in _MIXED else (U32, n_head)
     keys: dict[str, Value] = {
         "context_length": (U32, 1024),
@@ -38,7 +61,7 @@ def _keys(name: str) -> dict[str, Value]:
         "block_count": (U32, n_layer),
         "leading_dense_block_count": (U32, 1),
         "feed_forward_length": (I32, [0, 0, n_ff]) if name == "nemotron_h" else (U32, n_ff),
-        "attention.head_count": heads,
+        "attention.head_count": (U32, n_head) if name == "glm5-next" else heads,
         "attention.head_count_kv": heads,
         "attention.layer_norm_epsilon": (F32, 1e-5),
         "attention.layer_norm_rms_epsilon": (F32, 1e-5),
@@ -48,13 +71,19 @@ def _keys(name: str) -> dict[str, Value]:
         "attention.q_lora_rank": (U32, 512),
         "attention.kv_lora_rank": (U32, 512),
         "full_attention_interval": (U32, 2),
-        "rope.dimension_sections": (I32, [n_embd // n_head // 4] * 4),
+        "rope.dimension_sections": (I32, [8, 12, 12, 0] if name == "bailingmoe3" else [n_embd // n_head // 4] * 4),
         "ssm.inner_size": (U32, 256 if name in ("qwen35", "qwen35moe", "qwen3next") else 2 * n_embd),
         "ssm.conv_kernel": (U32, 4),
         "ssm.state_size": (U32, 128),
         "ssm.time_step_rank": (U32, n_head),
         "ssm.group_count": (U32, 0 if name == "plamo2" else 2),
         "kda.head_dim": (U32, 128),
+        "kda.safe_gate": (BOOL, True),
+        "kda.gate_lower_bound": (F32, -5.0),
+        "residual_scale": (F32, 3.5565588),
+        "attn_res.block_size": (U32, 12),
+        "activation.situ_beta": (F32, 4.0),
+        "activation.situ_linear_beta": (F32, 25.0),
         "wkv.head_size": (U32, n_embd // n_head),
         "attention.decay_lora_rank": (U32, 64),
         "attention.iclr_lora_rank": (U32, 64),
@@ -64,14 +93,28 @@ def _keys(name: str) -> dict[str, Value]:
         "shortconv.l_cache": (U32, 3),
         "interleave_moe_layer_step": (U32, 2),
     }
-    if name in ("deepseek2", "kimi-linear"):  # attention over a compressed cache (MLA)
+    if name in _LATENT:
         keys |= {
-            "attention.key_length": (U32, 576),
+            "attention.key_length": (U32, 512 if name == "glm5-next" else 576),
             "attention.value_length": (U32, 512),
             "attention.key_length_mla": (U32, 192),
             "attention.value_length_mla": (U32, 128),
-            "rope.dimension_count": (U32, 64),
+            "rope.dimension_count": (U32, 0 if name == "glm5-next" else 64),
         }
+    if name == "glm5-next":
+        keys |= {
+            "hyper_connection.count": (U32, 4),
+            "hyper_connection.sinkhorn_iterations": (U32, 2),
+            "hyper_connection.epsilon": (F32, 1e-6),
+            "attention.compress_ratios": (I32, [4] * n_layer),
+            "attention.indexer.head_count": (U32, 64),
+            "attention.indexer.key_length": (U32, 128),
+            "attention.indexer.top_k": (U32, 131072),
+            "attention.indexer.kpool": (U32, 4),
+            "attention.indexer.kpool_select_tail": (BOOL, True),
+        }
+    if name == "bailingmoe3":
+        keys |= {"swiglu_clamp_exp": (F32, 4.0), "swiglu_clamp_shexp": (F32, 5.0)}
     if name in _EXPERTS:
         keys |= {
             "expert_feed_forward_length": (U32, n_ff),

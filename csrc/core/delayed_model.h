@@ -50,6 +50,9 @@ class delayed_model : public token_model {
     bool        rollback(int32_t branch, int32_t pos) override { return inner_.rollback(branch, pos); }
     int32_t     take_back(int32_t branch, int32_t pos) override { return inner_.take_back(branch, pos); }
     undo_kind   undo() const override { return inner_.undo(); }
+    void        mark(int32_t branch) override { inner_.mark(branch); }
+    int64_t     mark_bytes() const override { return inner_.mark_bytes(); }
+    int32_t     n_undo_together(int32_t n_texts) const override { return inner_.n_undo_together(n_texts); }
     int32_t     n_undo() const override { return inner_.n_undo(); }
     void        fork(int32_t from, int32_t to, int32_t pos) override { inner_.fork(from, to, pos); }
     int32_t     n_held(int32_t branch) const override { return inner_.n_held(branch); }

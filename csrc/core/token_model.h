@@ -95,10 +95,18 @@ class token_model {
     // Guesses that a pass may have at most, so that they can be taken back.
     [[nodiscard]] virtual int32_t n_undo() const { return std::numeric_limits<int32_t>::max(); }
 
+    // Guesses that each of n texts may have in a pass over all of them. < 0: a pass can only have rows of one text.
+    [[nodiscard]] virtual int32_t n_undo_together(int32_t /*n_texts*/) const { return n_undo(); }
+
     // Like rollback(), but goes back further if it must. Returns the positions that the branch holds then.
     virtual int32_t take_back(int32_t branch, int32_t pos) {
         return rollback(branch, pos) ? pos : rollback(branch, 0) ? 0 : n_held(branch);
     }
+
+    // A recurrent state as it is now is worth keeping: take_back() can go to it while the text before it stays. Without
+    // memory for it, nothing happens.
+    virtual void                  mark(int32_t /*branch*/) {}
+    [[nodiscard]] virtual int64_t mark_bytes() const { return 0; } // of all that are kept
 
     // Positions that the cache holds of `branch`, by its own account. With undo_kind::copy, a pass over one row may
     // leave none of it: then the next pass needs this row again.

@@ -117,6 +117,7 @@ void verify_worker::on_evaluated(verify_slot & s) {
     if (s.n_read > 0) {
         const auto from = tokens.begin() + std::ptrdiff_t(s.cached.size());
         s.cached.insert(s.cached.end(), from, from + std::ptrdiff_t(s.n_read));
+        mark_state(s);
         send_features(s);
         if (wires_.tracing) {
             wires_.verify_trace.try_push({.what   = trace_event::kind::prompt,

@@ -19,7 +19,11 @@ size_t verify_worker::n_to_read(const verify_slot & s) const {
                            : n_batch > n_draft_cap     ? n_batch - n_draft_cap
                                                        : 1;
     const size_t n_most  = slots_.size() > 1 ? std::min(n_batch, n_piece) : n_batch;
-    const size_t n       = s.n_missing() > std::min(n_last, n_most) ? std::min(n_most, s.n_missing() - 1) : 0;
+    const size_t n_mark  = n_to_mark(s);
+    if (n_mark < s.n_missing()) {
+        return std::min(n_mark, n_most);
+    }
+    const size_t n = s.n_missing() > std::min(n_last, n_most) ? std::min(n_most, s.n_missing() - 1) : 0;
     return n == 1 && copy ? 0 : n; // the model might not keep a single row
 }
 

@@ -2,20 +2,11 @@
 // the texts that are written.
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "../error.h"
 #include "verify_worker.h"
 
 namespace duo {
-
-namespace {
-constexpr size_t n_piece       = 64;  // prompt rows beside texts that are written
-constexpr size_t n_piece_least = 16;  // at least
-constexpr double longest_piece = 1.7; // time of a piece, in the first pieces' time
-constexpr size_t n_piece_most  = 512; // where none is
-constexpr size_t n_short       = 16;  // missing rows of a text that is being written
-} // namespace
 
 void verify_worker::work_together() {
     alone_ = nullptr;
@@ -69,11 +60,12 @@ void verify_worker::work_together() {
 void verify_worker::work_again(verify_slot & s) {
     const size_t n_kept = std::min(s.cached.size(), s.text.tokens().size() - 1);
     for (int32_t b = 0; b < n_branches_; ++b) {
-        if (!model_.rollback(s.first_branch + b, b == 0 ? int32_t(n_kept) : 0)) {
+        const auto n = size_t(model_.take_back(s.first_branch + b, b == 0 ? int32_t(n_kept) : 0));
+        if (n > (b == 0 ? n_kept : 0)) {
             throw error("the target's cache could not be cleared");
         }
+        s.cached.resize(b == 0 ? n : s.cached.size());
     }
-    s.cached.resize(n_kept);
     s.text.tree().choose({}, 0, 1);
     pass_.assign(1, &s);
     rows_.clear();
@@ -127,11 +119,6 @@ void verify_worker::set_groups() {
     group_ = n[size_t(group_)] == 0 ? 1 - group_ : group_;
 }
 
-// Its half is drafted now.
-bool verify_worker::is_left_out(const verify_slot & s) const {
-    return s.group == 1 - group_ && s.text.stats().n_passes > 0 && s.n_missing() <= n_short;
-}
-
 // A draft begins when its text has its first token: until then, all cores read the prompt.
 void verify_worker::begin_drafts_together() {
     drafts_read_ = false;
@@ -147,13 +134,11 @@ void verify_worker::begin_drafts_together() {
 // Says for each text which rows it gives: a piece of its prompt, or the root and drafted nodes. False: a text has come
 // or was cancelled, so the plan would be stale.
 bool verify_worker::plan_together() {
-    const size_t n_base = plan_reading();
-    make_room(n_base);
-    const auto missing = [](size_t n, const verify_slot * s) {
-        return n + (s->n_read > 0 ? s->n_read : s->n_missing());
-    };
+    plan_reading();
+    keep_one_width();
+    make_room(n_base_rows());
     std::erase_if(pass_, [](const verify_slot * s) { return s->parked; });
-    const size_t n_used = std::accumulate(pass_.begin(), pass_.end(), size_t(0), missing);
+    const size_t n_used = n_base_rows();
     size_t       n_free = size_t(model_.n_cells()) - n_used;
     for (const verify_slot & s : slots_) {
         n_free -= s.cached.size();
@@ -189,67 +174,6 @@ bool verify_worker::plan_together() {
     return true;
 }
 
-// Late in a long prompt attention takes most of a pass. Pieces become shorter then, so that a text that is written
-// waits about as long as before.
-void verify_worker::measure_piece() {
-    size_t n = 0;
-    for (const verify_slot * s : pass_) {
-        n += s->n_read;
-    }
-    if (n < n_piece_least) {
-        return;
-    }
-    const double us  = double(t_pass1_ - t_pass0_) / double(n);
-    piece_row_us_    = piece_row_us_ == 0.0 ? us : std::min(us, piece_row_us_ * 1.001);
-    const double fit = longest_piece * double(n_piece) * piece_row_us_ / std::max(us, 1e-3);
-    n_piece_         = std::clamp(size_t(fit), n_piece_least, n_piece);
-}
-
-// Fills pass_ and sets n_read of its texts. Returns their rows without drafted ones.
-size_t verify_worker::plan_reading() {
-    const size_t n_all  = size_t(model_.n_batch());
-    size_t       n_left = n_all;
-    const auto   n_most = [](const verify_slot & s) { // a text that is to have no tokens only reads
-        return s.n_missing() - (s.text.finish() == finish_reason::none ? 0 : 1);
-    };
-    const auto give = [&](verify_slot & s, size_t n) {
-        n = std::min({n, n_most(s) - s.n_read, n_left});
-        s.n_read += n;
-        n_left -= n;
-        return n;
-    };
-    bool writing = false;
-    reading_.clear();
-    for (verify_slot * s : active_) { // no prompt takes the rows of a text that is written
-        s->n_read          = 0;
-        const bool is_long = s->n_missing() > n_short;
-        writing            = writing || !is_long;
-        if (is_long) {
-            reading_.push_back(s);
-        } else if (!is_left_out(*s)) {
-            give(*s, n_short);
-        }
-    }
-    // Half of the rows for prompts are for the one that came first, so that it goes on whatever comes. The others are
-    // for the shortest ones, which do not wait for a long one to be read.
-    size_t n_pieces = writing ? std::min(n_piece, n_piece_) : n_piece_most;
-    if (!reading_.empty()) {
-        n_pieces -= give(*reading_.front(), (n_pieces + 1) / 2);
-        std::stable_sort(reading_.begin(), reading_.end(),
-                         [](const auto * a, const auto * b) { return a->n_missing() < b->n_missing(); });
-    }
-    for (verify_slot * s : reading_) {
-        n_pieces -= give(*s, n_pieces);
-    }
-    for (verify_slot * s : active_) {
-        if (s->n_read > 0) {
-            pass_.push_back(s);
-            s->n_read = s->n_read < s->n_missing() ? s->n_read : 0; // all of them: it verifies
-        }
-    }
-    return n_all - n_left;
-}
-
 // Shares n drafted rows among the texts. > 0: the pass should wait so many microseconds.
 int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
     shares_.clear();
@@ -263,7 +187,7 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
         const bool          begun = s->text.stats().n_passes > 0;
         planner_.profile().choose_record(!s->text.req().sampling.greedy());
         s->text.grow_tree(planner_.profile(), fixed ? 0.0 : 0.01, n_room(*s));
-        const int32_t n_most = n_verify_most(*s);
+        const int32_t n_most = std::min(n_verify_most(*s), std::max(0, model_.n_undo_together(int32_t(pass_.size()))));
         shares_.push_back({.tree     = &s->text.tree(),
                            .n_base   = int32_t(s->n_missing()),
                            .n_most   = std::max(0, std::min(n_room(*s), n_most)),

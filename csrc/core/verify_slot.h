@@ -24,6 +24,7 @@ struct verify_slot {
     int32_t               n_ahead  = 0;     // levels that the draft was told to make
     uint64_t              n_begun  = 0;     // its text was the n-th to begin
     bool                  parked   = false; // the cache is full: the text waits until others have ended
+    uint64_t              n_turn   = 0;     // its last pass was the n-th over several texts
     int32_t               group    = -1;    // 0 or 1: the half that it belongs to (stance::groups); -1: none
 
     // In the pass that is being made.

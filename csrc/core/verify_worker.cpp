@@ -99,7 +99,7 @@ void verify_worker::tell_usage() noexcept {
     usage_ = {.cells      = std::move(usage_.cells),
               .n_begins   = int32_t(late_begins_.size()),
               .n_kept     = int32_t(kept_.size()),
-              .kept_bytes = kept_.bytes()};
+              .kept_bytes = kept_.bytes() + model_.mark_bytes()};
     usage_.cells.clear();
     for (const verify_slot & s : slots_) {
         usage_.cells.push_back(int32_t(s.cached.size()));

@@ -66,6 +66,8 @@ class verify_worker {
     void                     keep_beginning(verify_slot & s);
     void                     cut(verify_slot & s);
     void                     drop_unheld(verify_slot & s);
+    [[nodiscard]] size_t     n_to_mark(const verify_slot & s) const;
+    void                     mark_state(const verify_slot & s);
     void                     forget_rejected(verify_slot & s) noexcept;
     void                     push_out(const verify_slot & s) noexcept;
     void                     bring_back(verify_slot & s) noexcept;
@@ -121,7 +123,9 @@ class verify_worker {
     void                  work_again(verify_slot & s);
     void                  begin_drafts_together();
     bool                  plan_together();
-    size_t                plan_reading();
+    void                  plan_reading();
+    void                  keep_one_width();
+    [[nodiscard]] size_t  n_base_rows() const;
     void                  measure_piece();
     int64_t               share_rows(int32_t n_rows, bool may_wait);
     [[nodiscard]] int32_t n_verify_most(const verify_slot & s) const;
@@ -180,6 +184,7 @@ class verify_worker {
     size_t   n_piece_      = SIZE_MAX; // rows of the next piece at most
     double   row_us_       = 0.0;      // time of a prompt row, as last measured; 0: unknown
     uint64_t n_begun_      = 0;
+    uint64_t n_turns_      = 0;     // see verify_slot::n_turn
     bool     drafts_read_  = false; // those that begin with the pass over several texts
     bool     wakes_draft_  = false; // verdicts of several texts were sent without waking the draft
     int64_t  t_pass0_      = 0;     // of the last pass

@@ -35,7 +35,7 @@ cell_order::table & cell_order::table_of(const ggml_tensor * cache, const ggml_t
 }
 
 void cell_order::on_node(const ggml_tensor * node) {
-    if (node->op != GGML_OP_SET_ROWS || node->view_src == nullptr || node->src[1]->type != GGML_TYPE_I64) {
+    if (!writes_cells(node)) {
         return;
     }
     table & t = table_of(node->view_src, node->src[1]);

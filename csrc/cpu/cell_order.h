@@ -15,6 +15,16 @@ namespace duo::cpu {
 // GGML_OP_SET_ROWS nodes, whose second source lists the cells (llama-kv-cache.cpp, cpy_k).
 class cell_order {
   public:
+    // Of a graph: attentions, and tensors of the caches that it writes.
+    struct nodes {
+        int32_t n_attentions = 0;
+        int32_t n_written    = 0;
+        void    count(const ggml_tensor * node) {
+            n_attentions += node->op == GGML_OP_FLASH_ATTN_EXT ? 1 : 0;
+            n_written += writes_cells(node) ? 1 : 0;
+        }
+    };
+
     // A row of the batch: its position, and a number that all rows of its text share.
     struct row {
         int32_t pos  = 0;
@@ -38,6 +48,11 @@ class cell_order {
 
     // The text of each token of the graph that is computed; empty: one text, or another number of tokens.
     [[nodiscard]] std::span<const int32_t> texts(int64_t n_tokens) const;
+
+    // Whether the node writes rows of a batch into cells of a cache.
+    [[nodiscard]] static bool writes_cells(const ggml_tensor * node) {
+        return node->op == GGML_OP_SET_ROWS && node->view_src != nullptr && node->src[1]->type == GGML_TYPE_I64;
+    }
 
   private:
     // The cells of one cache. A model with sliding windows has two caches. All layers of a cache use the same cells.

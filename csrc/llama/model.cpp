@@ -11,10 +11,6 @@
 
 namespace duo {
 
-namespace {
-constexpr int32_t n_guess_copy = 16; // and rows that are evaluated again, in a pass over a kept state
-} // namespace
-
 void llama_token_model::limit_vocab(int32_t n) {
     samplers_.clear();
     for (int32_t i = 0; i < opt_.n_parallel; ++i) {
@@ -26,7 +22,7 @@ void llama_token_model::limit_vocab(int32_t n) {
 // told apart by what they are set up for.
 sampler & llama_token_model::sampler_of(int32_t i_row, const sampling_params & sampling) {
     if (!is_draft_) {
-        return *samplers_[size_t(seq_of_[size_t(i_row)][0] / (n_branch_ / opt_.n_parallel))];
+        return *samplers_[size_t(seq_of_[size_t(in_batch(i_row))][0] / (n_branch_ / opt_.n_parallel))];
     }
     auto found = std::find_if(samplers_.begin(), samplers_.end(),
                               [&sampling](const auto & s) { return s->stands_for(sampling); });
@@ -64,11 +60,32 @@ void llama_token_model::set_row(size_t i, const row & r, int32_t pos, bool outpu
     output_[i] = output ? 1 : 0;
 }
 
+// If the pass has several texts with a recurrent state, each gets as many rows as the longest.
+size_t llama_token_model::set_rows(std::span<const row> rows) {
+    size_t width = 0;
+    for (size_t i = 0, n = 0; i < rows.size(); ++i) {
+        n     = i > 0 && rows[i].branch == rows[i - 1].branch ? n + 1 : 1;
+        width = std::max(width, n);
+    }
+    const bool even = !states_.empty() && rows.front().branch != rows.back().branch;
+    at_.clear();
+    size_t n = 0;
+    for (size_t i = 0; i < rows.size(); ++i) {
+        at_.push_back(int32_t(n));
+        set_row(n++, rows[i], rows[i].pos, rows[i].output);
+        const bool last = i + 1 == rows.size() || rows[i + 1].branch != rows[i].branch;
+        for (int32_t pos = rows[i].pos + 1; even && last && n % width != 0; ++pos) {
+            set_row(n++, rows[i], pos, false);
+        }
+    }
+    return n;
+}
+
 // An extra row is dropped again. That would take a kept state back to before the batch, so the batch is divided.
 decode_status llama_token_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
     const size_t n = rows.size();
     i_first_       = 0;
-    if (undo() == undo_kind::copy && n > 2 && ends_alone(n) &&
+    if (undo() == undo_kind::copy && n > 2 && ends_alone(n) && rows.front().branch == rows.back().branch &&
         std::none_of(rows.begin(), rows.end() - 2, [](const row & r) { return r.output; })) {
         decode_batch(rows.first(n - 2), stop);
         i_first_ = int32_t(n) - 2;
@@ -86,7 +103,6 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
         throw error(error_kind::bad_value, "a batch of " + std::to_string(rows.size()) +
                                                " rows does not fit -b/--batch-size " + std::to_string(n_batch_));
     }
-    size_t n = 0;
     for (const row & r : rows) {
         if (r.token < 0 || r.token >= n_vocab_) {
             throw error(error_kind::bad_value,
@@ -96,8 +112,8 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
             throw error("a row belongs to branch " + std::to_string(r.branch) + " or higher ones, but the cache of " +
                         opt_.path + " only has " + std::to_string(n_branch_));
         }
-        set_row(n++, r, r.pos, r.output);
     }
+    size_t n = set_rows(rows);
     // The extra row is removed below. A draft's recurrent state would not survive that.
     const bool padded = ends_alone(n) && (can_rollback_ || (n == 1 && n_batch_ > 1 && !is_draft_));
     if (padded) {
@@ -121,9 +137,14 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
     const cpu::take_attention attention(own_attention_, &cells_);
     log_clear_errors();
     stop_ = can_rollback_ ? &stop : nullptr; // a half-evaluated recurrent state could not be restored
-    if (!can_rollback_) {
-        state_.before_pass(padded ||
-                           std::count_if(rows.begin(), rows.end(), [](const row & r) { return r.output; }) > 1);
+    std::vector<int32_t> n_rows(states_.size());
+    std::vector<int32_t> n_outputs(states_.size());
+    for (size_t i = 0; !states_.empty() && i < rows.size(); ++i) {
+        ++n_rows[size_t(rows[i].branch)];
+        n_outputs[size_t(rows[i].branch)] += rows[i].output ? 1 : 0;
+    }
+    for (size_t i = 0; i < states_.size(); ++i) {
+        states_[i].before_pass(n_rows[i] > 0 && (padded || n_outputs[i] > 1));
     }
     int32_t rc = 0;
     try {
@@ -145,12 +166,16 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
                     "evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed" +
                         (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
     }
-    n_rows_ = int32_t(rows.size());
-    if (!can_rollback_) {
-        state_.after_pass(int32_t(n));
+    n_rows_          = int32_t(rows.size());
+    const auto texts = int32_t(n_rows.size()) - int32_t(std::count(n_rows.begin(), n_rows.end(), 0));
+    for (size_t i = 0; i < states_.size(); ++i) {
+        if (n_rows[i] > 0) { // all texts of a pass have the same number
+            const int32_t width = int32_t(n) / texts;
+            states_[i].after_pass(width, texts > 1 ? width - n_rows[i] : 0);
+        }
     }
     if (padded && undo() == undo_kind::copy) {
-        state_.take_back(rows.back().pos + 1);
+        states_[size_t(rows.back().branch)].take_back(rows.back().pos + 1);
     } else if (padded && !rollback(rows.back().branch, rows.back().pos + 1)) {
         throw error(error_kind::bad_value,
                     "the cache of " + opt_.path +
@@ -167,7 +192,8 @@ void llama_token_model::use_threads(int32_t n) {
 }
 
 float * llama_token_model::logits_of(int32_t i_row) const {
-    float * row = llama_get_logits_ith(context_.get(), i_row - i_first_);
+    const bool known = i_row >= i_first_ && size_t(i_row - i_first_) < at_.size();
+    float *    row   = known ? llama_get_logits_ith(context_.get(), in_batch(i_row)) : nullptr;
     if (row == nullptr) {
         throw error("row " + std::to_string(i_row) + " of the last pass over " + opt_.path + " has no logits");
     }
@@ -202,79 +228,14 @@ int32_t llama_token_model::n_features() const {
 }
 
 void llama_token_model::features(int32_t i_row, std::span<float> out) const {
-    if (i_row < 0 || i_row >= n_rows_ || out.size() != size_t(n_features())) {
+    if (i_row < i_first_ || i_row - i_first_ >= n_rows_ || out.size() != size_t(n_features())) {
         throw error("the hidden states of row " + std::to_string(i_row) + " of " + opt_.path + " are not there");
     }
     const auto n_embd = size_t(llama_model_n_embd(model_.get()));
     float *    to     = out.data();
     for (const int32_t i : opt_.feature_layers) {
         const float * rows = hidden().layer_input(context_.get(), uint32_t(i));
-        to                 = std::copy_n(rows + size_t(i_row) * n_embd, n_embd, to);
-    }
-}
-
-bool llama_token_model::rollback(int32_t branch, int32_t pos) {
-    const llama_memory_t memory = llama_get_memory(context_.get());
-    if (memory == nullptr) {
-        return false;
-    }
-    if (!can_rollback_ && !is_draft_) {
-        return state_.rollback(pos);
-    }
-    if (pos <= 0) {
-        return llama_memory_seq_rm(memory, branch, -1, -1);
-    }
-    return can_rollback_ ? has_window(branch, pos) && llama_memory_seq_rm(memory, branch, pos, -1)
-                         : pos >= n_held(branch);
-}
-
-int32_t llama_token_model::take_back(int32_t branch, int32_t pos) {
-    return can_rollback_ || is_draft_ ? token_model::take_back(branch, pos) : state_.take_back(pos);
-}
-
-// Rows that a kept state makes necessary again come before the guesses of the next pass, and a pass that needs company
-// for its bits is not divided.
-int32_t llama_token_model::n_undo() const {
-    const auto n_pass = int32_t(llama_n_ubatch(context_.get()));
-    switch (undo()) {
-        case undo_kind::cells:
-            break;
-        case undo_kind::snapshots:
-            return state_.n_snapshots();
-        case undo_kind::copy:
-            return std::min(n_guess_copy, n_pass - 1);
-    }
-    return token_model::n_undo();
-}
-
-// Whether the cache has all that a token at `pos` may see. Cells that a sliding window has passed may have been given
-// to another text, and a saved text comes back without them.
-bool llama_token_model::has_window(int32_t branch, int32_t pos) const {
-    const int32_t n_window = llama_model_n_swa(model_.get());
-    if (n_window == 0) {
-        return true;
-    }
-    const llama_pos first = llama_memory_seq_pos_min(llama_get_memory(context_.get()), branch);
-    return first <= 0 || first <= pos - n_window + 1;
-}
-
-// This copies metadata only: all branches are in one buffer (kv_unified), whose cells know their sequences.
-void llama_token_model::fork(int32_t from, int32_t to, int32_t pos) {
-    if (from != to && pos > 0) {
-        llama_memory_seq_cp(llama_get_memory(context_.get()), from, to, 0, pos);
-    }
-}
-
-int32_t llama_token_model::n_held(int32_t branch) const {
-    const llama_memory_t memory = llama_get_memory(context_.get());
-    return memory == nullptr ? 0 : llama_memory_seq_pos_max(memory, branch) + 1;
-}
-
-void llama_token_model::undo(std::span<const row> rows) {
-    for (auto r = rows.rbegin(); r != rows.rend(); ++r) {
-        for (int32_t b = r->branch; b < r->branch + r->n_branches; ++b) {
-            rollback(b, r->pos);
-        }
+        to                 = std::copy_n(rows + size_t(in_batch(i_row)) * n_embd, n_embd, to);
     }
 }
 

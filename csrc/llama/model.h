@@ -105,8 +105,11 @@ class llama_token_model : public token_model {
     void             state(int32_t i_row, std::span<float> out) const override;
     bool             rollback(int32_t branch, int32_t pos) override;
     int32_t          take_back(int32_t branch, int32_t pos) override;
-    undo_kind        undo() const override { return can_rollback_ ? undo_kind::cells : state_.kind(); }
+    undo_kind        undo() const override;
     int32_t          n_undo() const override;
+    int32_t          n_undo_together(int32_t n_texts) const override;
+    void             mark(int32_t branch) override;
+    int64_t          mark_bytes() const override;
     void             fork(int32_t from, int32_t to, int32_t pos) override;
     int32_t          n_held(int32_t branch) const override;
 
@@ -178,9 +181,17 @@ class llama_token_model : public token_model {
     void make_context();   // also finds out its capabilities
     void create_context(); // the llama_context alone
     void probe_rollback();
+    // Whether duo's kernels computed all attention of the probe.
+    [[nodiscard]] bool all_own(int32_t n_done) const;
+    // Whether the cache has values; with latent attention (MLA), the keys are the values.
+    [[nodiscard]] bool has_values() const { return probed_.n_written != probed_.n_attentions; }
     // A row of the last pass. Throws duo::error if it has no logits.
     float *       logits_of(int32_t i_row) const;
     decode_status decode_batch(std::span<const row> rows, const std::atomic<bool> & stop);
+    // Fills the batch. Returns the number of its rows, with those of company.
+    size_t set_rows(std::span<const row> rows);
+    // Where a row of the last decode() is in its last batch.
+    [[nodiscard]] int32_t in_batch(int32_t i_row) const { return at_[size_t(i_row - i_first_)]; }
     // The last pass of a batch of n rows would be one row wide, where bits must be the same at any width.
     [[nodiscard]] bool ends_alone(size_t n) const;
     sampler &          sampler_of(int32_t i_row, const sampling_params & sampling);
@@ -206,24 +217,26 @@ class llama_token_model : public token_model {
     std::unique_ptr<llama_context, context_free> context_;
     std::vector<std::unique_ptr<sampler>>        samplers_; // one for each text; a draft's: used last first
 
-    const std::atomic<bool> * stop_         = nullptr; // of the running decode()
-    int32_t                   n_ctx_        = 0;
-    int32_t                   n_batch_      = 0;
-    int32_t                   n_rows_       = 0; // of the last batch
-    int32_t                   n_branch_     = 1;
-    int32_t                   n_vocab_      = 0;
-    bool                      can_rollback_ = true;
-    bool                      is_draft_     = false;
-    mutable kept_state        state_;              // of recurrent or hybrid memory; save() frees its spare sequence
-    int32_t                   n_snapshots_    = 0; // of the state, to ask for
-    int32_t                   i_first_        = 0; // row of the last decode() that was the first of its last batch
-    int32_t                   n_threads_      = 0; // see use_threads()
-    bool                      same_bits_      = false;
-    bool                      own_attention_  = false; // duo's kernels compute the attention of all layers
-    bool                      stock_products_ = false; // stock kernels compute some product, perhaps only a router's
-    int32_t                   n_duo_products_ = 0;
-    int32_t                   n_cpu_products_ = 0;
-    std::string               warning_;
+    const std::atomic<bool> *       stop_         = nullptr; // of the running decode()
+    int32_t                         n_ctx_        = 0;
+    int32_t                         n_batch_      = 0;
+    int32_t                         n_rows_       = 0; // of the last batch
+    int32_t                         n_branch_     = 1;
+    int32_t                         n_vocab_      = 0;
+    bool                            can_rollback_ = true;
+    bool                            is_draft_     = false;
+    bool                            one_sequence_ = false; // a pass cannot have rows of several texts
+    mutable std::vector<kept_state> states_;               // of recurrent or hybrid memory, by text; none of a draft's
+    cpu::cell_order::nodes          probed_;               // of the probe's graph
+    int32_t                         n_snapshots_   = 0;    // of the state, to ask for
+    int32_t                         i_first_       = 0; // row of the last decode() that was the first of its last batch
+    int32_t                         n_threads_     = 0; // see use_threads()
+    bool                            same_bits_     = false;
+    bool                            own_attention_ = false; // duo's kernels compute the attention of all layers
+    bool        stock_products_ = false; // stock kernels compute some product, perhaps only a router's
+    int32_t     n_duo_products_ = 0;
+    int32_t     n_cpu_products_ = 0;
+    std::string warning_;
 
     // The batch in llama_decode's form, with space for n_batch_ rows and the extra row of strict passes.
     std::vector<llama_token>    token_;
@@ -233,6 +246,7 @@ class llama_token_model : public token_model {
     std::vector<llama_seq_id *> seq_of_;
     std::vector<int8_t>         output_;
     std::vector<float>          state_of_; // a draft head's
+    std::vector<int32_t>        at_;       // by row of the last batch's caller; company has rows of its own
 
     cpu::cell_order cells_; // of own attention
 };

@@ -59,22 +59,31 @@ llama_flash_attn_type flash_attn_type(const std::string & name) {
 // llama.cpp's scheduler decides whether duo's device computes all attention, and architectures differ. The probe's pass
 // shows it. If stock kernels compute some, the context is made again, without duo's attention and for narrow passes.
 void llama_token_model::make_context() {
-    own_attention_  = own_attention_ && !llama_model_is_recurrent(model_.get()) && !llama_model_is_hybrid(model_.get());
-    const int64_t n = cpu::take_attention::n_done();
-    n_snapshots_    = opt_.guesses && !is_draft_ ? n_snapshots_most : 0;
+    const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
+    own_attention_ = own_attention_ && !(one && is_draft_); // libllama divides its batches, and their order is lost
+    n_snapshots_   = opt_.guesses && !is_draft_ ? n_snapshots_most : 0;
     create_context();
     if (n_snapshots_ > 0 && llama_n_rs_seq(context_.get()) == 0) { // the architecture has none
         n_snapshots_ = 0;
         context_.reset();
         create_context();
     }
+    const int64_t n = cpu::take_attention::n_done();
+    probed_         = {};
     probe_rollback();
-    if (own_attention_ && cpu::take_attention::n_done() - n != llama_model_n_layer(model_.get())) {
+    if (own_attention_ && !all_own(int32_t(cpu::take_attention::n_done() - n))) {
         own_attention_ = false;
         context_.reset(); // frees the memory for the next one
         create_context();
         probe_rollback();
     }
+}
+
+// Layers of a hybrid model that do not attend have no cells.
+bool llama_token_model::all_own(int32_t n_done) const {
+    const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
+    return one ? n_done == probed_.n_attentions && probed_.n_written == n_done * (has_values() ? 2 : 1)
+               : n_done == llama_model_n_layer(model_.get());
 }
 
 void llama_token_model::create_context() {
@@ -91,9 +100,12 @@ void llama_token_model::create_context() {
 
     // Recurrent memory needs a state per branch, and cannot go back to any position.
     const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
-    if (one && opt_.n_parallel > 1) {
-        throw error(error_kind::bad_value, opt_.path + " keeps a recurrent state, and duo writes one text at a time " +
-                                               "with such a model; leave out -np/--parallel");
+    // A PLaMo-2 graph of several sequences writes their states to the wrong place (models/plamo2.cpp).
+    one_sequence_ = meta("general.architecture") == "plamo2";
+    if (one_sequence_ && is_draft_ && opt_.n_parallel > 1) {
+        throw error(error_kind::bad_value,
+                    opt_.path +
+                        " can draft for one text at a time only; leave out -np/--parallel, or take another draft");
     }
     if (opt_.n_parallel > n_batch_) { // libllama would end the process
         throw error(error_kind::bad_value, "a pass of " + std::to_string(n_batch_) + " rows is too small for " +
@@ -102,10 +114,9 @@ void llama_token_model::create_context() {
                                                (is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size"));
     }
     // libllama reserves an output for each branch.
-    // A PLaMo-2 graph of several sequences writes their states to the wrong place (models/plamo2.cpp).
     n_branch_ = !one ? opt_.n_parallel * std::max(1, std::min(n_branch_most, n_batch_) / opt_.n_parallel)
-                : is_draft_ && meta("general.architecture") != "plamo2" ? std::min(n_branch_state, n_batch_)
-                                                                        : 1;
+                : is_draft_ && !one_sequence_ ? std::min(std::max(n_branch_state, 4 * opt_.n_parallel), n_batch_)
+                                              : opt_.n_parallel;
 
     const bool           all_duo  = n_duo_products_ > 0 && n_duo_products_ == n_cpu_products_;
     const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
@@ -119,7 +130,7 @@ void llama_token_model::create_context() {
     n_snapshots_      = one ? std::clamp(int32_t(std::min(params.n_ubatch, params.n_batch)) - 2, 0, n_snapshots_) : 0;
     const bool spare  = one && !is_draft_ && n_snapshots_ == 0;
     params.n_rs_seq   = uint32_t(n_snapshots_);
-    params.n_seq_max  = uint32_t(n_branch_ + (spare ? 1 : 0));
+    params.n_seq_max  = uint32_t(n_branch_ * (spare ? 2 : 1));
     params.kv_unified = true; // branches share cells
     params.n_threads  = opt_.n_threads;
     params.n_threads_batch = opt_.n_threads_batch;
@@ -143,7 +154,9 @@ void llama_token_model::create_context() {
     if (own_attention_) {
         params.cb_eval = [](ggml_tensor * node, bool ask, void * data) {
             if (ask) {
-                static_cast<llama_token_model *>(data)->cells_.on_node(node);
+                auto * self = static_cast<llama_token_model *>(data);
+                self->probed_.count(node);
+                self->cells_.on_node(node);
             }
             return false;
         };
@@ -181,7 +194,10 @@ void llama_token_model::create_context() {
     for (const int32_t i : opt_.feature_layers) {
         hidden().keep_layer_input(context_.get(), uint32_t(i), true);
     }
-    state_ = {llama_get_memory(context_.get()), int32_t(llama_n_rs_seq(context_.get())), spare ? n_branch_ : -1};
+    states_.clear();
+    for (int32_t i = 0; one && !is_draft_ && i < n_branch_; ++i) {
+        states_.emplace_back(context_.get(), i, spare ? n_branch_ + i : -1);
+    }
     use_loras(context_.get(), loras_, opt_);
     use_control_vectors(context_.get(), model_.get(), opt_);
     const size_t n = size_t(n_batch_) + 1;
@@ -197,17 +213,21 @@ void llama_token_model::create_context() {
 
 // Decodes two tokens and tries to remove one (like common_context_can_seq_rm).
 void llama_token_model::probe_rollback() {
-    if (llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get())) {
-        can_rollback_ = false; // see kept_state.h
-        return;
-    }
+    const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
+    can_rollback_  = !one; // see kept_state.h
     const std::atomic<bool> go{false};
     const token_id          t = std::min(1, n_vocab_ - 1);
     const std::array        rows{row{.token = t, .pos = 0}, row{.token = t, .pos = 1, .output = true}};
-    if (n_batch_ >= 2 && decode(rows, go) == decode_status::ok) {
+    if (n_batch_ >= 2 && decode(rows, go) == decode_status::ok && !one) {
         can_rollback_ = llama_memory_seq_rm(llama_get_memory(context_.get()), 0, 1, -1);
     }
     llama_memory_clear(llama_get_memory(context_.get()), false);
+    for (kept_state & s : states_) {
+        s.forget();
+    }
+    for (int32_t i = 0; !one && !can_rollback_ && !is_draft_ && i < n_branch_; ++i) {
+        states_.emplace_back(context_.get(), i, -1); // DeepSeek-V4's: no guesses
+    }
 }
 
 } // namespace duo

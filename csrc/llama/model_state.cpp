@@ -26,12 +26,15 @@ size_t n_extra_of(const llama_model * model) {
 } // namespace
 
 // Of one text in all, the whole context is saved. A single sequence comes without the cells that a sliding window has
-// passed, and a later text that shares only a part of this one needs them.
+// passed, and a later text that shares only a part of this one needs them. With a recurrent state, no such text can
+// use it.
 std::string llama_token_model::save(int32_t branch) const {
     log_clear_errors();
-    const bool whole = opt_.n_parallel == 1;
+    const bool whole = opt_.n_parallel == 1 && can_rollback_;
     auto *     c     = context_.get();
-    state_.forget(); // only the text is saved
+    if (!states_.empty()) {
+        states_[size_t(branch)].settle();
+    }
     std::string  saved(whole ? llama_state_get_size(c) : llama_state_seq_get_size(c, branch), '\0');
     auto *       to = reinterpret_cast<uint8_t *>(saved.data());
     const size_t n =
@@ -42,6 +45,9 @@ std::string llama_token_model::save(int32_t branch) const {
     saved.resize(n);
     if (!whole) {
         saved.replace(0, sizeof(sequence_head), head());
+    }
+    if (!states_.empty()) {
+        saved += states_[size_t(branch)].marks();
     }
     return saved;
 }
@@ -60,24 +66,22 @@ void llama_token_model::restore(int32_t branch, std::span<const char> saved) {
     log_clear_errors();
     std::string why;
     try {
-        if (memory != nullptr && can_rollback_) {
-            if (restore_sequence(branch, saved)) {
-                return;
-            }
+        if (!states_.empty()) {
+            states_[size_t(branch)].forget();
+            const auto all = saved;
+            saved          = states_[size_t(branch)].set_marks(all);
         }
-        if (memory != nullptr && !can_rollback_) { // a recurrent state is of one text
-            state_.forget();
-            llama_memory_clear(memory, false);
-            const auto * from = reinterpret_cast<const uint8_t *>(saved.data());
-            if (llama_state_set_data(context_.get(), from, saved.size()) == saved.size()) {
-                return;
-            }
+        if (memory != nullptr && restore_sequence(branch, saved)) {
+            return;
         }
     } catch (const std::exception & e) {
         why = std::string(" (") + e.what() + ")";
     }
     if (memory != nullptr) {
         llama_memory_seq_rm(memory, branch, -1, -1);
+    }
+    if (!states_.empty()) {
+        states_[size_t(branch)].forget();
     }
     throw error(error_kind::bad_value, "the saved state does not fit the cache of " + opt_.path +
                                            (why.empty() ? log_reason() : why) + "; evaluate the text again");
@@ -97,7 +101,8 @@ bool llama_token_model::restore_sequence(int32_t branch, std::span<const char> s
 
     std::optional<saved_cells> cells;
     if (own_attention_) {
-        cells.emplace(memory, n_extra_of(model_.get()));
+        const size_t n_caches = probed_.n_attentions == 0 ? 0 : llama_model_n_swa(model_.get()) > 0 ? 2 : 1;
+        cells.emplace(memory, n_extra_of(model_.get()), has_values() ? 2 : 1, states_.empty() ? SIZE_MAX : n_caches);
         cells->mark(std::span(image).subspan(sizeof first));
     }
     const auto * from = reinterpret_cast<const uint8_t *>(image.data());

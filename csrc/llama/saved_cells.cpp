@@ -51,9 +51,9 @@ void require(bool as_expected) {
 
 } // namespace
 
-saved_cells::saved_cells(std::span<const char> image, size_t n_extra) {
+saved_cells::saved_cells(std::span<const char> image, size_t n_extra, uint32_t n_tensors, size_t n_caches) {
     reader in(image);
-    while (!in.done()) {
+    while (!in.done() && caches_.size() < n_caches) {
         cache & c = caches_.emplace_back();
         require(in.get<uint32_t>() == 1); // stream
         const auto n_cells = in.get<uint32_t>();
@@ -67,9 +67,11 @@ saved_cells::saved_cells(std::span<const char> image, size_t n_extra) {
         }
         require(in.get<uint32_t>() == 0); // values are not transposed
         const auto n_layers = in.get<uint32_t>();
-        require(n_layers > 0);
-        for (uint32_t i = 0; i < 2 * n_layers; ++i) { // keys, then values
-            in.skip(sizeof(int32_t));                 // type
+        if (n_layers == 0) { // all of them have windows
+            c.pos.clear();
+        }
+        for (uint32_t i = 0; i < n_tensors * n_layers; ++i) { // keys, then values
+            in.skip(sizeof(int32_t));                         // type
             const auto n_row = in.get<uint64_t>();
             require(n_row <= image.size() / n_cells);
             if (i == 0) {

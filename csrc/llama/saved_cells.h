@@ -17,8 +17,9 @@ namespace duo {
 class saved_cells {
   public:
     // image: what a memory has written, behind its head. n_extra: bytes that each cell has besides position and
-    // sequences. Throws duo::error for another layout.
-    saved_cells(std::span<const char> image, size_t n_extra);
+    // sequences. n_tensors: of a layer, 1 or 2. n_caches: at most; a recurrent state follows them. Throws duo::error
+    // for another layout.
+    saved_cells(std::span<const char> image, size_t n_extra, uint32_t n_tensors, size_t n_caches);
 
     // Marks a copy of the image.
     void mark(std::span<char> image) const;

@@ -57,6 +57,7 @@ class Probe:
     def __init__(self, options: ModelOptions, is_draft: bool = False) -> None: ...
     # states: of a draft head, [tokens][n_state]: the state before each token
     def decode(self, tokens: Sequence[int], pos: int = 0, states: npt.NDArray[np.float32] | None = None) -> int: ...
+    def mark(self) -> None: ...  # a recurrent state as it is now: passes may go back to it
     def logits(self) -> npt.NDArray[np.float32]: ...
     def features(self) -> npt.NDArray[np.float32]: ...  # [rows of the last pass][inputs of feature_layers]
     def encode(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]: ...  # states, of a draft head
@@ -90,6 +91,7 @@ class ModelOptions:
     n_batch: int
     n_ubatch: int
     n_parallel: int
+    guesses: bool  # passes verify guesses: a recurrent state keeps snapshots
     n_contexts: int
     n_threads: int
     n_threads_batch: int

@@ -28,6 +28,8 @@ struct behaviour {
     duo::undo_kind undo         = duo::undo_kind::cells;
     int32_t        n_undo       = 8;
     bool           drops_one    = false;
+    bool           is_target    = false; // passes of several texts are checked
+    int32_t        n_together   = -1;    // guesses of each text in company; < 0: a target's pass has one text
     bool           heeds_stop   = true;
     int64_t        throw_at     = -1; // this decode() throws, counted from 0, half of its rows in the cache
     int64_t        throw_choice = -1; // this candidates() throws

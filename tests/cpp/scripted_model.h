@@ -25,6 +25,12 @@ class scripted_model : public scripted_base {
     duo::undo_kind undo() const override { return b_.undo; }
     int32_t        n_undo() const override { return keeps_state() ? b_.n_undo : token_model::n_undo(); }
 
+    int32_t n_undo_together(int32_t n_texts) const override {
+        return !keeps_state() || n_texts < 2     ? n_undo()
+               : b_.undo == duo::undo_kind::copy ? std::min(b_.n_together, 0)
+                                                 : b_.n_together;
+    }
+
     void use_threads(int32_t n) override {
         const one_at_a_time guard(*this);
         REQUIRE(n >= 0 && size_t(n) < n_decoded_with.size());
@@ -39,10 +45,10 @@ class scripted_model : public scripted_base {
                 "n_batch respected: " + std::to_string(rows.size()) + " of " + std::to_string(b_.n_batch));
         rows_.assign(rows.begin(), rows.end());
         const bool drops = b_.drops_one && rows.size() == 1;
-        if (drops || std::count_if(rows.begin(), rows.end(), [](const row & r) { return r.output; }) > 1) {
-            n_copied_ = int32_t(cache_[0].id.size());
+        std::fill(n_back_.begin(), n_back_.end(), 0);
+        for (int32_t b = 0; keeps_state() && b < b_.n_branch; ++b) {
+            keep_state(b, rows, drops);
         }
-        n_back_ = b_.undo == duo::undo_kind::snapshots ? std::min(b_.n_undo, int32_t(rows.size()) - 1) : 0;
         texts_.clear();
         for (const row & r : rows) {
             REQUIRE(r.pos < b_.n_ctx, "n_ctx respected");
@@ -89,7 +95,7 @@ class scripted_model : public scripted_base {
             throw duo::error(duo::error_kind::context_full, "decode " + std::to_string(n) + " fails");
         }
         if (drops) {
-            cache_[0].cut(size_t(n_copied_));
+            cache_[size_t(rows[0].branch)].cut(size_t(n_copied_[size_t(rows[0].branch)]));
         }
         return decode_status::ok;
     }
@@ -143,25 +149,25 @@ class scripted_model : public scripted_base {
         REQUIRE(branch >= 0 && branch < b_.n_branch && pos >= 0);
         auto & cached = cache_[size_t(branch)];
         if (pos > 0 && size_t(pos) < cached.id.size()) {
-            const bool near = branch == 0 && int32_t(cached.id.size()) - pos <= n_back_;
+            const bool near = int32_t(cached.id.size()) - pos <= n_back_[size_t(branch)];
             if (!b_.can_rollback || (keeps_state() && !near)) {
                 return false;
             }
         }
         if (size_t(pos) < cached.id.size()) {
-            n_back_   = 0; // once
-            n_copied_ = pos == 0 ? -1 : n_copied_;
+            n_back_[size_t(branch)]   = 0; // once
+            n_copied_[size_t(branch)] = pos == 0 ? -1 : n_copied_[size_t(branch)];
         }
         cached.cut(size_t(pos));
         return true;
     }
 
     int32_t take_back(int32_t branch, int32_t pos) override {
-        branch_cells & cached = cache_[size_t(branch)];
-        if (b_.undo == duo::undo_kind::copy && branch == 0 && size_t(pos) < cached.id.size() && n_copied_ > 0 &&
-            n_copied_ <= pos) {
-            cached.cut(size_t(n_copied_));
-            return n_copied_;
+        branch_cells & cached   = cache_[size_t(branch)];
+        const int32_t  n_copied = n_copied_[size_t(branch)];
+        if (b_.undo == duo::undo_kind::copy && size_t(pos) < cached.id.size() && n_copied > 0 && n_copied <= pos) {
+            cached.cut(size_t(n_copied));
+            return n_copied;
         }
         return token_model::take_back(branch, pos);
     }
@@ -217,9 +223,23 @@ class scripted_model : public scripted_base {
   private:
     bool keeps_state() const { return b_.undo != duo::undo_kind::cells; }
 
-    size_t  n_threads_ = 0;
-    int32_t n_copied_  = -1; // positions of the first branch that were copied; < 0: none
-    int32_t n_back_    = 0;  // rows that snapshots reach back
+    // What a pass leaves to go back to. If it has several texts, each has one row and at most n_together guesses.
+    void keep_state(int32_t branch, std::span<const row> rows, bool drops) {
+        const auto mine  = [branch](const row & r) { return r.branch == branch; };
+        const auto n     = int32_t(std::count_if(rows.begin(), rows.end(), mine));
+        const auto n_out = std::count_if(rows.begin(), rows.end(), [&](const row & r) { return mine(r) && r.output; });
+        if (n > 0 && (drops || n_out > 1)) {
+            n_copied_[size_t(branch)] = int32_t(cache_[size_t(branch)].id.size());
+        }
+        n_back_[size_t(branch)] = b_.undo == duo::undo_kind::snapshots ? std::min(b_.n_undo, std::max(0, n - 1)) : 0;
+        const bool together     = b_.is_target && size_t(n) < rows.size();
+        REQUIRE(!together || n - 1 <= n_undo_together(2), "a text in company has few guesses");
+        REQUIRE(!together || n_out == n, "a text in company reads nothing");
+    }
+
+    size_t               n_threads_ = 0;
+    std::vector<int32_t> n_copied_  = std::vector<int32_t>(size_t(b_.n_branch), -1); // by branch; < 0: none
+    std::vector<int32_t> n_back_    = std::vector<int32_t>(size_t(b_.n_branch), 0);  // rows that snapshots reach back
 
     struct one_at_a_time {
         explicit one_at_a_time(scripted_model & m) : m_(m) {
@@ -272,16 +292,14 @@ class scripted_model : public scripted_base {
         return size_t(std::unique(ids.begin(), ids.end()) - ids.begin());
     }
 
-    std::vector<branch_cells> cache_{size_t(b_.n_branch)};
-    std::vector<row>          rows_; // of the last decode
-
+    std::vector<branch_cells>          cache_{size_t(b_.n_branch)};
+    std::vector<row>                   rows_;  // of the last decode
     std::vector<std::vector<token_id>> texts_; // of each of its rows, up to and with it
-
-    int64_t           n_cells_made_ = 0;
-    int64_t           n_chosen_     = 0;
-    std::atomic<bool> in_use_{false};
-    std::atomic<bool> hanging_{false};
-    std::atomic<bool> released_{false};
+    int64_t                            n_cells_made_ = 0;
+    int64_t                            n_chosen_     = 0;
+    std::atomic<bool>                  in_use_{false};
+    std::atomic<bool>                  hanging_{false};
+    std::atomic<bool>                  released_{false};
 };
 
 } // namespace duo_test

@@ -148,11 +148,19 @@ void one_schedule(uint64_t seed, total & sum, bool failures) {
     target.delay_us   = d.chance(0.5) ? 60 : 0;
     target.delay_seed = d.next();
     behaviour draft   = target;
-    draft.agree       = d.chance(0.5) ? 0.9 : 0.5;
-    draft.n_branch    = n_texts * d.between(2, 8);
-    draft.accent      = d.next();
-    draft.delay_us    = d.chance(0.5) ? 30 : 0;
-    draft.delay_seed  = d.next();
+    if (d.chance(0.4)) {
+        target.is_target  = true;
+        target.undo       = d.chance(0.6) ? undo_kind::snapshots : undo_kind::copy;
+        target.n_branch   = n_texts;
+        target.n_together = d.between(-1, 4);
+        target.n_undo     = d.between(std::max(1, target.n_together), 8);
+        target.drops_one  = target.undo == undo_kind::copy && d.chance(0.3);
+    }
+    draft.agree      = d.chance(0.5) ? 0.9 : 0.5;
+    draft.n_branch   = n_texts * d.between(2, 8);
+    draft.accent     = d.next();
+    draft.delay_us   = d.chance(0.5) ? 30 : 0;
+    draft.delay_seed = d.next();
     if (failures) {
         (d.chance(0.5) ? target.throw_at : target.throw_choice) = d.chance(0.7) ? d.between(0, 60) : -1;
         (d.chance(0.5) ? draft.throw_at : draft.throw_choice)   = d.chance(0.7) ? d.between(0, 100) : -1;

@@ -16,7 +16,7 @@ from duo import _core
 from duo.errors import DuoError, UnknownModel
 from duo.models.header import read_header, read_rows
 from duo.options.option import CpuKernels
-from duo.placement import guard, kernels
+from duo.placement import guard, kernels, states
 from duo.placement.finding import Finding
 from duo.support.wording import plural
 
@@ -54,6 +54,7 @@ class Report:
     accuracy: dict[str, Accuracy] = field(default_factory=dict)  # by type
     divergence: float | None = None  # KL(stock || duo) of the next token in nats, mean over the compared rows
     ms: dict[str, dict[int, float]] = field(default_factory=dict)  # "stock", "duo" -> width -> milliseconds
+    way_back: str = ""  # how a wrong guess is taken back, if the model keeps a recurrent state; one sentence
     trial: Finding = field(default_factory=Finding)  # which kinds of kernels work in a child process
 
     @property
@@ -83,6 +84,7 @@ def context_of(probe: _core.Probe, n: int) -> list[int]:
 def _passes(probe: _core.Probe, context: list[int], tokens: list[int]) -> tuple[Logits, dict[int, Logits]]:
     """Logits of `tokens` after the context, one by one and in one pass of each width."""
     probe.decode(context, 0)
+    probe.mark()
     alone = []
     for i, t in enumerate(tokens):
         probe.decode([t], len(context) + i)
@@ -96,6 +98,7 @@ def _passes(probe: _core.Probe, context: list[int], tokens: list[int]) -> tuple[
 
 def _times(probe: _core.Probe, context: list[int], tokens: list[int], repeat: int) -> dict[int, float]:
     probe.decode(context, 0)
+    probe.mark()
     times: dict[int, list[float]] = {w: [] for w in SPEED_WIDTHS}
     for _ in range(repeat):
         for width in SPEED_WIDTHS:
@@ -141,6 +144,7 @@ def examine(
     kernels.read_ahead(taken, threads[-1])
     types = _core.cpu_types(os.fsencode(path), 0)
     report = Report(Path(path).name, kernels.processor(), name, why_not, types, taken, trial=trial)
+    report.way_back = states.sentence(read_header(path))
     reference: Logits | None = None
     for n_threads in threads:
         progress(f"{'duo' if taken else 'stock'} kernels, {plural(n_threads, 'thread')}")
@@ -207,6 +211,8 @@ def verdict(r: Report) -> list[str]:
             else "where two tokens nearly tie, the text may differ with and without a draft; --strict prevents this"
         )
         said.append(f"Logits differ from those of one row at widths {', '.join(map(str, widths))}: {meaning}.")
+    if r.way_back:
+        said.append(r.way_back[0].upper() + r.way_back[1:] + ".")
     v4 = r.v("duo" if "duo" in r.ms else "stock", 4)
     pays = (
         "pays with almost any draft" if v4 < 1.5 else "pays with a good and cheap draft" if v4 < 2.5 else "hardly pays"

@@ -15,6 +15,7 @@ from duo.options.validate import engine_options
 from duo.placement.fit import Placement
 from duo.placement.memory import Need
 from duo.placement.resolve_auto import contexts, needs, placement_of, texts_that_fit
+from duo.placement.states import way_back
 
 if TYPE_CHECKING:
     from duo.placement.devices import Device
@@ -32,7 +33,7 @@ class Vocabulary:
     eos: int
     eos_text: str
     add_eos: bool
-    keeps_state: bool  # recurrent or hybrid: one text at a time, and no single token can be taken back
+    keeps_state: bool  # recurrent or hybrid: no single token can be taken back
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class CheckedModel:
             "context": self.n_ctx,
             "head": head.as_dict() if head else None,
             "vocabulary": asdict(self.vocabulary),
+            "way_back": way_back(self.header),
             "memory": {
                 "weights": self.need.total_weights,
                 "cache": self.need.total_cache,

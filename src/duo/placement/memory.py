@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from duo.models.header import Header
+from duo.placement.states import N_MARKS, n_states, state_bytes
 from duo.support.context import N_CTX_DEFAULT
 
 # Cells that the engine adds to the context (csrc/llama/model_load.cpp), in steps of 256.
@@ -23,7 +24,7 @@ class Need:
     weights: tuple[int, ...]  # by layer; only those that a device can hold
     cache: tuple[int, ...]  # by layer; in the same place as the layer
     output: int  # the output matrix, which counts as one more layer
-    host: int  # embeddings, and tensors that -ot keeps on the CPU
+    host: int  # embeddings, tensors that -ot keeps on the CPU, and states that a recurrent target keeps of its prompts
     work: int  # for each place that computes layers
     logits: int  # for the place of the output matrix, instead of `work` if `work` is less
 
@@ -71,12 +72,12 @@ def context(asked: int | None, n_train: int, n_target: int | None = None) -> int
 def most_texts(headers: Sequence[Header], contexts: Sequence[int]) -> int:
     """Whole contexts that one cache may hold, whatever memory there is. contexts: tokens, of each model.
 
-    A recurrent model keeps one text's state. A model with factors for long texts (LongRoPE) takes them by the size of
+    A model with factors for long texts (LongRoPE) takes them by the size of
     the cache, and would write another text with a larger one.
     """
     n = N_TEXTS_MOST
     for h, n_ctx in zip(headers, contexts, strict=True):
-        if not all(h.n_head_kv):
+        if h.architecture == "plamo2":  # its graph of several texts is wrong (llama.cpp: models/plamo2.cpp)
             return 1
         if any("rope_factors_long" in t.name for t in h.tensors):
             short = h.values.get(f"{h.architecture}.rope.scaling.original_context_length", 0)
@@ -114,12 +115,16 @@ def need_of(
     flash_attn: bool = True,
     overrides: Sequence[tuple[str, str]] = (),
     n_contexts: int = 1,
+    n_parallel: int = 1,
+    guesses: bool = False,
 ) -> Need:
     """n_ctx: tokens; the cache has n_contexts times as many. overrides: (pattern, memory) from -ot; tensors for the CPU
     count as the host's.
 
-    Weights and cache are exact, except for sliding windows and recurrent states. Every layer counts as if it kept the
-    whole context; with many branches that is true up to rather long contexts. Working memory is an estimate.
+    n_parallel: texts at once. guesses: a draft model guesses for this target.
+
+    Weights and cache are exact, except for sliding windows. Every layer that attends counts as if it kept the whole
+    context; with many branches that is true up to rather long contexts. Working memory is an estimate.
     """
     on_host = [p for p in (_pattern(p) for p, memory in overrides if memory == "CPU") if p is not None]
     weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
@@ -142,10 +147,13 @@ def need_of(
         bytes_of(n * h.key_length, type_k) + (bytes_of(n * h.value_length, type_v) if h.value_length else 0)
         for n in h.n_head_kv
     ]
+    states = state_bytes(h)
+    n_copies = n_states(h, draft=draft, guesses=guesses, n_parallel=n_parallel)
+    host += 0 if draft else N_MARKS * n_parallel * sum(states)
     mask = 6 * n_cells if flash_attn else 6 * n_cells + 8 * h.n_head * n_cells
     return Need(
         weights=tuple(weights),
-        cache=tuple(n_cells * b for b in by_token),
+        cache=tuple(n_cells * b + n_copies * state for b, state in zip(by_token, states, strict=True)),
         output=output,
         host=host,
         work=n_ubatch * (4 * (2 * h.n_ff + 4 * h.n_embd) + mask),

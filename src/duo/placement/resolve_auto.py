@@ -64,6 +64,7 @@ def needs(target: ModelOptions, draft: ModelOptions | None, headers: Sequence[He
         need_of(
             h, n_ctx, draft=m.role == "draft", type_k=m.type_k, type_v=m.type_v, n_ubatch=m.n_ubatch,
             flash_attn=m.flash_attn != "off", overrides=m.override_tensors, n_contexts=m.n_contexts,
+            n_parallel=1 if m.n_parallel == "auto" else m.n_parallel, guesses=m.role == "target" and draft is not None,
         )
         for m, h, n_ctx in zip(models, headers, contexts(target, draft, headers), strict=True)
     ]  # fmt: skip

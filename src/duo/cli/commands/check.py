@@ -17,6 +17,7 @@ from duo.cli.models import hub_of, model_sources
 from duo.cli.options import ModelCommand, given, model_options
 from duo.errors import BadValue, DuoError
 from duo.options.tables import ENGINE_OPTIONS
+from duo.placement import states
 from duo.support.wording import gigabytes
 
 if TYPE_CHECKING:
@@ -125,6 +126,8 @@ def _print(c: PairCheck) -> None:
     out.print(table)
     if head := c.draft.head:
         out.print("the draft is an EAGLE-3 head: it reads " + head.line())
+    if line := states.sentence(c.target.header):
+        out.print(line)
     out.print(
         c.placement.line() + ("" if c.fits else f"; the CPU has too little memory ({gigabytes(c.host_free)} free)")
     )
