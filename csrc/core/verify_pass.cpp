@@ -235,8 +235,14 @@ std::optional<token_id> verify_worker::choose(verify_slot & s, int32_t i_row) {
     if (req.hook && !req.hook->on_row(s.text.tokens(), logits)) {
         return std::nullopt;
     }
-    candidate chosen;
-    if (model_.candidates(i_row, req.sampling, s.text.tokens(), std::span(&chosen, 1)) == 1) {
+    if (const auto guesses = s.text.guesses();
+        req.sampling.rule() != accept_rule::noise && !guesses.tokens.empty()) {
+        model_.chances(i_row, req.sampling, s.text.tokens(), chances_);
+        if (!chances_.empty()) {
+            return acceptance_.choose(req.sampling, s.text.tokens().size(), chances_, guesses);
+        }
+    } else if (candidate chosen;
+               model_.candidates(i_row, req.sampling, s.text.tokens(), std::span(&chosen, 1)) == 1) {
         return chosen.token;
     }
     if (req.sampling.grammar.empty()) {

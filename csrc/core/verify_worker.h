@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "acceptance.h"
 #include "kept_texts.h"
 #include "planner.h"
 #include "pool_planner.h"
@@ -191,6 +192,8 @@ class verify_worker {
     std::vector<row>         rows_;       // of the pass
     std::vector<verdict_msg> verdicts_;   // scratch
     std::vector<candidate>   best_;       // scratch: alternatives for log-probabilities
+    std::vector<candidate>   chances_;    // scratch: what the rule of acceptance chooses from
+    acceptance               acceptance_;
     std::vector<float>       own_logits_; // scratch: a row before a hook changed it
 };
 

@@ -95,6 +95,8 @@ class llama_token_model : public token_model {
     void             use_threads(int32_t n) override;
     int32_t          candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                 std::span<candidate> out) override;
+    void             chances(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                             std::vector<candidate> & out) override;
     std::span<float> row_logits(int32_t i_row) override { return {logits_of(i_row), size_t(n_vocab_)}; }
     float            logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
     int32_t          n_features() const override;
@@ -180,6 +182,7 @@ class llama_token_model : public token_model {
     void probe_rollback();
     // A row of the last pass. Throws duo::error if it has no logits.
     float *       logits_of(int32_t i_row) const;
+    void          check_numbers(const float * logits, token_id best) const;
     decode_status decode_batch(std::span<const row> rows, const std::atomic<bool> & stop);
     // The last pass of a batch of n rows would be one row wide, where bits must be the same at any width.
     [[nodiscard]] bool ends_alone(size_t n) const;
