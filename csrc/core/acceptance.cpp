@@ -11,6 +11,8 @@ namespace {
 // the target's distribution. So each has a key of its own; the target's own draws have the text's.
 constexpr uint64_t key_of_draws = 0x5851f42d4c957f2dull;
 constexpr uint64_t key_of_coins = 0x14057b7ef767814full;
+// A block's coins belong to its beginning: those of a token that was not reached are not tossed again later.
+constexpr uint64_t key_of_block = 0x9fb21c651e98df25ull;
 
 constexpr size_t n_path = 128; // last tokens of a text that its draws depend on; a tree is not as deep as this
 
@@ -159,10 +161,59 @@ token_id acceptance::rejection(const sampling_params & s, size_t pos, std::span<
             break; // nothing else can have been drawn
         }
     }
+    return own_of_rest(s, pos);
+}
+
+// Draws from left_ by mass_.
+token_id acceptance::own_of_rest(const sampling_params & s, size_t pos) {
     for (size_t i = 0; i < left_.size(); ++i) {
         left_[i].logp = float(std::log(std::max(mass_[i], 1e-300)));
     }
     return own(s, pos, left_);
+}
+
+// What `scale` times the target's distribution has above the draft's. Returns its sum.
+double acceptance::set_rest(const block_level & level, double scale) {
+    left_ = level.chances;
+    mass_.clear();
+    double sum = 0.0;
+    for (const candidate & c : left_) {
+        const candidate * share = find(level.shares, c.token);
+        sum +=
+            mass_.emplace_back(std::max(0.0, scale * probability(c) - (share == nullptr ? 0.0 : probability(*share))));
+    }
+    return sum;
+}
+
+// Algorithm 2 of the paper. kept: the chance of the guesses so far by the target, relative to the draft's, at most 1.
+// It is also the chance that these are accepted, and that holds at each guess by itself. So a chain may end where the
+// guesses before suggest it.
+block_verdict acceptance::choose(const sampling_params & s, size_t pos, std::span<const block_level> levels) {
+    block_verdict out;
+    double        kept        = 1.0;
+    double        kept_of_out = 1.0;
+    for (size_t i = 0; i < levels.size(); ++i) {
+        const candidate * p = find(levels[i].chances, levels[i].guess);
+        const candidate * q = find(levels[i].shares, levels[i].guess);
+        kept = p == nullptr || q == nullptr ? 0.0 : std::min(1.0, kept * std::exp(double(p->logp) - double(q->logp)));
+        double accept = kept;
+        if (i + 1 < levels.size() && kept < 1.0) {
+            const double rest = set_rest(levels[i + 1], kept);
+            accept            = rest / (rest + 1.0 - kept);
+        }
+        if (noise_uniform(s.seed ^ key_of_block, pos, i) < accept) {
+            out.n_accepted = i + 1;
+            kept_of_out    = kept;
+        }
+    }
+    if (out.n_accepted < levels.size()) {
+        if (set_rest(levels[out.n_accepted], kept_of_out) <= 0.0) { // p equals q, so only rounding can have rejected it
+            left_ = levels[out.n_accepted].chances;
+            std::transform(left_.begin(), left_.end(), mass_.begin(), probability);
+        }
+        out.next = own_of_rest(s, pos + out.n_accepted);
+    }
+    return out;
 }
 
 } // namespace duo

@@ -17,6 +17,18 @@ struct guesses_below {
     std::span<const candidate> shares; // rejection: the distribution they were drawn from, without replacement
 };
 
+// A chain of single draws, one for each row: what the target would draw from, and what the draft drew from, and drew.
+struct block_level {
+    std::vector<candidate> chances;
+    std::vector<candidate> shares;
+    token_id               guess = no_token;
+};
+
+struct block_verdict {
+    size_t   n_accepted = 0;        // of the levels' guesses
+    token_id next       = no_token; // what follows them; no_token: all were accepted
+};
+
 // One decision of each kind at a time; owned by one worker. The results are functions of the arguments.
 class acceptance {
   public:
@@ -36,6 +48,11 @@ class acceptance {
     token_id choose(const sampling_params & s, size_t pos, std::span<const candidate> chances,
                     const guesses_below & guesses);
 
+    // The same for a whole chain, by block verification (Sun et al., arXiv 2403.10444): a guess that is less likely
+    // than the draft thought may be made up for by those after it, so that more of them are accepted on average. pos:
+    // number of tokens before the first guess.
+    block_verdict choose(const sampling_params & s, size_t pos, std::span<const block_level> levels);
+
     // Typical acceptance: guesses of a higher probability are accepted. min(threshold, alpha * exp(-entropy)), with the
     // entropy in nats (Cai et al., arXiv 2401.10774, section 2.3.1).
     [[nodiscard]] static double typical_limit(const sampling_params & s, std::span<const candidate> chances);
@@ -43,6 +60,8 @@ class acceptance {
   private:
     token_id                      rejection(const sampling_params & s, size_t pos, std::span<const candidate> chances,
                                             const guesses_below & guesses);
+    double                        set_rest(const block_level & level, double scale);
+    [[nodiscard]] token_id        own_of_rest(const sampling_params & s, size_t pos);
     [[nodiscard]] static token_id own(const sampling_params & s, size_t pos, std::span<const candidate> chances);
 
     std::vector<candidate> left_;  // scratch: what the target's distribution has left

@@ -247,7 +247,7 @@ int32_t draft_worker::send_children(const part & p, size_t i, const step_time * 
 }
 
 // A node's children are drawn once. Draws must be sent whatever they are: the target would choose wrongly if it were
-// told the probable ones only. What they were drawn from goes before them, unless there is only one such token.
+// told the probable ones only. What they were drawn from goes before them.
 void draft_worker::draw_children(const draft_text & text, int32_t i_node, int32_t i_row, size_t n_most) {
     children_.clear();
     if (text.tree().first_child(i_node) >= 0) {
@@ -255,12 +255,12 @@ void draft_worker::draw_children(const draft_text & text, int32_t i_node, int32_
     }
     model_.chances(i_row, text.req().sampling, path_, chances_);
     acceptance_.draw(text.req().sampling, path_, chances_, n_most, children_);
-    for (size_t i = 0; chances_.size() > 1 && i < chances_.size(); ++i) {
+    for (const candidate & c : chances_) {
         wires_.nodes.push_quiet({.what   = node_msg::kind::share,
                                  .slot   = text.slot(),
                                  .parent = text.tree().at(i_node).id,
-                                 .token  = chances_[i].token,
-                                 .logp   = std::max(chances_[i].logp, log_of_nothing)});
+                                 .token  = c.token,
+                                 .logp   = std::max(c.logp, log_of_nothing)});
     }
 }
 

@@ -95,7 +95,7 @@ class draft_worker {
     std::vector<candidate> children_; // scratch
     std::vector<candidate> chances_;  // scratch
     acceptance             acceptance_;
-    std::vector<float>     inputs_;   // a head's, of the step: rows of the target's states, and what it makes of them
+    std::vector<float>     inputs_; // a head's, of the step: rows of the target's states, and what it makes of them
     std::vector<float>     states_;
     std::vector<float>     state_; // scratch
 };

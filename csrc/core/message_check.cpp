@@ -11,17 +11,17 @@ namespace duo {
 
 namespace {
 
-constexpr float   longest_step_us = 1e9f;
-constexpr float   largest         = 1e4f;    // penalty; the same limit as on the command line
-constexpr float   hottest         = 1e6f;    // temperature
-constexpr int32_t n_dry_most      = 1 << 20; // tokens
+constexpr float   longest_step_us   = 1e9f;
+constexpr float   largest           = 1e4f;    // penalty; the same limit as on the command line
+constexpr float   hottest           = 1e6f;    // temperature
+constexpr int32_t n_dry_most        = 1 << 20; // tokens
 constexpr int32_t n_accept_top_most = 1000;
-constexpr size_t  n_breakers_most = 64;
-constexpr size_t  n_breaker_bytes = 40;
-constexpr size_t  n_stops_most    = 256;
-constexpr size_t  n_stop_bytes    = 4096;
-constexpr size_t  n_bias_most     = 65536;
-constexpr int32_t n_row_most      = 1024; // more rows than any peer's batch has
+constexpr size_t  n_breakers_most   = 64;
+constexpr size_t  n_breaker_bytes   = 40;
+constexpr size_t  n_stops_most      = 256;
+constexpr size_t  n_stop_bytes      = 4096;
+constexpr size_t  n_bias_most       = 65536;
+constexpr int32_t n_row_most        = 1024; // more rows than any peer's batch has
 
 [[noreturn]] void refuse(const std::string & what) {
     throw error(error_kind::peer_lost, "the other side sent " + what + "; use the same version of duo on both sides");

@@ -68,8 +68,8 @@ class token_model {
                                std::span<candidate> out) = 0;
 
     // The distribution from which candidates() draws: all tokens that the filters and the grammar leave, with the logs
-    // of their probabilities, most probable first. Only for texts with a temperature. Empty: with a grammar, the text is
-    // complete. Throws as candidates() does.
+    // of their probabilities, most probable first. Only for texts with a temperature. Empty: with a grammar, the text
+    // is complete. Throws as candidates() does.
     virtual void chances(int32_t /*i_row*/, const sampling_params & /*sampling*/, std::span<const token_id> /*text*/,
                          std::vector<candidate> & /*out*/) {
         throw error("this model tells no probabilities; use --accept noise");

@@ -66,7 +66,7 @@ void verify_text::on_message() {
 }
 
 void verify_text::on_node(const node_msg & msg, guess_record & guesses) {
-    const auto what  = mirror_.insert(msg, tokens_);
+    const auto what = mirror_.insert(msg, tokens_);
     if (what == mirror_tree::news::grown) {
         proposals_.on_draw(msg);
     }
@@ -102,7 +102,7 @@ void verify_text::grow_tree(const pair_profile & profile, double least, int32_t 
 }
 
 void verify_text::add_ngrams(const pair_profile & profile, double least, int32_t n_most) {
-    n_repeats_   = ngrams_.propose(tokens_, {}, n_most, repeats_);
+    n_repeats_     = ngrams_.propose(tokens_, {}, n_most, repeats_);
     int32_t n_hits = 0;
     for (size_t i = 0; i < n_repeats_; ++i) {
         n_hits += repeats_[i].n_hits;
@@ -139,8 +139,7 @@ void verify_text::begin_walk(stance now) {
     ngram_right_ = true;
 }
 
-guesses_below verify_text::guesses() {
-    const int32_t i_row  = row();
+guesses_below verify_text::guesses_at(int32_t i_row) {
     const int32_t i_node = i_row < 0 ? 0 : tree_.at_row(i_row).i_node;
     if (acceptance::draws(req_->sampling)) {
         return i_node < 0 ? guesses_below{} : proposals_.below(mirror_.tree().at(i_node).id);

@@ -105,7 +105,8 @@ class verify_text {
     [[nodiscard]] int32_t row() const { return accepted_.empty() ? -1 : accepted_.back(); }
     // The guesses below row() from which the rule of acceptance chooses: what the draft drew there, or else the rows.
     // Valid until the next message or call.
-    [[nodiscard]] guesses_below guesses();
+    [[nodiscard]] guesses_below guesses() { return guesses_at(row()); }
+    [[nodiscard]] guesses_below guesses_at(int32_t i_row); // -1: the root
     // The target chooses `token` to follow row(), and the text grows by it. True: the token was drafted, and row() is
     // its row now.
     bool step(token_id token, guess_record & guesses);

@@ -18,8 +18,9 @@ struct markov {
     int32_t  n_tokens = 5; // from 1 on
 
     std::vector<candidate> after(std::span<const token_id> text) const {
-        const uint64_t place = hash64(uint64_t(text.back()) * 64 + uint64_t(text.size() < 2 ? 0 : text[text.size() - 2]));
-        const auto     of    = [&](uint64_t accent) {
+        const uint64_t place =
+            hash64(uint64_t(text.back()) * 64 + uint64_t(text.size() < 2 ? 0 : text[text.size() - 2]));
+        const auto of = [&](uint64_t accent) {
             std::vector<double> p;
             double              sum = 0.0;
             for (int32_t t = 1; t <= n_tokens; ++t) {

@@ -85,6 +85,47 @@ const std::vector<double> near_it{0.30, 0.35, 0.05, 0.20, 0.02, 0.08, 0.00};
 const std::vector<double> far_off{0.02, 0.03, 0.05, 0.05, 0.15, 0.20, 0.50}; // half of it is no token of the target's
 const std::vector<double> narrow{0.00, 0.90, 0.00, 0.10, 0.00, 0.00, 0.00};
 
+// Texts of n tokens after a prompt, in blocks of n_levels guesses; as counts of their numbers in base 5.
+drawn write_blocks(size_t n_levels, size_t n, int64_t n_texts, const markov & p, const markov & q, double & n_mean) {
+    acceptance               rule;
+    drawn                    out;
+    std::vector<block_level> levels(n_levels);
+    std::vector<candidate>   guess;
+    int64_t                  n_blocks = 0, n_accepted = 0;
+    for (int64_t i = 0; i < n_texts; ++i) {
+        const sampling_params s{.temp = 1.0f, .seed = uint64_t(i), .accept = accept_rule::rejection};
+        std::vector<token_id> text{1, 2};
+        while (text.size() < n + 2) {
+            std::vector<token_id> path = text;
+            for (block_level & l : levels) {
+                l.chances = p.after(path);
+                l.shares  = q.after(path);
+                rule.draw(s, path, l.shares, 1, guess);
+                l.guess = guess.front().token;
+                path.push_back(l.guess);
+            }
+            const block_verdict v = rule.choose(s, text.size(), levels);
+            for (size_t k = 0; k < v.n_accepted; ++k) {
+                text.push_back(levels[k].guess);
+            }
+            if (v.next != no_token) {
+                REQUIRE(v.n_accepted < n_levels);
+                text.push_back(v.next);
+            }
+            ++n_blocks;
+            n_accepted += int64_t(v.n_accepted);
+        }
+        token_id number = 0;
+        for (size_t k = 2; k < n + 2; ++k) {
+            number = number * 5 + text[k] - 1;
+        }
+        ++out.counts[number];
+        ++out.n;
+    }
+    n_mean = double(n_accepted) / double(n_blocks);
+    return out;
+}
+
 } // namespace
 
 TEST(rejection_keeps_the_distribution) {
@@ -116,14 +157,43 @@ TEST(rejection_accepts_as_much_as_can_be) {
     CHECK_EQ(decide(target, near_it, 6, 1000, false).n_guessed, 1000);
 }
 
+TEST(blocks_keep_the_distribution_and_accept_more) {
+    const markov        p;
+    const markov        q{.accent = 5, .blend = 0.5};
+    constexpr size_t    n = 4;
+    std::vector<double> all(5 * 5 * 5 * 5);
+    for (size_t number = 0; number < all.size(); ++number) {
+        std::vector<token_id> text{1, 2};
+        double                chance = 1.0;
+        for (size_t k = 0, unit = 125; k < n; ++k, unit /= 5) {
+            const auto t = token_id(number / unit % 5 + 1);
+            for (const candidate & c : p.after(text)) {
+                chance *= c.token == t ? std::exp(double(c.logp)) : 1.0;
+            }
+            text.push_back(t);
+        }
+        all[number] = chance;
+    }
+    std::vector<double> means;
+    for (const size_t n_levels : {1, 2, 3, 6}) {
+        double mean = 0.0;
+        CHECK(deviation(write_blocks(n_levels, n, 60000, p, q, mean), all) < limit, std::to_string(n_levels));
+        means.push_back(mean);
+    }
+    // Token by token, a chain of guesses that are right at the rate a each has a + a^2 + ... of them accepted.
+    const double a = means[0];
+    CHECK(means[1] > a + a * a + 0.02, std::to_string(means[1]) + " of two, one: " + std::to_string(a));
+    CHECK(means[2] > means[1] && means[3] > means[2]);
+}
+
 TEST(a_test_of_rejection_would_notice) {
     // Guesses that are chosen for their share in q, and tested as if they were draws, bias the text: this is what the
     // statistic is there to see.
-    acceptance  rule;
-    drawn       biased;
-    const auto  chances = dist(target);
-    const auto  shares  = dist(near_it);
-    const token_id best = shares.front().token;
+    acceptance     rule;
+    drawn          biased;
+    const auto     chances = dist(target);
+    const auto     shares  = dist(near_it);
+    const token_id best    = shares.front().token;
     for (int64_t i = 0; i < 60000; ++i) {
         const sampling_params s{.temp = 1.0f, .seed = uint64_t(i), .accept = accept_rule::rejection};
         ++biased.counts[rule.choose(s, 5, chances, {.tokens = std::span(&best, 1), .shares = shares})];
@@ -137,8 +207,8 @@ TEST(draws_have_the_drafts_distribution) {
     drawn                  first, second;
     std::vector<candidate> guesses;
     for (int64_t i = 0; i < 60000; ++i) {
-        const sampling_params s{.temp = 1.0f, .seed = 3, .accept = accept_rule::rejection};
-        std::vector<candidate> shares = dist(near_it);
+        const sampling_params       s{.temp = 1.0f, .seed = 3, .accept = accept_rule::rejection};
+        std::vector<candidate>      shares = dist(near_it);
         const std::vector<token_id> text{token_id(i % 300), token_id(i / 300)};
         rule.draw(s, text, shares, 2, guesses);
         CHECK_EQ(guesses.size(), size_t(2));
