@@ -31,7 +31,9 @@ RULES: tuple[str, ...] = get_args(AcceptRule)
 N_SHARES = 16  # tokens that a draft draws from (core/acceptance.h)
 
 
-def accepted(d: duo.Duo, prompts: list[str], n: int, rule: str, temperature: float, n_draft: int) -> tuple[float, float]:
+def accepted(
+    d: duo.Duo, prompts: list[str], n: int, rule: str, temperature: float, n_draft: int
+) -> tuple[float, float]:
     """The share of accepted first guesses, and tokens of a verification."""
     tested = taken = rounds = drafted = 0
     for seed, prompt in enumerate(prompts):

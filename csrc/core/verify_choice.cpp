@@ -26,7 +26,8 @@ std::optional<token_id> verify_worker::choose(verify_slot & s, int32_t i_row) {
         chosen_.pop_front();
         return next;
     }
-    if (const auto guesses = s.text.guesses(); req.sampling.rule() != accept_rule::noise && !guesses.tokens.empty()) {
+    const bool noise = req.sampling.rule() == accept_rule::noise;
+    if (const auto guesses = noise ? guesses_below{} : s.text.guesses(); !guesses.tokens.empty()) {
         model_.chances(i_row, req.sampling, s.text.tokens(), chances_);
         if (!chances_.empty()) {
             return acceptance_.choose(req.sampling, s.text.tokens().size(), chances_, guesses);

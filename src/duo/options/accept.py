@@ -20,4 +20,5 @@ def promise(rule: AcceptRule) -> str:
 
 def promise_of(o: GenerateOptions) -> str:
     """The promise of a text's rule; empty if the text is the one of the target alone. o: with defaults filled in."""
-    return "" if o["accept"] == "noise" or o["temperature"] < 1e-6 and not o["dynatemp_range"] else promise(o["accept"])
+    greedy = o["temperature"] < 1e-6 and not o["dynatemp_range"]
+    return "" if greedy or o["accept"] == "noise" else promise(o["accept"])
