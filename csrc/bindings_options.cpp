@@ -32,6 +32,7 @@ template <typename Enum, size_t n> Enum value_of(const char * const (&names)[n],
 }
 
 constexpr const char * modes[]       = {"plain", "sync", "async"};
+constexpr const char * rules[]       = {"noise", "rejection", "typical", "top-n"};
 constexpr const char * tree_uses[]   = {"auto", "chain", "dynamic"};
 constexpr const char * ngram_kinds[] = {"none", "ngram-simple", "ngram-map-k", "ngram-map-k4v"};
 
@@ -215,6 +216,12 @@ void register_options(py::module_ & m) {
         .def_readwrite("dry_allowed_length", &s::dry_allowed_length)
         .def_readwrite("dry_penalty_last_n", &s::dry_penalty_last_n)
         .def_readwrite("dry_sequence_breakers", &s::dry_sequence_breakers)
+        .def_property(
+            "accept", [](const s & x) { return rules[size_t(x.accept)]; },
+            [](s & x, const std::string & name) { x.accept = value_of<accept_rule>(rules, name); })
+        .def_readwrite("posterior_threshold", &s::posterior_threshold)
+        .def_readwrite("posterior_alpha", &s::posterior_alpha)
+        .def_readwrite("accept_top", &s::accept_top)
         .def_readwrite("logit_bias", &s::logit_bias)
         .def_readwrite("grammar", &s::grammar)
         .def_readwrite("n_prompt", &s::n_prompt);

@@ -108,11 +108,31 @@ class probe {
     // that row.
     std::vector<std::pair<token_id, float>> candidates(int32_t i_row, const sampling_params & sampling,
                                                        const std::vector<token_id> & text, size_t n) {
+        check_row(i_row);
+        std::vector<candidate> found(n);
+        found.resize(size_t(model_.candidates(i_row, sampling, text, found)));
+        return pairs_of(found);
+    }
+
+    // (token, logp) of the distribution from which the token after a row is drawn.
+    std::vector<std::pair<token_id, float>> chances(int32_t i_row, const sampling_params & sampling,
+                                                    const std::vector<token_id> & text) {
+        check_row(i_row);
+        std::vector<candidate> found;
+        model_.chances(i_row, sampling, text, found);
+        return pairs_of(found);
+    }
+
+    const llama_token_model & model() const { return model_; }
+
+  private:
+    void check_row(int32_t i_row) const {
         if (i_row < 0 || i_row >= n_rows_) {
             throw error(error_kind::bad_value, "row " + std::to_string(i_row) + " was not in the last pass");
         }
-        std::vector<candidate> found(n);
-        found.resize(size_t(model_.candidates(i_row, sampling, text, found)));
+    }
+
+    static std::vector<std::pair<token_id, float>> pairs_of(const std::vector<candidate> & found) {
         std::vector<std::pair<token_id, float>> out;
         for (const candidate & c : found) {
             out.emplace_back(c.token, c.logp);
@@ -120,9 +140,6 @@ class probe {
         return out;
     }
 
-    const llama_token_model & model() const { return model_; }
-
-  private:
     llama_token_model model_;
     int32_t           n_rows_ = 0;
 };
@@ -144,6 +161,7 @@ void register_probe(py::module_ & m) {
         .def("logits", &probe::logits)
         .def("features", &probe::features)
         .def("candidates", &probe::candidates, "row"_a, "sampling"_a, "text"_a, "n"_a)
+        .def("chances", &probe::chances, "row"_a, "sampling"_a, "text"_a)
         .def_property_readonly("n_vocab", [](const probe & p) { return p.model().n_vocab(); })
         .def_property_readonly("n_ctx", [](const probe & p) { return p.model().n_ctx(); })
         .def_property_readonly("n_bytes", [](const probe & p) { return p.model().n_bytes(); })

@@ -15,7 +15,7 @@ namespace duo {
 
 namespace {
 
-constexpr const char * node_kinds[]    = {"node", "pause", "failed"};
+constexpr const char * node_kinds[]    = {"node", "pause", "failed", "share"};
 constexpr const char * verdict_kinds[] = {"begin", "orders", "verdict", "end"};
 constexpr const char * chunk_kinds[]   = {"token", "logprob", "end"};
 constexpr const char * finishes[]      = {"", "stop", "length", "cancelled", "error"};

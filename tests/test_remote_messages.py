@@ -44,6 +44,7 @@ NODES: list[NodeTuple] = [
     ("node", False, 2**63 - 1, 2**63 + 5, 0, 0.0, 0, 1, 812.5),
     ("pause", True, 0, 69_990, -1, 0.0, 0, 0, 0.0),
     ("failed", True, 2**63 + 5, 0, -1, 0.0, 0, 0, 0.0),
+    ("share", True, 0, 69_990, 17, -2.25, 0, 0, 0.0),
 ]
 VERDICTS: list[VerdictTuple] = [
     ("orders", 0, -1, 3, 2, 0, 1000, 0),
@@ -120,6 +121,8 @@ def test_a_request_survives_the_wire_unchanged() -> None:
         {"dynatemp_exponent": 1e3, "dry_multiplier": 1e4, "dry_base": 1.0, "dry_allowed_length": 0},
         {"dry_base": 1e4, "dry_penalty_last_n": -1, "dry_sequence_breakers": ["é" * 20, "\n"]},
         {"dry_sequence_breakers": []},
+        *({"accept": rule} for rule in ("rejection", "typical", "top-n")),
+        {"posterior_threshold": 0.5, "posterior_alpha": 0.25, "accept_top": 1000},
         {"mode": "sync", "n_draft": 4, "draft_tree": [[0], [1], [0, 0]], "spec_type": ["draft-simple", "ngram-map-k"]},
         {"mode": "plain", "draft_tree": "dynamic", "draft_p_min": 1.0, "n_draft_branches": 2},
     ):
@@ -132,7 +135,7 @@ def test_a_request_survives_the_wire_unchanged() -> None:
             (lambda b: b.sampling, "repeat_last_n seed ignore_eos logit_bias grammar n_prompt"),
             (lambda b: b.sampling, "typical_p top_n_sigma xtc_probability xtc_threshold dynatemp_range"),
             (lambda b: b.sampling, "dynatemp_exponent dry_multiplier dry_base dry_allowed_length dry_penalty_last_n"),
-            (lambda b: b.sampling, "dry_sequence_breakers"),
+            (lambda b: b.sampling, "dry_sequence_breakers accept posterior_threshold posterior_alpha accept_top"),
             (lambda b: b.plan, "mode n_draft n_draft_min p_min n_branch has_model always use tree"),
             (lambda b: b.plan, "ngram ngram_size_n ngram_size_m ngram_min_hits"),
         ):

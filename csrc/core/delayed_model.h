@@ -34,6 +34,11 @@ class delayed_model : public token_model {
         return inner_.candidates(i_row, sampling, text, out);
     }
 
+    void chances(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                 std::vector<candidate> & out) override {
+        inner_.chances(i_row, sampling, text, out);
+    }
+
     std::span<float> row_logits(int32_t i_row) override { return inner_.row_logits(i_row); }
 
     float logprobs(int32_t i_row, token_id token, std::span<candidate> out) override {

@@ -214,10 +214,16 @@ int32_t draft_worker::send_children(const part & p, size_t i, const step_time * 
     const int32_t   i_node = p.nodes[i];
     const int32_t   wanted = text.n_children_wanted(i_node);
     const auto      i_row  = int32_t(p.i_row + p.n_rows - p.nodes.size() + i);
+    const bool      draws  = acceptance::draws(req.sampling);
     path_.resize(text.tokens().size());
     text.tree().path_to(i_node, path_);
-    children_.resize(std::max(text.wanted().n_branch > 1 ? n_children_most : 1, size_t(wanted)));
-    children_.resize(size_t(model_.candidates(i_row, req.sampling, path_, children_)));
+    const size_t n_most = std::max(text.wanted().n_branch > 1 ? n_children_most : 1, size_t(wanted));
+    if (draws) {
+        draw_children(text, i_node, i_row, n_most);
+    } else {
+        children_.resize(n_most);
+        children_.resize(size_t(model_.candidates(i_row, req.sampling, path_, children_)));
+    }
 
     const int64_t          rows   = t == nullptr ? 0 : t->t_rows - t->t0;
     const auto             us     = t == nullptr ? 0.0f : float(rows + (now_us() - t->t_rows) * n_nodes_);
@@ -227,7 +233,7 @@ int32_t draft_worker::send_children(const part & p, size_t i, const step_time * 
     int32_t                n_made = 0;
     for (const candidate & c : children_) {
         const float logp = std::max(c.logp, log_of_nothing);
-        if (logp < p_min || (n_made > 0 && n_made >= wanted && logp < least_child)) {
+        if (!draws && (logp < p_min || (n_made > 0 && n_made >= wanted && logp < least_child))) {
             break;
         }
         if (const int32_t there = text.tree().child(i_node, c.token); there >= 0) {
@@ -248,6 +254,24 @@ int32_t draft_worker::send_children(const part & p, size_t i, const step_time * 
         ++n_made;
     }
     return n_made;
+}
+
+// A node's children are drawn once. Draws must be sent whatever they are: the target would choose wrongly if it were
+// told the probable ones only. What they were drawn from goes before them.
+void draft_worker::draw_children(const draft_text & text, int32_t i_node, int32_t i_row, size_t n_most) {
+    children_.clear();
+    if (text.tree().first_child(i_node) >= 0) {
+        return;
+    }
+    model_.chances(i_row, text.req().sampling, path_, chances_);
+    acceptance_.draw(text.req().sampling, path_, chances_, n_most, children_);
+    for (const candidate & c : chances_) {
+        wires_.nodes.push_quiet({.what   = node_msg::kind::share,
+                                 .slot   = text.slot(),
+                                 .parent = text.tree().at(i_node).id,
+                                 .token  = c.token,
+                                 .logp   = std::max(c.logp, log_of_nothing)});
+    }
 }
 
 void draft_worker::report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth) {

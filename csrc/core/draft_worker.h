@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "acceptance.h"
 #include "branch_pool.h"
 #include "draft_text.h"
 #include "eager_wait.h"
@@ -76,6 +77,7 @@ class draft_worker {
     bool                                    evaluate();
     [[nodiscard]] const std::atomic<bool> & stop_sign() const;
     int32_t                                 send_children(const part & p, size_t i, const step_time * t);
+    void draw_children(const draft_text & text, int32_t i_node, int32_t i_row, size_t n_most);
     void report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
 
     token_model &           model_;
@@ -95,7 +97,9 @@ class draft_worker {
     std::vector<row>       rows_;
     std::vector<token_id>  path_;     // scratch
     std::vector<candidate> children_; // scratch
-    std::vector<float>     inputs_;   // a head's, of the step: rows of the target's states, and what it makes of them
+    std::vector<candidate> chances_;  // scratch
+    acceptance             acceptance_;
+    std::vector<float>     inputs_; // a head's, of the step: rows of the target's states, and what it makes of them
     std::vector<float>     states_;
     std::vector<float>     state_; // scratch
 };

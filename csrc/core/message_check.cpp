@@ -11,16 +11,17 @@ namespace duo {
 
 namespace {
 
-constexpr float   longest_step_us = 1e9f;
-constexpr float   largest         = 1e4f;    // penalty; the same limit as on the command line
-constexpr float   hottest         = 1e6f;    // temperature
-constexpr int32_t n_dry_most      = 1 << 20; // tokens
-constexpr size_t  n_breakers_most = 64;
-constexpr size_t  n_breaker_bytes = 40;
-constexpr size_t  n_stops_most    = 256;
-constexpr size_t  n_stop_bytes    = 4096;
-constexpr size_t  n_bias_most     = 65536;
-constexpr int32_t n_row_most      = 1024; // more rows than any peer's batch has
+constexpr float   longest_step_us   = 1e9f;
+constexpr float   largest           = 1e4f;    // penalty; the same limit as on the command line
+constexpr float   hottest           = 1e6f;    // temperature
+constexpr int32_t n_dry_most        = 1 << 20; // tokens
+constexpr int32_t n_accept_top_most = 1000;
+constexpr size_t  n_breakers_most   = 64;
+constexpr size_t  n_breaker_bytes   = 40;
+constexpr size_t  n_stops_most      = 256;
+constexpr size_t  n_stop_bytes      = 4096;
+constexpr size_t  n_bias_most       = 65536;
+constexpr int32_t n_row_most        = 1024; // more rows than any peer's batch has
 
 [[noreturn]] void refuse(const std::string & what) {
     throw error(error_kind::peer_lost, "the other side sent " + what + "; use the same version of duo on both sides");
@@ -42,6 +43,10 @@ void check_sampling(const sampling_params & s) {
         !within(s.dry_multiplier, 0.0f, largest) || !within(s.dry_base, 1.0f, largest) ||
         !within(s.dry_allowed_length, 0, n_dry_most) || !within(s.dry_penalty_last_n, -1, n_dry_most)) {
         refuse("impossible sampling options");
+    }
+    if (s.accept > accept_rule::top_n || !within(s.posterior_threshold, 0.0f, 1.0f) ||
+        !within(s.posterior_alpha, 0.0f, 1.0f) || !within(s.accept_top, 1, n_accept_top_most)) {
+        refuse("an impossible rule of acceptance");
     }
     if (s.dry_sequence_breakers.size() > n_breakers_most) {
         refuse("too many sequence breakers");
@@ -99,6 +104,11 @@ void check_node(const node_msg & n, int32_t n_vocab) {
             if (!within<int>(n.rank, 0, n_row_most) || !within<int>(n.n_rows, 0, n_row_most) ||
                 !within(n.step_us, 0.0f, longest_step_us)) {
                 refuse("a node with impossible figures");
+            }
+            break;
+        case node_msg::kind::share:
+            if (n.token < 0 || n.token >= n_vocab || !(n.logp <= 1e-3f) || !std::isfinite(n.logp)) {
+                refuse("an impossible probability of a token");
             }
             break;
         case node_msg::kind::pause:

@@ -30,6 +30,8 @@ struct node_msg {
         node,   // `token` may follow `parent`
         pause,  // nothing will grow below root `parent` until the next verdict
         failed, // the draft is gone for this request (`id` = request); the text goes on without it
+        share,  // `parent`'s children are draws, of `token` with probability exp(logp). A parent's shares sum to 1 and
+                // come before its children
         ready,  // a draft in another process can be reached and may be told to begin
         lost,   // that draft cannot be reached any more
         done,   // the draft has done its part of an errand

@@ -11,6 +11,14 @@
 
 namespace duo {
 
+// How the target decides about guesses (acceptance.h).
+enum class accept_rule : uint8_t {
+    noise,     // it chooses with the noise that it shares with the draft; a guess is right if it is that token
+    rejection, // it rejects drawn guesses as often as its distribution requires (Leviathan et al., arXiv 2211.17192)
+    typical,   // lossy: a guess that is not too improbable is accepted (Medusa, arXiv 2401.10774)
+    top_n,     // lossy: a guess among the most probable tokens is accepted
+};
+
 // llama.cpp's filter chain in llama.cpp's order: logit bias, penalties, DRY, top-n-sigma, top-k, typical-p, top-p,
 // min-p, XTC, temperature.
 struct sampling_params {
@@ -39,6 +47,11 @@ struct sampling_params {
 
     std::vector<std::string> dry_sequence_breakers{"\n", ":", "\"", "*"}; // a repetition ends at these
 
+    accept_rule accept              = accept_rule::noise;
+    float       posterior_threshold = 0.09f; // typical: probability from which every guess is accepted
+    float       posterior_alpha     = 0.3f;  // typical: the limit is lower where the entropy is high
+    int32_t     accept_top          = 3;     // top_n: guesses among so many most probable tokens are accepted
+
     std::vector<std::pair<token_id, float>> logit_bias{}; // added to the logit
 
     std::string grammar{};     // GBNF that the generated text follows; empty: none
@@ -47,6 +60,9 @@ struct sampling_params {
     bool operator==(const sampling_params &) const = default;
 
     [[nodiscard]] bool greedy() const { return temp <= 0.0f && dynatemp_range <= 0.0f; }
+
+    // Without a temperature there is one right token, and all rules are the same.
+    [[nodiscard]] accept_rule rule() const { return greedy() ? accept_rule::noise : accept; }
 
     [[nodiscard]] bool penalised() const {
         return repeat_last_n != 0 && (repeat_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f);

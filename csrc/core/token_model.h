@@ -6,6 +6,7 @@
 #include <limits>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "../error.h"
 #include "messages.h"
@@ -65,6 +66,14 @@ class token_model {
     // more text and no token fits.
     virtual int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                std::span<candidate> out) = 0;
+
+    // The distribution from which candidates() draws: all tokens that the filters and the grammar leave, with the logs
+    // of their probabilities, most probable first. Only for texts with a temperature. Empty: with a grammar, the text
+    // is complete. Throws as candidates() does.
+    virtual void chances(int32_t /*i_row*/, const sampling_params & /*sampling*/, std::span<const token_id> /*text*/,
+                         std::vector<candidate> & /*out*/) {
+        throw error("this model tells no probabilities; use --accept noise");
+    }
 
     // The logits of row `i_row` of the last decode, [n_vocab]; candidates() reads what is written there. Empty if the
     // model has none.

@@ -211,6 +211,8 @@ void verify_worker::take_nodes() {
         s.text.on_message();
         if (msg.what == node_msg::kind::node) {
             on_node(s, msg);
+        } else if (msg.what == node_msg::kind::share) {
+            s.text.on_share(msg);
         } else if (msg.what == node_msg::kind::pause) {
             s.text.on_pause(msg.parent);
         } else if (msg.what == node_msg::kind::failed && msg.id == s.text.draft_request()->id) {

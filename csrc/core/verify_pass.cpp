@@ -1,4 +1,4 @@
-// The pass itself: evaluate, walk, emit. The loop around it is in verify_worker.cpp.
+// The pass itself: evaluate, walk, emit. The loop around it is in verify_worker.cpp, the choices in verify_choice.cpp.
 #include <algorithm>
 #include <utility>
 
@@ -201,6 +201,7 @@ void verify_worker::trim_cache(verify_slot & s, size_t n_before) {
 // Follows the tree as far as the target agrees, then takes the target's own token; tells the draft.
 void verify_worker::walk(verify_slot & s, stance now) {
     s.text.begin_walk(now);
+    choose_block(s);
     for (;;) {
         if (s.text.req().hook && s.text.cancelled()) {
             return; // a hook may be slow
@@ -221,32 +222,6 @@ void verify_worker::walk(verify_slot & s, stance now) {
             return;
         }
     }
-}
-
-// The target's choice to follow a row. Nothing: the grammar is complete and the text has no end token to choose, or the
-// caller's hook ends the text.
-std::optional<token_id> verify_worker::choose(verify_slot & s, int32_t i_row) {
-    const request & req    = s.text.req();
-    const auto      logits = req.hook ? model_.row_logits(i_row) : std::span<float>{};
-    struct restorer { // log-probabilities are the model's own
-        ~restorer() { std::copy(own.begin(), own.end(), row.begin()); }
-        const std::vector<float> & own;
-        std::span<float>           row;
-    };
-    own_logits_.assign(logits.begin(), logits.end());
-    const restorer restored{own_logits_, logits};
-    if (req.hook && !req.hook->on_row(s.text.tokens(), logits)) {
-        return std::nullopt;
-    }
-    candidate chosen;
-    if (model_.candidates(i_row, req.sampling, s.text.tokens(), std::span(&chosen, 1)) == 1) {
-        return chosen.token;
-    }
-    if (req.sampling.grammar.empty()) {
-        throw error(error_kind::bad_value, req.hook ? "the logits_processor left no token that can be chosen"
-                                                    : "the filters left no candidate token; allow more tokens");
-    }
-    return std::nullopt;
 }
 
 void verify_worker::commit(verify_slot & s) {

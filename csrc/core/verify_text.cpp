@@ -16,6 +16,7 @@ void verify_text::begin(request & req) {
     elsewhere_us_ = 0;
     was_hit_      = false;
     mirror_.begin(req.id, tokens_);
+    proposals_.begin();
     ngrams_.begin(req.plan.ngram, tokens_);
     stops_.begin(req.stop);
     shape_ = tree_shape(req.plan.tree);
@@ -65,7 +66,10 @@ void verify_text::on_message() {
 }
 
 void verify_text::on_node(const node_msg & msg, guess_record & guesses) {
-    const auto what  = mirror_.insert(msg, tokens_);
+    const auto what = mirror_.insert(msg, tokens_);
+    if (what == mirror_tree::news::grown) {
+        proposals_.on_draw(msg);
+    }
     const bool right = what == mirror_tree::news::named_right;
     contact_         = what != mirror_tree::news::stale ? contact::at_work : contact_;
     n_draft_read_    = what == mirror_tree::news::grown ? n_tokens() : n_draft_read_; // it has read down to the root
@@ -78,8 +82,14 @@ void verify_text::on_node(const node_msg & msg, guess_record & guesses) {
     }
 }
 
+void verify_text::on_share(const node_msg & msg) {
+    if (mirror_.tree().find(msg.parent) >= 0) {
+        proposals_.on_share(msg);
+    }
+}
+
 void verify_text::grow_tree(const pair_profile & profile, double least, int32_t n_room) {
-    n_proposals_ = 0;
+    n_repeats_ = 0;
     if (!shape_.empty()) {
         shape_.match(mirror_.tree(), places_);
         tree_.begin(mirror_.tree(), profile, shape_, places_);
@@ -92,14 +102,14 @@ void verify_text::grow_tree(const pair_profile & profile, double least, int32_t 
 }
 
 void verify_text::add_ngrams(const pair_profile & profile, double least, int32_t n_most) {
-    n_proposals_   = ngrams_.propose(tokens_, {}, n_most, proposals_);
+    n_repeats_     = ngrams_.propose(tokens_, {}, n_most, repeats_);
     int32_t n_hits = 0;
-    for (size_t i = 0; i < n_proposals_; ++i) {
-        n_hits += proposals_[i].n_hits;
+    for (size_t i = 0; i < n_repeats_; ++i) {
+        n_hits += repeats_[i].n_hits;
     }
-    for (size_t i = 0; i < n_proposals_; ++i) {
-        const double share = double(proposals_[i].n_hits) / std::max(1, n_hits);
-        tree_.add_ngram(-1, proposals_[i], profile, least, share);
+    for (size_t i = 0; i < n_repeats_; ++i) {
+        const double share = double(repeats_[i].n_hits) / std::max(1, n_hits);
+        tree_.add_ngram(-1, repeats_[i], profile, least, share);
     }
     // Also at the end of the best path: where the drafted path repeats a passage of the text, n-grams continue it.
     const auto & path = tree_.best_path();
@@ -129,14 +139,28 @@ void verify_text::begin_walk(stance now) {
     ngram_right_ = true;
 }
 
+guesses_below verify_text::guesses_at(int32_t i_row) {
+    const int32_t i_node = i_row < 0 ? 0 : tree_.at_row(i_row).i_node;
+    if (acceptance::draws(req_->sampling)) {
+        return i_node < 0 ? guesses_below{} : proposals_.below(mirror_.tree().at(i_node).id);
+    }
+    below_.clear();
+    for (int32_t i = i_row + 1; i < int32_t(tree_.rows().size()); ++i) {
+        if (tree_.rows()[size_t(i)].parent == i_row) {
+            below_.push_back(tree_.at_row(i).token);
+        }
+    }
+    return {.tokens = below_, .shares = {}};
+}
+
 bool verify_text::step(token_id token, guess_record & guesses) {
     verify_stats & st    = req_->stats;
     const int32_t  i_row = row();
     const int32_t  level = n_accepted();
     learn_from(i_row < 0 ? 0 : tree_.at_row(i_row).i_node, level, token, guesses);
-    if (ngram_right_ && n_proposals_ > 0 && size_t(level) < proposals_[0].tokens.size()) {
-        ngram_right_ = proposals_[0].tokens[size_t(level)] == token;
-        guesses.on_ngram(proposals_[0].n_match, level, ngram_right_);
+    if (ngram_right_ && n_repeats_ > 0 && size_t(level) < repeats_[0].tokens.size()) {
+        ngram_right_ = repeats_[0].tokens[size_t(level)] == token;
+        guesses.on_ngram(repeats_[0].n_match, level, ngram_right_);
     }
     st.n_tested_at[size_t(std::min(level, n_draft_cap - 1))] += tree_.has_child_row(i_row) ? 1 : 0;
     const int32_t next = tree_.child_row(i_row, token);
@@ -220,6 +244,7 @@ void verify_text::commit(int64_t now, std::vector<verdict_msg> & out) {
         was_hit_               = mirror_.commit(i_node, tokens_[n - 1], std::span(tokens_).first(n));
         out.push_back({.accepted = accepted, .token = tokens_[n - 1]});
     }
+    proposals_.prune([this](node_id id) { return mirror_.tree().find(id) >= 0; });
     st.n_hits += was_hit_ ? 1 : 0;
 }
 

@@ -14,6 +14,7 @@
 #include "ngram_index.h"
 #include "pair_profile.h"
 #include "pass_tree.h"
+#include "proposals.h"
 #include "request.h"
 #include "stop_matcher.h"
 #include "token_model.h"
@@ -82,6 +83,7 @@ class verify_text {
     // Called for each message of this text's draft, and then for what the message says.
     void on_message();
     void on_node(const node_msg & msg, guess_record & guesses);
+    void on_share(const node_msg & msg);
     void on_pause(node_id root) { mirror_.pause(root); }
 
     // Leading tokens that the draft's cache holds.
@@ -101,6 +103,10 @@ class verify_text {
     void begin_walk(stance now);
     // Deepest accepted row; -1: the root.
     [[nodiscard]] int32_t row() const { return accepted_.empty() ? -1 : accepted_.back(); }
+    // The guesses below row() from which the rule of acceptance chooses: what the draft drew there, or else the rows.
+    // Valid until the next message or call.
+    [[nodiscard]] guesses_below guesses() { return guesses_at(row()); }
+    [[nodiscard]] guesses_below guesses_at(int32_t i_row); // -1: the root
     // The target chooses `token` to follow row(), and the text grows by it. True: the token was drafted, and row() is
     // its row now.
     bool step(token_id token, guess_record & guesses);
@@ -135,6 +141,7 @@ class verify_text {
     request *             req_ = nullptr;
     std::vector<token_id> tokens_;
     mirror_tree           mirror_;
+    proposals             proposals_;
     ngram_index           ngrams_;
     stop_matcher          stops_;
     finish_reason         finish_ = finish_reason::none;
@@ -146,8 +153,8 @@ class verify_text {
     int32_t         n_draft_read_  = 0;
 
     pass_tree                                 tree_;
-    std::array<ngram_proposal, n_ngram_paths> proposals_; // of the text's own end, best first
-    size_t                                    n_proposals_ = 0;
+    std::array<ngram_proposal, n_ngram_paths> repeats_; // of the text's own end, best first
+    size_t                                    n_repeats_ = 0;
     std::vector<int32_t>                      accepted_;            // rows of tree_ on the accepted path
     bool                                      ngram_right_  = true; // the best proposal, as far as the walk has come
     bool                                      was_hit_      = false;
@@ -155,6 +162,7 @@ class verify_text {
     int64_t                                   t_verdict_    = 0; // when the last one was given; 0: none yet
     int64_t                                   elsewhere_us_ = 0; // since then in the model, and waiting
 
+    std::vector<token_id> below_;          // scratch of guesses()
     ngram_proposal        proposal_below_; // scratch
     std::vector<int32_t>  places_;         // scratch
     std::vector<token_id> tail_;           // scratch

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "acceptance.h"
 #include "eager_wait.h"
 #include "kept_texts.h"
 #include "planner.h"
@@ -144,6 +145,7 @@ class verify_worker {
     void                    finish_pass(verify_slot & s, stance now);
     void                    walk(verify_slot & s, stance now);
     std::optional<token_id> choose(verify_slot & s, int32_t i_row);
+    void                    choose_block(verify_slot & s);
     void                    commit(verify_slot & s);
     void                    emit(verify_slot & s, bool from_draft, int32_t i_row);
     void                    trim_cache(verify_slot & s, size_t n_before);
@@ -198,9 +200,14 @@ class verify_worker {
     std::vector<std::unique_ptr<request>> late_begins_;
     uint64_t                              n_late_begins_ = 0;
 
-    std::vector<row>         rows_;       // of the pass
-    std::vector<verdict_msg> verdicts_;   // scratch
-    std::vector<candidate>   best_;       // scratch: alternatives for log-probabilities
+    std::vector<row>         rows_;     // of the pass
+    std::vector<verdict_msg> verdicts_; // scratch
+    std::vector<candidate>   best_;     // scratch: alternatives for log-probabilities
+    std::vector<candidate>   chances_;  // scratch: what the rule of acceptance chooses from
+    acceptance               acceptance_;
+    std::vector<block_level> levels_;     // scratch of choose_block()
+    std::vector<token_id>    path_;       // scratch of choose_block()
+    std::deque<token_id>     chosen_;     // of a block: the walk's next tokens
     std::vector<float>       own_logits_; // scratch: a row before a hook changed it
 };
 

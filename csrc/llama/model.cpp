@@ -208,15 +208,28 @@ int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sam
                                       std::span<candidate> out) {
     float * const logits = logits_of(i_row);
     const int32_t n      = sampler_of(i_row, sampling).candidates(logits, sampling, text, out);
-    if (n == 0 || !std::isfinite(logits[out[0].token])) {
-        if (std::any_of(logits, logits + n_vocab_, [](float x) { return std::isnan(x); })) {
-            const bool changed = !opt_.loras.empty() || !opt_.control_vectors.empty();
-            throw error(error_kind::bad_value, opt_.path + " computes NaN instead of numbers; " +
-                                                   (changed ? "try it without its adapters and control vectors"
-                                                            : "its weights are corrupt, download it again"));
-        }
-    }
+    check_numbers(logits, n == 0 ? no_token : out[0].token);
     return n;
+}
+
+void llama_token_model::chances(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                                std::vector<candidate> & out) {
+    float * const logits = logits_of(i_row);
+    sampler_of(i_row, sampling).chances(logits, sampling, text, out);
+    check_numbers(logits, out.empty() ? no_token : out.front().token);
+}
+
+// A row with NaN leaves no candidate, or one that is not a number. best: the first candidate.
+void llama_token_model::check_numbers(const float * logits, token_id best) const {
+    if (best != no_token && std::isfinite(logits[best])) {
+        return;
+    }
+    if (std::any_of(logits, logits + n_vocab_, [](float x) { return std::isnan(x); })) {
+        const bool changed = !opt_.loras.empty() || !opt_.control_vectors.empty();
+        throw error(error_kind::bad_value, opt_.path + " computes NaN instead of numbers; " +
+                                               (changed ? "try it without its adapters and control vectors"
+                                                        : "its weights are corrupt, download it again"));
+    }
 }
 
 float llama_token_model::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {

@@ -95,6 +95,8 @@ class llama_token_model : public token_model {
     void             use_threads(int32_t n) override;
     int32_t          candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                 std::span<candidate> out) override;
+    void             chances(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                             std::vector<candidate> & out) override;
     std::span<float> row_logits(int32_t i_row) override { return {logits_of(i_row), size_t(n_vocab_)}; }
     float            logprobs(int32_t i_row, token_id token, std::span<candidate> out) override;
     int32_t          n_features() const override;
@@ -187,6 +189,7 @@ class llama_token_model : public token_model {
     [[nodiscard]] bool has_values() const { return probed_.n_written != probed_.n_attentions; }
     // A row of the last pass. Throws duo::error if it has no logits.
     float *       logits_of(int32_t i_row) const;
+    void          check_numbers(const float * logits, token_id best) const;
     decode_status decode_batch(std::span<const row> rows, const std::atomic<bool> & stop);
     // Fills the batch. Returns the number of its rows, with those of company.
     size_t set_rows(std::span<const row> rows);

@@ -167,14 +167,32 @@ bool sampler::too_dear() {
     return !grammar_;
 }
 
-// The race continues until it reaches a candidate that the grammar allows. If the grammar refuses all candidates that
-// the filters left, k is raised, and the filters then see allowed tokens only.
-int32_t sampler::held(const sampling_params & sampling, std::span<const token_id> text, size_t k,
-                      std::span<candidate> out) {
+void sampler::stand_behind(const sampling_params & sampling, std::span<const token_id> text) {
     const int64_t t0 = now_us();
     grammar_->stand_behind(text.subspan(std::min(text.size(), size_t(std::max(0, sampling.n_prompt)))));
     held_us_ += now_us() - t0;
     ++n_held_;
+}
+
+// Fills data_ with allowed tokens, from more of the row than its k best. None: the grammar is complete.
+void sampler::look_for_allowed(size_t k) {
+    const size_t n_widest = with_logp_ ? std::min(n_widest_draft, size_t(n_vocab_)) : size_t(n_vocab_);
+    do {
+        k = std::min(k * n_wider, n_widest);
+        look(k);
+        grammar_->keep_allowed(data_);
+    } while (data_.empty() && k < n_widest);
+    if (data_.empty() && !with_logp_ && !grammar_->complete()) {
+        throw error(error_kind::bad_value,
+                    "the grammar is not complete, but no permitted token fits it; change the grammar or the biases");
+    }
+}
+
+// The race continues until it reaches a candidate that the grammar allows. If the grammar refuses all candidates that
+// the filters left, k is raised, and the filters then see allowed tokens only.
+int32_t sampler::held(const sampling_params & sampling, std::span<const token_id> text, size_t k,
+                      std::span<candidate> out) {
+    stand_behind(sampling, text);
     for (size_t n = n_asked; !data_.empty(); n *= n_wider) {
         n = std::min(n, data_.size());
         sort(n);
@@ -189,16 +207,7 @@ int32_t sampler::held(const sampling_params & sampling, std::span<const token_id
             break;
         }
     }
-    const size_t n_widest = with_logp_ ? std::min(n_widest_draft, size_t(n_vocab_)) : size_t(n_vocab_);
-    do {
-        k = std::min(k * n_wider, n_widest);
-        look(k);
-        grammar_->keep_allowed(data_);
-    } while (data_.empty() && k < n_widest);
-    if (data_.empty() && !with_logp_ && !grammar_->complete()) {
-        throw error(error_kind::bad_value,
-                    "the grammar is not complete, but no permitted token fits it; change the grammar or the biases");
-    }
+    look_for_allowed(k);
     score(sampling, text, data_.size());
     sort(out.size());
     return rank(sampling, out);
@@ -206,15 +215,7 @@ int32_t sampler::held(const sampling_params & sampling, std::span<const token_id
 
 int32_t sampler::candidates(float * logits, const sampling_params & sampling, std::span<const token_id> text,
                             std::span<candidate> out) {
-    struct restorer { // restores the logits, also after an exception
-        ~restorer() {
-            for (; !before.empty(); before.pop_back()) {
-                logits[before.back().token] = before.back().logit;
-            }
-        }
-        std::vector<top_logit> & before;
-        float *                  logits;
-    } const restored{before_, logits};
+    const restorer restored{before_, logits};
     prepare(sampling);
     read(logits, sampling, text);
     return chosen(sampling, text, out);

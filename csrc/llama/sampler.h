@@ -20,7 +20,7 @@
 namespace duo {
 
 // For one thread. The result is a function of the arguments: `text` has the past that penalties, DRY and grammar need.
-// sampler_logits.cpp changes the row, sampler.cpp chooses from it.
+// sampler_logits.cpp changes the row, sampler.cpp chooses from it, sampler_chances.cpp tells the distribution.
 class sampler {
   public:
     // Only ids below n_vocab are candidates. with_logp (for a draft): each candidate has the log of the chance that the
@@ -31,6 +31,10 @@ class sampler {
     // token_model::candidates.
     int32_t candidates(float * logits, const sampling_params & sampling, std::span<const token_id> text,
                        std::span<candidate> out);
+
+    // Like token_model::chances; logits as for candidates(). A draft that has given up the grammar ignores it.
+    void chances(float * logits, const sampling_params & sampling, std::span<const token_id> text,
+                 std::vector<candidate> & out);
 
     // Whether it is set up for these parameters. Otherwise the next row takes longer: a grammar is read and follows the
     // whole text, and forbidden tokens are looked for in the vocabulary.
@@ -46,6 +50,17 @@ class sampler {
         void operator()(llama_sampler * s) const { llama_sampler_free(s); }
     };
     using chain_ptr = std::unique_ptr<llama_sampler, chain_free>;
+
+    // Restores the logits that bias and penalties changed, also after an exception.
+    struct restorer {
+        ~restorer() {
+            for (; !before.empty(); before.pop_back()) {
+                logits[before.back().token] = before.back().logit;
+            }
+        }
+        std::vector<top_logit> & before;
+        float *                  logits;
+    };
 
     void    prepare(const sampling_params & sampling);
     void    prepare_dry(const sampling_params & sampling);
@@ -63,6 +78,8 @@ class sampler {
     bool    too_dear();
     size_t  n_kept_most(const sampling_params & sampling) const;
     bool    any_kept(const std::vector<llama_token_data> & some) const;
+    void    stand_behind(const sampling_params & sampling, std::span<const token_id> text);
+    void    look_for_allowed(size_t k);
     int32_t held(const sampling_params & sampling, std::span<const token_id> text, size_t k, std::span<candidate> out);
 
     const llama_vocab * vocab_;

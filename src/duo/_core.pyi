@@ -65,6 +65,9 @@ class Probe:
     def candidates(  # (token, logp) of the n best after a row of the last pass; text: all up to that row
         self, row: int, sampling: Sampling, text: Sequence[int], n: int
     ) -> list[tuple[int, float]]: ...
+    def chances(  # (token, logp) of all tokens that may follow a row of the last pass, most probable first
+        self, row: int, sampling: Sampling, text: Sequence[int]
+    ) -> list[tuple[int, float]]: ...
     def tokenize(self, text: str) -> list[int]: ...
     @property
     def n_vocab(self) -> int: ...
@@ -191,6 +194,10 @@ class Sampling:
     dry_allowed_length: int
     dry_penalty_last_n: int
     dry_sequence_breakers: list[str]
+    accept: str  # noise, rejection, typical, top-n
+    posterior_threshold: float
+    posterior_alpha: float
+    accept_top: int
     logit_bias: list[tuple[int, float]]
     grammar: str
     n_prompt: int

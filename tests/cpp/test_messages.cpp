@@ -6,6 +6,7 @@
 #include "core/target_link.h"
 #include "core/verify_host.h"
 #include "error.h"
+#include "markov.h"
 #include "pair.h"
 
 using namespace duo_test;
@@ -57,7 +58,7 @@ verdict_msg some_verdict(dice & d) {
 }
 
 node_msg some_node(dice & d) {
-    return {.what    = node_msg::kind(d.below(6)),
+    return {.what    = node_msg::kind(d.below(7)),
             .guess   = d.chance(0.5),
             .id      = d.chance(0.8) ? 1 + d.below(60) : node_id(odd(d)),
             .parent  = d.chance(0.3) ? request_node(1 + d.below(3)) : d.below(60),
@@ -98,6 +99,17 @@ TEST(impossible_messages_are_refused) {
     CHECK(bad_node([](node_msg & n) { n.step_us = -1.0f; }));
     CHECK(bad_node([](node_msg & n) { n.id = request_node(1); }));
     CHECK(bad_node([](node_msg & n) { n.what = node_msg::kind::ready; }));
+    const auto bad_share = [&](auto change) {
+        return bad_node([&](node_msg & n) {
+            n.what = node_msg::kind::share;
+            check_node(n, 40);
+            change(n);
+        });
+    };
+    CHECK(bad_share([](node_msg & n) { n.token = 40; }));
+    CHECK(bad_share([](node_msg & n) { n.token = -1; }));
+    CHECK(bad_share([](node_msg & n) { n.logp = -INFINITY; }));
+    CHECK(bad_share([](node_msg & n) { n.logp = 0.5f; }));
 
     text_params text{.id = request_node(1), .prompt = {1}, .stop = {}, .sampling = {}, .plan = {}};
     check_text(text);
@@ -126,6 +138,10 @@ TEST(impossible_messages_are_refused) {
     CHECK(bad_text([](text_params & t) { t.sampling.dry_sequence_breakers = {""}; }));
     CHECK(bad_text([](text_params & t) { t.sampling.dry_sequence_breakers.assign(65, "x"); }));
     CHECK(bad_text([](text_params & t) { t.sampling.dry_sequence_breakers = {std::string(41, 'x')}; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.accept = accept_rule(4); }));
+    CHECK(bad_text([](text_params & t) { t.sampling.posterior_threshold = NAN; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.posterior_alpha = 1.5f; }));
+    CHECK(bad_text([](text_params & t) { t.sampling.accept_top = 0; }));
     CHECK(bad_text([](text_params & t) { t.plan.n_max = 65; }));
     CHECK(bad_text([](text_params & t) {
         t.plan.tree.assign(65, {0, 0});
@@ -145,6 +161,40 @@ TEST(a_draft_host_survives_a_hostile_target) {
             host.take(0, nodes, now_us() + int64_t(d.below(200)));
         }
         REQUIRE(host.end(0, now_us() + patience_us), "the host lets go");
+    }
+}
+
+TEST(a_verify_host_survives_nonsense_about_draws) {
+    markov_model m({}, {});
+    verify_host  host(m, 1);
+    for (uint64_t seed = 0; seed < 100; ++seed) {
+        dice        d(seed);
+        text_params t{
+            .id = request_node(1), .prompt = {1, 2}, .n_predict = 200, .stop = {}, .sampling = {}, .plan = {}};
+        t.sampling.temp   = 1.0f;
+        t.sampling.accept = accept_rule(d.below(4));
+        t.plan.n_max      = 4;
+        t.plan.always     = true;
+        host.begin(0, t);
+        std::vector<verdict_msg> verdicts;
+        std::vector<chunk_msg>   chunks;
+        host.give(0, std::vector<node_msg>{{.guess = false, .id = 1, .parent = t.id, .token = 2}});
+        for (node_id id = 2; id < 80; ++id) { // likely tokens, in any order and with any probabilities
+            const node_msg n{.what   = d.chance(0.5) ? node_msg::kind::share : node_msg::kind::node,
+                             .id     = id,
+                             .parent = d.chance(0.3) ? 1 : 1 + d.below(uint32_t(id - 1)),
+                             .token  = token_id(1 + d.below(6)),
+                             .logp   = -float(d.below(60)) * 0.1f,
+                             .rank   = int16_t(d.below(3))};
+            host.give(0, std::vector<node_msg>{n});
+            host.take(0, verdicts, chunks, now_us() + int64_t(d.below(20)));
+        }
+        host.cancel(0);
+        host.take(0, verdicts, chunks, now_us());
+        CHECK(!host.running(0));
+        for (const chunk_msg & c : chunks) {
+            CHECK(c.what != chunk_msg::kind::token || (c.token >= 1 && c.token <= markov{}.n_tokens));
+        }
     }
 }
 

@@ -87,6 +87,15 @@ def _mode(o: GenerateOptions, has_draft: bool) -> str:
     return f"{o['mode']}, draft length {o['n_draft']}{_guesses(o, has_draft)}"
 
 
+def _promise(o: GenerateOptions, has_draft: bool) -> str:
+    """What --accept keeps, if it is not the text of the target alone."""
+    from duo.options.accept import promise_of
+    from duo.text.job import makes_guesses
+
+    said = promise_of(o) if makes_guesses(o, has_draft) else ""
+    return f"; {said}" if said else ""
+
+
 def first_line(
     target: _core.Model | None,
     draft: _core.Model | None,
@@ -95,7 +104,8 @@ def first_line(
     elsewhere: str = "",
 ) -> str:
     """Models, devices and mode. options: complete; elsewhere: the model on another machine."""
-    mode = _mode(options, draft is not None or elsewhere != "")
+    has_draft = draft is not None or elsewhere != ""
+    mode = _mode(options, has_draft) + _promise(options, has_draft)
     models = elsewhere if target is None else _place(target)
     guesser = _place(draft) if draft is not None else elsewhere if target is not None else ""
     models += f" + draft {guesser}" if guesser else ""

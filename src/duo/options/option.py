@@ -17,7 +17,10 @@ N_PARALLEL_MAX = 16
 N_TREE_MAX = 63  # nodes; with the root a pass of 64 rows
 N_RANK_MAX = 64
 
+N_ACCEPT_TOP_MAX = 1000
+
 Mode = Literal["plain", "sync", "async"]
+AcceptRule = Literal["noise", "rejection", "typical", "top-n"]
 OnOffAuto = Literal["on", "off", "auto"]
 SpecType = Literal["none", "draft-simple", "draft-eagle3", "ngram-simple", "ngram-map-k", "ngram-map-k4v"]
 # The other kinds of speculation in the pinned release of llama.cpp.

@@ -64,6 +64,10 @@ class TextFields(Fields):
     id_slot: int | None = None
     lora: list[Any] | None = None
     mode: str | None = None  # plain, sync, async
+    accept: str | None = None  # noise, rejection, typical, top-n
+    posterior_threshold: float | None = None
+    posterior_alpha: float | None = None
+    accept_top: int | None = None
     draft: Tree | None = None  # n_max, n_min, p_min
 
 

@@ -92,6 +92,8 @@ def sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
     s.dry_multiplier, s.dry_base = o["dry_multiplier"], o["dry_base"]
     s.dry_allowed_length, s.dry_penalty_last_n = o["dry_allowed_length"], o["dry_penalty_last_n"]
     s.dry_sequence_breakers = o["dry_sequence_breakers"]
+    s.accept, s.accept_top = o["accept"], o["accept_top"]
+    s.posterior_threshold, s.posterior_alpha = o["posterior_threshold"], o["posterior_alpha"]
     s.ignore_eos, s.seed = o["ignore_eos"], seed
     s.logit_bias = list(o["logit_bias"].items())
     s.grammar = grammar_of(o)

@@ -16,7 +16,9 @@ from duo.cli.complete import files
 from duo.cli.models import hub_of, model_sources
 from duo.cli.options import ModelCommand, given, model_options
 from duo.errors import BadValue, DuoError
-from duo.options.tables import ENGINE_OPTIONS
+from duo.options.accept import promise
+from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
+from duo.options.validate import generate_options
 from duo.placement import states
 from duo.support.wording import gigabytes
 
@@ -37,6 +39,7 @@ Examples:
   duo check 70B.gguf 8B.gguf
   duo check 70B.gguf 8B.gguf -c 16384 -ctk q8_0 -ctv q8_0 --json
   duo check demo
+  duo check demo --accept typical
 """
 
 OPTIONS = (
@@ -50,6 +53,7 @@ OPTIONS = (
     "device_draft",
     "override_tensor",
     "override_tensor_draft",
+    "accept",
 )
 
 
@@ -164,11 +168,13 @@ def _checked(params: dict[str, Any]) -> PairCheck:
 
 
 def run(params: dict[str, Any]) -> None:
+    rule = generate_options(given(params, GENERATE_OPTIONS))["accept"]
     c = _checked(params)
     if params["json"]:
-        click.echo(json.dumps(c.as_dict(), indent=2))
+        click.echo(json.dumps({**c.as_dict(), "acceptance": promise(rule)}, indent=2))
     else:
         _print(c)
+        click.echo(promise(rule))
     if not c.compatible:
         raise click.exceptions.Exit(1)
 

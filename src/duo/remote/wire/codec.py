@@ -18,7 +18,7 @@ NodeTuple = tuple[str, bool, int, int, int, float, int, int, float]
 VerdictTuple = tuple[str, int, int, int, int, int, int, int]
 ChunkTuple = tuple[str, bool, bool, str, int, float, int, int]
 
-NODE_KINDS = ("node", "pause", "failed")
+NODE_KINDS = ("node", "pause", "failed", "share")
 VERDICT_KINDS = ("verdict", "end", "orders")
 CHUNK_KINDS = ("token", "logprob", "end")
 FINISHES = ("", "stop", "length", "cancelled", "error")
@@ -69,7 +69,7 @@ def put_nodes(out: wire.FromDraft | wire.ToVerify, nodes: Iterable[NodeTuple]) -
 
 
 def get_nodes(message: wire.FromDraft | wire.ToVerify, n_vocab: int) -> list[NodeTuple]:
-    """Drops guesses that the target's vocabulary of n_vocab tokens does not have. Raises ProtocolError."""
+    """Drops tokens that the target's vocabulary of n_vocab tokens does not have. Raises ProtocolError."""
     count(len(message.nodes), N_BATCH_MAX, "nodes")
     return [
         (

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 from duo import _core
 from duo.errors import BadValue, ContextFull
 from duo.options.option import (
+    N_ACCEPT_TOP_MAX,
     N_BREAKER_BYTES_MAX,
     N_BREAKERS_MAX,
     N_DRAFT_MAX,
     N_RANK_MAX,
     N_STEP_MAX,
     N_TREE_MAX,
+    AcceptRule,
 )
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import ProtocolError, count, finite, in_range
@@ -47,8 +49,11 @@ _SAMPLING: dict[str, tuple[float, float]] = {
     "dry_base": (1.0, 1e4),
     "dry_allowed_length": (0, 2**20),
     "dry_penalty_last_n": (-1, 2**20),
+    "posterior_threshold": (0.0, 1.0),
+    "posterior_alpha": (0.0, 1.0),
+    "accept_top": (1, N_ACCEPT_TOP_MAX),
 }
-_TEXTS = ("grammar", "dry_sequence_breakers")
+_TEXTS = ("grammar", "dry_sequence_breakers", "accept")
 _PLAN: dict[str, tuple[float, float]] = {
     "n_draft": (-1, N_DRAFT_MAX),
     "n_draft_min": (0, N_DRAFT_MAX),
@@ -60,7 +65,8 @@ _PLAN: dict[str, tuple[float, float]] = {
     "ngram_size_m": (1, 1024),
     "ngram_min_hits": (1, 2**31 - 1),
 }
-_NAMES = {
+_RULES = {"accept": get_args(AcceptRule)}
+_NAMES: dict[str, tuple[str, ...]] = {
     "mode": ("plain", "sync", "async"),
     "use": ("auto", "chain", "dynamic"),
     "ngram": ("none", "ngram-simple", "ngram-map-k", "ngram-map-k4v"),
@@ -105,9 +111,17 @@ def _fields(message: Any, bounds: dict[str, tuple[float, float]], out: Any) -> N
         setattr(out, name, value)
 
 
+def _names(message: Any, names: dict[str, tuple[str, ...]], out: Any) -> None:
+    for name, choices in names.items():
+        if getattr(message, name) not in choices:
+            raise ProtocolError(f"{name} is {getattr(message, name)[:20]!r}, not one of {', '.join(choices)}")
+        setattr(out, name, getattr(message, name))
+
+
 def _sampling(message: wire.Sampling, n_vocab: int) -> _core.Sampling:
     out = _core.Sampling()
     _fields(message, _SAMPLING, out)
+    _names(message, _RULES, out)
     count(len(message.logit_bias), N_BIAS_MAX, "biases")
     for b in message.logit_bias:
         in_range(b.token, 0, n_vocab - 1, "the token of a bias")
@@ -127,10 +141,7 @@ def _sampling(message: wire.Sampling, n_vocab: int) -> _core.Sampling:
 def _plan(message: wire.Plan) -> _core.Plan:
     out = _core.Plan()
     _fields(message, _PLAN, out)
-    for name, choices in _NAMES.items():
-        if getattr(message, name) not in choices:
-            raise ProtocolError(f"{name} is {getattr(message, name)[:20]!r}, not one of {', '.join(choices)}")
-        setattr(out, name, getattr(message, name))
+    _names(message, _NAMES, out)
     count(len(message.tree), N_TREE_MAX, "paths of a tree")
     paths = [list(p.ranks) for p in message.tree]
     nodes: set[tuple[int, ...]] = set()

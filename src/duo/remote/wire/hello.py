@@ -6,7 +6,7 @@ from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import printable
 from duo.remote.wire.identity import Identity, mismatch
 
-PROTOCOL = 2  # raised with every field that a peer must not ignore
+PROTOCOL = 3  # raised with every field that a peer must not ignore
 
 
 def version() -> str:

@@ -1,0 +1,109 @@
+"""How many guesses each rule of acceptance takes, by temperature, and the most that could be taken without loss.
+
+    python benchmarks/measure_acceptance.py [--target T.gguf --draft D.gguf] [--questions 40] [-n 160] [--out FILE]
+
+First the target writes with each rule, and the models take turns: with one guess in a pass the script counts how often
+it was accepted, with four how many tokens a pass brought. Then target and draft read the texts of the rule "noise", and
+at every token the script compares what they draw from. "bound" is the mean of what the two distributions have in common
+(1 - total variation): no rule that keeps the target's distribution can accept one guess more often. Counts, not times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Any, get_args
+
+import duo
+from duo import _core
+from duo.measure.bench.head import command_of
+from duo.measure.doctor import options
+from duo.models.demo import demo_pair
+from duo.options.option import AcceptRule
+from duo.options.validate import generate_options
+from duo.text.job import sampling
+
+TEMPERATURES = (0.2, 0.8, 1.0)
+RULES: tuple[str, ...] = get_args(AcceptRule)
+N_SHARES = 16  # tokens that a draft draws from (core/acceptance.h)
+
+
+def accepted(
+    d: duo.Duo, prompts: list[str], n: int, rule: str, temperature: float, n_draft: int
+) -> tuple[float, float]:
+    """The share of accepted first guesses, and tokens of a verification."""
+    tested = taken = rounds = drafted = 0
+    for seed, prompt in enumerate(prompts):
+        t = d.generate(
+            prompt, max_tokens=n, seed=seed, temperature=temperature, accept=rule, mode="sync", n_draft=n_draft,
+            draft_tree="chain", ignore_eos=True,
+        ).timings  # fmt: skip
+        tested += t["draft_n_by_position"][0]
+        taken += t["draft_n_accepted_by_position"][0]
+        rounds += t["draft_rounds"]
+        drafted += t["draft_n_accepted"]
+    return taken / tested, drafted / rounds + 1.0
+
+
+def common(target: _core.Probe, draft: _core.Probe, texts: list[tuple[list[int], int]], temperature: float) -> float:
+    """The mean overlap of what both draw from. texts: tokens, and how many of them are the prompt."""
+    total, n_tokens = 0.0, 0
+    for seed, (text, n_prompt) in enumerate(texts):
+        how = sampling(generate_options({"temperature": temperature, "ignore_eos": True}, "generate"), seed)
+        target.decode(text)
+        draft.decode(text)
+        for i in range(n_prompt, len(text)):
+            p, q = (dict(m.chances(i - 1, how, text[:i])) for m in (target, draft))
+            best = dict(list(q.items())[:N_SHARES])
+            all_of_them = sum(map(math.exp, best.values()))
+            total += sum(min(math.exp(logp), math.exp(best[t]) / all_of_them) for t, logp in p.items() if t in best)
+            n_tokens += 1
+    return total / n_tokens
+
+
+def row_of(
+    d: duo.Duo, probes: tuple[_core.Probe, _core.Probe], prompts: list[str], n: int, temperature: float
+) -> dict[str, Any]:
+    texts = []
+    for seed, prompt in enumerate(prompts):
+        begin = d.tokenize(prompt)
+        chosen = d.generate(begin, max_tokens=n, seed=seed, temperature=temperature, mode="plain", ignore_eos=True)
+        texts.append(([*begin, *chosen.tokens], len(begin)))
+    found: dict[str, Any] = {"temperature": temperature, "bound": round(common(*probes, texts, temperature), 3)}
+    for rule in RULES:
+        first = accepted(d, prompts, n, rule, temperature, 1)[0]
+        tokens = accepted(d, prompts, n, rule, temperature, 4)[1]
+        found[rule] = {"first": round(first, 3), "tokens": round(tokens, 2)}
+    return found
+
+
+def main() -> None:
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--target", default=str(demo_pair()[0]))
+    p.add_argument("--draft", default=str(demo_pair()[1]))
+    p.add_argument("--questions", type=int, default=40)
+    p.add_argument("-n", type=int, default=160)
+    p.add_argument("--out", type=Path)
+    args = p.parse_args()
+    lines = (Path(__file__).parent / "prompts/completion_dev.jsonl").read_text("utf-8").splitlines()
+    prompts = [json.loads(x)["turns"][0] for x in lines][: args.questions]
+    probes = (
+        _core.Probe(options(args.target, 1, [], 512)),
+        _core.Probe(options(args.draft, 1, [], 512), is_draft=True),
+    )
+    with duo.Duo(args.target, args.draft, n_ctx=512, n_ctx_draft=512, n_threads=1, n_threads_draft=1) as d:
+        rows = [row_of(d, probes, prompts, args.n, t) for t in TEMPERATURES]
+    print("| temperature | bound | " + " | ".join(RULES) + " |\n|---|---|" + "---|" * len(RULES))
+    for r in rows:
+        cells = (f"{r[rule]['first']:.3f}; {r[rule]['tokens']:.2f}" for rule in RULES)
+        print(f"| {r['temperature']} | {r['bound']} | " + " | ".join(cells) + " |")
+    if args.out:
+        record = {"command": command_of(sys.argv), "questions": len(prompts), "tokens": args.n, "rows": rows}
+        args.out.write_text(json.dumps(record, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

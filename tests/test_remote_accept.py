@@ -1,0 +1,33 @@
+"""Rules of acceptance with one model on another machine: guesses are accepted, and their probabilities cross over."""
+
+from typing import Any
+
+import pytest
+from hosts import PROMPT, HostProcess, remote, until_it_helps
+
+from duo import Duo
+from duo.models.demo import demo_pair
+
+pytest.importorskip("grpc")
+
+TEXT: dict[str, Any] = {"temperature": 1.0, "max_tokens": 40, "seed": 3, "ignore_eos": True}
+
+
+@pytest.mark.parametrize("role", ["draft", "verify"])
+@pytest.mark.parametrize("rule", ["rejection", "typical", "top-n"])
+def test_a_rule_holds_across_the_network(role: str, rule: str, request: pytest.FixtureRequest) -> None:
+    h: HostProcess = request.getfixturevalue(f"{role}_host")
+    with remote(role, h) as d:
+        r = until_it_helps(d, accept=rule, **TEXT)
+    assert len(r.tokens) == 40
+
+
+@pytest.mark.parametrize("role", ["draft", "verify"])
+def test_rejection_takes_the_drafts_draws(role: str, request: pytest.FixtureRequest) -> None:
+    """Without the draws, or without what they were drawn from, the target writes what it writes alone."""
+    with Duo(demo_pair()[0], n_ctx=1024) as d:
+        alone = d.generate(PROMPT, **TEXT).tokens
+    with remote(role, request.getfixturevalue(f"{role}_host")) as d:
+        there = until_it_helps(d, accept="rejection", n_draft=3, **TEXT)
+    assert there.tokens != alone
+    assert there.timings["draft_n_accepted"] > 5
