@@ -36,7 +36,7 @@ demo: $(VENV)/duo
 
 # A draft head for the demo target, from the text that the pair was made from: make demo-head DOCS=docs.json.xz
 demo-head: $(VENV)/duo $(VENV)/train
-	@$(PY) tools/demo_head.py $(DOCS) build/demo-eagle3.gguf --tokens 2000000 --epochs 2 --minutes 20
+	@$(PY) tools/demo_head.py $(DOCS) build/demo-eagle3.gguf --tokens 2000000 --written 0.25 --epochs 4 --batch-tokens 768 --minutes 40
 
 test: test-cpp test-python
 
