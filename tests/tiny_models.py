@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,11 +26,12 @@ KEPT = ("qwen3next", "mamba", "mamba2", "jamba", "falcon-h1", "granitehybrid", "
 CELLS = ("deepseek2", "gpt-oss", "gemma2", "llama4")
 _MIXED = {"jamba", "plamo2", "nemotron_h", "granitehybrid", "lfm2", "kimi-linear"}  # which layers attend, by heads
 _WHOLE = re.compile("norm|conv|time_mix|_inp")  # in F32: no matrices, or too few rows for it to matter
-_EXPERTS = {"qwen3next", "qwen35moe", "deepseek2", "gpt-oss", "llama4", "kimi-linear"}
+_EXPERTS = {"qwen3next", "qwen35moe", "deepseek2", "gpt-oss", "llama4", "kimi-linear", "glm4moe"}
+MTP = ("hy_v3", "glm4moe", "deepseek2", "qwen35", "qwen35moe", "qwen3next")
 
 
-def _keys(name: str) -> dict[str, Value]:
-    n_layer = {"nemotron_h": 3, "llama4": 4}.get(name, N_LAYER)
+def _keys(name: str, n_mtp: int = 0) -> dict[str, Value]:
+    n_layer = {"nemotron_h": 3, "llama4": 4}.get(name, N_LAYER) + n_mtp
     n_embd, n_head, n_ff = (128, 1, 192) if name in ("deepseek2", "kimi-linear") else (N_EMBD, N_HEAD, N_FF)
     heads: Value = (I32, [0 if i == 1 else n_head for i in range(n_layer)]) if name in _MIXED else (U32, n_head)
     keys: dict[str, Value] = {
@@ -72,6 +74,15 @@ def _keys(name: str) -> dict[str, Value]:
             "attention.value_length_mla": (U32, 128),
             "rope.dimension_count": (U32, 64),
         }
+    if name == "glm4moe":  # without it the positions have one part, as in GLM-4.5
+        del keys["rope.dimension_sections"]
+    if n_mtp:
+        keys["nextn_predict_layers"] = (U32, n_mtp)
+    if name == "hy_v3":
+        keys |= dict.fromkeys(
+            ("attention.key_length", "attention.value_length", "rope.dimension_count"), (U32, n_embd // n_head)
+        )
+        keys["expert_feed_forward_length"] = (U32, n_ff)
     if name in _EXPERTS:
         keys |= {
             "expert_feed_forward_length": (U32, n_ff),
@@ -86,19 +97,32 @@ def _keys(name: str) -> dict[str, Value]:
     return {f"{name}.{key}": value for key, value in keys.items()}
 
 
-def tiny(name: str, source: Path, to: Path, *, seed: int = 1, apart: float = 0.0) -> Path:
+Weights = Callable[[str, tuple[int, ...], np.random.Generator], Array]
+
+
+def tiny(
+    name: str,
+    source: Path,
+    to: Path,
+    *,
+    seed: int = 1,
+    apart: float = 0.0,
+    n_mtp: int = 0,
+    weights: Weights | None = None,
+) -> Path:
     """A model of the architecture `name` with random weights and the vocabulary of `source`.
 
     apart: so much of the output matrix is other noise, so that a model drafts for one of the same seed and is
-    sometimes wrong.
+    sometimes wrong. n_mtp: MTP layers behind the others. weights: in place of the random ones.
     """
     header = {n: v for n, v in header_of(source).items() if n.startswith("tokenizer.")}
-    header |= {"general.architecture": (STR, name), f"{name}.vocab_size": (U32, len(tokens_of(source)))} | _keys(name)
+    header |= {"general.architecture": (STR, name), f"{name}.vocab_size": (U32, len(tokens_of(source)))}
+    header |= _keys(name, n_mtp)
     write(to, header, [])
     tensors = []
     for tensor, shape in _wanted(to):
         rng = np.random.default_rng([seed, *tensor.encode()])
-        data = _weights(tensor, shape, rng)
+        data = (weights or random_weights)(tensor, shape, rng)
         if tensor in ("output.weight", "token_embd.weight") and apart > 0.0:
             data = data + apart * rng.normal(0, data.std(), shape)
         data = np.ascontiguousarray(data, np.float32)
@@ -108,7 +132,7 @@ def tiny(name: str, source: Path, to: Path, *, seed: int = 1, apart: float = 0.0
     return write(to, header, tensors)
 
 
-def _weights(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def random_weights(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     if "norm" in name and name.endswith(".weight"):
         return rng.normal(1, 0.1, shape)
     if "ssm_a" in name:  # decay
@@ -136,7 +160,7 @@ def _wanted(path: Path) -> list[tuple[str, tuple[int, ...]]]:
     release.restype, release.argtypes = None, [ctypes.c_void_p]
     make = lib.llama_model_init_from_user
     params = llama_cpp.llama_model_default_params()
-    params.n_gpu_layers = 0
+    params.n_gpu_layers, params.load_mtp = 0, True
     make.restype = ctypes.c_void_p
     make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, type(params)]
     header = read(bytes(path), _GgufInit())

@@ -75,6 +75,13 @@ int64_t n_trunk(const file_header & h, const std::string & arch) {
     return number(h, arch + ".block_count") - number(h, arch + ".nextn_predict_layers");
 }
 
+// Positions have several parts. libllama's graph of glm4moe's MTP layers does not know that, and ends the process.
+bool has_sections(const file_header & h, const std::string & arch) {
+    const header_value * v     = find(h, arch + ".rope.dimension_sections");
+    const auto *         parts = v == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(v);
+    return parts != nullptr && std::any_of(parts->begin(), parts->end(), [](int64_t n) { return n > 0; });
+}
+
 std::optional<head_file> read_mtp(const std::string & path, const file_header & h, const std::string & arch,
                                   bool wanted) {
     const std::string first   = "blk." + std::to_string(n_trunk(h, arch)) + ".nextn.eh_proj.weight";
@@ -86,7 +93,7 @@ std::optional<head_file> read_mtp(const std::string & path, const file_header & 
     if (!has_mtp || (has_tensor(h, "blk.0.attn_norm.weight") && !wanted)) {
         return std::nullopt;
     }
-    if (!runs_mtp(arch)) {
+    if (!runs_mtp(arch) || (arch == "glm4moe" && has_sections(h, arch))) {
         throw error(error_kind::bad_value, path + " is a " + arch + " model, whose MTP layers duo cannot run with " +
                                                "llama.cpp; use another draft");
     }

@@ -76,7 +76,7 @@ def most_texts(headers: Sequence[Header], contexts: Sequence[int]) -> int:
     """
     n = N_TEXTS_MOST
     for h, n_ctx in zip(headers, contexts, strict=True):
-        if not all(h.n_head_kv):
+        if not all(h.n_head_kv[: h.n_trunk] if h.has_trunk else h.n_head_kv[h.n_trunk :]):
             return 1
         if any("rope_factors_long" in t.name for t in h.tensors):
             short = h.values.get(f"{h.architecture}.rope.scaling.original_context_length", 0)
@@ -114,17 +114,23 @@ def need_of(
     flash_attn: bool = True,
     overrides: Sequence[tuple[str, str]] = (),
     n_contexts: int = 1,
+    mtp: bool = False,
+    shared: bool = False,
 ) -> Need:
     """n_ctx: tokens; the cache has n_contexts times as many. overrides: (pattern, memory) from -ot; tensors for the CPU
-    count as the host's.
+    count as the host's. mtp: a target's MTP layers are loaded; a draft is the MTP layers of the file. shared: the
+    weights are the target's.
 
     Weights and cache are exact, except for sliding windows and recurrent states. Every layer counts as if it kept the
     whole context; with many branches that is true up to rather long contexts. Working memory is an estimate.
     """
     on_host = [p for p in (_pattern(p) for p, memory in overrides if memory == "CPU") if p is not None]
     weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
-    for t in h.tensors:
+    heads = h.n_trunk if h.n_mtp else h.n_layer  # the first layer that a target does not compute
+    for t in h.tensors if not shared else ():
         layer = t.layer
+        if layer is not None and layer >= heads and h.has_trunk and not mtp:
+            continue  # not loaded
         if any(p.search(t.name) for p in on_host):
             host += t.n_bytes
         elif layer is not None and layer < h.n_layer:
@@ -135,17 +141,18 @@ def need_of(
             host += t.n_bytes
         embedding = t.n_bytes if t.name == "token_embd.weight" else embedding
         has_output = has_output or t.name == "output.weight"
-    if not has_output:
+    if not has_output and not shared:
         output += embedding  # tied to the embeddings: a device needs its own copy
     n_cells = cells(n_ctx * n_contexts, draft=draft)
     by_token = [
         bytes_of(n * h.key_length, type_k) + (bytes_of(n * h.value_length, type_v) if h.value_length else 0)
         for n in h.n_head_kv
     ]
+    caches = range(heads, h.n_layer) if draft and (mtp or not h.has_trunk) else range(heads)
     mask = 6 * n_cells if flash_attn else 6 * n_cells + 8 * h.n_head * n_cells
     return Need(
         weights=tuple(weights),
-        cache=tuple(n_cells * b for b in by_token),
+        cache=tuple(n_cells * b if i in caches else 0 for i, b in enumerate(by_token)),
         output=output,
         host=host,
         work=n_ubatch * (4 * (2 * h.n_ff + 4 * h.n_embd) + mask),
