@@ -24,15 +24,22 @@ N_EMBD, N_FF, N_HEAD, N_LAYER = 256, 384, 2, 2
 SNAPSHOTS = ("qwen35", "qwen35moe", "nemotron_h", "lfm2")
 KEPT = ("qwen3next", "mamba", "mamba2", "jamba", "falcon-h1", "granitehybrid", "plamo2", "kimi-linear", "rwkv7")
 CELLS = ("deepseek2", "gpt-oss", "gemma2", "llama4")
-_MIXED = {"jamba", "plamo2", "nemotron_h", "granitehybrid", "lfm2", "kimi-linear"}  # which layers attend, by heads
+_MIXED = {"jamba", "plamo2", "nemotron_h", "granitehybrid", "lfm2", "kimi-linear", "bailingmoe3"}  # which layers attend, by heads
 _WHOLE = re.compile("norm|conv|time_mix|_inp")  # in F32: no matrices, or too few rows for it to matter
-_EXPERTS = {"qwen3next", "qwen35moe", "deepseek2", "gpt-oss", "llama4", "kimi-linear", "glm4moe"}
-MTP = ("hy_v3", "glm4moe", "deepseek2", "qwen35", "qwen35moe", "qwen3next")
+_SLIDING = {"mimo2", "step35", "cohere2moe"}
+_LATENT = {"deepseek2", "deepseek32", "glm-dsa", "kimi-linear", "bailingmoe3"}  # attention over a compressed cache (MLA)
+_EXPERTS = {"qwen3next", "qwen35moe", "deepseek2", "gpt-oss", "llama4", "kimi-linear", "glm4moe", *_SLIDING, *_LATENT}
+# Their MTP layers have an output matrix of their own, if the file has one; and one with the target's.
+MTP = (
+    "hy_v3", "glm4moe", "deepseek2", "deepseek32", "glm-dsa", "qwen35", "qwen35moe", "qwen3next", "mimo2", "step35",
+    "cohere2moe",
+)  # fmt: skip
+MTP_TIED = ("bailingmoe3",)
 
 
 def _keys(name: str, n_mtp: int = 0) -> dict[str, Value]:
     n_layer = {"nemotron_h": 3, "llama4": 4}.get(name, N_LAYER) + n_mtp
-    n_embd, n_head, n_ff = (128, 1, 192) if name in ("deepseek2", "kimi-linear") else (N_EMBD, N_HEAD, N_FF)
+    n_embd, n_head, n_ff = (128, 1, 192) if name in _LATENT else (N_EMBD, N_HEAD, N_FF)
     heads: Value = (I32, [0 if i == 1 else n_head for i in range(n_layer)]) if name in _MIXED else (U32, n_head)
     keys: dict[str, Value] = {
         "context_length": (U32, 1024),
@@ -66,7 +73,7 @@ def _keys(name: str, n_mtp: int = 0) -> dict[str, Value]:
         "shortconv.l_cache": (U32, 3),
         "interleave_moe_layer_step": (U32, 2),
     }
-    if name in ("deepseek2", "kimi-linear"):  # attention over a compressed cache (MLA)
+    if name in _LATENT:
         keys |= {
             "attention.key_length": (U32, 576),
             "attention.value_length": (U32, 512),
@@ -74,7 +81,14 @@ def _keys(name: str, n_mtp: int = 0) -> dict[str, Value]:
             "attention.value_length_mla": (U32, 128),
             "rope.dimension_count": (U32, 64),
         }
-    if name == "glm4moe":  # without it the positions have one part, as in GLM-4.5
+    if name in _SLIDING:
+        keys["attention.sliding_window_pattern"] = (BOOL, [i % 2 == 1 for i in range(n_layer)])
+        keys["logit_scale"] = (F32, 1.0)
+    if name in ("deepseek32", "glm-dsa"):
+        keys |= {f"attention.indexer.{key}": (U32, n) for key, n in (("head_count", 1), ("key_length", 128), ("top_k", 8))}
+    if name == "bailingmoe3":
+        keys |= {"kda.safe_gate": (BOOL, True), "kda.gate_lower_bound": (F32, -5.0)}
+    if name in ("glm4moe", "deepseek32", "glm-dsa", "bailingmoe3"):  # without it the positions have one part, as in GLM-4.5
         del keys["rope.dimension_sections"]
     if n_mtp:
         keys["nextn_predict_layers"] = (U32, n_mtp)
@@ -120,7 +134,7 @@ def tiny(
     header |= _keys(name, n_mtp)
     write(to, header, [])
     tensors = []
-    for tensor, shape in _wanted(to):
+    for tensor, shape in _wanted(to, fused=name == "mimo2"):
         rng = np.random.default_rng([seed, *tensor.encode()])
         data = (weights or random_weights)(tensor, shape, rng)
         if tensor in ("output.weight", "token_embd.weight") and apart > 0.0:
@@ -142,8 +156,8 @@ def random_weights(name: str, shape: tuple[int, ...], rng: np.random.Generator) 
     return rng.normal(0, 2 / np.sqrt(shape[-1]) if len(shape) > 1 else 0.1, shape)
 
 
-def _wanted(path: Path) -> list[tuple[str, tuple[int, ...]]]:
-    """The tensors that libllama asks for, by a file that only has a header."""
+def _wanted(path: Path, *, fused: bool = False) -> list[tuple[str, tuple[int, ...]]]:
+    """The tensors that libllama asks for, by a file that only has a header. fused: one matrix for q, k and v."""
     found: dict[str, tuple[int, ...]] = {}  # some are asked for twice
 
     def note(tensor: int, _: Any) -> None:
@@ -169,6 +183,9 @@ def _wanted(path: Path) -> list[tuple[str, tuple[int, ...]]]:
     release(header)
     assert model, f"libllama cannot make a model of {path}"
     lib.llama_model_free(ctypes.c_void_p(model))
+    for name in [n for n in found if fused and n.endswith(".attn_q.weight")]:
+        q, k, v = (found.pop(name.replace("attn_q", part)) for part in ("attn_q", "attn_k", "attn_v"))
+        found[name.replace("attn_q", "attn_qkv")] = (q[0] + k[0] + v[0], q[1])
     return [(name, shape) for name, shape in found.items() if not name.endswith("scale")]  # those are optional
 
 

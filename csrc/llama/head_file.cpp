@@ -75,17 +75,25 @@ int64_t n_trunk(const file_header & h, const std::string & arch) {
     return number(h, arch + ".block_count") - number(h, arch + ".nextn_predict_layers");
 }
 
-// Positions have several parts. libllama's graph of glm4moe's MTP layers does not know that, and ends the process.
-bool has_sections(const file_header & h, const std::string & arch) {
-    const header_value * v     = find(h, arch + ".rope.dimension_sections");
-    const auto *         parts = v == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(v);
-    return parts != nullptr && std::any_of(parts->begin(), parts->end(), [](int64_t n) { return n > 0; });
+// libllama's graphs of MTP layers end the process where they meet something that they do not expect.
+bool can_run_mtp(const file_header & h, const std::string & arch, const std::string & layer) {
+    const header_value * parts     = find(h, arch + ".rope.dimension_sections");
+    const auto *         n         = parts == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(parts);
+    const bool           sections  = n != nullptr && std::any_of(n->begin(), n->end(), [](int64_t x) { return x > 0; });
+    const bool           several   = arch == "hy_v3" || arch == "mimo2" || arch == "step35"; // may have several layers
+    const bool           is_latent = arch == "deepseek2" || arch == "deepseek32" || arch == "glm-dsa";
+    return runs_mtp(arch) && (several || number(h, arch + ".nextn_predict_layers") == 1) &&
+           !(arch == "glm4moe" && sections) && !(is_latent && find(h, arch + ".attention.key_length_mla") == nullptr) &&
+           find(h, arch + ".attention.temperature_scale") == nullptr &&
+           !(arch == "mimo2" && !has_tensor(h, layer + ".attn_qkv.weight")) &&
+           !(arch == "bailingmoe3" && !has_tensor(h, layer + ".nextn.shared_head_norm.weight"));
 }
 
 std::optional<head_file> read_mtp(const std::string & path, const file_header & h, const std::string & arch,
                                   bool wanted) {
-    const std::string first   = "blk." + std::to_string(n_trunk(h, arch)) + ".nextn.eh_proj.weight";
-    const bool        has_mtp = number(h, arch + ".nextn_predict_layers") > 0 && has_tensor(h, first);
+    const std::string layer = "blk." + std::to_string(n_trunk(h, arch));
+    const bool        has_mtp =
+        number(h, arch + ".nextn_predict_layers") > 0 && has_tensor(h, layer + ".nextn.eh_proj.weight");
     if (!has_mtp && wanted) {
         throw error(error_kind::bad_value, path + " has no MTP layers (--spec-type draft-mtp); give a file that has " +
                                                "them (-md), or use another draft");
@@ -93,9 +101,9 @@ std::optional<head_file> read_mtp(const std::string & path, const file_header & 
     if (!has_mtp || (has_tensor(h, "blk.0.attn_norm.weight") && !wanted)) {
         return std::nullopt;
     }
-    if (!runs_mtp(arch) || (arch == "glm4moe" && has_sections(h, arch))) {
-        throw error(error_kind::bad_value, path + " is a " + arch + " model, whose MTP layers duo cannot run with " +
-                                               "llama.cpp; use another draft");
+    if (!can_run_mtp(h, arch, layer)) {
+        throw error(error_kind::bad_value,
+                    path + " has MTP layers of a kind (" + arch + ") that duo cannot run; use another draft");
     }
     const int64_t n_embd = number(h, arch + ".embedding_length");
     return head_file{.kind = head_kind::mtp, .layers = {}, .n_target = n_embd, .n_embd = n_embd};

@@ -70,9 +70,8 @@ constexpr std::array keeping = {"llama",     "qwen3",    "qwen3moe",    "qwen3ne
                                 "deepseek4", "nanbeige", "bailingmoe3", "muse-glimmer"};
 
 // Architectures whose graphs name the state after the last layer (t_h_nextn) and that have a graph of their MTP layers.
-constexpr std::array predicting = {"bailingmoe3", "cohere2moe", "deepseek2", "deepseek32",     "glm-dsa",
-                                   "glm4moe",     "hy_v3",      "mimo2",     "nemotron_h_moe", "qwen35",
-                                   "qwen35moe",   "qwen3next",  "step35"};
+constexpr std::array predicting = {"bailingmoe3", "cohere2moe", "deepseek2", "deepseek32", "glm-dsa",   "glm4moe",
+                                   "hy_v3",       "mimo2",      "qwen35",    "qwen35moe",  "qwen3next", "step35"};
 
 } // namespace
 

@@ -55,6 +55,7 @@ llama_token_model::llama_token_model(const model_options & opt, const llama_toke
       own_attention_(target.n_duo_products_ > 0 && target.n_duo_products_ == target.n_cpu_products_ &&
                      opt.flash_attn != "off" && opt.type_k == "f16" && opt.type_v == "f16" && device_names_.empty()),
       stock_products_(target.stock_products_) {
+    opt_.keep_loading = nullptr;
     make_context();
     limit_vocab(n_vocab_);
 }

@@ -121,7 +121,12 @@ class Duo(Chats, Loading):
         self.elsewhere = "" if self._host is None else self._host.where
         model, draft = pair(model, draft, o)
         wanted = draft_of(defaults)
-        own_mtp = wanted == "draft-mtp" and draft is None and self._host is None  # the target's own layers
+        if self._host is not None and wanted in ("draft-eagle3", "draft-mtp"):
+            raise BadValue(
+                f"{wanted} (--spec-type) needs its target in the same process; leave out --draft-host, --verify-host "
+                "and --rpc"
+            )
+        own_mtp = wanted == "draft-mtp" and draft is None  # the target's own layers
         draft = None if vocab_only else model if own_mtp else draft
         if draft is not None:
             check_kind(draft, wanted)
