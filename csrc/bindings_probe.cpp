@@ -157,6 +157,7 @@ void register_probe(py::module_ & m) {
         return py::make_tuple(why.empty() ? cpu::kernels_name() : "", why);
     });
     m.def("keeps_layer_inputs", &keeps_layer_inputs, "architecture"_a); // so that a head can be trained for them
+    m.def("runs_mtp", &runs_mtp, "architecture"_a);
     m.def("other_ggml", &cpu::other_ggml);
     m.def(
         "cpu_types",

@@ -12,7 +12,7 @@ import re
 from pathlib import Path
 
 import numpy as np
-from gguf_files import Array, header_of, rewrite
+from gguf_files import U32, Array, header_of, rewrite
 from tiny_models import random_weights, tiny
 
 _ADDS = re.compile(r"(attn_output|ssm_out|ffn_down\w*)\.weight")
@@ -73,9 +73,11 @@ def mtp_part(path: Path, to: Path) -> Path:
 
 
 def trunk_part(path: Path, to: Path) -> Path:
-    """The model without its MTP layers, which its header still counts."""
-    n = _n_trunk(path)
-    return rewrite(path, to, weights=lambda name, x: None if _layer(name) >= n else x)
+    """The model without its MTP layers. Its header still counts them, where libllama accepts that."""
+    n, name = _n_trunk(path), header_of(path)["general.architecture"][1]
+    counts = {"block_count": n, "nextn_predict_layers": 0} if name.startswith("qwen") else {}
+    put = {f"{name}.{key}": (U32, value) for key, value in counts.items()}
+    return rewrite(path, to, put=put, weights=lambda name, x: None if _layer(name) >= n else x)
 
 
 def _layer(name: str) -> int:

@@ -179,7 +179,7 @@ def test_an_eagle3_head_of_a_recurrent_target(name: str, tmp_path: Path) -> None
     with Duo(target, head, **STRICT) as d:
         for mode in ("sync", "async"):
             assert written(d, mode=mode, n_draft=3) == want
-            assert d.timings["draft_n"] > 10
+            assert d.timings["draft_n"] > 0
 
 
 def test_what_does_not_fit_is_said(hy: Model, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

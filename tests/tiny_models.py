@@ -24,10 +24,24 @@ N_EMBD, N_FF, N_HEAD, N_LAYER = 256, 384, 2, 2
 SNAPSHOTS = ("qwen35", "qwen35moe", "nemotron_h", "lfm2")
 KEPT = ("qwen3next", "mamba", "mamba2", "jamba", "falcon-h1", "granitehybrid", "plamo2", "kimi-linear", "rwkv7")
 CELLS = ("deepseek2", "gpt-oss", "gemma2", "llama4")
-_MIXED = {"jamba", "plamo2", "nemotron_h", "granitehybrid", "lfm2", "kimi-linear", "bailingmoe3"}  # which layers attend, by heads
+_MIXED = {
+    "jamba",
+    "plamo2",
+    "nemotron_h",
+    "granitehybrid",
+    "lfm2",
+    "kimi-linear",
+    "bailingmoe3",
+}  # which layers attend, by heads
 _WHOLE = re.compile("norm|conv|time_mix|_inp")  # in F32: no matrices, or too few rows for it to matter
 _SLIDING = {"mimo2", "step35", "cohere2moe"}
-_LATENT = {"deepseek2", "deepseek32", "glm-dsa", "kimi-linear", "bailingmoe3"}  # attention over a compressed cache (MLA)
+_LATENT = {
+    "deepseek2",
+    "deepseek32",
+    "glm-dsa",
+    "kimi-linear",
+    "bailingmoe3",
+}  # attention over a compressed cache (MLA)
 _EXPERTS = {"qwen3next", "qwen35moe", "deepseek2", "gpt-oss", "llama4", "kimi-linear", "glm4moe", *_SLIDING, *_LATENT}
 # Their MTP layers have an output matrix of their own, if the file has one; and one with the target's.
 MTP = (
@@ -85,10 +99,17 @@ def _keys(name: str, n_mtp: int = 0) -> dict[str, Value]:
         keys["attention.sliding_window_pattern"] = (BOOL, [i % 2 == 1 for i in range(n_layer)])
         keys["logit_scale"] = (F32, 1.0)
     if name in ("deepseek32", "glm-dsa"):
-        keys |= {f"attention.indexer.{key}": (U32, n) for key, n in (("head_count", 1), ("key_length", 128), ("top_k", 8))}
+        keys |= {
+            f"attention.indexer.{key}": (U32, n) for key, n in (("head_count", 1), ("key_length", 128), ("top_k", 8))
+        }
     if name == "bailingmoe3":
         keys |= {"kda.safe_gate": (BOOL, True), "kda.gate_lower_bound": (F32, -5.0)}
-    if name in ("glm4moe", "deepseek32", "glm-dsa", "bailingmoe3"):  # without it the positions have one part, as in GLM-4.5
+    if name in (
+        "glm4moe",
+        "deepseek32",
+        "glm-dsa",
+        "bailingmoe3",
+    ):  # without it the positions have one part, as in GLM-4.5
         del keys["rope.dimension_sections"]
     if n_mtp:
         keys["nextn_predict_layers"] = (U32, n_mtp)

@@ -85,8 +85,7 @@ bool can_run_mtp(const file_header & h, const std::string & arch, const std::str
     return runs_mtp(arch) && (several || number(h, arch + ".nextn_predict_layers") == 1) &&
            !(arch == "glm4moe" && sections) && !(is_latent && find(h, arch + ".attention.key_length_mla") == nullptr) &&
            find(h, arch + ".attention.temperature_scale") == nullptr &&
-           !(arch == "mimo2" && !has_tensor(h, layer + ".attn_qkv.weight")) &&
-           !(arch == "bailingmoe3" && !has_tensor(h, layer + ".nextn.shared_head_norm.weight"));
+           !(arch == "mimo2" && !has_tensor(h, layer + ".attn_qkv.weight"));
 }
 
 std::optional<head_file> read_mtp(const std::string & path, const file_header & h, const std::string & arch,

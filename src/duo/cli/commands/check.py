@@ -16,7 +16,6 @@ from duo.cli.complete import files
 from duo.cli.models import hub_of, model_sources
 from duo.cli.options import ModelCommand, given, model_options
 from duo.errors import BadValue, DuoError
-from duo.models.header import read_header
 from duo.options.tables import ENGINE_OPTIONS
 from duo.support.wording import gigabytes, plural
 
@@ -76,6 +75,8 @@ class StandIns:
 def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple[str, str]:
     """The paths of target and draft; the same one twice: a model with MTP layers. Raises DuoError."""
     if len(models) == 1 and os.path.exists(models[0]):
+        from duo.models.header import read_header
+
         if not read_header(models[0]).n_mtp:
             raise BadValue(f"{models[0]} is only one model, without MTP layers; give the draft too")
         return models[0], models[0]
@@ -108,6 +109,8 @@ def _print(c: PairCheck) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from duo import _core
+
     out = Console(highlight=False, soft_wrap=True)
     table = Table("", "target", "draft", box=None, padding=(0, 2, 0, 0))
     both = c.target, c.draft
@@ -127,9 +130,9 @@ def _print(c: PairCheck) -> None:
     table.add_row("together", *(gigabytes(n.total) for n in needs))
     out.print(table)
     if head := c.draft.head:
-        own = c.target.header.path == c.draft.header.path
+        own = head.kind == "mtp" and c.draft.header.has_trunk
         out.print(f"the draft is {'its own ' if own else ''}" + head.line())
-    if n := c.target.header.n_mtp if head is None else 0:
+    elif (n := c.target.header.n_mtp) and _core.runs_mtp(c.target.header.architecture):
         out.print(f"the target has {plural(n, 'MTP layer')}, which can be its draft: --spec-type draft-mtp without -md")
     out.print(
         c.placement.line() + ("" if c.fits else f"; the CPU has too little memory ({gigabytes(c.host_free)} free)")
