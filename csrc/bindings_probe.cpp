@@ -135,8 +135,7 @@ void register_probe(py::module_ & m) {
                  return std::make_unique<probe>(options, is_draft);
              }),
              "options"_a, "is_draft"_a = false)
-        .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, "states"_a = py::none(),
-             "only_last"_a = false)
+        .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, "states"_a = py::none(), "only_last"_a = false)
         .def("encode", &probe::encode, "features"_a)
         .def("states", &probe::states)
         .def("logits", &probe::logits)
