@@ -64,13 +64,13 @@ py::dict vocab_of(const vocab_file & f) {
 }
 
 // The two vocabularies and the result of pair_mismatch.
-py::dict vocab_check(const std::string & target, const std::string & draft) {
+py::dict vocab_check(const std::string & target, const std::string & draft, bool mtp) {
     const auto [t, d] = [&] {
         const py::gil_scoped_release released;
         return std::pair(vocab_file(target), vocab_file(draft));
     }();
     std::string why = pair_mismatch(t.get(), d.get());
-    if (const auto head = read_head_file(draft); head && why.empty()) {
+    if (const auto head = read_head_file(draft, mtp); head && why.empty()) {
         why = head_mismatch(draft, *head, target);
     }
     return py::dict("target"_a = vocab_of(t), "draft"_a = vocab_of(d), "mismatch"_a = text_of(why));
@@ -80,7 +80,7 @@ py::dict vocab_check(const std::string & target, const std::string & draft) {
 
 void register_files(py::module_ & m) {
     m.def("read_header", &header_of, "path"_a);
-    m.def("vocab_check", &vocab_check, "target"_a, "draft"_a);
+    m.def("vocab_check", &vocab_check, "target"_a, "draft"_a, "mtp"_a = false);
     m.def("memory_available", &memory_available);
 }
 

@@ -119,6 +119,7 @@ void register_options(py::module_ & m) {
         .def_readwrite("op_offload", &o::op_offload)
         .def_readwrite("cpus", &o::cpus)
         .def_readwrite("strict", &o::strict)
+        .def_readwrite("mtp", &o::mtp)
         .def_readwrite("feature_layers", &o::feature_layers)
         .def_readwrite("cpu_types", &o::cpu_types)
         .def_readwrite("override_tensors", &o::override_tensors)

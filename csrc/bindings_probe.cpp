@@ -28,8 +28,9 @@ class probe {
     using floats = py::array_t<float, py::array::c_style | py::array::forcecast>;
 
     // Evaluates tokens at positions from pos0 on; the cache below pos0 stays. states: of a draft head, the state before
-    // each token. Returns microseconds.
-    int64_t decode(const std::vector<token_id> & tokens, int32_t pos0, const std::optional<floats> & states) {
+    // each token. only_last: the other rows have no output, as in a prompt. Returns microseconds.
+    int64_t decode(const std::vector<token_id> & tokens, int32_t pos0, const std::optional<floats> & states,
+                   bool only_last) {
         if (states && (states->ndim() != 2 || states->shape(0) != py::ssize_t(tokens.size()) ||
                        states->shape(1) != model_.n_state())) {
             throw error(error_kind::bad_value, "each token needs a state of " + std::to_string(model_.n_state()) +
@@ -45,7 +46,7 @@ class probe {
         for (size_t i = 0; i < tokens.size(); ++i) {
             rows.push_back({.token  = tokens[i],
                             .pos    = pos0 + int32_t(i),
-                            .output = true,
+                            .output = !only_last || i + 1 == tokens.size(),
                             .state  = states ? states->data(py::ssize_t(i), 0) : nullptr});
         }
         n_rows_ = 0;
@@ -154,7 +155,7 @@ void register_probe(py::module_ & m) {
                  return std::make_unique<probe>(options, is_draft);
              }),
              "options"_a, "is_draft"_a = false)
-        .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, "states"_a = py::none())
+        .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, "states"_a = py::none(), "only_last"_a = false)
         .def("encode", &probe::encode, "features"_a)
         .def("states", &probe::states)
         .def("mark", &probe::mark)
@@ -177,6 +178,7 @@ void register_probe(py::module_ & m) {
         return py::make_tuple(why.empty() ? cpu::kernels_name() : "", why);
     });
     m.def("keeps_layer_inputs", &keeps_layer_inputs, "architecture"_a); // so that a head can be trained for them
+    m.def("runs_mtp", &runs_mtp, "architecture"_a);
     m.def("other_ggml", &cpu::other_ggml);
     m.def(
         "cpu_types",

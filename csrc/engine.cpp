@@ -60,7 +60,9 @@ engine::engine(const engine_options & opt) {
     if (opt.target.path.empty() && !opt.draft.path.empty()) {
         refuse_lone_head(opt.draft.path);
     }
-    const auto head = opt.draft.path.empty() ? std::nullopt : read_head_file(opt.draft.path);
+    const auto head    = opt.draft.path.empty() ? std::nullopt : read_head_file(opt.draft.path, opt.draft.mtp);
+    const bool is_mtp  = head && head->kind == head_kind::mtp;
+    const bool has_own = is_mtp && opt.draft.path == opt.target.path; // the target's own layers are the draft
     if (head) {
         if (const std::string why = head_mismatch(opt.draft.path, *head, opt.target.path); !why.empty()) {
             throw error(error_kind::bad_value, why);
@@ -70,6 +72,8 @@ engine::engine(const engine_options & opt) {
         model_options t  = opt.target;
         t.guesses        = !opt.draft.path.empty() || opt.remote_draft;
         t.feature_layers = head ? head->layers : t.feature_layers;
+        t.mtp            = is_mtp;
+        t.load_mtp       = has_own;
         target_          = std::make_shared<llama_token_model>(t, false, !t.vocab_only);
     }
     if (opt.target.vocab_only) {
@@ -79,14 +83,11 @@ engine::engine(const engine_options & opt) {
     if (!opt.draft.path.empty()) {
         model_options d = opt.draft;
         d.n_ctx_most    = target_ ? target_->n_ctx() : opt.n_ctx_remote;
-        if (head && !target_->can_rollback()) {
-            throw error(error_kind::bad_value, opt.target.path + " keeps a recurrent state, and draft heads for such " +
-                                                   "targets are not supported yet; use a draft model");
-        }
         if (head && d.n_ctx == 0) {
             d.n_ctx = target_->n_ctx(); // its own limit says how it was trained
         }
-        draft_ = std::make_shared<llama_token_model>(d, true, true, target_.get());
+        draft_ = has_own ? std::make_shared<llama_token_model>(d, *target_)
+                         : std::make_shared<llama_token_model>(d, true, true, target_.get());
     }
     if (target_ && draft_) {
         if (const std::string why = pair_mismatch(target_->vocab(), draft_->vocab()); !why.empty()) {

@@ -70,7 +70,9 @@ def test_the_text_is_plains(pair: Duo, plain: list[list[tuple[int, ...]]], way: 
             assert r.tokens == want, f"{text[:20]!r}, {sampling}"
             assert not r.warning
             n_drafted += pair.timings["draft_n"]
-    assert n_drafted > 100 or way == "as it likes", "nothing was guessed, so nothing was tested"
+    # A busy machine may leave the draft few steps beside the target.
+    least = 0 if way == "as it likes" else 100 if mode == "sync" else 10
+    assert n_drafted >= least, "nothing was guessed, so nothing was tested"
 
 
 def test_a_text_that_goes_on_keeps_its_states(pair: Duo) -> None:

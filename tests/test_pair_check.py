@@ -178,7 +178,7 @@ def test_the_command_prints_and_answers_with_its_exit_code(tmp_path: Path, capfd
         (["nowhere.gguf", "b.gguf"], "there is no file nowhere.gguf; check the path"),
         (["nothing"], "there is no pair nothing; see duo pairs"),
         ([], "0 models were given; give a target and a draft, or the name of a pair"),
-        ([str(TARGET)], "is only one model; give the draft too"),
+        ([str(TARGET)], "is only one model, without MTP layers; give the draft too"),
         ([str(TARGET), __file__], "is not a GGUF file"),
         ([str(TARGET), str(DRAFT), "-dev", "CUDA9"], "unknown device CUDA9; choose from none"),
         ([str(TARGET), str(DRAFT), "-c", "x"], "n_ctx (-c) is 'x'"),

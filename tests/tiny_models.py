@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,21 @@ _MIXED = {
     "kimi-k3",
     "glm5-next",
 }
-_LATENT = {"deepseek2", "kimi-linear", "bailingmoe3", "kimi-k3", "glm5-next"}  # attention over a compressed cache (MLA)
 _WHOLE = re.compile("norm|conv|time_mix|_inp")  # in F32: no matrices, or too few rows for it to matter
-_EXPERTS = {"qwen3next", "qwen35moe", "gpt-oss", "llama4", "minimax-01"} | _LATENT
+_SLIDING = {"mimo2", "step35", "cohere2moe"}
+# Attention over a compressed cache (MLA).
+_LATENT = {"deepseek2", "deepseek32", "glm-dsa", "kimi-linear", "bailingmoe3", "kimi-k3", "glm5-next"}
+_EXPERTS = {"qwen3next", "qwen35moe", "gpt-oss", "llama4", "minimax-01", "glm4moe", *_SLIDING, *_LATENT}
+# Their MTP layers have an output matrix of their own, if the file has one; and one with the target's.
+MTP = (
+    "hy_v3", "glm4moe", "deepseek2", "deepseek32", "glm-dsa", "qwen35", "qwen35moe", "qwen3next", "mimo2", "step35",
+    "cohere2moe",
+)  # fmt: skip
+MTP_TIED = ("bailingmoe3",)
 
 
-def _keys(name: str) -> dict[str, Value]:
-    n_layer = {"nemotron_h": 3, "llama4": 4}.get(name, N_LAYER)
+def _keys(name: str, n_mtp: int = 0) -> dict[str, Value]:
+    n_layer = {"nemotron_h": 3, "llama4": 4}.get(name, N_LAYER) + n_mtp
     n_embd, n_head, n_ff = (128, 1, 192) if name in _LATENT else (N_EMBD, N_HEAD, N_FF)
     heads: Value = (I32, [0 if i == 1 else n_head for i in range(n_layer)]) if name in _MIXED else (U32, n_head)
     keys: dict[str, Value] = {
@@ -115,6 +124,29 @@ def _keys(name: str) -> dict[str, Value]:
         }
     if name == "bailingmoe3":
         keys |= {"swiglu_clamp_exp": (F32, 4.0), "swiglu_clamp_shexp": (F32, 5.0)}
+    if name in _SLIDING:
+        keys["attention.sliding_window_pattern"] = (BOOL, [i % 2 == 1 for i in range(n_layer)])
+        keys["logit_scale"] = (F32, 1.0)
+    if name in ("deepseek32", "glm-dsa"):
+        keys |= {
+            f"attention.indexer.{key}": (U32, n) for key, n in (("head_count", 1), ("key_length", 128), ("top_k", 8))
+        }
+    if name == "bailingmoe3":
+        keys |= {"kda.safe_gate": (BOOL, True), "kda.gate_lower_bound": (F32, -5.0)}
+    if name in (
+        "glm4moe",
+        "deepseek32",
+        "glm-dsa",
+        "bailingmoe3",
+    ):  # without it the positions have one part, as in GLM-4.5
+        del keys["rope.dimension_sections"]
+    if n_mtp:
+        keys["nextn_predict_layers"] = (U32, n_mtp)
+    if name == "hy_v3":
+        keys |= dict.fromkeys(
+            ("attention.key_length", "attention.value_length", "rope.dimension_count"), (U32, n_embd // n_head)
+        )
+        keys["expert_feed_forward_length"] = (U32, n_ff)
     if name in _EXPERTS:
         keys |= {
             "expert_feed_forward_length": (U32, n_ff),
@@ -129,19 +161,32 @@ def _keys(name: str) -> dict[str, Value]:
     return {f"{name}.{key}": value for key, value in keys.items()}
 
 
-def tiny(name: str, source: Path, to: Path, *, seed: int = 1, apart: float = 0.0) -> Path:
+Weights = Callable[[str, tuple[int, ...], np.random.Generator], Array]
+
+
+def tiny(
+    name: str,
+    source: Path,
+    to: Path,
+    *,
+    seed: int = 1,
+    apart: float = 0.0,
+    n_mtp: int = 0,
+    weights: Weights | None = None,
+) -> Path:
     """A model of the architecture `name` with random weights and the vocabulary of `source`.
 
     apart: so much of the output matrix is other noise, so that a model drafts for one of the same seed and is
-    sometimes wrong.
+    sometimes wrong. n_mtp: MTP layers behind the others. weights: in place of the random ones.
     """
     header = {n: v for n, v in header_of(source).items() if n.startswith("tokenizer.")}
-    header |= {"general.architecture": (STR, name), f"{name}.vocab_size": (U32, len(tokens_of(source)))} | _keys(name)
+    header |= {"general.architecture": (STR, name), f"{name}.vocab_size": (U32, len(tokens_of(source)))}
+    header |= _keys(name, n_mtp)
     write(to, header, [])
     tensors = []
-    for tensor, shape in _wanted(to):
+    for tensor, shape in _wanted(to, fused=name == "mimo2"):
         rng = np.random.default_rng([seed, *tensor.encode()])
-        data = _weights(tensor, shape, rng)
+        data = (weights or random_weights)(tensor, shape, rng)
         if tensor in ("output.weight", "token_embd.weight") and apart > 0.0:
             data = data + apart * rng.normal(0, data.std(), shape)
         data = np.ascontiguousarray(data, np.float32)
@@ -151,7 +196,7 @@ def tiny(name: str, source: Path, to: Path, *, seed: int = 1, apart: float = 0.0
     return write(to, header, tensors)
 
 
-def _weights(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+def random_weights(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     if "norm" in name and name.endswith(".weight"):
         return rng.normal(1, 0.1, shape)
     if "ssm_a" in name:  # decay
@@ -161,8 +206,8 @@ def _weights(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> Arr
     return rng.normal(0, 2 / np.sqrt(shape[-1]) if len(shape) > 1 else 0.1, shape)
 
 
-def _wanted(path: Path) -> list[tuple[str, tuple[int, ...]]]:
-    """The tensors that libllama asks for, by a file that only has a header."""
+def _wanted(path: Path, *, fused: bool = False) -> list[tuple[str, tuple[int, ...]]]:
+    """The tensors that libllama asks for, by a file that only has a header. fused: one matrix for q, k and v."""
     found: dict[str, tuple[int, ...]] = {}  # some are asked for twice
 
     def note(tensor: int, _: Any) -> None:
@@ -179,7 +224,7 @@ def _wanted(path: Path) -> list[tuple[str, tuple[int, ...]]]:
     release.restype, release.argtypes = None, [ctypes.c_void_p]
     make = lib.llama_model_init_from_user
     params = llama_cpp.llama_model_default_params()
-    params.n_gpu_layers = 0
+    params.n_gpu_layers, params.load_mtp = 0, True
     make.restype = ctypes.c_void_p
     make.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, type(params)]
     header = read(bytes(path), _GgufInit())
@@ -188,6 +233,9 @@ def _wanted(path: Path) -> list[tuple[str, tuple[int, ...]]]:
     release(header)
     assert model, f"libllama cannot make a model of {path}"
     lib.llama_model_free(ctypes.c_void_p(model))
+    for name in [n for n in found if fused and n.endswith(".attn_q.weight")]:
+        q, k, v = (found.pop(name.replace("attn_q", part)) for part in ("attn_q", "attn_k", "attn_v"))
+        found[name.replace("attn_q", "attn_qkv")] = (q[0] + k[0] + v[0], q[1])
     return [(name, shape) for name, shape in found.items() if not name.endswith("scale")]  # those are optional
 
 

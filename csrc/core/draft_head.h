@@ -1,5 +1,5 @@
-// What a draft head (EAGLE-3, arXiv 2503.01840) needs of a text beside its tokens: the target's hidden states, and the
-// head's own below them.
+// What a draft head (EAGLE-3, arXiv 2503.01840; MTP, arXiv 2412.19437) needs of a text beside its tokens: the target's
+// hidden states, and the head's own below them.
 //
 // The head's row of the token at position p is made of that token and a state of position p - 1. Rows of the text are
 // made of the target's states (true ones), rows of the tree of the head's own. A row at position 0 does not exist.

@@ -79,7 +79,7 @@ class token_model {
     // model has none.
     virtual std::span<float> row_logits(int32_t /*i_row*/) { return {}; }
 
-    // A target's hidden states that a draft head reads (EAGLE-3): floats of a row; 0: none are kept.
+    // A target's hidden states that a draft head reads (EAGLE-3, MTP): floats of a row; 0: none are kept.
     [[nodiscard]] virtual int32_t n_features() const { return 0; }
 
     // Those of row `i_row` of the last decode, whether it has an output or not. out: [n_features()].

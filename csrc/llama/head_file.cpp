@@ -11,7 +11,8 @@ namespace duo {
 
 namespace {
 
-constexpr size_t n_layers_eagle3 = 3;
+constexpr size_t       n_layers_eagle3 = 3;
+constexpr const char * advice          = "; use a head that was made for this target";
 
 const header_value * find(const file_header & h, const std::string & key) {
     const auto it = std::find_if(h.values.begin(), h.values.end(), [&key](const auto & v) { return v.first == key; });
@@ -30,13 +31,24 @@ std::string text(const file_header & h, const std::string & key) {
     return s == nullptr ? "" : *s;
 }
 
-} // namespace
+bool has_tensor(const file_header & h, const std::string & name) {
+    return std::any_of(h.tensors.begin(), h.tensors.end(), [&name](const header_tensor & t) { return t.name == name; });
+}
 
-std::optional<head_file> read_head_file(const std::string & path) {
-    const file_header h = read_file_header(path);
-    if (text(h, "general.architecture") != "eagle3") {
-        return std::nullopt;
+// Heads that duo does not run.
+void refuse_others(const std::string & path, const std::string & arch) {
+    const std::string advice = "; use a draft model, an EAGLE-3 head or MTP layers";
+    if (arch == "dflash") {
+        throw error(error_kind::bad_value, path + " is a DFlash head, which duo does not support yet" + advice);
     }
+    if (arch == "gemma4-assistant") {
+        throw error(error_kind::bad_value,
+                    path + " is Gemma 4's assistant, which reads its target's cache, so it cannot work beside the " +
+                        "target" + advice);
+    }
+}
+
+head_file read_eagle3(const std::string & path, const file_header & h) {
     head_file out;
     if (const header_value * v = find(h, "eagle3.target_layers"); v != nullptr) {
         if (const auto * layers = std::get_if<std::vector<int64_t>>(v)) {
@@ -53,20 +65,69 @@ std::optional<head_file> read_head_file(const std::string & path) {
                         " is no EAGLE-3 head that llama.cpp can run: it must have one layer, read three layers of its "
                         "target (eagle3.target_layers) and say how wide they are (eagle3.target_hidden_size)");
     }
-    const auto has = [&h](const char * tensor) {
-        return std::any_of(h.tensors.begin(), h.tensors.end(),
-                           [tensor](const header_tensor & t) { return t.name == tensor; });
-    };
-    out.own_embedding = has("token_embd.weight");
-    out.own_output    = has("output.weight");
+    out.own_embedding = has_tensor(h, "token_embd.weight");
+    out.own_output    = has_tensor(h, "output.weight");
     return out;
 }
 
+// Layers before the MTP layers, which are the last ones.
+int64_t n_trunk(const file_header & h, const std::string & arch) {
+    return number(h, arch + ".block_count") - number(h, arch + ".nextn_predict_layers");
+}
+
+// libllama's graphs of MTP layers end the process where they meet something that they do not expect.
+bool can_run_mtp(const file_header & h, const std::string & arch, const std::string & layer) {
+    const header_value * parts     = find(h, arch + ".rope.dimension_sections");
+    const auto *         n         = parts == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(parts);
+    const bool           sections  = n != nullptr && std::any_of(n->begin(), n->end(), [](int64_t x) { return x > 0; });
+    const bool           several   = arch == "hy_v3" || arch == "mimo2" || arch == "step35"; // may have several layers
+    const bool           is_latent = arch == "deepseek2" || arch == "deepseek32" || arch == "glm-dsa";
+    return runs_mtp(arch) && (several || number(h, arch + ".nextn_predict_layers") == 1) &&
+           !(arch == "glm4moe" && sections) && !(is_latent && find(h, arch + ".attention.key_length_mla") == nullptr) &&
+           find(h, arch + ".attention.temperature_scale") == nullptr &&
+           !(arch == "mimo2" && !has_tensor(h, layer + ".attn_qkv.weight"));
+}
+
+std::optional<head_file> read_mtp(const std::string & path, const file_header & h, const std::string & arch,
+                                  bool wanted) {
+    const std::string layer = "blk." + std::to_string(n_trunk(h, arch));
+    const bool        has_mtp =
+        number(h, arch + ".nextn_predict_layers") > 0 && has_tensor(h, layer + ".nextn.eh_proj.weight");
+    if (!has_mtp && wanted) {
+        throw error(error_kind::bad_value, path + " has no MTP layers (--spec-type draft-mtp); give a file that has " +
+                                               "them (-md), or use another draft");
+    }
+    if (!has_mtp || (has_tensor(h, "blk.0.attn_norm.weight") && !wanted)) {
+        return std::nullopt;
+    }
+    if (!can_run_mtp(h, arch, layer)) {
+        throw error(error_kind::bad_value,
+                    path + " has MTP layers of a kind (" + arch + ") that duo cannot run; use another draft");
+    }
+    const int64_t n_embd = number(h, arch + ".embedding_length");
+    return head_file{.kind = head_kind::mtp, .layers = {}, .n_target = n_embd, .n_embd = n_embd};
+}
+
+} // namespace
+
+std::optional<head_file> read_head_file(const std::string & path, bool mtp) {
+    const file_header h    = read_file_header(path);
+    const std::string arch = text(h, "general.architecture");
+    refuse_others(path, arch);
+    return arch == "eagle3" && !mtp ? read_eagle3(path, h) : read_mtp(path, h, arch, mtp);
+}
+
 std::string head_mismatch(const std::string & path, const head_file & head, const std::string & target) {
-    const file_header h      = read_file_header(target);
-    const std::string arch   = text(h, "general.architecture");
-    const std::string advice = "; use a head that was made for this target";
-    if (!keeps_layer_inputs(arch)) {
+    const file_header h    = read_file_header(target);
+    const std::string arch = text(h, "general.architecture");
+    if (head.kind == head_kind::mtp) {
+        const std::string own = text(read_file_header(path), "general.architecture");
+        if (own != arch) {
+            return path + " has the MTP layers of a " + own + " model, and " + target + " is a " + arch + " model" +
+                   advice;
+        }
+    }
+    if (head.kind == head_kind::eagle3 && !keeps_layer_inputs(arch)) {
         return target + " is a " + arch + " model, and llama.cpp does not give the hidden states of such models to a " +
                "draft head; use a draft model";
     }
@@ -74,7 +135,7 @@ std::string head_mismatch(const std::string & path, const head_file & head, cons
         return path + " was made for a target whose hidden states have " + std::to_string(head.n_target) +
                " numbers, and those of " + target + " have " + std::to_string(n) + advice;
     }
-    const int64_t n_layer = number(h, arch + ".block_count") - number(h, arch + ".nextn_predict_layers");
+    const int64_t n_layer = n_trunk(h, arch);
     for (const int32_t i : head.layers) {
         if (i < 0 || i >= n_layer) {
             return path + " needs the input of layer " + std::to_string(i) + ", but " + target +

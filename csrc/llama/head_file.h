@@ -1,4 +1,4 @@
-// What the header of a draft head (EAGLE-3) says of the target that it was made for.
+// What the header of a draft head (EAGLE-3, MTP layers) says of the target that it was made for.
 #pragma once
 
 #include <cstdint>
@@ -8,21 +8,30 @@
 
 namespace duo {
 
+enum class head_kind : uint8_t {
+    eagle3, // reads the inputs of some of the target's layers
+    mtp,    // multi-token prediction: reads the state after the target's last layer
+};
+
 struct head_file {
-    std::vector<int32_t> layers;       // of the target, whose inputs it reads
-    int64_t              n_target = 0; // floats of one of these inputs
+    head_kind            kind = head_kind::eagle3;
+    std::vector<int32_t> layers;       // EAGLE-3: of the target, whose inputs it reads
+    int64_t              n_target = 0; // floats of one of these inputs, or of the state
     int64_t              n_embd   = 0; // floats of its own states
 
     // Without them it uses the target's matrices.
-    bool own_embedding = false;
-    bool own_output    = false;
+    bool own_embedding = true;
+    bool own_output    = true;
 
-    [[nodiscard]] int32_t n_inputs() const { return int32_t(int64_t(layers.size()) * n_target); }
+    [[nodiscard]] int32_t n_inputs() const {
+        return int32_t(kind == head_kind::mtp ? n_target : int64_t(layers.size()) * n_target);
+    }
 };
 
-// Nothing: the file is another model. Throws duo::error as read_file_header does, and for a head whose header libllama
-// would not accept.
-std::optional<head_file> read_head_file(const std::string & path);
+// mtp: the head is the file's MTP layers, whatever else it has. Otherwise a file with MTP layers is a head if it has no
+// others. Nothing: the file is another model. Throws duo::error as read_file_header does, for a head that llama.cpp
+// cannot run or duo does not support, and with `mtp` for a file without such layers.
+std::optional<head_file> read_head_file(const std::string & path, bool mtp = false);
 
 // Why the head does not fit the target, by the headers of both; empty: it does. Throws duo::error as read_file_header
 // does.

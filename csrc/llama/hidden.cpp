@@ -45,7 +45,7 @@ template <typename Function> void look_up(Function & f, const char * mangled, co
     if (found == nullptr) {
         throw error(error_kind::bad_value,
                     std::string("this build of llama.cpp has no ") + plain +
-                        ", which draft heads (EAGLE-3) need; install the version that duo names, or use a draft model");
+                        ", which draft heads need; install the version that duo names, or use a draft model");
     }
     f = reinterpret_cast<Function>(found);
 }
@@ -69,6 +69,10 @@ constexpr std::array keeping = {"llama",     "qwen3",    "qwen3moe",    "qwen3ne
                                 "lfm2moe",   "mimo2",    "hunyuan_vl",  "hunyuan-dense", "nemotron_h", "nemotron_h_moe",
                                 "deepseek4", "nanbeige", "bailingmoe3", "muse-glimmer"};
 
+// Architectures whose graphs name the state after the last layer (t_h_nextn) and that have a graph of their MTP layers.
+constexpr std::array predicting = {"bailingmoe3", "cohere2moe", "deepseek2", "deepseek32", "glm-dsa",   "glm4moe",
+                                   "hy_v3",       "mimo2",      "qwen35",    "qwen35moe",  "qwen3next", "step35"};
+
 } // namespace
 
 const hidden_functions & hidden() {
@@ -78,6 +82,10 @@ const hidden_functions & hidden() {
 
 bool keeps_layer_inputs(const std::string & architecture) {
     return std::find(keeping.begin(), keeping.end(), architecture) != keeping.end();
+}
+
+bool runs_mtp(const std::string & architecture) {
+    return std::find(predicting.begin(), predicting.end(), architecture) != predicting.end();
 }
 
 void check_feature_layers(const llama_model * target, const std::string & path, std::span<const int32_t> layers) {

@@ -35,4 +35,7 @@ void check_feature_layers(const llama_model * target, const std::string & path, 
 // Whether targets of this architecture keep the inputs of their layers.
 bool keeps_layer_inputs(const std::string & architecture);
 
+// Whether libllama computes MTP layers of this architecture, and its targets keep the states that these read.
+bool runs_mtp(const std::string & architecture);
+
 } // namespace duo

@@ -51,13 +51,12 @@ uint64_t memory_available() {
     return std::min(system, limit - std::min(limit, taken));
 }
 
-uint64_t cache_bytes(const llama_model * model, const std::string & arch, uint64_t n_ctx, int32_t n_gpu_layers,
-                     ggml_type k, ggml_type v) {
+uint64_t cache_bytes(const llama_model * model, const std::string & arch, int64_t n_layer, uint64_t n_ctx,
+                     int32_t n_gpu_layers, ggml_type k, ggml_type v) {
     const int64_t n_head = llama_model_n_head(model);
     if (n_head <= 0 || llama_model_is_recurrent(model) || llama_model_is_hybrid(model)) {
         return 0;
     }
-    const int64_t  n_layer = llama_model_n_layer(model);
     const auto     n_here  = uint64_t(n_gpu_layers < 0 ? 0 : std::max<int64_t>(0, n_layer - n_gpu_layers));
     const int64_t  n_embd  = llama_model_n_embd(model) / n_head;
     const int64_t  n_kv    = llama_model_n_head_kv(model);

@@ -88,6 +88,7 @@ decode_status llama_token_model::decode(std::span<const row> rows, const std::at
     if (undo() == undo_kind::copy && n > 2 && ends_alone(n) && rows.front().branch == rows.back().branch &&
         std::none_of(rows.begin(), rows.end() - 2, [](const row & r) { return r.output; })) {
         decode_batch(rows.first(n - 2), stop);
+        keep_features(n - 2);
         i_first_ = int32_t(n) - 2;
         return decode_batch(rows.last(2), stop);
     }
@@ -234,22 +235,6 @@ void llama_token_model::check_numbers(const float * logits, token_id best) const
 
 float llama_token_model::logprobs(int32_t i_row, token_id token, std::span<candidate> out) {
     return samplers_.front()->logprobs(logits(i_row).data(), token, out);
-}
-
-int32_t llama_token_model::n_features() const {
-    return int32_t(opt_.feature_layers.size()) * llama_model_n_embd(model_.get());
-}
-
-void llama_token_model::features(int32_t i_row, std::span<float> out) const {
-    if (i_row < i_first_ || i_row - i_first_ >= n_rows_ || out.size() != size_t(n_features())) {
-        throw error("the hidden states of row " + std::to_string(i_row) + " of " + opt_.path + " are not there");
-    }
-    const auto n_embd = size_t(llama_model_n_embd(model_.get()));
-    float *    to     = out.data();
-    for (const int32_t i : opt_.feature_layers) {
-        const float * rows = hidden().layer_input(context_.get(), uint32_t(i));
-        to                 = std::copy_n(rows + size_t(in_batch(i_row)) * n_embd, n_embd, to);
-    }
 }
 
 } // namespace duo

@@ -43,7 +43,10 @@ struct model_options {
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
     bool                     guesses = false;          // passes verify guesses: a recurrent state keeps snapshots
     bool                     strict  = false;          // same bits at every width: see llama_token_model::decode
-    std::vector<int32_t>     feature_layers;           // a draft head reads the inputs of these; empty: no head does
+    bool                     mtp     = false;          // target: keep the state after the last layer, which an MTP
+                                                       // head reads; draft: the file's MTP layers are the draft
+    bool                     load_mtp = false;         // target: its own MTP layers are the draft
+    std::vector<int32_t>     feature_layers;           // an EAGLE-3 head reads the inputs of these; empty: none does
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
 
     std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
@@ -80,6 +83,10 @@ class llama_token_model : public token_model {
 
     // Another model with the same weights and a context of its own. Throws duo::error.
     [[nodiscard]] llama_token_model with_new_context() const { return {shared_weights{}, *this}; }
+
+    // The MTP layers of a target that was loaded with load_mtp, as its draft. opt: of the draft; what is about weights
+    // is the target's. Throws duo::error.
+    llama_token_model(const model_options & opt, const llama_token_model & target);
 
     int32_t n_ctx() const override { return n_ctx_; }
     int32_t n_batch() const override { return n_batch_; }
@@ -132,6 +139,11 @@ class llama_token_model : public token_model {
 
     // False for recurrent or hybrid memory, which cannot go back to any position; see undo().
     [[nodiscard]] bool can_rollback() const { return can_rollback_; }
+
+    // A draft head's kind; nothing: it is another model.
+    [[nodiscard]] std::optional<head_kind> kind() const { return head_ ? std::optional(head_->kind) : std::nullopt; }
+    // Whether the file has MTP layers that can be its draft.
+    [[nodiscard]] bool has_mtp() const { return has_mtp_; }
 
     // Whether logits are independent of the width of the pass: the user asked for it, or duo's kernels compute all
     // products.
@@ -200,8 +212,15 @@ class llama_token_model : public token_model {
     sampler &          sampler_of(int32_t i_row, const sampling_params & sampling);
     // Bits must be the same, and some stock kernel gives a single row other bits.
     [[nodiscard]] bool wants_company() const { return same_bits_ && !head_ && (stock_products_ || !own_attention_); }
-    void               keep_two_outputs(size_t n);
-    [[nodiscard]] bool has_window(int32_t branch, int32_t pos) const;
+    [[nodiscard]] bool is_mtp() const { return head_ && head_->kind == head_kind::mtp; }
+    // Recurrent or hybrid. MTP layers only attend.
+    [[nodiscard]] bool keeps_state() const {
+        return !is_mtp() && (llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get()));
+    }
+    [[nodiscard]] int32_t     n_layer() const { return is_mtp() ? 1 : llama_model_n_layer(model_.get()); }
+    void                      keep_features(size_t n);
+    void                      keep_two_outputs(size_t n);
+    [[nodiscard]] bool        has_window(int32_t branch, int32_t pos) const;
     [[nodiscard]] std::string head() const;
     bool                      restore_sequence(int32_t branch, std::span<const char> saved);
     void                      undo(std::span<const row> rows);
@@ -233,6 +252,7 @@ class llama_token_model : public token_model {
     cpu::cell_order::nodes          probed_;               // of the probe's graph
     int32_t                         n_snapshots_   = 0;    // of the state, to ask for
     int32_t                         i_first_       = 0; // row of the last decode() that was the first of its last batch
+    bool                            has_mtp_       = false;
     int32_t                         n_threads_     = 0; // see use_threads()
     bool                            same_bits_     = false;
     bool                            own_attention_ = false; // duo's kernels compute the attention of all layers
@@ -250,6 +270,7 @@ class llama_token_model : public token_model {
     std::vector<int8_t>         output_;
     std::vector<float>          state_of_; // a draft head's
     std::vector<int32_t>        at_;       // by row of the last batch's caller; company has rows of its own
+    std::vector<float>          features_; // of the rows before i_first_
 
     cpu::cell_order cells_; // of own attention
 };

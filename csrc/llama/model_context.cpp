@@ -59,9 +59,9 @@ llama_flash_attn_type flash_attn_type(const std::string & name) {
 // llama.cpp's scheduler decides whether duo's device computes all attention, and architectures differ. The probe's pass
 // shows it. If stock kernels compute some, the context is made again, without duo's attention and for narrow passes.
 void llama_token_model::make_context() {
-    const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
-    own_attention_ = own_attention_ && !(one && is_draft_); // libllama divides its batches, and their order is lost
-    n_snapshots_   = opt_.guesses && !is_draft_ ? n_snapshots_most : 0;
+    own_attention_ =
+        own_attention_ && !(keeps_state() && is_draft_); // libllama divides its batches, and their order is lost
+    n_snapshots_ = opt_.guesses && !is_draft_ ? n_snapshots_most : 0;
     create_context();
     if (n_snapshots_ > 0 && llama_n_rs_seq(context_.get()) == 0) { // the architecture has none
         n_snapshots_ = 0;
@@ -81,9 +81,8 @@ void llama_token_model::make_context() {
 
 // Layers of a hybrid model that do not attend have no cells.
 bool llama_token_model::all_own(int32_t n_done) const {
-    const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
-    return one ? n_done == probed_.n_attentions && probed_.n_written == n_done * (has_values() ? 2 : 1)
-               : n_done == llama_model_n_layer(model_.get());
+    return keeps_state() ? n_done == probed_.n_attentions && probed_.n_written == n_done * (has_values() ? 2 : 1)
+                         : n_done == n_layer();
 }
 
 void llama_token_model::create_context() {
@@ -93,13 +92,13 @@ void llama_token_model::create_context() {
     n_batch_ = std::min(opt_.n_batch, n_ctx_);
     if (!opt_.feature_layers.empty()) {
         check_feature_layers(model_.get(), opt_.path, opt_.feature_layers);
-        n_batch_ = std::min(n_batch_, n_batch_features);
     }
+    n_batch_ = n_features() > 0 ? std::min(n_batch_, n_batch_features) : n_batch_;
 
     n_batch_ = head_ ? std::min(n_batch_, n_batch_head) : n_batch_;
 
     // Recurrent memory needs a state per branch, and cannot go back to any position.
-    const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
+    const bool one = keeps_state();
     // A PLaMo-2 graph of several sequences writes their states to the wrong place (models/plamo2.cpp).
     one_sequence_ = meta("general.architecture") == "plamo2";
     if (one_sequence_ && is_draft_ && opt_.n_parallel > 1) {
@@ -142,6 +141,7 @@ void llama_token_model::create_context() {
     params.offload_kqv = opt_.offload_kqv;
     params.op_offload  = opt_.op_offload;
     if (head_) {
+        params.ctx_type  = is_mtp() ? LLAMA_CONTEXT_TYPE_MTP : LLAMA_CONTEXT_TYPE_DEFAULT;
         params.n_ubatch  = params.n_batch; // its encoder takes all rows at once
         params.ctx_other = target_ == nullptr ? nullptr : target_->context_.get();
     }
@@ -168,7 +168,7 @@ void llama_token_model::create_context() {
     const std::string what = "a context of " + std::to_string(n_ctx_) + " tokens" +
                              (opt_.n_contexts > 1 ? " for each of " + std::to_string(opt_.n_contexts) + " texts" : "");
     const uint64_t n_cache =
-        cache_bytes(model_.get(), meta("general.architecture"), params.n_ctx,
+        cache_bytes(model_.get(), meta("general.architecture"), n_layer(), params.n_ctx,
                     device_names_.empty() || !opt_.offload_kqv ? 0 : opt_.n_gpu_layers, params.type_k, params.type_v);
     if (const uint64_t n_free = memory_available(); n_cache > n_free) {
         throw error(error_kind::does_not_fit, what + " needs " + std::to_string(n_cache >> 20) +
@@ -190,6 +190,9 @@ void llama_token_model::create_context() {
     }
     if (head_) {
         hidden().keep_states(context_.get(), true, true);
+    }
+    if (opt_.mtp && !is_draft_) {
+        hidden().keep_states(context_.get(), true, false);
     }
     for (const int32_t i : opt_.feature_layers) {
         hidden().keep_layer_input(context_.get(), uint32_t(i), true);
@@ -213,7 +216,7 @@ void llama_token_model::create_context() {
 
 // Decodes two tokens and tries to remove one (like common_context_can_seq_rm).
 void llama_token_model::probe_rollback() {
-    const bool one = llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get());
+    const bool one = keeps_state();
     can_rollback_  = !one; // see kept_state.h
     const std::atomic<bool> go{false};
     const token_id          t = std::min(1, n_vocab_ - 1);

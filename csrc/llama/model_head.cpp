@@ -1,5 +1,6 @@
-// llama_token_model as a draft head: an encoder makes states of the target's hidden states, and rows of the decoder are
-// made of a token and a state (llama.cpp: src/models/eagle3.cpp).
+// llama_token_model as a draft head, and as the target of one. Rows of a head are made of a token and a state. EAGLE-3
+// has an encoder that makes states of the target's hidden states (llama.cpp: src/models/eagle3.cpp). MTP layers read
+// the target's last state as it is (the graph_mtp of src/models/hy-v3.cpp and others).
 #include <algorithm>
 
 #include "../error.h"
@@ -9,12 +10,46 @@
 
 namespace duo {
 
+int32_t llama_token_model::n_features() const {
+    return opt_.mtp && !is_draft_ ? llama_model_n_embd_out(model_.get())
+                                  : int32_t(opt_.feature_layers.size()) * llama_model_n_embd(model_.get());
+}
+
+void llama_token_model::features(int32_t i_row, std::span<float> out) const {
+    if (i_row < 0 || i_row >= i_first_ + n_rows_ || out.size() != size_t(n_features())) {
+        throw error("the hidden states of row " + std::to_string(i_row) + " of " + opt_.path + " are not there");
+    }
+    if (i_row < i_first_) {
+        std::copy_n(features_.begin() + ptrdiff_t(size_t(i_row) * out.size()), out.size(), out.begin());
+        return;
+    }
+    const auto i = size_t(in_batch(i_row));
+    if (opt_.mtp) {
+        std::copy_n(hidden().states(context_.get()) + i * out.size(), out.size(), out.begin());
+        return;
+    }
+    const auto n_embd = size_t(llama_model_n_embd(model_.get()));
+    float *    to     = out.data();
+    for (const int32_t layer : opt_.feature_layers) {
+        to = std::copy_n(hidden().layer_input(context_.get(), uint32_t(layer)) + i * n_embd, n_embd, to);
+    }
+}
+
+// The next batch of a divided pass replaces libllama's.
+void llama_token_model::keep_features(size_t n) {
+    const auto n_each = size_t(n_features());
+    features_.resize(n * n_each);
+    for (size_t i = 0; n_each > 0 && i < n; ++i) {
+        features(int32_t(i), std::span(features_).subspan(i * n_each, n_each));
+    }
+}
+
 int32_t llama_token_model::n_inputs() const {
     return head_ ? head_->n_inputs() : 0;
 }
 
 int32_t llama_token_model::n_state() const {
-    return head_ ? llama_model_n_embd(model_.get()) : 0;
+    return head_ ? int32_t(head_->n_embd) : 0;
 }
 
 // Positions do not matter here. Without any, llama.cpp numbers the rows itself, in a way that it accepts.
@@ -22,6 +57,10 @@ void llama_token_model::encode(std::span<const float> features, std::span<float>
     const size_t n = features.size() / size_t(n_inputs());
     if (n == 0 || n > size_t(n_batch_) || out.size() != n * size_t(n_state())) {
         throw error("a draft head was given " + std::to_string(n) + " rows of hidden states at once");
+    }
+    if (is_mtp()) {
+        std::copy(features.begin(), features.end(), out.begin());
+        return;
     }
     llama_batch batch{};
     batch.n_tokens = int32_t(n);

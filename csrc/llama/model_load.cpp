@@ -12,6 +12,7 @@
 #include "../error.h"
 #include "control_vector.h"
 #include "device.h"
+#include "hidden.h"
 #include "log.h"
 #include "lora.h"
 #include "memory.h"
@@ -48,6 +49,17 @@ llama_token_model::llama_token_model(const model_options & opt, bool is_draft, b
     }
 }
 
+llama_token_model::llama_token_model(const model_options & opt, const llama_token_model & target)
+    : opt_(opt), device_names_(target.device_names_), head_(read_head_file(target.opt_.path, true)), target_(&target),
+      model_(target.model_), n_vocab_(target.n_vocab_), is_draft_(true),
+      own_attention_(target.n_duo_products_ > 0 && target.n_duo_products_ == target.n_cpu_products_ &&
+                     opt.flash_attn != "off" && opt.type_k == "f16" && opt.type_v == "f16" && device_names_.empty()),
+      stock_products_(target.stock_products_) {
+    opt_.keep_loading = nullptr;
+    make_context();
+    limit_vocab(n_vocab_);
+}
+
 llama_token_model::llama_token_model(shared_weights, const llama_token_model & other)
     : opt_(other.opt_), device_names_(other.device_names_), head_(other.head_), target_(other.target_),
       model_(other.model_), loras_(other.loras_), n_vocab_(other.n_vocab_), is_draft_(other.is_draft_),
@@ -59,7 +71,7 @@ llama_token_model::llama_token_model(shared_weights, const llama_token_model & o
 
 void llama_token_model::load() {
     check_model_file(opt_.path);
-    head_ = is_draft_ ? read_head_file(opt_.path) : std::nullopt;
+    head_ = is_draft_ ? read_head_file(opt_.path, opt_.mtp) : std::nullopt;
     try {
         load_file(opt_.cpu_types);
     } catch (const error & e) {
@@ -98,7 +110,14 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
         device_names_.emplace_back(ggml_backend_dev_name(devices[i]));
     }
     const int32_t          n_gpu_layers = device_names_.empty() ? 0 : opt_.n_gpu_layers;
-    const weight_placement placement(opt_.path, cpu_types, n_gpu_layers, opt_.override_tensors);
+    const bool             mtp          = is_mtp() || opt_.load_mtp;
+    const weight_placement placement(opt_.path, cpu_types, n_gpu_layers, opt_.override_tensors, mtp);
+    has_mtp_ = placement.has_mtp() && placement.has_trunk();
+    if (!head_ && !placement.has_trunk()) {
+        throw error(error_kind::unknown_model,
+                    opt_.path + " has MTP layers only, which write nothing alone; give it as the draft of the target " +
+                        "that it was made for (-md)");
+    }
     n_duo_products_     = placement.n_duo();
     n_cpu_products_     = placement.n_duo() + placement.n_stock();
     const bool all_ours = n_gpu_layers == 0 && n_duo_products_ > 0 && placement.n_stock() == 0;
@@ -117,6 +136,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     params.tensor_split             = shares.empty() ? nullptr : shares.data();
     params.split_mode               = split_mode(opt_.split_mode);
     params.main_gpu                 = opt_.main_gpu;
+    params.load_mtp                 = mtp;
     params.vocab_only               = opt_.vocab_only;
     const auto overrides            = header_overrides(opt_);
     params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
@@ -156,6 +176,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     if (!model_) {
         throw failed(log_reason() + "; check the file, or free memory");
     }
+    has_mtp_ = has_mtp_ && runs_mtp(meta("general.architecture"));
     if (meta("general.architecture") == "grok") { // libllama never gives it flash attention
         same_bits_     = opt_.strict;
         own_attention_ = false;

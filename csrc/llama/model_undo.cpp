@@ -73,10 +73,10 @@ int64_t llama_token_model::mark_bytes() const {
 }
 
 // Whether the cache has all that a token at `pos` may see. Cells that a sliding window has passed may have been given
-// to another text, and a saved text comes back without them.
+// to another text, and a saved text comes back without them. A draft head's rows begin anywhere, so it may miss some.
 bool llama_token_model::has_window(int32_t branch, int32_t pos) const {
     const int32_t n_window = llama_model_n_swa(model_.get());
-    if (n_window == 0) {
+    if (n_window == 0 || head_) {
         return true;
     }
     const llama_pos first = llama_memory_seq_pos_min(llama_get_memory(context_.get()), branch);

@@ -25,9 +25,10 @@ struct ggml_closer {
 };
 
 // Tensors that libllama uses only in matrix products, and only whole (src/models: no views of these).
-constexpr std::array kinds = {"attn_q",           "attn_k",        "attn_v",         "attn_qkv",      "attn_output",
-                              "ffn_gate",         "ffn_up",        "ffn_down",       "ffn_gate_exps", "ffn_up_exps",
-                              "ffn_gate_up_exps", "ffn_down_exps", "ffn_gate_shexp", "ffn_up_shexp",  "ffn_down_shexp"};
+constexpr std::array kinds = {
+    "attn_q",         "attn_k",       "attn_v",         "attn_qkv",      "attn_output",           "ffn_gate",
+    "ffn_up",         "ffn_down",     "ffn_gate_exps",  "ffn_up_exps",   "ffn_gate_up_exps",      "ffn_down_exps",
+    "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp", "nextn.eh_proj", "nextn.shared_head_head"};
 
 // A draft head's, for the target's hidden states (EAGLE-3). It goes where the output matrix goes.
 constexpr const char * name_fc = "fc.weight";
@@ -47,7 +48,7 @@ bool is_kind(const std::string & name) {
 
 // "blk.7.ffn_up.weight" is layer 7, kind ffn_up.
 bool parse(const std::string & name, weight & w) {
-    static const std::regex form(R"(blk\.([0-9]{1,5})\.([a-z0-9_]+)(\.weight)?)");
+    static const std::regex form(R"(blk\.([0-9]{1,5})\.((?:nextn\.)?[a-z0-9_]+)(\.weight)?)");
     std::smatch             m;
     if (!std::regex_match(name, m, form)) {
         return false;
@@ -60,9 +61,16 @@ bool parse(const std::string & name, weight & w) {
 struct file_weights {
     std::vector<weight> all;    // products that duo's kernels may take
     std::vector<weight> others; // products that they may not take
+    std::vector<int>    small;  // layers of other F32 matrices
     int64_t             n_layer = 0;
-    int                 n_small = 0; // other F32 matrices
+    int64_t             n_mtp   = 0; // of these layers, the last ones
+    bool                has_mtp = false;
 };
+
+int64_t header_number(const gguf_context * g, const std::string & key) {
+    const int64_t i = gguf_find_key(g, key.c_str());
+    return i >= 0 && gguf_get_kv_type(g, i) == GGUF_TYPE_UINT32 ? gguf_get_val_u32(g, i) : 0;
+}
 
 void read_file(const std::string & path, file_weights & out, std::vector<weight> & embedding, int & n_split) {
     ggml_context *                                   tensors = nullptr;
@@ -87,16 +95,15 @@ void read_file(const std::string & path, file_weights & out, std::vector<weight>
         } else if (ggml_n_dims(t) > 1 && t->type != GGML_TYPE_F32) {
             out.others.push_back(w); // matrices of some other architecture
         } else if (ggml_n_dims(t) > 1) {
-            ++out.n_small;
+            out.small.push_back(w.layer);
         }
+        out.has_mtp = out.has_mtp || w.kind == "nextn.eh_proj";
     }
     const int64_t arch = gguf_find_key(g.get(), "general.architecture");
     if (arch >= 0 && gguf_get_kv_type(g.get(), arch) == GGUF_TYPE_STRING) {
-        const int64_t n =
-            gguf_find_key(g.get(), (std::string(gguf_get_val_str(g.get(), arch)) + ".block_count").c_str());
-        if (n >= 0 && gguf_get_kv_type(g.get(), n) == GGUF_TYPE_UINT32) {
-            out.n_layer = std::max<int64_t>(out.n_layer, gguf_get_val_u32(g.get(), n));
-        }
+        const std::string name = gguf_get_val_str(g.get(), arch);
+        out.n_layer            = std::max(out.n_layer, header_number(g.get(), name + ".block_count"));
+        out.n_mtp              = std::max(out.n_mtp, header_number(g.get(), name + ".nextn_predict_layers"));
     }
 }
 
@@ -137,9 +144,9 @@ std::string buffer_names() {
 
 weight_placement::weight_placement(const std::string & path, const std::vector<std::string> & types,
                                    int32_t                                                  n_gpu_layers,
-                                   const std::vector<std::pair<std::string, std::string>> & overrides) {
+                                   const std::vector<std::pair<std::string, std::string>> & overrides, bool mtp) {
     place_user(overrides);
-    place_duo(path, types, n_gpu_layers);
+    place_duo(path, types, n_gpu_layers, mtp);
     if (!entries_.empty()) {
         entries_.push_back({nullptr, nullptr});
     }
@@ -182,9 +189,14 @@ void weight_placement::count_bytes(ggml_type type, int64_t n_columns, int64_t n_
     cpu_bytes_[ggml_type_name(type)] += uint64_t(n_rows * n_matrices) * ggml_row_size(type, n_columns);
 }
 
-void weight_placement::place_duo(const std::string & path, const std::vector<std::string> & types,
-                                 int32_t n_gpu_layers) {
-    const file_weights file = read_weights(path);
+void weight_placement::place_duo(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers,
+                                 bool mtp) {
+    const file_weights file    = read_weights(path);
+    const int64_t      n_trunk = file.n_layer - file.n_mtp;
+    has_mtp_                   = file.has_mtp;
+    has_trunk_                 = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
+                                                              [&](const weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
+    const auto counts          = [&](int layer) { return layer < n_trunk || !has_trunk_; };
     // The split of llama_model::load_tensors: the last layers go to the devices, and the output matrix counts as a
     // layer.
     const int64_t n_all       = file.n_layer + 1;
@@ -195,18 +207,21 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     std::vector<std::string>             others;        // patterns of matrices outside the layers
     uint64_t                             n_largest = 0; // the largest matrix is read as a whole before it is packed
     const std::vector<std::regex>        user_patterns(patterns_.begin(), patterns_.end()); // only the user's so far
-    n_small_ = file.n_small;
+    n_small_ = int(std::count_if(file.small.begin(), file.small.end(), counts));
     for (const weight & w : file.others) {
-        n_stock_ += w.layer < i_gpu_start ? 1 : 0;
-        if (w.layer < i_gpu_start) {
+        if (w.layer < i_gpu_start && counts(w.layer)) {
+            ++n_stock_;
             count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
         }
     }
     for (const weight & w : file.all) {
-        if ((w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start) {
+        const bool counted = counts(w.layer);
+        if ((w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start || !(counted || mtp)) {
             continue;
         }
-        count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
+        if (counted) {
+            count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
+        }
         const std::string type = ggml_type_name(w.type);
         const bool        user = std::any_of(user_patterns.begin(), user_patterns.end(),
                                              [&](const std::regex & p) { return std::regex_search(w.name, p); });
@@ -215,10 +230,10 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
         }
         const auto shape = cpu::shape_of(w.type, w.n_columns, w.n_rows);
         if (user || buft == nullptr || !shape || std::find(types.begin(), types.end(), type) == types.end()) {
-            ++n_stock_;
+            n_stock_ += counted ? 1 : 0;
             continue;
         }
-        ++n_duo_;
+        n_duo_ += counted ? 1 : 0;
         const uint64_t n_bytes = shape->bytes() * uint64_t(w.n_matrices);
         n_bytes_ += n_bytes;
         n_largest = std::max(n_largest, n_bytes);

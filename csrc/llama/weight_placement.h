@@ -16,12 +16,18 @@ class weight_placement {
   public:
     // path: the file (the first part of a split model). types: ggml's names of the weight types that go to duo's
     // kernels. n_gpu_layers < 0: all, 0: none; without a device it must be 0. overrides: (pattern, name of a buffer
-    // type), like llama.cpp's -ot. Throws duo::error for an invalid pattern and for an unknown buffer.
+    // type), like llama.cpp's -ot. mtp: the file's MTP layers are loaded, too. Throws duo::error for an invalid pattern
+    // and for an unknown buffer.
     weight_placement(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers,
-                     const std::vector<std::pair<std::string, std::string>> & overrides);
+                     const std::vector<std::pair<std::string, std::string>> & overrides, bool mtp = false);
 
     // nullptr-terminated; nullptr if nothing is placed.
     [[nodiscard]] const llama_model_tensor_buft_override * entries() const;
+
+    // The file has MTP layers; and other ones. Passes of the target do not use MTP layers, so what follows counts them
+    // only if there are no others.
+    [[nodiscard]] bool has_mtp() const { return has_mtp_; }
+    [[nodiscard]] bool has_trunk() const { return has_trunk_; }
 
     // Number of product weights for duo's kernels, and of those for stock kernels on the CPU.
     [[nodiscard]] int n_duo() const { return n_duo_; }
@@ -43,13 +49,15 @@ class weight_placement {
     void add(const std::string & pattern, ggml_backend_buffer_type_t buft);
     void count_bytes(ggml_type type, int64_t n_columns, int64_t n_rows, int64_t n_matrices);
     void place_user(const std::vector<std::pair<std::string, std::string>> & overrides);
-    void place_duo(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers);
+    void place_duo(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers, bool mtp);
 
     std::deque<std::string>                       patterns_; // entries_ points into it
     std::vector<llama_model_tensor_buft_override> entries_;
     std::vector<std::string>                      cpu_types_;
     std::map<std::string, uint64_t>               cpu_bytes_;
     bool                                          bytes_known_ = true;
+    bool                                          has_mtp_     = false;
+    bool                                          has_trunk_   = true;
     int                                           n_duo_       = 0;
     int                                           n_stock_     = 0;
     int                                           n_small_     = 0;

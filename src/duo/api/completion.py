@@ -103,7 +103,9 @@ class Completions(LlamaMembers):
         scored: list[TokenLogprobs] = []
         scores = bool(echo) and not stream and wanted.get("logprobs") is not None
         if scores:
-            job = prepare(self.local_model, self.engine.target, tokens, wanted, "create_completion")  # checks all
+            job = prepare(  # checks all
+                self.local_model, self.engine.target, tokens, wanted, "create_completion", self.engine.draft
+            )
             scored = score(self.session, job.tokens, job.options["logprobs"] or 0)
         begun = self.stream(tokens, **wanted)  # checks the prompt
         text = prompt if isinstance(prompt, str) else ""

@@ -19,19 +19,20 @@ from duo import _core
 from duo.api import llama_cpp_names
 from duo.api.chat import Chats
 from duo.errors import BadValue, DuoError
+from duo.models.head import check_kind
 from duo.models.loading import Loading
 from duo.models.paths import PathLike, pair, path, written
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.llama_cpp import DuoOptions
-from duo.options.model import ModelOptions
+from duo.options.model import ModelOptions, with_mtp
 from duo.options.signature import keywords
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import check_keywords, engine_options, generate_options
 from duo.placement import guard, profiles
 from duo.placement.place import place
 from duo.remote import attach, host_of, in_child, n_ctx_remote
-from duo.text.job import makes_guesses
+from duo.text.job import draft_of, makes_guesses
 from duo.text.recent_events import RecentEvents
 from duo.text.session import Session
 from duo.text.stream import Stream
@@ -119,14 +120,27 @@ class Duo(Chats, Loading):
         self._host: ClientSettings | None = host_of(o, self._child)  # None: both models are here
         self.elsewhere = "" if self._host is None else self._host.where
         model, draft = pair(model, draft, o)
-        draft = None if vocab_only else draft
+        wanted = draft_of(defaults)
+        if self._host is not None and wanted in ("draft-eagle3", "draft-mtp"):
+            raise BadValue(
+                f"{wanted} (--spec-type) needs its target in the same process; leave out --draft-host, --verify-host "
+                "and --rpc"
+            )
+        own_mtp = wanted == "draft-mtp" and draft is None  # the target's own layers
+        draft = None if vocab_only else model if own_mtp else draft
+        if draft is not None:
+            check_kind(draft, wanted)
         if self._child is not None:
             self._child.start()
         if model is None and o["n_parallel"] == "auto":
             o = {**o, "n_parallel": 1}  # the memory of the target's machine is not known here
+        of_target = None if model is None else ModelOptions.of(o, "target", path(model, "target"))
+        of_draft = None if draft is None else ModelOptions.of(o, "draft", path(draft, "draft"))
+        if wanted == "draft-mtp" and of_target is not None and of_draft is not None:
+            of_target, of_draft = with_mtp(of_target, of_draft)
         placed, self.placement = place(
-            None if model is None else ModelOptions.of(o, "target", path(model, "target")),
-            None if draft is None else ModelOptions.of(o, "draft", path(draft, "draft")),
+            of_target,
+            of_draft,
             n_ctx_remote=n_ctx_remote(self._host, o["n_ctx"]),
             drafted=makes_guesses(defaults, draft is not None or o["draft_host"] is not None),
         )

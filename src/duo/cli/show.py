@@ -59,9 +59,9 @@ def _place(m: _core.Model) -> str:
 
 def _guesses(o: GenerateOptions, has_draft: bool) -> str:
     """Where guesses come from, if not only from the draft."""
-    from duo.text.job import ngram_of
+    from duo.text.job import draft_of, ngram_of
 
-    ngram, by_model = ngram_of(o), "draft-simple" in o["spec_type"]
+    ngram, by_model = ngram_of(o), bool(draft_of(o))
     if not ngram:
         return ""
     if has_draft and by_model:
@@ -70,18 +70,21 @@ def _guesses(o: GenerateOptions, has_draft: bool) -> str:
     return f", guesses from n-grams ({ngram}){'; ' * bool(why)}{why}"
 
 
-def _mode(o: GenerateOptions, has_draft: bool) -> str:
+def _mode(o: GenerateOptions, has_draft: bool, has_mtp: bool) -> str:
     """The mode, or why there is no speculation."""
-    from duo.text.job import ngram_of
+    from duo.text.job import draft_of, ngram_of
 
     if o["mode"] == "plain":
         return "plain decoding: --mode plain"
     if o["spec_type"] == ["none"]:
         return "plain decoding: --spec-type none"
     if not has_draft and not ngram_of(o):
-        return "plain decoding: no draft was given; give one (-md) or let n-grams guess (--spec-type ngram-map-k)"
+        ways = ["give one (-md)", "let n-grams guess (--spec-type ngram-map-k)"]
+        if has_mtp:
+            ways.insert(0, "use the target's MTP layers (--spec-type draft-mtp)")
+        return f"plain decoding: no draft was given; {', '.join(ways[:-1])} or {ways[-1]}"
     if isinstance(o["draft_tree"], list):  # its size is the draft length; --draft has no effect
-        if not has_draft or "draft-simple" not in o["spec_type"]:
+        if not has_draft or not draft_of(o):
             return "plain decoding: a fixed --draft-tree takes guesses only from a draft model (-md)"
         return f"{o['mode']}, a fixed tree{'; n-grams are not used with it' if ngram_of(o) else ''}"
     return f"{o['mode']}, draft length {o['n_draft']}{_guesses(o, has_draft)}"
@@ -105,10 +108,12 @@ def first_line(
 ) -> str:
     """Models, devices and mode. options: complete; elsewhere: the model on another machine."""
     has_draft = draft is not None or elsewhere != ""
-    mode = _mode(options, has_draft) + _promise(options, has_draft)
+    mode = _mode(options, has_draft, target is not None and target.has_mtp) + _promise(options, has_draft)
     models = elsewhere if target is None else _place(target)
-    guesser = _place(draft) if draft is not None else elsewhere if target is not None else ""
-    models += f" + draft {guesser}" if guesser else ""
+    if target is not None and draft is not None and draft.head == "mtp" and draft.path == target.path:
+        models += f" + its MTP layers ({plural(draft.n_threads, 'thread')})"
+    elif guesser := _place(draft) if draft is not None else elsewhere if target is not None else "":
+        models += f" + draft {guesser}"
     return f"{models}; {mode}{'; strict' if strict else ''}"
 
 

@@ -1,30 +1,39 @@
-"""What the header of a draft head (EAGLE-3) says: which hidden states of its target it reads, and what it brings."""
+"""What the header of a draft head says: which hidden states of its target it reads, and what it brings."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
-from duo.models.header import Header
+from duo.errors import BadValue
+from duo.models.header import Header, read_header
+
+Kind = Literal["eagle3", "mtp"]
+HEADS = {"eagle3": "an EAGLE-3 head", "mtp": "MTP layers"}
 
 
 @dataclass(frozen=True)
 class Head:
-    layers: tuple[int, ...]  # of the target, whose inputs it reads
-    target_width: int  # numbers in one of these inputs
+    kind: Kind
+    layers: tuple[int, ...]  # EAGLE-3: of the target, whose inputs it reads
+    target_width: int  # numbers in one of these inputs, or in the state after the last layer
     n_draft_tokens: int  # of the vocabulary, that it can propose
     own_embedding: bool  # otherwise it uses its target's
     own_output: bool
 
     @classmethod
-    def of(cls, h: Header) -> Head | None:
-        """None: the file is another model."""
+    def of(cls, h: Header, *, mtp: bool = False) -> Head | None:
+        """None: the file is another model. mtp: the head is the file's MTP layers, whatever else it has."""
+        shapes = {t.name: t.shape for t in h.tensors}
+        if h.n_mtp and (mtp or not h.has_trunk):
+            return cls("mtp", (), h.n_embd, h.n_vocab, own_embedding=True, own_output=True)
         if h.architecture != "eagle3":
             return None
-        shapes = {t.name: t.shape for t in h.tensors}
         layers = h.values.get("eagle3.target_layers")
         width = h.values.get("eagle3.target_hidden_size")
         return cls(
+            "eagle3",
             layers=tuple(layers) if isinstance(layers, list) else (),
             target_width=width if isinstance(width, int) else 0,
             n_draft_tokens=shapes.get("d2t", (h.n_vocab,))[-1],
@@ -34,11 +43,28 @@ class Head:
 
     def line(self) -> str:
         """For the reader of `duo check`."""
+        if self.kind == "mtp":
+            return f"{HEADS['mtp']}: it reads the target's last state of width {self.target_width}"
         layers = ", ".join(map(str, self.layers))
         borrowed = [n for n, own in (("embedding", self.own_embedding), ("output", self.own_output)) if not own]
         uses = f"; its target's {' and '.join(borrowed)}" if borrowed else ""
-        return f"layers {layers} of width {self.target_width}; proposes {self.n_draft_tokens} tokens{uses}"
+        return (
+            f"{HEADS['eagle3']}: it reads layers {layers} of width {self.target_width}; "
+            f"proposes {self.n_draft_tokens} tokens{uses}"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
+
+
+def check_kind(draft: str | os.PathLike[str], wanted: str) -> None:
+    """Raises BadValue: the draft's file is not of the kind that --spec-type names, and what read_header raises."""
+    if wanted != "draft-eagle3":
+        return  # MTP layers are looked for while loading
+    head = Head.of(read_header(draft))
+    if head is None or head.kind != "eagle3":
+        raise BadValue(
+            f"{os.fsdecode(draft)} is no EAGLE-3 head (--spec-type draft-eagle3); give one (-md), or leave out "
+            "--spec-type"
+        )

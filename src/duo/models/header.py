@@ -56,6 +56,22 @@ class Header:
         return len(self.parts)
 
     @property
+    def n_trunk(self) -> int:
+        """Layers before the MTP layers, which are the last ones."""
+        return self.n_layer - _number(dict(self.values), f"{self.architecture}.nextn_predict_layers", 0)
+
+    @property
+    def n_mtp(self) -> int:
+        """MTP layers that the file has; its header may count some that are in another file."""
+        first = f"blk.{self.n_trunk}.nextn.eh_proj.weight"
+        return self.n_layer - self.n_trunk if any(t.name == first for t in self.tensors) else 0
+
+    @property
+    def has_trunk(self) -> bool:
+        """False: the file has MTP layers only."""
+        return not self.n_mtp or any(t.name == "blk.0.attn_norm.weight" for t in self.tensors)
+
+    @property
     def n_parameters(self) -> int:
         count = 0
         for t in self.tensors:

@@ -75,9 +75,10 @@ class GenerateOptions(SamplingOptions, total=False):
         SpecTypes,
         opt(
             ["draft-simple"],
-            "Sources of guesses, comma-separated: draft-simple or draft-eagle3 (the draft of -md; its file says if "
-            "it is a model or an EAGLE-3 head) and one of ngram-simple, ngram-map-k, ngram-map-k4v (passages that "
-            "occur in the text itself, for summaries and edits of code; they need no draft); or none.",
+            "Sources of guesses, comma-separated: draft-simple (the draft of -md; its file says if it is a model, an "
+            "EAGLE-3 head or MTP layers), draft-eagle3 or draft-mtp (the same, and it must be that; without -md, "
+            "draft-mtp takes the target's own MTP layers), and one of ngram-simple, ngram-map-k, ngram-map-k4v "
+            "(passages that occur in the text itself, for summaries and edits of code; they need no draft); or none.",
             "--spec-type",
             env="SPEC_TYPE",
             metavar="TYPE,TYPE",

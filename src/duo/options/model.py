@@ -64,6 +64,7 @@ class ModelOptions:
     n_parallel: int | Literal["auto"]
     context: ContextOptions  # complete
     n_contexts: int = 1  # the cache has room for so many texts of n_ctx tokens
+    mtp: bool = False  # draft: it is the MTP layers of its file; target: its own MTP layers are the draft
 
     @classmethod
     def of(cls, o: EngineOptions, role: Role, path: str = "") -> ModelOptions:
@@ -99,3 +100,14 @@ class ModelOptions:
     def chooses_threads(self) -> bool:
         """Whether the user gave threads or CPUs for it."""
         return bool(self.n_threads or self.n_threads_batch or self.cpus)
+
+
+def with_mtp(target: ModelOptions, draft: ModelOptions) -> tuple[ModelOptions, ModelOptions]:
+    """The same models with the MTP layers of the draft's file as the draft. Those of the target's own file lie where
+    its other layers lie."""
+    if target.path != draft.path:
+        return target, replace(draft, mtp=True)
+    same = {
+        name: getattr(target, name) for name in ("devices", "n_gpu_layers", "tensor_split", "split_mode", "main_gpu")
+    }
+    return replace(target, mtp=True), replace(draft, mtp=True, **same)

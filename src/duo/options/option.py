@@ -22,9 +22,9 @@ N_ACCEPT_TOP_MAX = 1000
 Mode = Literal["plain", "sync", "async"]
 AcceptRule = Literal["noise", "rejection", "typical", "top-n"]
 OnOffAuto = Literal["on", "off", "auto"]
-SpecType = Literal["none", "draft-simple", "draft-eagle3", "ngram-simple", "ngram-map-k", "ngram-map-k4v"]
+SpecType = Literal["none", "draft-simple", "draft-eagle3", "draft-mtp", "ngram-simple", "ngram-map-k", "ngram-map-k4v"]
 # The other kinds of speculation in the pinned release of llama.cpp.
-NOT_IN_DUO = ("draft-mtp", "draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")
+NOT_IN_DUO = ("draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")
 CpuKernels = Literal["auto", "duo", "stock"]
 SplitMode = Literal["none", "layer", "row"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "dio"]
@@ -89,18 +89,22 @@ def _is_path(value: Any) -> bool:
 def _spec_types(value: Any) -> Any:
     """Accepts a list, or comma-separated names as in llama.cpp.
 
-    Both names of a draft mean the one that was loaded: its file says whether it is a model or an EAGLE-3 head.
+    draft-simple means the draft that was loaded, whatever it is; the other names of drafts insist on a kind.
     """
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or not names or not all(isinstance(n, str) for n in names):
         raise ValueError(f"input should be one or more of {', '.join(get_args(SpecType))}")
     names = [n.strip() for n in names]
-    names = list(dict.fromkeys("draft-simple" if n == "draft-eagle3" else n for n in names))
+    names = list(dict.fromkeys(names))
     for n in names:
         if n in NOT_IN_DUO:
             raise ValueError(f"duo does not support llama.cpp's {n} yet; choose from {', '.join(get_args(SpecType))}")
         if n not in get_args(SpecType):
             raise ValueError(f"{quoted(n)} is not one of {', '.join(get_args(SpecType))}")
+    drafts = [n for n in names if n.startswith("draft-") and n != "draft-simple"]
+    if len(drafts) > 1:
+        raise ValueError("only one kind of draft can be used at a time")
+    names = [n for n in names if n != "draft-simple" or not drafts]
     if len([n for n in names if n.startswith("ngram-")]) > 1:
         raise ValueError("only one kind of n-grams can be used at a time")
     if "none" in names and len(names) > 1:

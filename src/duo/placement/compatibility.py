@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from duo import _core
 from duo.models.head import Head
 from duo.models.header import Header, read_header
-from duo.options.model import ModelOptions
+from duo.options.model import ModelOptions, with_mtp
 from duo.options.validate import engine_options
 from duo.placement.fit import Placement
 from duo.placement.memory import Need
@@ -44,15 +44,10 @@ class CheckedModel:
     vocabulary: Vocabulary
     n_ctx: int  # tokens
     need: Need
-
-    @property
-    def head(self) -> Head | None:
-        """If it is a draft head, what it reads."""
-        return Head.of(self.header)
+    head: Head | None  # if it is a draft head, what it reads
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; sizes in bytes."""
-        head = self.head
         return {
             "file": self.header.path,
             "parts": self.header.n_parts,
@@ -60,8 +55,9 @@ class CheckedModel:
             "parameters": self.header.n_parameters,
             "weight_type": self.header.weight_type,
             "layers": self.header.n_layer,
+            "mtp_layers": self.header.n_mtp,
             "context": self.n_ctx,
-            "head": head.as_dict() if head else None,
+            "head": self.head.as_dict() if self.head else None,
             "vocabulary": asdict(self.vocabulary),
             "way_back": way_back(self.header),
             "memory": {
@@ -116,20 +112,25 @@ def check_pair(
     draft: str | os.PathLike[str],
     devices: Sequence[Device],
     host_free: int | None = None,
+    *,
+    mtp: bool = False,
     **options: Any,
 ) -> PairCheck:
     """Keywords are those of `Duo`, such as n_ctx and type_k. host_free: in bytes; by default what is available.
+    mtp: the draft is the MTP layers of its file, which may be the target's.
 
     Raises UnknownModel or BadValue (a file cannot be read), DoesNotFit, and TypeError (unknown keyword).
     """
     o = engine_options({"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto", **options})
     of_target = ModelOptions.of(o, "target", os.fsdecode(target))
     of_draft = ModelOptions.of(o, "draft", os.fsdecode(draft))
+    if mtp:
+        of_target, of_draft = with_mtp(of_target, of_draft)
     headers = read_header(target), read_header(draft)
     if of_target.n_parallel == "auto":
         n = texts_that_fit(of_target, of_draft, devices)
         of_target, of_draft = of_target.for_texts(n), of_draft.for_texts(n)
-    facts = _core.vocab_check(os.fsencode(target), os.fsencode(draft))
+    facts = _core.vocab_check(os.fsencode(target), os.fsencode(draft), mtp)
     vocabularies = Vocabulary(**facts["target"]), Vocabulary(**facts["draft"])
     why_not = facts["mismatch"]
     n_ctx = contexts(of_target, of_draft, headers)
@@ -137,5 +138,6 @@ def check_pair(
     p = placement_of(of_target, of_draft, headers, devices)
     free = _core.memory_available() if host_free is None else host_free
     on_host = p.target.bytes.host + (0 if p.draft is None else p.draft.bytes.host)
-    checked = [CheckedModel(*of_one) for of_one in zip(headers, vocabularies, n_ctx, need, strict=True)]
+    heads = None, Head.of(headers[1], mtp=mtp)
+    checked = [CheckedModel(*of_one) for of_one in zip(headers, vocabularies, n_ctx, need, heads, strict=True)]
     return PairCheck(checked[0], checked[1], why_not=why_not, host_free=free, placement=p, fits=on_host <= free)

@@ -117,9 +117,12 @@ def need_of(
     n_contexts: int = 1,
     n_parallel: int = 1,
     guesses: bool = False,
+    mtp: bool = False,
+    shared: bool = False,
 ) -> Need:
     """n_ctx: tokens; the cache has n_contexts times as many. overrides: (pattern, memory) from -ot; tensors for the CPU
-    count as the host's.
+    count as the host's. mtp: a target's MTP layers are loaded; a draft is the MTP layers of the file. shared: the
+    weights are the target's.
 
     n_parallel: texts at once. guesses: a draft model guesses for this target.
 
@@ -128,8 +131,11 @@ def need_of(
     """
     on_host = [p for p in (_pattern(p) for p, memory in overrides if memory == "CPU") if p is not None]
     weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
-    for t in h.tensors:
+    heads = h.n_trunk if h.n_mtp else h.n_layer  # the first layer that a target does not compute
+    for t in h.tensors if not shared else ():
         layer = t.layer
+        if layer is not None and layer >= heads and h.has_trunk and not mtp:
+            continue  # not loaded
         if any(p.search(t.name) for p in on_host):
             host += t.n_bytes
         elif layer is not None and layer < h.n_layer:
@@ -140,20 +146,25 @@ def need_of(
             host += t.n_bytes
         embedding = t.n_bytes if t.name == "token_embd.weight" else embedding
         has_output = has_output or t.name == "output.weight"
-    if not has_output:
+    if not has_output and not shared:
         output += embedding  # tied to the embeddings: a device needs its own copy
     n_cells = cells(n_ctx * n_contexts, draft=draft)
     by_token = [
         bytes_of(n * h.key_length, type_k) + (bytes_of(n * h.value_length, type_v) if h.value_length else 0)
         for n in h.n_head_kv
     ]
-    states = state_bytes(h)
+    of_mtp = draft and (mtp or not h.has_trunk)
+    caches = range(heads, h.n_layer) if of_mtp else range(heads)
+    states = [0] * h.n_layer if of_mtp else state_bytes(h)  # MTP layers only attend
     n_copies = n_states(h, draft=draft, guesses=guesses, n_parallel=n_parallel)
     host += 0 if draft else N_MARKS * n_parallel * sum(states)
     mask = 6 * n_cells if flash_attn else 6 * n_cells + 8 * h.n_head * n_cells
     return Need(
         weights=tuple(weights),
-        cache=tuple(n_cells * b + n_copies * state for b, state in zip(by_token, states, strict=True)),
+        cache=tuple(
+            (n_cells * b if i in caches else 0) + n_copies * state
+            for i, (b, state) in enumerate(zip(by_token, states, strict=True))
+        ),
         output=output,
         host=host,
         work=n_ubatch * (4 * (2 * h.n_ff + 4 * h.n_embd) + mask),

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from duo import _core
 from duo.errors import UnknownModel
+from duo.models.header import read_header
 from duo.models.paths import model_bytes
 from duo.options.context import ContextOptions
 from duo.options.model import ModelOptions
@@ -40,7 +41,7 @@ def _model(
     m.n_parallel, m.n_contexts = int(o.n_parallel), o.n_contexts  # auto is resolved
     m.n_ctx, m.n_ctx_most = o.n_ctx or 0, n_ctx_most if o.n_ctx is None else 0
     m.flash_attn, m.load_mode, m.strict = o.flash_attn, o.load_mode, o.strict and o.role == "target"
-    m.offload_kqv, m.op_offload = o.offload_kqv, o.op_offload
+    m.offload_kqv, m.op_offload, m.mtp = o.offload_kqv, o.op_offload, o.mtp and o.role == "draft"
     m.type_k, m.type_v = o.type_k, o.type_v
     m.tensor_split, m.split_mode, m.main_gpu = list(o.tensor_split), o.split_mode, o.main_gpu
     m.n_threads, m.n_threads_batch = n_threads, o.n_threads_batch or n_threads
@@ -108,9 +109,17 @@ def _same_gpu(placement: Placement | None) -> bool:
     return len(placement.target.devices) == 1 and placement.target.devices == placement.draft.devices
 
 
-def _draft_share(cores: int, target: str, draft: str) -> int:
+def _bytes(m: ModelOptions) -> int:
+    """Bytes that a step or a pass reads; 0: unknown."""
+    if m.role == "draft" and m.mtp and os.path.isfile(m.path):
+        h = read_header(m.path)
+        return sum(t.n_bytes for t in h.tensors if (t.layer or 0) >= h.n_trunk or t.name == "output.weight")
+    return model_bytes(m.path)
+
+
+def _draft_share(cores: int, target: ModelOptions, draft: ModelOptions) -> int:
     """Cores for the draft while both models work: its share of the work if it makes N_AHEAD guesses per pass."""
-    n_target, n_draft = model_bytes(target), model_bytes(draft)
+    n_target, n_draft = _bytes(target), _bytes(draft)
     if not n_target or not n_draft:
         return 1
     work = N_AHEAD * n_draft / n_target
@@ -152,7 +161,7 @@ def place(
     share: int = max(1, cores - 1)
     splits: list[tuple[int, int]] = []
     if draft is not None and both_on_cpu:
-        share = _draft_share(cores, target.path, draft.path)
+        share = _draft_share(cores, target, draft)
     if draft is not None and both_on_cpu and not (target.chooses_threads or draft.chooses_threads):
         splits = _splits(cores, target.path, draft.path, share)
         n_draft, n_target = _team(draft.path, cores), _team(target.path, cores)

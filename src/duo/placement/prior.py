@@ -35,5 +35,5 @@ def expect(o: _core.EngineOptions, *, target_on_cpu: bool, draft_on_cpu: bool, r
     if not target_on_cpu or o.target.strict or model_bytes(os.fsdecode(o.target.path)) < SMALL:
         return
     o.expected_pass_us = [(w, us) for w, us in _times(o.target, race).items() if us > 0.0]
-    if o.expected_pass_us and draft_on_cpu and o.draft.path:
+    if o.expected_pass_us and draft_on_cpu and o.draft.path and not o.draft.mtp:
         o.expected_step_us = _times(o.draft, race).get(1, 0.0)

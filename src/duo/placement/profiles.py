@@ -33,6 +33,7 @@ FIELDS = (
     "override_tensors",
     "loras",
     "control_vectors",
+    "mtp",
 )
 
 

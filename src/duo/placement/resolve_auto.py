@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from duo import _core
 from duo.errors import BadValue, DoesNotFit
+from duo.models.head import Head
 from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
@@ -53,7 +54,7 @@ def contexts(target: ModelOptions, draft: ModelOptions | None, headers: Sequence
     if draft is None:
         return [n_ctx]
     # The limit of a draft head says how it was trained, not how far it can read.
-    n_train = n_ctx if headers[1].architecture == "eagle3" else headers[1].n_ctx_train
+    n_train = n_ctx if Head.of(headers[1], mtp=draft.mtp) else headers[1].n_ctx_train
     return [n_ctx, context(draft.n_ctx or None, n_train, n_ctx)]
 
 
@@ -65,6 +66,7 @@ def needs(target: ModelOptions, draft: ModelOptions | None, headers: Sequence[He
             h, n_ctx, draft=m.role == "draft", type_k=m.type_k, type_v=m.type_v, n_ubatch=m.n_ubatch,
             flash_attn=m.flash_attn != "off", overrides=m.override_tensors, n_contexts=m.n_contexts,
             n_parallel=1 if m.n_parallel == "auto" else m.n_parallel, guesses=m.role == "target" and draft is not None,
+            mtp=m.mtp, shared=m is draft and m.mtp and m.path == target.path,
         )
         for m, h, n_ctx in zip(models, headers, contexts(target, draft, headers), strict=True)
     ]  # fmt: skip
@@ -152,7 +154,7 @@ def resolve_auto(
     if not uses_device or not readable:
         if readable:
             # Without a device all files are in the machine's memory.
-            _check_host(target, sum(model_bytes(m.path) for m in models), "")
+            _check_host(target, sum(map(model_bytes, {m.path for m in models})), "")
         return _without_auto(target), None if draft is None else _without_auto(draft), None
     p = placement_of(target, draft, [read_header(m.path) for m in models], devices)
     advice = "lower -c, " if p.target.auto or target.n_gpu_layers == "all" else "raise -ngl, lower -c, "

@@ -78,9 +78,8 @@ def job_of(duo: Duo, tokens: Sequence[int], options: dict[str, Any]) -> Job:
         raise too_long(len(tokens), duo.n_ctx())
     reads_only = options.get("max_tokens") == 0
     try:
-        job = prepare(
-            duo.local_model, duo.engine.target, tokens, {**options, "max_tokens": 1} if reads_only else options
-        )
+        options = {**options, "max_tokens": 1} if reads_only else options
+        job = prepare(duo.local_model, duo.engine.target, tokens, options, draft=duo.engine.draft)
     except TypeError as e:
         raise BadValue(str(e)) from None
     return replace(job, options={**job.options, "max_tokens": 0, "mode": "plain"}) if reads_only else job

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from duo import _core
 from duo.errors import BadValue
+from duo.models.head import HEADS
 from duo.options.generate import GenerateOptions
 from duo.options.validate import generate_options
 from duo.prompt.grammar import check_grammar, grammar_of
@@ -78,6 +79,17 @@ def _check_ids(o: GenerateOptions, n_vocab: int) -> None:
         raise BadValue(f"logprobs is {o['logprobs']}, but the vocabulary has only {n_vocab} tokens; ask for fewer")
 
 
+def _check_draft(o: GenerateOptions, draft: _core.Model | None) -> None:
+    """Raises BadValue: the draft is not of the kind that spec_type names."""
+    wanted = draft_of(o).removeprefix("draft-")
+    if draft is not None and wanted not in ("", "simple", draft.head):
+        what = HEADS.get(draft.head, "a model")
+        raise BadValue(
+            f"spec_type (--spec-type) is draft-{wanted}, but the draft that was loaded is {what}; leave it out, or "
+            "load another draft"
+        )
+
+
 def sampling(o: GenerateOptions, seed: int) -> _core.Sampling:
     """How to sample, as the core takes it. Raises BadValue (grammar)."""
     s = _core.Sampling()
@@ -107,7 +119,7 @@ def speculation(o: GenerateOptions) -> _core.Plan:
     p.n_draft = _core.N_DRAFT_AUTO if o["n_draft"] == "auto" else o["n_draft"]
     p.n_draft_min, p.p_min = o["n_draft_min"], o["draft_p_min"]
     p.n_branch = 0 if o["n_draft_branches"] == "auto" else o["n_draft_branches"]
-    p.has_model = "draft-simple" in o["spec_type"]
+    p.has_model = bool(draft_of(o))
     if isinstance(o["draft_tree"], str):
         p.use = o["draft_tree"]
     else:
@@ -122,9 +134,14 @@ def ngram_of(o: GenerateOptions) -> str:
     return next((t for t in o["spec_type"] if t.startswith("ngram-")), "")
 
 
+def draft_of(o: GenerateOptions) -> str:
+    """The kind of draft that makes guesses, as --spec-type names it; empty: the draft is not used."""
+    return next((t for t in o["spec_type"] if t.startswith("draft-")), "")
+
+
 def makes_guesses(o: GenerateOptions, has_draft: bool) -> bool:
     """Whether passes of the target verify guesses, of a draft model or of n-grams. o: with defaults filled in."""
-    return o["mode"] != "plain" and (bool(ngram_of(o)) or (has_draft and "draft-simple" in o["spec_type"]))
+    return o["mode"] != "plain" and (bool(ngram_of(o)) or (has_draft and bool(draft_of(o))))
 
 
 @dataclass(frozen=True)
@@ -154,13 +171,20 @@ def check_early(prompt: Prompt, given: dict[str, Any], function: str = "generate
 
 
 def prepare(
-    model: _core.Model, target: _core.Model | None, prompt: Prompt, given: dict[str, Any], function: str = "generate"
+    model: _core.Model,
+    target: _core.Model | None,
+    prompt: Prompt,
+    given: dict[str, Any],
+    function: str = "generate",
+    draft: _core.Model | None = None,
 ) -> Job:
     """Checks everything that can be checked before any work.
 
-    model: the one whose vocabulary is used. target: None if it is on another machine. Raises BadValue and TypeError.
+    model: the one whose vocabulary is used. target, draft: None if it is on another machine. Raises BadValue and
+    TypeError.
     """
     o = check_early(prompt, given, function)
+    _check_draft(o, draft)
     _check_ids(o, model.n_vocab)
     if target is None and o["prompt_cache"] is not None:
         raise BadValue(

@@ -232,7 +232,7 @@ class Stream(Iterator[Chunk]):
 
 def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
     """Waits for its turn and begins the text. Raises BadValue, Busy, Cancelled, and TypeError."""
-    job = prepare(session.local_model, session.engine.target, prompt, given, function)
+    job = prepare(session.local_model, session.engine.target, prompt, given, function, session.engine.draft)
     turn = session.wait_for_turn()
     try:
         cache = open_cache(session, job)

@@ -114,7 +114,8 @@ async def _in_thread(call: Callable[[], Any]) -> Any:
 
 async def _prepared(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Job:
     session.check_outside()
-    return await asyncio.to_thread(prepare, session.local_model, session.engine.target, prompt, given, function)
+    engine = session.engine
+    return await asyncio.to_thread(prepare, session.local_model, engine.target, prompt, given, function, engine.draft)
 
 
 async def chunks_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> AsyncIterator[Chunk]:

@@ -118,7 +118,8 @@ def _checked(options: dict[str, Any], arm: Arm) -> GenerateOptions:
 def _modes_without_draft(params: dict[str, Any], modes: tuple[Mode, ...]) -> tuple[Mode, ...]:
     """Without a draft only plain decoding is possible. Raises BadValue: the user asked for other modes by name."""
     drafted = not names_target(params) or names_draft(params)
-    if drafted or modes == ("plain",) or "ngram-" in (params.get("spec_type") or ""):
+    sources = params.get("spec_type") or ""
+    if drafted or modes == ("plain",) or "ngram-" in sources or "draft-mtp" in sources:
         return modes
     source = click.get_current_context().get_parameter_source("modes")
     if source is not click.core.ParameterSource.DEFAULT:

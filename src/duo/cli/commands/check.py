@@ -20,7 +20,7 @@ from duo.options.accept import promise
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.options.validate import generate_options
 from duo.placement import states
-from duo.support.wording import gigabytes
+from duo.support.wording import gigabytes, plural
 
 if TYPE_CHECKING:
     from duo.models.hub.repository import Source
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 HELP = """Say whether a draft fits a target, how much memory both need, and where they would go.
 
 TARGET and DRAFT are GGUF files (of a split model the first part) or repositories of the hub (user/repo[:quant]). A
-single argument that is not a file is the name of a pair. duo reads only the headers, and downloads only the headers of
-models on the hub. The rules are the same as for loading: the tokenizers are of the same type, each token has the same
-text, the sizes differ by 128 at most (padding at the end does not matter), and prompts begin and end in the same way.
-The exit code is 1 if the draft does not fit the target.
+single argument that is not a file is the name of a pair; the draft of a single file is its own MTP layers. duo reads
+only the headers, and downloads only the headers of models on the hub. The rules are the same as for loading: the
+tokenizers are of the same type, each token has the same text, the sizes differ by 128 at most (padding at the end does
+not matter), and prompts begin and end in the same way. The exit code is 1 if the draft does not fit the target.
 
 \b
 Examples:
@@ -78,9 +78,13 @@ class StandIns:
 
 
 def _paths(models: tuple[str, ...], stand_in: Callable[[Source], Path]) -> tuple[str, str]:
-    """The paths of target and draft. Raises DuoError."""
+    """The paths of target and draft; the same one twice: a model with MTP layers. Raises DuoError."""
     if len(models) == 1 and os.path.exists(models[0]):
-        raise BadValue(f"{models[0]} is only one model; give the draft too")
+        from duo.models.header import read_header
+
+        if not read_header(models[0]).n_mtp:
+            raise BadValue(f"{models[0]} is only one model, without MTP layers; give the draft too")
+        return models[0], models[0]
     if len(models) not in (1, 2):
         raise BadValue(f"{len(models)} models were given; give a target and a draft, or the name of a pair")
     if len(models) == 2 and all(map(_is_file, models)):
@@ -110,6 +114,8 @@ def _print(c: PairCheck) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from duo import _core
+
     out = Console(highlight=False, soft_wrap=True)
     table = Table("", "target", "draft", box=None, padding=(0, 2, 0, 0))
     both = c.target, c.draft
@@ -129,7 +135,10 @@ def _print(c: PairCheck) -> None:
     table.add_row("together", *(gigabytes(n.total) for n in needs))
     out.print(table)
     if head := c.draft.head:
-        out.print("the draft is an EAGLE-3 head: it reads " + head.line())
+        own = head.kind == "mtp" and c.draft.header.has_trunk
+        out.print(f"the draft is {'its own ' if own else ''}" + head.line())
+    elif (n := c.target.header.n_mtp) and _core.runs_mtp(c.target.header.architecture):
+        out.print(f"the target has {plural(n, 'MTP layer')}, which can be its draft: --spec-type draft-mtp without -md")
     if line := states.sentence(c.target.header):
         out.print(line)
     out.print(
@@ -160,7 +169,7 @@ def _checked(params: dict[str, Any]) -> PairCheck:
 
         try:
             target, draft = _paths(params["models"], stand_ins.make)
-            c = check_pair(target, draft, devices(), **given(params, ENGINE_OPTIONS))
+            c = check_pair(target, draft, devices(), mtp=target == draft, **given(params, ENGINE_OPTIONS))
         except DuoError as e:
             e.args = (stand_ins.named(str(e)),)
             raise
