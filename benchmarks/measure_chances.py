@@ -11,18 +11,17 @@ default: the share of right first guesses, of a draft that applies the filter to
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import sys
-from pathlib import Path
 from typing import Any
+
+from pair_args import pair_args
 
 import duo
 from duo import _core
 from duo.measure.bench.head import command_of
 from duo.measure.doctor import options
-from duo.models.demo import demo_pair
 from duo.options.validate import generate_options
 from duo.text.job import sampling
 
@@ -69,15 +68,7 @@ def compare(
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--target", default=str(demo_pair()[0]))
-    p.add_argument("--draft", default=str(demo_pair()[1]))
-    p.add_argument("--questions", type=int, default=40)
-    p.add_argument("-n", type=int, default=160)
-    p.add_argument("--out", type=Path)
-    args = p.parse_args()
-    lines = (Path(__file__).parent / "prompts/completion_dev.jsonl").read_text("utf-8").splitlines()
-    prompts = [json.loads(x)["turns"][0] for x in lines][: args.questions]
+    args, prompts = pair_args(__doc__)
     draft = _core.Probe(options(args.draft, 1, [], 512), is_draft=True)
     with duo.Duo(args.target, n_ctx=512, n_threads=1) as d:
         rows = [compare(draft, d, prompts, args.n, t, t) for t in ({"temperature": t} for t in TEMPERATURES)]

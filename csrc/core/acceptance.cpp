@@ -16,9 +16,10 @@ constexpr uint64_t key_of_block = 0x9fb21c651e98df25ull;
 
 constexpr size_t n_path = 128; // last tokens of a text that its draws depend on; a tree is not as deep as this
 
-// How sure a draft is of its draws says how often the target takes them: as this power of their probability, about
-// (fitted on the demo pair, benchmarks/measure_acceptance.py).
-constexpr double trust = 0.35;
+// How sure a draft is of a draw says how often the target takes it: as about this power of its probability, divided by
+// the temperature like the logits. By likelihood the best powers on the demo pair are 0.95, 0.2 and 0.2 at temperatures
+// 0.2, 0.8 and 1 (benchmarks/measure_acceptance.py).
+constexpr double trust = 0.19;
 
 // Two nodes of a tree must not have the same draws: one's draws decide whether the other is worth expanding.
 uint64_t hash_of_end(std::span<const token_id> text) {
@@ -59,11 +60,12 @@ void acceptance::draw(const sampling_params & s, std::span<const token_id> text,
     std::stable_sort(order_.begin(), order_.end(), [](const auto & a, const auto & b) { return a.logp > b.logp; });
     order_.resize(std::min(n, order_.size()));
     out.clear();
-    double not_drawn = 1.0; // share of the tokens that are not drawn yet
-    double refused   = 1.0; // chance that the target refused all draws before
+    const double power     = std::min(1.0, trust / std::max(0.1, double(s.temp)));
+    double       not_drawn = 1.0; // share of the tokens that are not drawn yet
+    double       refused   = 1.0; // chance that the target refused all draws before
     for (const candidate & c : order_) {
         const double share  = probability(*find(chances, c.token));
-        const double chance = refused * std::pow(std::clamp(share / not_drawn, 0.0, 1.0), trust);
+        const double chance = refused * std::pow(std::clamp(share / not_drawn, 0.0, 1.0), power);
         out.push_back({c.token, float(std::log(std::max(chance, 1e-30)))});
         refused -= std::min(chance, 0.999 * refused);
         not_drawn = std::max(not_drawn - share, share * 1e-6);

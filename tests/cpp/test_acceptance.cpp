@@ -1,11 +1,10 @@
 // The rules of acceptance by themselves: rejection leaves the target's distribution as it is, typical and top-n follow
 // their formulas, noise is the target's own draw.
 #include <cmath>
-#include <map>
 
 #include "check.h"
 #include "core/acceptance.h"
-#include "markov.h"
+#include "draws.h"
 
 using namespace duo;
 using namespace duo_test;
@@ -14,25 +13,7 @@ namespace {
 
 constexpr double limit = 5.0; // deviations. The seeds are fixed, so a test passes or fails for ever
 
-std::vector<candidate> dist(const std::vector<double> & p) {
-    std::vector<candidate> out;
-    for (size_t i = 0; i < p.size(); ++i) {
-        if (p[i] > 0.0) {
-            out.push_back({.token = token_id(i), .logp = float(std::log(p[i]))});
-        }
-    }
-    std::stable_sort(out.begin(), out.end(), [](const auto & a, const auto & b) { return a.logp > b.logp; });
-    return out;
-}
-
-struct drawn {
-    std::map<token_id, int64_t> counts;
-    int64_t                     n         = 0;
-    int64_t                     n_first   = 0; // the first guess was taken
-    int64_t                     n_guessed = 0; // any of them was
-};
-
-// n decisions, each with draws of its own. on_place: each is a text of its own; else all have one seed.
+// n decisions, each with draws of its own: positions of one text, or beginnings of texts with different seeds.
 drawn decide(const std::vector<double> & p, const std::vector<double> & q, size_t n_guesses, int64_t n, bool one_seed) {
     acceptance             rule;
     drawn                  out;
@@ -41,11 +22,10 @@ drawn decide(const std::vector<double> & p, const std::vector<double> & q, size_
     const auto             chances = dist(p);
     for (int64_t i = 0; i < n; ++i) {
         sampling_params s{.temp = 1.0f, .accept = accept_rule::rejection};
-        s.seed = one_seed ? 7 : uint64_t(i);
-        const std::vector<token_id> text(size_t(one_seed ? 1 : 3), token_id(i % 1000)); // position and seed both move
-        const size_t                pos    = one_seed ? size_t(i) : text.size();
+        s.seed                             = one_seed ? 7 : uint64_t(i);
+        const size_t                pos    = one_seed ? size_t(i) : 3;
         std::vector<candidate>      shares = dist(q);
-        std::vector<token_id>       path{token_id(i / 1000), token_id(i % 1000)};
+        const std::vector<token_id> path{token_id(i / 1000), token_id(i % 1000)};
         rule.draw(s, path, shares, n_guesses, guesses);
         tokens.clear();
         for (const candidate & g : guesses) {
@@ -58,18 +38,6 @@ drawn decide(const std::vector<double> & p, const std::vector<double> & q, size_
         out.n_guessed += std::find(tokens.begin(), tokens.end(), t) != tokens.end() ? 1 : 0;
     }
     return out;
-}
-
-double deviation(const drawn & d, const std::vector<double> & p) {
-    fit f;
-    for (size_t i = 0; i < p.size(); ++i) {
-        const auto at = d.counts.find(token_id(i));
-        REQUIRE(at == d.counts.end() || p[i] > 0.0, "only tokens of the target's distribution");
-        if (p[i] > 0.0) {
-            f.add(at == d.counts.end() ? 0.0 : double(at->second), double(d.n) * p[i]);
-        }
-    }
-    return f.deviation();
 }
 
 double overlap(const std::vector<double> & p, const std::vector<double> & q) {
