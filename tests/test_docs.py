@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import pytest
 from conftest import HANG_S, start_duo
+from mtp_models import mtp_part
+from tiny_models import tiny
 
 from duo import Duo
 from duo.models.demo import demo_pair
@@ -21,6 +23,7 @@ from duo.models.demo import demo_pair
 ROOT = Path(__file__).parent.parent
 FILES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = ("cli.md", "chat.md", "server.md")  # generated; tested in test_docs_chat.py and test_docs_server.py
+MTP = re.compile("GLM")  # models with MTP layers
 DRAFTS = re.compile(r"8B|1B|0\.5B|draft|small|q4_0", re.IGNORECASE)
 NEEDS_THE_HUB = re.compile(r"-hfd? |--pair (?!demo)|[\w.-]+/[\w.-]+-GGUF|pairs add")
 BLOCK = re.compile(r"(<!-- not run: (?P<why>.+?) -->\n+)?^```(?P<language>sh|python)\n(?P<code>.*?)^```", re.M | re.S)
@@ -64,7 +67,10 @@ def place(tmp_path: Path) -> Path:
     """A folder with the files that the examples name."""
     target, draft = demo_pair()
     for name in {n for b in ALL for n in re.findall(r"[\w.-]+\.gguf", b.code)}:
-        (tmp_path / name).symlink_to(draft if DRAFTS.search(name) else target)
+        if not MTP.search(name):
+            (tmp_path / name).symlink_to(draft if DRAFTS.search(name) else target)
+    whole = tiny("glm4moe", draft, tmp_path / "GLM-4.5-Air.gguf", n_mtp=1)
+    mtp_part(whole, tmp_path / "mtp-GLM-4.5-Air.gguf")
     (tmp_path / "code.txt").write_text("def f(x):\n    return x\n\ndef g(x):\n", encoding="utf-8")
     (tmp_path / "prompt.txt").write_text("Once upon a time", encoding="utf-8")
     return tmp_path

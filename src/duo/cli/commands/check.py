@@ -18,8 +18,6 @@ from duo.cli.options import ModelCommand, given, model_options
 from duo.errors import BadValue, DuoError
 from duo.options.accept import promise
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
-from duo.options.validate import generate_options
-from duo.placement import states
 from duo.support.wording import gigabytes, plural
 
 if TYPE_CHECKING:
@@ -115,6 +113,7 @@ def _print(c: PairCheck) -> None:
     from rich.table import Table
 
     from duo import _core
+    from duo.placement import states
 
     out = Console(highlight=False, soft_wrap=True)
     table = Table("", "target", "draft", box=None, padding=(0, 2, 0, 0))
@@ -169,7 +168,13 @@ def _checked(params: dict[str, Any]) -> PairCheck:
 
         try:
             target, draft = _paths(params["models"], stand_ins.make)
-            c = check_pair(target, draft, devices(), mtp=target == draft, **given(params, ENGINE_OPTIONS))
+            c = check_pair(
+                target,
+                draft,
+                devices(),
+                mtp=len(params["models"]) == 1 and target == draft,
+                **given(params, ENGINE_OPTIONS),
+            )
         except DuoError as e:
             e.args = (stand_ins.named(str(e)),)
             raise
@@ -177,6 +182,8 @@ def _checked(params: dict[str, Any]) -> PairCheck:
 
 
 def run(params: dict[str, Any]) -> None:
+    from duo.options.validate import generate_options
+
     rule = generate_options(given(params, GENERATE_OPTIONS))["accept"]
     c = _checked(params)
     if params["json"]:
