@@ -17,7 +17,7 @@ class eager_wait {
     // free_core: nobody else needs the core.
     explicit eager_wait(bool free_core) : free_core_(free_core) {}
 
-    // As bell::wait. Waits awake while the waits of late were short.
+    // As bell::wait. Waits awake while recent waits were short.
     bool operator()(bell & b, uint32_t heard, int64_t deadline_us) noexcept {
         const int64_t t0   = now_us();
         const bool    rang = b.wait(heard, deadline_us, free_core_ && usual_us_ < longest_us ? longest_us : 0);
