@@ -7,6 +7,9 @@ using namespace duo_test;
 
 namespace {
 
+// Sanitizers take ten times as long, and look for other things.
+constexpr int32_t n_less = check::sanitized ? 10 : 1;
+
 constexpr double limit = 5.0; // deviations; a text that takes turns is the same in every run
 // Texts that depend on time are other ones in each run. One in a billion of them is as far off as this.
 constexpr double limit_of_chance = 7.0;
@@ -75,11 +78,11 @@ ask with_tree(ask q, std::vector<std::vector<int32_t>> tree) {
 TEST(rejection_of_chains) {
     for (const int32_t n_max : {1, 3, 6}) {
         markov_pair p;
-        const count c = write(p.line, some_text(100, accept_rule::rejection).as(run_mode::sync, n_max), 200);
-        CHECK(c.tokens.n() >= 50000);
-        CHECK(c.n_drafted > 10000);
+        const count c = write(p.line, some_text(100, accept_rule::rejection).as(run_mode::sync, n_max), 200 / n_less);
+        CHECK(c.tokens.n() >= 50000 / n_less);
+        CHECK(c.n_drafted > 10000 / n_less);
         CHECK(c.tokens.deviation(of_target) < limit, std::to_string(n_max));
-        CHECK(c.tokens.deviation(of_draft) > 20.0 * limit);
+        CHECK(c.tokens.deviation(of_draft) > 20.0 * limit / n_less);
     }
 }
 
@@ -88,10 +91,11 @@ TEST(rejection_of_trees) {
         {{0}, {1}, {2}}, {{0}, {1}, {0, 0}, {0, 1}, {1, 0}, {0, 0, 0}}, {{0, 0, 0}, {0, 1}, {1, 0, 0}, {2}, {3}}};
     for (const auto & tree : trees) {
         markov_pair p;
-        const count c = write(p.line, with_tree(some_text(500, accept_rule::rejection).as(run_mode::sync), tree), 200);
-        CHECK(c.tokens.n() >= 50000);
+        const count c =
+            write(p.line, with_tree(some_text(500, accept_rule::rejection).as(run_mode::sync), tree), 200 / n_less);
+        CHECK(c.tokens.n() >= 50000 / n_less);
         CHECK(c.tokens.deviation(of_target) < limit, std::to_string(tree.size()));
-        CHECK(c.n_accepted > 20000);
+        CHECK(c.n_accepted > 20000 / n_less);
     }
 }
 
@@ -102,10 +106,10 @@ TEST(rejection_while_the_draft_runs_ahead) {
         markov_pair p({}, b);
         ask         q = some_text(900, accept_rule::rejection).as(run_mode::async, 4);
         q.plan.use    = use;
-        const count c = write(p.line, q, 200);
-        CHECK(c.tokens.n() >= 50000);
+        const count c = write(p.line, q, 200 / n_less);
+        CHECK(c.tokens.n() >= 50000 / n_less);
         CHECK(c.tokens.deviation(of_target) < limit_of_chance, std::to_string(int(use)));
-        CHECK(c.n_accepted > 5000);
+        CHECK(c.n_accepted > 5000 / n_less);
     }
 }
 
@@ -115,7 +119,7 @@ TEST(rejection_of_several_texts) {
     b.n_spare = 2000;
     markov_pair p({.n_texts = n_texts}, b);
     count       c;
-    for (uint64_t round = 0; round < 70; ++round) {
+    for (uint64_t round = 0; round < uint64_t(70 / n_less); ++round) {
         std::vector<ask>                        asks;
         std::vector<std::shared_ptr<open_text>> texts;
         for (uint64_t i = 0; i < n_texts; ++i) {
@@ -129,9 +133,9 @@ TEST(rejection_of_several_texts) {
             c.add(asks[i], a);
         }
     }
-    CHECK(c.tokens.n() >= 50000);
+    CHECK(c.tokens.n() >= 50000 / n_less);
     CHECK(c.tokens.deviation(of_target) < limit_of_chance);
-    CHECK(c.n_accepted > 3000);
+    CHECK(c.n_accepted > 3000 / n_less);
 }
 
 TEST(rejection_with_the_draft_elsewhere) {
@@ -146,9 +150,9 @@ TEST(rejection_with_the_draft_elsewhere) {
         {
             carrier<draft_lane> lane(std::make_unique<draft_lane>(lines, 0, host, free),
                                      {.p_cut = p_cut, .away_us = 100, .seed = 3});
-            c = write(line, some_text(11000, accept_rule::rejection).as(run_mode::async, 4), 170);
+            c = write(line, some_text(11000, accept_rule::rejection).as(run_mode::async, 4), 170 / n_less);
         }
-        CHECK(c.tokens.n() >= 50000);
+        CHECK(c.tokens.n() >= 50000 / n_less);
         CHECK(c.tokens.deviation(of_target) < limit_of_chance, std::to_string(p_cut));
         CHECK(c.n_accepted > (p_cut > 0.0 ? 100 : 2000), std::to_string(c.n_accepted));
     }
@@ -166,13 +170,13 @@ TEST(rejection_with_the_target_elsewhere) {
         {
             carrier<verify_lane> lane(std::make_unique<verify_lane>(lines, 0, host, free),
                                       {.p_cut = p_cut, .away_us = 100, .seed = 4});
-            for (uint64_t i = 0; i < 170; ++i) {
+            for (uint64_t i = 0; i < uint64_t(170 / n_less); ++i) {
                 const ask q = some_text(13000 + i, accept_rule::rejection).as(run_mode::async, 4);
                 line.begin(q.make());
                 c.add(q, read_all(line));
             }
         }
-        CHECK(c.tokens.n() >= 50000);
+        CHECK(c.tokens.n() >= 50000 / n_less);
         CHECK(c.tokens.deviation(of_target) < limit_of_chance, std::to_string(p_cut));
     }
 }
