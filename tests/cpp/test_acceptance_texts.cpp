@@ -154,7 +154,7 @@ TEST(rejection_with_the_draft_elsewhere) {
         }
         CHECK(c.tokens.n() >= 50000 / n_less);
         CHECK(c.tokens.deviation(of_target) < limit_of_chance, std::to_string(p_cut));
-        CHECK(c.n_accepted > (p_cut > 0.0 ? 100 : 2000), std::to_string(c.n_accepted));
+        CHECK(c.n_accepted > (p_cut > 0.0 ? 100 : 2000) / n_less, std::to_string(c.n_accepted));
     }
 }
 
