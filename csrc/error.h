@@ -39,6 +39,13 @@ class error : public std::runtime_error {
     error_kind kind_ = error_kind::internal;
 };
 
+// A row of a pass is NaN. The cause may be another row of the same pass: attention gives a masked cell the weight 0,
+// and 0 * NaN is NaN.
+class nan_error : public error {
+  public:
+    explicit nan_error(const std::string & sentence) : error(error_kind::bad_value, sentence) {}
+};
+
 // Why something failed, for another thread to report. Empty sentence: nothing failed.
 struct failure {
     error_kind  kind = error_kind::internal;

@@ -164,6 +164,27 @@ void verify_worker::finish_pass(verify_slot & s, stance now) {
     }
 }
 
+// False: a guess or another text has spoiled the row of a token that counts, so the text must be evaluated again alone.
+// What the walk had accepted before is committed.
+bool verify_worker::finish_unless_spoiled(verify_slot & s, stance now) {
+    const size_t n_text = s.text.tokens().size();
+    try {
+        finish_pass(s, now);
+        return true;
+    } catch (const nan_error &) {
+        if (s.text.tree().rows().empty() && pass_.size() == 1) {
+            throw;
+        }
+    }
+    s.n_good = s.n_before;
+    if (s.text.end_walk_at_row()) {
+        commit(s);
+        trim_cache(s, n_text);
+        s.n_good = s.cached.size();
+    }
+    return false;
+}
+
 void verify_worker::trace_pass(verify_slot & s, const verify_stats & before, stance now, int32_t depth) {
     if (!wires_.tracing) {
         return;

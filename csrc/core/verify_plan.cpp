@@ -62,7 +62,9 @@ void verify_worker::work_alone(verify_slot & s) {
     const stance stance_before = planner_.stance_now();
     s.expected                 = p.expected;
     if (evaluate(s.text.drafting() ? planner_.threads().target : 0)) {
-        finish_pass(s, stance_before);
+        if (!finish_unless_spoiled(s, stance_before)) {
+            work_again(s, s.n_good);
+        }
     }
 }
 

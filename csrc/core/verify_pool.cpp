@@ -2,6 +2,7 @@
 // the texts that are written.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "../error.h"
 #include "verify_worker.h"
@@ -41,8 +42,18 @@ void verify_worker::work_together() {
         const int32_t n_before = s->text.stats().n_predicted;
         planner_.profile().choose_record(!s->text.req().sampling.greedy());
         try {
-            finish_pass(*s, now);
+            if (!finish_unless_spoiled(*s, now)) {
+                spoiled_.push_back(s);
+            }
             n_tokens += s->text.stats().n_predicted - n_before;
+        } catch (const std::exception & e) {
+            fail(*s, failure_of(e));
+        }
+    }
+    for (verify_slot * s : std::exchange(spoiled_, {})) {
+        usual = false;
+        try {
+            work_again(*s, s->n_good);
         } catch (const std::exception & e) {
             fail(*s, failure_of(e));
         }
@@ -56,9 +67,9 @@ void verify_worker::work_together() {
     group_      = 1 - group_;
 }
 
-// The pass failed: the text's rows alone, without drafted ones.
-void verify_worker::work_again(verify_slot & s) {
-    const size_t n_kept = std::min(s.cached.size(), s.text.tokens().size() - 1);
+// The pass failed: the text's rows alone, without drafted ones. n_good: leading rows of the cache that can be kept.
+void verify_worker::work_again(verify_slot & s, size_t n_good) {
+    const size_t n_kept = std::min(n_good, s.text.tokens().size() - 1);
     for (int32_t b = 0; b < n_branches_; ++b) {
         const auto n = size_t(model_.take_back(s.first_branch + b, b == 0 ? int32_t(n_kept) : 0));
         if (n > (b == 0 ? n_kept : 0)) {
@@ -68,9 +79,15 @@ void verify_worker::work_again(verify_slot & s) {
     }
     s.text.tree().choose({}, 0, 1);
     pass_.assign(1, &s);
-    rows_.clear();
-    set_rows(s, std::min(s.n_read, s.n_missing() - 1));
-    if (evaluate(0) && s.n_read == 0) {
+    const size_t n_piece = std::min(s.n_read, s.n_missing() - 1);
+    do { // a recurrent state may have gone back to the text's begin
+        rows_.clear();
+        set_rows(s, n_piece > 0 ? n_piece : n_to_read(s));
+        if (!evaluate(0)) {
+            return;
+        }
+    } while (s.n_read > 0 && n_piece == 0);
+    if (s.n_read == 0) {
         finish_pass(s, stance::rest);
         wake_others();
     }

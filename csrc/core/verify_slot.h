@@ -32,6 +32,7 @@ struct verify_slot {
     size_t i_first  = 0;   // its first row
     size_t i_root   = 0;   // the root's row
     size_t n_before = 0;   // tokens that the cache held before
+    size_t n_good   = 0;   // see finish_unless_spoiled(): leading tokens of the cache that can be kept
     double expected = 1.0; // tokens, by the planner
 
     [[nodiscard]] size_t n_missing() const { return text.tokens().size() - cached.size(); }

@@ -175,6 +175,14 @@ bool verify_text::step(token_id token, guess_record & guesses) {
     return next >= 0;
 }
 
+bool verify_text::end_walk_at_row() {
+    if (accepted_.empty()) {
+        return false;
+    }
+    accepted_.pop_back();
+    return true;
+}
+
 // Counts all guesses below an accepted node, verified or not: the target's choice says which was right.
 void verify_text::learn_from(int32_t i_node, int32_t level, token_id chosen, guess_record & guesses) const {
     const token_tree & tree = mirror_.tree();

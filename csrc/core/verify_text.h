@@ -110,6 +110,8 @@ class verify_text {
     // The target chooses `token` to follow row(), and the text grows by it. True: the token was drafted, and row() is
     // its row now.
     bool step(token_id token, guess_record & guesses);
+    // Ends the walk where it is: row() counts as the target's own choice. False: it has not begun.
+    bool end_walk_at_row();
     // The last token as a message to the reader. finish() is set if it is the last one of the text.
     chunk_msg make_chunk(bool from_draft);
 

@@ -86,7 +86,7 @@ void verify_worker::on_failed_pass(const failure & why) noexcept {
             continue;
         }
         try {
-            work_again(*s);
+            work_again(*s, s->cached.size());
         } catch (const std::exception & e) {
             fail(*s, failure_of(e));
         } catch (...) {

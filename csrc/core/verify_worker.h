@@ -121,7 +121,7 @@ class verify_worker {
 
     // A pass over several texts (verify_pool.cpp).
     void                  work_together();
-    void                  work_again(verify_slot & s);
+    void                  work_again(verify_slot & s, size_t n_good);
     void                  begin_drafts_together();
     bool                  plan_together();
     void                  plan_reading();
@@ -143,6 +143,7 @@ class verify_worker {
     void                    on_evaluated(verify_slot & s);
     void                    on_prompt(verify_slot & s);
     void                    finish_pass(verify_slot & s, stance now);
+    bool                    finish_unless_spoiled(verify_slot & s, stance now);
     void                    walk(verify_slot & s, stance now);
     std::optional<token_id> choose(verify_slot & s, int32_t i_row);
     void                    choose_block(verify_slot & s);
@@ -170,6 +171,7 @@ class verify_worker {
     verify_slot *              last_;            // its text ended last
     kept_texts                 kept_;
     std::vector<verify_slot *> reading_;   // scratch: texts with long prompts
+    std::vector<verify_slot *> spoiled_;   // scratch: see finish_unless_spoiled()
     std::vector<verify_slot *> pass_;      // texts with rows in the pass that is being made
     std::vector<pool_share>    shares_;    // of pass_
     pool_orders                orders_;    // for the drafts of several texts

@@ -227,9 +227,9 @@ void llama_token_model::check_numbers(const float * logits, token_id best) const
     }
     if (std::any_of(logits, logits + n_vocab_, [](float x) { return std::isnan(x); })) {
         const bool changed = !opt_.loras.empty() || !opt_.control_vectors.empty();
-        throw error(error_kind::bad_value, opt_.path + " computes NaN instead of numbers; " +
-                                               (changed ? "try it without its adapters and control vectors"
-                                                        : "its weights are corrupt, download it again"));
+        throw nan_error(opt_.path + " computes NaN instead of numbers; " +
+                        (changed ? "try it without its adapters and control vectors"
+                                 : "its weights are corrupt, download it again"));
     }
 }
 

@@ -1,5 +1,6 @@
 // Models that throw, cannot roll back, or never return: the text is the target's own, or ends with an error that says
 // why.
+#include "nan_model.h"
 #include "pair.h"
 
 using namespace duo_test;
@@ -67,6 +68,53 @@ TEST(target_throws_at_its_nth_call) {
             }
         }
     }
+}
+
+// A text ends where plain decoding ends it: at the bad token, if the target chooses it. A guess never ends a text.
+TEST(a_guess_that_computes_nan_spoils_no_text) {
+    int64_t n_whole = 0, n_ended = 0, n_drafted = 0;
+    for (uint64_t seed = 1; seed <= 300; ++seed) {
+        dice          d(seed);
+        const bool    many = d.chance(0.4);
+        language      lang{.seed = seed, .n_vocab = 12, .periodic = d.chance(0.3)};
+        behaviour     target{.lang = lang, .is_target = true};
+        const int32_t n_texts = many ? 3 : 1;
+        target.n_batch        = d.between(8, 24);
+        target.undo           = many || d.chance(0.6) ? duo::undo_kind::cells
+                                : d.chance(0.5)       ? duo::undo_kind::snapshots
+                                                      : duo::undo_kind::copy;
+        target.n_branch       = target.undo == duo::undo_kind::cells ? 4 * n_texts : 1;
+        const token_id bad    = token_id(d.between(8, lang.n_vocab - 1));
+        nan_model      t(target, bad, d.chance(0.5) ? 1.0 : 0.5);
+        scripted_model m(behaviour{.lang = lang, .agree = 0.7, .accent = d.next()});
+        pipeline       line(&t, &m, {.n_texts = n_texts});
+        for (const run_mode mode : modes) {
+            std::vector<std::shared_ptr<open_text>> texts;
+            std::vector<ask>                        asks;
+            for (int32_t i = 0; i < n_texts; ++i) {
+                asks.push_back(ask{.prompt = {1, 2, 3, 4, 5, 6, i + 1}, .n_predict = 30}.as(mode, 4));
+                texts.push_back(line.begin(asks.back().make()));
+            }
+            for (int32_t i = 0; i < n_texts; ++i) {
+                const std::string note = "seed " + std::to_string(seed) + " mode " + std::to_string(int(mode)) +
+                                         " text " + std::to_string(i);
+                const answer want = reference(lang, target.n_ctx, asks[size_t(i)]);
+                const auto   end  = std::find(want.tokens.begin(), want.tokens.end(), bad);
+                answer       a;
+                read_some(line, *texts[size_t(i)], a, size_t(-1));
+                n_drafted += a.stats.n_drafted;
+                if (end == want.tokens.end() || end + 1 == want.tokens.end()) {
+                    check_same(a, want, note);
+                    ++n_whole;
+                    continue;
+                }
+                CHECK(a.finish == finish_reason::error && a.error.kind == error_kind::bad_value, note);
+                CHECK(a.tokens == std::vector<token_id>(want.tokens.begin(), end + 1), note);
+                ++n_ended;
+            }
+        }
+    }
+    CHECK(n_whole > 50 && n_ended > 300 && n_drafted > 1000);
 }
 
 TEST(both_throw) {
