@@ -3,6 +3,8 @@
 # make test-quick   the Python tests that take neither long nor a network (about two minutes on two cores)
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
 # make proof  thousands of schedules under both sanitizers, and the long Python runs (about two hours)
+# make test-vulkan   the tests marked gpu, on a GPU with Vulkan or on Mesa's software device (20 minutes the first time)
+# make test-gpu   the same with the llama.cpp that is installed: CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make test-gpu
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
 #
 # Another llama.cpp build:  CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make demo
@@ -22,13 +24,16 @@ LLAMA      := $(shell sed -n 's/^ *"\(llama-cpp-python==[^"]*\)",*$$/\1/p' pypro
 SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cmake' -o -name '*.py' -o -name '*.pyi' \
                 -o -name '*.gguf' -o -path 'src/duo/server/ui/*.*') CMakeLists.txt pyproject.toml models.yaml
 
+# Another environment has another llama.cpp, so it builds duo elsewhere.
+BUILD_DIR  := $(if $(filter .venv,$(VENV)),,-C build-dir=build/$(notdir $(VENV)))
+
 ifdef CMAKE_ARGS
 export CMAKE_ARGS
 endif
 # The number of compile jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
-.PHONY: demo demo-head test proof test-quick test-cpp test-arm test-arm-kernels test-python lint format tsan asan docs protocol clean
+.PHONY: demo demo-head test proof test-quick test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
 	@echo
@@ -58,6 +63,16 @@ test-arm-kernels: $(VENV)/tools
 	    -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
 	@$(VENV)/bin/cmake --build build/arm --target test_cpu_kernels test_attention
 	@$(VENV)/bin/ctest --test-dir build/arm --output-on-failure -j $(JOBS) -R '^kernels'
+
+# A device of type CPU, as Mesa's llvmpipe is, is only taken when it is named.
+VULKAN_VENV ?= .venv-vulkan
+test-vulkan:
+	@mkdir -p build
+	@args=$$($(PYTHON) tools/vulkan_args.py build/vulkan-headers) && GGML_VK_VISIBLE_DEVICES=$${GGML_VK_VISIBLE_DEVICES:-0} \
+	    $(MAKE) VENV=$(VULKAN_VENV) CMAKE_ARGS="$$args" test-gpu
+
+test-gpu: $(VENV)/duo $(VENV)/test
+	@$(PY) -m pytest -m gpu
 
 test-python: $(VENV)/duo $(VENV)/test $(VENV)/train
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
@@ -136,7 +151,7 @@ $(VENV)/llama: $(VENV)/tools
 $(VENV)/duo: $(VENV)/llama $(SOURCES)
 	@mkdir -p build
 	@$(PIP) uninstall -qq -y duo # the distribution's name before it was duo-llama: its files would stay
-	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation '.[server]'
+	@$(PY) tools/build_progress.py build/duo.log "duo" $(PIP) install -v --no-build-isolation $(BUILD_DIR) '.[server]'
 	@test -e $(VENV)/amx || { $(PY) tools/check_amx.py; case $$? in 0) ;; 3) $(LLAMA_ARGS) && $(LLAMA_ANEW);; *) exit 1;; esac; }
 	@touch $(VENV)/amx $@
 

@@ -15,7 +15,7 @@ void register_devices(py::module_ & m) {
     m.def("devices", [] {
         py::list all;
         for (const device_info & d : list_devices()) {
-            all.append(py::make_tuple(d.name, d.description, d.type, d.n_free, d.n_total));
+            all.append(py::make_tuple(d.name, d.description, d.type, d.n_free, d.n_total, d.id));
         }
         return all;
     });

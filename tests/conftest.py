@@ -48,10 +48,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.path.name.startswith(("test_remote", "test_rpc")):
             item.add_marker("remote")
-    if "proof" not in config.getoption("markexpr"):  # whatever else -m says
-        long = [item for item in items if item.get_closest_marker("proof")]
-        items[:] = [item for item in items if item not in long]
-        config.hook.pytest_deselected(items=long)
+        if item.path.name.startswith("test_gpu"):
+            item.add_marker("gpu")
+    for mark in ("proof", "gpu"):
+        if mark not in config.getoption("markexpr"):  # whatever else -m says
+            others = [item for item in items if item.get_closest_marker(mark)]
+            items[:] = [item for item in items if item not in others]
+            config.hook.pytest_deselected(items=others)
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from duo.models.demo import demo_pair
 from duo.models.header import read_header
 from duo.options.model import ModelOptions
 from duo.options.tables import ENGINE_OPTIONS
-from duo.placement.devices import Device
+from duo.placement.devices import Device, default_devices
 from duo.placement.fit import MARGIN, Room, Wish, place_layers
 from duo.placement.memory import Need, bytes_of, cells, context, most_layers, need_of, places
 from duo.placement.resolve_auto import needs, resolve_auto
@@ -227,9 +227,19 @@ def test_without_a_device_auto_is_none(given: dict[str, Any]) -> None:
     assert (t.n_gpu_layers, d.n_gpu_layers, p) == (0, 0, None)
 
 
-def test_integrated_and_remote_devices_take_part_when_they_are_named() -> None:
+def test_default_devices_are_those_of_llama_cpp() -> None:
+    small, remote = Device("iGPU", "", "igpu", 0, 0), Device("RPC0", "", "rpc", GB, GB)
+    gpus = [Device("CUDA0", "", "gpu", GB, GB, "0000:01:00.0"), Device("Vulkan0", "", "gpu", GB, GB, "0000:01:00.0")]
+    unknown = [Device("A", "", "gpu", GB, GB), Device("B", "", "gpu", GB, GB)]
+    assert default_devices([CPU, small, remote]) == ("iGPU",)
+    assert default_devices([CPU, small, *gpus, remote]) == ("CUDA0",)  # one card, two backends
+    assert default_devices([CPU, *unknown]) == ("A", "B")
+    assert default_devices([CPU, remote]) == ()
+
+
+def test_remote_devices_take_part_when_they_are_named() -> None:
     devices = [CPU, Device("iGPU", "", "igpu", 0, 0), Device("RPC0", "", "rpc", GB, GB)]
-    assert resolve_auto(*options(), devices)[2] is None
+    assert resolve_auto(*options(), [CPU, devices[2]])[2] is None
     _, _, p = resolve_auto(*options(device="iGPU", device_draft="RPC0"), devices)
     assert p is not None and p.draft is not None
     assert (p.target.devices, p.draft.devices) == (("iGPU",), ("RPC0",))

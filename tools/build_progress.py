@@ -14,7 +14,7 @@ import time
 def main() -> int:
     log_path, title, command = sys.argv[1], sys.argv[2], sys.argv[3:]
     tty = sys.stderr.isatty()
-    start, shown, tail = time.monotonic(), -1, []
+    start, shown, tail, most = time.monotonic(), -1, [], 0
     with (
         open(log_path, "w", encoding="utf-8", errors="replace") as log,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as build,
@@ -28,6 +28,9 @@ def main() -> int:
             if step is None:
                 continue
             done, total = int(step[1]), int(step[2])
+            if total < most:
+                continue  # a build inside the build
+            most = total
             percent = 100 * done // total
             if tty or percent >= shown + 10:
                 shown = percent

@@ -1,5 +1,6 @@
 #include "device.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "../error.h"
@@ -34,23 +35,46 @@ bool holds_layers(const std::string & type) {
 std::vector<device_info> list_devices() {
     std::vector<device_info> all;
     for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
-        ggml_backend_dev_t dev     = ggml_backend_dev_get(i);
-        size_t             n_free  = 0;
-        size_t             n_total = 0;
-        ggml_backend_dev_memory(dev, &n_free, &n_total);
-        all.push_back({ggml_backend_dev_name(dev), ggml_backend_dev_description(dev), type_name(dev), n_free, n_total});
+        ggml_backend_dev_t     dev = ggml_backend_dev_get(i);
+        ggml_backend_dev_props props{};
+        ggml_backend_dev_get_props(dev, &props);
+        all.push_back({.name        = ggml_backend_dev_name(dev),
+                       .description = ggml_backend_dev_description(dev),
+                       .type        = type_name(dev),
+                       .n_free      = props.memory_free,
+                       .n_total     = props.memory_total,
+                       .id          = props.device_id == nullptr ? "" : props.device_id});
     }
     return all;
 }
 
+namespace {
+
+void add_local(std::vector<ggml_backend_dev_t> & devs, const char * type) {
+    std::vector<std::string> ids;
+    for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        if (std::strcmp(type_name(dev), type) != 0) {
+            continue;
+        }
+        ggml_backend_dev_props props{};
+        ggml_backend_dev_get_props(dev, &props);
+        const std::string id = props.device_id == nullptr ? "" : props.device_id;
+        if (id.empty() || std::find(ids.begin(), ids.end(), id) == ids.end()) {
+            devs.push_back(dev);
+            ids.push_back(id);
+        }
+    }
+}
+
+} // namespace
+
 std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> & names) {
     std::vector<ggml_backend_dev_t> devs;
     if (names.empty()) {
-        for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
-            ggml_backend_dev_t dev = ggml_backend_dev_get(i);
-            if (std::strcmp(type_name(dev), "gpu") == 0) {
-                devs.push_back(dev);
-            }
+        add_local(devs, "gpu");
+        if (devs.empty()) {
+            add_local(devs, "igpu");
         }
     } else if (!(names.size() == 1 && names[0] == "none")) {
         for (const std::string & name : names) {

@@ -15,6 +15,7 @@ struct device_info {
     std::string type;        // "gpu", "igpu", "cpu", "accel", "rpc"
     uint64_t    n_free  = 0; // bytes
     uint64_t    n_total = 0;
+    std::string id; // of the hardware, as a PCI address; empty: unknown
 };
 
 // All registered devices, CPU and accelerators included.
@@ -23,7 +24,8 @@ std::vector<device_info> list_devices();
 // As in device_info.
 const char * type_name(ggml_backend_dev_t dev);
 
-// NULL-terminated list for llama_model_params.devices. No names: every local GPU, but no RPC device (otherwise every
+// NULL-terminated list for llama_model_params.devices. No names: as libllama chooses (llama.cpp: the GPUs, without those
+// that another backend has listed already; if there are none, the integrated GPUs), but no RPC device (otherwise every
 // model would use a registered RPC server). "none": no device, the CPU alone. Throws duo::error for an unknown name.
 std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> & names);
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from duo import _core
@@ -13,8 +14,19 @@ class Device(NamedTuple):
     type: str  # "gpu", "igpu", "cpu", "accel", "rpc"
     free: int  # bytes
     total: int
+    id: str = ""  # of the hardware, as a PCI address; empty: unknown
 
 
 def devices() -> list[Device]:
     """Every device that ggml can compute on, including the CPU."""
     return [Device(*d) for d in _core.devices()]
+
+
+def default_devices(found: Sequence[Device]) -> tuple[str, ...]:
+    """Names of the devices that a model uses if the user names none: the GPUs, or else the integrated GPUs, each once
+    if several backends list it (csrc/llama/device.cpp, as llama.cpp does)."""
+    for kind in ("gpu", "igpu"):
+        here = [d for d in found if d.type == kind]
+        if here:
+            return tuple(d.name for i, d in enumerate(here) if not d.id or d.id not in {e.id for e in here[:i]})
+    return ()

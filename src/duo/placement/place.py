@@ -14,7 +14,7 @@ from duo.options.model import ModelOptions
 from duo.options.tables import ENGINE_OPTIONS
 from duo.placement import kernels
 from duo.placement.cpus import usable_cores
-from duo.placement.devices import devices
+from duo.placement.devices import default_devices, devices
 from duo.placement.fit import Placement
 from duo.placement.prior import SMALL, expect
 from duo.placement.resolve_auto import resolve_auto
@@ -26,7 +26,7 @@ N_AHEAD = 3.0  # guesses per pass of the target that the draft's cores should su
 def _on_gpu(o: ModelOptions) -> bool:
     if o.devices == ("none",) or o.n_gpu_layers == 0:
         return False
-    return bool(o.devices) or any(d.type == "gpu" for d in devices())
+    return bool(o.devices or default_devices(devices()))
 
 
 def _model(

@@ -12,7 +12,7 @@ from duo.models.head import Head
 from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
-from duo.placement.devices import Device
+from duo.placement.devices import Device, default_devices
 from duo.placement.fit import Placed, Placement, Room, Wish, place_layers
 from duo.placement.memory import Need, context, most_texts, need_of
 from duo.support.wording import gigabytes, plural
@@ -32,9 +32,9 @@ def rooms_of(devices: Sequence[Device]) -> dict[str, Room]:
 
 
 def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, ...]:
-    """The devices that -dev means to the engine: no names mean every local GPU, and cuda0 is CUDA0. Raises BadValue."""
+    """The devices that -dev means to the engine: no names mean default_devices(), and cuda0 is CUDA0. Raises BadValue."""
     if not names:
-        return tuple(d.name for d in devices if d.type == "gpu")
+        return default_devices(devices)
     if list(names) == ["none"]:
         return ()
     rooms = rooms_of(devices)

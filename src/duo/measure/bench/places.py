@@ -11,7 +11,7 @@ from typing import Any
 from duo.errors import BadValue
 from duo.measure.bench.arms import PLAIN, Arm, Length
 from duo.placement.cpus import core_cpus, cpu_mask
-from duo.placement.devices import Device, devices
+from duo.placement.devices import Device, default_devices, devices
 
 AUTO = "auto"
 
@@ -48,9 +48,10 @@ def parse_places(text: str, found: Sequence[Device] | None = None) -> tuple[Plac
     auto: the first two GPUs; a GPU and the CPU; without a GPU the two halves of the CPUs. found: the devices of this
     machine, for tests. Raises BadValue: an unknown device, not two places, or only one CPU.
     """
-    known = [d for d in (devices() if found is None else found) if d.type in ("gpu", "igpu", "rpc")]
+    found = devices() if found is None else found
+    known = [d for d in found if d.type in ("gpu", "igpu", "rpc")]
     if text == AUTO:
-        gpus = [d.name for d in known if d.type == "gpu"] or [d.name for d in known if d.type == "igpu"]
+        gpus = default_devices(found)
         if gpus:
             return Place(gpus[0], gpus[0]), Place(gpus[1], gpus[1]) if len(gpus) > 1 else Place("CPU", "none")
         cpus = core_cpus()
