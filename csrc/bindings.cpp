@@ -82,6 +82,7 @@ void register_model(py::module_ & m) {
         .def_property_readonly("path", [](const v & x) { return duo::path_text(x.get()->options().path); })
         .def_property_readonly("description", [](const v & x) { return duo::text_of(x.get()->description()); })
         .def_property_readonly("devices", &v::of<&t::device_names>)
+        .def_property_readonly("helpers", &v::of<&t::helper_names>)
         .def_property_readonly("n_bytes", &v::of<&t::n_bytes>)
         .def_property_readonly("n_ctx", &v::of<&t::n_ctx>)
         .def_property_readonly("n_ctx_train", &v::of<&t::n_ctx_train>)

@@ -32,6 +32,8 @@ HANG_S = 120
 os.environ["DUO_PROFILES"] = "off"
 
 # Which kernels work here, and which are faster, is found out for this run, and the user's own record is left alone.
+# Mesa's compiled shaders stay where they are: without them the first texts on its software device take a minute.
+os.environ.setdefault("MESA_SHADER_CACHE_DIR", os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="duo-test-cache-")
 atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 

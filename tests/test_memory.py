@@ -211,7 +211,7 @@ def test_auto_becomes_numbers_on_made_up_devices() -> None:
 
 
 def test_a_tight_device_takes_the_draft_and_a_part_of_the_target() -> None:
-    gpu = Device("A", "", "gpu", 34_000_000, 34_000_000)
+    gpu = Device("A", "", "gpu", 30_000_000, 30_000_000)
     t, d, p = resolve_auto(*options(n_ctx=512), [gpu, CPU])
     assert p is not None and p.draft is not None and d is not None
     assert d.n_gpu_layers == 3 == p.draft.n_all

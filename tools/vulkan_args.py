@@ -21,7 +21,7 @@ PACKAGES = ("libvulkan-dev", "spirv-headers")
 INSTALL = "apt-get install mesa-vulkan-drivers libvulkan-dev glslc spirv-headers"
 
 
-class Missing(Exception):
+class MissingError(Exception):
     """What is missing, and what to do about it."""
 
 
@@ -45,13 +45,15 @@ def archive() -> str:
     """The address of this machine's Debian archive, from apt's own list."""
     form = "$(REPO_URI)|$(CODENAME)|$(COMPONENT)|$(ORIGIN)"
     command = ["apt-get", "indextargets", "--format", form, "Created-By: Packages"]
-    listed = subprocess.run(command, capture_output=True, text=True, check=False).stdout if shutil.which("apt-get") else ""
+    listed = (
+        subprocess.run(command, capture_output=True, text=True, check=False).stdout if shutil.which("apt-get") else ""
+    )
     release = re.search(r"^VERSION_CODENAME=(\w+)$", Path("/etc/os-release").read_text(encoding="utf-8"), re.MULTILINE)
     for line in listed.splitlines():
         address, codename, component, origin = line.split("|")
         if release and codename == release[1] and component == "main" and origin == "Debian":
             return address
-    raise Missing(
+    raise MissingError(
         f"the Vulkan headers are older than {'.'.join(map(str, NEEDED))}; install a Vulkan SDK and set VULKAN_SDK"
     )
 
@@ -71,19 +73,21 @@ def unpack_later(into: Path) -> None:
     for command in (["apt-get", "update"], ["apt-get", "download", *PACKAGES]):
         done = subprocess.run(command, cwd=apt, env=environment, capture_output=True, text=True, check=False)
         if done.returncode != 0:
-            raise Missing(f"{' '.join(command)} of Debian {LATER_RELEASE} failed: {done.stderr.strip().splitlines()[-1]}")
+            raise MissingError(
+                f"{' '.join(command)} of Debian {LATER_RELEASE} failed: {done.stderr.strip().splitlines()[-1]}"
+            )
     for package in sorted(apt.glob("*.deb")):
         subprocess.run(["dpkg", "-x", package, into], check=True)
 
 
 def cmake_args(folder: Path) -> str:
     if shutil.which("glslc") is None:
-        raise Missing(f"the compiler of shaders, glslc, is not installed; {INSTALL}")
+        raise MissingError(f"the compiler of shaders, glslc, is not installed; {INSTALL}")
     include = installed()
     if version(include) >= NEEDED:
         return BACKENDS
     if version(include) == (0,):
-        raise Missing(f"the Vulkan headers are not installed; {INSTALL}")
+        raise MissingError(f"the Vulkan headers are not installed; {INSTALL}")
     root = folder.resolve() / "usr"
     if version(root / "include") < NEEDED:
         unpack_later(folder)
@@ -95,7 +99,7 @@ def cmake_args(folder: Path) -> str:
 def main() -> int:
     try:
         print(cmake_args(Path(sys.argv[1])))
-    except Missing as e:
+    except MissingError as e:
         print(f"error: {e}", file=sys.stderr)
         return 1
     return 0

@@ -96,9 +96,12 @@ void set_tensor(ggml_backend_buffer_t, ggml_tensor * t, const void * data, size_
 void get_tensor(ggml_backend_buffer_t, const ggml_tensor * t, void * data, size_t offset, size_t size) {
     const matrix_shape s = shape_of(t);
     const row_range    r(t, offset, size);
-    auto *             to = static_cast<uint8_t *>(data);
-    for (int64_t row = r.from; row < r.to; ++row, to += t->nb[1]) {
-        unpack_row(s, matrix_at(t, s, row / s.n), row % s.n, to);
+    auto *             to        = static_cast<uint8_t *>(data);
+    const int          n_threads = std::min<int64_t>(threads_here(), (r.to - r.from + n_lanes - 1) / n_lanes);
+    const int64_t      row_bytes = int64_t(t->nb[1]);
+#pragma omp parallel for schedule(static) num_threads(n_threads) if (n_threads > 1)
+    for (int64_t row = r.from; row < r.to; ++row) {
+        unpack_row(s, matrix_at(t, s, row / s.n), row % s.n, to + (row - r.from) * row_bytes);
     }
 }
 

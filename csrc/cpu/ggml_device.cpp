@@ -5,6 +5,7 @@
 #include <cstring>
 #include <memory>
 #include <new>
+#include <utility>
 #include <vector>
 
 #include "ggml_buffer.h"
@@ -15,6 +16,8 @@ namespace duo::cpu {
 namespace {
 
 thread_local bool taking_attention = false; // see take_attention
+
+thread_local std::span<const ggml_backend_dev_t> helpers; // see offload_products
 
 backend & of(ggml_backend_t b) {
     return *static_cast<backend *>(b->context);
@@ -47,6 +50,13 @@ bool can_attend(const ggml_tensor * op) {
            (sinks == nullptr || sinks->type == GGML_TYPE_F32) && op->type == GGML_TYPE_F32 && ggml_is_contiguous(op);
 }
 
+// A device says from how many rows on a product is worth copying the weight.
+bool is_for_helper(const ggml_tensor * op) {
+    return std::any_of(helpers.begin(), helpers.end(), [op](ggml_backend_dev_t d) {
+        return ggml_backend_dev_offload_op(d, op) && ggml_backend_dev_supports_op(d, op);
+    });
+}
+
 bool supports_op(ggml_backend_dev_t, const ggml_tensor * op) {
     const ggml_tensor * w = op->src[0];
     const ggml_tensor * x = op->src[1];
@@ -59,10 +69,10 @@ bool supports_op(ggml_backend_dev_t, const ggml_tensor * op) {
             return true;
         case GGML_OP_MUL_MAT:
             return is_packed(w) && w->view_src == nullptr && w->ne[2] * w->ne[3] == 1 && is_f32_rows(x) &&
-                   is_f32_rows(op);
+                   is_f32_rows(op) && !is_for_helper(op);
         case GGML_OP_MUL_MAT_ID:
             return is_packed(w) && w->view_src == nullptr && w->ne[3] == 1 && is_f32_rows(x) && x->ne[3] == 1 &&
-                   is_f32_rows(op);
+                   is_f32_rows(op) && !is_for_helper(op);
         case GGML_OP_GET_ROWS:
             return is_packed(w) && w->view_src == nullptr && w->ne[2] * w->ne[3] == 1 && x->type == GGML_TYPE_I32 &&
                    x->ne[1] * x->ne[2] * x->ne[3] == 1 && is_f32_rows(op);
@@ -204,6 +214,14 @@ take_attention::take_attention(bool take, cell_order * order)
 take_attention::~take_attention() {
     taking_attention = before_;
     set_cell_order(order_before_);
+}
+
+offload_products::offload_products(std::span<const ggml_backend_dev_t> devices)
+    : before_(std::exchange(helpers, devices)) {
+}
+
+offload_products::~offload_products() {
+    helpers = before_;
 }
 
 int64_t take_attention::n_done() {

@@ -3,6 +3,7 @@
 // follows them.
 #pragma once
 
+#include <span>
 #include <string>
 
 #include <ggml-backend.h>
@@ -43,6 +44,20 @@ class take_attention {
   private:
     bool         before_;
     cell_order * order_before_;
+};
+
+// While it exists, graphs that this thread builds leave products of many rows to a device that wants them, as llama.cpp
+// does for weights in its own host memory (--op-offload): the scheduler copies a weight there, and get_tensor() unpacks
+// it. devices: of the model; they must outlive this object. Each call sets this for its context.
+class offload_products {
+  public:
+    explicit offload_products(std::span<const ggml_backend_dev_t> devices);
+    ~offload_products();
+    offload_products(const offload_products &)             = delete;
+    offload_products & operator=(const offload_products &) = delete;
+
+  private:
+    std::span<const ggml_backend_dev_t> before_;
 };
 
 // The instruction set in use, e.g. "avx512"; empty: none.

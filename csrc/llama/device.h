@@ -24,9 +24,10 @@ std::vector<device_info> list_devices();
 // As in device_info.
 const char * type_name(ggml_backend_dev_t dev);
 
-// NULL-terminated list for llama_model_params.devices. No names: as libllama chooses (llama.cpp: the GPUs, without those
-// that another backend has listed already; if there are none, the integrated GPUs), but no RPC device (otherwise every
-// model would use a registered RPC server). "none": no device, the CPU alone. Throws duo::error for an unknown name.
+// NULL-terminated list for llama_model_params.devices. No names: as libllama chooses (llama.cpp: the GPUs, without
+// those that another backend has listed already; if there are none, the integrated GPUs), but no RPC device (otherwise
+// every model would use a registered RPC server). "none": no device, the CPU alone. Throws duo::error for an unknown
+// name.
 std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> & names);
 
 } // namespace duo

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "../cpu/ggml_device.h"
+#include "../cpu/team.h"
 #include "../error.h"
 #include "hidden.h"
 #include "log.h"
@@ -135,7 +136,9 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
     for (size_t i = 0; own_attention_ && i < n; ++i) {
         cells_.add({.pos = pos_[i], .text = seq_of_[i][0] / (n_branch_ / opt_.n_parallel)});
     }
-    const cpu::take_attention attention(own_attention_, &cells_);
+    const cpu::take_attention   attention(own_attention_, &cells_);
+    const cpu::offload_products offload(helpers_);
+    const cpu::team_size        unpacking(std::max(1, opt_.n_threads_batch));
     log_clear_errors();
     stop_ = can_rollback_ ? &stop : nullptr; // a half-evaluated recurrent state could not be restored
     std::vector<int32_t> n_rows(states_.size());

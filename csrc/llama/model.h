@@ -147,20 +147,28 @@ class llama_token_model : public token_model {
 
     // Whether logits are independent of the width of the pass: the user asked for it, or duo's kernels compute all
     // products.
-    [[nodiscard]] bool same_bits() const { return same_bits_; }
+    [[nodiscard]] bool same_bits() const { return same_bits_ && !helped(); }
     // Number of matrices for duo's kernels, and of all matrices on the CPU.
     [[nodiscard]] int32_t n_duo_products() const { return n_duo_products_; }
     [[nodiscard]] int32_t n_cpu_products() const { return n_cpu_products_; }
     // Why duo's kernels could not be used although they were requested; empty: no warning.
     [[nodiscard]] const std::string & warning() const { return warning_; }
 
-    [[nodiscard]] const llama_vocab *      vocab() const { return llama_model_get_vocab(model_.get()); }
-    [[nodiscard]] const model_options &    options() const { return opt_; }
-    [[nodiscard]] std::string              description() const;
-    [[nodiscard]] std::vector<std::string> device_names() const { return device_names_; }
-    [[nodiscard]] uint64_t                 n_bytes() const { return llama_model_size(model_.get()); }
-    [[nodiscard]] int32_t                  n_ctx_train() const { return llama_model_n_ctx_train(model_.get()); }
-    [[nodiscard]] std::string              meta(const std::string & key) const; // empty: absent
+    [[nodiscard]] const llama_vocab *   vocab() const { return llama_model_get_vocab(model_.get()); }
+    [[nodiscard]] const model_options & options() const { return opt_; }
+    [[nodiscard]] std::string           description() const;
+    // Devices that hold weights.
+    [[nodiscard]] std::vector<std::string> device_names() const {
+        return on_device_ ? device_names_ : std::vector<std::string>();
+    }
+    // Whether devices compute prompts with weights of the CPU.
+    [[nodiscard]] bool                     helped() const { return n_cpu_products_ > 0 && !helpers_.empty(); }
+    [[nodiscard]] std::vector<std::string> helper_names() const {
+        return helped() ? device_names_ : std::vector<std::string>();
+    }
+    [[nodiscard]] uint64_t    n_bytes() const { return llama_model_size(model_.get()); }
+    [[nodiscard]] int32_t     n_ctx_train() const { return llama_model_n_ctx_train(model_.get()); }
+    [[nodiscard]] std::string meta(const std::string & key) const; // empty: absent
 
     // Ids of the tokens that begin and end a text; no_token: none.
     [[nodiscard]] token_id token_bos() const { return llama_vocab_bos(vocab()); }
@@ -184,7 +192,9 @@ class llama_token_model : public token_model {
 
   private:
     struct context_free {
-        void operator()(llama_context * c) const { llama_free(c); }
+        std::shared_ptr<llama_model> model; // the context's
+
+        void operator()(llama_context * c) const;
     };
 
     struct shared_weights {};
@@ -228,8 +238,9 @@ class llama_token_model : public token_model {
     void                      check_borrowed() const;
     void                      set_row(size_t i, const row & r, int32_t pos, bool output);
 
-    model_options            opt_;
-    std::vector<std::string> device_names_;
+    model_options                   opt_;
+    std::vector<std::string>        device_names_;
+    std::vector<ggml_backend_dev_t> helpers_; // devices that may compute prompts with the CPU's weights
 
     std::optional<head_file>  head_;             // of a draft head
     const llama_token_model * target_ = nullptr; // whose matrices the head may use
@@ -255,6 +266,7 @@ class llama_token_model : public token_model {
     bool                            has_mtp_       = false;
     int32_t                         n_threads_     = 0; // see use_threads()
     bool                            same_bits_     = false;
+    bool                            on_device_     = false; // some weights are
     bool                            own_attention_ = false; // duo's kernels compute the attention of all layers
     bool        stock_products_ = false; // stock kernels compute some product, perhaps only a router's
     int32_t     n_duo_products_ = 0;

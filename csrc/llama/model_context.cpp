@@ -20,12 +20,17 @@ namespace {
 
 // Rows in a strict pass: 2 to 16 give the same bits (measured for F16, BF16, Q8_0, Q4_0, Q4_K, Q6_K).
 constexpr int32_t n_ubatch_strict = 16;
+// The same on a device: ggml-vulkan and ggml-cuda have a kernel for up to 8 rows and others for more.
+constexpr int32_t n_ubatch_strict_device = 8;
 // Snapshots of a recurrent state, and thus guesses in a pass. Each is as large as the state.
 constexpr int32_t n_snapshots_most = 8;
 // Branches of a draft with a recurrent state, each with a state of its own.
 constexpr int32_t n_branch_state = 16;
 // Branches of the cache: enough for a tree of 64 nodes; llama.cpp takes up to 256 (LLAMA_MAX_SEQ).
 constexpr int32_t n_branch_most = 64;
+// libllama tries flash attention with a row for each branch. If a device took so many, because prompts are computed
+// there, flash attention would be off for the CPU's layers.
+constexpr int32_t n_branch_helped = 31;
 // Extra cells of the draft's cache, for nodes that are not (yet) text.
 constexpr int32_t n_spare_draft = 512;
 // libllama reserves a row of logits for each row that a draft head reads at once.
@@ -55,6 +60,18 @@ llama_flash_attn_type flash_attn_type(const std::string & name) {
 }
 
 } // namespace
+
+// libllama's destructor waits for the devices. If one is lost, this throws there and would end the process. So such a
+// context is never freed, nor is its model: the device may still read from it.
+void llama_token_model::context_free::operator()(llama_context * c) const {
+    try {
+        llama_synchronize(c);
+    } catch (const std::exception &) {
+        [[maybe_unused]] const auto * kept = std::make_unique<std::shared_ptr<llama_model>>(model).release();
+        return;
+    }
+    llama_free(c);
+}
 
 // llama.cpp's scheduler decides whether duo's device computes all attention, and architectures differ. The probe's pass
 // shows it. If stock kernels compute some, the context is made again, without duo's attention and for narrow passes.
@@ -113,12 +130,13 @@ void llama_token_model::create_context() {
                                                (is_draft_ ? "-cd/--ctx-size-draft" : "-c/--ctx-size"));
     }
     // libllama reserves an output for each branch.
-    n_branch_ = !one ? opt_.n_parallel * std::max(1, std::min(n_branch_most, n_batch_) / opt_.n_parallel)
-                : is_draft_ && !one_sequence_ ? std::min(std::max(n_branch_state, 4 * opt_.n_parallel), n_batch_)
-                                              : opt_.n_parallel;
+    const int32_t n_most = helped() ? n_branch_helped : n_branch_most;
+    n_branch_            = !one ? opt_.n_parallel * std::max(1, std::min(n_most, n_batch_) / opt_.n_parallel)
+                           : is_draft_ && !one_sequence_ ? std::min(std::max(n_branch_state, 4 * opt_.n_parallel), n_batch_)
+                                                         : opt_.n_parallel;
 
     const bool           all_duo  = n_duo_products_ > 0 && n_duo_products_ == n_cpu_products_;
-    const int32_t        n_widest = all_duo ? n_ubatch_duo : n_ubatch_strict;
+    const int32_t        n_widest = on_device_ ? n_ubatch_strict_device : all_duo ? n_ubatch_duo : n_ubatch_strict;
     llama_context_params params   = llama_context_default_params();
     // One more cell for the extra row of a strict pass, after the last position. A tree's nodes share positions.
     params.n_ctx      = uint32_t(n_ctx_ * opt_.n_contexts + (is_draft_ ? n_spare_draft : one ? 0 : n_branch_) + 1);
@@ -176,9 +194,11 @@ void llama_token_model::create_context() {
                                                   " MiB are free; lower " + option);
     }
 
-    const cpu::take_attention attention(own_attention_);
+    const cpu::take_attention   attention(own_attention_);
+    const cpu::offload_products offload(helpers_);
     log_clear_errors();
     try {
+        context_.get_deleter().model = model_;
         context_.reset(llama_init_from_model(model_.get(), params));
     } catch (const std::exception & e) {
         throw error(error_kind::does_not_fit,

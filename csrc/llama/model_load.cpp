@@ -1,6 +1,7 @@
 // Loading a model. Its context is made in model_context.cpp.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <numeric>
 #include <string>
 
@@ -50,8 +51,9 @@ llama_token_model::llama_token_model(const model_options & opt, bool is_draft, b
 }
 
 llama_token_model::llama_token_model(const model_options & opt, const llama_token_model & target)
-    : opt_(opt), device_names_(target.device_names_), head_(read_head_file(target.opt_.path, true)), target_(&target),
-      model_(target.model_), n_vocab_(target.n_vocab_), is_draft_(true),
+    : opt_(opt), device_names_(target.device_names_), helpers_(target.helpers_),
+      head_(read_head_file(target.opt_.path, true)), target_(&target), model_(target.model_), n_vocab_(target.n_vocab_),
+      is_draft_(true), on_device_(target.on_device_),
       own_attention_(target.n_duo_products_ > 0 && target.n_duo_products_ == target.n_cpu_products_ &&
                      opt.flash_attn != "off" && opt.type_k == "f16" && opt.type_v == "f16" && device_names_.empty()),
       stock_products_(target.stock_products_) {
@@ -61,9 +63,10 @@ llama_token_model::llama_token_model(const model_options & opt, const llama_toke
 }
 
 llama_token_model::llama_token_model(shared_weights, const llama_token_model & other)
-    : opt_(other.opt_), device_names_(other.device_names_), head_(other.head_), target_(other.target_),
-      model_(other.model_), loras_(other.loras_), n_vocab_(other.n_vocab_), is_draft_(other.is_draft_),
-      same_bits_(other.same_bits_), own_attention_(other.own_attention_), stock_products_(other.stock_products_),
+    : opt_(other.opt_), device_names_(other.device_names_), helpers_(other.helpers_), head_(other.head_),
+      target_(other.target_), model_(other.model_), loras_(other.loras_), n_vocab_(other.n_vocab_),
+      is_draft_(other.is_draft_), same_bits_(other.same_bits_), on_device_(other.on_device_),
+      own_attention_(other.own_attention_), stock_products_(other.stock_products_),
       n_duo_products_(other.n_duo_products_), n_cpu_products_(other.n_cpu_products_), warning_(other.warning_) {
     make_context();
     limit_vocab(n_vocab_);
@@ -109,8 +112,19 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     for (size_t i = 0; i + 1 < devices.size(); ++i) {
         device_names_.emplace_back(ggml_backend_dev_name(devices[i]));
     }
-    const int32_t          n_gpu_layers = device_names_.empty() ? 0 : opt_.n_gpu_layers;
-    const bool             mtp          = is_mtp() || opt_.load_mtp;
+    // Products of many rows are not the same bits on a device. An RPC server takes none.
+    helpers_.clear();
+    for (size_t i = 0; opt_.op_offload && !opt_.strict && i + 1 < devices.size(); ++i) {
+        if (std::strcmp(type_name(devices[i]), "rpc") != 0) {
+            helpers_.push_back(devices[i]);
+        }
+    }
+    const int32_t n_gpu_layers = device_names_.empty() ? 0 : opt_.n_gpu_layers;
+    on_device_                 = n_gpu_layers != 0 ||
+                 std::any_of(opt_.override_tensors.begin(), opt_.override_tensors.end(), [this](const auto & o) {
+                     return std::find(device_names_.begin(), device_names_.end(), o.second) != device_names_.end();
+                 });
+    const bool             mtp = is_mtp() || opt_.load_mtp;
     const weight_placement placement(opt_.path, cpu_types, n_gpu_layers, opt_.override_tensors, mtp);
     has_mtp_ = placement.has_mtp() && placement.has_trunk();
     if (!head_ && !placement.has_trunk()) {

@@ -28,7 +28,7 @@ void stock_kernels_used() {
 void prepare_stock_kernels(const model_options & target) {
     const char * tiled = std::getenv("GGML_CPU_TILED_MM");
     const bool   off   = tiled != nullptr && std::string(tiled) == "0";
-    if (target.strict && target.flash_attn == "off") {
+    if (target.strict && target.flash_attn == "off" && target.n_gpu_layers == 0) {
         throw error(error_kind::bad_value, "--strict needs flash attention; leave out -fa off");
     }
     if (target.strict && !off && computed && tiles(target)) {

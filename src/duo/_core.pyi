@@ -216,7 +216,9 @@ class Model:
     @property
     def description(self) -> str: ...
     @property
-    def devices(self) -> list[str]: ...
+    def devices(self) -> list[str]: ...  # that hold weights
+    @property
+    def helpers(self) -> list[str]: ...  # devices that compute long prompts with weights of the CPU
     @property
     def n_bytes(self) -> int: ...
     @property

@@ -51,7 +51,8 @@ def _kernels(m: _core.Model) -> str:
 
 
 def _place(m: _core.Model) -> str:
-    cpu = f"CPU ({plural(m.n_threads, 'thread')}, {_kernels(m)})"
+    prompts = f"; long prompts on {', '.join(m.helpers)}" if m.helpers and not m.devices else ""
+    cpu = f"CPU ({plural(m.n_threads, 'thread')}, {_kernels(m)}{prompts})"
     where = " + ".join([", ".join(m.devices)] * bool(m.devices) + [cpu] * bool(m.n_cpu_products or not m.devices))
     what = m.description.replace(" ?B", "")  # if libllama does not know the number of parameters
     return f"{Path(m.path).name} [{what}, {m.n_bytes / 1e6:,.0f} MB] on {where}"

@@ -81,7 +81,7 @@ def context_of(probe: _core.Probe, n: int) -> list[int]:
     return (ids * (n // max(1, len(ids)) + 1))[:n]
 
 
-def _passes(probe: _core.Probe, context: list[int], tokens: list[int]) -> tuple[Logits, dict[int, Logits]]:
+def passes_of(probe: _core.Probe, context: list[int], tokens: list[int]) -> tuple[Logits, dict[int, Logits]]:
     """Logits of `tokens` after the context, one by one and in one pass of each width."""
     probe.decode(context, 0)
     probe.mark()
@@ -96,7 +96,7 @@ def _passes(probe: _core.Probe, context: list[int], tokens: list[int]) -> tuple[
     return np.stack(alone), wide
 
 
-def _times(probe: _core.Probe, context: list[int], tokens: list[int], repeat: int) -> dict[int, float]:
+def times_of(probe: _core.Probe, context: list[int], tokens: list[int], repeat: int) -> dict[int, float]:
     probe.decode(context, 0)
     probe.mark()
     times: dict[int, list[float]] = {w: [] for w in SPEED_WIDTHS}
@@ -153,13 +153,13 @@ def examine(
         report.promised = probe.same_bits
         context = context_of(probe, N_CONTEXT)
         tokens = context_of(probe, 40)[-16:]
-        alone, wide = _passes(probe, context, tokens)
+        alone, wide = passes_of(probe, context, tokens)
         reference = alone if reference is None else reference
         report.differ[n_threads] = [w for w, rows in wide.items() if rows.tobytes() != reference[:w].tobytes()] or (
             [] if alone.tobytes() == reference.tobytes() else [1]
         )
         if n_threads == threads[-1]:
-            report.ms["duo" if taken else "stock"] = _times(probe, context, tokens, repeat)
+            report.ms["duo" if taken else "stock"] = times_of(probe, context, tokens, repeat)
         del probe
     assert reference is not None
     for t in taken:
@@ -174,7 +174,7 @@ def examine(
         probe.decode(tokens, len(context))
         p, q = log_softmax(probe.logits()), log_softmax(reference)
         report.divergence = float(np.mean(np.sum(np.exp(p) * (p - q), axis=-1)))
-        report.ms["stock"] = _times(probe, context, tokens, repeat)
+        report.ms["stock"] = times_of(probe, context, tokens, repeat)
     return report
 
 
@@ -213,9 +213,12 @@ def verdict(r: Report) -> list[str]:
         said.append(f"Logits differ from those of one row at widths {', '.join(map(str, widths))}: {meaning}.")
     if r.way_back:
         said.append(r.way_back[0].upper() + r.way_back[1:] + ".")
-    v4 = r.v("duo" if "duo" in r.ms else "stock", 4)
+    return [*said, what_pays(r.v("duo" if "duo" in r.ms else "stock", 4))]
+
+
+def what_pays(v4: float) -> str:
+    """v4: time of a pass over four tokens, in passes over one."""
     pays = (
         "pays with almost any draft" if v4 < 1.5 else "pays with a good and cheap draft" if v4 < 2.5 else "hardly pays"
     )
-    said.append(f"Four tokens take {v4:.2f} times as long as one: speculation {pays}.")
-    return said
+    return f"Four tokens take {v4:.2f} times as long as one: speculation {pays}."

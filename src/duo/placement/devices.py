@@ -30,3 +30,9 @@ def default_devices(found: Sequence[Device]) -> tuple[str, ...]:
         if here:
             return tuple(d.name for i, d in enumerate(here) if not d.id or d.id not in {e.id for e in here[:i]})
     return ()
+
+
+def is_software(found: Sequence[Device], names: Sequence[str]) -> bool:
+    """Whether one of these is Mesa's software device (llvmpipe), in which ggml-vulkan's flash attention crashes: so does
+    llama_cpp.Llama alone, with Mesa 22.3, after passes of different widths."""
+    return any(d.name in names and d.description.startswith("llvmpipe") for d in found)

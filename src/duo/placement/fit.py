@@ -49,6 +49,7 @@ class Placed:
     shares: tuple[float, ...]  # of each device; empty: libllama's own split
     bytes: Places
     auto: bool
+    crowded: bool = False  # the first device has no room to compute prompts with weights of the CPU
 
     def line(self) -> str:
         if not self.n_gpu_layers or not self.devices:
@@ -94,6 +95,14 @@ def place_layers(target: Wish, draft: Wish | None, devices: Sequence[Room]) -> P
     return Placement(found[target.what], None if draft is None else found[draft.what])
 
 
+def _places(w: Wish, n: int, shares: tuple[float, ...], rooms: Sequence[Room]) -> tuple[Places, bool]:
+    """The bytes in each place, and whether the first device is too crowded for prompts of the CPU's layers."""
+    found = places(w.need, n, shares)
+    if not w.need.matrix or not rooms or found.devices[0] <= rooms[0].usable:
+        return found, False
+    return places(replace(w.need, matrix=()), n, shares), True
+
+
 def _fitted(w: Wish, free: dict[str, Room]) -> Placed:
     rooms = [free[name] for name in w.devices]
     if w.what == "draft" and not w.device_given and len(rooms) > 1:
@@ -102,15 +111,16 @@ def _fitted(w: Wish, free: dict[str, Room]) -> Placed:
     shares = w.shares[: len(rooms)] if w.shares else tuple(map(float, usable))
     n = most_layers(w.need, usable, shares) if rooms else 0
     names = tuple(d.name for d in rooms)
-    return Placed(w.what, n, w.need.n_all, names, shares, places(w.need, n, shares), auto=True)
+    found, crowded = _places(w, n, shares, rooms)
+    return Placed(w.what, n, w.need.n_all, names, shares, found, auto=True, crowded=crowded)
 
 
 def _fixed(w: Wish, free: dict[str, Room]) -> Placed:
     rooms = [free[name] for name in w.devices]
     shares = w.shares[: len(rooms)] if w.shares else tuple(float(d.free) for d in rooms)
     n = min(w.n_gpu_layers or 0, w.need.n_all)
-    found = places(w.need, n, shares)
-    placed = Placed(w.what, n, w.need.n_all, w.devices, (), found, auto=False)
+    found, crowded = _places(w, n, shares, rooms)
+    placed = Placed(w.what, n, w.need.n_all, w.devices, (), found, auto=False, crowded=crowded)
     for d, exact in zip(rooms, found.fixed, strict=True):
         if exact > d.free:
             most = _fitted(replace(w, device_given=True), free).n_gpu_layers

@@ -27,6 +27,9 @@ class Need:
     host: int  # embeddings, tensors that -ot keeps on the CPU, and states that a recurrent target keeps of its prompts
     work: int  # for each place that computes layers
     logits: int  # for the place of the output matrix, instead of `work` if `work` is less
+    matrix: tuple[
+        int, ...
+    ] = ()  # the largest of each layer, copied to a device that computes prompts; empty: none does
 
     @property
     def n_all(self) -> int:
@@ -119,18 +122,21 @@ def need_of(
     guesses: bool = False,
     mtp: bool = False,
     shared: bool = False,
+    helped: bool = False,
 ) -> Need:
     """n_ctx: tokens; the cache has n_contexts times as many. overrides: (pattern, memory) from -ot; tensors for the CPU
     count as the host's. mtp: a target's MTP layers are loaded; a draft is the MTP layers of the file. shared: the
     weights are the target's.
 
-    n_parallel: texts at once. guesses: a draft model guesses for this target.
+    n_parallel: texts at once. guesses: a draft model guesses for this target. helped: a device may compute prompts with
+    weights of the CPU.
 
     Weights and cache are exact, except for sliding windows. Every layer that attends counts as if it kept the whole
     context; with many branches that is true up to rather long contexts. Working memory is an estimate.
     """
     on_host = [p for p in (_pattern(p) for p, memory in overrides if memory == "CPU") if p is not None]
     weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
+    matrix = [0] * h.n_layer
     heads = h.n_trunk if h.n_mtp else h.n_layer  # the first layer that a target does not compute
     for t in h.tensors if not shared else ():
         layer = t.layer
@@ -140,6 +146,7 @@ def need_of(
             host += t.n_bytes
         elif layer is not None and layer < h.n_layer:
             weights[layer] += t.n_bytes
+            matrix[layer] = max(matrix[layer], t.n_bytes)
         elif t.name.startswith("output"):
             output += t.n_bytes
         else:
@@ -158,7 +165,10 @@ def need_of(
     states = [0] * h.n_layer if of_mtp else state_bytes(h)  # MTP layers only attend
     n_copies = n_states(h, draft=draft, guesses=guesses, n_parallel=n_parallel)
     host += 0 if draft else N_MARKS * n_parallel * sum(states)
-    mask = 6 * n_cells if flash_attn else 6 * n_cells + 8 * h.n_head * n_cells
+    # The largest live numbers of a row (measured with llama.cpp's graph of a llama): in attention, and between the
+    # matrices of the feed-forward part. Flash attention keeps no scores, and its mask has half precision.
+    attention = 4 * 4 * h.n_embd + (2 * n_cells if flash_attn else 4 * (h.n_head + 1) * n_cells)
+    forward = 4 * (2 * h.n_ff + 3 * h.n_embd) + 2 * n_cells
     return Need(
         weights=tuple(weights),
         cache=tuple(
@@ -167,8 +177,9 @@ def need_of(
         ),
         output=output,
         host=host,
-        work=n_ubatch * (4 * (2 * h.n_ff + 4 * h.n_embd) + mask),
-        logits=n_ubatch * (4 * (h.n_vocab + h.n_embd) + mask),
+        work=n_ubatch * max(attention, forward),
+        logits=n_ubatch * 4 * (h.n_vocab + 2 * h.n_embd),
+        matrix=tuple(matrix) if helped else (),
     )
 
 
@@ -194,6 +205,10 @@ def places(need: Need, n_gpu_layers: int, shares: Sequence[float]) -> Places:
         (max(need.work, need.logits) if out else need.work) if yes else 0
         for yes, out in zip(used, has_output, strict=True)
     ]
+    if need.matrix and shares and first > 0:
+        # llama.cpp gives the CPU's share of a prompt to the first device.
+        copied = max(*need.matrix[:first], *need.cache[:first])
+        work[0] = max(work[0], need.work + copied, 0 if n else need.logits + need.output)
     devices = tuple(f + w for f, w in zip(fixed, work, strict=True))
     return Places(
         devices, tuple(fixed), host + (0 if n == need.n_all else max(need.work, need.logits if n == 0 else 0))

@@ -179,7 +179,12 @@ def place(
             out.splits, out.split = splits, splits.index(likely)
         if drafted:
             race = target.cpu_kernels == "auto"
-            expect(out, target_on_cpu=placement is None, draft_on_cpu=draft_on_cpu, race=race)
+            expect(
+                out,
+                target_on_cpu=placement is None or not placement.target.n_gpu_layers,
+                draft_on_cpu=draft_on_cpu,
+                race=race,
+            )
         kernels.read_ahead(out.target.cpu_types, n_target)  # for types in both models the target's value counts
     return out, placement
 

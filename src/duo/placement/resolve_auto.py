@@ -12,7 +12,7 @@ from duo.models.head import Head
 from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
-from duo.placement.devices import Device, default_devices
+from duo.placement.devices import Device, default_devices, is_software
 from duo.placement.fit import Placed, Placement, Room, Wish, place_layers
 from duo.placement.memory import Need, context, most_texts, need_of
 from duo.support.wording import gigabytes, plural
@@ -32,7 +32,7 @@ def rooms_of(devices: Sequence[Device]) -> dict[str, Room]:
 
 
 def devices_for(names: Sequence[str], devices: Sequence[Device]) -> tuple[str, ...]:
-    """The devices that -dev means to the engine: no names mean default_devices(), and cuda0 is CUDA0. Raises BadValue."""
+    """The devices that -dev means to the engine: without names default_devices(); cuda0 is CUDA0. Raises BadValue."""
     if not names:
         return default_devices(devices)
     if list(names) == ["none"]:
@@ -58,7 +58,22 @@ def contexts(target: ModelOptions, draft: ModelOptions | None, headers: Sequence
     return [n_ctx, context(draft.n_ctx or None, n_train, n_ctx)]
 
 
-def needs(target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header]) -> list[Need]:
+def _helped(m: ModelOptions, devices: Sequence[Device]) -> bool:
+    """Whether a device computes prompts with weights of the CPU (csrc/llama/model_load.cpp). An RPC server does not."""
+    mine = devices_for(m.devices, devices)
+    return m.op_offload and not m.strict and any(d.name in mine and d.type != "rpc" for d in devices)
+
+
+def _spared(m: ModelOptions, devices: Sequence[Device]) -> ModelOptions:
+    """Without what crashes on its devices, unless the user asked for it."""
+    if m.flash_attn != "auto" or not is_software(devices, devices_for(m.devices, devices)):
+        return m
+    return replace(m, op_offload=False) if m.n_gpu_layers == 0 else replace(m, flash_attn="off")
+
+
+def needs(
+    target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header], devices: Sequence[Device] = ()
+) -> list[Need]:
     """The memory that each model needs. headers: of the models, in this order."""
     models = [m for m in (target, draft) if m is not None]
     return [
@@ -66,7 +81,7 @@ def needs(target: ModelOptions, draft: ModelOptions | None, headers: Sequence[He
             h, n_ctx, draft=m.role == "draft", type_k=m.type_k, type_v=m.type_v, n_ubatch=m.n_ubatch,
             flash_attn=m.flash_attn != "off", overrides=m.override_tensors, n_contexts=m.n_contexts,
             n_parallel=1 if m.n_parallel == "auto" else m.n_parallel, guesses=m.role == "target" and draft is not None,
-            mtp=m.mtp, shared=m is draft and m.mtp and m.path == target.path,
+            mtp=m.mtp, shared=m is draft and m.mtp and m.path == target.path, helped=_helped(m, devices),
         )
         for m, h, n_ctx in zip(models, headers, contexts(target, draft, headers), strict=True)
     ]  # fmt: skip
@@ -91,7 +106,7 @@ def placement_of(
     target: ModelOptions, draft: ModelOptions | None, headers: Sequence[Header], devices: Sequence[Device]
 ) -> Placement:
     """The placement of both models with these options. Raises BadValue (unknown device) or DoesNotFit."""
-    need = needs(target, draft, headers)
+    need = needs(target, draft, headers, devices)
     wish = _wish(target, need[0], devices)
     wish_draft = None if draft is None else _wish(draft, need[1], devices)
     return place_layers(wish, wish_draft, list(rooms_of(devices).values()))
@@ -144,12 +159,15 @@ def resolve_auto(
     target: or the one model of a host, whatever its role. Raises BadValue (unknown device, unreadable file),
     UnknownModel or DoesNotFit.
     """
+    target, draft = _spared(target, devices), None if draft is None else _spared(draft, devices)
     if target.n_parallel == "auto":
         n = texts_that_fit(target, draft, devices)
         target, draft = target.for_texts(n), None if draft is None else draft.for_texts(n)
     models = [m for m in (target, draft) if m is not None]
     found = [devices_for(m.devices, devices) for m in models]  # of both, to report an unknown device
-    uses_device = any(m.n_gpu_layers != 0 and names for m, names in zip(models, found, strict=True))
+    uses_device = any(
+        names and (m.n_gpu_layers != 0 or _helped(m, devices)) for m, names in zip(models, found, strict=True)
+    )
     readable = all(os.path.isfile(m.path) for m in models)  # if not, loading reports why
     if not uses_device or not readable:
         if readable:
@@ -168,6 +186,7 @@ def _without_auto(m: ModelOptions) -> ModelOptions:
 
 
 def _placed(m: ModelOptions, p: Placed) -> ModelOptions:
+    m = replace(m, op_offload=m.op_offload and not p.crowded)
     if not p.auto:
         return m
     if m.role == "draft":

@@ -1,0 +1,179 @@
+"""Nothing on a GPU ends the process: no memory there, a device that is lost, models that come and go."""
+
+import ctypes
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from conftest import HANG_S, run_python
+from gpu_device import PROMPTS, VULKAN, child, needs_gpu
+
+from duo import Duo
+
+pytestmark = needs_gpu
+needs_vulkan = pytest.mark.skipif(not VULKAN, reason="the stand-in is a Vulkan library")
+
+# Vulkan's functions with one that fails: the allocation of device memory from some size on, or each submission from the
+# n-th on. The driver's other functions are its own.
+STAND_IN = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <vulkan/vulkan.h>
+
+static PFN_vkAllocateMemory  allocate;
+static PFN_vkQueueSubmit     submit;
+static PFN_vkGetDeviceProcAddr of_device;
+static int                   n_submitted;
+
+static long number(const char * name, long otherwise) {
+    const char * text = getenv(name);
+    return text == NULL ? otherwise : atol(text);
+}
+
+static VkResult my_allocate(VkDevice d, const VkMemoryAllocateInfo * i, const VkAllocationCallbacks * c,
+                            VkDeviceMemory * m) {
+    return (long) i->allocationSize > number("VK_MOST_BYTES", 1L << 60) ? VK_ERROR_OUT_OF_DEVICE_MEMORY
+                                                                        : allocate(d, i, c, m);
+}
+
+static VkResult my_submit(VkQueue q, uint32_t n, const VkSubmitInfo * i, VkFence f) {
+    return __atomic_add_fetch(&n_submitted, 1, __ATOMIC_RELAXED) > number("VK_MOST_SUBMISSIONS", 1L << 60)
+               ? VK_ERROR_DEVICE_LOST
+               : submit(q, n, i, f);
+}
+
+static PFN_vkVoidFunction replaced(const char * name, PFN_vkVoidFunction own) {
+    if (own != NULL && strcmp(name, "vkAllocateMemory") == 0) {
+        allocate = (PFN_vkAllocateMemory) own;
+        return (PFN_vkVoidFunction) my_allocate;
+    }
+    if (own != NULL && strcmp(name, "vkQueueSubmit") == 0) {
+        submit = (PFN_vkQueueSubmit) own;
+        return (PFN_vkVoidFunction) my_submit;
+    }
+    return own;
+}
+
+static PFN_vkVoidFunction my_of_device(VkDevice d, const char * name) {
+    return replaced(name, of_device(d, name));
+}
+
+PFN_vkVoidFunction vkGetInstanceProcAddr(VkInstance i, const char * name) {
+    PFN_vkGetInstanceProcAddr next = (PFN_vkGetInstanceProcAddr) dlsym(RTLD_NEXT, "vkGetInstanceProcAddr");
+    PFN_vkVoidFunction        own  = next(i, name);
+    if (own != NULL && strcmp(name, "vkGetDeviceProcAddr") == 0) {
+        of_device = (PFN_vkGetDeviceProcAddr) own;
+        return (PFN_vkVoidFunction) my_of_device;
+    }
+    return replaced(name, own);
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("vulkan")
+    cc = shutil.which("cc") or pytest.skip("a C compiler is needed")
+    (where / "vk.c").write_text(STAND_IN)
+    subprocess.run([cc, "-shared", "-fPIC", "-o", where / "vk.so", where / "vk.c", "-ldl"], check=True)
+    return where / "vk.so"
+
+
+def duo_with(stand_in: Path, *options: str, **limits: int) -> "subprocess.CompletedProcess[str]":
+    environment = os.environ | {"LD_PRELOAD": str(stand_in)} | {name: str(n) for name, n in limits.items()}
+    command = child(*options, "-p", "Once upon a time", "--temp", "0", "-c", "512")
+    return subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False, env=environment)
+
+
+@needs_vulkan
+def test_the_stand_in_alone_changes_nothing(stand_in: Path) -> None:
+    done = duo_with(stand_in, "-n", "8", "-ngl", "99", "-ngld", "99")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("Once upon a time")
+
+
+@needs_vulkan
+@pytest.mark.parametrize("most", [0, 1_000_000, 4_000_000])
+def test_no_memory_on_the_device_is_a_sentence(stand_in: Path, most: int) -> None:
+    done = duo_with(stand_in, "-n", "8", "-ngl", "99", "-ngld", "0", VK_MOST_BYTES=most)
+    assert done.returncode == 1, (done.returncode, done.stderr)
+    assert "Traceback" not in done.stderr
+    assert any("memory" in line or "could not be" in line for line in done.stderr.splitlines()), done.stderr
+
+
+@needs_vulkan
+@pytest.mark.parametrize("layers", ["99", "2"])
+def test_a_lost_device_ends_the_text_with_a_sentence(stand_in: Path, layers: str) -> None:
+    for most in (40, 200):
+        done = duo_with(
+            stand_in, "-n", "60", "--ignore-eos", "-ngl", layers, "--mode", "plain", VK_MOST_SUBMISSIONS=most
+        )
+        assert done.returncode == 1, (most, done.returncode, done.stderr)
+        assert "Traceback" not in done.stderr and "terminate called" not in done.stderr
+        last = done.stderr.strip().splitlines()[-1]
+        assert "failed" in last or "could not" in last, done.stderr
+
+
+@needs_vulkan
+def test_a_draft_on_a_lost_device_costs_no_text(stand_in: Path) -> None:
+    want = duo_with(stand_in, "-n", "40", "--ignore-eos", "-ngl", "0", "-ngld", "0", "--mode", "plain")
+    assert want.returncode == 0, want.stderr
+    done = duo_with(stand_in, "-n", "40", "--ignore-eos", "-ngl", "0", "-ngld", "99", "--no-op-offload",
+                    VK_MOST_SUBMISSIONS=60)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == want.stdout
+
+
+def test_models_come_and_go() -> None:
+    for i in range(50):
+        with Duo(n_ctx=256, n_gpu_layers=i % 6, n_gpu_layers_draft="all") as d:
+            assert len(d.generate(PROMPTS[0], max_tokens=1, temperature=0).tokens) == 1
+        if i == 9:
+            before = threads_and_bytes()
+    after = threads_and_bytes()
+    assert after[0] <= before[0]
+    assert after[1] < before[1] + 60e6
+
+
+def threads_and_bytes() -> tuple[int, int]:
+    ctypes.CDLL(None).malloc_trim(0)
+    status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(status["Threads"]), int(status["VmRSS"].split()[0]) * 1024
+
+
+def test_two_processes_on_one_device() -> None:
+    command = child("-p", "Once upon a time", "--temp", "0", "-n", "12", "-ngl", "99", "-ngld", "99", "--mode", "plain")
+    both = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in range(2)]
+    texts = [p.communicate(timeout=2 * HANG_S)[0] for p in both]
+    assert [p.returncode for p in both] == [0, 0]
+    assert texts[0] == texts[1] != b""
+
+
+CLOSED = """
+import sys, threading
+from duo import Duo, DuoError
+d = Duo(n_ctx=512, n_gpu_layers="all", n_gpu_layers_draft="all", _always=True)
+found = []
+def write():
+    try:
+        d.generate("Once upon a time", max_tokens=400, ignore_eos=True)
+    except DuoError as e:
+        found.append(type(e).__name__)
+t = threading.Thread(target=write)
+t.start()
+threading.Event().wait(float(sys.argv[1]))
+d.close()
+t.join()
+print(found)
+"""
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.5, 2.0])
+def test_a_context_is_closed_while_it_works(after_s: float) -> None:
+    done = run_python(CLOSED, str(after_s))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "['Cancelled']"
