@@ -153,6 +153,9 @@ def test_what_cannot_teach_or_begin_a_draft_is_refused(tmp_path: Path, capsys: p
     strange = rewrite(DRAFT, tmp_path / "strange.gguf", put={"tokenizer.ggml.tokens": (STR, _renamed(DRAFT, 700))})
     assert main(["train-draft", "-m", str(TARGET), "--from", str(strange), *args]) == 1
     assert "token 700 is 'renamed' in the draft" in capsys.readouterr().err
+    assert main(["train-draft", "-m", str(TARGET), *args, "--train-device", "cuda:99"]) == 1
+    assert "--train-device cuda:99 cannot be used" in capsys.readouterr().err
+    assert not (tmp_path / "out.gguf.work").exists()
     lines = [{"prompt": "Once"}, {"messages": [{"content": "without a role"}]}, {"prompt": "upon"}]
     (tmp_path / "roles.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
     args[1] = str(tmp_path / "roles.jsonl")
