@@ -67,7 +67,7 @@ class Course:
     """One training, from the data to the best weights."""
 
     def __init__(self, asked: Asked, shape: TargetShape, layers: tuple[int, ...]) -> None:
-        """Raises DuoError: PyTorch or its device is missing, the output cannot be written, the folder is not for this."""
+        """Raises DuoError: no PyTorch, no such device, an output that cannot be written, a folder of something else."""
         need_torch()
         self.asked = asked
         o = asked.options
