@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "llama/file_header.h"
 #include "llama/head_file.h"
+#include "llama/head_rows.h"
 #include "llama/memory.h"
 #include "llama/pair_check.h"
 #include "llama/vocab_file.h"
@@ -70,8 +71,13 @@ py::dict vocab_check(const std::string & target, const std::string & draft, bool
         return std::pair(vocab_file(target), vocab_file(draft));
     }();
     std::string why = pair_mismatch(t.get(), d.get());
+    if (read_head_file(target)) {
+        why = target + " is a draft head, which writes nothing alone; give it as the draft of the target that it was " +
+              "made for";
+    }
     if (const auto head = read_head_file(draft, mtp); head && why.empty()) {
         why = head_mismatch(draft, *head, target);
+        why = why.empty() ? head_fault(draft, llama_vocab_n_tokens(d.get())) : why;
     }
     return py::dict("target"_a = vocab_of(t), "draft"_a = vocab_of(d), "mismatch"_a = text_of(why));
 }

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import EXACT
 from gguf_files import U32, rewrite, tiny_gemma3
@@ -15,7 +16,7 @@ from prompts import PROMPTS
 
 from duo import Duo, DuoError
 from duo.cli.main import main
-from duo.dev.random_head import HeadShape, random_head
+from duo.dev.random_head import HeadShape, random_head, random_weights, write_head
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import devices
@@ -145,3 +146,44 @@ def test_heads_that_do_not_fit_are_refused(head: Path, tmp_path: Path, capsys: p
         Duo(head, n_ctx=256)
     assert main(["draft-host", "-md", str(head), "--listen", "127.0.0.1:0"]) == 1
     assert "use a draft model for a target elsewhere" in capsys.readouterr().err
+
+
+def test_heads_that_would_end_the_process_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """libllama asserts what it takes for granted of a head."""
+    shape = HeadShape(n_embd=320, n_head=5, n_draft_vocab=512)
+    good = random_weights(TARGET, shape, seed=1)
+    far, negative = good["d2t"].copy(), good["d2t"].copy()
+    far[3], negative[3] = 10**6, -5
+    faults: dict[str, tuple[dict[str, Any], str]] = {
+        "far": ({"d2t": far}, "proposes token 1000000"),
+        "negative": ({"d2t": negative}, "proposes token -5"),
+        "narrow": ({"d2t": good["d2t"].astype(np.int32)}, "as i32, and llama.cpp needs a row of i64"),
+        "short": ({"token_embd.weight": good["token_embd.weight"][:1000]}, "fewer rows than its vocabulary has tokens"),
+        "values": ({"blk.0.attn_v.weight": good["blk.0.attn_v.weight"][:160]}, "keys and values of different lengths"),
+        "whole": ({}, ""),
+    }
+    paths = {name: tmp_path / f"{name}.gguf" for name in faults}
+    for name, (put, _) in faults.items():
+        write_head(TARGET, paths[name], shape, good | put)
+    borrowing = {n: x for n, x in good.items() if n != "output.weight"}
+    write_head(TARGET, tmp_path / "borrowing.gguf", shape, borrowing)
+    wrong = [(paths[name], why) for name, (_, why) in faults.items() if why and name != "values"]
+    wrong += [
+        (rewrite(paths["values"], tmp_path / "v.gguf", put={"eagle3.attention.value_length": (U32, 32)}),
+         faults["values"][1]),
+        (tmp_path / "borrowing.gguf", "and has no output matrix for them"),
+        *((rewrite(paths["whole"], tmp_path / f"turns-{n}.gguf", put={"eagle3.rope.dimension_count": (U32, n)}),
+           f"turns {n} numbers of each key") for n in (0, 7, 4096)),
+    ]  # fmt: skip
+    for path, why in wrong:
+        with pytest.raises(DuoError, match=why):
+            Duo(TARGET, path, n_ctx=256)
+        assert main(["check", str(TARGET), str(path), "--json"]) == 1
+        assert why in json.loads(capsys.readouterr().out)["why_not"]
+    with Duo(TARGET, paths["whole"], n_ctx=256):
+        pass
+
+
+def test_check_refuses_a_head_as_target(head: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(head), str(TARGET), "--json"]) == 1
+    assert "is a draft head, which writes nothing alone" in json.loads(capsys.readouterr().out)["why_not"]

@@ -172,6 +172,21 @@ def test_saved_states_and_texts_that_go_on(hy: Model) -> None:
 
 
 @pytest.mark.parametrize("name", ["qwen35", "qwen3next"])
+def test_a_recurrent_target_with_a_head_goes_on_from_its_state(name: str, tmp_path: Path) -> None:
+    """Its last row is wanted again for the head, and there may be no way back to where it was."""
+    target = tiny(name, DRAFT, tmp_path / "m.gguf", n_mtp=1)
+    with Duo(target, **STRICT | {"n_ctx": 512}, **OWN) as d, Duo(target, **STRICT | {"n_ctx": 512}) as alone:
+        ids = d.tokenize(LONG)
+        for turn in range(6):
+            o: dict[str, Any] = {"temperature": 0, "max_tokens": 45 + turn, "ignore_eos": True}
+            r = d.generate(ids, mode="sync", n_draft=3, **o)
+            assert r.tokens == alone.generate(ids, **o).tokens
+            assert r.timings["draft_n"] > 20
+            assert turn == 0 or r.timings["cache_n"] > len(ids) - 20, turn
+            ids = [*ids, *r.tokens]
+
+
+@pytest.mark.parametrize("name", ["qwen35", "qwen3next"])
 def test_an_eagle3_head_of_a_recurrent_target(name: str, tmp_path: Path) -> None:
     target, head = tiny(name, DRAFT, tmp_path / "target.gguf"), tmp_path / "eagle3.gguf"
     random_head(target, head, seed=1, shape=HeadShape(n_embd=64, n_ff=64, n_head=1, layers=(0, 1, 1)))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from duo import BadValue
+from duo import BadValue, DuoError
 from duo.cli.main import main
 from duo.models.demo import demo_pair
 from duo.train import pytorch
@@ -119,6 +119,38 @@ def test_a_group_is_there_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
         Folder(tmp_path / "work", {"seed": 2})
 
 
+def test_a_run_without_a_text_leaves_its_folder_to_the_next(tmp_path: Path) -> None:
+    """Data that could not be read made the folder, and the same command with other data is to work."""
+    Folder(tmp_path / "work", {"data": "wrong"})
+    folder = Folder(tmp_path / "work", {"data": "right"})
+    folder.put_texts("check", 0, [([1, 2, 3], 2)])
+    Folder(tmp_path / "work", {"data": "right"})
+    with pytest.raises(BadValue, match="another data"):
+        Folder(tmp_path / "work", {"data": "wrong"})
+
+
+def test_damaged_texts_and_lessons_are_said(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "work", {"seed": 1})
+    folder.put_texts("learn", 0, [([1, 2, 3], 2)])
+    arrays = {name: np.zeros(3, np.int32) for name in ("tokens", "starts", "n_given", "top_ids", "top_log_p")}
+    folder.put_lessons("learn", 0, arrays)
+    assert set(folder.lessons("learn", 0)) == set(arrays)
+    (tmp_path / "work" / "lessons" / "learn-00000" / "starts.npy").unlink()
+    with pytest.raises(DuoError, match=r"learn-00000 is damaged .*; delete it and run the command again"):
+        folder.lessons("learn", 0)
+    texts = tmp_path / "work" / "texts" / "learn-00000.npz"
+    whole = texts.read_bytes()
+    for content in (b"", whole[: len(whole) // 2], b"PK" + whole[2:50]):
+        texts.write_bytes(content)
+        with pytest.raises(DuoError, match=r"learn-00000\.npz is damaged .*; delete it and run the command again"):
+            folder.texts("learn", 0)
+
+
+def test_a_document_knows_its_place(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('"x"\n{"messages": [{"content": "no role"}]}', "utf-8")
+    assert read_documents([tmp_path / "a.jsonl"])[1].where == f"line 2 of {tmp_path / 'a.jsonl'}"
+
+
 def test_without_pytorch_training_says_what_to_install(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -127,6 +159,9 @@ def test_without_pytorch_training_says_what_to_install(
         args = ["-m", str(TARGET), "--data", str(tmp_path / "x"), "-o", str(tmp_path / "y.gguf")]
         assert main([f"train-{kind}", *args]) == 1
         assert "pip install 'duo-llama[train]'" in capsys.readouterr().err
+        assert main([f"train-{kind}", "-m", str(TARGET), "--plan"]) == 1  # it would measure this machine
+        err = capsys.readouterr().err
+        assert "pip install 'duo-llama[train]'" in err and "--tflops" in err
 
 
 @pytest.mark.parametrize(

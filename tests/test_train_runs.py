@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf_files import tiny_gemma3
+from gguf_files import STR, header_of, rewrite, tiny_gemma3
 from model_files import TOKENS, options
 
 from duo import _core
 from duo.cli.main import main
+from duo.models import pairs
 from duo.models.demo import demo_pair
 
 torch = pytest.importorskip("torch", reason="needs PyTorch (make .venv/train)")
@@ -141,6 +142,31 @@ def test_a_target_whose_layers_cannot_be_read_is_refused_before_it_writes(
     assert main(["train-head", *args]) == 1
     assert "gemma" in capsys.readouterr().err
     assert not (tmp_path / "head.gguf.work").exists()
+
+
+def test_what_cannot_teach_or_begin_a_draft_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = pairs.paths("demo-eagle3")[1]
+    args = ["--data", str(data(tmp_path)), "-o", str(tmp_path / "out.gguf")]
+    for kind in ("head", "draft"):
+        assert main([f"train-{kind}", "-m", str(head), *args]) == 1
+        assert "is a draft head, which writes nothing alone" in capsys.readouterr().err
+    strange = rewrite(DRAFT, tmp_path / "strange.gguf", put={"tokenizer.ggml.tokens": (STR, _renamed(DRAFT, 700))})
+    assert main(["train-draft", "-m", str(TARGET), "--from", str(strange), *args]) == 1
+    assert "token 700 is 'renamed' in the draft" in capsys.readouterr().err
+    assert main(["train-draft", "-m", str(TARGET), *args, "--train-device", "cuda:99"]) == 1
+    assert "--train-device cuda:99 cannot be used" in capsys.readouterr().err
+    assert not (tmp_path / "out.gguf.work").exists()
+    lines = [{"prompt": "Once"}, {"messages": [{"content": "without a role"}]}, {"prompt": "upon"}]
+    (tmp_path / "roles.jsonl").write_text("\n".join(map(json.dumps, lines)), "utf-8")
+    args[1] = str(tmp_path / "roles.jsonl")
+    assert main(["train-draft", "-m", str(TARGET), *args]) == 1
+    assert "line 2 of" in capsys.readouterr().err
+
+
+def _renamed(path: Path, i: int) -> list[str]:
+    tokens = list(header_of(path)["tokenizer.ggml.tokens"][1])
+    tokens[i] = "renamed"
+    return tokens
 
 
 @pytest.mark.parametrize("size", ["8b", "70b"])

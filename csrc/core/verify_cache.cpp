@@ -104,8 +104,12 @@ int32_t verify_worker::n_room(const verify_slot & s) const {
 void verify_worker::cut(verify_slot & s) {
     const auto & tokens = s.text.tokens();
     size_t       n_kept = std::min(size_t(n_same(s.cached, tokens)), tokens.size() - 1);
-    // A draft head's first new row is made of the last old token's hidden state, so that is evaluated once more.
-    n_kept -= wires_.features && draft_wanted(s.text.req()) && n_kept > 0 ? 1 : 0;
+    // A draft head's first new row is made of the last old token's hidden state, so that is evaluated once more. Where
+    // no snapshot allows that, the head does with what is new: reading the text again would take longer.
+    if (wires_.features && draft_wanted(s.text.req()) && n_kept > 0) {
+        const bool all = n_kept == s.cached.size() && model_.undo() == undo_kind::snapshots;
+        n_kept -= !all || model_.rollback(s.first_branch, int32_t(n_kept) - 1) ? 1 : 0;
+    }
     if (n_kept < s.cached.size()) {
         const auto n = size_t(model_.take_back(s.first_branch, int32_t(n_kept)));
         if (n > n_kept) {
@@ -144,6 +148,12 @@ void verify_worker::forget_rejected(verify_slot & s) noexcept {
     const auto n_kept = size_t(n_same(s.cached, s.text.tokens()));
     try {
         if (n_kept < s.cached.size()) {
+            // There is one way back by a snapshot, and a text that goes on with a draft head needs its last row again.
+            if (wires_.features && n_kept > 1 && model_.undo() == undo_kind::snapshots &&
+                model_.rollback(s.first_branch, int32_t(n_kept) - 1)) {
+                s.cached.resize(n_kept - 1);
+                return;
+            }
             s.cached.resize(std::min(s.cached.size(), size_t(model_.take_back(s.first_branch, int32_t(n_kept)))));
         }
     } catch (...) {

@@ -13,6 +13,7 @@
 #include "../error.h"
 #include "control_vector.h"
 #include "device.h"
+#include "head_rows.h"
 #include "hidden.h"
 #include "log.h"
 #include "lora.h"
@@ -101,8 +102,11 @@ void llama_token_model::load() {
                     opt_.path + " does not generate text token by token; choose a decoder-only language model");
     }
     check_borrowed();
-    loras_            = load_loras(model_.get(), opt_);
-    n_vocab_          = llama_vocab_n_tokens(vocab());
+    loras_   = load_loras(model_.get(), opt_);
+    n_vocab_ = llama_vocab_n_tokens(vocab());
+    if (const std::string why = head_ ? head_fault(opt_.path, n_vocab_) : ""; !why.empty()) {
+        throw error(error_kind::bad_value, why);
+    }
     opt_.keep_loading = nullptr; // it may hold objects that only the caller's thread may free
 }
 

@@ -67,10 +67,11 @@ class Course:
     """One training, from the data to the best weights."""
 
     def __init__(self, asked: Asked, shape: TargetShape, layers: tuple[int, ...]) -> None:
-        """Raises DuoError: PyTorch is missing, the output cannot be written, the folder holds something else."""
+        """Raises DuoError: no PyTorch, no such device, an output that cannot be written, a folder of something else."""
         need_torch()
         self.asked = asked
         o = asked.options
+        self._device = device_of(o["train_device"])  # before the target teaches for hours
         out = asked.out
         if not out.parent.is_dir() or out.is_dir():
             raise BadValue(f"{out}: cannot be a file there; name one in an existing folder with -o")
@@ -108,7 +109,7 @@ class Course:
         from duo.train.trainer import Settings, Trainer
 
         a, o = self.asked, self.asked.options
-        device = device_of(o["train_device"])
+        device = self._device
         settings = Settings(
             lr=o["lr"] or min(2e-3, 0.192 / about["n_embd"]),
             epochs=o["epochs"],

@@ -7,7 +7,7 @@ import hashlib
 import json
 import lzma
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ class Document:
     text: str = ""
     messages: tuple[dict[str, Any], ...] = ()
     answered: bool = False  # the target writes what follows; otherwise it reads the text, or goes on with a part of it
+    where: str = field(default="", compare=False)  # its place in the data, for messages
 
 
 def read_documents(files: Sequence[Path]) -> list[Document]:
@@ -92,7 +93,7 @@ def _of_value(value: Any, where: str) -> Iterator[Document]:
         # An answer of somebody else's at the end is the target's to write.
         asked = found[:-1] if found[-1].get("role") == "assistant" else found
         if asked:
-            yield Document(messages=tuple(asked), answered=True)
+            yield Document(messages=tuple(asked), answered=True, where=where)
         return
     if kind == "turns" and isinstance(found, list) and found and isinstance(found[0], str):
         yield Document(messages=({"role": "user", "content": found[0]},), answered=True)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy.typing as npt
 
+from duo import _core
 from duo.errors import BadValue
 from duo.options.train import DraftOptions
 from duo.train.course import Asked, Course, Trained
@@ -28,7 +30,7 @@ def train_draft(asked: Asked) -> Trained:
     o = cast("DraftOptions", asked.options)
     file = ModelFile(asked.target)
     target = TargetShape.of(file)
-    draft = new_draft(target, o) if o["start"] is None else read_llama(ModelFile(Path(o["start"])), target.n_vocab)
+    draft = new_draft(target, o) if o["start"] is None else _begun(Path(o["start"]), asked.target, target.n_vocab)
     course = Course(asked, target, ())
     course.teach()
     about = asdict(draft.shape) | {"start": None if o["start"] is None else Path(o["start"]).name}
@@ -38,6 +40,14 @@ def train_draft(asked: Asked) -> Trained:
         asked.out, "llama", name, draft.shape.keys(draft.shape.n_layer), tensors_of(draft), file, o["weight_type"], card
     )
     return Trained(asked.out, n_bytes, card)
+
+
+def _begun(start: Path, target: Path, n_vocab: int) -> Llama:
+    """The draft of --from. Raises BadValue: it does not fit the target."""
+    draft = read_llama(ModelFile(start), n_vocab)
+    if why := _core.vocab_check(os.fsencode(target), os.fsencode(start))["mismatch"]:
+        raise BadValue(f"--from {start.name}: {why}")
+    return draft
 
 
 def new_draft(target: TargetShape, o: DraftOptions) -> Llama:

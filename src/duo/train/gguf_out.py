@@ -54,7 +54,7 @@ def write_model(
             writer.close()
         return out.stat().st_size
     except OSError as e:
-        raise DuoError(f"{out}: could not be written ({e.strerror}); choose another place") from None
+        raise DuoError(f"{out}: could not be written ({e.strerror or e}); choose another place") from None
 
 
 def read_card(path: Path) -> dict[str, Any] | None:

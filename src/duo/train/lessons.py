@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from zipfile import BadZipFile
 
 import numpy as np
 import numpy.typing as npt
@@ -50,7 +51,7 @@ class Folder:
         try:
             (path / "texts").mkdir(parents=True, exist_ok=True)
             (path / "lessons").mkdir(exist_ok=True)
-            if about.exists():
+            if about.exists() and self._holds_anything():
                 self._compare(json.loads(about.read_text("utf-8")), made_of)
             else:
                 write_whole(about, json.dumps(made_of, indent=1).encode())
@@ -60,6 +61,12 @@ class Folder:
             if isinstance(e, BadValue):
                 raise
             raise BadValue(f"{about} is damaged ({e}); delete the folder, or choose another one with --work") from None
+
+    def _holds_anything(self) -> bool:
+        """A run that found fault with its data leaves nothing that another one could mistake for its own."""
+        return (self.path / "checkpoint.pt").exists() or any(
+            any((self.path / part).glob("*-*")) for part in ("texts", "lessons")
+        )
 
     def _compare(self, old: dict[str, Any], new: dict[str, Any]) -> None:
         for name, value in new.items():
@@ -86,8 +93,13 @@ class Folder:
         os.replace(part, self._texts(kind, group))
 
     def texts(self, kind: Kind, group: int) -> Texts:
-        with np.load(self._texts(kind, group)) as file:
-            return Texts(file["tokens"], file["starts"], file["n_given"])
+        """Raises DuoError: the file is damaged."""
+        path = self._texts(kind, group)
+        try:
+            with np.load(path) as file:
+                return Texts(file["tokens"], file["starts"], file["n_given"])
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as e:
+            raise DuoError(f"{path} is damaged ({e}); delete it and run the command again") from None
 
     # ---- lessons
 
@@ -111,7 +123,8 @@ class Folder:
         """Mapped into memory, not read. Raises DuoError: a file is damaged."""
         folder = self._lessons(kind, group)
         try:
-            return {name: np.load(f, mmap_mode="r") for name in ARRAYS if (f := folder / f"{name}.npy").exists()}
+            names = [name for name in ARRAYS if name != "features" or (folder / "features.npy").exists()]
+            return {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}
         except (OSError, ValueError) as e:
             raise DuoError(f"{folder} is damaged ({e}); delete it and run the command again") from None
 

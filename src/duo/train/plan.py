@@ -25,7 +25,7 @@ class Speed:
     bandwidth: float  # bytes per second
 
     def words(self) -> str:
-        return f"{self.flops / 1e12:.3g} TFLOPS, {self.bandwidth / 1e9:.3g} GB/s"
+        return f"{short(self.flops / 1e12)} TFLOPS, {short(self.bandwidth / 1e9)} GB/s"
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,18 @@ class Plan:
         whole = self.seconds_write + self.seconds_read + self.seconds_train
         return [
             f"{self.target}; to train: width {n.n_embd}, {n.n_head} heads of {n.n_head_dim}, feed-forward {n.n_ff}, "
-            f"{n.n_rows} tokens: {self.n_parameters / 1e6:.3g} M parameters",
+            f"{n.n_rows} tokens: {short(self.n_parameters / 1e6)} M parameters",
             f"disk: {gigabytes(self.disk)} for the teacher's data and the checkpoint",
             f"memory: {gigabytes(self.memory_teach)} for the target while it teaches, then "
             f"{gigabytes(self.memory_train)} for the training",
             f"time at {self.speed.words()}: the target writes {hours(self.seconds_write)}, reads "
             f"{hours(self.seconds_read)}; the training takes {hours(self.seconds_train)}; together {hours(whole)}",
         ]
+
+
+def short(x: float) -> str:
+    """Three digits, but no exponent for large numbers."""
+    return f"{x:.0f}" if x >= 1000 else f"{x:.3g}"
 
 
 def hours(seconds: float) -> str:
@@ -130,11 +135,11 @@ def _activations(n: Network, n_steps: int, n_tokens: int, length: int, n_feature
 
 def measured(device_name: str, precision: str) -> Speed:
     """Of the device of --train-device: a product of matrices, and a copy; half a second together. Raises BadValue."""
-    import torch
-
     from duo.train.pytorch import device_of, has_bf16, need_torch
 
-    need_torch()
+    need_torch("--plan measures this machine with PyTorch", "or say how fast your device is (--tflops, --bandwidth)")
+    import torch
+
     device = device_of(device_name)
     bf16 = precision == "bf16" or (precision == "auto" and has_bf16(device))
     x = torch.randn(1024, 1024, device=device, dtype=torch.bfloat16 if bf16 else torch.float32)

@@ -12,10 +12,14 @@ if TYPE_CHECKING:
     import torch
 
 
-def need_torch() -> None:
-    """Raises BadValue: PyTorch is not installed."""
+def need_torch(why: str = "training needs PyTorch", otherwise: str = "(docs/training.md)") -> None:
+    """why: what it is for; otherwise: what to do without it. Raises BadValue: PyTorch is not installed, or broken."""
     if find_spec("torch") is None:
-        raise BadValue("training needs PyTorch; install it with: pip install 'duo-llama[train]' (docs/training.md)")
+        raise BadValue(f"{why}; install it with: pip install 'duo-llama[train]' {otherwise}")
+    try:
+        import torch  # noqa: F401
+    except (ImportError, OSError) as e:
+        raise BadValue(f"{why}, which cannot be loaded ({one_line(e, 120)}); install it again {otherwise}") from None
 
 
 def device_of(name: str) -> torch.device:

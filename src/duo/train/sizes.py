@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from duo.errors import BadValue
+from duo.models.head import Head
 from duo.options.train import DraftOptions, HeadOptions
 from duo.train.target_file import ModelFile
 
@@ -34,12 +35,14 @@ class TargetShape:
 
     @classmethod
     def of(cls, file: ModelFile) -> TargetShape:
-        """Raises DuoError."""
+        """Raises DuoError: the file cannot be read, or is a draft head."""
         h = file.header
+        if Head.of(h) is not None:
+            raise BadValue(f"{file.path.name} is a draft head, which writes nothing alone; give a model")
         return cls(
             name=file.path.name,
             n_embd=h.n_embd,
-            n_layer=h.n_layer,
+            n_layer=h.n_trunk,
             n_head=h.n_head,
             n_head_kv=max(h.n_head_kv, default=0) or h.n_head,
             n_head_dim=h.key_length,
@@ -70,7 +73,10 @@ LIKE = {
 def target_layers(t: TargetShape, wanted: list[int] | None) -> tuple[int, int, int]:
     """Layers whose inputs a head reads; EAGLE-3's own choice where there are enough. Raises BadValue."""
     if t.n_layer < 4:
-        raise BadValue(f"{t.name} has {t.n_layer} layers, and a head reads the inputs of three behind the first")
+        raise BadValue(
+            f"{t.name} has {t.n_layer} layers, and a head reads the inputs of three behind the first; "
+            "train a draft for it (duo train-draft)"
+        )
     low, middle, high = wanted or ([2, t.n_layer // 2, t.n_layer - 3] if t.n_layer >= 8 else [1, 2, t.n_layer - 1])
     if high >= t.n_layer:
         raise BadValue(f"--layers names layer {high} and {t.name} has {t.n_layer}, from 0; name lower ones")

@@ -19,7 +19,7 @@ from duo.options.validate import engine_options
 from duo.placement.place import place_alone
 from duo.text.many import as_they_end
 from duo.train.bf16 import to_bf16
-from duo.train.documents import read_documents
+from duo.train.documents import Document, read_documents
 from duo.train.lessons import Array, Folder, Kind, Texts
 from duo.train.recipe import Pieces, Recipe, Wish
 
@@ -104,7 +104,7 @@ class Teacher:
         for document in read_documents(data):
             text, special = document.text, False
             if document.messages:
-                text, special = d.chat_template.render(list(document.messages)), True
+                text, special = _rendered(d, document), True
             tokens = np.array(d.tokenize(text, add_bos=False, special=special), np.int32)
             if bos and len(tokens) and tokens[0] == bos[0]:  # a template that writes it itself
                 tokens = tokens[1:]
@@ -143,6 +143,14 @@ class Teacher:
                 if not np.isfinite(features).all():
                     raise BadValue(f"{self._target.name} gave features that are no numbers; other --layers may do")
                 found["features"].append(to_bf16(features))
+
+
+def _rendered(d: Duo, document: Document) -> str:
+    """Raises BadValue: the target's template refuses the conversation."""
+    try:
+        return d.chat_template.render(list(document.messages))
+    except BadValue as e:
+        raise BadValue(f"{document.where}: {e}") from None
 
 
 def best(logits: Array, n: int) -> tuple[Array, Array]:

@@ -1,0 +1,83 @@
+#include "head_rows.h"
+
+#include <algorithm>
+#include <fstream>
+#include <variant>
+#include <vector>
+
+#include "file_header.h"
+
+namespace duo {
+
+namespace {
+
+constexpr const char * advice = "; convert the head again";
+
+const header_tensor * tensor(const file_header & h, const std::string & name) {
+    const auto it =
+        std::find_if(h.tensors.begin(), h.tensors.end(), [&name](const header_tensor & t) { return t.name == name; });
+    return it == h.tensors.end() ? nullptr : &*it;
+}
+
+template <typename T> const T * value(const file_header & h, const std::string & key) {
+    const auto it = std::find_if(h.values.begin(), h.values.end(), [&key](const auto & v) { return v.first == key; });
+    return it == h.values.end() ? nullptr : std::get_if<T>(&it->second);
+}
+
+int64_t number(const file_header & h, const std::string & key, int64_t otherwise) {
+    const auto * n = value<int64_t>(h, "eagle3." + key);
+    return n == nullptr ? otherwise : *n;
+}
+
+// Empty: the file ends before them, or cannot be read.
+std::vector<int64_t> numbers(const file_header & h, const header_tensor & t) {
+    std::vector<int64_t> out(size_t(t.shape.front()));
+    std::ifstream        file(h.parts[t.part], std::ios::binary);
+    file.seekg(std::streamoff(t.offset));
+    file.read(reinterpret_cast<char *>(out.data()), std::streamsize(out.size() * sizeof out.front()));
+    return file ? out : std::vector<int64_t>();
+}
+
+std::string fault_of_proposed(const file_header & h, const header_tensor & d2t, int64_t n_vocab) {
+    if (d2t.type != "i64" || d2t.shape.size() != 1) {
+        return " lists the tokens that it proposes (d2t) as " + d2t.type + ", and llama.cpp needs a row of i64" +
+               advice;
+    }
+    if (tensor(h, "output.weight") == nullptr) {
+        return std::string(" lists the tokens that it proposes (d2t) and has no output matrix for them") + advice;
+    }
+    const std::vector<int64_t> ids = numbers(h, d2t);
+    const auto bad = std::find_if(ids.begin(), ids.end(), [n_vocab](int64_t id) { return id < 0 || id >= n_vocab; });
+    return bad == ids.end() ? ""
+                            : " proposes token " + std::to_string(*bad) + " (d2t), and its vocabulary has " +
+                                  std::to_string(n_vocab) + advice;
+}
+
+} // namespace
+
+std::string head_fault(const std::string & path, int64_t n_vocab) {
+    const file_header h = read_file_header(path);
+    if (const auto * name = value<std::string>(h, "general.architecture"); name == nullptr || *name != "eagle3") {
+        return "";
+    }
+    const int64_t n_head = std::max<int64_t>(1, number(h, "attention.head_count", 1));
+    const int64_t n_each = number(h, "embedding_length", 0) / n_head;
+    const int64_t n_key  = number(h, "attention.key_length", n_each);
+    if (n_key != number(h, "attention.value_length", n_each)) {
+        return path + " has keys and values of different lengths, which llama.cpp does not compute in a head" + advice;
+    }
+    if (const int64_t n = number(h, "rope.dimension_count", n_key); n < 2 || n > n_key || n % 2 != 0) {
+        return path + " turns " + std::to_string(n) + " numbers of each key (eagle3.rope.dimension_count), which has " +
+               std::to_string(n_key) + advice;
+    }
+    if (const header_tensor * rows = tensor(h, "token_embd.weight");
+        rows != nullptr && (rows->shape.size() != 2 || rows->shape[1] < n_vocab)) {
+        return path + " has an embedding of fewer rows than its vocabulary has tokens (" + std::to_string(n_vocab) +
+               ")" + advice;
+    }
+    const header_tensor * d2t = tensor(h, "d2t");
+    const std::string     why = d2t == nullptr ? "" : fault_of_proposed(h, *d2t, n_vocab);
+    return why.empty() ? "" : path + why;
+}
+
+} // namespace duo
