@@ -92,7 +92,10 @@ void register_model(py::module_ & m) {
         .def_property_readonly("head",
                                [](const v & x) {
                                    const auto kind = x.get()->kind();
-                                   return !kind ? "" : *kind == duo::head_kind::mtp ? "mtp" : "eagle3";
+                                   return !kind                             ? ""
+                                          : *kind == duo::head_kind::mtp    ? "mtp"
+                                          : *kind == duo::head_kind::dflash ? "dflash"
+                                                                            : "eagle3";
                                })
         .def_property_readonly("same_bits", &v::of<&t::same_bits>)
         .def_property_readonly("n_duo_products", &v::of<&t::n_duo_products>)

@@ -17,7 +17,7 @@ bool draft_worker::choose() {
         if (!wants_step(t)) {
             continue;
         }
-        if (t.in_blocks() && n_parts_ > 0 && int32_t(n_parts_ + 1) * model_.n_levels() > model_.n_batch()) {
+        if (t.in_blocks() && n_parts_ > 0 && int32_t(n_parts_ + 1) * (model_.n_levels() + 1) > model_.n_batch()) {
             break; // the others have the next step
         }
         if (n_parts_ == parts_.size()) {

@@ -149,7 +149,7 @@ TEST(a_host_waits_for_no_client) {
     for (const bool shared : {false, true}) {
         for (const bool sync : {false, true}) {
             pool_planner plans;
-            plans.expect(shared);
+            plans.expect({.shared = shared});
             (void)plans.orders(2, p, {.n_most = 16, .sync = sync, .no_waits = true});
             CHECK(plans.stance_now() == stance::ahead || plans.stance_now() == stance::rest);
         }
