@@ -171,7 +171,7 @@ void register_engine(py::module_ & m) {
             "begin",
             [](engine & e, std::vector<duo::token_id> prompt, int32_t n_predict, const duo::sampling_params & sampling,
                const duo::plan_params & plan, std::vector<std::string> stop, int32_t n_logprobs,
-               const py::object & hook, int32_t place, bool use_cache) {
+               const py::object & hook, int32_t place, bool use_cache, int32_t n_mark) {
                 auto own_hook = hook.is_none() ? nullptr : std::make_shared<duo::python_hook>(hook);
                 const py::gil_scoped_release released;
 
@@ -185,10 +185,11 @@ void register_engine(py::module_ & m) {
                 r->hook       = std::move(own_hook);
                 r->wanted     = place;
                 r->use_cache  = use_cache;
+                r->n_mark     = n_mark;
                 return text_handle(e, e.begin(std::move(r)));
             },
             py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
-            "hook"_a = py::none(), "place"_a = -1, "use_cache"_a = true)
+            "hook"_a = py::none(), "place"_a = -1, "use_cache"_a = true, "n_mark"_a = 0)
         .def(
             "begin_errand",
             [](engine & e, std::shared_ptr<duo::errand> job, std::vector<duo::token_id> prompt) {

@@ -171,6 +171,11 @@ class GenerateOptions(SamplingOptions, total=False):
         bool, opt(False, "Read the prompt cache, but do not write it.", "--prompt-cache-ro/--no-prompt-cache-ro")
     ]
     cache_prompt: Annotated[bool, opt(True, "Take what the caches hold of the prompt; false: evaluate all of it.")]
+    prompt_mark: Annotated[
+        Annotated[Int, Field(ge=0, le=2**31 - 1)],
+        opt(0, "Later prompts will probably begin with so many tokens of this one and then differ, so a target with a "
+               "recurrent state keeps that state. 0: unknown. Chats set it to the beginning of the last user message."),
+    ]  # fmt: skip
     id_slot: Annotated[
         Annotated[Int, Field(ge=-1, le=15)],
         opt(-1, "The place in the target's cache, if it is free; -1: the one that has most of the prompt."),
