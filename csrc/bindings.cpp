@@ -89,14 +89,7 @@ void register_model(py::module_ & m) {
         .def_property_readonly("n_threads", [](const v & x) { return x.get()->options().n_threads; })
         .def_property_readonly("can_rollback", &v::of<&t::can_rollback>)
         .def_property_readonly("has_mtp", &v::of<&t::has_mtp>)
-        .def_property_readonly("head",
-                               [](const v & x) {
-                                   const auto kind = x.get()->kind();
-                                   return !kind                             ? ""
-                                          : *kind == duo::head_kind::mtp    ? "mtp"
-                                          : *kind == duo::head_kind::dflash ? "dflash"
-                                                                            : "eagle3";
-                               })
+        .def_property_readonly("head", &v::of<&t::head_name>)
         .def_property_readonly("same_bits", &v::of<&t::same_bits>)
         .def_property_readonly("n_duo_products", &v::of<&t::n_duo_products>)
         .def_property_readonly("n_cpu_products", &v::of<&t::n_cpu_products>)

@@ -1,4 +1,4 @@
-"""DFlash heads with random weights; and a pair whose head guesses right.
+"""DFlash and DSpark heads with random weights; and a pair whose head guesses right.
 
 The format is what llama.cpp reads (src/models/dflash.cpp). RoPE is the kind that turns halves.
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from gguf_files import F32, STR, U32, Array, Value, header_of, tokens_of, write
+from gguf_files import BOOL, F32, STR, U32, Array, Value, header_of, tokens_of, write
 
 PERIOD = 8
 MASK = 5  # a token that no text has
@@ -33,6 +33,8 @@ class BlockShape:
     n_draft_vocab: int | None = None
     own_embedding: bool = True
     own_output: bool = True
+    n_rank: int = 0  # DSpark: of the matrix that a guess takes from the one before
+    anchored: bool = True  # DSpark: a row guesses the token after its own
 
 
 def random_weights(shape: BlockShape, n_vocab: int, seed: int = 1) -> dict[str, Array]:
@@ -66,6 +68,9 @@ def random_weights(shape: BlockShape, n_vocab: int, seed: int = 1) -> dict[str, 
         out["token_embd.weight"] = rng.standard_normal((n_vocab, s.n_embd))
     if s.own_output:
         out["output.weight"] = 4 * matrix(s.n_draft_vocab or n_vocab, s.n_embd)
+    if s.n_rank:
+        out["markov_w1.weight"] = 2 * matrix(n_vocab, s.n_rank)
+        out["markov_w2.weight"] = 2 * matrix(s.n_draft_vocab or n_vocab, s.n_rank)
     if s.n_draft_vocab is not None:
         out["d2t"] = np.sort(rng.choice(n_vocab, s.n_draft_vocab, replace=False))
     return out
@@ -96,6 +101,8 @@ def write_head(target: Path, to: Path, shape: BlockShape, weights: dict[str, Arr
         "dflash.rope.freq_base": (F32, 10000.0),
         "dflash.attention.layer_norm_rms_epsilon": (F32, 1e-5),
     }
+    if s.n_rank:
+        header |= {"dflash.sample_from_anchor": (BOOL, s.anchored), "dflash.has_confidence_head": (BOOL, False)}
     kinds = {name: np.int64 if name == "d2t" else np.float16 if half and x.ndim > 1 else np.float32
              for name, x in weights.items()}  # fmt: skip
     return write(to, header, [(name, np.ascontiguousarray(x, kinds[name]), None) for name, x in weights.items()])

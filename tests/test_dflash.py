@@ -1,4 +1,4 @@
-"""A DFlash head beside its target: whatever its blocks guess, the text is the target's."""
+"""DFlash and DSpark heads beside their target: whatever its blocks guess, the text is the target's."""
 
 from __future__ import annotations
 
@@ -164,6 +164,21 @@ def test_a_head_may_use_its_targets_matrices(tmp_path: Path) -> None:
                 r = d.generate(TEXTS[0], max_tokens=16, mode="sync", n_draft=3, temperature=0)
                 assert d.timings["draft_n"] > 0
                 assert not r.warning
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_dspark_heads(plain: list[list[tuple[int, ...]]], anchored: bool, tmp_path: Path) -> None:
+    path = random_head(TARGET, tmp_path / "head.gguf", BlockShape(n_rank=32, anchored=anchored))
+    with Duo(TARGET, path, n_ctx=512, n_parallel=2, _always=True, **EXACT) as d:
+        assert d.draft is not None
+        assert d.draft.head == "dspark"
+        for mode in ("sync", "async"):
+            for i, s in enumerate(SAMPLINGS):
+                found = d.generate_many(TEXTS, max_tokens=40, mode=mode, n_draft=8, spec_type="draft-dspark", **s)
+                assert [r.tokens for r in found] == [of_text[i] for of_text in plain]
+        # A block of eight guesses eight tokens, or seven.
+        d.generate(TEXTS[0], max_tokens=100, mode="sync", n_draft=8, temperature=0, ignore_eos=True)
+        assert (d.timings["draft_n"] / d.timings["draft_rounds"] > 7.2) == anchored
 
 
 def test_a_head_of_a_recurrent_target(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A DFlash head in libllama against the same arithmetic in numpy, and the rows that it is given."""
+"""DFlash and DSpark heads in libllama against the same arithmetic in numpy, and the rows that it is given."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from duo.models.demo import demo_pair
 TARGET, DRAFT = demo_pair()
 SHAPE = BlockShape(n_embd=96, n_ff=160, n_head=4, n_head_kv=2, head_dim=32)
 MAPPED = BlockShape(n_embd=96, n_ff=160, n_head=4, n_head_kv=2, head_dim=32, n_draft_vocab=512)
+SPARK = BlockShape(n_embd=96, n_ff=160, n_head=4, n_head_kv=2, head_dim=32, n_rank=16)
+BONUS = BlockShape(n_embd=96, n_ff=160, n_head=4, n_head_kv=2, head_dim=32, n_rank=16, anchored=False)
 N_VOCAB = 4096
 
 
@@ -33,10 +35,11 @@ def turned(x: Array, positions: Array) -> Array:
 
 
 def reference(w: dict[str, Array], s: BlockShape, features: Array, token: int, n_levels: int) -> Array:
-    """Logits of the masks after the token, which comes after the features. [n_levels, n_vocab]"""
-    n, n_rows = len(features), n_levels + 1
+    """Logits of the levels after the token, which comes after the features. [n_levels, n_vocab]"""
+    n_known = 0 if s.n_rank and s.anchored else 1
+    n, n_rows = len(features), n_levels + n_known
     given = norm(features @ w["fc.weight"].T)
-    x = w["token_embd.weight"][[token] + [MASK] * n_levels]
+    x = w["token_embd.weight"][[token] + [MASK] * (n_rows - 1)]
     before, here = np.arange(n, dtype=np.float64), np.arange(n, n + n_rows, dtype=np.float64)
     for i in range(s.n_layer):
         m = {name: w[f"blk.{i}.{name}.weight"] for name in (
@@ -55,7 +58,10 @@ def reference(w: dict[str, Array], s: BlockShape, features: Array, token: int, n
         y = norm(x)
         gate = y @ m["ffn_gate"].T
         x = x + (gate / (1 + np.exp(-gate)) * (y @ m["ffn_up"].T)) @ m["ffn_down"].T
-    drafted = norm(x[1:]) @ w["output.weight"].T
+    drafted = norm(x[n_known:]) @ w["output.weight"].T
+    for i in range(n_levels if s.n_rank else 0):
+        before = token if i == 0 else int(drafted[i - 1].argmax())
+        drafted[i] += w["markov_w2.weight"] @ w["markov_w1.weight"][before]
     if s.n_draft_vocab is None:
         return drafted
     logits = np.full((n_levels, N_VOCAB), -np.inf)
@@ -74,7 +80,7 @@ def probe(path: Path) -> _core.Probe:
     return _core.Probe(exact, is_draft=True)
 
 
-@pytest.mark.parametrize("shape", [SHAPE, MAPPED], ids=["all tokens", "d2t"])
+@pytest.mark.parametrize("shape", [SHAPE, MAPPED, SPARK, BONUS], ids=["all tokens", "d2t", "dspark", "bonus"])
 def test_head_computes_what_the_formula_says(shape: BlockShape, tmp_path: Path) -> None:
     weights = random_weights(shape, N_VOCAB)
     head = probe(write_head(TARGET, tmp_path / "head.gguf", shape, weights))

@@ -33,6 +33,12 @@ std::string text(const file_header & h, const std::string & key) {
     return s == nullptr ? "" : *s;
 }
 
+bool flag(const file_header & h, const std::string & key, bool otherwise) {
+    const header_value * v = find(h, key);
+    const auto *         b = v == nullptr ? nullptr : std::get_if<bool>(v);
+    return b == nullptr ? otherwise : *b;
+}
+
 bool has_tensor(const file_header & h, const std::string & name) {
     return std::any_of(h.tensors.begin(), h.tensors.end(), [&name](const header_tensor & t) { return t.name == name; });
 }
@@ -58,8 +64,7 @@ std::vector<int32_t> target_layers(const file_header & h, const std::string & ar
 void refuse_other_blocks(const std::string & path, const file_header & h) {
     const char * kind = has_tensor(h, "selector_hidden.weight")         ? "a DFlash 2 head with a selector"
                         : number(h, "dflash.hyper_connection.count") > 0 ? "a DSpark head of DeepSeek V4"
-                        : has_tensor(h, "markov_w1.weight")             ? "a DSpark head"
-                                                                        : nullptr;
+                                                                         : nullptr;
     if (kind != nullptr) {
         throw error(error_kind::bad_value, path + " is " + kind + ", which duo does not support yet; use a DFlash head, " +
                                                "an EAGLE-3 head or a draft model");
@@ -86,10 +91,11 @@ head_file read_dflash(const std::string & path, const file_header & h) {
                            "reads (dflash.target_layers), a block of two tokens or more (dflash.block_size) and the "
                            "token of its masks (tokenizer.ggml.mask_token_id)");
     }
-    out.n_block                 = int32_t(std::min(n, n_block_most));
-    out.mask                    = int32_t(mask);
-    const header_value * causal = find(h, "dflash.attention.causal");
-    out.causal                  = causal != nullptr && std::holds_alternative<bool>(*causal) && std::get<bool>(*causal);
+    out.n_block = int32_t(std::min(n, n_block_most));
+    out.mask    = int32_t(mask);
+    out.causal  = flag(h, "dflash.attention.causal", false);
+    out.chained = has_tensor(h, "markov_w1.weight");
+    out.n_known = out.chained && flag(h, "dflash.sample_from_anchor", true) ? 0 : 1;
     return out;
 }
 

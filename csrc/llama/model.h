@@ -141,8 +141,8 @@ class llama_token_model : public token_model {
     // False for recurrent or hybrid memory, which cannot go back to any position; see undo().
     [[nodiscard]] bool can_rollback() const { return can_rollback_; }
 
-    // A draft head's kind; nothing: it is another model.
-    [[nodiscard]] std::optional<head_kind> kind() const { return head_ ? std::optional(head_->kind) : std::nullopt; }
+    // Of a draft head (head_file::name()); empty: it is another model.
+    [[nodiscard]] std::string head_name() const { return head_ ? head_->name() : ""; }
     // Whether the file has MTP layers that can be its draft.
     [[nodiscard]] bool has_mtp() const { return has_mtp_; }
 

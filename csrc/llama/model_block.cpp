@@ -1,6 +1,7 @@
 // llama_token_model as a DFlash head (arXiv 2602.06036; llama.cpp: src/models/dflash.cpp). Hidden states of the target
 // become cells of its cache without a pass through its layers. Then one pass over a block [token, mask, mask, ...],
-// whose rows see each other, gives logits for all positions of the block.
+// whose rows see each other, gives logits for all positions of the block: a mask's row for the position of the mask, or,
+// with most DSpark heads, a row for the position after it.
 //
 // As in other heads, the cell at position p is made of the state of position p - 1. So the block after the token at
 // position p begins at p + 1. RoPE only sees differences, so all numbers are the same as if nothing were shifted.
@@ -12,7 +13,7 @@
 namespace duo {
 
 int32_t llama_token_model::n_levels() const {
-    return is_block() ? head_->n_block - 1 : 1;
+    return is_block() ? head_->n_block - head_->n_known : 1;
 }
 
 // At which of the levels of row `i_row` the text ends.
@@ -20,7 +21,7 @@ int32_t llama_token_model::level_of(int32_t i_row, std::span<const token_id> tex
     if (!is_block() || size_t(i_row) >= at_.size() || at_[size_t(i_row)] < 0) {
         return 0;
     }
-    return int32_t(text.size()) - pos_[size_t(at_[size_t(i_row)])] + 1;
+    return int32_t(text.size()) + head_->n_known - pos_[size_t(at_[size_t(i_row)])];
 }
 
 decode_status llama_token_model::decode_block(std::span<const row> rows, const std::atomic<bool> & stop) {
@@ -62,22 +63,25 @@ llama_batch llama_token_model::batch_of_states(std::span<const row> rows) {
     return {int32_t(n), nullptr, state_of_.data(), pos_.data(), n_seq_.data(), seq_of_.data(), output_.data()};
 }
 
-// All rows have an output, because llama.cpp copies the first ones only, as many as have one.
+// All rows have an output, because llama.cpp copies the first ones only, as many as have one. All blocks are equally
+// long, because llama.cpp divides the rows so where guesses of a block depend on each other.
 llama_batch llama_token_model::batch_of_blocks(std::span<const row> rows) {
-    size_t n = 0;
+    const auto longest = std::max_element(
+        rows.begin(), rows.end(), [](const row & a, const row & b) { return a.n_levels < b.n_levels; });
+    const int32_t n_each = std::clamp(longest->n_levels, 1, n_levels()) + head_->n_known;
+    size_t        n      = 0;
     at_.assign(rows.size(), -1);
     for (size_t i = 0; i < rows.size(); ++i) {
         if (!rows[i].output) {
             continue;
         }
-        const int32_t n_masks = std::clamp(rows[i].n_levels, 1, n_levels());
-        if (n + size_t(n_masks) + 1 > token_.size()) {
+        if (n + size_t(n_each) > token_.size()) {
             throw error("the blocks of a step do not fit a batch of " + opt_.path);
         }
-        at_[i] = int32_t(n) + 1; // the first mask is in the place of the token after the row's
-        for (int32_t level = 0; level <= n_masks; ++level, ++n) {
-            set_row(n, rows[i], rows[i].pos + 1 + level, true);
-            token_[n] = level == 0 ? rows[i].token : head_->mask;
+        at_[i] = int32_t(n) + head_->n_known;
+        for (int32_t j = 0; j < n_each; ++j, ++n) {
+            set_row(n, rows[i], rows[i].pos + 1 + j, true);
+            token_[n] = j == 0 ? rows[i].token : head_->mask;
         }
     }
     return {int32_t(n), token_.data(), nullptr, pos_.data(), n_seq_.data(), seq_of_.data(), output_.data()};

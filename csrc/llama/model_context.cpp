@@ -99,7 +99,7 @@ void llama_token_model::create_context() {
 
     n_batch_ = head_ ? std::min(n_batch_, n_batch_head) : n_batch_;
     if (is_block()) { // whatever fits the context, a block must fit
-        n_batch_ = std::clamp(opt_.n_parallel * head_->n_block, n_batch_head, n_batch_blocks);
+        n_batch_ = std::clamp(opt_.n_parallel * (n_levels() + 1), n_batch_head, n_batch_blocks);
     }
 
     // Recurrent memory needs a state per branch, and cannot go back to any position.

@@ -23,10 +23,11 @@ Mode = Literal["plain", "sync", "async"]
 AcceptRule = Literal["noise", "rejection", "typical", "top-n"]
 OnOffAuto = Literal["on", "off", "auto"]
 SpecType = Literal[
-    "none", "draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "ngram-simple", "ngram-map-k", "ngram-map-k4v"
+    "none", "draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark",
+    "ngram-simple", "ngram-map-k", "ngram-map-k4v",
 ]  # fmt: skip
 # The other kinds of speculation in the pinned release of llama.cpp.
-NOT_IN_DUO = ("draft-dspark", "ngram-mod", "ngram-cache")
+NOT_IN_DUO = ("ngram-mod", "ngram-cache")
 CpuKernels = Literal["auto", "duo", "stock"]
 SplitMode = Literal["none", "layer", "row"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "dio"]
