@@ -241,4 +241,3 @@ def test_check_says_what_a_head_reads(head: Path, capsys: pytest.CaptureFixture[
     assert "the draft fits the target" in said
     assert main(["-m", str(TARGET), "-md", str(head), "-c", "256", "-n", "4", "-p", "Once"]) == 0
     assert "+ draft dflash.gguf" in capsys.readouterr().err
-

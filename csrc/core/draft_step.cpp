@@ -43,8 +43,8 @@ void draft_worker::step() {
         for (size_t i = 0; i < n_parts_; ++i) {
             part & p = parts_[i];
             try {
-                path_ = p.text->tokens();
-                first = wires_.on_host ? typical_ : first;
+                path_              = p.text->tokens();
+                first              = wires_.on_host ? typical_ : first;
                 const size_t i_row = p.i_row + p.n_rows - p.nodes.size();
                 for (size_t j = 0; p.evaluated && j < p.nodes.size(); ++j) {
                     const step_time * told = std::exchange(first, false) ? &t : nullptr;
@@ -248,8 +248,8 @@ int32_t draft_worker::send_children(draft_text & text, int32_t i_node, int32_t i
         children_.resize(size_t(model_.candidates(i_row, req.sampling, path_, children_)));
     }
 
-    const int64_t rows   = t == nullptr ? 0 : t->t_rows - t->t0;
-    const int32_t n_all  = n_nodes_ * rows_[size_t(i_row)].n_levels;
+    const int64_t rows  = t == nullptr ? 0 : t->t_rows - t->t0;
+    const int32_t n_all = n_nodes_ * rows_[size_t(i_row)].n_levels;
     node_msg      msg{.slot    = text.slot(),
                       .parent  = text.tree().at(i_node).id,
                       .n_rows  = int16_t(n_nodes_),
@@ -291,8 +291,8 @@ int32_t draft_worker::send_children(draft_text & text, int32_t i_node, int32_t i
 void draft_worker::drop_children(draft_text & text, int32_t i_node) {
     for (int32_t i = text.tree().first_child(i_node); i >= 0; i = text.tree().at(i).next) {
         const token_tree::node & nd = text.tree().at(i);
-        const bool proposed = std::any_of(children_.begin(), children_.end(),
-                                          [&nd](const candidate & c) { return c.token == nd.token; });
+        const bool               proposed =
+            std::any_of(children_.begin(), children_.end(), [&nd](const candidate & c) { return c.token == nd.token; });
         if (!proposed && nd.logp > log_of_nothing) {
             wires_.nodes.push_quiet({.guess  = false,
                                      .slot   = text.slot(),

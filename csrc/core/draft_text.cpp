@@ -8,9 +8,9 @@
 namespace duo {
 
 namespace {
-constexpr float   least_path  = -5.5f; // log of the chance below which a node is not worth a row (0.4%)
+constexpr float   least_path  = -5.5f;  // log of the chance below which a node is not worth a row (0.4%)
 constexpr float   hopeless    = -60.0f; // the same for a node that a later block has dropped
-constexpr int32_t n_tree_most = 768;   // nodes; the target looks through all of them
+constexpr int32_t n_tree_most = 768;    // nodes; the target looks through all of them
 // Steps by which a head's own states may lag behind the target's before they are made anew. Each adds some error, and
 // heads are trained for five to seven.
 constexpr int32_t n_lag_most = 4;

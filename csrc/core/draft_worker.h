@@ -79,8 +79,8 @@ class draft_worker {
     int32_t send_children(draft_text & text, int32_t i_node, int32_t i_row, const step_time * t);
     int32_t send_block(part & p, int32_t i_row);
     void    drop_children(draft_text & text, int32_t i_node);
-    void draw_children(const draft_text & text, int32_t i_node, int32_t i_row, size_t n_most);
-    void report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
+    void    draw_children(const draft_text & text, int32_t i_node, int32_t i_row, size_t n_most);
+    void    report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
 
     token_model &           model_;
     wires &                 wires_;

@@ -103,9 +103,9 @@ int32_t planner::widest_try() const {
 
 plan planner::by_worth(pass_tree & tree, const situation & now, int32_t n_most) {
     price(now, n_most, rate());
-    const auto & path = tree.best_path();
-    choice       best = best_of(tree, path, now.n_base, n_most);
-    const bool   wide = prefers_tree(tree, now, n_most, best);
+    const auto & path  = tree.best_path();
+    choice       best  = best_of(tree, path, now.n_base, n_most);
+    const bool   wide  = prefers_tree(tree, now, n_most, best);
     const double alone = 1.0 - cost_[0];
     if (best.value < alone + least_gain) {
         best = {.value = alone};

@@ -61,7 +61,8 @@ bool planner::turns_could_pay() const {
     for (int32_t k = 1; k <= std::min(k_most, n_max_); ++k) {
         reached *= std::max(good_guess, profile_.guesses().acceptance(k - 1));
         sum += reached;
-        if (sum * plain > (1.0 + least_share) * (n_steps(k) * profile_.step_us(1, false) + profile_.pass_us(k + 1, false))) {
+        if (sum * plain >
+            (1.0 + least_share) * (n_steps(k) * profile_.step_us(1, false) + profile_.pass_us(k + 1, false))) {
             return true;
         }
     }

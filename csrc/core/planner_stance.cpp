@@ -76,7 +76,8 @@ bool planner::end_rest() {
     if (experience_->n_in < rest_before_trial()) {
         return false;
     }
-    experience_->change(!async() || shared_ || n_levels_ > 1 || profile_.slowdown() > 1.25 ? stance::by_turn : stance::ahead);
+    experience_->change(!async() || shared_ || n_levels_ > 1 || profile_.slowdown() > 1.25 ? stance::by_turn
+                                                                                           : stance::ahead);
     return true;
 }
 

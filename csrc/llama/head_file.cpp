@@ -62,11 +62,12 @@ std::vector<int32_t> target_layers(const file_header & h, const std::string & ar
 
 // Kinds that libllama computes (src/models/dflash.cpp), but whose blocks do not end with logits that stand alone.
 void refuse_other_blocks(const std::string & path, const file_header & h) {
-    const char * kind = has_tensor(h, "selector_hidden.weight")         ? "a DFlash 2 head with a selector"
+    const char * kind = has_tensor(h, "selector_hidden.weight")          ? "a DFlash 2 head with a selector"
                         : number(h, "dflash.hyper_connection.count") > 0 ? "a DSpark head of DeepSeek V4"
                                                                          : nullptr;
     if (kind != nullptr) {
-        throw error(error_kind::bad_value, path + " is " + kind + ", which duo does not support yet; use a DFlash head, " +
+        throw error(error_kind::bad_value, path + " is " + kind +
+                                               ", which duo does not support yet; use a DFlash head, " +
                                                "an EAGLE-3 head or a draft model");
     }
 }

@@ -135,8 +135,7 @@ bool llama_token_model::evaluate(const llama_batch & batch) {
     stop_ = nullptr;
     if (rc != 0 && rc != 2) {
         throw error(rc == 1 ? error_kind::context_full : error_kind::internal,
-                    what +
-                        (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
+                    what + (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
     }
     return rc == 0;
 }

@@ -201,9 +201,9 @@ class llama_token_model : public token_model {
     // Whether the cache has values; with latent attention (MLA), the keys are the values.
     [[nodiscard]] bool has_values() const { return probed_.n_written != probed_.n_attentions; }
     // A row of the last pass. Throws duo::error if it has no logits.
-    float *       logits_of(int32_t i_row, int32_t level = 0) const;
-    void          check_numbers(const float * logits, token_id best) const;
-    void          check_rows(std::span<const row> rows) const;
+    float * logits_of(int32_t i_row, int32_t level = 0) const;
+    void    check_numbers(const float * logits, token_id best) const;
+    void    check_rows(std::span<const row> rows) const;
     // False: `stop_` became true.
     bool          evaluate(const llama_batch & batch);
     decode_status decode_batch(std::span<const row> rows, const std::atomic<bool> & stop);

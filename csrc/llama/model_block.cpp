@@ -1,7 +1,7 @@
 // llama_token_model as a DFlash head (arXiv 2602.06036; llama.cpp: src/models/dflash.cpp). Hidden states of the target
 // become cells of its cache without a pass through its layers. Then one pass over a block [token, mask, mask, ...],
-// whose rows see each other, gives logits for all positions of the block: a mask's row for the position of the mask, or,
-// with most DSpark heads, a row for the position after it.
+// whose rows see each other, gives logits for all positions of the block: a mask's row for the position of the mask,
+// or, with most DSpark heads, a row for the position after it.
 //
 // As in other heads, the cell at position p is made of the state of position p - 1. So the block after the token at
 // position p begins at p + 1. RoPE only sees differences, so all numbers are the same as if nothing were shifted.
@@ -66,10 +66,10 @@ llama_batch llama_token_model::batch_of_states(std::span<const row> rows) {
 // All rows have an output, because llama.cpp copies the first ones only, as many as have one. All blocks are equally
 // long, because llama.cpp divides the rows so where guesses of a block depend on each other.
 llama_batch llama_token_model::batch_of_blocks(std::span<const row> rows) {
-    const auto longest = std::max_element(
-        rows.begin(), rows.end(), [](const row & a, const row & b) { return a.n_levels < b.n_levels; });
-    const int32_t n_each = std::clamp(longest->n_levels, 1, n_levels()) + head_->n_known;
-    size_t        n      = 0;
+    const auto    longest = std::max_element(rows.begin(), rows.end(),
+                                             [](const row & a, const row & b) { return a.n_levels < b.n_levels; });
+    const int32_t n_each  = std::clamp(longest->n_levels, 1, n_levels()) + head_->n_known;
+    size_t        n       = 0;
     at_.assign(rows.size(), -1);
     for (size_t i = 0; i < rows.size(); ++i) {
         if (!rows[i].output) {

@@ -89,17 +89,17 @@ void llama_token_model::load() {
     if (!head_ && (!llama_model_has_decoder(model_.get()) || llama_model_has_encoder(model_.get()) ||
                    llama_model_is_diffusion(model_.get()))) {
         if (const std::string arch = meta("general.architecture"); arch == "eagle3" || arch == "dflash") {
-            throw error(error_kind::unknown_model,
-                        opt_.path + " is a draft head (" + (arch == "eagle3" ? "EAGLE-3" : "DFlash") +
-                            "), which writes nothing alone; give it as the draft of the "
-                            "target that it was made for (-md)");
+            throw error(error_kind::unknown_model, opt_.path + " is a draft head (" +
+                                                       (arch == "eagle3" ? "EAGLE-3" : "DFlash") +
+                                                       "), which writes nothing alone; give it as the draft of the "
+                                                       "target that it was made for (-md)");
         }
         throw error(error_kind::unknown_model,
                     opt_.path + " does not generate text token by token; choose a decoder-only language model");
     }
     check_borrowed();
-    loras_            = load_loras(model_.get(), opt_);
-    n_vocab_          = llama_vocab_n_tokens(vocab());
+    loras_   = load_loras(model_.get(), opt_);
+    n_vocab_ = llama_vocab_n_tokens(vocab());
     check_mask();
     opt_.keep_loading = nullptr; // it may hold objects that only the caller's thread may free
 }

@@ -208,10 +208,10 @@ TEST(several_texts_have_their_own_states) {
                             .agree    = 0.8,
                             .accent   = d.next(),
                             .delay_us = 40};
-        scripted_model   target(target_with(b));
-        scripted_head    head(b);
-        pipeline         line(&target, &head, {.n_texts = n_texts});
-        std::vector<ask> asks;
+        scripted_model    target(target_with(b));
+        scripted_head     head(b);
+        pipeline          line(&target, &head, {.n_texts = n_texts});
+        std::vector<ask>  asks;
         for (int32_t t = 0; t < 6; ++t) {
             ask q;
             q.prompt    = some_prompt(d, d.between(1, 90), b.lang.n_vocab);
@@ -247,10 +247,10 @@ TEST(a_block_is_one_step) {
             pipeline        line(&target, &head, {});
             dice            d{uint64_t(n_max)};
             ask             q;
-            q.n_predict         = 60;
-            q.prompt            = some_prompt(d, 50, b.lang.n_vocab);
-            q.sampling          = samples ? sampling_params{.temp = 0.8f, .seed = 3} : q.sampling;
-            const int64_t     n = head.n_decoded.load();
+            q.n_predict            = 60;
+            q.prompt               = some_prompt(d, 50, b.lang.n_vocab);
+            q.sampling             = samples ? sampling_params{.temp = 0.8f, .seed = 3} : q.sampling;
+            const int64_t     n    = head.n_decoded.load();
             const std::string note = "n_max " + std::to_string(n_max);
             line.begin(q.as(run_mode::sync, n_max).make());
             const answer a = read_all(line);
@@ -270,7 +270,8 @@ TEST(a_later_block_replaces_an_earlier_one) {
     pipeline        line(&target, &head, {});
     ask             q;
     q.n_predict = 80;
-    for (const auto & tree : std::vector<std::vector<std::vector<int32_t>>>{{}, {{0}, {1}, {0, 0}, {0, 1}, {0, 0, 0}}}) {
+    for (const auto & tree :
+         std::vector<std::vector<std::vector<int32_t>>>{{}, {{0}, {1}, {0, 0}, {0, 1}, {0, 0, 0}}}) {
         ask asked       = q.as(run_mode::sync, 6);
         asked.plan.tree = tree;
         line.begin(asked.make());

@@ -45,7 +45,7 @@ TEST(a_block_is_priced_as_one_step) {
 
 // Steps over one level each would not pay here.
 TEST(a_block_pays_where_a_chain_does_not) {
-    facts f{.v = sloped, .step_us = 8000.0, .a = 0.8, .n_levels = n_levels};
+    facts      f{.v = sloped, .step_us = 8000.0, .a = 0.8, .n_levels = n_levels};
     planner    blocks = planner_of(f, params(run_mode::async));
     const auto r      = world(f).run(blocks, 4000);
     CHECK(r.speed() > 1.2 / sloped(1), std::to_string(r.speed() * sloped(1)));
@@ -72,10 +72,10 @@ TEST(a_block_branches) {
     planner     pl = planner_of(f, params(run_mode::async));
     world       w(f);
     w.run(pl, 2000);
-    const auto    r = w.run(pl, 4000);
-    plan_params   p = params(run_mode::async);
-    p.use           = tree_use::chain;
-    planner chain   = planner_of(f, p);
+    const auto  r = w.run(pl, 4000);
+    plan_params p = params(run_mode::async);
+    p.use         = tree_use::chain;
+    planner chain = planner_of(f, p);
     world   other(f);
     other.run(chain, 2000);
     const double of_chain = other.run(chain, 4000).speed();

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
@@ -12,6 +11,7 @@ from duo.api.tools import Choice, choice_of
 from duo.errors import BadValue
 from duo.prompt.chat_template import ChatTemplate, check_messages
 from duo.prompt.reading import CallReader, Reader
+from duo.support.same import n_same
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -102,8 +102,8 @@ def chat_prompt(
     tokens = tokenize(text, template.add_special)
     if marked:
         before = _before_last_user(template, messages, {**of_tools, **asked.variables})
-        same = os.path.commonprefix([before, text])
-        shape["prompt_mark"] = len(os.path.commonprefix([tokenize(same, template.add_special) if same else [], tokens]))
+        same = text[: n_same(before, text)]
+        shape["prompt_mark"] = n_same(tokenize(same, template.add_special), tokens) if same else 0
     return ChatPrompt(text, tokens, shape, choice, asked.reasoning)
 
 

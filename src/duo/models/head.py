@@ -57,9 +57,8 @@ class Head:
         uses = f"; its target's {' and '.join(borrowed)}" if borrowed else ""
         blocks = f" in blocks of {self.n_block}" if self.n_block else ""
         tokens = f"{self.n_draft_tokens} tokens" if self.n_draft_tokens else "any token"
-        return (
-            f"{HEADS[self.kind]}: it reads layers {layers} of width {self.target_width}; proposes {tokens}{blocks}{uses}"
-        )
+        reads = f"it reads layers {layers} of width {self.target_width}"
+        return f"{HEADS[self.kind]}: {reads}; proposes {tokens}{blocks}{uses}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -74,6 +73,6 @@ def check_kind(draft: str | os.PathLike[str], wanted: str) -> None:
     head = Head.of(read_header(draft))
     if head is None or head.kind != kind:
         raise BadValue(
-            f"{os.fsdecode(draft)} is no {HEADS[kind].split(' ', 1)[1]} (--spec-type {wanted}); give one (-md), or leave "
-            "out --spec-type"
+            f"{os.fsdecode(draft)} is no {HEADS[kind].split(' ', 1)[1]} (--spec-type {wanted}); give one (-md), or "
+            "leave out --spec-type"
         )

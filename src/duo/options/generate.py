@@ -77,8 +77,9 @@ class GenerateOptions(SamplingOptions, total=False):
             ["draft-simple"],
             "Sources of guesses, comma-separated: draft-simple (the draft of -md; its file says if it is a model, an "
             "EAGLE-3 head, MTP layers, a DFlash or DSpark head), draft-eagle3, draft-mtp, draft-dflash or draft-dspark "
-            "(the same, and it must be that; without -md, draft-mtp takes the target's own MTP layers), and one of ngram-simple, ngram-map-k, ngram-map-k4v "
-            "(passages that occur in the text itself, for summaries and edits of code; they need no draft); or none.",
+            "(the same, and it must be that; without -md, draft-mtp takes the target's own MTP layers), and one of "
+            "ngram-simple, ngram-map-k, ngram-map-k4v (passages that occur in the text itself, for summaries and edits "
+            "of code; they need no draft); or none.",
             "--spec-type",
             env="SPEC_TYPE",
             metavar="TYPE,TYPE",

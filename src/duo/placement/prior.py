@@ -38,7 +38,8 @@ def expect(o: _core.EngineOptions, *, target_on_cpu: bool, draft_on_cpu: bool, r
     if not target_on_cpu or o.target.strict or model_bytes(os.fsdecode(o.target.path)) < SMALL:
         return
     o.expected_pass_us = [(w, us) for w, us in _times(o.target, race).items() if us > 0.0]
-    if o.expected_pass_us and draft_on_cpu and o.draft.path and not o.draft.mtp:
-        if times := _times(o.draft, race):
-            head = Head.of(read_header(os.fsdecode(o.draft.path)))
-            o.expected_step_us = times[BLOCK if head is not None and head.n_block else 1]
+    if not o.expected_pass_us or not draft_on_cpu or not o.draft.path or o.draft.mtp:
+        return
+    if times := _times(o.draft, race):
+        head = Head.of(read_header(os.fsdecode(o.draft.path)))
+        o.expected_step_us = times[BLOCK if head is not None and head.n_block else 1]
