@@ -262,27 +262,6 @@ TEST(a_block_is_one_step) {
     }
 }
 
-// A block that is right at its first level only: what it says of the others is taken back when the next block comes.
-TEST(a_later_block_replaces_an_earlier_one) {
-    const behaviour b{.n_levels = 6, .n_batch = 16, .agree = 0.5, .accent = 9};
-    scripted_model  target(target_with(b));
-    scripted_head   head(b);
-    pipeline        line(&target, &head, {});
-    ask             q;
-    q.n_predict = 80;
-    for (const bool tree : {false, true}) {
-        ask asked = q.as(run_mode::sync, 6);
-        if (tree) {
-            asked.plan.tree = {{0}, {1}, {0, 0}, {0, 1}, {0, 0, 0}};
-        }
-        line.begin(asked.make());
-        const answer a = read_all(line);
-        check_same(a, reference(b.lang, b.n_ctx, asked), "trees");
-        CHECK(a.stats.n_accepted_at[0] * 10 > a.stats.n_tested_at[0] * 3, "first guesses");
-        CHECK(a.stats.n_accepted > 15);
-    }
-}
-
 TEST(a_text_goes_on_without_a_head_that_fails) {
     for (const int64_t at : {0, 1, 3, 9}) {
         const behaviour b{.throw_at = at};
