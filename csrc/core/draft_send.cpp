@@ -26,7 +26,8 @@ int32_t draft_worker::send_block(part & p, int32_t i_row) {
         p.n_made += send_children(text, i_node, i_row, nullptr);
         text.choose_in_block(block_);
     }
-    pause(text); // nothing more can be had before the next verdict
+    text.pause(); // nothing more can be had before the next verdict
+    wires_.nodes.push_quiet({.what = node_msg::kind::pause, .slot = text.slot(), .parent = text.tree().root().id});
     return depth;
 }
 
