@@ -90,11 +90,7 @@ void register_model(py::module_ & m) {
         .def_property_readonly("n_threads", [](const v & x) { return x.get()->options().n_threads; })
         .def_property_readonly("can_rollback", &v::of<&t::can_rollback>)
         .def_property_readonly("has_mtp", &v::of<&t::has_mtp>)
-        .def_property_readonly("head",
-                               [](const v & x) {
-                                   const auto kind = x.get()->kind();
-                                   return !kind ? "" : *kind == duo::head_kind::mtp ? "mtp" : "eagle3";
-                               })
+        .def_property_readonly("head", &v::of<&t::head_name>)
         .def_property_readonly("same_bits", &v::of<&t::same_bits>)
         .def_property_readonly("n_duo_products", &v::of<&t::n_duo_products>)
         .def_property_readonly("n_cpu_products", &v::of<&t::n_cpu_products>)
@@ -169,7 +165,7 @@ void register_engine(py::module_ & m) {
             "begin",
             [](engine & e, std::vector<duo::token_id> prompt, int32_t n_predict, const duo::sampling_params & sampling,
                const duo::plan_params & plan, std::vector<std::string> stop, int32_t n_logprobs,
-               const py::object & hook, int32_t place, bool use_cache) {
+               const py::object & hook, int32_t place, bool use_cache, int32_t n_mark) {
                 auto own_hook = hook.is_none() ? nullptr : std::make_shared<duo::python_hook>(hook);
                 const py::gil_scoped_release released;
 
@@ -183,10 +179,11 @@ void register_engine(py::module_ & m) {
                 r->hook       = std::move(own_hook);
                 r->wanted     = place;
                 r->use_cache  = use_cache;
+                r->n_mark     = n_mark;
                 return text_handle(e, e.begin(std::move(r)));
             },
             py::kw_only(), "prompt"_a, "n_predict"_a, "sampling"_a, "plan"_a, "stop"_a, "n_logprobs"_a,
-            "hook"_a = py::none(), "place"_a = -1, "use_cache"_a = true)
+            "hook"_a = py::none(), "place"_a = -1, "use_cache"_a = true, "n_mark"_a = 0)
         .def(
             "begin_errand",
             [](engine & e, std::shared_ptr<duo::errand> job, std::vector<duo::token_id> prompt) {

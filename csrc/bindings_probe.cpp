@@ -28,9 +28,10 @@ class probe {
     using floats = py::array_t<float, py::array::c_style | py::array::forcecast>;
 
     // Evaluates tokens at positions from pos0 on; the cache below pos0 stays. states: of a draft head, the state before
-    // each token. only_last: the other rows have no output, as in a prompt. Returns microseconds.
+    // each token. only_last: the other rows have no output, as in a prompt. n_levels: of rows with an output, of a head
+    // that guesses in blocks. Returns microseconds.
     int64_t decode(const std::vector<token_id> & tokens, int32_t pos0, const std::optional<floats> & states,
-                   bool only_last) {
+                   bool only_last, int32_t n_levels) {
         if (states && (states->ndim() != 2 || states->shape(0) != py::ssize_t(tokens.size()) ||
                        states->shape(1) != model_.n_state())) {
             throw error(error_kind::bad_value, "each token needs a state of " + std::to_string(model_.n_state()) +
@@ -44,10 +45,11 @@ class probe {
         }
         std::vector<row> rows;
         for (size_t i = 0; i < tokens.size(); ++i) {
-            rows.push_back({.token  = tokens[i],
-                            .pos    = pos0 + int32_t(i),
-                            .output = !only_last || i + 1 == tokens.size(),
-                            .state  = states ? states->data(py::ssize_t(i), 0) : nullptr});
+            rows.push_back({.token    = tokens[i],
+                            .pos      = pos0 + int32_t(i),
+                            .output   = !only_last || i + 1 == tokens.size(),
+                            .n_levels = n_levels,
+                            .state    = states ? states->data(py::ssize_t(i), 0) : nullptr});
         }
         n_rows_ = 0;
         if (!model_.rollback(0, pos0) || (!model_.can_rollback() && model_.n_held(0) < pos0)) {
@@ -58,6 +60,7 @@ class probe {
         model_.decode(rows, go);
         const int64_t t1 = now_us();
         n_rows_          = int32_t(rows.size());
+        n_levels_        = n_levels;
         return t1 - t0;
     }
 
@@ -69,6 +72,16 @@ class probe {
         py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(model_.n_vocab())});
         for (int32_t i = 0; i < n_rows_; ++i) {
             const std::span<const float> row = model_.logits(i);
+            std::copy(row.begin(), row.end(), out.mutable_data(i, 0));
+        }
+        return out;
+    }
+
+    // Of a head that guesses in blocks: of the last row of the last pass, [levels][n_vocab]
+    py::array_t<float> levels() const {
+        py::array_t<float> out({py::ssize_t(n_levels_), py::ssize_t(model_.n_vocab())});
+        for (int32_t i = 0; i < n_levels_; ++i) {
+            const std::span<const float> row = model_.logits(n_rows_ - 1, i);
             std::copy(row.begin(), row.end(), out.mutable_data(i, 0));
         }
         return out;
@@ -142,7 +155,8 @@ class probe {
     }
 
     llama_token_model model_;
-    int32_t           n_rows_ = 0;
+    int32_t           n_rows_   = 0;
+    int32_t           n_levels_ = 1;
 };
 
 } // namespace
@@ -155,11 +169,13 @@ void register_probe(py::module_ & m) {
                  return std::make_unique<probe>(options, is_draft);
              }),
              "options"_a, "is_draft"_a = false)
-        .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, "states"_a = py::none(), "only_last"_a = false)
+        .def("decode", &probe::decode, "tokens"_a, "pos"_a = 0, "states"_a = py::none(), "only_last"_a = false,
+             "n_levels"_a = 1)
         .def("encode", &probe::encode, "features"_a)
         .def("states", &probe::states)
         .def("mark", &probe::mark)
         .def("logits", &probe::logits)
+        .def("levels", &probe::levels)
         .def("features", &probe::features)
         .def("candidates", &probe::candidates, "row"_a, "sampling"_a, "text"_a, "n"_a)
         .def("chances", &probe::chances, "row"_a, "sampling"_a, "text"_a)

@@ -212,7 +212,7 @@ def test_what_does_not_fit_is_said(hy: Model, tmp_path: Path, capsys: pytest.Cap
         (other, hy.head, {}, "has the MTP layers of a hy_v3 model, and .* is a qwen35 model"),
         (hy.trunk, narrow, {}, "whose hidden states have 128 numbers, and those of .* have 256"),
         (TARGET, unknown, {}, r"has MTP layers of a kind \(llama\) that duo cannot run"),
-        (TARGET, dflash, {}, "is a DFlash head, which duo does not support yet"),
+        (TARGET, dflash, {}, "is no DFlash head that llama.cpp can run"),
         (hy.trunk, None, OWN, "has no MTP layers"),
         (TARGET, DRAFT, OWN, "has no MTP layers"),
         (TARGET, head, OWN, "has no MTP layers"),
@@ -220,7 +220,7 @@ def test_what_does_not_fit_is_said(hy: Model, tmp_path: Path, capsys: pytest.Cap
         (hy.trunk, hy.head, {"spec_type": "draft-eagle3"}, "is no EAGLE-3 head"),
         (hy.head, None, {}, "has MTP layers only, which write nothing alone"),
         (hy.whole, None, {**OWN, "draft_host": "127.0.0.1:1"}, "needs its target in the same process"),
-        (TARGET, None, {"spec_type": "draft-dflash"}, "does not support llama.cpp's draft-dflash yet"),
+        (TARGET, None, {"spec_type": "ngram-mod"}, "does not support llama.cpp's ngram-mod yet"),
         (TARGET, head, {"spec_type": "draft-eagle3,draft-mtp"}, "only one kind of draft"),
     ):
         with pytest.raises(DuoError, match=why):

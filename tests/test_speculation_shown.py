@@ -39,9 +39,9 @@ def stderr_of(capsys: pytest.CaptureFixture[str], *args: object) -> list[str]:
         ("--draft-tree", LONG_PATH, "a tree can have at most 63 nodes"),
         ("--draft-tree", MANY, "a tree can have at most 63 nodes"),
         *(("--spec-type", v, f"duo does not support llama.cpp's {v} yet; choose from none, draft-simple, ") for v in
-          ("draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")),
+          ("ngram-mod", "ngram-cache")),
         ("--spec-type", "draft-simple,ngram-mod", "duo does not support llama.cpp's ngram-mod yet"),
-        ("--spec-type", "ngram", "'ngram' is not one of none, draft-simple, draft-eagle3, draft-mtp, ngram-simple"),
+        ("--spec-type", "ngram", "'ngram' is not one of none, draft-simple, draft-eagle3, draft-mtp, draft-dflash, "),
         ("--spec-type", "ngram-map-k,", "'' is not one of"),
         ("--spec-type", "ngram-simple,ngram-map-k", "only one kind of n-grams can be used at a time"),
         ("--spec-type", "ngram-map-k4v,draft-simple,ngram-simple", "only one kind of n-grams"),

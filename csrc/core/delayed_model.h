@@ -49,6 +49,7 @@ class delayed_model : public token_model {
     void    features(int32_t i_row, std::span<float> out) const override { inner_.features(i_row, out); }
     int32_t n_inputs() const override { return inner_.n_inputs(); }
     int32_t n_state() const override { return inner_.n_state(); }
+    int32_t n_levels() const override { return inner_.n_levels(); }
     void    encode(std::span<const float> features, std::span<float> out) override { inner_.encode(features, out); }
     void    state(int32_t i_row, std::span<float> out) const override { inner_.state(i_row, out); }
 

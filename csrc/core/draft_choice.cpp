@@ -17,6 +17,9 @@ bool draft_worker::choose() {
         if (!wants_step(t)) {
             continue;
         }
+        if (t.in_blocks() && n_parts_ > 0 && int32_t(n_parts_ + 1) * (model_.n_levels() + 1) > model_.n_batch()) {
+            break; // the others have the next step
+        }
         if (n_parts_ == parts_.size()) {
             parts_.emplace_back();
         }
@@ -31,7 +34,8 @@ bool draft_worker::choose() {
             pause(t);
             continue;
         }
-        const int32_t n_rows = p.reads() ? t.n_missing() : int32_t(p.nodes.size());
+        const int32_t n_block = t.in_blocks() ? model_.n_levels() + 1 : 0;
+        const int32_t n_rows  = p.reads() ? t.n_missing() + n_block : int32_t(p.nodes.size());
         if (n_rows > n_free) {
             n_free = make_room(t, n_free);
         }

@@ -1,7 +1,6 @@
 // One step of the draft: evaluate the chosen nodes of all texts (draft_choice.cpp) in one batch, send their best
-// children. The loop around it is in draft_worker.cpp.
+// children (draft_send.cpp). The loop around it is in draft_worker.cpp.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "draft_worker.h"
@@ -9,10 +8,7 @@
 namespace duo {
 
 namespace {
-constexpr size_t n_children_most = 8;      // of a node, when several outcomes are prepared
-constexpr float  least_child     = -4.2f;  // the same for a child of a node that is right (1.5%)
-constexpr float  log_of_nothing  = -69.0f; // log(1e-30)
-constexpr size_t n_piece         = 64;     // rows of a text that is read beside others that are drafted
+constexpr size_t n_piece = 64; // rows of a text that is read beside others that are drafted
 } // namespace
 
 void draft_worker::step() {
@@ -42,11 +38,16 @@ void draft_worker::step() {
         for (size_t i = 0; i < n_parts_; ++i) {
             part & p = parts_[i];
             try {
-                path_ = p.text->tokens();
-                first = wires_.on_host ? typical_ : first;
+                path_              = p.text->tokens();
+                first              = wires_.on_host ? typical_ : first;
+                const size_t i_row = p.i_row + p.n_rows - p.nodes.size();
                 for (size_t j = 0; p.evaluated && j < p.nodes.size(); ++j) {
-                    depth = std::max(depth, p.text->tree().at(p.nodes[j]).depth + 1);
-                    p.n_made += send_children(p, j, std::exchange(first, false) ? &t : nullptr);
+                    const step_time * told = std::exchange(first, false) ? &t : nullptr;
+                    depth                  = std::max(depth, p.text->tree().at(p.nodes[j]).depth + 1);
+                    p.n_made += send_children(*p.text, p.nodes[j], int32_t(i_row + j), told);
+                }
+                if (p.evaluated && p.text->in_blocks()) {
+                    depth = std::max(depth, send_block(p, int32_t(i_row)));
                 }
             } catch (const std::exception & e) {
                 fail(*p.text, e.what()); // the other texts go on
@@ -99,6 +100,9 @@ void draft_worker::set_rows_of_text(part & p, size_t n_most) {
                          .pos    = pos,
                          .branch = trunk.branch(),
                          .output = pos + 1 == int32_t(tokens.size())});
+    }
+    if (p.evaluated && p.text->in_blocks()) {
+        rows_.back().n_levels = p.text->begin_block();
     }
 }
 
@@ -197,81 +201,12 @@ bool draft_worker::evaluate() {
             for (size_t j = 0; j < p.nodes.size(); ++j) {
                 p.text->mark_expanded(p.nodes[j], p.reads() ? p.text->trunk().branch() : p.branches[j]);
             }
-            if (of_head) {
+            if (of_head && !p.text->in_blocks()) {
                 keep_states(p);
             }
         }
     }
     return n_nodes_ > 0;
-}
-
-// Sends the children of a part's i-th node, whose row was evaluated: best first, the first one always. The others are
-// kept if their own chance is high enough, whatever the chance of the path: once the text has come to this node, only
-// theirs counts, and they cannot be had later. t: the first child tells the step's duration; null: it does not.
-int32_t draft_worker::send_children(const part & p, size_t i, const step_time * t) {
-    draft_text &    text   = *p.text;
-    const request & req    = text.req();
-    const int32_t   i_node = p.nodes[i];
-    const int32_t   wanted = text.n_children_wanted(i_node);
-    const auto      i_row  = int32_t(p.i_row + p.n_rows - p.nodes.size() + i);
-    const bool      draws  = acceptance::draws(req.sampling);
-    path_.resize(text.tokens().size());
-    text.tree().path_to(i_node, path_);
-    const size_t n_most = std::max(text.wanted().n_branch > 1 ? n_children_most : 1, size_t(wanted));
-    if (draws) {
-        draw_children(text, i_node, i_row, n_most);
-    } else {
-        children_.resize(n_most);
-        children_.resize(size_t(model_.candidates(i_row, req.sampling, path_, children_)));
-    }
-
-    const int64_t          rows   = t == nullptr ? 0 : t->t_rows - t->t0;
-    const auto             us     = t == nullptr ? 0.0f : float(rows + (now_us() - t->t_rows) * n_nodes_);
-    const auto             beside = rows <= 0 ? 0.0f : float(t->beside_us) / float(rows);
-    const token_tree::node up     = text.tree().at(i_node);
-    const float            p_min  = std::log(std::max(req.plan.p_min, 1e-30f));
-    int32_t                n_made = 0;
-    for (const candidate & c : children_) {
-        const float logp = std::max(c.logp, log_of_nothing);
-        if (!draws && (logp < p_min || (n_made > 0 && n_made >= wanted && logp < least_child))) {
-            break;
-        }
-        if (const int32_t there = text.tree().child(i_node, c.token); there >= 0) {
-            text.revise(there, logp); // a head evaluates a root again
-            continue;
-        }
-        const node_id id = ids_.next();
-        text.insert(id, up.id, c.token, logp);
-        wires_.nodes.push_quiet({.slot    = text.slot(),
-                                 .id      = id,
-                                 .parent  = up.id,
-                                 .token   = c.token,
-                                 .logp    = logp,
-                                 .rank    = int16_t(n_made),
-                                 .n_rows  = int16_t(n_nodes_),
-                                 .step_us = n_made == 0 ? us : 0.0f,
-                                 .beside  = beside});
-        ++n_made;
-    }
-    return n_made;
-}
-
-// A node's children are drawn once. Draws must be sent whatever they are: the target would choose wrongly if it were
-// told the probable ones only. What they were drawn from goes before them.
-void draft_worker::draw_children(const draft_text & text, int32_t i_node, int32_t i_row, size_t n_most) {
-    children_.clear();
-    if (text.tree().first_child(i_node) >= 0) {
-        return;
-    }
-    model_.chances(i_row, text.req().sampling, path_, chances_);
-    acceptance_.draw(text.req().sampling, path_, chances_, n_most, children_);
-    for (const candidate & c : chances_) {
-        wires_.nodes.push_quiet({.what   = node_msg::kind::share,
-                                 .slot   = text.slot(),
-                                 .parent = text.tree().at(i_node).id,
-                                 .token  = c.token,
-                                 .logp   = std::max(c.logp, log_of_nothing)});
-    }
 }
 
 void draft_worker::report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth) {

@@ -8,8 +8,9 @@
 namespace duo {
 
 namespace {
-constexpr float   least_path  = -5.5f; // log of the chance below which a node is not worth a row (0.4%)
-constexpr int32_t n_tree_most = 768;   // nodes; the target looks through all of them
+constexpr float   least_path  = -5.5f;  // log of the chance below which a node is not worth a row (0.4%)
+constexpr float   hopeless    = -60.0f; // the same for a node that a later block has dropped
+constexpr int32_t n_tree_most = 768;    // nodes; the target looks through all of them
 // Steps by which a head's own states may lag behind the target's before they are made anew. Each adds some error, and
 // heads are trained for five to seven.
 constexpr int32_t n_lag_most = 4;
@@ -92,7 +93,7 @@ void draft_text::on_true_rows(int32_t n) {
     if (n_missing() > 0) {
         return;
     }
-    if (is_stale()) {
+    if (in_blocks() || is_stale()) {
         tree_.forget_rows();
     }
     tree_.mark_expanded(0, trunk_.branch());
@@ -127,13 +128,18 @@ void draft_text::choose(std::vector<int32_t> & nodes, int32_t n_free) {
         return;
     }
     choose_root(nodes);
-    if (!nodes.empty() || !tree_.root().expanded()) {
+    if (!nodes.empty() || !tree_.root().expanded() || in_blocks()) {
         return;
     }
-    const int32_t n_most = std::clamp(n_free, 0, std::min(model_.n_batch(), model_.n_branch()));
+    const auto n_most = size_t(std::clamp(n_free, 0, std::min(model_.n_batch(), model_.n_branch())));
+    choose_below_root(nodes, n_most, std::min(n_most, size_t(orders_.n_branch)));
+}
+
+// At most n_most nodes that a shape wants, or n_step others.
+void draft_text::choose_below_root(std::vector<int32_t> & nodes, size_t n_most, size_t n_step) {
     if (!shape_.empty()) {
         shape_.match(tree_, places_);
-        nodes.resize(size_t(n_most));
+        nodes.resize(n_most);
         nodes.resize(tree_.frontier(nodes, [this](int32_t i) {
             return places_[size_t(i)] >= 0 && shape_.n_children(places_[size_t(i)]) > 0 && fits(i);
         }));
@@ -141,7 +147,7 @@ void draft_text::choose(std::vector<int32_t> & nodes, int32_t n_free) {
             return;
         }
     }
-    choose_by_worth(nodes, size_t(std::min(n_most, orders_.n_branch)));
+    choose_by_worth(nodes, n_step);
 }
 
 // The root comes first. A draft head evaluates it again as soon as the target's states are there.
@@ -185,6 +191,21 @@ void draft_text::choose_by_worth(std::vector<int32_t> & nodes, size_t n_most) co
     }
 }
 
+int32_t draft_text::begin_block() {
+    const int32_t n_wanted = std::max(orders_.n_ahead, shape_.depth());
+    n_levels_ = std::clamp(n_wanted, 1, std::max(1, std::min(model_.n_levels(), model_.n_ctx() - pos_of(0))));
+    return n_levels_;
+}
+
+bool draft_text::in_reach(int32_t i_node) const {
+    return tree_.at(i_node).depth < n_levels_ && tree_.at(i_node).path > hopeless;
+}
+
+void draft_text::choose_in_block(std::vector<int32_t> & nodes) {
+    nodes.clear();
+    choose_below_root(nodes, 1, 1);
+}
+
 // The best n_want nodes are known: so many are at least as probable as the best unexpanded node, and its children would
 // be less probable still (EAGLE-2's choice, without its limit on depth).
 bool draft_text::complete() const {
@@ -206,7 +227,7 @@ bool draft_text::complete() const {
 bool draft_text::fits(int32_t i_node) const {
     return pos_of(i_node) < model_.n_ctx() &&
            (i_node == 0 || (tree_.at(tree_.at(i_node).parent).expanded() && !model_.is_end(tree_.at(i_node).token) &&
-                            trunk_.can_take(tree_, i_node, pos_of(i_node))));
+                            (in_blocks() ? in_reach(i_node) : trunk_.can_take(tree_, i_node, pos_of(i_node)))));
 }
 
 int32_t draft_text::n_expanded() const {

@@ -107,7 +107,7 @@ class draft_text {
     [[nodiscard]] draft_trunk &                 trunk() { return trunk_; }
     [[nodiscard]] int32_t                       slot() const { return slot_; }
     // Rows in the cache that belong to this text.
-    [[nodiscard]] int32_t n_cached() const { return trunk_.n_text() + n_expanded(); }
+    [[nodiscard]] int32_t n_cached() const { return trunk_.n_text() + (in_blocks() ? 0 : n_expanded()); }
     // Tokens of the text that are not in the cache.
     [[nodiscard]] int32_t n_missing() const { return int32_t(tokens_.size()) - trunk_.n_text(); }
     [[nodiscard]] int32_t pos_of(int32_t i_node) const { return int32_t(tokens_.size()) - 1 + tree_.at(i_node).depth; }
@@ -116,6 +116,13 @@ class draft_text {
     [[nodiscard]] int32_t n_readable() const {
         return head_ ? std::min(n_missing(), head_->n_ready(trunk_.n_text())) : n_missing();
     }
+
+    // The draft is a head of blocks: only the root is evaluated, and that gives candidates for n_levels() positions.
+    [[nodiscard]] bool in_blocks() const { return model_.n_levels() > 1; }
+    // The root's next row is to give so many levels: as many as the target can use.
+    [[nodiscard]] int32_t begin_block();
+    // That row was evaluated: the best nodes whose children it can tell. None: no more are wanted.
+    void choose_in_block(std::vector<int32_t> & nodes);
 
     // Node i was evaluated in that branch.
     void mark_expanded(int32_t i, int32_t branch) { tree_.mark_expanded(i, branch); }
@@ -131,8 +138,10 @@ class draft_text {
 
   private:
     bool                  commit(token_id token, node_counter & ids, node_msg & named);
+    void                  choose_below_root(std::vector<int32_t> & nodes, size_t n_most, size_t n_step);
     void                  choose_by_worth(std::vector<int32_t> & nodes, size_t n_most) const;
     [[nodiscard]] bool    fits(int32_t i_node) const;
+    [[nodiscard]] bool    in_reach(int32_t i_node) const;
     [[nodiscard]] bool    complete() const;
     [[nodiscard]] int32_t n_expanded() const;
     [[nodiscard]] bool    is_stale() const;
@@ -149,6 +158,7 @@ class draft_text {
     tree_shape                shape_;  // empty: best first
     std::vector<int32_t>      places_; // of all nodes in shape_
     orders                    orders_;
+    int32_t                   n_levels_ = 1;    // of the last block
     bool                      readable_ = true; // the draft's vocabulary has all of tokens_
     bool                      paused_   = false;
 };

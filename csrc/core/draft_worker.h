@@ -76,9 +76,11 @@ class draft_worker {
     void                                    keep_states(const part & p);
     bool                                    evaluate();
     [[nodiscard]] const std::atomic<bool> & stop_sign() const;
-    int32_t                                 send_children(const part & p, size_t i, const step_time * t);
-    void draw_children(const draft_text & text, int32_t i_node, int32_t i_row, size_t n_most);
-    void report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
+    int32_t send_children(draft_text & text, int32_t i_node, int32_t i_row, const step_time * t);
+    int32_t send_block(part & p, int32_t i_row);
+    void    drop_children(draft_text & text, int32_t i_node);
+    void    draw_children(const draft_text & text, int32_t i_node, int32_t i_row, size_t n_most);
+    void    report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
 
     token_model &           model_;
     wires &                 wires_;
@@ -96,6 +98,7 @@ class draft_worker {
     int32_t                n_nodes_ = 0; // of the step that were evaluated
     std::vector<row>       rows_;
     std::vector<token_id>  path_;     // scratch
+    std::vector<int32_t>   block_;    // scratch
     std::vector<candidate> children_; // scratch
     std::vector<candidate> chances_;  // scratch
     acceptance             acceptance_;

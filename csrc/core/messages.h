@@ -27,7 +27,7 @@ struct request;
 // draft -> target
 struct node_msg {
     enum class kind : uint8_t {
-        node,   // `token` may follow `parent`
+        node,   // `token` may follow `parent`; with the id of an earlier node: a better estimate of its chance
         pause,  // nothing will grow below root `parent` until the next verdict
         failed, // the draft is gone for this request (`id` = request); the text goes on without it
         share,  // `parent`'s children are draws, of `token` with probability exp(logp). A parent's shares sum to 1 and
@@ -38,7 +38,7 @@ struct node_msg {
     };
 
     kind     what    = kind::node;
-    bool     guess   = true; // false: made because a verdict named the token
+    bool     guess   = true; // false: made because a verdict named the token, or an estimate of an earlier guess
     int32_t  slot    = 0;
     node_id  id      = no_node;
     node_id  parent  = no_node;

@@ -12,6 +12,10 @@ void mirror_tree::begin(node_id id, std::span<const token_id> text) {
 
 mirror_tree::news mirror_tree::insert(const node_msg & msg, std::span<const token_id> text) {
     if (named()) {
+        if (const int32_t i = tree_.find(msg.id); i > 0) {
+            tree_.revise(i, msg.logp);
+            return news::revised;
+        }
         if (tree_.size() >= n_most) {
             return news::stale;
         }

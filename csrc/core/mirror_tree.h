@@ -20,6 +20,7 @@ class mirror_tree {
 
     enum class news : uint8_t {
         grown,       // the tree has one more node
+        revised,     // a better estimate of a node
         named_right, // names a token that was committed before the node came
         guess_wrong, // another token at a committed position: it came too late, and was wrong
         stale,

@@ -21,11 +21,13 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
         wires_.features = std::make_unique<feature_ring>(draft->n_inputs(), n_feature_rows);
     }
     if (target != nullptr) {
+        pair_prior prior = opt.prior;
+        prior.n_levels   = draft != nullptr ? draft->n_levels() : 1;
         verify_worker_.emplace(*target, wires_,
                                draft != nullptr   ? place::here
                                : opt.remote_draft ? place::elsewhere
                                                   : place::none,
-                               opt.prior, opt.n_texts, opt.only, opt.n_kept_bytes);
+                               prior, opt.n_texts, opt.only, opt.n_kept_bytes);
         verify_thread_ = std::thread([this, f = opt.on_target_thread] {
             if (f) {
                 f();

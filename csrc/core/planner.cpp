@@ -7,7 +7,6 @@ namespace duo {
 
 namespace {
 constexpr int32_t n_auto_max    = 16;   // most guesses in a pass with --draft auto
-constexpr int32_t n_branch_auto = 8;    // frontier nodes that the draft expands at once
 constexpr int64_t wait_least_us = 2000; // a wait ends only when the draft is clearly late, not merely slow
 constexpr int64_t wait_sync_us  = 250000;
 constexpr int64_t wait_factor   = 4;
@@ -17,9 +16,10 @@ constexpr int32_t n_rest_soon   = 32;  // passes of rest that are left when a ne
 
 void planner::expect(const pair_prior & prior) {
     prior.check();
-    shared_ = prior.shared;
-    splits_ = prior.splits;
-    split_  = prior.split;
+    shared_   = prior.shared;
+    n_levels_ = prior.n_levels;
+    splits_   = prior.splits;
+    split_    = prior.split;
     profile_.expect(prior);
 }
 
@@ -102,15 +102,9 @@ int32_t planner::widest_try() const {
 
 plan planner::by_worth(pass_tree & tree, const situation & now, int32_t n_most) {
     price(now, n_most, rate());
-    const auto & path = tree.best_path();
-    choice       best = best_of(tree, path, now.n_base, n_most);
-    bool         wide = false;
-    if (params_.use == tree_use::automatic && n_branches_ > 1 && tree.nodes().size() > path.size()) {
-        // Nodes accepted beside the best path are evaluated once more, so a tree has to be clearly better.
-        const choice all = best_of(tree, tree.by_chance(), now.n_base, n_most);
-        wide             = all.value > best.value + least_gain;
-        best             = wide ? all : best;
-    }
+    const auto & path  = tree.best_path();
+    choice       best  = best_of(tree, path, now.n_base, n_most);
+    const bool   wide  = prefers_tree(tree, now, n_most, best);
     const double alone = 1.0 - cost_[0];
     if (best.value < alone + least_gain) {
         best = {.value = alone};
@@ -121,6 +115,18 @@ plan planner::by_worth(pass_tree & tree, const situation & now, int32_t n_most) 
         return wait_for(std::max(1, params_.n_min - n_path), now);
     }
     return take(tree, wide ? tree.by_chance() : path, best.n);
+}
+
+// True if more of the tree is worth more than the part of the best path that is `best`, which it replaces. Nodes
+// accepted beside the best path are evaluated once more, so a tree has to be clearly better.
+bool planner::prefers_tree(pass_tree & tree, const situation & now, int32_t n_most, choice & best) const {
+    if (params_.use != tree_use::automatic || n_branches_ == 1 || tree.nodes().size() <= tree.best_path().size()) {
+        return false;
+    }
+    const choice all  = best_of(tree, tree.by_chance(), now.n_base, n_most);
+    const bool   wide = all.value > best.value + least_gain;
+    best              = wide ? all : best;
+    return wide;
 }
 
 // The best rate that this path allows now, in tokens per microsecond. A few lucky passes may leave a running rate above
@@ -187,7 +193,7 @@ bool planner::wait_pays(double value, const pass_tree & tree, const situation & 
         reached *= n_path + d == 1 && now.fresh ? profile_.guesses().acceptance_fresh()
                                                 : profile_.guesses().acceptance(n_path + d - 1);
         sum += reached;
-        const double us = d * step + (now.fresh ? double(now.away_us) : 0.0);
+        const double us = n_steps(d) * step + (now.fresh ? double(now.away_us) : 0.0);
         if (n_path + d >= params_.n_min && sum - cost_[size_t(n_path + d)] - r * us > value + least_gain) {
             return true;
         }
@@ -205,8 +211,9 @@ plan planner::by_turn(pass_tree & tree, const situation & now, int32_t n_most) {
         return wait_for(n - n_path, now);
     }
     price(now, n_most, std::min(rate(), best_ratio(tree, now, path, n_most)));
-    const choice best = best_of(tree, path, now.n_base, n_most);
-    return take(tree, path, best.value < 1.0 - cost_[0] + least_gain ? 0 : best.n);
+    choice     best = best_of(tree, path, now.n_base, n_most);
+    const bool wide = n_levels_ > 1 && prefers_tree(tree, now, n_most, best);
+    return take(tree, wide ? tree.by_chance() : path, best.value < 1.0 - cost_[0] + least_gain ? 0 : best.n);
 }
 
 // What the user or a test has fixed: a chain of n_most nodes, a shape, or the n_most best nodes.
@@ -248,51 +255,6 @@ plan planner::wait_for(int32_t n_steps, const situation & now) const {
     // The round trip is a median, so some messages take longer. A lost connection must not cost several round trips.
     const auto away = int64_t(1.5 * double(now.away_us));
     return {.wait_us = std::max(turns() ? wait_sync_us : wait_least_us, wait_factor * expected) + away};
-}
-
-int16_t planner::n_ahead() const {
-    if (measuring_ || experience_->stance_now == stance::rest || n_max_ == 0) {
-        return 0;
-    }
-    if (!shape_.empty()) {
-        return int16_t(params_.mode == run_mode::sync ? shape_.depth() : 2 * shape_.depth() + 2);
-    }
-    if (turns()) {
-        return int16_t(adaptive() ? std::min({n_max_, 2 * ways().hopeful.k + 1, widest_try()}) : n_max_);
-    }
-    // Twice what is verified, so that the tree goes on behind an accepted path.
-    return int16_t(params_.n_ahead > 0 ? params_.n_ahead : std::min(2 * n_max_, n_draft_cap) + 2);
-}
-
-core_split planner::threads() const {
-    return splits_.empty() || !draft_works() ? core_split{} : splits_[experience_->splits.now()];
-}
-
-int16_t planner::n_branch() const {
-    if (turns() && params_.use != tree_use::dynamic) {
-        return 1;
-    }
-    return int16_t(params_.n_branch > 0 ? params_.n_branch : n_branch_auto);
-}
-
-int16_t planner::n_want() const {
-    return int16_t(params_.mode == run_mode::sync && params_.use == tree_use::dynamic && shape_.empty() ? n_max_ : 0);
-}
-
-// With turn-taking the target waits for each step, so a step has to bring more tokens than its time and its row cost.
-// The draft knows the chance of the node that it would expand, but not yet that of the guess below it.
-int16_t planner::least_path() const {
-    if (!turns() || !adaptive() || params_.n_min > 0) {
-        return 0;
-    }
-    const int32_t k     = std::max(1, ways().hopeful.k);
-    const double  row   = std::max(0.0, profile_.pass_us(k + 1, false) - profile_.pass_us(k, false));
-    const double  price = rate() * (profile_.step_us(1, false) + row);
-    return int16_t(std::clamp(1000.0 * price / profile_.guesses().acceptance(k - 1), 0.0, 900.0));
-}
-
-int16_t planner::branch_price() const {
-    return int16_t(std::clamp(1000.0 * profile_.branch_price(), 1.0, 30000.0));
 }
 
 } // namespace duo

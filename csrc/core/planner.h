@@ -134,7 +134,10 @@ class planner {
     plan                 fixed(pass_tree & tree, const situation & now, int32_t n_most);
     plan                 by_turn(pass_tree & tree, const situation & now, int32_t n_most);
     plan                 by_worth(pass_tree & tree, const situation & now, int32_t n_most);
+    [[nodiscard]] bool   prefers_tree(pass_tree & tree, const situation & now, int32_t n_most, choice & best) const;
     plan                 take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
+    // Of the draft, for so many levels.
+    [[nodiscard]] int32_t n_steps(int32_t n_levels) const { return (n_levels + n_levels_ - 1) / n_levels_; }
 
     // What the stances would bring (planner_rates.cpp).
     [[nodiscard]] const outlook & ways() const;
@@ -169,6 +172,7 @@ class planner {
     int32_t                 n_max_      = 0;
     int32_t                 n_branches_ = 1;
     bool                    copy_       = false;
+    int32_t                 n_levels_   = 1;     // see pair_prior
     bool                    shared_     = false; // both models are on the same cores
     std::vector<core_split> splits_;             // of these
     size_t                  split_ = 0;          // the likely one

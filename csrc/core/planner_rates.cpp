@@ -44,10 +44,10 @@ planner::outlook planner::find_outlook() const {
             return again * std::max(0.0, profile_.pass_us(k + 2, beside) - profile_.pass_us(k + 1, beside));
         };
         if (k >= params_.n_min) {
-            better(o.hopeful, k, sum, k * step + profile_.pass_us(k + 1, false) + more(false), worth);
-            better(o.turns, k, sum, k * step + profile_.pass_us(k + 1, false, false) + more(false), worth);
+            better(o.hopeful, k, sum, n_steps(k) * step + profile_.pass_us(k + 1, false) + more(false), worth);
+            better(o.turns, k, sum, n_steps(k) * step + profile_.pass_us(k + 1, false, false) + more(false), worth);
         }
-        better(o.ahead, k, sum, std::max(profile_.pass_us(k + 1, true) + more(true), k * step_beside), 0.0);
+        better(o.ahead, k, sum, std::max(profile_.pass_us(k + 1, true) + more(true), n_steps(k) * step_beside), 0.0);
     }
     return o;
 }
@@ -61,7 +61,8 @@ bool planner::turns_could_pay() const {
     for (int32_t k = 1; k <= std::min(k_most, n_max_); ++k) {
         reached *= std::max(good_guess, profile_.guesses().acceptance(k - 1));
         sum += reached;
-        if (sum * plain > (1.0 + least_share) * (k * profile_.step_us(1, false) + profile_.pass_us(k + 1, false))) {
+        if (sum * plain >
+            (1.0 + least_share) * (n_steps(k) * profile_.step_us(1, false) + profile_.pass_us(k + 1, false))) {
             return true;
         }
     }

@@ -38,9 +38,10 @@ void planner::on_verdict(int32_t n_tokens, double expected, int64_t us, bool dra
 }
 
 // Separate devices lose nothing by running ahead. On shared cores the models take turns, so that whoever works has all
-// cores, or the draft rests. Trees that the user gave are always grown ahead.
+// cores, or the draft rests. A draft that guesses in blocks can prepare nothing, so it takes turns anywhere. Trees that
+// the user gave are always grown ahead.
 stance planner::first_stance() const {
-    if (params_.mode != run_mode::sync && !(async() && params_.has_model && shared_ && adaptive())) {
+    if (params_.mode != run_mode::sync && !(async() && params_.has_model && (shared_ || n_levels_ > 1) && adaptive())) {
         return stance::ahead;
     }
     return adaptive() && profile_.has_prior() && !turns_could_pay() ? stance::rest : stance::by_turn;
@@ -75,12 +76,13 @@ bool planner::end_rest() {
     if (experience_->n_in < rest_before_trial()) {
         return false;
     }
-    experience_->change(!async() || shared_ || profile_.slowdown() > 1.25 ? stance::by_turn : stance::ahead);
+    experience_->change(!async() || shared_ || n_levels_ > 1 || profile_.slowdown() > 1.25 ? stance::by_turn
+                                                                                           : stance::ahead);
     return true;
 }
 
 bool planner::begin_ahead_trial() {
-    if (!async() || stance_now() != stance::by_turn || experience_->n_in < turns_before_ahead()) {
+    if (!async() || n_levels_ > 1 || stance_now() != stance::by_turn || experience_->n_in < turns_before_ahead()) {
         return false;
     }
     experience_->change(stance::ahead);

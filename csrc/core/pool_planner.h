@@ -19,6 +19,7 @@
 
 #include "messages.h"
 #include "pace.h"
+#include "pair_prior.h"
 #include "pair_profile.h"
 #include "pass_tree.h"
 
@@ -61,11 +62,11 @@ struct pool_orders {
 // Owned by the verify worker.
 class pool_planner {
   public:
-    // shared: both models are on the same cores, so they take turns. only: for tests, the one way that is taken,
-    // whether it pays or not.
-    void expect(bool shared, std::optional<stance> only = {}) {
-        shared_ = shared;
-        only_   = only;
+    // On the same cores models take turns. only: for tests, the one way that is taken, whether it pays or not.
+    void expect(const pair_prior & prior, std::optional<stance> only = {}) {
+        shared_   = prior.shared;
+        n_levels_ = prior.n_levels;
+        only_     = only;
     }
 
     // How the texts are written now: as orders() has decided.
@@ -122,7 +123,11 @@ class pool_planner {
     void        choose(std::span<const pool_share> texts, const pair_profile & profile, int32_t n_rows, double r);
     static void take(pool_share & t, int32_t n);
 
-    bool                  shared_ = false;
+    // Steps of the draft for so many levels.
+    [[nodiscard]] int32_t n_steps(int32_t n_levels) const { return (n_levels + n_levels_ - 1) / n_levels_; }
+
+    bool                  shared_   = false;
+    int32_t               n_levels_ = 1; // see pair_prior
     std::optional<stance> only_;
     // By number of texts. If all take turns, what was learned says little about texts whose drafts may run ahead.
     std::array<std::array<record, n_texts_cap + 1>, 2> records_{};

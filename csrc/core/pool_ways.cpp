@@ -53,12 +53,12 @@ pool_planner::way pool_planner::best_of(stance s, size_t n_texts, const pair_pro
         double us     = 0.0;
         double tokens = n * sum;
         if (s == stance::by_turn) {
-            us = k * profile.step_us(n, false) + profile.pass_us(n * (k + 1), false);
+            us = n_steps(k) * profile.step_us(n, false) + profile.pass_us(n * (k + 1), false);
         } else if (s == stance::groups) {
-            us = 2.0 * std::max(k * profile.step_us(half, true), profile.pass_us(half * (k + 1), true));
+            us = 2.0 * std::max(n_steps(k) * profile.step_us(half, true), profile.pass_us(half * (k + 1), true));
         } else {
             // Either a text that missed gives its root, or the pass waits for its guesses.
-            const double steps  = k * profile.step_us(n, true);
+            const double steps  = n_steps(k) * profile.step_us(n, true);
             const double full   = std::max(steps, profile.pass_us(n * (k + 1), true));
             const double waited = full + miss * steps;
             us                  = std::max(steps, profile.pass_us(n + int32_t(n * hit * k + 0.5), true));
@@ -91,7 +91,7 @@ double pool_planner::rate(size_t n_texts, const pair_profile & profile) const {
 }
 
 void pool_planner::choose_way(record & r, size_t n_texts, const pair_profile & profile, const pool_wishes & wishes) {
-    const bool turns = (shared_ || wishes.sync) && !wishes.no_waits;
+    const bool turns = (shared_ || wishes.sync || n_levels_ > 1) && !wishes.no_waits;
     double     value = 0.0;
     way_             = {};
     if (only_.has_value()) {
@@ -149,7 +149,7 @@ pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, c
     const auto   n     = int32_t(n_texts);
     const double extra = profile.pass_us(n * (way_.k + 1), false) - profile.pass_us(n, false);
     const double row   = std::max(0.0, extra / (n * way_.k));
-    const double price = rate(n_texts, profile) * (profile.step_us(n, false) / n + row);
+    const double price = rate(n_texts, profile) * ((n_levels_ > 1 ? 0.0 : profile.step_us(n, false) / n) + row);
     return {.n_ahead    = std::min(n_most, way_.k + 1),
             .n_branch   = 1,
             .n_wait     = way_.k + 1,

@@ -123,10 +123,12 @@ struct text_params {
 
 // The engine writes text_params and the slot before the request enters a ring. Nothing writes them afterwards.
 struct request : text_params {
-    int32_t                     slot   = 0;
-    int32_t                     wanted = -1; // place in the target's cache, if it is free; -1: the one that fits best
-    bool                        use_cache = true; // false: the whole prompt is evaluated
-    std::shared_ptr<token_hook> hook;             // null: none. Only for a target in this process
+    int32_t slot      = 0;
+    int32_t wanted    = -1;   // place in the target's cache, if it is free; -1: the one that fits best
+    bool    use_cache = true; // false: the whole prompt is evaluated
+    int32_t n_mark =
+        0; // later prompts will probably begin with so many tokens of this one, and then differ; 0: unknown
+    std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process
 
     std::shared_ptr<errand> job; // not a text, but this (errand.h); null: a text
 

@@ -21,6 +21,7 @@ struct row {
     int32_t  branch     = 0;     // the first one
     int32_t  n_branches = 1;     // all of them hold the same tokens before `pos`
     bool     output     = false; // candidates() will be asked for this row
+    int32_t  n_levels   = 1;     // and for so many positions in all; at most token_model::n_levels()
 
     const float * state = nullptr; // a draft head's: the state before the token, [n_state()]
 };
@@ -62,6 +63,7 @@ class token_model {
 
     // Candidates to follow row `i_row` of the last decode, best first by log-probability + noise, at most out.size().
     // `text`: all tokens up to and including that row's; penalties read its end, and its size is the noise's position.
+    // If the row has several levels, the text goes on with guesses, and its size says which level is asked for.
     // Returns how many. 0: none; with a grammar, the text is then complete. Throws duo::error if the grammar requires
     // more text and no token fits.
     virtual int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
@@ -90,6 +92,9 @@ class token_model {
     [[nodiscard]] virtual int32_t n_state() const { return 0; } // floats of a state
     // Makes states of the target's hidden states, [n][n_inputs()]. out: [n][n_state()]. n: at most n_batch().
     virtual void encode(std::span<const float> /*features*/, std::span<float> /*out*/) {}
+    // > 1: a head that guesses in blocks. A row with an output gives candidates for so many positions at once, each
+    // without regard to the tokens before it, and no row below the text's last one can be evaluated.
+    [[nodiscard]] virtual int32_t n_levels() const { return 1; }
     // The state after row `i_row` of the last decode, which has an output. out: [n_state()].
     virtual void state(int32_t /*i_row*/, std::span<float> /*out*/) const {}
 

@@ -11,7 +11,7 @@ namespace {
 // Tokens that are worth a copy of their text: evaluating so many takes about as long as several passes.
 constexpr size_t n_worth = 64;
 // A recurrent state is marked every so many tokens of a prompt, and so many before its end: the next turn of a chat
-// probably begins like this one, but without what asked for the answer.
+// probably begins like this one, but without what asked for the answer. A caller may know another such place.
 constexpr size_t n_mark_every = 1024;
 constexpr size_t n_mark_tail  = 16;
 } // namespace
@@ -87,7 +87,10 @@ void verify_worker::keep_beginning(verify_slot & s) {
     } else {
         clear(s);
     }
-    const auto n_cached              = int32_t(s.cached.size());
+    const auto n_cached = int32_t(s.cached.size());
+    if (const int32_t n_mark = s.text.req().n_mark; n_mark == n_cached || n_mark == n_cached + 1) {
+        mark(s); // the next pass would go on beyond it
+    }
     s.text.stats().n_prompt_cached   = n_cached;
     s.text.stats().n_prompt_returned = size_t(n_cached) > n_here ? n_cached : 0;
 }
@@ -122,16 +125,29 @@ void verify_worker::cut(verify_slot & s) {
 // Rows of the prompt up to the next place where its state is marked. SIZE_MAX: there is none.
 size_t verify_worker::n_to_mark(const verify_slot & s) const {
     const size_t n = s.text.tokens().size();
-    if (model_.undo() == undo_kind::cells || s.text.stats().n_passes > 0 || s.n_missing() < n_worth) {
+    if (model_.undo() == undo_kind::cells || s.text.stats().n_passes > 0) {
         return SIZE_MAX;
     }
-    const size_t next = std::min(s.cached.size() / n_mark_every * n_mark_every + n_mark_every, n - n_mark_tail);
+    const auto asked = size_t(s.text.req().n_mark);
+    size_t     next  = asked > s.cached.size() + 1 && asked < n ? asked : SIZE_MAX;
+    if (s.n_missing() >= n_worth) {
+        next = std::min({next, s.cached.size() / n_mark_every * n_mark_every + n_mark_every, n - n_mark_tail});
+    }
+    if (next == SIZE_MAX) {
+        return next;
+    }
     return next > s.cached.size() + 1 ? next - s.cached.size() : SIZE_MAX; // the model might not keep a single row
 }
 
 void verify_worker::mark_state(const verify_slot & s) {
     const size_t n = s.cached.size();
-    if (model_.undo() != undo_kind::cells && (n % n_mark_every == 0 || n + n_mark_tail == s.text.tokens().size())) {
+    if (n % n_mark_every == 0 || n + n_mark_tail == s.text.tokens().size() || n == size_t(s.text.req().n_mark)) {
+        mark(s);
+    }
+}
+
+void verify_worker::mark(const verify_slot & s) {
+    if (model_.undo() != undo_kind::cells && !s.cached.empty()) {
         model_.mark(s.first_branch);
     }
 }

@@ -72,7 +72,8 @@ void verify_text::on_node(const node_msg & msg, guess_record & guesses) {
     }
     const bool right = what == mirror_tree::news::named_right;
     contact_         = what != mirror_tree::news::stale ? contact::at_work : contact_;
-    n_draft_read_    = what == mirror_tree::news::grown ? n_tokens() : n_draft_read_; // it has read down to the root
+    const bool grows = what == mirror_tree::news::grown || what == mirror_tree::news::revised;
+    n_draft_read_    = grows ? n_tokens() : n_draft_read_; // it has read down to the root
     // A guess that came too late to be verified still counts as right or wrong.
     if (msg.guess && (right || what == mirror_tree::news::guess_wrong)) {
         guesses.on_child(msg.logp, right);

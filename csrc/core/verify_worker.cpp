@@ -20,7 +20,7 @@ verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, 
       wait_(!prior.shared), reachable_(size_t(n_texts), draft == draft_place::here), kept_(n_kept_bytes),
       board_(size_t(n_texts)) {
     planner_.expect(prior);
-    pool_.expect(prior.shared, only);
+    pool_.expect(prior, only);
     slots_.reserve(size_t(n_texts));
     for (int32_t i = 0; i < n_texts; ++i) {
         slots_.emplace_back(model, i, n_branches_);

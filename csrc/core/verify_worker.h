@@ -69,6 +69,7 @@ class verify_worker {
     void                     drop_unheld(verify_slot & s);
     [[nodiscard]] size_t     n_to_mark(const verify_slot & s) const;
     void                     mark_state(const verify_slot & s);
+    void                     mark(const verify_slot & s);
     void                     forget_rejected(verify_slot & s) noexcept;
     void                     push_out(const verify_slot & s) noexcept;
     void                     bring_back(verify_slot & s) noexcept;

@@ -1,6 +1,7 @@
 #include "head_file.h"
 
 #include <algorithm>
+#include <limits>
 #include <variant>
 
 #include "../error.h"
@@ -12,6 +13,7 @@ namespace duo {
 namespace {
 
 constexpr size_t       n_layers_eagle3 = 3;
+constexpr int64_t      n_most          = 1 << 20; // floats of a hidden state
 constexpr const char * advice          = "; use a head that was made for this target";
 
 const header_value * find(const file_header & h, const std::string & key) {
@@ -31,6 +33,12 @@ std::string text(const file_header & h, const std::string & key) {
     return s == nullptr ? "" : *s;
 }
 
+bool flag(const file_header & h, const std::string & key, bool otherwise) {
+    const header_value * v = find(h, key);
+    const auto *         b = v == nullptr ? nullptr : std::get_if<bool>(v);
+    return b == nullptr ? otherwise : *b;
+}
+
 bool has_tensor(const file_header & h, const std::string & name) {
     return std::any_of(h.tensors.begin(), h.tensors.end(), [&name](const header_tensor & t) { return t.name == name; });
 }
@@ -38,9 +46,6 @@ bool has_tensor(const file_header & h, const std::string & name) {
 // Heads that duo does not run.
 void refuse_others(const std::string & path, const std::string & arch) {
     const std::string advice = "; use a draft model, an EAGLE-3 head or MTP layers";
-    if (arch == "dflash") {
-        throw error(error_kind::bad_value, path + " is a DFlash head, which duo does not support yet" + advice);
-    }
     if (arch == "gemma4-assistant") {
         throw error(error_kind::bad_value,
                     path + " is Gemma 4's assistant, which reads its target's cache, so it cannot work beside the " +
@@ -48,16 +53,58 @@ void refuse_others(const std::string & path, const std::string & arch) {
     }
 }
 
+// 0, 1, ... layers of the target whose inputs the head reads; empty: the file names none.
+std::vector<int32_t> target_layers(const file_header & h, const std::string & arch) {
+    const header_value * v      = find(h, arch + ".target_layers");
+    const auto *         layers = v == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(v);
+    return layers == nullptr ? std::vector<int32_t>() : std::vector<int32_t>(layers->begin(), layers->end());
+}
+
+// Kinds that libllama computes (src/models/dflash.cpp), but whose blocks do not end with logits that stand alone.
+void refuse_other_blocks(const std::string & path, const file_header & h) {
+    const char * kind = has_tensor(h, "selector_hidden.weight")          ? "a DFlash 2 head with a selector"
+                        : number(h, "dflash.hyper_connection.count") > 0 ? "a DSpark head of DeepSeek V4"
+                                                                         : nullptr;
+    if (kind != nullptr) {
+        throw error(error_kind::bad_value, path + " is " + kind +
+                                               ", which duo does not support yet; use a DFlash head, " +
+                                               "an EAGLE-3 head or a draft model");
+    }
+}
+
+head_file read_dflash(const std::string & path, const file_header & h) {
+    refuse_other_blocks(path, h);
+    constexpr int64_t n_block_most  = 64;
+    constexpr size_t  n_layers_most = 16;
+    head_file         out{.kind = head_kind::dflash};
+    out.layers        = target_layers(h, "dflash");
+    out.n_embd        = number(h, "dflash.embedding_length");
+    out.n_target      = out.n_embd; // libllama takes them to be equal
+    const int64_t n   = number(h, "dflash.block_size");
+    out.own_embedding = has_tensor(h, "token_embd.weight");
+    out.own_output    = out.own_embedding || has_tensor(h, "output.weight"); // else the embedding is the output matrix
+    const int64_t mask =
+        find(h, "tokenizer.ggml.mask_token_id") == nullptr ? -1 : number(h, "tokenizer.ggml.mask_token_id");
+    if (out.layers.empty() || out.layers.size() > n_layers_most || out.n_embd < 1 || out.n_embd > n_most || n < 2 ||
+        mask < 0 || mask > std::numeric_limits<int32_t>::max()) {
+        throw error(error_kind::bad_value,
+                    path + " is no DFlash head that llama.cpp can run: it must name the layers of its target that it "
+                           "reads (dflash.target_layers), a block of two tokens or more (dflash.block_size) and the "
+                           "token of its masks (tokenizer.ggml.mask_token_id)");
+    }
+    out.n_block = int32_t(std::min(n, n_block_most));
+    out.mask    = int32_t(mask);
+    out.causal  = flag(h, "dflash.attention.causal", false);
+    out.chained = has_tensor(h, "markov_w1.weight");
+    out.n_known = out.chained && flag(h, "dflash.sample_from_anchor", true) ? 0 : 1;
+    return out;
+}
+
 head_file read_eagle3(const std::string & path, const file_header & h) {
     head_file out;
-    if (const header_value * v = find(h, "eagle3.target_layers"); v != nullptr) {
-        if (const auto * layers = std::get_if<std::vector<int64_t>>(v)) {
-            out.layers.assign(layers->begin(), layers->end());
-        }
-    }
-    out.n_target             = number(h, "eagle3.target_hidden_size");
-    out.n_embd               = number(h, "eagle3.embedding_length");
-    constexpr int64_t n_most = 1 << 20;
+    out.layers   = target_layers(h, "eagle3");
+    out.n_target = number(h, "eagle3.target_hidden_size");
+    out.n_embd   = number(h, "eagle3.embedding_length");
     if (out.layers.size() != n_layers_eagle3 || out.n_target < 1 || out.n_target > n_most ||
         number(h, "eagle3.block_count") != 1) {
         throw error(error_kind::bad_value,
@@ -114,6 +161,9 @@ std::optional<head_file> read_head_file(const std::string & path, bool mtp) {
     const file_header h    = read_file_header(path);
     const std::string arch = text(h, "general.architecture");
     refuse_others(path, arch);
+    if (arch == "dflash" && !mtp) {
+        return read_dflash(path, h);
+    }
     return arch == "eagle3" && !mtp ? read_eagle3(path, h) : read_mtp(path, h, arch, mtp);
 }
 
@@ -127,7 +177,7 @@ std::string head_mismatch(const std::string & path, const head_file & head, cons
                    advice;
         }
     }
-    if (head.kind == head_kind::eagle3 && !keeps_layer_inputs(arch)) {
+    if (head.kind != head_kind::mtp && !keeps_layer_inputs(arch)) {
         return target + " is a " + arch + " model, and llama.cpp does not give the hidden states of such models to a " +
                "draft head; use a draft model";
     }

@@ -56,8 +56,17 @@ std::string fault_of_proposed(const file_header & h, const header_tensor & d2t, 
 } // namespace
 
 std::string head_fault(const std::string & path, int64_t n_vocab) {
-    const file_header h = read_file_header(path);
-    if (const auto * name = value<std::string>(h, "general.architecture"); name == nullptr || *name != "eagle3") {
+    const file_header h    = read_file_header(path);
+    const auto *      name = value<std::string>(h, "general.architecture");
+    if (name == nullptr || (*name != "eagle3" && *name != "dflash")) {
+        return "";
+    }
+    if (const header_tensor * d2t = tensor(h, "d2t"); d2t != nullptr) {
+        if (const std::string why = fault_of_proposed(h, *d2t, n_vocab); !why.empty()) {
+            return path + why;
+        }
+    }
+    if (*name != "eagle3") {
         return "";
     }
     const int64_t n_head = std::max<int64_t>(1, number(h, "attention.head_count", 1));
@@ -75,9 +84,7 @@ std::string head_fault(const std::string & path, int64_t n_vocab) {
         return path + " has an embedding of fewer rows than its vocabulary has tokens (" + std::to_string(n_vocab) +
                ")" + advice;
     }
-    const header_tensor * d2t = tensor(h, "d2t");
-    const std::string     why = d2t == nullptr ? "" : fault_of_proposed(h, *d2t, n_vocab);
-    return why.empty() ? "" : path + why;
+    return "";
 }
 
 } // namespace duo

@@ -86,6 +86,9 @@ size_t llama_token_model::set_rows(std::span<const row> rows) {
 decode_status llama_token_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
     const size_t n = rows.size();
     i_first_       = 0;
+    if (is_block()) {
+        return decode_block(rows, stop);
+    }
     if (undo() == undo_kind::copy && n > 2 && ends_alone(n) && rows.front().branch == rows.back().branch &&
         std::none_of(rows.begin(), rows.end() - 2, [](const row & r) { return r.output; })) {
         decode_batch(rows.first(n - 2), stop);
@@ -100,7 +103,7 @@ bool llama_token_model::ends_alone(size_t n) const {
     return wants_company() && n % llama_n_ubatch(context_.get()) == 1;
 }
 
-decode_status llama_token_model::decode_batch(std::span<const row> rows, const std::atomic<bool> & stop) {
+void llama_token_model::check_rows(std::span<const row> rows) const {
     if (rows.empty() || rows.size() > size_t(n_batch_)) {
         throw error(error_kind::bad_value, "a batch of " + std::to_string(rows.size()) +
                                                " rows does not fit -b/--batch-size " + std::to_string(n_batch_));
@@ -115,6 +118,34 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
                         opt_.path + " only has " + std::to_string(n_branch_));
         }
     }
+}
+
+// stop_ ends it early.
+bool llama_token_model::evaluate(const llama_batch & batch) {
+    const std::string what = "evaluating " + std::to_string(batch.n_tokens) + " tokens with " + opt_.path + " failed";
+    int32_t           rc   = 0;
+
+    const cpu::offload_products offload(helpers_);
+    const cpu::team_size        unpacking(std::max(1, opt_.n_threads_batch));
+    log_clear_errors();
+    try {
+        rc = llama_decode(context_.get(), batch);
+        llama_synchronize(context_.get());
+    } catch (const std::exception & e) {
+        stop_             = nullptr;
+        const failure why = failure_of(e);
+        throw error(why.kind, what + ": " + why.sentence);
+    }
+    stop_ = nullptr;
+    if (rc != 0 && rc != 2) {
+        throw error(rc == 1 ? error_kind::context_full : error_kind::internal,
+                    what + (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
+    }
+    return rc == 0;
+}
+
+decode_status llama_token_model::decode_batch(std::span<const row> rows, const std::atomic<bool> & stop) {
+    check_rows(rows);
     size_t n = set_rows(rows);
     // The extra row is removed below. A draft's recurrent state would not survive that.
     const bool padded = ends_alone(n) && (can_rollback_ || (n == 1 && n_batch_ > 1 && !is_draft_));
@@ -136,10 +167,7 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
     for (size_t i = 0; own_attention_ && i < n; ++i) {
         cells_.add({.pos = pos_[i], .text = seq_of_[i][0] / (n_branch_ / opt_.n_parallel)});
     }
-    const cpu::take_attention   attention(own_attention_, &cells_);
-    const cpu::offload_products offload(helpers_);
-    const cpu::team_size        unpacking(std::max(1, opt_.n_threads_batch));
-    log_clear_errors();
+    const cpu::take_attention attention(own_attention_, &cells_);
     stop_ = can_rollback_ ? &stop : nullptr; // a half-evaluated recurrent state could not be restored
     std::vector<int32_t> n_rows(states_.size());
     std::vector<int32_t> n_outputs(states_.size());
@@ -150,25 +178,9 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
     for (size_t i = 0; i < states_.size(); ++i) {
         states_[i].before_pass(n_rows[i] > 0 && (padded || n_outputs[i] > 1));
     }
-    int32_t rc = 0;
-    try {
-        rc = llama_decode(context_.get(), batch);
-        llama_synchronize(context_.get());
-    } catch (const std::exception & e) {
-        stop_             = nullptr;
-        const failure why = failure_of(e);
-        throw error(why.kind,
-                    "evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed: " + why.sentence);
-    }
-    stop_ = nullptr;
-    if (rc == 2) {
+    if (!evaluate(batch)) {
         undo(rows); // the cache may contain earlier parts of the batch
         return decode_status::stopped;
-    }
-    if (rc != 0) {
-        throw error(rc == 1 ? error_kind::context_full : error_kind::internal,
-                    "evaluating " + std::to_string(n) + " tokens with " + opt_.path + " failed" +
-                        (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
     }
     n_rows_          = int32_t(rows.size());
     const auto texts = int32_t(n_rows.size()) - int32_t(std::count(n_rows.begin(), n_rows.end(), 0));
@@ -195,22 +207,22 @@ void llama_token_model::use_threads(int32_t n) {
     }
 }
 
-float * llama_token_model::logits_of(int32_t i_row) const {
-    const bool known = i_row >= i_first_ && size_t(i_row - i_first_) < at_.size();
-    float *    row   = known ? llama_get_logits_ith(context_.get(), in_batch(i_row)) : nullptr;
+float * llama_token_model::logits_of(int32_t i_row, int32_t level) const {
+    const bool known = i_row >= i_first_ && size_t(i_row - i_first_) < at_.size() && in_batch(i_row) >= 0;
+    float *    row   = known ? llama_get_logits_ith(context_.get(), in_batch(i_row) + level) : nullptr;
     if (row == nullptr) {
         throw error("row " + std::to_string(i_row) + " of the last pass over " + opt_.path + " has no logits");
     }
     return row;
 }
 
-std::span<const float> llama_token_model::logits(int32_t i_row) const {
-    return {logits_of(i_row), size_t(n_vocab_)};
+std::span<const float> llama_token_model::logits(int32_t i_row, int32_t level) const {
+    return {logits_of(i_row, level), size_t(n_vocab_)};
 }
 
 int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                       std::span<candidate> out) {
-    float * const logits = logits_of(i_row);
+    float * const logits = logits_of(i_row, level_of(i_row, text));
     const int32_t n      = sampler_of(i_row, sampling).candidates(logits, sampling, text, out);
     check_numbers(logits, n == 0 ? no_token : out[0].token);
     return n;
@@ -218,7 +230,7 @@ int32_t llama_token_model::candidates(int32_t i_row, const sampling_params & sam
 
 void llama_token_model::chances(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
                                 std::vector<candidate> & out) {
-    float * const logits = logits_of(i_row);
+    float * const logits = logits_of(i_row, level_of(i_row, text));
     sampler_of(i_row, sampling).chances(logits, sampling, text, out);
     check_numbers(logits, out.empty() ? no_token : out.front().token);
 }

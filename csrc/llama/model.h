@@ -46,7 +46,7 @@ struct model_options {
     bool                     mtp     = false;          // target: keep the state after the last layer, which an MTP
                                                        // head reads; draft: the file's MTP layers are the draft
     bool                     load_mtp = false;         // target: its own MTP layers are the draft
-    std::vector<int32_t>     feature_layers;           // an EAGLE-3 head reads the inputs of these; empty: none does
+    std::vector<int32_t>     feature_layers;           // an EAGLE-3 or DFlash head reads their inputs; empty: none does
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
 
     std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
@@ -110,6 +110,7 @@ class llama_token_model : public token_model {
     void             features(int32_t i_row, std::span<float> out) const override;
     int32_t          n_inputs() const override;
     int32_t          n_state() const override;
+    int32_t          n_levels() const override;
     void             encode(std::span<const float> features, std::span<float> out) override;
     void             state(int32_t i_row, std::span<float> out) const override;
     bool             rollback(int32_t branch, int32_t pos) override;
@@ -128,8 +129,8 @@ class llama_token_model : public token_model {
     bool        is_end(token_id token) const override;
     std::string piece(token_id token) const override;
 
-    // The last pass's logits of a row, [n_vocab]. Throws duo::error if it has none.
-    [[nodiscard]] std::span<const float> logits(int32_t i_row) const;
+    // The last pass's logits of a row, [n_vocab]. level: of those that the row has. Throws duo::error if it has none.
+    [[nodiscard]] std::span<const float> logits(int32_t i_row, int32_t level = 0) const;
 
     // How often parameters of sampling were set up: about once for each text.
     [[nodiscard]] int64_t n_setups() const;
@@ -140,8 +141,8 @@ class llama_token_model : public token_model {
     // False for recurrent or hybrid memory, which cannot go back to any position; see undo().
     [[nodiscard]] bool can_rollback() const { return can_rollback_; }
 
-    // A draft head's kind; nothing: it is another model.
-    [[nodiscard]] std::optional<head_kind> kind() const { return head_ ? std::optional(head_->kind) : std::nullopt; }
+    // Of a draft head (head_file::name()); empty: it is another model.
+    [[nodiscard]] std::string head_name() const { return head_ ? head_->name() : ""; }
     // Whether the file has MTP layers that can be its draft.
     [[nodiscard]] bool has_mtp() const { return has_mtp_; }
 
@@ -210,8 +211,11 @@ class llama_token_model : public token_model {
     // Whether the cache has values; with latent attention (MLA), the keys are the values.
     [[nodiscard]] bool has_values() const { return probed_.n_written != probed_.n_attentions; }
     // A row of the last pass. Throws duo::error if it has no logits.
-    float *       logits_of(int32_t i_row) const;
-    void          check_numbers(const float * logits, token_id best) const;
+    float * logits_of(int32_t i_row, int32_t level = 0) const;
+    void    check_numbers(const float * logits, token_id best) const;
+    void    check_rows(std::span<const row> rows) const;
+    // False: `stop_` became true.
+    bool          evaluate(const llama_batch & batch);
     decode_status decode_batch(std::span<const row> rows, const std::atomic<bool> & stop);
     // Fills the batch. Returns the number of its rows, with those of company.
     size_t set_rows(std::span<const row> rows);
@@ -223,6 +227,7 @@ class llama_token_model : public token_model {
     // Bits must be the same, and some stock kernel gives a single row other bits.
     [[nodiscard]] bool wants_company() const { return same_bits_ && !head_ && (stock_products_ || !own_attention_); }
     [[nodiscard]] bool is_mtp() const { return head_ && head_->kind == head_kind::mtp; }
+    [[nodiscard]] bool is_block() const { return head_ && head_->kind == head_kind::dflash; }
     // Recurrent or hybrid. MTP layers only attend.
     [[nodiscard]] bool keeps_state() const {
         return !is_mtp() && (llama_model_is_recurrent(model_.get()) || llama_model_is_hybrid(model_.get()));
@@ -236,6 +241,11 @@ class llama_token_model : public token_model {
     void                      undo(std::span<const row> rows);
     void                      set_states(std::span<const row> rows);
     void                      check_borrowed() const;
+    void                      check_mask() const;
+    decode_status             decode_block(std::span<const row> rows, const std::atomic<bool> & stop);
+    llama_batch               batch_of_states(std::span<const row> rows);
+    llama_batch               batch_of_blocks(std::span<const row> rows);
+    [[nodiscard]] int32_t     level_of(int32_t i_row, std::span<const token_id> text) const;
     void                      set_row(size_t i, const row & r, int32_t pos, bool output);
 
     model_options                   opt_;
@@ -272,6 +282,8 @@ class llama_token_model : public token_model {
     int32_t     n_duo_products_ = 0;
     int32_t     n_cpu_products_ = 0;
     std::string warning_;
+
+    static constexpr size_t n_pos_parts = 4; // at most, of a position
 
     // The batch in llama_decode's form, with space for n_batch_ rows and the extra row of strict passes.
     std::vector<llama_token>    token_;

@@ -35,6 +35,8 @@ constexpr int32_t n_branch_helped = 31;
 constexpr int32_t n_spare_draft = 512;
 // libllama reserves a row of logits for each row that a draft head reads at once.
 constexpr int32_t n_batch_head = 64;
+// And for each row of several texts' blocks.
+constexpr int32_t n_batch_blocks = 256;
 // libllama reserves memory for the hidden states of so many rows: 25 MB for each layer of a model of 8 B parameters.
 constexpr int32_t n_batch_features = 512;
 // For duo's products with stock attention, which takes another path from 64 rows on (ggml-cpu/ops.cpp).
@@ -113,6 +115,9 @@ void llama_token_model::create_context() {
     n_batch_ = n_features() > 0 ? std::min(n_batch_, n_batch_features) : n_batch_;
 
     n_batch_ = head_ ? std::min(n_batch_, n_batch_head) : n_batch_;
+    if (is_block()) { // whatever fits the context, a block must fit
+        n_batch_ = std::clamp(opt_.n_parallel * (n_levels() + 1), n_batch_head, n_batch_blocks);
+    }
 
     // Recurrent memory needs a state per branch, and cannot go back to any position.
     const bool one = keeps_state();
@@ -208,7 +213,9 @@ void llama_token_model::create_context() {
         throw error(error_kind::does_not_fit, what + " could not be created for " + opt_.path + log_reason() +
                                                   "; lower " + option + " or free memory");
     }
-    if (head_) {
+    if (is_block()) {
+        llama_set_causal_attn(context_.get(), head_->causal);
+    } else if (head_) {
         hidden().keep_states(context_.get(), true, true);
     }
     if (opt_.mtp && !is_draft_) {
@@ -225,7 +232,7 @@ void llama_token_model::create_context() {
     use_control_vectors(context_.get(), model_.get(), opt_);
     const size_t n = size_t(n_batch_) + 1;
     token_.resize(n);
-    pos_.resize(n);
+    pos_.resize(n * n_pos_parts);
     n_seq_.assign(n, 1);
     seq_.resize(size_t(n_branch_));
     std::iota(seq_.begin(), seq_.end(), 0);

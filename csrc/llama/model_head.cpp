@@ -1,6 +1,6 @@
 // llama_token_model as a draft head, and as the target of one. Rows of a head are made of a token and a state. EAGLE-3
 // has an encoder that makes states of the target's hidden states (llama.cpp: src/models/eagle3.cpp). MTP layers read
-// the target's last state as it is (the graph_mtp of src/models/hy-v3.cpp and others).
+// the target's last state as it is (the graph_mtp of src/models/hy-v3.cpp and others). For DFlash see model_block.cpp.
 #include <algorithm>
 
 #include "../error.h"
@@ -49,7 +49,7 @@ int32_t llama_token_model::n_inputs() const {
 }
 
 int32_t llama_token_model::n_state() const {
-    return head_ ? int32_t(head_->n_embd) : 0;
+    return !head_ ? 0 : is_block() ? head_->n_inputs() : int32_t(head_->n_embd); // its cells are made of the inputs
 }
 
 // Positions do not matter here. Without any, llama.cpp numbers the rows itself, in a way that it accepts.
@@ -58,7 +58,7 @@ void llama_token_model::encode(std::span<const float> features, std::span<float>
     if (n == 0 || n > size_t(n_batch_) || out.size() != n * size_t(n_state())) {
         throw error("a draft head was given " + std::to_string(n) + " rows of hidden states at once");
     }
-    if (is_mtp()) {
+    if (head_->kind != head_kind::eagle3) {
         std::copy(features.begin(), features.end(), out.begin());
         return;
     }

@@ -92,11 +92,11 @@ void llama_token_model::load() {
     }
     if (!head_ && (!llama_model_has_decoder(model_.get()) || llama_model_has_encoder(model_.get()) ||
                    llama_model_is_diffusion(model_.get()))) {
-        if (meta("general.architecture") == "eagle3") {
-            throw error(error_kind::unknown_model,
-                        opt_.path +
-                            " is a draft head (EAGLE-3), which writes nothing alone; give it as the draft of the "
-                            "target that it was made for (-md)");
+        if (const std::string arch = meta("general.architecture"); arch == "eagle3" || arch == "dflash") {
+            throw error(error_kind::unknown_model, opt_.path + " is a draft head (" +
+                                                       (arch == "eagle3" ? "EAGLE-3" : "DFlash") +
+                                                       "), which writes nothing alone; give it as the draft of the "
+                                                       "target that it was made for (-md)");
         }
         throw error(error_kind::unknown_model,
                     opt_.path + " does not generate text token by token; choose a decoder-only language model");
@@ -107,6 +107,7 @@ void llama_token_model::load() {
     if (const std::string why = head_ ? head_fault(opt_.path, n_vocab_) : ""; !why.empty()) {
         throw error(error_kind::bad_value, why);
     }
+    check_mask();
     opt_.keep_loading = nullptr; // it may hold objects that only the caller's thread may free
 }
 
@@ -144,7 +145,8 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     const bool strict  = opt_.strict && !is_draft_ && n_gpu_layers == 0 && cpu::weight_buffer_type() != nullptr;
     const bool attends = (all_ours || strict) && opt_.flash_attn != "off";
     same_bits_         = opt_.strict || (attends && !is_draft_);
-    own_attention_     = attends && opt_.type_k == "f16" && opt_.type_v == "f16" && opt_.n_ctx != 1;
+    // Rows of a block see those after them.
+    own_attention_ = attends && opt_.type_k == "f16" && opt_.type_v == "f16" && opt_.n_ctx != 1 && !is_block();
 
     llama_model_params params       = llama_model_default_params();
     params.devices                  = devices.data();

@@ -63,9 +63,11 @@ class Probe:
         pos: int = 0,
         states: npt.NDArray[np.float32] | None = None,
         only_last: bool = False,
+        n_levels: int = 1,  # of rows with an output, of a head that guesses in blocks
     ) -> int: ...
     def mark(self) -> None: ...  # a recurrent state as it is now: passes may go back to it
     def logits(self) -> npt.NDArray[np.float32]: ...
+    def levels(self) -> npt.NDArray[np.float32]: ...  # [n_levels][n_vocab], of the last row, of such a head
     def features(self) -> npt.NDArray[np.float32]: ...  # [rows of the last pass][inputs of feature_layers]
     def encode(self, features: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]: ...  # states, of a draft head
     def states(self) -> npt.NDArray[np.float32]: ...  # [rows of the last pass][n_state], of a draft head
@@ -245,7 +247,7 @@ class Model:
     @property
     def has_mtp(self) -> bool: ...
     @property
-    def head(self) -> str: ...  # eagle3 or mtp, of a draft head; empty: another model
+    def head(self) -> str: ...  # eagle3, mtp, dflash or dspark, of a draft head; empty: another model
     @property
     def vocabulary(self) -> Vocabulary: ...
     def is_end(self, token: int) -> bool: ...
@@ -363,6 +365,7 @@ class Engine:
         hook: Callable[[Any, Any], bool] | None = None,
         place: int = -1,
         use_cache: bool = True,
+        n_mark: int = 0,
     ) -> Text: ...
     def begin_errand(self, errand: Errand, prompt: Sequence[int] = ()) -> Text: ...
     def next(self, text: Text, timeout_us: int) -> TextChunk | None: ...

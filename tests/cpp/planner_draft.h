@@ -32,6 +32,8 @@ struct made_up_draft {
     double n_cores    = 0.0;
     double parallel   = 0.0;
 
+    int32_t n_levels = 1; // above 1: a step over the root gives so many levels, and nothing is kept after a verdict
+
     // The last accepted node, if it was not expanded: a guess below it comes too late, but was right or wrong too.
     node_id  late_id    = no_node;
     token_id late_token = no_token;
@@ -65,6 +67,9 @@ struct made_up_draft {
             return;
         }
         std::vector<int32_t> best{0};
+        if (tree.root().expanded() && n_levels > 1) {
+            return;
+        }
         if (tree.root().expanded()) {
             const bool no_more = shape_ == nullptr && (tree.size() >= 512 || complete());
             best.resize(no_more ? 0 : shape_ != nullptr ? 16 : size_t(n_wide_));
@@ -102,12 +107,16 @@ struct made_up_draft {
                 profile.guesses().on_guess(0, late_token == 1, true);
             }
             if (i >= 0) {
-                tree.insert(++n_ids_, id, 1, float(best_logp));
-                if (has_other && (n_wide_ > 1 || shape_ != nullptr)) {
-                    tree.insert(++n_ids_, id, 2, float(other_logp));
-                }
-                tree.mark_expanded(i, 0);
+                expand(i);
             }
+        }
+        std::vector<int32_t> next(1);
+        for (int32_t n = 0; n_levels > 1 && n < 48; ++n) {
+            const auto in_block = [this](int32_t i) { return tree.at(i).depth < std::min(n_levels, n_ahead_); };
+            if (tree.frontier(next, in_block) == 0) {
+                break;
+            }
+            expand(next.front());
         }
         profile.on_step(int32_t(batch.size()), float(took), n_threads_ > 0 ? 1.0 : beside / std::max(1.0, took));
         batch.clear();
@@ -121,7 +130,7 @@ struct made_up_draft {
             late_id    = tree.at(i_node).id;
             late_token = token;
         }
-        if (i_next >= 0) {
+        if (i_next >= 0 && n_levels == 1) {
             tree.re_root(i_next);
         } else {
             tree.reset(++n_ids_, token);
@@ -130,6 +139,15 @@ struct made_up_draft {
     }
 
   private:
+    void expand(int32_t i) {
+        const node_id id = tree.at(i).id;
+        tree.insert(++n_ids_, id, 1, float(best_logp));
+        if (has_other && (n_wide_ > 1 || shape_ != nullptr)) {
+            tree.insert(++n_ids_, id, 2, float(other_logp));
+        }
+        tree.mark_expanded(i, 0);
+    }
+
     [[nodiscard]] bool complete() const {
         float   best = -5.5f;
         int32_t n    = 0;

@@ -25,6 +25,7 @@ struct facts {
     double                     parallel       = 0.0;  // share of the target's work that threads divide among them
     double                     parallel_draft = 0.0;
     int32_t                    n_room         = 1000;
+    int32_t                    n_levels       = 1; // of a step: see pair_prior, which has to say the same
     uint64_t                   seed           = 1;
 };
 
@@ -100,6 +101,7 @@ class world : public facts {
         draft_.other_logp = log_of((1.0 - a) * second);
         draft_.has_other  = second > 0.0;
         draft_.step_us    = step_us;
+        draft_.n_levels   = n_levels;
         draft_.price      = price;
         draft_.n_cores    = n_cores;
         draft_.parallel   = parallel_draft;

@@ -11,6 +11,7 @@ namespace duo_test {
 struct behaviour {
     language lang{};
     bool     has_features = false; // a target that a draft head reads
+    int32_t  n_levels     = 1;     // of a head: it guesses in blocks
     int32_t  n_ctx        = 512;
     int32_t  n_batch      = 64;
     int32_t  n_branch     = 16;

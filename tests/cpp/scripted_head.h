@@ -1,5 +1,6 @@
 // A draft head without a model. A state says which text it comes from, so each row shows whether it was made of the
-// right one: of the text before its token, as the target or the head itself has read it.
+// right one: of the text before its token, as the target or the head itself has read it. A head of blocks guesses the
+// text below a row by itself, whatever tokens it is asked about.
 #pragma once
 
 #include "scripted_base.h"
@@ -15,6 +16,7 @@ class scripted_head : public scripted_base {
 
     int32_t n_inputs() const override { return n_text_state; }
     int32_t n_state() const override { return n_text_state; }
+    int32_t n_levels() const override { return b_.n_levels; }
 
     void encode(std::span<const float> features, std::span<float> out) override {
         REQUIRE_EQ(features.size(), out.size());
@@ -33,6 +35,8 @@ class scripted_head : public scripted_base {
             REQUIRE(r.state != nullptr, "each row has a state");
             REQUIRE_EQ(int32_t(r.state[0]), r.pos, "the state is that of the position before");
             REQUIRE_EQ(r.n_branches, 1);
+            REQUIRE(r.n_levels == 1 || r.output, "only outputs have levels");
+            REQUIRE(r.n_levels <= b_.n_levels && r.pos + r.n_levels <= b_.n_ctx, "levels respected");
             span & held = cache_[size_t(r.branch)];
             REQUIRE(held.first == held.end || held.end == r.pos, "positions are contiguous");
             held = {held.first == held.end ? r.pos : held.first, r.pos + 1};
@@ -54,17 +58,23 @@ class scripted_head : public scripted_base {
     }
 
     void state(int32_t i_row, std::span<float> out) const override {
-        REQUIRE(rows_[size_t(i_row)].output, "only output rows are asked");
+        REQUIRE(rows_[size_t(i_row)].output && b_.n_levels == 1, "only output rows are asked");
         write_state(out, size_t(rows_[size_t(i_row)].pos) + 1, hashes_[size_t(i_row)]);
     }
 
     int32_t candidates(int32_t i_row, const sampling_params & s, std::span<const token_id> text,
                        std::span<candidate> out) override {
-        REQUIRE(rows_[size_t(i_row)].output, "only output rows are asked");
-        REQUIRE_EQ(text.size(), size_t(rows_[size_t(i_row)].pos) + 1, "text up to the row");
-        REQUIRE_EQ(hash_of(text), hashes_[size_t(i_row)], "the row was made of states of this text");
-        auto all = b_.lang.after(text, b_.agree, b_.accent, b_.second);
-        language::choose(all, s, text);
+        const row &  r     = rows_[size_t(i_row)];
+        const size_t n_row = size_t(r.pos) + 1;
+        REQUIRE(r.output, "only output rows are asked");
+        REQUIRE(text.size() >= n_row && text.size() < n_row + size_t(r.n_levels), "text up to a level of the row");
+        REQUIRE_EQ(hash_of(text.first(n_row)), hashes_[size_t(i_row)], "the row was made of states of this text");
+        std::vector<token_id> own(text.begin(), text.begin() + std::ptrdiff_t(n_row));
+        auto                  all = after(own, s);
+        while (own.size() < text.size()) {
+            own.push_back(all.front().token);
+            all = after(own, s);
+        }
         const size_t n_out = std::min(out.size(), all.size());
         std::copy_n(all.begin(), n_out, out.begin());
         return int32_t(n_out);
@@ -89,6 +99,12 @@ class scripted_head : public scripted_base {
     std::atomic<int64_t> n_true{0}; // rows made of the target's states
 
   private:
+    std::vector<candidate> after(std::span<const token_id> text, const sampling_params & s) const {
+        auto all = b_.lang.after(text, b_.agree, b_.accent, b_.second);
+        language::choose(all, s, text);
+        return all;
+    }
+
     // Positions that a branch holds; an empty one may begin anywhere.
     struct span {
         int32_t first = 0, end = 0;

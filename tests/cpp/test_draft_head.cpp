@@ -155,6 +155,7 @@ TEST(text_is_the_targets_in_every_mode) {
     for (int i = 0; i < n_schedules; ++i) {
         dice            d(uint64_t(i) + 100);
         const behaviour b{.lang       = {.seed = uint64_t(i)},
+                          .n_levels   = i % 3 == 2 ? d.between(2, 9) : 1,
                           .n_batch    = d.between(8, 64),
                           .second     = 0.5,
                           .agree      = 0.3 + 0.7 * d.between(0, 100) / 100.0,
@@ -200,12 +201,17 @@ TEST(several_texts_have_their_own_states) {
     for (int i = 0; i < n_schedules; ++i) {
         dice              d(uint64_t(i) + 900);
         constexpr int32_t n_texts = 3;
-        const behaviour   b{
-              .n_ctx = 256, .n_branch = 24, .n_spare = 600, .agree = 0.8, .accent = d.next(), .delay_us = 40};
-        scripted_model   target(target_with(b));
-        scripted_head    head(b);
-        pipeline         line(&target, &head, {.n_texts = n_texts});
-        std::vector<ask> asks;
+        const behaviour   b{.n_levels = i % 3 == 2 ? d.between(2, 40) : 1,
+                            .n_ctx    = 256,
+                            .n_branch = 24,
+                            .n_spare  = 600,
+                            .agree    = 0.8,
+                            .accent   = d.next(),
+                            .delay_us = 40};
+        scripted_model    target(target_with(b));
+        scripted_head     head(b);
+        pipeline          line(&target, &head, {.n_texts = n_texts});
+        std::vector<ask>  asks;
         for (int32_t t = 0; t < 6; ++t) {
             ask q;
             q.prompt    = some_prompt(d, d.between(1, 90), b.lang.n_vocab);
@@ -230,6 +236,30 @@ TEST(several_texts_have_their_own_states) {
         }
     }
     CHECK(n_accepted > 20 * n_schedules);
+}
+
+TEST(a_block_is_one_step) {
+    for (const int32_t n_max : {1, 3, 7}) {
+        for (const bool samples : {false, true}) {
+            const behaviour b{.n_levels = 8, .n_batch = 16};
+            scripted_model  target(target_with(b));
+            scripted_head   head(b);
+            pipeline        line(&target, &head, {});
+            dice            d{uint64_t(n_max)};
+            ask             q;
+            q.n_predict            = 60;
+            q.prompt               = some_prompt(d, 50, b.lang.n_vocab);
+            q.sampling             = samples ? sampling_params{.temp = 0.8f, .seed = 3} : q.sampling;
+            const int64_t     n    = head.n_decoded.load();
+            const std::string note = "n_max " + std::to_string(n_max);
+            line.begin(q.as(run_mode::sync, n_max).make());
+            const answer a = read_all(line);
+            check_same(a, reference(b.lang, b.n_ctx, q), note);
+            check_all_accepted(a, n_max, note);
+            // Steps over the prompt, which has come in pieces, and one for each pass.
+            CHECK(head.n_decoded.load() - n <= a.stats.n_passes + 8, note);
+        }
+    }
 }
 
 TEST(a_text_goes_on_without_a_head_that_fails) {

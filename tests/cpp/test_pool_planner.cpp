@@ -65,7 +65,7 @@ TEST(ahead_where_rows_are_cheap) {
 TEST(by_turn_on_shared_cores_and_in_sync_mode) {
     const pair_profile p = measured(20000, 200, 0.3, 0.8);
     pool_planner       shared;
-    shared.expect(true);
+    shared.expect({.shared = true});
     const pool_orders o = shared.orders(4, p, {.n_most = 16});
     CHECK(shared.stance_now() == stance::by_turn);
     CHECK(o.n_wait > 0 && o.n_ahead == o.n_wait);
@@ -149,7 +149,7 @@ TEST(a_host_waits_for_no_client) {
     for (const bool shared : {false, true}) {
         for (const bool sync : {false, true}) {
             pool_planner plans;
-            plans.expect(shared);
+            plans.expect({.shared = shared});
             (void)plans.orders(2, p, {.n_most = 16, .sync = sync, .no_waits = true});
             CHECK(plans.stance_now() == stance::ahead || plans.stance_now() == stance::rest);
         }

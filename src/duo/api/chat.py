@@ -190,7 +190,14 @@ class Chats(Completions):
 
     def chat_prompt(self, messages: object, asked: ChatAsked) -> ChatPrompt:
         """A conversation as this model's template writes it. Raises BadValue."""
-        return chat_prompt(self.chat_template, lambda text, bos: self.tokenize(text, add_special=bos), messages, asked)
+        target = self.engine.target
+        return chat_prompt(
+            self.chat_template,
+            lambda text, bos: self.tokenize(text, add_special=bos),
+            messages,
+            asked,
+            marked=target is not None and not target.can_rollback,
+        )
 
     def create_chat_completion_openai_v1(self, *places: Any, **options: Any) -> Any:
         """`create_chat_completion` as objects of the openai package. Raises ImportError if that is not installed."""

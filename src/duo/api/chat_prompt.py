@@ -11,6 +11,7 @@ from duo.api.tools import Choice, choice_of
 from duo.errors import BadValue
 from duo.prompt.chat_template import ChatTemplate, check_messages
 from duo.prompt.reading import CallReader, Reader
+from duo.support.same import n_same
 from duo.support.wording import quoted
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class ChatPrompt:
 
     text: str  # what the template made
     tokens: list[int]
-    shape: Mapping[str, Any]  # keywords of `stream` that shape the answer; empty: any text
+    shape: Mapping[str, Any]  # keywords of `stream` that go with it; without a grammar: any text
     choice: Choice
     reasoning: bool  # thoughts are no part of the answer
 
@@ -78,9 +79,15 @@ class ChatAsked:
 
 
 def chat_prompt(
-    template: ChatTemplate, tokenize: Callable[[str, bool], list[int]], messages: object, asked: ChatAsked
+    template: ChatTemplate,
+    tokenize: Callable[[str, bool], list[int]],
+    messages: object,
+    asked: ChatAsked,
+    *,
+    marked: bool = False,
 ) -> ChatPrompt:
-    """tokenize: (text, with BOS) -> ids. Raises BadValue."""
+    """tokenize: (text, with BOS) -> ids. marked: the target should keep its state before the last user message, because
+    that is often edited. Raises BadValue."""
     of_tools = {"tools": asked.tools, "tool_choice": asked.tool_choice}
     of_tools |= {"functions": asked.functions, "function_call": asked.function_call}
     choice = choice_of(**of_tools)
@@ -91,8 +98,23 @@ def chat_prompt(
         text = _with_beginning(template, messages, {**of_tools, **asked.variables})
     else:
         text = template.render(messages, **{**of_tools, **asked.variables})
-    shape = {} if schema is None else {"grammar": None, "json_schema": schema}
-    return ChatPrompt(text, tokenize(text, template.add_special), shape, choice, asked.reasoning)
+    shape: dict[str, Any] = {} if schema is None else {"grammar": None, "json_schema": schema}
+    tokens = tokenize(text, template.add_special)
+    if marked:
+        before = _before_last_user(template, messages, {**of_tools, **asked.variables})
+        same = text[: n_same(before, text)]
+        shape["prompt_mark"] = n_same(tokenize(same, template.add_special), tokens) if same else 0
+    return ChatPrompt(text, tokens, shape, choice, asked.reasoning)
+
+
+def _before_last_user(template: ChatTemplate, messages: object, variables: Mapping[str, Any]) -> str:
+    """The messages before the user's last one, as the template writes them; empty: there are none."""
+    checked = check_messages(messages)
+    last = max((i for i, m in enumerate(checked) if m["role"] == "user"), default=0)
+    try:
+        return template.render(checked[:last], add_generation_prompt=False, **variables) if last else ""
+    except BadValue:  # some templates want a question at the end
+        return ""
 
 
 def _with_beginning(template: ChatTemplate, messages: object, variables: Mapping[str, Any]) -> str:

@@ -121,7 +121,7 @@ class Duo(Chats, Loading):
         self.elsewhere = "" if self._host is None else self._host.where
         model, draft = pair(model, draft, o)
         wanted = draft_of(defaults)
-        if self._host is not None and wanted in ("draft-eagle3", "draft-mtp"):
+        if self._host is not None and wanted not in ("", "draft-simple"):
             raise BadValue(
                 f"{wanted} (--spec-type) needs its target in the same process; leave out --draft-host, --verify-host "
                 "and --rpc"

@@ -11,6 +11,7 @@ from duo.errors import BadValue
 from duo.models.header import read_header
 from duo.options.engine import EngineOptions
 from duo.options.validate import generate_options
+from duo.support.same import n_same
 
 # Arguments behind the first one, in llama_cpp's order.
 PLACES_OF_COMPLETION = (
@@ -225,7 +226,7 @@ class LlamaMembers(Texts):
     @staticmethod
     def longest_token_prefix(a: Sequence[int], b: Sequence[int]) -> int:
         """Tokens that two sequences begin with alike."""
-        return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+        return n_same(a, b)
 
     @staticmethod
     def logits_to_logprobs(logits: Any, axis: int = -1) -> Any:

@@ -9,18 +9,19 @@ from typing import Any, Literal
 from duo.errors import BadValue
 from duo.models.header import Header, read_header
 
-Kind = Literal["eagle3", "mtp"]
-HEADS = {"eagle3": "an EAGLE-3 head", "mtp": "MTP layers"}
+Kind = Literal["eagle3", "mtp", "dflash", "dspark"]
+HEADS = {"eagle3": "an EAGLE-3 head", "mtp": "MTP layers", "dflash": "a DFlash head", "dspark": "a DSpark head"}
 
 
 @dataclass(frozen=True)
 class Head:
     kind: Kind
-    layers: tuple[int, ...]  # EAGLE-3: of the target, whose inputs it reads
+    layers: tuple[int, ...]  # EAGLE-3, DFlash, DSpark: of the target, whose inputs it reads
     target_width: int  # numbers in one of these inputs, or in the state after the last layer
     n_draft_tokens: int  # of the vocabulary, that it can propose
     own_embedding: bool  # otherwise it uses its target's
     own_output: bool
+    n_block: int = 0  # DFlash, DSpark: tokens of a block
 
     @classmethod
     def of(cls, h: Header, *, mtp: bool = False) -> Head | None:
@@ -28,17 +29,23 @@ class Head:
         shapes = {t.name: t.shape for t in h.tensors}
         if h.n_mtp and (mtp or not h.has_trunk):
             return cls("mtp", (), h.n_embd, h.n_vocab, own_embedding=True, own_output=True)
-        if h.architecture != "eagle3":
+        if h.architecture not in ("eagle3", "dflash"):
             return None
-        layers = h.values.get("eagle3.target_layers")
-        width = h.values.get("eagle3.target_hidden_size")
+        of_block: Kind = "dspark" if "markov_w1.weight" in shapes else "dflash"
+        kind: Kind = "eagle3" if h.architecture == "eagle3" else of_block
+        layers = h.values.get(f"{h.architecture}.target_layers")
+        width = h.values.get("eagle3.target_hidden_size") if kind == "eagle3" else h.n_embd
+        block = h.values.get("dflash.block_size", 0)
+        own_embedding = "token_embd.weight" in shapes
         return cls(
-            "eagle3",
+            kind,
             layers=tuple(layers) if isinstance(layers, list) else (),
             target_width=width if isinstance(width, int) else 0,
             n_draft_tokens=shapes.get("d2t", (h.n_vocab,))[-1],
-            own_embedding="token_embd.weight" in shapes,
-            own_output="output.weight" in shapes,
+            own_embedding=own_embedding,
+            # The embedding of a DFlash head is its output matrix, too.
+            own_output="output.weight" in shapes or (kind != "eagle3" and own_embedding),
+            n_block=block if isinstance(block, int) else 0,
         )
 
     def line(self) -> str:
@@ -48,10 +55,10 @@ class Head:
         layers = ", ".join(map(str, self.layers))
         borrowed = [n for n, own in (("embedding", self.own_embedding), ("output", self.own_output)) if not own]
         uses = f"; its target's {' and '.join(borrowed)}" if borrowed else ""
-        return (
-            f"{HEADS['eagle3']}: it reads layers {layers} of width {self.target_width}; "
-            f"proposes {self.n_draft_tokens} tokens{uses}"
-        )
+        blocks = f" in blocks of {self.n_block}" if self.n_block else ""
+        tokens = f"{self.n_draft_tokens} tokens" if self.n_draft_tokens else "any token"
+        reads = f"it reads layers {layers} of width {self.target_width}"
+        return f"{HEADS[self.kind]}: {reads}; proposes {tokens}{blocks}{uses}"
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -60,11 +67,12 @@ class Head:
 
 def check_kind(draft: str | os.PathLike[str], wanted: str) -> None:
     """Raises BadValue: the draft's file is not of the kind that --spec-type names, and what read_header raises."""
-    if wanted != "draft-eagle3":
+    kind = wanted.removeprefix("draft-")
+    if kind not in ("eagle3", "dflash", "dspark"):
         return  # MTP layers are looked for while loading
     head = Head.of(read_header(draft))
-    if head is None or head.kind != "eagle3":
+    if head is None or head.kind != kind:
         raise BadValue(
-            f"{os.fsdecode(draft)} is no EAGLE-3 head (--spec-type draft-eagle3); give one (-md), or leave out "
-            "--spec-type"
+            f"{os.fsdecode(draft)} is no {HEADS[kind].split(' ', 1)[1]} (--spec-type {wanted}); give one (-md), or "
+            "leave out --spec-type"
         )

@@ -76,9 +76,10 @@ class GenerateOptions(SamplingOptions, total=False):
         opt(
             ["draft-simple"],
             "Sources of guesses, comma-separated: draft-simple (the draft of -md; its file says if it is a model, an "
-            "EAGLE-3 head or MTP layers), draft-eagle3 or draft-mtp (the same, and it must be that; without -md, "
-            "draft-mtp takes the target's own MTP layers), and one of ngram-simple, ngram-map-k, ngram-map-k4v "
-            "(passages that occur in the text itself, for summaries and edits of code; they need no draft); or none.",
+            "EAGLE-3 head, MTP layers, a DFlash or DSpark head), draft-eagle3, draft-mtp, draft-dflash or draft-dspark "
+            "(the same, and it must be that; without -md, draft-mtp takes the target's own MTP layers), and one of "
+            "ngram-simple, ngram-map-k, ngram-map-k4v (passages that occur in the text itself, for summaries and edits "
+            "of code; they need no draft); or none.",
             "--spec-type",
             env="SPEC_TYPE",
             metavar="TYPE,TYPE",
@@ -171,6 +172,11 @@ class GenerateOptions(SamplingOptions, total=False):
         bool, opt(False, "Read the prompt cache, but do not write it.", "--prompt-cache-ro/--no-prompt-cache-ro")
     ]
     cache_prompt: Annotated[bool, opt(True, "Take what the caches hold of the prompt; false: evaluate all of it.")]
+    prompt_mark: Annotated[
+        Annotated[Int, Field(ge=0, le=2**31 - 1)],
+        opt(0, "Later prompts will probably begin with so many tokens of this one and then differ, so a target with a "
+               "recurrent state keeps that state. 0: unknown. Chats set it to the beginning of the last user message."),
+    ]  # fmt: skip
     id_slot: Annotated[
         Annotated[Int, Field(ge=-1, le=15)],
         opt(-1, "The place in the target's cache, if it is free; -1: the one that has most of the prompt."),

@@ -22,9 +22,12 @@ N_ACCEPT_TOP_MAX = 1000
 Mode = Literal["plain", "sync", "async"]
 AcceptRule = Literal["noise", "rejection", "typical", "top-n"]
 OnOffAuto = Literal["on", "off", "auto"]
-SpecType = Literal["none", "draft-simple", "draft-eagle3", "draft-mtp", "ngram-simple", "ngram-map-k", "ngram-map-k4v"]
+SpecType = Literal[
+    "none", "draft-simple", "draft-eagle3", "draft-mtp", "draft-dflash", "draft-dspark",
+    "ngram-simple", "ngram-map-k", "ngram-map-k4v",
+]  # fmt: skip
 # The other kinds of speculation in the pinned release of llama.cpp.
-NOT_IN_DUO = ("draft-dflash", "draft-dspark", "ngram-mod", "ngram-cache")
+NOT_IN_DUO = ("ngram-mod", "ngram-cache")
 CpuKernels = Literal["auto", "duo", "stock"]
 SplitMode = Literal["none", "layer", "row"]
 LoadMode = Literal["auto", "none", "mmap", "mlock", "dio"]

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 
 from duo import _core
+from duo.models.head import Head
+from duo.models.header import read_header
 from duo.models.paths import model_bytes
 from duo.placement import kernels
 
 SMALL = 64_000_000  # bytes of weights; below this, products are only a part of a pass
+BLOCK = 4  # rows whose time stands for a block's: of the widths that are raced the nearest
 REST = 1.1  # a pass takes this much longer than its products: attention, norms, overhead
 
 
@@ -35,5 +38,8 @@ def expect(o: _core.EngineOptions, *, target_on_cpu: bool, draft_on_cpu: bool, r
     if not target_on_cpu or o.target.strict or model_bytes(os.fsdecode(o.target.path)) < SMALL:
         return
     o.expected_pass_us = [(w, us) for w, us in _times(o.target, race).items() if us > 0.0]
-    if o.expected_pass_us and draft_on_cpu and o.draft.path and not o.draft.mtp:
-        o.expected_step_us = _times(o.draft, race).get(1, 0.0)
+    if not o.expected_pass_us or not draft_on_cpu or not o.draft.path or o.draft.mtp:
+        return
+    if times := _times(o.draft, race):
+        head = Head.of(read_header(os.fsdecode(o.draft.path)))
+        o.expected_step_us = times[BLOCK if head is not None and head.n_block else 1]

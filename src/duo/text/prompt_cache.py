@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from duo import _core
 from duo.errors import Cancelled, DuoError
+from duo.support.same import n_same
 from duo.support.wording import gigabytes, one_line
 from duo.text import state
 from duo.text.errand import finish, read_ahead
@@ -15,10 +16,6 @@ from duo.text.session import Session
 
 if TYPE_CHECKING:
     from duo.text.job import Job
-
-
-def _n_same(a: tuple[int, ...] | list[int], b: list[int]) -> int:
-    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
 
 
 class PromptCache:
@@ -62,11 +59,11 @@ class PromptCache:
         with self._path.open("rb") as file:
             heads = state.read_heads(file, n_bytes)
             state.check_target(self._session, heads[0])
-            n_file = _n_same(heads[0].tokens, self._tokens)
+            n_file = n_same(heads[0].tokens, self._tokens)
             if self._keeps_state and (n_file < len(heads[0].tokens) or n_file == len(self._tokens)):
                 return
             here = finish(self._session, _core.Errand("look"), self._tokens).target_tokens
-            if n_file > _n_same(here, self._tokens):
+            if n_file > n_same(here, self._tokens):
                 state.restore(self._session, state.read_caches(file, heads))
                 self.notes.append(
                     f"{n_file} of the prompt's {len(self._tokens)} tokens were read from {self._path} "
@@ -88,7 +85,7 @@ class PromptCache:
             if n_keep < 0:
                 read_ahead(self._session, self._tokens)
             errand, heads = state.save(self._session, n_keep, self._tokens)
-            n_here = _n_same(heads[0].tokens, self._tokens)
+            n_here = n_same(heads[0].tokens, self._tokens)
             if n_here < min(len(self._tokens), len(heads[0].tokens)):
                 raise DuoError("other texts took its place in the cache")
             if len(heads[0].tokens) <= self._n_file:  # cancelled before it had read more
@@ -99,7 +96,7 @@ class PromptCache:
         except (OSError, MemoryError, DuoError) as e:
             self._warn(f"could not be written ({one_line(e)})")
             return
-        self._n_file = _n_same(heads[0].tokens, self._tokens)
+        self._n_file = n_same(heads[0].tokens, self._tokens)
         self.notes.append(f"{len(heads[0].tokens)} tokens were written to {self._path} ({gigabytes(n_bytes)})")
 
     def _warn(self, why: str) -> None:

@@ -262,6 +262,7 @@ def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCac
             hook=job.hook,
             place=o["id_slot"],
             use_cache=o["cache_prompt"],
+            n_mark=o["prompt_mark"],
         )
         if session.network is not None:
             session.network.text_began(text.slot)

@@ -1,0 +1,126 @@
+// What the draft tells the target after a step: the children of the nodes that were evaluated.
+#include <algorithm>
+#include <cmath>
+
+#include "draft_worker.h"
+
+namespace duo {
+
+namespace {
+constexpr size_t n_children_most = 8;      // of a node, when several outcomes are prepared
+constexpr float  least_child     = -4.2f;  // log of the chance of a child, if its node is right, to be kept (1.5%)
+constexpr float  log_of_nothing  = -69.0f; // log(1e-30)
+constexpr size_t n_block_most    = 48;     // nodes below the root whose children a block tells
+} // namespace
+
+// The root's row has told candidates for several levels, so nodes below it get children without a row of their own.
+// Returns the deepest level of the nodes made.
+int32_t draft_worker::send_block(part & p, int32_t i_row) {
+    draft_text & text  = *p.text;
+    int32_t      depth = 0;
+    text.choose_in_block(block_);
+    for (size_t n = 0; n < n_block_most && !block_.empty(); ++n) { // best first
+        const int32_t i_node = block_.front();
+        text.mark_expanded(i_node, text.trunk().branch());
+        depth = std::max(depth, text.tree().at(i_node).depth + 1);
+        p.n_made += send_children(text, i_node, i_row, nullptr);
+        text.choose_in_block(block_);
+    }
+    text.pause(); // nothing more can be had before the next verdict
+    wires_.nodes.push_quiet({.what = node_msg::kind::pause, .slot = text.slot(), .parent = text.tree().root().id});
+    return depth;
+}
+
+// Sends the children of a node, whose row was evaluated: best first, the first one always. The others are
+// kept if their own chance is high enough, whatever the chance of the path: once the text has come to this node, only
+// theirs counts, and they cannot be had later. t: the first child tells the step's duration; null: it does not.
+int32_t draft_worker::send_children(draft_text & text, int32_t i_node, int32_t i_row, const step_time * t) {
+    const request & req    = text.req();
+    const int32_t   wanted = text.n_children_wanted(i_node);
+    const bool      draws  = acceptance::draws(req.sampling);
+    path_.resize(text.tokens().size());
+    text.tree().path_to(i_node, path_);
+    const size_t n_most = std::max(text.wanted().n_branch > 1 ? n_children_most : 1, size_t(wanted));
+    if (draws) {
+        draw_children(text, i_node, i_row, n_most);
+    } else {
+        children_.resize(n_most);
+        children_.resize(size_t(model_.candidates(i_row, req.sampling, path_, children_)));
+    }
+
+    const int64_t rows  = t == nullptr ? 0 : t->t_rows - t->t0;
+    const int32_t n_all = n_nodes_ * rows_[size_t(i_row)].n_levels;
+    node_msg      msg{.slot    = text.slot(),
+                      .parent  = text.tree().at(i_node).id,
+                      .n_rows  = int16_t(n_nodes_),
+                      .step_us = t == nullptr ? 0.0f : float(rows + (now_us() - t->t_rows) * n_all),
+                      .beside  = rows <= 0 ? 0.0f : float(t->beside_us) / float(rows)};
+    const float   p_min  = std::log(std::max(req.plan.p_min, 1e-30f));
+    int32_t       n_made = 0;
+    if (text.in_blocks() && !draws) {
+        drop_children(text, i_node); // older blocks knew less of the text
+    }
+    for (const candidate & c : children_) {
+        const float logp = std::max(c.logp, log_of_nothing);
+        if (!draws && (logp < p_min || (n_made > 0 && n_made >= wanted && logp < least_child))) {
+            break;
+        }
+        if (const int32_t there = text.tree().child(i_node, c.token); there >= 0) {
+            text.revise(there, logp); // a head evaluates a root again
+            if (!text.in_blocks()) {
+                continue;
+            }
+            msg.id    = text.tree().at(there).id;
+            msg.guess = false;
+        } else {
+            msg.id    = ids_.next();
+            msg.guess = true;
+            text.insert(msg.id, msg.parent, c.token, logp);
+        }
+        msg.token = c.token;
+        msg.logp  = logp;
+        msg.rank  = int16_t(n_made);
+        wires_.nodes.push_quiet(msg);
+        msg.step_us = 0.0f;
+        ++n_made;
+    }
+    return n_made;
+}
+
+// What a block does not propose again is no guess any more.
+void draft_worker::drop_children(draft_text & text, int32_t i_node) {
+    for (int32_t i = text.tree().first_child(i_node); i >= 0; i = text.tree().at(i).next) {
+        const token_tree::node & nd = text.tree().at(i);
+        const bool               proposed =
+            std::any_of(children_.begin(), children_.end(), [&nd](const candidate & c) { return c.token == nd.token; });
+        if (!proposed && nd.logp > log_of_nothing) {
+            wires_.nodes.push_quiet({.guess  = false,
+                                     .slot   = text.slot(),
+                                     .id     = nd.id,
+                                     .parent = text.tree().at(i_node).id,
+                                     .token  = nd.token,
+                                     .logp   = log_of_nothing});
+            text.revise(i, log_of_nothing);
+        }
+    }
+}
+
+// A node's children are drawn once. Draws must be sent whatever they are: the target would choose wrongly if it were
+// told the probable ones only. What they were drawn from goes before them.
+void draft_worker::draw_children(const draft_text & text, int32_t i_node, int32_t i_row, size_t n_most) {
+    children_.clear();
+    if (text.tree().first_child(i_node) >= 0) {
+        return;
+    }
+    model_.chances(i_row, text.req().sampling, path_, chances_);
+    acceptance_.draw(text.req().sampling, path_, chances_, n_most, children_);
+    for (const candidate & c : chances_) {
+        wires_.nodes.push_quiet({.what   = node_msg::kind::share,
+                                 .slot   = text.slot(),
+                                 .parent = text.tree().at(i_node).id,
+                                 .token  = c.token,
+                                 .logp   = std::max(c.logp, log_of_nothing)});
+    }
+}
+
+} // namespace duo
