@@ -172,7 +172,7 @@ bool verify_worker::finish_unless_spoiled(verify_slot & s, stance now) {
         finish_pass(s, now);
         return true;
     } catch (const nan_error &) {
-        if (s.text.tree().rows().empty() && pass_.size() == 1) {
+        if (s.text.tree().rows().empty() && slots_.size() == 1) {
             throw;
         }
     }

@@ -63,7 +63,7 @@ void verify_worker::work_alone(verify_slot & s) {
     s.expected                 = p.expected;
     if (evaluate(s.text.drafting() ? planner_.threads().target : 0)) {
         if (!finish_unless_spoiled(s, stance_before)) {
-            work_again(s, s.n_good);
+            repair(s);
         }
     }
 }

@@ -53,7 +53,7 @@ void verify_worker::work_together() {
     for (verify_slot * s : std::exchange(spoiled_, {})) {
         usual = false;
         try {
-            work_again(*s, s->n_good);
+            repair(*s);
         } catch (const std::exception & e) {
             fail(*s, failure_of(e));
         }
@@ -90,6 +90,19 @@ void verify_worker::work_again(verify_slot & s, size_t n_good) {
     if (s.n_read == 0) {
         finish_pass(s, stance::rest);
         wake_others();
+    }
+}
+
+// After finish_unless_spoiled(). Rows of the text may have been spoiled in earlier passes, too, while its prompt was
+// read beside other texts.
+void verify_worker::repair(verify_slot & s) {
+    try {
+        work_again(s, s.n_good);
+    } catch (const nan_error &) {
+        if (slots_.size() == 1) {
+            throw;
+        }
+        work_again(s, 0);
     }
 }
 

@@ -123,6 +123,7 @@ class verify_worker {
     // A pass over several texts (verify_pool.cpp).
     void                  work_together();
     void                  work_again(verify_slot & s, size_t n_good);
+    void                  repair(verify_slot & s);
     void                  begin_drafts_together();
     bool                  plan_together();
     void                  plan_reading();
