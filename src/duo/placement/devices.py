@@ -33,6 +33,8 @@ def default_devices(found: Sequence[Device]) -> tuple[str, ...]:
 
 
 def is_software(found: Sequence[Device], names: Sequence[str]) -> bool:
-    """Whether one of these is Mesa's software device (llvmpipe). ggml-vulkan's flash attention crashes there (Mesa 22.3)
-    after passes of different widths, also in llama_cpp.Llama alone."""
+    """Whether one of these is Mesa's software device (llvmpipe).
+
+    ggml-vulkan's flash attention crashes there (Mesa 22.3) after passes of different widths, also in llama_cpp.Llama.
+    """
     return any(d.name in names and d.description.startswith("llvmpipe") for d in found)
