@@ -98,7 +98,7 @@ def test_commands_run(block: Block, place: Path) -> None:
         for args in commands(block.code):
             if args[-1] == "&":
                 servers.append(start_duo(*args[:-1], cwd=place))
-                assert b"127.0.0.1" in servers[-1].stdout.readline()
+                assert b"127.0.0.1" in servers[-1].stdout.readline(), servers[-1].communicate(timeout=HANG_S)
             else:
                 run([sys.executable, "-m", "duo", *args], place)
     finally:
