@@ -85,7 +85,8 @@ def test_a_pair_of_which_one_has_a_state(mamba: Path) -> None:
             for mode in ("sync", "async"):
                 text = d.generate(PROMPT, mode=mode, **GREEDY)
                 assert (text.tokens, text.warning) == (want[-1], "")
-                assert text.timings["draft_n"] > 0
+                # The target does not wait for a draft that runs ahead and has no time on a loaded machine.
+                assert mode == "async" or text.timings["draft_n"] > 0
 
 
 @pytest.mark.parametrize("guesses", [{}, NGRAM])
