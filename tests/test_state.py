@@ -69,7 +69,7 @@ def test_a_state_spares_the_prompt_and_changes_no_bit(right: dict[str, tuple[int
                 r = d.generate(PROMPT, mode=mode, n_draft=4, **o)
                 assert r.tokens == right[name]
                 assert r.timings["cache_n"] == n - 1
-                assert mode == "plain" or r.timings["draft_n"] > 0
+                assert mode != "sync" or r.timings["draft_n"] > 0
         assert d.generate("Something else", **GREEDY).timings["cache_n"] < 3
 
 
