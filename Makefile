@@ -1,8 +1,10 @@
-# make demo   set everything up and watch two models write a story
+# make demo   set everything up, watch two models write a story, and see what the second one brings
 # make test   C++ and Python tests          make lint   style and types
 # make test-quick   the Python tests that take neither long nor a network (about two minutes on two cores)
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
+# make bench  all tables on this machine, in 35 minutes (MINUTES=10: fewer prompts); writes benchmarks/report.md
 # make proof  thousands of schedules under both sanitizers, and the long Python runs (about two hours)
+# make torture   10,000 random faults and 100,000 mutated headers; as many as there are minutes for: make torture MINUTES=20
 # make test-vulkan   the tests marked gpu, on a GPU with Vulkan or on Mesa's software device (20 minutes the first time)
 # make test-gpu   the same with the llama.cpp that is installed: CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make test-gpu
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
@@ -33,15 +35,22 @@ endif
 # The number of compile jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
-.PHONY: demo demo-head test proof test-quick test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python lint format tsan asan docs protocol clean
+.PHONY: demo demo-head bench test proof torture test-quick test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python \
+    lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
 	@echo
 	@$(VENV)/bin/duo -co on --draft 4 --temp 0.7 --seed 4 -n 200 -p "Once upon a time there was a little tin soldier who"
+	@echo
+	@$(VENV)/bin/duo race
 
 # A draft head for the demo target, from the text that the pair was made from: make demo-head DOCS=docs.json.xz
 demo-head: $(VENV)/duo $(VENV)/train
 	@$(PY) tools/demo_head.py $(DOCS) build/demo-eagle3.gguf --tokens 2000000 --written 0.25 --epochs 4 --batch-tokens 768 --minutes 40
+
+# The machine should do nothing else meanwhile. It makes 6 GB of model files in build/bench the first time.
+bench: $(VENV)/duo $(VENV)/test
+	@$(PY) -m benchmarks.run_all $(if $(MINUTES),--minutes $(MINUTES))
 
 test: test-cpp test-python
 
@@ -98,17 +107,22 @@ proof: $(VENV)/duo $(VENV)/test
 	@rm -f build/proof.jsonl
 	@DUO_PROOF=build/proof.jsonl $(PY) -m pytest -m proof --timeout 7200
 
+# Replays a fault: make torture TORTURE="--seed 1 --only 137"
+TORTURE    ?= --seed 1
+torture: $(VENV)/duo $(VENV)/test
+	@$(PY) -m benchmarks.torture $(if $(MINUTES),--minutes $(MINUTES)) $(TORTURE)
+
 lint: $(VENV)/duo $(VENV)/test $(VENV)/lint
-	@$(VENV)/bin/ruff check src tests tools benchmarks
-	@$(VENV)/bin/ruff format --check src tests tools benchmarks
+	@$(VENV)/bin/ruff check src tests tools benchmarks deploy
+	@$(VENV)/bin/ruff format --check src tests tools benchmarks deploy
 	@$(VENV)/bin/mypy
 	@$(VENV)/bin/clang-format --dry-run --Werror $$(find csrc tests benchmarks -name '*.cpp' -o -name '*.h' | grep -v /build/)
 	@$(PY) -m duo.cli.docs --check docs/cli.md
 	@$(PY) tools/protocol.py --check
 
 format: $(VENV)/lint
-	@$(VENV)/bin/ruff check --fix-only -q src tests tools benchmarks
-	@$(VENV)/bin/ruff format -q src tests tools benchmarks
+	@$(VENV)/bin/ruff check --fix-only -q src tests tools benchmarks deploy
+	@$(VENV)/bin/ruff format -q src tests tools benchmarks deploy
 	@$(VENV)/bin/clang-format -i $$(find csrc tests benchmarks -name '*.cpp' -o -name '*.h' | grep -v /build/)
 
 docs: $(VENV)/duo

@@ -15,9 +15,12 @@ from __future__ import annotations
 import json
 import math
 import sys
+from pathlib import Path
 from typing import Any, get_args
 
-from pair_args import pair_args
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from benchmarks.pair_args import pair_args
 
 import duo
 from duo import _core

@@ -129,23 +129,25 @@ def main() -> None:
     rows = []
     for arm in arms:
         # The j-th figures of two arms are for the same prompt in the same round.
-        ratio = statistics.median(x / y for x, y in zip(arm.speed, base.speed, strict=True))
+        ratios = [x / y for x, y in zip(arm.speed, base.speed, strict=True)]
         rows.append(
             {
                 "arm": arm.name,
                 "tokens_per_s": statistics.median(arm.speed),
                 "low": min(arm.speed),
                 "high": max(arm.speed),
-                "ratio": ratio,
+                "ratio": statistics.median(ratios),
+                "ratios": ratios,
+                "speeds": arm.speed,
                 "acceptance": statistics.mean(arm.acceptance) if arm.acceptance else None,
             }
         )
-    print("| arm | tokens/s | (low to high) | to llama.cpp plain | acceptance |\n|---|---|---|---|---|")
+    print("| arm | tokens/s | low to high | to llama.cpp plain | low to high | acceptance |\n" + "|---" * 6 + "|")
     for row in rows:
         a = "" if row["acceptance"] is None else f"{100 * row['acceptance']:.0f}%"
         print(
             f"| {row['arm']} | {row['tokens_per_s']:.1f} | {row['low']:.1f} to {row['high']:.1f} "
-            f"| {row['ratio']:.3f} | {a} |"
+            f"| {row['ratio']:.2f} | {min(row['ratios']):.2f} to {max(row['ratios']):.2f} | {a} |"
         )
     if args.out:
         head = {"machine": machine(), "command": command_of(sys.argv), "options": settings_of(vars(args))}

@@ -64,10 +64,13 @@ class CountingProxy:
 
     def _accept(self) -> None:
         while not self._closing:
+            near = None
             try:
                 near = self._listening.accept()[0]
                 far = socket.create_connection(self._to)
             except OSError:
+                if near is not None:
+                    near.close()
                 if not self._closing:
                     time.sleep(0.05)
                 continue

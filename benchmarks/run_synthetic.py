@@ -33,11 +33,13 @@ GRIDS: dict[str, list[str]] = {
                for c in (0.05, 0.2)],
     "between": [f"a={a},c={c},v=1:0.02,branch=0.02" for a in ("0.6", "0.75", "0.85", "0.75,burst=0.6")
                 for c in (0.15, 0.25, 0.7, 1.2)],
+    "says": [f"a={a},says={says},c={c},v=1:0.02,branch=0.02" for a, says in ((0.92, 0.7), (0.8, 0.6), (0.6, 0.85))
+             for c in (0.1, 0.2, 0.4)],
     "width": [f"a={a},c={c},{CPU_V}" for a in (0.5, 0.7, 0.9) for c in (0.01, 0.05)],
 }  # fmt: skip
 # Draft lengths for turn-taking; long ones where they may pay off.
 SYNC_LENGTHS = {"main": "1,2,3,4,5,6,8,10,13", "poor": "1,2,4", "cheap": "2,3,4,6,8,10,13", "uneven": "1,2,3,4,6,8,10",
-                "between": "1,2,3,4,6,8", "width": "1,2,3,4,6"}  # fmt: skip
+                "between": "1,2,3,4,6,8", "says": "1,2,3,4,6,8", "width": "1,2,3,4,6"}  # fmt: skip
 
 
 def measure(grid: str, spec: str, args: argparse.Namespace, lengths: list[Length]) -> dict[str, Any]:

@@ -6,6 +6,7 @@
 #include "llama/file_header.h"
 #include "llama/head_file.h"
 #include "llama/head_rows.h"
+#include "llama/lone_head.h"
 #include "llama/memory.h"
 #include "llama/pair_check.h"
 #include "llama/vocab_file.h"
@@ -86,6 +87,7 @@ py::dict vocab_check(const std::string & target, const std::string & draft, bool
 
 void register_files(py::module_ & m) {
     m.def("read_header", &header_of, "path"_a);
+    m.def("refuse_lone_head", &refuse_lone_head, "path"_a);
     m.def("vocab_check", &vocab_check, "target"_a, "draft"_a, "mtp"_a = false);
     m.def("memory_available", &memory_available);
 }

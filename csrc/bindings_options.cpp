@@ -84,6 +84,7 @@ void register_synthetic(py::module_ & m) {
     in_agreement<&agreement::burst>(c, "burst");
     in_agreement<&agreement::b>(c, "b");
     in_agreement<&agreement::confident>(c, "confident");
+    in_agreement<&agreement::says>(c, "says");
 }
 
 } // namespace

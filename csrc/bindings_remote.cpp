@@ -75,7 +75,7 @@ std::vector<node_msg> nodes_of(const py::list & tuples) {
 }
 
 std::vector<verdict_msg> verdicts_of(const py::list & tuples) {
-    return messages<verdict_msg>(tuples, 8, [](const py::tuple & t) {
+    return messages<verdict_msg>(tuples, 9, [](const py::tuple & t) {
         return verdict_msg{.what         = kind_of<verdict_msg::kind>(verdict_kinds, t[0]),
                            .accepted     = at<node_id>(t, 1),
                            .token        = at<token_id>(t, 2),
@@ -83,7 +83,8 @@ std::vector<verdict_msg> verdicts_of(const py::list & tuples) {
                            .n_branch     = at<int16_t>(t, 4),
                            .n_want       = at<int16_t>(t, 5),
                            .branch_price = at<int16_t>(t, 6),
-                           .least_path   = at<int16_t>(t, 7)};
+                           .least_path   = at<int16_t>(t, 7),
+                           .sharpness    = at<int16_t>(t, 8)};
     });
 }
 
@@ -113,7 +114,7 @@ py::list tuples_of(const std::vector<verdict_msg> & verdicts) {
     py::list out;
     for (const verdict_msg & v : verdicts) {
         out.append(py::make_tuple(verdict_kinds[size_t(v.what)], v.accepted, v.token, v.n_ahead, v.n_branch, v.n_want,
-                                  v.branch_price, v.least_path));
+                                  v.branch_price, v.least_path, v.sharpness));
     }
     return out;
 }

@@ -43,12 +43,18 @@ py::dict stats_of(const request & r, const pair_profile & profile) {
     d["step_us"] = times(
         n_step_cap, [&](int32_t n) { return profile.measured_step(n, true) || profile.measured_step(n, false); },
         [&](int32_t n) { return profile.step_us(n, profile.measured_step(n, true)); });
-    d["slowdown"] = profile.slowdown();
-    std::vector<double> levels;
+    d["slowdown"]                = profile.slowdown();
+    const guess_record & guesses = profile.guesses(r.sampling.kind());
+    std::vector<double>  levels;
     for (int32_t i = 0; i < 8; ++i) {
-        levels.push_back(profile.guesses().acceptance(i));
+        levels.push_back(guesses.acceptance(i));
     }
     d["acceptance"] = levels;
+    std::vector<double> ages;
+    for (int32_t i = 0; i < n_ages && guesses.has_ages(); ++i) {
+        ages.push_back(guesses.acceptance_of_age(i));
+    }
+    d["acceptance_of_age"] = ages;
     return d;
 }
 

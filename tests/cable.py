@@ -35,11 +35,15 @@ class Cable:
 
     def close(self) -> None:
         self._closed.set()
-        for s in (self._listener, *self._sockets):
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self._threads[0].join(20)  # it accepts, so it may still open sockets
+        for s in self._sockets:
             with suppress(OSError):
                 s.shutdown(socket.SHUT_RDWR)
             s.close()
-        for t in self._threads:
+        for t in self._threads[1:]:
             t.join(10)
 
     def __enter__(self) -> "Cable":

@@ -1,6 +1,5 @@
 """The devices of the tests marked gpu, and what may be asked of them."""
 
-import math
 import re
 import sys
 from pathlib import Path
@@ -9,12 +8,13 @@ from typing import Any
 import pytest
 
 from duo import Duo, Result
-from duo.placement.devices import default_devices, devices, is_software
+from duo.placement.devices import default_devices, default_flash_attn, devices, is_software
 
 NAMES = default_devices(devices())
 NAME = NAMES[0] if NAMES else ""
 # Mesa's device that computes on the CPU. It is slow, and its flash attention crashes.
 SOFTWARE = is_software(devices(), NAMES)
+FLASH_ATTN = default_flash_attn(devices(), NAMES)
 VULKAN = NAME.startswith("Vulkan")
 needs_gpu = pytest.mark.skipif(not NAMES, reason="no GPU is here")
 needs_flash = pytest.mark.skipif(SOFTWARE, reason="flash attention crashes on Mesa's software device")
@@ -29,9 +29,9 @@ def same_but_for_ties(d: Duo, prompt: str, got: Result, want: Result) -> bool:
     """Whether two greedy texts are equal up to a place where the two tokens are nearly equally probable."""
     for i, (a, b) in enumerate(zip(got.tokens, want.tokens, strict=False)):
         if a != b:
-            again = d.generate(prompt + want.text[:0], mode="plain", **SHORT | {"max_tokens": i + 1, "logprobs": 5})
+            again = d.generate(prompt, mode="plain", **SHORT | {"max_tokens": i + 1, "logprobs": 5})
             top = dict(again.logprobs[i].top)
-            return a in top and b in top and math.fabs(top[a] - top[b]) < NEAR
+            return a in top and b in top and abs(top[a] - top[b]) < NEAR
     return True
 
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+from conftest import EXACT
 from prompts import PROMPTS
 
 from duo import Duo
+from duo.models.demo import demo_pair
 
 TREE = [[0], [1], [2], [0, 0], [0, 1], [1, 0], [0, 0, 0]]
 TEXTS = ["Once upon a time", PROMPTS[3], "The dog saw the cat, and the cat saw the dog. " * 4 + "The dog"]
@@ -16,11 +21,33 @@ SAMPLINGS: list[dict[str, Any]] = [
     {"temperature": 1.0, "seed": 8, "top_k": 0, "min_p": 0.0, "top_n_sigma": 1.5},
     {"temperature": 0.7, "seed": 9, "repeat_penalty": 1.3, "grammar": "root ::= [a-z ,.\"']+"},
 ]
+
+
+def ways(spec_type: str) -> dict[str, dict[str, Any]]:
+    """Ways to guess with any head; more ones are the head's own."""
+    return {
+        "as it likes": {},
+        "a chain of 4": {"n_draft": 4, "draft_tree": "chain"},
+        "dynamic": {"n_draft": 8, "draft_tree": "dynamic"},
+        "list": {"draft_tree": TREE},
+        "with n-grams": {"n_draft": 6, "spec_type": f"{spec_type},ngram-map-k"},
+    }
+
+
 Written = list[list[tuple[int, ...]]]  # by text and sampling
 
 
-def written(d: Duo) -> Written:
-    return [[d.generate(t, max_tokens=40, **s).tokens for s in SAMPLINGS] for t in TEXTS]
+def written() -> Written:
+    """What the demo target writes alone."""
+    with Duo(demo_pair()[0], n_ctx=512, **EXACT) as d:
+        return [[d.generate(t, max_tokens=40, **s).tokens for s in SAMPLINGS] for t in TEXTS]
+
+
+@contextmanager
+def guessing(head: Path) -> Iterator[Duo]:
+    """The demo target with a head that guesses whether that pays or not, or nothing would be tested."""
+    with Duo(demo_pair()[0], head, n_ctx=512, _always=True, **EXACT) as d:
+        yield d
 
 
 def check_same(pair: Duo, plain: Written, mode: str, **way: Any) -> int:

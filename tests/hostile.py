@@ -57,7 +57,7 @@ def verdict(rng: random.Random) -> wire.Verdict:
     return wire.Verdict(
         kind=rng.choice((0, 0, 0, 1, 2, 3, 99)), accepted=rng.choice(IDS), token=rng.choice(INTS),
         n_ahead=rng.choice(INTS), n_branch=rng.choice(INTS), n_want=rng.choice(INTS),
-        branch_price=rng.choice(INTS), least_path=rng.choice(INTS),
+        branch_price=rng.choice(INTS), least_path=rng.choice(INTS), sharpness=rng.choice(INTS),
     )  # fmt: skip
 
 

@@ -1,6 +1,8 @@
 """The asyncio twins: the loop runs on, tasks may be cancelled, and the texts are the same."""
 
 import asyncio
+import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -8,6 +10,7 @@ import pytest
 from conftest import HANG_S
 
 from duo import Duo, DuoError
+from duo.text.turns import Turn
 
 PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40}
@@ -86,3 +89,26 @@ def test_a_cancelled_task_frees_its_slot(strict_pair: Duo) -> None:
 
     asyncio.run(asyncio.wait_for(main(), HANG_S))
     assert strict_pair.generate(PROMPT, **GREEDY).tokens == right
+
+
+def test_a_stream_that_is_left_while_its_text_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The text has ended, and its turn has not: another thread is still at it. Found by benchmarks/torture."""
+
+    async def main(d: Duo) -> None:
+        stream = d.astream(PROMPT, **GREEDY, ignore_eos=True)
+        await stream.__anext__()
+        assert await asyncio.to_thread(ending.wait, HANG_S)
+        await stream.aclose()
+        assert d.session.turns.owners == []
+
+    with Duo(n_ctx=256) as d:
+        ending, end = threading.Event(), d.session.turns.end
+
+        def slow(turn: Turn) -> None:
+            ending.set()
+            time.sleep(0.3)
+            end(turn)
+
+        monkeypatch.setattr(d.session.turns, "end", slow)
+        asyncio.run(main(d))
+        d.generate(PROMPT, max_tokens=2)

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGUFValueType
-from gguf_files import BOOL, F32, I32, STR, U32, U64, Value, header_of, rewrite, tokens_of
+from gguf_files import BOOL, F32, I32, STR, U32, U64, Value, header_of, rewrite, tiny_mamba, tokens_of
 from loads import assert_harmless, load, load_all
 
 from duo import Duo
+from duo.errors import BadValue
 from duo.models.demo import demo_pair
+from duo.models.header import read_header
 
 TARGET, DRAFT = demo_pair()
 NAN, INF = float("nan"), float("inf")
@@ -226,3 +228,52 @@ def test_vocabularies_of_other_sizes(n_more: int, tmp_path: Path) -> None:
             pair.generate(prompt, temperature=0, max_tokens=40).tokens
             == alone.generate(prompt, temperature=0, max_tokens=40).tokens
         )
+
+
+# ---- what mutated headers have shown (benchmarks/torture): each ended the process, or took all memory
+
+
+def test_lists_where_a_single_number_belongs(tmp_path: Path) -> None:
+    """duo took the largest value for the number of layers, and made a list as long."""
+    for name in ("block_count", "embedding_length", "context_length"):
+        path = rewrite(DRAFT, tmp_path / "list.gguf", put={f"llama.{name}": (U32, [2, 2**32 - 1])})
+        with pytest.raises(BadValue, match=rf"llama\.{name} is a list"):
+            read_header(path)
+    path = rewrite(DRAFT, tmp_path / "list.gguf", put={"llama.attention.head_count": (U32, [4, 2**31])})
+    with pytest.raises(BadValue, match=r"head_count is 2147483648"):
+        read_header(path)
+
+
+def test_attention_without_heads(tmp_path: Path) -> None:
+    """libllama divides by their number."""
+    header = {"olmo2" + k.removeprefix("llama"): v for k, v in header_of(DRAFT).items() if k.startswith("llama.")}
+    header |= {"general.architecture": (STR, "olmo2"), "olmo2.attention.head_count": (U32, 0)}
+    outcome = load(rewrite(DRAFT, tmp_path / "heads.gguf", put=header))
+    assert outcome.what == "refused"
+    assert "olmo2.attention.head_count is 0" in outcome.text
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "type_name"),
+    [("blk.1.ssm_out.weight", 9, "q8_1"), ("blk.0.ssm_in.weight", 26, "i32"), ("output_norm.weight", 26, "i32"),
+     ("blk.1.ssm_out.weight", 24, "i8")],
+)  # fmt: skip
+def test_weights_of_a_type_that_no_weight_has(name: str, number: int, type_name: str, tmp_path: Path) -> None:
+    """No kernel computes with it, and libggml calls the kernel nevertheless. Some were found by benchmarks/torture."""
+    mamba, path = tiny_mamba(DRAFT, tmp_path / "mamba.gguf"), tmp_path / "type.gguf"
+    data = mamba.read_bytes()
+    begin = data.index(len(name).to_bytes(8, "little") + name.encode()) + 8 + len(name)
+    at = begin + 4 + 8 * int.from_bytes(data[begin : begin + 4], "little")  # behind the shape
+    assert data[at : at + 4] == bytes(4)
+    path.write_bytes(data[:at] + number.to_bytes(4, "little") + data[at + 4 :])
+    outcome = load(path)
+    assert outcome.what == "refused"
+    assert f"its tensor {name} has the type {type_name}" in outcome.text
+
+
+def test_states_of_another_width(tmp_path: Path) -> None:
+    head = TARGET.with_name("duo-demo-eagle3-q8_0.gguf")
+    path = rewrite(head, tmp_path / "head.gguf", put={"eagle3.embedding_length_out": (U32, 255)})
+    outcome = load(TARGET, path)
+    assert outcome.what == "refused"
+    assert "eagle3.embedding_length_out is 255" in outcome.text

@@ -49,6 +49,19 @@ leave()
     assert (p.returncode, p.stdout, p.stderr.strip()) == (130, b"", b"")
 
 
+def test_ctrl_c_while_the_interpreter_ends() -> None:
+    """All is written then. Found by benchmarks/torture."""
+    code = """
+import atexit, os, signal, sys
+atexit.register(os.kill, os.getpid(), signal.SIGINT)
+sys.argv = ["/usr/bin/duo", "--version"]
+from duo.cli.main import leave
+leave()
+"""
+    p = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=HANG_S, check=False)
+    assert p.returncode == 0 and p.stdout.startswith(b"duo ") and p.stderr == b""
+
+
 def test_a_reader_that_goes_away_is_no_failure() -> None:
     p = start_duo("-p", PROMPT, "-n", -1, "-c", 5000, "--ignore-eos")
     assert p.stdout is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +60,35 @@ def test_the_pair_writes_the_targets_text() -> None:
                 for t in (0, 0.8)
             ]
             assert found == plain, mode
+
+
+@pytest.mark.parametrize("n_before", [1, 20])
+def test_a_saved_text_goes_on_as_if_it_had_been_read(n_before: int) -> None:
+    o: dict[str, Any] = {"temperature": 0, "ignore_eos": True, "mode": "sync", "n_draft": 4, "draft_tree": "chain"}
+    with Duo(TARGET, n_ctx=512) as d:
+        prompts, rest = [d.tokenize(p) for p in PROMPTS[:6]], []
+        for ids in prompts:
+            ids += d.generate(ids, max_tokens=n_before + 40, temperature=0, ignore_eos=True).tokens
+            rest.append(ids[-40:])
+            del ids[-40:]
+    with Duo(TARGET, HEAD, n_ctx=512, _always=True) as d:
+        shares = {}
+        for way in ("read", "loaded"):
+            counts = np.zeros(2, int)
+            for ids, want in zip(prompts, rest, strict=True):
+                if way == "loaded":
+                    assert d.generate(ids[:-n_before], max_tokens=n_before, **o).tokens == tuple(ids[-n_before:])
+                    state = d.save_state()
+                    assert state.draft is not None
+                    assert state.draft.head.tokens == state.target.head.tokens
+                d.generate("Quite another text, so that nothing is left of the first", max_tokens=20, **o)
+                if way == "loaded":
+                    d.load_state(state)
+                assert d.generate(ids, max_tokens=40, **o).tokens == tuple(want)
+                assert (d.timings["cache_n"] >= len(ids) - 2) == (way == "loaded")
+                counts += d.timings["draft_n_accepted"], d.timings["draft_n"]
+            shares[way] = counts[0] / counts[1]
+    assert shares["loaded"] > 0.93 * shares["read"], shares
 
 
 def test_a_widened_head_drafts_the_same_for_the_widened_target(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from conftest import EXACT
 from dflash_models import BlockShape, circling_target, copying_head, random_head
 from gguf_files import U32, rewrite, tiny_gemma3
-from head_texts import SAMPLINGS, TEXTS, TREE, Written, check_same, least_drafted, written
+from head_texts import SAMPLINGS, TEXTS, TREE, Written, check_same, guessing, least_drafted, ways, written
 from prompts import PROMPTS
 from tiny_models import tiny
 
@@ -23,14 +23,7 @@ from duo.placement.compatibility import check_pair
 from duo.placement.devices import devices
 
 TARGET, DRAFT = demo_pair()
-WAYS: dict[str, dict[str, Any]] = {
-    "as it likes": {},
-    "a chain of 4": {"n_draft": 4, "draft_tree": "chain"},
-    "more than a block": {"n_draft": 12, "spec_type": "draft-dflash"},
-    "dynamic": {"n_draft": 8, "draft_tree": "dynamic"},
-    "list": {"draft_tree": TREE},
-    "with n-grams": {"n_draft": 6, "spec_type": "draft-dflash,ngram-map-k"},
-}
+WAYS = ways("draft-dflash") | {"more than a block": {"n_draft": 12, "spec_type": "draft-dflash"}}
 
 
 @pytest.fixture(scope="module")
@@ -40,15 +33,13 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pair(head: Path) -> Iterator[Duo]:
-    """It guesses whether that pays or not, or nothing would be tested."""
-    with Duo(TARGET, head, n_ctx=512, _always=True, **EXACT) as d:
+    with guessing(head) as d:
         yield d
 
 
 @pytest.fixture(scope="module")
 def plain() -> Written:
-    with Duo(TARGET, n_ctx=512, **EXACT) as d:
-        return written(d)
+    return written()
 
 
 @pytest.fixture(scope="module")

@@ -15,71 +15,15 @@ from duo import Duo
 pytestmark = needs_gpu
 needs_vulkan = pytest.mark.skipif(not VULKAN, reason="the stand-in is a Vulkan library")
 
-# Vulkan's functions with one that fails: the allocation of device memory from some size on, or each submission from the
-# n-th on. The driver's other functions are its own.
-STAND_IN = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
-#include <vulkan/vulkan.h>
-
-static PFN_vkAllocateMemory  allocate;
-static PFN_vkQueueSubmit     submit;
-static PFN_vkGetDeviceProcAddr of_device;
-static int                   n_submitted;
-
-static long number(const char * name, long otherwise) {
-    const char * text = getenv(name);
-    return text == NULL ? otherwise : atol(text);
-}
-
-static VkResult my_allocate(VkDevice d, const VkMemoryAllocateInfo * i, const VkAllocationCallbacks * c,
-                            VkDeviceMemory * m) {
-    return (long) i->allocationSize > number("VK_MOST_BYTES", 1L << 60) ? VK_ERROR_OUT_OF_DEVICE_MEMORY
-                                                                        : allocate(d, i, c, m);
-}
-
-static VkResult my_submit(VkQueue q, uint32_t n, const VkSubmitInfo * i, VkFence f) {
-    return __atomic_add_fetch(&n_submitted, 1, __ATOMIC_RELAXED) > number("VK_MOST_SUBMISSIONS", 1L << 60)
-               ? VK_ERROR_DEVICE_LOST
-               : submit(q, n, i, f);
-}
-
-static PFN_vkVoidFunction replaced(const char * name, PFN_vkVoidFunction own) {
-    if (own != NULL && strcmp(name, "vkAllocateMemory") == 0) {
-        allocate = (PFN_vkAllocateMemory) own;
-        return (PFN_vkVoidFunction) my_allocate;
-    }
-    if (own != NULL && strcmp(name, "vkQueueSubmit") == 0) {
-        submit = (PFN_vkQueueSubmit) own;
-        return (PFN_vkVoidFunction) my_submit;
-    }
-    return own;
-}
-
-static PFN_vkVoidFunction my_of_device(VkDevice d, const char * name) {
-    return replaced(name, of_device(d, name));
-}
-
-PFN_vkVoidFunction vkGetInstanceProcAddr(VkInstance i, const char * name) {
-    PFN_vkGetInstanceProcAddr next = (PFN_vkGetInstanceProcAddr) dlsym(RTLD_NEXT, "vkGetInstanceProcAddr");
-    PFN_vkVoidFunction        own  = next(i, name);
-    if (own != NULL && strcmp(name, "vkGetDeviceProcAddr") == 0) {
-        of_device = (PFN_vkGetDeviceProcAddr) own;
-        return (PFN_vkVoidFunction) my_of_device;
-    }
-    return replaced(name, own);
-}
-"""
+# Stands before the driver, and lets calls fail.
+STAND_IN = Path(__file__).parents[1] / "tools" / "gpu_calls.c"
 
 
 @pytest.fixture(scope="module")
 def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("vulkan")
     cc = shutil.which("cc") or pytest.skip("a C compiler is needed")
-    (where / "vk.c").write_text(STAND_IN)
-    subprocess.run([cc, "-shared", "-fPIC", "-o", where / "vk.so", where / "vk.c", "-ldl"], check=True)
+    subprocess.run([cc, "-shared", "-fPIC", "-o", where / "vk.so", STAND_IN, "-ldl"], check=True)
     return where / "vk.so"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from conftest import EXACT
-from gpu_device import MODES, NAME, NAMES, PROMPTS, SHORT, SOFTWARE, needs_flash, needs_gpu, same_but_for_ties
+from gpu_device import FLASH_ATTN, MODES, NAME, NAMES, PROMPTS, SHORT, needs_flash, needs_gpu, same_but_for_ties
 from model_files import TYPES, random_model, run
 from model_files import options as probe_options
 
@@ -116,7 +116,7 @@ def test_weights_on_both_sides_give_the_cpus_logits(kind: str, layers: int, tmp_
     path = random_model(tmp_path / "m.gguf", "llama", kind)
     want = run(_core.Probe(probe_options(path)), 8, 1, 4)
     o = probe_options(path, TYPES)
-    o.devices, o.n_gpu_layers, o.flash_attn = list(NAMES), layers, "off" if SOFTWARE else "auto"
+    o.devices, o.n_gpu_layers, o.flash_attn = list(NAMES), layers, FLASH_ATTN
     got = run(_core.Probe(o), 8, 1, 4)
     assert abs(got - want).max() < 0.03 * abs(want).max()
 

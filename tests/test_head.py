@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from conftest import EXACT
 from gguf_files import U32, rewrite, tiny_gemma3
-from head_texts import TEXTS, TREE, Written, check_same, least_drafted, written
+from head_texts import TEXTS, Written, check_same, guessing, least_drafted, ways, written
 from prompts import PROMPTS
 
 from duo import Duo, DuoError
@@ -23,14 +23,7 @@ from duo.placement.compatibility import check_pair
 from duo.placement.devices import devices
 
 TARGET, DRAFT = demo_pair()
-WAYS: dict[str, dict[str, Any]] = {
-    "as it likes": {},
-    "a chain of 4": {"n_draft": 4, "draft_tree": "chain"},
-    "by its name": {"n_draft": 3, "spec_type": "draft-eagle3"},
-    "dynamic": {"n_draft": 8, "draft_tree": "dynamic"},
-    "list": {"draft_tree": TREE},
-    "with n-grams": {"n_draft": 6, "spec_type": "draft-eagle3,ngram-map-k"},
-}
+WAYS = ways("draft-eagle3") | {"by its name": {"n_draft": 3, "spec_type": "draft-eagle3"}}
 
 
 @pytest.fixture(scope="module")
@@ -42,15 +35,13 @@ def head(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pair(head: Path) -> Iterator[Duo]:
-    """It guesses whether that pays or not, or nothing would be tested."""
-    with Duo(TARGET, head, n_ctx=512, _always=True, **EXACT) as d:
+    with guessing(head) as d:
         yield d
 
 
 @pytest.fixture(scope="module")
 def plain() -> Written:
-    with Duo(TARGET, n_ctx=512, **EXACT) as d:
-        return written(d)
+    return written()
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])

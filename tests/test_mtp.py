@@ -86,7 +86,8 @@ def test_right_layers_are_accepted(name: str, tmp_path: Path) -> None:
                     n_accepted += r.timings["draft_n_accepted"]
                 assert mode == "async" or n_accepted > 100  # beside other work the draft may come late
                 assert n_accepted > 0
-                assert n_accepted / n_drafted > 0.85  # a token that the filters leave may be another one
+                # A token that the filters leave may be another one. In async, guesses from its own states are worse.
+                assert n_accepted / n_drafted > (0.85 if mode == "sync" else 0.6)
 
 
 def test_a_layer_is_right_with_the_state_before_its_token_only(hy: Model) -> None:
@@ -184,6 +185,19 @@ def test_a_recurrent_target_with_a_head_goes_on_from_its_state(name: str, tmp_pa
             assert r.timings["draft_n"] > 20
             assert turn == 0 or r.timings["cache_n"] > len(ids) - 20, turn
             ids = [*ids, *r.tokens]
+
+
+@pytest.mark.parametrize("name", ["qwen35", "qwen3next"])
+def test_a_recurrent_target_with_a_head_goes_back_to_the_same_state(name: str, tmp_path: Path) -> None:
+    target = tiny(name, DRAFT, tmp_path / "m.gguf", n_mtp=1)
+    with Duo(target, **STRICT | {"n_ctx": 512}, **OWN) as d, Duo(target, **STRICT | {"n_ctx": 512}) as alone:
+        history = d.tokenize(LONG)
+        o: dict[str, Any] = {"temperature": 0, "max_tokens": 20, "ignore_eos": True, "prompt_mark": len(history)}
+        for turn, end in enumerate((" The king said no.", " And then?", " But the old clock struck twelve times.")):
+            ids = [*history, *d.tokenize(end, add_special=False)]
+            r, want = d.generate(ids, mode="sync", n_draft=3, **o), alone.generate(ids, **o)
+            assert r.tokens == want.tokens
+            assert r.timings["cache_n"] == want.timings["cache_n"] == (len(history) if turn else 0)
 
 
 @pytest.mark.parametrize("name", ["qwen35", "qwen3next"])

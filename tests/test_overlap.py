@@ -1,5 +1,8 @@
 """Both sides are busy at once: read from the trace of a real run with a target that takes its time."""
 
+import os
+from typing import Any
+
 import pytest
 
 from duo import Duo
@@ -16,11 +19,16 @@ def traces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Event]]:
     """Mode -> events of one text by a widened target (some milliseconds a pass) and the demo draft."""
     folder = tmp_path_factory.mktemp("overlap")
     target, draft = demo_pair()
+    cores = sorted(os.sched_getaffinity(0))
+    # With a core of its own each; on shared cores async may take turns.
+    apart: dict[str, Any] = {"n_threads": 1, "n_threads_draft": 1}
+    if len(cores) > 1:
+        apart |= {"cpu_range": f"{cores[0]}-{cores[0]}", "cpu_range_draft": f"{cores[1]}-{cores[1]}"}
     widen(target, folder / "wide.gguf", size=60e6)
     found = {}
     for mode in ("sync", "async"):
         path = folder / f"{mode}.json"
-        with Duo(folder / "wide.gguf", draft, n_ctx=512, trace=path) as d:
+        with Duo(folder / "wide.gguf", draft, n_ctx=512, trace=path, **apart) as d:
             d.generate("Once upon a time", mode=mode, n_draft=4, temperature=0, max_tokens=N_TOKENS, ignore_eos=True)
         found[mode] = read_trace(path)
     return found

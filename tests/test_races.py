@@ -6,9 +6,11 @@ import threading
 import time
 
 import pytest
+from conftest import HANG_S
 
 from duo import Duo, DuoError, Stream
 from duo.text.trace_writer import TraceWriter
+from duo.text.turns import Turn
 
 MODULE = sys.modules[Stream.__module__]  # the name duo.stream is the function's
 PROMPT = "Once upon a time"
@@ -89,3 +91,23 @@ def test_a_trace_that_cannot_be_written_does_not_cost_the_text(
         r = d.generate(PROMPT, max_tokens=100, ignore_eos=True)
         assert len(r.tokens) == 100
         assert "No space left" in r.warning
+
+
+def test_ctrl_c_just_when_a_turn_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between two instructions, when nobody holds the turn yet. Found by benchmarks/torture: the next text hung."""
+    with Duo(n_ctx=256) as d:
+        wait = d.session.turns.wait
+
+        def interrupted(turn: Turn) -> Turn:
+            wait(turn)
+            raise KeyboardInterrupt
+
+        for call in (lambda: d.generate("a", max_tokens=2), d.save_state):
+            monkeypatch.setattr(d.session.turns, "wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                call()
+            monkeypatch.setattr(d.session.turns, "wait", wait)
+            written = threading.Thread(target=d.generate, args=("a",), kwargs={"max_tokens": 2}, daemon=True)
+            written.start()
+            written.join(HANG_S)
+            assert not written.is_alive()

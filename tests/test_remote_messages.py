@@ -47,9 +47,9 @@ NODES: list[NodeTuple] = [
     ("share", True, 0, 69_990, 17, -2.25, 0, 0, 0.0),
 ]
 VERDICTS: list[VerdictTuple] = [
-    ("orders", 0, -1, 3, 2, 0, 1000, 0),
-    ("verdict", 70_000, 128_000, 8, 4, 5, 120, 90),
-    ("end", 0, -1, 0, 1, 0, 1000, 0),
+    ("orders", 0, -1, 3, 2, 0, 1000, 0, 0),
+    ("verdict", 70_000, 128_000, 8, 4, 5, 120, 90, -350),
+    ("end", 0, -1, 0, 1, 0, 1000, 0, 0),
 ]
 CHUNKS: list[ChunkTuple] = [
     ("token", True, False, "", 5, -0.25, 3, 0),
@@ -169,7 +169,7 @@ def test_invalid_messages_are_reported_in_one_sentence() -> None:
 
 def test_a_draft_that_still_reads_its_prompt_is_not_called_silent() -> None:
     link = MagicMock()
-    link.take.return_value = [("verdict", 0, 5, 1, 1, 1, 1000, 0)]
+    link.take.return_value = [("verdict", 0, 5, 1, 1, 1, 1000, 0, 0)]
     nodes = _Nodes(link, 1536, threading.Lock())
     for named, waited in ((True, False), (False, True)):  # the root's name, then a guess
         nodes.give(wire.FromDraft(nodes=[wire.Node(id=1, parent=2**63 + 1, token=5, named=named, n_rows=1)]))

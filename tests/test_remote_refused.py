@@ -273,3 +273,10 @@ def test_a_function_that_must_run_beside_the_target_is_refused(name: str, verify
         with pytest.raises(DuoError, match=f"{name} runs beside the target, which is on another machine"):
             d.generate("Once", **{name: lambda ids, scores: scores})
         assert d.generate("Once", max_tokens=2).tokens
+
+
+def test_a_head_is_refused_before_anything_connects() -> None:
+    """It reads its target's hidden states, which cross no network. Nobody listens at the address."""
+    head = demo_pair()[0].with_name("duo-demo-eagle3-q8_0.gguf")
+    with pytest.raises(DuoError, match=r"is a draft head, .* use a draft model for a target elsewhere"):
+        Duo(None, head, verify_host="127.0.0.1:1", n_ctx=256)

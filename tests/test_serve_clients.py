@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -23,13 +24,15 @@ from duo import Duo
 
 
 @pytest.fixture(scope="module")
-def client(server: Server) -> openai.OpenAI:
-    return openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=HANG_S, max_retries=0)
+def client(server: Server) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=server.url + "/v1", api_key="none", timeout=HANG_S, max_retries=0) as c:
+        yield c
 
 
 @pytest.fixture(scope="module")
-def claude(server: Server) -> anthropic.Anthropic:
-    return anthropic.Anthropic(base_url=server.url, api_key="none", timeout=HANG_S, max_retries=0)
+def claude(server: Server) -> Iterator[anthropic.Anthropic]:
+    with anthropic.Anthropic(base_url=server.url, api_key="none", timeout=HANG_S, max_retries=0) as c:
+        yield c
 
 
 @pytest.fixture(scope="module")
@@ -129,13 +132,15 @@ def test_openai_responses(client: openai.OpenAI, right: str) -> None:
 def test_langchain(server: Server, right: str) -> None:
     from langchain_openai import ChatOpenAI
 
-    model: Any = ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="demo", temperature=0, max_tokens=16)
-    assert model.invoke("Tell me a tale.").content == right
-    assert "".join(str(c.content) for c in model.stream("Tell me a tale.")) == right
-    (call,) = model.bind_tools([CALLED], tool_choice="roll").bind(max_tokens=100).invoke("Roll.").tool_calls
-    assert call["name"] == "roll" and isinstance(call["args"]["sides"], int)
-    shaped = ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="demo", seed=1, max_tokens=60)
-    assert isinstance(shaped.with_structured_output(Animal).invoke("Describe one."), Animal)
+    at: dict[str, Any] = {"base_url": server.url + "/v1", "api_key": "none", "model": "demo"}
+    with httpx.Client(timeout=HANG_S) as connections:
+        model: Any = ChatOpenAI(**at, temperature=0, max_tokens=16, http_client=connections)
+        assert model.invoke("Tell me a tale.").content == right
+        assert "".join(str(c.content) for c in model.stream("Tell me a tale.")) == right
+        (call,) = model.bind_tools([CALLED], tool_choice="roll").bind(max_tokens=100).invoke("Roll.").tool_calls
+        assert call["name"] == "roll" and isinstance(call["args"]["sides"], int)
+        shaped = ChatOpenAI(**at, seed=1, max_tokens=60, http_client=connections)
+        assert isinstance(shaped.with_structured_output(Animal).invoke("Describe one."), Animal)
 
 
 # ---- anthropic

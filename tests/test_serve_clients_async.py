@@ -10,6 +10,7 @@ import sys
 from typing import Any
 
 import anthropic
+import httpx
 import openai
 import pytest
 from conftest import HANG_S, run_python
@@ -98,16 +99,19 @@ def test_langchain_streams_calls(server: Server, alone: Duo) -> None:
     from langchain_openai import ChatOpenAI
 
     right = alone.create_chat_completion(TALE, **GREEDY)["choices"][0]["message"]["content"]
-    model: Any = ChatOpenAI(base_url=server.url + "/v1", api_key="none", model="demo", temperature=0, max_tokens=16)
+    at: dict[str, Any] = {"base_url": server.url + "/v1", "api_key": "none", "model": "demo"}
 
     async def main() -> list[str]:
-        return [str(c.content) async for c in model.astream("Tell me a tale.")]
+        async with httpx.AsyncClient(timeout=HANG_S) as connections:
+            model: Any = ChatOpenAI(**at, temperature=0, max_tokens=16, http_async_client=connections)
+            return [str(c.content) async for c in model.astream("Tell me a tale.")]
 
     assert "".join(asyncio.run(main())) == right
-    caller = model.bind_tools([CALLED], tool_choice="roll").bind(max_tokens=100)
-    whole = None
-    for chunk in caller.stream("Roll."):
-        whole = chunk if whole is None else whole + chunk
+    with httpx.Client(timeout=HANG_S) as connections:
+        caller: Any = ChatOpenAI(**at, temperature=0, http_client=connections)
+        whole = None
+        for chunk in caller.bind_tools([CALLED], tool_choice="roll").bind(max_tokens=100).stream("Roll."):
+            whole = chunk if whole is None else whole + chunk
     assert whole is not None
     (call,) = whole.tool_calls
     assert call["name"] == "roll" and isinstance(call["args"]["sides"], int)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import socket
 import threading
@@ -19,7 +20,8 @@ from served import Server, raw, request_for, served
 from duo.server.settings import Settings
 
 ENDLESS: dict[str, Any] = {"prompt": "Once upon a time", "ignore_eos": True, "n_predict": 1500, "cache_prompt": False}
-LIMITS = {"queue": 2, "header_timeout": 1.0, "body_timeout": 1.0, "max_body": 1.0, "sse_ping_interval": 1}
+LIMITS = {"queue": 2, "header_timeout": 1.0, "body_timeout": 1.0, "max_body": 1.0, "sse_ping_interval": 1,
+          "keep_alive": 2}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +160,17 @@ def test_a_head_that_comes_in_pieces_is_read(server: Server) -> None:
         while data := s.recv(1000):
             found += data
     assert b"408" in found
+
+
+def test_an_idle_connection_is_kept_and_closed(server: Server) -> None:
+    """It bears a second request after --header-timeout, and ends after --keep-alive."""
+    client = http.client.HTTPConnection(server.url.removeprefix("http://"), timeout=HANG_S)
+    for pause in (0.0, 1.2):
+        time.sleep(pause)
+        client.request("GET", "/health")
+        assert client.getresponse().read() == b'{"status":"ok"}'
+    assert client.sock.recv(1) == b""
+    client.close()
 
 
 def test_large_bodies_are_refused(server: Server) -> None:

@@ -165,6 +165,7 @@ def test_sigterm_lets_eight_texts_end(program: Callable[..., tuple[subprocess.Po
             states.add(httpx.get(url + "/health", timeout=HANG_S).status_code)
             refused = httpx.post(url + "/completion", json={"prompt": "a"}, timeout=HANG_S)
             if refused.status_code == 503:
+                assert refused.headers["connection"] == "close" and int(refused.headers["retry-after"]) > 0
                 states.add("refused")
         except httpx.TransportError:
             break
@@ -239,6 +240,7 @@ def test_while_it_loads() -> None:
         answer = httpx.get(url + path, timeout=HANG_S)
         assert answer.status_code == 503
         assert answer.json()["error"] == {"code": 503, "message": "Loading model", "type": "unavailable_error"}
+        assert int(answer.headers["retry-after"]) > 0
     assert httpx.post(url + "/completion", json={"prompt": "a"}, timeout=HANG_S).status_code == 503
     assert httpx.get(url + "/livez", timeout=HANG_S).status_code == 200
     may_load.set()

@@ -52,10 +52,12 @@ def test_other_texts_and_statuses_are_told() -> None:
         for case in asked:
             client.whole(case)
             client.stream(case)
+        client.close()
         assert wrong.told == []
         other: dict[str, Any] = {name: text + "!" for name, text in right.items()}
         client = Client(s.url, asked, questions(), other, wrong, 1)
         for case in asked:
             client.whole(case)
             client.stream(case)
+        client.close()
         assert wrong.n == 6 and all("instead of" in x for x in wrong.told)

@@ -17,7 +17,8 @@ QUESTION = Question(1, "made up", ("one", "two"))
 
 def test_values() -> None:
     o = parse(
-        "a=0.9/0.5:16, c=0.25, v=1@1/1.2@2/1.6@4/2.6@8, b=0.3, branch=0.05, burst=0.5, pass=1.5ms, confident=1, seed=7"
+        "a=0.9/0.5:16, c=0.25, v=1@1/1.2@2/1.6@4/2.6@8, b=0.3, branch=0.05, burst=0.5, pass=1.5ms,"
+        "confident=1, says=0.4, seed=7"
     )
     assert o.a == [0.9, 0.5]
     assert o.n_stretch == 16
@@ -26,6 +27,7 @@ def test_values() -> None:
     assert (o.b, o.branch_cost, o.burst) == (0.3, 0.05, 0.5)
     assert o.pass_us == pytest.approx(1500.0)
     assert o.confident is True
+    assert o.says == 0.4
     assert o.seed == 7
 
 
@@ -36,6 +38,7 @@ def test_what_is_left_out() -> None:
     assert o.v == [(1, 1.0), (2, 1.02)]
     assert o.pass_us == 20_000
     assert o.confident is False
+    assert o.says == 0.0
     assert o.has_draft is True
 
 
@@ -67,7 +70,8 @@ def test_agreements(values: str) -> None:
     [
         "a", "a=", "a=1.1", "a=-0.1", "a=nan", "a=x", "a=0.5/", "a=0.5:0", "a=0.5:", "a=0.5:1.5", "a=0.5:99999999999",
         "a=0_1", "b=2", "branch=-1", "branch=inf", "burst=1.5", "c=-0.1", "c=1e9", "c=", "confident=2",
-        "confident=yes", "pass=20", "pass=ms", "pass=-1ms", "pass=2000s", "pass=1min", "seed=-1", "seed=1.5",
+        "confident=yes", "says=1.1", "pass=20", "pass=ms",
+        "pass=-1ms", "pass=2000s", "pass=1min", "seed=-1", "seed=1.5",
         "seed=18446744073709551616", "v=1", "v=0:0.02", "v=1:-0.1", "v=1:x", "v=1@0", "v=1@2/2@2", "v=1@4/2@2",
         "v=1@1/2", "v=1@1/", "v=@1", "v=0@1", "v=1@1.5",
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import shutil
 from pathlib import Path
 from typing import Any
@@ -189,3 +190,26 @@ def test_a_plan_for_a_draft_that_goes_on_has_its_sizes(capsys: pytest.CaptureFix
     plan = json.loads(capsys.readouterr().out)
     made = sum(p.numel() for p in draft.read_llama(ModelFile(DRAFT)).parameters())
     assert plan["n_parameters"] == pytest.approx(made, rel=0.01)
+
+
+def test_a_full_disk_does_not_lose_the_training(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A checkpoint that cannot be written leaves the last one as it was, and the draft is written all the same."""
+    few = ("--n-layer", "1", "--type", "f32", "--epochs", "0.5")
+    assert train("draft", tmp_path, *few) == 0
+    out, checkpoint = tmp_path / "out.gguf", tmp_path / "out.gguf.work" / "checkpoint.pt"
+    before = checkpoint.read_bytes()
+    assert len(before) > 1.5 * out.stat().st_size
+    capsys.readouterr()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(
+        resource.RLIMIT_FSIZE, (len(before) * 3 // 4, limits[1])
+    )  # the draft fits, a checkpoint does not
+    try:
+        assert train("draft", tmp_path, *few[:-1], "1") == 0
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "checkpoint.pt: could not be written" in capsys.readouterr().err
+    card = read_card(out)
+    assert card is not None and card["training"]["steps"] > 0
+    assert checkpoint.read_bytes() == before
+    assert list(checkpoint.parent.glob(".duo-*")) == []

@@ -3,7 +3,7 @@
     python -m benchmarks.gpu.copies --model 8b.gguf --out FILE
 
 It measures passes of 1 to 16 rows that give the logits of every row, as a step does. A small library between ggml and
-the driver counts the calls (count_calls.c). Needs a C compiler.
+the driver counts the calls (tools/gpu_calls.c). Needs a C compiler.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ N_CONTEXT = 200
 def measure(path: str, repeat: int) -> dict[str, Any]:
     from duo import _core
     from duo.measure.doctor import context_of, options
-    from duo.placement.devices import default_devices, devices, is_software
+    from duo.placement.devices import default_devices, default_flash_attn, devices
 
     names = default_devices(devices())
     counters = ctypes.CDLL(os.environ["LD_PRELOAD"])
     found = (ctypes.c_long * len(NAMES))()
     o = options(path, 1, [], N_CONTEXT + 32)
     o.devices, o.n_gpu_layers = list(names), -1
-    o.flash_attn = "off" if is_software(devices(), names) else "auto"
+    o.flash_attn = default_flash_attn(devices(), names)
     probe = _core.Probe(o)
     context = context_of(probe, N_CONTEXT)
     tokens = context_of(probe, 40)[-16:]
@@ -63,8 +63,8 @@ def main() -> None:
         print(json.dumps(measure(args.model, args.repeat)))
         return
     with tempfile.TemporaryDirectory() as folder:
-        library = Path(folder) / "count_calls.so"
-        source = Path(__file__).with_name("count_calls.c")
+        library = Path(folder) / "gpu_calls.so"
+        source = Path(__file__).parents[2] / "tools" / "gpu_calls.c"
         subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
         command = [sys.executable, "-m", "benchmarks.gpu.copies", "--child", "--model", args.model]
         environment = os.environ | {"LD_PRELOAD": str(library)}

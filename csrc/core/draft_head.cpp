@@ -46,10 +46,24 @@ int32_t draft_head::first_ready(int32_t pos) const {
     return run_.empty() || pos > first_ ? pos : first_ + 1;
 }
 
+void draft_head::bridge(int32_t pos) {
+    if (!run_.empty()) {
+        for (; first_ > pos - 1; --first_) {
+            run_.push_front(run_.front());
+        }
+    }
+}
+
 void draft_head::append(int32_t pos, int32_t n, std::vector<float> & out) const {
     for (int32_t p = pos - 1; p < pos - 1 + n; ++p) {
         const std::vector<float> & features = run_[size_t(p - first_)].features;
         out.insert(out.end(), features.begin(), features.end());
+    }
+}
+
+void draft_head::append_tokens(std::vector<token_id> & text) const {
+    for (auto n = int32_t(text.size()); n >= first_ && n < end(); ++n) {
+        text.push_back(run_[size_t(n - first_)].token);
     }
 }
 

@@ -21,18 +21,25 @@ class draft_head {
   public:
     // ---- the target's states, from which rows of the text will be made
 
-    // They follow those before, or there is a gap, which nothing can fill: then only what comes after it counts.
+    // They follow those before, or there is a gap: then only what comes after it counts (see bridge()).
     void take(int32_t pos, token_id token, std::span<const float> features);
 
     // Another text begins: keeps the states of the tokens that both begin with.
     void begin(std::span<const token_id> old_text, std::span<const token_id> text);
+    // Forgets all of them.
+    void clear() { run_.clear(); }
 
     // Rows of the text that can be made from position `pos` on.
     [[nodiscard]] int32_t n_ready(int32_t pos) const;
     // The first position of a row that can be made; `pos` if the one there can, or none can.
     [[nodiscard]] int32_t first_ready(int32_t pos) const;
+    // States that were left out before the first one that is known are taken to be like it, so that rows from position
+    // `pos` on can be made. They say little of their tokens; what the rows before them hold stays of use.
+    void bridge(int32_t pos);
     // Appends the states of n rows from position `pos` on: those of the positions before them.
     void append(int32_t pos, int32_t n, std::vector<float> & out) const;
+    // Appends the tokens after the text's whose states are known: the target was ahead when the text ended.
+    void append_tokens(std::vector<token_id> & text) const;
     // Rows before position `pos` have been made.
     void drop_before(int32_t pos);
 

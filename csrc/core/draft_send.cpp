@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "draft_worker.h"
+#include "sharpness.h"
 
 namespace duo {
 
@@ -53,38 +54,92 @@ int32_t draft_worker::send_children(draft_text & text, int32_t i_node, int32_t i
     node_msg      msg{.slot    = text.slot(),
                       .parent  = text.tree().at(i_node).id,
                       .n_rows  = int16_t(n_nodes_),
+                      .age     = text.age_below(i_node),
                       .step_us = t == nullptr ? 0.0f : float(rows + (now_us() - t->t_rows) * n_all),
                       .beside  = rows <= 0 ? 0.0f : float(t->beside_us) / float(rows)};
-    const float   p_min  = std::log(std::max(req.plan.p_min, 1e-30f));
     int32_t       n_made = 0;
+    if (!draws) {
+        keep_likely(req.plan.p_min, wanted);
+    }
+    estimate(text.wanted().power);
     if (text.in_blocks() && !draws) {
         drop_children(text, i_node); // older blocks knew less of the text
     }
-    for (const candidate & c : children_) {
-        const float logp = std::max(c.logp, log_of_nothing);
-        if (!draws && (logp < p_min || (n_made > 0 && n_made >= wanted && logp < least_child))) {
-            break;
-        }
+    for (size_t i = 0; i < children_.size(); ++i) {
+        const candidate & c = children_[i];
         if (const int32_t there = text.tree().child(i_node, c.token); there >= 0) {
-            text.revise(there, logp); // a head evaluates a root again
-            if (!text.in_blocks()) {
-                continue;
-            }
+            text.revise(there, estimates_[i]); // a head evaluates a root again, and knows better now
             msg.id    = text.tree().at(there).id;
             msg.guess = false;
         } else {
             msg.id    = ids_.next();
             msg.guess = true;
-            text.insert(msg.id, msg.parent, c.token, logp);
+            text.insert(msg.id, msg.parent, c.token, estimates_[i]);
         }
         msg.token = c.token;
-        msg.logp  = logp;
-        msg.rank  = int16_t(n_made);
+        msg.logp  = said_[i];
+        msg.rank  = int16_t(i);
         wires_.nodes.push_quiet(msg);
         msg.step_us = 0.0f;
-        ++n_made;
+        n_made += msg.guess ? 1 : 0;
+    }
+    if (msg.age != no_age && !draws) {
+        revise_others(text, i_node, msg.age);
     }
     return n_made;
+}
+
+// Of children_, which are sorted: the first one, those that are wanted, and the likely ones; with at least p_min each.
+void draft_worker::keep_likely(float p_min, int32_t n_wanted) {
+    const float least = std::log(std::max(p_min, 1e-30f));
+    size_t      n     = 0;
+    for (; n < children_.size(); ++n) {
+        const float logp = std::max(children_[n].logp, log_of_nothing);
+        if (logp < least || (n > 0 && int32_t(n) >= n_wanted && logp < least_child)) {
+            break;
+        }
+    }
+    children_.resize(n);
+}
+
+// The draft's own nodes have estimates to the power that verdicts suggest; the target is told what the model says.
+void draft_worker::estimate(double power) {
+    said_.clear();
+    for (const candidate & c : children_) {
+        said_.push_back(std::max(c.logp, log_of_nothing));
+    }
+    estimates_.resize(said_.size());
+    sharpness::apply(power, said_, estimates_);
+}
+
+// A head that evaluates a node again has new candidates. Its other children are no likelier than the last of these, nor
+// than what these leave.
+void draft_worker::revise_others(draft_text & text, int32_t i_node, int16_t age) {
+    const auto most = [](std::span<const float> logp) {
+        double left = 1.0;
+        for (const float x : logp) {
+            left -= std::exp(double(x));
+        }
+        const float rest = std::max(float(std::log(std::max(left, 1e-30))), log_of_nothing);
+        return logp.empty() ? rest : std::min(rest, logp.back());
+    };
+    const float said = most(said_);
+    const float mine = most(estimates_);
+    for (int32_t i = text.tree().first_child(i_node); i >= 0; i = text.tree().at(i).next) {
+        const token_tree::node & nd = text.tree().at(i);
+        const bool               again =
+            std::any_of(children_.begin(), children_.end(), [&nd](const auto & c) { return c.token == nd.token; });
+        if (!again && nd.logp > mine) {
+            wires_.nodes.push_quiet({.guess  = false,
+                                     .slot   = text.slot(),
+                                     .id     = nd.id,
+                                     .parent = text.tree().at(i_node).id,
+                                     .token  = nd.token,
+                                     .logp   = said,
+                                     .age    = age});
+            text.revise(i, mine);
+        }
+    }
 }
 
 // What a block does not propose again is no guess any more.

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "../error.h"
+#include "sharpness.h"
 
 namespace duo {
 
@@ -14,6 +15,10 @@ constexpr int32_t n_tree_most = 768;    // nodes; the target looks through all o
 // Steps by which a head's own states may lag behind the target's before they are made anew. Each adds some error, and
 // heads are trained for five to seven.
 constexpr int32_t n_lag_most = 4;
+// Rows of a draft head that are made without the target's states, where these were left out. Such rows know their
+// tokens, which is worth most of what the states are (benchmarks/README.md); those of a head of blocks do not.
+constexpr int32_t n_bridge       = 64;
+constexpr int32_t n_bridge_block = 4;
 } // namespace
 
 bool draft_text::begin(const request & req, node_counter & ids, node_msg & named) {
@@ -40,7 +45,8 @@ void draft_text::take_orders(const verdict_msg & v) {
                            .n_want       = v.n_want,
                            .n_threads    = v.n_threads,
                            .least_path   = v.least_path > 0 ? std::log(float(v.least_path) * 1e-3f) : nothing,
-                           .branch_price = float(v.branch_price) * 1e-3f};
+                           .branch_price = float(v.branch_price) * 1e-3f,
+                           .power        = sharpness::power_of(v.sharpness)};
     paused_             = false;
 }
 
@@ -84,6 +90,10 @@ void draft_text::take_features(int32_t pos, token_id token, std::span<const floa
 void draft_text::keep_state(int32_t i, std::span<const float> state) {
     const int32_t age = i == 0 ? 0 : head_->age_of(tree_.at(tree_.at(i).parent).id) + 1;
     head_->keep(tree_.at(i).id, state, age);
+}
+
+int16_t draft_text::age_below(int32_t i) const {
+    return head_ && !in_blocks() ? int16_t(std::min(head_->age_of(tree_.at(i).id), n_draft_cap)) : no_age;
 }
 
 // What was guessed below the root stays. If the states there are too old, it is evaluated again, from the new root.
@@ -155,7 +165,10 @@ void draft_text::choose_root(std::vector<int32_t> & nodes) {
     if (head_ && n_missing() > 0) {
         const int32_t from = head_->first_ready(trunk_.n_text());
         if (from > trunk_.n_text() && from < int32_t(tokens_.size())) {
-            trunk_.restart(from); // there is a gap, so the head has to do with what comes after it
+            if (from - trunk_.n_text() > (in_blocks() ? n_bridge_block : n_bridge)) {
+                trunk_.restart(in_blocks() ? from : from - n_bridge); // what was before is too far away
+            }
+            head_->bridge(trunk_.n_text());
         }
     }
     const bool wanted = head_ ? n_readable() > 0 : !tree_.root().expanded();

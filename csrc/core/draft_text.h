@@ -40,6 +40,8 @@ class draft_text {
         // log of the chance below which a node is not expanded
         float least_path   = -std::numeric_limits<float>::infinity();
         float branch_price = 1.0f; // one node more in a step, as a share of a step over one
+
+        double power = 1.0; // to which its own estimates are right (sharpness.h)
     };
 
     // slot: its place, in all messages. Model and pool must outlive it.
@@ -76,8 +78,13 @@ class draft_text {
     [[nodiscard]] std::vector<token_id> cached() const {
         return {tokens_.begin(), tokens_.begin() + std::ptrdiff_t(std::min(tokens_.size(), size_t(trunk_.n_text())))};
     }
+    // A draft head's text, of which it may not have read what came last: all tokens whose states are known.
+    void take_known_tokens() { head_->append_tokens(tokens_); }
     // After clear_cache(): the model has read these tokens, in the trunk's branch.
     void adopt(const std::vector<token_id> & tokens) {
+        if (head_) {
+            head_->clear();
+        }
         tokens_ = tokens;
         trunk_.grow(int32_t(tokens.size()));
     }
@@ -131,6 +138,8 @@ class draft_text {
 
     // Only if the model is a draft head; else null.
     [[nodiscard]] const draft_head * head() const { return head_ ? &*head_ : nullptr; }
+    // What node_msg::age says of the children of node i, which was evaluated.
+    [[nodiscard]] int16_t age_below(int32_t i) const;
     // The head's state after node i, which was evaluated.
     void keep_state(int32_t i, std::span<const float> state);
     // n rows of the text were evaluated, made of true states.

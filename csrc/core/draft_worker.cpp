@@ -157,6 +157,9 @@ void draft_worker::do_errand(draft_text & text, errand & job) {
     cache_image & image = job.draft;
     switch (job.what) {
         case errand::kind::save:
+            if (text.head() != nullptr) {
+                read_to_end(text);
+            }
             text.trunk().settle(job.n_keep);
             if (text.trunk().n_text() > 0) {
                 image.saved = model_.save(text.trunk().branch());
@@ -183,6 +186,32 @@ void draft_worker::do_errand(draft_text & text, errand & job) {
             break;
     }
     image.tokens = text.cached();
+}
+
+// A text that is saved: its head reads all that it has states for, because these are not saved.
+void draft_worker::read_to_end(draft_text & text) {
+    text.drop_tree();
+    text.take_known_tokens();
+    int32_t n_free = model_.n_cells();
+    for (const draft_text & t : texts_) {
+        n_free -= t.n_cached();
+    }
+    n_parts_ = 1;
+    parts_.resize(std::max<size_t>(1, parts_.size()));
+    part & p = parts_.front();
+    p.text   = &text;
+    p.nodes.assign(1, 0);
+    p.branches.clear();
+    while (text.n_readable() > 0 && text.n_readable() <= n_free && text.tokens().size() <= size_t(model_.n_ctx())) {
+        rows_.clear();
+        set_rows_of_text(p, size_t(model_.n_batch()));
+        rows_.back().output   = false; // nothing is asked of them
+        rows_.back().n_levels = 1;
+        set_states();
+        model_.decode(rows_, never_stop);
+        text.on_true_rows(int32_t(p.n_rows));
+        n_free -= int32_t(p.n_rows);
+    }
 }
 
 void draft_worker::take_orders(draft_text & text, const verdict_msg & v) {

@@ -58,6 +58,7 @@ class draft_worker {
     void               fail(draft_text & text, const std::string & why) noexcept;
     void               do_errand(draft_text & text, const request & req) noexcept;
     void               do_errand(draft_text & text, errand & job);
+    void               read_to_end(draft_text & text);
     void               fail_step(const std::string & why) noexcept;
     [[nodiscard]] bool wants_step(const draft_text & t) const;
     [[nodiscard]] bool any_wants_step() const;
@@ -78,7 +79,10 @@ class draft_worker {
     [[nodiscard]] const std::atomic<bool> & stop_sign() const;
     int32_t send_children(draft_text & text, int32_t i_node, int32_t i_row, const step_time * t);
     int32_t send_block(part & p, int32_t i_row);
+    void    keep_likely(float p_min, int32_t n_wanted);
+    void    estimate(double power);
     void    drop_children(draft_text & text, int32_t i_node);
+    void    revise_others(draft_text & text, int32_t i_node, int16_t age);
     void    draw_children(const draft_text & text, int32_t i_node, int32_t i_row, size_t n_most);
     void    report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
 
@@ -97,10 +101,12 @@ class draft_worker {
     size_t                 n_parts_ = 0;
     int32_t                n_nodes_ = 0; // of the step that were evaluated
     std::vector<row>       rows_;
-    std::vector<token_id>  path_;     // scratch
-    std::vector<int32_t>   block_;    // scratch
-    std::vector<candidate> children_; // scratch
-    std::vector<candidate> chances_;  // scratch
+    std::vector<token_id>  path_;      // scratch
+    std::vector<int32_t>   block_;     // scratch
+    std::vector<candidate> children_;  // scratch
+    std::vector<candidate> chances_;   // scratch
+    std::vector<float>     said_;      // scratch: of children_, log of the chance by the model
+    std::vector<float>     estimates_; // scratch: the same as the tree has it
     acceptance             acceptance_;
     std::vector<float>     inputs_; // a head's, of the step: rows of the target's states, and what it makes of them
     std::vector<float>     states_;

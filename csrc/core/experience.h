@@ -9,7 +9,7 @@
 
 namespace duo {
 
-// mode, n_max, n_min, n_branch, tree use, greedy or sampled, with a draft or without
+// mode, n_max, n_min, n_branch, tree use, kind of the guesses, with a draft or without
 using experience_key = std::array<int32_t, 7>;
 
 constexpr int32_t n_reliable = 32; // passes before a stance's own rate is believed

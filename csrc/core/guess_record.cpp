@@ -13,7 +13,9 @@ constexpr double prior_guess = 0.7; // acceptance before anything was seen, wort
 constexpr double prior_ngram[] = {0.5, 0.57, 0.65, 0.7, 0.79, 0.89};
 constexpr double memory        = 0.97; // weight of an observation fades by this with each later one
 constexpr double memory_bin    = 0.99;
-constexpr double own_weight    = 4.0; // observations that the draft's own estimate is worth
+constexpr double own_weight    = 4.0;  // observations that the draft's own estimate is worth
+constexpr double age_weight    = 8.0;  // observations of an age that those of all ages are worth
+constexpr double hope_weight   = 16.0; // observations of an age before it is given up
 } // namespace
 
 void odds::add(bool right, double memory) {
@@ -21,12 +23,19 @@ void odds::add(bool right, double memory) {
     no  = no * memory + (right ? 0.0 : 1.0);
 }
 
-void guess_record::on_guess(int32_t i, bool right, bool fresh) {
+size_t guess_record::place_of(int32_t age) {
+    return size_t(std::clamp(age, 0, n_ages - 1));
+}
+
+void guess_record::on_guess(int32_t i, bool right, bool fresh, int32_t age) {
     if (i >= 0 && i < n_draft_cap) {
         level_[size_t(i)].add(right, memory);
     }
     if (i == 0 && fresh) {
         fresh_.add(right, memory);
+    }
+    if (age >= 0) {
+        best_of_age_[place_of(age)].add(right, memory_bin);
     }
 }
 
@@ -47,12 +56,42 @@ int32_t guess_record::bin(float logp) {
     return std::clamp(int32_t(std::lround(2.0 * std::log(p / (1.0 - p)))) + n_bins / 2, 0, n_bins - 1);
 }
 
-void guess_record::on_child(float logp, bool right) {
+void guess_record::on_child(float logp, bool right, int32_t age) {
+    if (age >= 0) {
+        bin_of_age_[place_of(age)][size_t(bin(logp))].add(right, memory_bin);
+    }
     bin_[size_t(bin(logp))].add(right, memory_bin);
 }
 
-double guess_record::chance(float logp) const {
-    return std::clamp(bin_[size_t(bin(logp))].share(std::exp(double(logp)), own_weight), 0.001, 0.995);
+// The older the states that a head has, the more it may overrate its guesses.
+double guess_record::chance(float logp, int32_t age) const {
+    const auto   i    = size_t(bin(logp));
+    const double all  = bin_[i].share(std::exp(double(logp)), own_weight);
+    const double aged = age < 0 ? all : bin_of_age_[place_of(age)][i].share(all, age_weight);
+    return std::clamp(aged, 0.001, 0.995);
+}
+
+// An age with few observations is estimated from the one before it, which is worth so many.
+double guess_record::of_age(int32_t age, double weight) const {
+    double a = prior_guess;
+    for (size_t i = 0; i <= place_of(age); ++i) {
+        a = best_of_age_[i].share(a, weight);
+    }
+    return a;
+}
+
+double guess_record::acceptance_of_age(int32_t age) const {
+    return of_age(age, 1.0);
+}
+
+double guess_record::hope_of_age(int32_t age) const {
+    return of_age(age, hope_weight);
+}
+
+void guess_record::on_choice(std::span<const float> logp, int32_t right) {
+    if (!logp.empty()) {
+        sharp_.on_choice(logp, right);
+    }
 }
 
 // A level with few observations is estimated from the level before it.

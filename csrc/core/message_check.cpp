@@ -5,6 +5,7 @@
 
 #include "../error.h"
 #include "grammar_limits.h"
+#include "sharpness.h"
 #include "tree_shape.h"
 
 namespace duo {
@@ -127,7 +128,8 @@ void check_verdict(const verdict_msg & v) {
         refuse("a verdict without a token");
     }
     if (!within<int>(v.n_ahead, 0, 1024) || !within<int>(v.n_branch, 1, 1024) || !within<int>(v.n_want, 0, 1024) ||
-        !within<int>(v.branch_price, 1, 30000) || !within<int>(v.least_path, 0, 1000)) {
+        !within<int>(v.branch_price, 1, 30000) || !within<int>(v.least_path, 0, 1000) ||
+        !within<int>(v.sharpness, -sharpness::most_order, sharpness::most_order)) {
         refuse("impossible orders");
     }
 }

@@ -16,6 +16,7 @@ using node_id  = uint64_t; // the draft counts them up, so an old id never means
 
 constexpr node_id  no_node  = 0;
 constexpr token_id no_token = -1;
+constexpr int16_t  no_age   = -1; // of a node that no draft head has guessed
 
 // A request is the parent of its own root. Request ids have the highest bit set, so they never equal a node's.
 constexpr node_id request_node(uint64_t n_request) {
@@ -43,11 +44,12 @@ struct node_msg {
     node_id  id      = no_node;
     node_id  parent  = no_node;
     token_id token   = no_token;
-    float    logp    = 0.0f; // log of its chance by the draft, if its parent is right; nats
-    int16_t  rank    = 0;    // among its siblings, best first
-    int16_t  n_rows  = 0;    // nodes expanded in the draft step that made it
-    float    step_us = 0.0f; // duration of that step; 0: not typical (prompt, catch-up) or already sent
-    float    beside  = 0.0f; // part of it in which the target worked too, 0..1; unknown to a remote draft
+    float    logp    = 0.0f;   // log of its chance by the draft, if its parent is right; nats
+    int16_t  rank    = 0;      // among its siblings, best first
+    int16_t  n_rows  = 0;      // nodes expanded in the draft step that made it
+    int16_t  age     = no_age; // a draft head's: its own steps between the target's newest state and this guess
+    float    step_us = 0.0f;   // duration of that step; 0: not typical (prompt, catch-up) or already sent
+    float    beside  = 0.0f;   // part of it in which the target worked too, 0..1; unknown to a remote draft
 };
 
 // target -> draft
@@ -71,6 +73,7 @@ struct verdict_msg {
     int16_t         n_want       = 0;        // pause when the best n_want nodes are known; 0: run ahead
     int16_t         branch_price = 1000;     // cost of one more node in a step, in 1/1000 of a step over one
     int16_t         least_path   = 0;        // by turns: nodes with less chance, in 1/1000, are not expanded
+    int16_t         sharpness    = 0;        // log of the power that its own estimates need (sharpness.h), in 1/1000
     int32_t         pos          = 0;        // features
     int32_t         n_rows       = 0;        // features
     const request * req          = nullptr;  // begin: immutable, and alive until the draft sets draft_done

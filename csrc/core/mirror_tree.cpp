@@ -13,13 +13,13 @@ void mirror_tree::begin(node_id id, std::span<const token_id> text) {
 mirror_tree::news mirror_tree::insert(const node_msg & msg, std::span<const token_id> text) {
     if (named()) {
         if (const int32_t i = tree_.find(msg.id); i > 0) {
-            tree_.revise(i, msg.logp);
+            tree_.revise(i, msg.logp, msg.age);
             return news::revised;
         }
         if (tree_.size() >= n_most) {
             return news::stale;
         }
-        return tree_.insert(msg.id, msg.parent, msg.token, msg.logp) < 0 ? news::stale : news::grown;
+        return tree_.insert(msg.id, msg.parent, msg.token, msg.logp, msg.age) < 0 ? news::stale : news::grown;
     }
     if (msg.parent != named_id_) {
         return news::stale;

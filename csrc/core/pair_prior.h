@@ -9,6 +9,11 @@
 
 namespace duo {
 
+// Steps of a draft that makes n_of_step levels in each.
+constexpr int32_t steps_for(int32_t n_levels, int32_t n_of_step) {
+    return (n_levels + n_of_step - 1) / n_of_step;
+}
+
 struct pair_prior {
     // Both models compute on the same cores or GPU, so they slow each other down when both work.
     bool shared = false;

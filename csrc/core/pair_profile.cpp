@@ -232,6 +232,8 @@ std::vector<double> pair_profile::saved() const {
     });
     for (const guess_record & r : records_) {
         guess_record::each(r, [&out](const odds & o) { out.insert(out.end(), {o.yes, o.no}); });
+        const double weight = r.sharp().weight(); // of all that was saved, 0 means that nothing is known
+        out.insert(out.end(), {weight > 0.0 ? r.sharp().power() : 0.0, weight});
     }
     return out;
 }
@@ -261,6 +263,8 @@ bool pair_profile::restore(std::span<const double> numbers) {
             o = {.yes = it[0], .no = it[1]};
             it += 2;
         });
+        r.restore(it[1] > 0.0 ? sharpness::restored(it[0], it[1]) : sharpness());
+        it += 2;
     }
     changed();
     return true;

@@ -15,7 +15,7 @@
 namespace duo {
 
 constexpr int32_t n_rows_cap      = n_draft_cap + 8; // widths of passes that are measured separately, in rows
-constexpr int32_t profile_version = 4;               // of the numbers of saved()
+constexpr int32_t profile_version = 5;               // of the numbers of saved()
 constexpr int32_t n_step_cap      = 16;              // nodes of a draft step
 
 // A running average. Of the first samples it uses the smallest, because the first passes of a shape include its set-up.
@@ -48,16 +48,12 @@ class pair_profile {
         changed();
     }
 
-    // The record of guesses for the current text: greedy or sampled.
-    void choose_record(bool sampled) {
-        record_ = sampled ? 1 : 0;
-        changed();
-    }
-    [[nodiscard]] guess_record & guesses() {
+    // The record of guesses in texts of one kind.
+    [[nodiscard]] guess_record & guesses(guess_kind kind) {
         ++n_changes_;
-        return records_[record_];
+        return records_[size_t(kind)];
     }
-    [[nodiscard]] const guess_record & guesses() const { return records_[record_]; }
+    [[nodiscard]] const guess_record & guesses(guess_kind kind) const { return records_[size_t(kind)]; }
 
     // Expected microseconds of a pass; 0: nothing measured yet. beside: while the draft works. hopeful: a small width
     // that was not measured this way is assumed to be cheap, so that it gets tried.
@@ -111,16 +107,16 @@ class pair_profile {
     [[nodiscard]] double interpolate(const table & t, int32_t n_rows) const;
     [[nodiscard]] double nearest_step(const step_table & t, int32_t n_rows) const;
 
-    pair_prior                  prior_;
-    table                       alone_{};
-    step_table                  step_alone_{};
-    std::vector<company>        splits_{1}; // by core_split
-    size_t                      split_ = 0;
-    std::array<guess_record, 2> records_{}; // greedy, sampled
-    size_t                      record_    = 0;
-    int64_t                     n_passes_  = 0;
-    int64_t                     n_changes_ = 0;
-    double                      slowdown_  = 1.0;
+    pair_prior           prior_;
+    table                alone_{};
+    step_table           step_alone_{};
+    std::vector<company> splits_{1}; // by core_split
+    size_t               split_     = 0;
+    int64_t              n_passes_  = 0;
+    int64_t              n_changes_ = 0;
+    double               slowdown_  = 1.0;
+
+    std::array<guess_record, n_guess_kinds> records_{};
 };
 
 } // namespace duo

@@ -33,6 +33,8 @@ template <typename F> void each_part_figure(const F & f) {
     f("overhead_us", &s::overhead_us);
     f("n_tested_at", &s::n_tested_at);
     f("n_accepted_at", &s::n_accepted_at);
+    f("n_tested_of_age", &s::n_tested_of_age);
+    f("n_accepted_of_age", &s::n_accepted_of_age);
     f("n_passes_in", &s::n_passes_in);
 }
 

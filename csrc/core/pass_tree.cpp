@@ -4,7 +4,7 @@
 
 namespace duo {
 
-void pass_tree::begin(const token_tree & tree, const pair_profile & profile, double least) {
+void pass_tree::begin(const token_tree & tree, const guess_record & guesses, double least) {
     nodes_.clear();
     index_.assign(size_t(tree.size()), -2); // -2: left out, with all nodes below it
     index_[0] = -1;
@@ -14,18 +14,22 @@ void pass_tree::begin(const token_tree & tree, const pair_profile & profile, dou
         if (i_parent == -2) {
             continue;
         }
-        const double chance =
-            (i_parent < 0 ? 1.0 : nodes_[size_t(i_parent)].chance) * profile.guesses().chance(nd.logp);
+        const double chance = (i_parent < 0 ? 1.0 : nodes_[size_t(i_parent)].chance) * guesses.chance(nd.logp, nd.age);
         if (chance >= least) {
             index_[size_t(i)] = int32_t(nodes_.size());
-            nodes_.push_back({.token = nd.token, .parent = i_parent, .depth = nd.depth, .i_node = i, .chance = chance});
+            nodes_.push_back({.token  = nd.token,
+                              .parent = i_parent,
+                              .depth  = nd.depth,
+                              .i_node = i,
+                              .age    = nd.age,
+                              .chance = chance});
         }
     }
 }
 
-void pass_tree::begin(const token_tree & tree, const pair_profile & profile, const tree_shape & shape,
+void pass_tree::begin(const token_tree & tree, const guess_record & guesses, const tree_shape & shape,
                       std::span<const int32_t> places) {
-    begin(tree, profile, 0.0);
+    begin(tree, guesses, 0.0);
     // All nodes are there in the tree's order, so the place of nodes_[i] is places[i + 1].
     size_t n = 0;
     for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -54,13 +58,13 @@ int32_t pass_tree::child(int32_t i_node, token_id token) const {
     return -1;
 }
 
-int32_t pass_tree::add_ngram(int32_t i_from, const ngram_proposal & proposal, const pair_profile & profile,
+int32_t pass_tree::add_ngram(int32_t i_from, const ngram_proposal & proposal, const guess_record & guesses,
                              double least, double share) {
     const auto & tokens = proposal.tokens;
     int32_t      at     = i_from;
     for (size_t i = 0; i < tokens.size(); ++i) {
         const double  parent_chance = at < 0 ? 1.0 : nodes_[size_t(at)].chance;
-        const double  own           = profile.guesses().ngram_chance(proposal.n_match, int32_t(i));
+        const double  own           = guesses.ngram_chance(proposal.n_match, int32_t(i));
         const double  chance        = parent_chance * own * (i == 0 ? share : 1.0);
         const int32_t existing      = child(at, tokens[i]);
         if (existing >= 0) {

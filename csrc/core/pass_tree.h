@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
+#include "guess_record.h"
 #include "messages.h"
 #include "ngram_index.h"
-#include "pair_profile.h"
 #include "token_tree.h"
 #include "tree_shape.h"
 
@@ -19,10 +19,11 @@ class pass_tree {
   public:
     struct node {
         token_id token  = no_token;
-        int32_t  parent = -1; // index here; -1: the root
-        int32_t  depth  = 1;  // below the root
-        int32_t  i_node = -1; // in the target's copy of the drafted tree; -1: it comes from an n-gram
-        double   chance = 0;  // that the text goes through it
+        int32_t  parent = -1;     // index here; -1: the root
+        int32_t  depth  = 1;      // below the root
+        int32_t  i_node = -1;     // in the target's copy of the drafted tree; -1: it comes from an n-gram
+        int16_t  age    = no_age; // node_msg::age
+        double   chance = 0;      // that the text goes through it
     };
 
     // One row after the root's row.
@@ -34,13 +35,13 @@ class pass_tree {
     };
 
     // `least`: nodes with a smaller chance are left out.
-    void begin(const token_tree & tree, const pair_profile & profile, double least);
+    void begin(const token_tree & tree, const guess_record & guesses, double least);
     // The same for a fixed shape: only the nodes that have a place in it (tree_shape::match).
-    void begin(const token_tree & tree, const pair_profile & profile, const tree_shape & shape,
+    void begin(const token_tree & tree, const guess_record & guesses, const tree_shape & shape,
                std::span<const int32_t> places);
     // Adds a continuation that the text itself suggests, below node i_from (-1: the root). Returns its last node.
     // share: how much of all continuations seen there was this one.
-    int32_t add_ngram(int32_t i_from, const ngram_proposal & proposal, const pair_profile & profile, double least,
+    int32_t add_ngram(int32_t i_from, const ngram_proposal & proposal, const guess_record & guesses, double least,
                       double share = 1.0);
 
     // Nodes by chance: all, or those of the best path. A parent never has less chance than its child, so each leading

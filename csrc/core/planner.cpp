@@ -39,10 +39,9 @@ void planner::begin(const plan_params & params, int32_t n_branch, int32_t n_most
     n_max_      = std::min(n_drafted_most(params, shape_, n_auto_max), n_most);
     measuring_  = false;
     outlook_at_ = -1;
-    profile_.choose_record(params.sampled);
     const auto [it, fresh] =
         experiences_.try_emplace({int32_t(params.mode), params.n_max, params.n_min, params.n_branch,
-                                  int32_t(params.use), params.sampled ? 1 : 0, params.has_model ? 1 : 0});
+                                  int32_t(params.use), int32_t(params.kind), params.has_model ? 1 : 0});
     experience_ = &it->second;
     if (fresh) {
         experience_->splits.begin(splits_.size(), split_);
@@ -189,11 +188,13 @@ bool planner::wait_pays(double value, const pass_tree & tree, const situation & 
     }
     double     reached = path.empty() ? 1.0 : tree.nodes()[size_t(path.back())].chance;
     const auto n_path  = int32_t(path.size());
+    // A head first makes its row of the root anew, if that is of its own states. Each level more is a step older.
+    const bool    again = !path.empty() && tree.nodes()[size_t(path.front())].age > 0;
+    const int32_t age   = path.empty() ? -1 : tree.nodes()[size_t(path.back())].age;
     for (int32_t d = 1; n_path + d <= n_most; ++d) {
-        reached *= n_path + d == 1 && now.fresh ? profile_.guesses().acceptance_fresh()
-                                                : profile_.guesses().acceptance(n_path + d - 1);
+        reached *= n_path + d == 1 && now.fresh ? guesses().acceptance_fresh() : acceptance(n_path + d - 1, age + d);
         sum += reached;
-        const double us = n_steps(d) * step + (now.fresh ? double(now.away_us) : 0.0);
+        const double us = n_steps(d + (again ? 1 : 0)) * step + (now.fresh ? double(now.away_us) : 0.0);
         if (n_path + d >= params_.n_min && sum - cost_[size_t(n_path + d)] - r * us > value + least_gain) {
             return true;
         }

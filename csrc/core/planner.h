@@ -117,6 +117,8 @@ class planner {
     };
 
     // A pass (planner.cpp).
+    [[nodiscard]] const guess_record & guesses() const { return profile_.guesses(params_.kind); }
+
     [[nodiscard]] bool    adaptive() const;
     [[nodiscard]] int32_t widest_try() const;
     [[nodiscard]] bool    turns() const {
@@ -137,13 +139,16 @@ class planner {
     [[nodiscard]] bool   prefers_tree(pass_tree & tree, const situation & now, int32_t n_most, choice & best) const;
     plan                 take(pass_tree & tree, const std::vector<int32_t> & order, int32_t n);
     // Of the draft, for so many levels.
-    [[nodiscard]] int32_t n_steps(int32_t n_levels) const { return (n_levels + n_levels_ - 1) / n_levels_; }
+    [[nodiscard]] int32_t n_steps(int32_t n_levels) const { return steps_for(n_levels, n_levels_); }
 
     // What the stances would bring (planner_rates.cpp).
     [[nodiscard]] const outlook & ways() const;
     [[nodiscard]] outlook         find_outlook() const;
     [[nodiscard]] bool            turns_could_pay() const;
     [[nodiscard]] double          gain() const;
+    [[nodiscard]] double          acceptance(int32_t level, int32_t age) const;
+    [[nodiscard]] double          price_of_guess() const;
+    [[nodiscard]] double          tokens_ahead(int32_t k, double tokens) const;
 
     // Between passes (planner_stance.cpp).
     [[nodiscard]] stance  first_stance() const;

@@ -17,7 +17,13 @@ int16_t planner::n_ahead() const {
         return int16_t(params_.mode == run_mode::sync ? shape_.depth() : 2 * shape_.depth() + 2);
     }
     if (turns()) {
-        return int16_t(adaptive() ? std::min({n_max_, 2 * ways().hopeful.k + 1, widest_try()}) : n_max_);
+        int32_t n = adaptive() ? std::min({n_max_, 2 * ways().hopeful.k + 1, widest_try()}) : n_max_;
+        // The draft does not know how much a head's guesses lose with each step.
+        while (adaptive() && guesses().has_ages() && n > 1 && n > params_.n_min &&
+               guesses().hope_of_age(n - 1) < price_of_guess()) {
+            --n;
+        }
+        return int16_t(n);
     }
     // Twice what is verified, so that the tree goes on behind an accepted path.
     return int16_t(params_.n_ahead > 0 ? params_.n_ahead : std::min(2 * n_max_, n_draft_cap) + 2);
@@ -39,16 +45,22 @@ int16_t planner::n_want() const {
     return int16_t(params_.mode == run_mode::sync && params_.use == tree_use::dynamic && shape_.empty() ? n_max_ : 0);
 }
 
-// With turn-taking the target waits for each step, so a step has to bring more tokens than its time and its row cost.
+// With turn-taking the target waits for each step: the tokens that could be had while it makes one more guess and
+// verifies it.
+double planner::price_of_guess() const {
+    const int32_t k   = std::max(1, ways().hopeful.k);
+    const double  row = std::max(0.0, profile_.pass_us(k + 1, false) - profile_.pass_us(k, false));
+    return rate() * (profile_.step_us(1, false) + row);
+}
+
 // The draft knows the chance of the node that it would expand, but not yet that of the guess below it.
 int16_t planner::least_path() const {
     if (!turns() || !adaptive() || params_.n_min > 0 || n_levels_ > 1) {
         return 0;
     }
-    const int32_t k     = std::max(1, ways().hopeful.k);
-    const double  row   = std::max(0.0, profile_.pass_us(k + 1, false) - profile_.pass_us(k, false));
-    const double  price = rate() * (profile_.step_us(1, false) + row);
-    return int16_t(std::clamp(1000.0 * price / profile_.guesses().acceptance(k - 1), 0.0, 900.0));
+    const int32_t k    = std::max(1, ways().hopeful.k);
+    const double  next = acceptance(k - 1, k - 1);
+    return int16_t(std::clamp(1000.0 * price_of_guess() / next, 0.0, 900.0));
 }
 
 int16_t planner::branch_price() const {

@@ -49,6 +49,8 @@ struct pool_wishes {
     bool    sync     = false; // no text allows its draft to run ahead
     bool    no_waits = false; // no text may wait for another one's draft
     bool    always   = false; // speculate whether it pays or not
+
+    guess_kind kind = guess_kind::noise; // of the first of them
 };
 
 // Orders for the draft of each text.
@@ -124,7 +126,7 @@ class pool_planner {
     static void take(pool_share & t, int32_t n);
 
     // Steps of the draft for so many levels.
-    [[nodiscard]] int32_t n_steps(int32_t n_levels) const { return (n_levels + n_levels_ - 1) / n_levels_; }
+    [[nodiscard]] int32_t n_steps(int32_t n_levels) const { return steps_for(n_levels, n_levels_); }
 
     bool                  shared_   = false;
     int32_t               n_levels_ = 1; // see pair_prior
@@ -136,6 +138,7 @@ class pool_planner {
     stance                                             now_     = stance::rest;
     way                                                way_{};
     bool                                               no_waits_ = false; // see pool_wishes
+    guess_kind                                         kind_     = guess_kind::noise;
 
     struct node {
         double  chance = 0.0;

@@ -34,7 +34,7 @@ pool_planner::way pool_planner::best_of(stance s, size_t n_texts, const pair_pro
     const auto   n     = int32_t(n_texts);
     const auto   half  = (n + 1) / 2;
     const double plain = profile.pass_us(n, false);
-    const double hit   = record_of(n_texts).ready.share(profile.guesses().acceptance(0), n_hoped);
+    const double hit   = record_of(n_texts).ready.share(profile.guesses(kind_).acceptance(0), n_hoped);
     double       miss  = 1.0; // at least one text
     for (size_t i = 0; i < n_texts; ++i) {
         miss *= hit;
@@ -48,7 +48,7 @@ pool_planner::way pool_planner::best_of(stance s, size_t n_texts, const pair_pro
     }
     const double worth = record_of(n_texts).own[size_t(s)].n < n_judged ? least_hope : least_speedup;
     for (int32_t k = 1; k <= std::min(n_most, n_levels_most); ++k) {
-        here *= profile.guesses().acceptance(k - 1);
+        here *= profile.guesses(kind_).acceptance(k - 1);
         sum += here;
         double us     = 0.0;
         double tokens = n * sum;
@@ -117,6 +117,7 @@ void pool_planner::choose_way(record & r, size_t n_texts, const pair_profile & p
 pool_orders pool_planner::orders(size_t n_texts, const pair_profile & profile, const pool_wishes & wishes) {
     const int32_t n_most = wishes.n_most;
     sync_                = wishes.sync;
+    kind_                = wishes.kind;
     record &   r         = record_of(n_texts);
     const bool again     = r.n_passes++ % n_between == 0 || n_texts != n_texts_ || now_ == stance::rest;
     n_texts_             = n_texts;

@@ -31,6 +31,7 @@ enum class tree_use : uint8_t {
 
 constexpr int32_t n_draft_auto = -1; // the planner's choice
 constexpr int32_t n_draft_cap  = 64; // drafted tokens in one verification at most
+constexpr int32_t n_ages       = 5;  // of a draft head's guesses that are counted separately: 0 to 3, 4 and more
 
 struct plan_params {
     run_mode mode      = run_mode::async;
@@ -40,9 +41,10 @@ struct plan_params {
     int32_t  n_ahead   = 0;            // levels that the draft may run ahead; 0: the planner's choice
     int32_t  n_branch  = 0;     // frontier nodes that the draft expands at once, at most; 0: the planner's choice
     bool     has_model = true;  // the draft model takes part
-    bool     sampled   = false; // the text has a temperature; its guesses are counted separately from greedy ones
     bool     always    = false; // speculate whether it pays or not (for tests, whose drafts must not depend on time)
     tree_use use       = tree_use::automatic;
+
+    guess_kind kind = guess_kind::noise; // of the text
 
     std::vector<std::vector<int32_t>> tree{};  // a fixed tree as paths of ranks (tree_shape.h); empty: none
     ngram_params                      ngram{}; // drafts from the text itself (ngram_index.h)
@@ -77,6 +79,8 @@ struct verify_stats {
 
     std::array<int32_t, n_draft_cap> n_tested_at{}; // by level below the root, from 0: something was drafted there
     std::array<int32_t, n_draft_cap> n_accepted_at{};
+    std::array<int32_t, n_ages>      n_tested_of_age{}; // a draft head's guesses below accepted ones, by node_msg::age
+    std::array<int32_t, n_ages>      n_accepted_of_age{};
     std::array<int32_t, 4>           n_passes_in{}; // by stance
 };
 
@@ -126,8 +130,8 @@ struct request : text_params {
     int32_t slot      = 0;
     int32_t wanted    = -1;   // place in the target's cache, if it is free; -1: the one that fits best
     bool    use_cache = true; // false: the whole prompt is evaluated
-    int32_t n_mark =
-        0; // later prompts will probably begin with so many tokens of this one, and then differ; 0: unknown
+    // Later prompts will probably begin with so many tokens of this one, and then differ. 0: unknown.
+    int32_t                     n_mark = 0;
     std::shared_ptr<token_hook> hook; // null: none. Only for a target in this process
 
     std::shared_ptr<errand> job; // not a text, but this (errand.h); null: a text

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -18,6 +19,12 @@ enum class accept_rule : uint8_t {
     typical,   // lossy: a guess that is not too improbable is accepted (Medusa, arXiv 2401.10774)
     top_n,     // lossy: a guess among the most probable tokens is accepted
 };
+
+// Texts whose guesses are counted together. The same draft is right more or less often, and knows more or less well how
+// often, in texts of another kind.
+enum class guess_kind : uint8_t { greedy, noise, rejection, typical, top_n };
+
+constexpr size_t n_guess_kinds = 5;
 
 // llama.cpp's filter chain in llama.cpp's order: logit bias, penalties, DRY, top-n-sigma, top-k, typical-p, top-p,
 // min-p, XTC, temperature.
@@ -63,6 +70,10 @@ struct sampling_params {
 
     // Without a temperature there is one right token, and all rules are the same.
     [[nodiscard]] accept_rule rule() const { return greedy() ? accept_rule::noise : accept; }
+
+    [[nodiscard]] guess_kind kind() const {
+        return greedy() ? guess_kind::greedy : guess_kind(size_t(guess_kind::noise) + size_t(accept));
+    }
 
     [[nodiscard]] bool penalised() const {
         return repeat_last_n != 0 && (repeat_penalty != 1.0f || presence_penalty != 0.0f || frequency_penalty != 0.0f);

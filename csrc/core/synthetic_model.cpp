@@ -207,7 +207,7 @@ int32_t synthetic_model::candidates(int32_t i_row, const sampling_params & /*sam
         return 1;
     }
     const double a_here = agree_.at(e.pos + 1, seed_);
-    const double a_told = agree_.confident ? a_here : agree_.mean();
+    const double a_told = agree_.says > 0.0 ? agree_.says : agree_.confident ? a_here : agree_.mean();
     const auto   i_true = size_t(agree_.rank_of(synthetic_uniform(synthetic_hash(key ^ for_rank)), a_here));
     const size_t n      = std::min(out.size(), size_t(agreement::n_ranks));
     for (size_t i = 0; i < n; ++i) {

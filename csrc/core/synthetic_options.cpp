@@ -74,6 +74,7 @@ void synthetic_options::check() const {
             "a must be one or more values from 0 to 1");
     require(is_share(agree.b), "b must be from 0 to 1");
     require(is_share(agree.burst), "burst must be from 0 to 1");
+    require(is_share(agree.says), "says must be from 0 to 1");
     require(agree.n_stretch >= 0, "n_stretch must not be negative");
     require(pass_us >= 0.0 && pass_us <= 1e9, "pass_us must be from 0 to 1e9");
     require(c >= 0.0 && c <= 1000.0, "c must be from 0 to 1000");

@@ -37,6 +37,7 @@ struct agreement {
     double burst     = 0.0;
     double b         = 0.45;
     bool   confident = false; // candidates carry the chances of their position; false: those of the mean a
+    double says      = 0.0;   // candidates carry the chances of this a, right or wrong; 0: of the true one
 
     [[nodiscard]] double  mean() const;
     [[nodiscard]] double  at(int32_t pos, uint64_t seed) const;         // a at that position

@@ -9,7 +9,7 @@ void token_tree::reset(node_id id, token_id token) {
     nodes_.push_back({.id = id, .token = token});
 }
 
-int32_t token_tree::insert(node_id id, node_id parent, token_id token, float logp) {
+int32_t token_tree::insert(node_id id, node_id parent, token_id token, float logp, int16_t age) {
     const int32_t i_parent = find(parent);
     if (i_parent < 0) {
         return -1;
@@ -19,8 +19,13 @@ int32_t token_tree::insert(node_id id, node_id parent, token_id token, float log
         return i_there;
     }
     const node & up = at(i_parent);
-    nodes_.push_back(
-        {.id = id, .parent = i_parent, .token = token, .depth = up.depth + 1, .logp = logp, .path = up.path + logp});
+    nodes_.push_back({.id     = id,
+                      .parent = i_parent,
+                      .token  = token,
+                      .depth  = up.depth + 1,
+                      .logp   = logp,
+                      .path   = up.path + logp,
+                      .age    = age});
     link(size() - 1);
     return size() - 1;
 }
@@ -32,8 +37,9 @@ void token_tree::forget_rows() {
 }
 
 // Children come after their parents, so one pass over the later nodes finds all that are below.
-void token_tree::revise(int32_t i, float logp) {
+void token_tree::revise(int32_t i, float logp, int16_t age) {
     nodes_[size_t(i)].logp = logp;
+    nodes_[size_t(i)].age  = age;
     for (size_t k = size_t(i); k < nodes_.size(); ++k) {
         nodes_[k].path = at(nodes_[k].parent).path + nodes_[k].logp;
     }
@@ -64,6 +70,14 @@ int32_t token_tree::child(int32_t i_parent, token_id token) const {
         i = at(i).next;
     }
     return i;
+}
+
+int32_t token_tree::likeliest_child(int32_t i_parent) const {
+    int32_t best = first_child(i_parent);
+    for (int32_t i = best; i >= 0; i = at(i).next) {
+        best = at(i).logp > at(best).logp ? i : best;
+    }
+    return best;
 }
 
 void token_tree::re_root(int32_t i) {

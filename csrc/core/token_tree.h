@@ -21,10 +21,11 @@ class token_tree {
         int32_t  rank   = 0;  // among its siblings, in the order they came: best first
         int32_t  first  = -1; // its first child; -1: none
         int32_t  last   = -1;
-        int32_t  next   = -1;   // the sibling that came after it; -1: none
-        float    logp   = 0.0f; // draft's, of this token
-        float    path   = 0.0f; // sum of logp from the root
-        int32_t  branch = -1;   // draft: the branch of its cache that holds the path down to here; -1: not evaluated
+        int32_t  next   = -1;     // the sibling that came after it; -1: none
+        float    logp   = 0.0f;   // draft's, of this token
+        float    path   = 0.0f;   // sum of logp from the root
+        int32_t  branch = -1;     // draft: the branch of its cache that holds the path down to here; -1: not evaluated
+        int16_t  age    = no_age; // target: node_msg::age
 
         [[nodiscard]] bool expanded() const { return branch >= 0; }
     };
@@ -33,7 +34,7 @@ class token_tree {
 
     // Index of the new node; -1: the parent is unknown (pruned, or of an earlier request), so the message was late. If
     // the parent already has a child with that token, returns that child. `id` must be above all ids before it.
-    int32_t insert(node_id id, node_id parent, token_id token, float logp);
+    int32_t insert(node_id id, node_id parent, token_id token, float logp, int16_t age = no_age);
 
     [[nodiscard]] int32_t find(node_id id) const;                                            // -1: not there
     [[nodiscard]] int32_t child(int32_t i_parent, token_id token) const;                     // -1: none
@@ -52,7 +53,9 @@ class token_tree {
     void forget_rows();
 
     // A better estimate of node i, below the root.
-    void revise(int32_t i, float logp);
+    void revise(int32_t i, float logp, int16_t age = no_age);
+    // The most probable child, by the draft; the older one of two. -1: none.
+    [[nodiscard]] int32_t likeliest_child(int32_t i_parent) const;
 
     // The chain of best first children: indices from below the root, at most n.
     void chain(size_t n, std::vector<int32_t> & out) const;

@@ -103,11 +103,13 @@ int32_t verify_worker::n_room(const verify_slot & s) const {
 void verify_worker::cut(verify_slot & s) {
     const auto & tokens = s.text.tokens();
     size_t       n_kept = std::min(size_t(n_same(s.cached, tokens)), tokens.size() - 1);
-    // A draft head's first new row is made of the last old token's hidden state, so that is evaluated once more. Where
-    // no snapshot allows that, the head does with what is new: reading the text again would take longer.
+    // A draft head's first new row is made of the last old token's hidden state, so that is evaluated once more. A
+    // recurrent state that cannot go back by this one row stays: reading the text again would take longer, and the head
+    // can do without (draft_text).
     if (wires_.features && draft_wanted(s.text.req()) && n_kept > 0) {
-        const bool all = n_kept == s.cached.size() && model_.undo() == undo_kind::snapshots;
-        n_kept -= !all || model_.rollback(s.first_branch, int32_t(n_kept) - 1) ? 1 : 0;
+        const bool goes = model_.undo() == undo_kind::cells || (model_.undo() == undo_kind::snapshots &&
+                                                                model_.rollback(s.first_branch, int32_t(n_kept) - 1));
+        n_kept -= goes ? 1 : 0;
     }
     if (n_kept < s.cached.size()) {
         const auto n = size_t(model_.take_back(s.first_branch, int32_t(n_kept)));

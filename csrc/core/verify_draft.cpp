@@ -111,6 +111,7 @@ bool verify_worker::set_orders(const verify_slot & s, verdict_msg & v) const {
         v.least_path         = int16_t(1000 * orders_.least_path);
     }
     v.branch_price = planner_.branch_price();
+    v.sharpness    = known_of(s).sharp().order();
     return v.n_ahead == 0 && !(alone_ == &s && planner_.measuring());
 }
 
@@ -229,7 +230,7 @@ void verify_worker::on_node(verify_slot & s, const node_msg & msg) {
     if (elsewhere) {
         s.text.req().draft->count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
     }
-    s.text.on_node(msg, planner_.profile().guesses());
+    s.text.on_node(msg, guesses_of(s));
 }
 
 } // namespace duo

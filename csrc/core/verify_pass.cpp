@@ -233,7 +233,7 @@ void verify_worker::walk(verify_slot & s, stance now) {
             s.text.finish(finish_reason::stop);
             return;
         }
-        const bool from_draft = s.text.step(*chosen, planner_.profile().guesses());
+        const bool from_draft = s.text.step(*chosen, guesses_of(s));
         emit(s, from_draft, i_logits);
         if (s.text.finish() != finish_reason::none) {
             return;

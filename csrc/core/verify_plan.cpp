@@ -35,7 +35,7 @@ void verify_worker::plan_alone(verify_slot & s) {
     const request & req    = s.text.req();
     plan_params     params = req.plan;
     params.has_model       = draft_wanted(req);
-    params.sampled         = !req.sampling.greedy();
+    params.kind            = req.sampling.kind();
     planner_.begin(params, n_branches_, model_.n_undo(), model_.undo() == undo_kind::copy);
     alone_ = &s;
 }
@@ -79,7 +79,7 @@ plan verify_worker::make_plan(verify_slot & s) {
             begin_draft_in_mid_text(s);
         }
         begin_draft_if_it_pays(s);
-        s.text.grow_tree(planner_.profile(), planner_.least_chance(), n_room(s));
+        s.text.grow_tree(known_of(s), planner_.least_chance(), n_room(s));
         // While prompt rows are missing, evaluating them is better than waiting. Turn-taking waits before the first
         // pass if the whole prompt was cached.
         const auto n_new   = int32_t(s.n_missing());

@@ -2,7 +2,6 @@
 // the texts that are written.
 #include <algorithm>
 #include <array>
-#include <utility>
 
 #include "../error.h"
 #include "verify_worker.h"
@@ -30,9 +29,10 @@ void verify_worker::work_together() {
         return;
     }
     measure_piece();
-    int32_t      n_tokens = 0;
-    bool         usual    = true; // a pass without prompts
-    const stance now      = pool_.stance_now();
+    std::vector<verify_slot *> spoiled;
+    int32_t                    n_tokens = 0;
+    bool                       usual    = true; // a pass without prompts
+    const stance               now      = pool_.stance_now();
     for (verify_slot * s : plans) {
         usual = usual && s->n_read == 0 && s->text.stats().n_passes > 0 &&
                 (s->text.draft_contact() != contact::owed || !draft_wanted(s->text.req()));
@@ -40,17 +40,16 @@ void verify_worker::work_together() {
             continue;
         }
         const int32_t n_before = s->text.stats().n_predicted;
-        planner_.profile().choose_record(!s->text.req().sampling.greedy());
         try {
             if (!finish_unless_spoiled(*s, now)) {
-                spoiled_.push_back(s);
+                spoiled.push_back(s);
             }
             n_tokens += s->text.stats().n_predicted - n_before;
         } catch (const std::exception & e) {
             fail(*s, failure_of(e));
         }
     }
-    for (verify_slot * s : std::exchange(spoiled_, {})) {
+    for (verify_slot * s : spoiled) {
         usual = false;
         try {
             repair(*s);
@@ -110,6 +109,7 @@ void verify_worker::order_drafts() {
     pool_wishes wishes{.sync = true, .no_waits = wires_.on_host};
     for (const verify_slot * s : active_) {
         if (draft_wanted(s->text.req())) {
+            wishes.kind   = wishes.n_most == 0 ? s->text.req().sampling.kind() : wishes.kind;
             wishes.n_most = n_draft_cap;
             wishes.sync   = wishes.sync && s->text.req().plan.mode == run_mode::sync;
             // On a host one client must not decide for the others.
@@ -215,8 +215,7 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
         const plan_params & plan  = s->text.req().plan;
         const bool          fixed = plan.always || !plan.tree.empty() || plan.use == tree_use::dynamic;
         const bool          begun = s->text.stats().n_passes > 0;
-        planner_.profile().choose_record(!s->text.req().sampling.greedy());
-        s->text.grow_tree(planner_.profile(), fixed ? 0.0 : 0.01, n_room(*s));
+        s->text.grow_tree(known_of(*s), fixed ? 0.0 : 0.01, n_room(*s));
         const int32_t n_most = std::min(n_verify_most(*s), std::max(0, model_.n_undo_together(int32_t(pass_.size()))));
         shares_.push_back({.tree     = &s->text.tree(),
                            .n_base   = int32_t(s->n_missing()),

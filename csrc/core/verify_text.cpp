@@ -76,9 +76,9 @@ void verify_text::on_node(const node_msg & msg, guess_record & guesses) {
     n_draft_read_    = grows ? n_tokens() : n_draft_read_; // it has read down to the root
     // A guess that came too late to be verified still counts as right or wrong.
     if (msg.guess && (right || what == mirror_tree::news::guess_wrong)) {
-        guesses.on_child(msg.logp, right);
+        guesses.on_child(msg.logp, right, msg.age);
         if (msg.rank == 0) {
-            guesses.on_guess(0, right, true);
+            guesses.on_guess(0, right, true, msg.age);
         }
     }
 }
@@ -89,20 +89,20 @@ void verify_text::on_share(const node_msg & msg) {
     }
 }
 
-void verify_text::grow_tree(const pair_profile & profile, double least, int32_t n_room) {
+void verify_text::grow_tree(const guess_record & guesses, double least, int32_t n_room) {
     n_repeats_ = 0;
     if (!shape_.empty()) {
         shape_.match(mirror_.tree(), places_);
-        tree_.begin(mirror_.tree(), profile, shape_, places_);
+        tree_.begin(mirror_.tree(), guesses, shape_, places_);
         return;
     }
-    tree_.begin(mirror_.tree(), profile, least);
+    tree_.begin(mirror_.tree(), guesses, least);
     if (req_->plan.ngram.kind != ngram_kind::none && req_->plan.mode != run_mode::plain) {
-        add_ngrams(profile, least, std::min(n_room, n_draft_cap));
+        add_ngrams(guesses, least, std::min(n_room, n_draft_cap));
     }
 }
 
-void verify_text::add_ngrams(const pair_profile & profile, double least, int32_t n_most) {
+void verify_text::add_ngrams(const guess_record & guesses, double least, int32_t n_most) {
     n_repeats_     = ngrams_.propose(tokens_, {}, n_most, repeats_);
     int32_t n_hits = 0;
     for (size_t i = 0; i < n_repeats_; ++i) {
@@ -110,7 +110,7 @@ void verify_text::add_ngrams(const pair_profile & profile, double least, int32_t
     }
     for (size_t i = 0; i < n_repeats_; ++i) {
         const double share = double(repeats_[i].n_hits) / std::max(1, n_hits);
-        tree_.add_ngram(-1, repeats_[i], profile, least, share);
+        tree_.add_ngram(-1, repeats_[i], guesses, least, share);
     }
     // Also at the end of the best path: where the drafted path repeats a passage of the text, n-grams continue it.
     const auto & path = tree_.best_path();
@@ -120,7 +120,7 @@ void verify_text::add_ngrams(const pair_profile & profile, double least, int32_t
             tail_.push_back(tree_.nodes()[size_t(i)].token);
         }
         if (ngrams_.propose(tokens_, tail_, n_most - int32_t(path.size()), std::span(&proposal_below_, 1)) == 1) {
-            tree_.add_ngram(path.back(), proposal_below_, profile, least);
+            tree_.add_ngram(path.back(), proposal_below_, guesses, least);
         }
     }
 }
@@ -165,6 +165,7 @@ bool verify_text::step(token_id token, guess_record & guesses) {
     }
     st.n_tested_at[size_t(std::min(level, n_draft_cap - 1))] += tree_.has_child_row(i_row) ? 1 : 0;
     const int32_t next = tree_.child_row(i_row, token);
+    count_ages(i_row, next);
     if (next >= 0) {
         ++st.n_accepted;
         ++st.n_accepted_at[size_t(level)];
@@ -176,6 +177,20 @@ bool verify_text::step(token_id token, guess_record & guesses) {
     return next >= 0;
 }
 
+// A head's guesses below the row that the walk has reached. next: the right one; -1: none.
+void verify_text::count_ages(int32_t i_row, int32_t next) {
+    verify_stats & st = req_->stats;
+    for (int32_t i = i_row + 1; i < int32_t(tree_.rows().size()); ++i) {
+        const int32_t i_node = tree_.rows()[size_t(i)].parent == i_row ? tree_.at_row(i).i_node : -1;
+        const int32_t age    = i_node < 0 ? no_age : mirror_.tree().at(i_node).age;
+        if (age >= 0) {
+            const size_t n = guess_record::place_of(age);
+            ++st.n_tested_of_age[n];
+            st.n_accepted_of_age[n] += i == next ? 1 : 0;
+        }
+    }
+}
+
 bool verify_text::end_walk_at_row() {
     if (accepted_.empty()) {
         return false;
@@ -185,15 +200,27 @@ bool verify_text::end_walk_at_row() {
 }
 
 // Counts all guesses below an accepted node, verified or not: the target's choice says which was right.
-void verify_text::learn_from(int32_t i_node, int32_t level, token_id chosen, guess_record & guesses) const {
+void verify_text::learn_from(int32_t i_node, int32_t level, token_id chosen, guess_record & guesses) {
+    if (i_node < 0) {
+        return; // an n-gram's token
+    }
     const token_tree & tree = mirror_.tree();
-    for (int32_t i = i_node < 0 ? -1 : tree.first_child(i_node); i >= 0; i = tree.at(i).next) {
-        const auto & nd = tree.at(i);
-        guesses.on_child(nd.logp, nd.token == chosen);
-        if (nd.rank == 0) {
-            guesses.on_guess(level, nd.token == chosen, !was_hit_);
+    // Draws are tried in their order. Of a head's guesses the first one need not be the best any more.
+    const bool    draws = acceptance::draws(req_->sampling);
+    const int32_t best  = draws ? tree.first_child(i_node) : tree.likeliest_child(i_node);
+    int32_t       right = -1;
+    said_.clear();
+    for (int32_t i = tree.first_child(i_node); i >= 0; i = tree.at(i).next) {
+        const auto & nd       = tree.at(i);
+        const bool   is_right = nd.token == chosen;
+        right                 = is_right ? int32_t(said_.size()) : right;
+        said_.push_back(nd.logp);
+        guesses.on_child(nd.logp, is_right, nd.age);
+        if (i == best) {
+            guesses.on_guess(level, is_right, !was_hit_, nd.age);
         }
     }
+    guesses.on_choice(said_, right);
 }
 
 chunk_msg verify_text::make_chunk(bool from_draft) {

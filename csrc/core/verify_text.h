@@ -12,7 +12,6 @@
 #include "guess_record.h"
 #include "mirror_tree.h"
 #include "ngram_index.h"
-#include "pair_profile.h"
 #include "pass_tree.h"
 #include "proposals.h"
 #include "request.h"
@@ -94,7 +93,7 @@ class verify_text {
 
     // Fills tree() with what the next pass may verify. n_room: rows for it.
     // Nodes whose chance is below `least` are left out.
-    void                             grow_tree(const pair_profile & profile, double least, int32_t n_room);
+    void                             grow_tree(const guess_record & guesses, double least, int32_t n_room);
     [[nodiscard]] const tree_shape & shape() const { return shape_; } // empty: the text has no fixed tree
     [[nodiscard]] pass_tree &        tree() { return tree_; }
     [[nodiscard]] const pass_tree &  tree() const { return tree_; }
@@ -135,8 +134,9 @@ class verify_text {
 
   private:
     void resume();
-    void add_ngrams(const pair_profile & profile, double least, int32_t n_most);
-    void learn_from(int32_t i_node, int32_t level, token_id chosen, guess_record & guesses) const;
+    void add_ngrams(const guess_record & guesses, double least, int32_t n_most);
+    void learn_from(int32_t i_node, int32_t level, token_id chosen, guess_record & guesses);
+    void count_ages(int32_t i_row, int32_t next);
 
     const token_model & model_;
 
@@ -168,6 +168,7 @@ class verify_text {
     ngram_proposal        proposal_below_; // scratch
     std::vector<int32_t>  places_;         // scratch
     std::vector<token_id> tail_;           // scratch
+    std::vector<float>    said_;           // scratch of learn_from()
 };
 
 } // namespace duo

@@ -89,6 +89,14 @@ class verify_worker {
     void          send_errand(const verify_slot & s, const request & req);
     void          await_draft(const request & req);
 
+    // How often guesses are right in texts of this kind.
+    guess_record & guesses_of(const verify_slot & s) {
+        return planner_.profile().guesses(s.text.req().sampling.kind());
+    }
+    [[nodiscard]] const guess_record & known_of(const verify_slot & s) const {
+        return planner_.profile().guesses(s.text.req().sampling.kind());
+    }
+
     // The texts' drafts (verify_draft.cpp).
     void                  take_nodes();
     void                  on_node(verify_slot & s, const node_msg & msg);
@@ -173,7 +181,6 @@ class verify_worker {
     verify_slot *              last_;            // its text ended last
     kept_texts                 kept_;
     std::vector<verify_slot *> reading_;   // scratch: texts with long prompts
-    std::vector<verify_slot *> spoiled_;   // scratch: see finish_unless_spoiled()
     std::vector<verify_slot *> pass_;      // texts with rows in the pass that is being made
     std::vector<pool_share>    shares_;    // of pass_
     pool_orders                orders_;    // for the drafts of several texts

@@ -1,10 +1,14 @@
 #include "shortage.h"
 
+#include <cstdlib>
+#include <memory>
 #include <new>
 
 namespace duo::cpu {
 
 namespace {
+
+constexpr size_t n_spare = 8 << 20; // bytes; tables of a graph's nodes take less
 
 thread_local bool found = false;
 
@@ -30,6 +34,14 @@ shortage_watch::shortage_watch() {
 
 bool shortage_watch::seen() const {
     return found;
+}
+
+void require_spare() {
+    const std::unique_ptr<void, decltype(&std::free)> spare(std::malloc(n_spare), &std::free);
+    void * volatile const got = spare.get(); // or the compiler may leave both calls out
+    if (got == nullptr) {
+        throw std::bad_alloc();
+    }
 }
 
 void note_shortage() {

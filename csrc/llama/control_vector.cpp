@@ -5,23 +5,16 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include <ggml.h>
-#include <gguf.h>
-
 #include "../error.h"
+#include "gguf_handle.h"
 #include "log.h"
 
 namespace duo {
 
 namespace {
-
-struct gguf_closer {
-    void operator()(gguf_context * g) const { gguf_free(g); }
-};
 
 [[noreturn]] void refuse(const std::string & path, const std::string & why) {
     throw error(error_kind::bad_value, "the control vector " + path + " " + why);
@@ -40,8 +33,7 @@ int32_t layer_of(const std::string & name) {
 
 // Adds the directions of one file to `sum`: n_embd numbers for each layer from 1 on.
 void add_file(const std::string & path, float scale, size_t n_embd, size_t n_layer, std::vector<float> & sum) {
-    const std::unique_ptr<gguf_context, gguf_closer> g(
-        gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
+    const gguf_handle g(path, false);
     if (!g) {
         refuse(path, "is not a GGUF file, or is damaged; check the file");
     }

@@ -32,24 +32,20 @@ bool holds_layers(const std::string & type) {
 
 } // namespace
 
-std::vector<device_info> list_devices() {
-    std::vector<device_info> all;
-    for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
-        ggml_backend_dev_t     dev = ggml_backend_dev_get(i);
-        ggml_backend_dev_props props{};
-        ggml_backend_dev_get_props(dev, &props);
-        all.push_back({.name        = ggml_backend_dev_name(dev),
-                       .description = ggml_backend_dev_description(dev),
-                       .type        = type_name(dev),
-                       .n_free      = props.memory_free,
-                       .n_total     = props.memory_total,
-                       .id          = props.device_id == nullptr ? "" : props.device_id});
-    }
-    return all;
-}
-
 namespace {
 
+device_info info_of(ggml_backend_dev_t dev) {
+    ggml_backend_dev_props props{};
+    ggml_backend_dev_get_props(dev, &props);
+    return {.name        = ggml_backend_dev_name(dev),
+            .description = ggml_backend_dev_description(dev),
+            .type        = type_name(dev),
+            .n_free      = props.memory_free,
+            .n_total     = props.memory_total,
+            .id          = props.device_id == nullptr ? "" : props.device_id};
+}
+
+// Asks no other device for its properties: an RPC server may be gone.
 void add_local(std::vector<ggml_backend_dev_t> & devs, const char * type) {
     std::vector<std::string> ids;
     for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
@@ -57,9 +53,7 @@ void add_local(std::vector<ggml_backend_dev_t> & devs, const char * type) {
         if (std::strcmp(type_name(dev), type) != 0) {
             continue;
         }
-        ggml_backend_dev_props props{};
-        ggml_backend_dev_get_props(dev, &props);
-        const std::string id = props.device_id == nullptr ? "" : props.device_id;
+        const std::string id = info_of(dev).id;
         if (id.empty() || std::find(ids.begin(), ids.end(), id) == ids.end()) {
             devs.push_back(dev);
             ids.push_back(id);
@@ -68,6 +62,14 @@ void add_local(std::vector<ggml_backend_dev_t> & devs, const char * type) {
 }
 
 } // namespace
+
+std::vector<device_info> list_devices() {
+    std::vector<device_info> all;
+    for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+        all.push_back(info_of(ggml_backend_dev_get(i)));
+    }
+    return all;
+}
 
 std::vector<ggml_backend_dev_t> resolve_devices(const std::vector<std::string> & names) {
     std::vector<ggml_backend_dev_t> devs;

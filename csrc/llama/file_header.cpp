@@ -1,14 +1,13 @@
 #include "file_header.h"
 
+#include <algorithm>
 #include <array>
 #include <filesystem>
-#include <memory>
 
-#include <ggml.h>
-#include <gguf.h>
 #include <llama.h>
 
 #include "../error.h"
+#include "gguf_handle.h"
 #include "model_file.h"
 
 namespace duo {
@@ -16,13 +15,6 @@ namespace duo {
 namespace {
 
 constexpr size_t n_array_most = 1024; // enough for one value per layer; a vocabulary is longer
-
-struct gguf_closer {
-    void operator()(gguf_context * g) const { gguf_free(g); }
-};
-struct ggml_closer {
-    void operator()(ggml_context * g) const { ggml_free(g); }
-};
 
 template <typename Int> std::vector<int64_t> widened(const gguf_context * g, int64_t i) {
     const auto * data = static_cast<const Int *>(gguf_get_arr_data(g, i));
@@ -87,10 +79,7 @@ int64_t integer(const gguf_context * g, const char * key, int64_t otherwise) {
 
 // Adds the tensors of one file. Returns the number of parts that its header declares.
 int read_part(const std::string & path, int i_part, file_header & out) {
-    ggml_context *                                   tensors = nullptr;
-    const std::unique_ptr<gguf_context, gguf_closer> g(
-        gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = &tensors}));
-    const std::unique_ptr<ggml_context, ggml_closer> owned(tensors);
+    const gguf_handle g(path);
     if (!g) {
         throw error(error_kind::bad_value, path + " has a truncated or corrupt header; download it again");
     }
@@ -103,7 +92,7 @@ int read_part(const std::string & path, int i_part, file_header & out) {
     for (int64_t i = 0; i_part == 0 && i < gguf_get_n_kv(g.get()); ++i) {
         out.values.emplace_back(gguf_get_key(g.get(), i), value(g.get(), i));
     }
-    for (ggml_tensor * t = ggml_get_first_tensor(tensors); t != nullptr; t = ggml_get_next_tensor(tensors, t)) {
+    for (ggml_tensor * t = ggml_get_first_tensor(g.tensors()); t != nullptr; t = ggml_get_next_tensor(g.tensors(), t)) {
         const int64_t id     = gguf_find_tensor(g.get(), ggml_get_name(t));
         const size_t  offset = gguf_get_data_offset(g.get()) + gguf_get_tensor_offset(g.get(), id);
         out.tensors.push_back({ggml_get_name(t), ggml_type_name(t->type), ggml_nbytes(t),
@@ -142,6 +131,17 @@ file_header read_file_header(const std::string & path) {
         read_part(part.data(), i, out);
     }
     return out;
+}
+
+const header_tensor * file_header::tensor(const std::string & name) const {
+    const auto it =
+        std::find_if(tensors.begin(), tensors.end(), [&name](const header_tensor & t) { return t.name == name; });
+    return it == tensors.end() ? nullptr : &*it;
+}
+
+const header_value * file_header::value(const std::string & key) const {
+    const auto it = std::find_if(values.begin(), values.end(), [&key](const auto & v) { return v.first == key; });
+    return it == values.end() ? nullptr : &it->second;
 }
 
 } // namespace duo

@@ -26,6 +26,14 @@ struct file_header {
     uint64_t                                          n_file_bytes = 0;
     std::vector<std::pair<std::string, header_value>> values; // of the first part
     std::vector<header_tensor>                        tensors;
+
+    // nullptr: there is none, or a value of another type.
+    [[nodiscard]] const header_tensor *           tensor(const std::string & name) const;
+    [[nodiscard]] const header_value *            value(const std::string & key) const;
+    template <typename T> [[nodiscard]] const T * value_as(const std::string & key) const {
+        const header_value * v = value(key);
+        return v == nullptr ? nullptr : std::get_if<T>(v);
+    }
 };
 
 // Throws duo::error as check_model_file does, for a missing part, and for a path that is not the first part.

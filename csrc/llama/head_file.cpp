@@ -6,6 +6,7 @@
 
 #include "../error.h"
 #include "file_header.h"
+#include "head_shapes.h"
 #include "hidden.h"
 
 namespace duo {
@@ -16,31 +17,23 @@ constexpr size_t       n_layers_eagle3 = 3;
 constexpr int64_t      n_most          = 1 << 20; // floats of a hidden state
 constexpr const char * advice          = "; use a head that was made for this target";
 
-const header_value * find(const file_header & h, const std::string & key) {
-    const auto it = std::find_if(h.values.begin(), h.values.end(), [&key](const auto & v) { return v.first == key; });
-    return it == h.values.end() ? nullptr : &it->second;
-}
-
 int64_t number(const file_header & h, const std::string & key) {
-    const header_value * v = find(h, key);
-    const auto *         n = v == nullptr ? nullptr : std::get_if<int64_t>(v);
+    const auto * n = h.value_as<int64_t>(key);
     return n == nullptr ? 0 : *n;
 }
 
 std::string text(const file_header & h, const std::string & key) {
-    const header_value * v = find(h, key);
-    const auto *         s = v == nullptr ? nullptr : std::get_if<std::string>(v);
+    const auto * s = h.value_as<std::string>(key);
     return s == nullptr ? "" : *s;
 }
 
 bool flag(const file_header & h, const std::string & key, bool otherwise) {
-    const header_value * v = find(h, key);
-    const auto *         b = v == nullptr ? nullptr : std::get_if<bool>(v);
+    const auto * b = h.value_as<bool>(key);
     return b == nullptr ? otherwise : *b;
 }
 
 bool has_tensor(const file_header & h, const std::string & name) {
-    return std::any_of(h.tensors.begin(), h.tensors.end(), [&name](const header_tensor & t) { return t.name == name; });
+    return h.tensor(name) != nullptr;
 }
 
 // Heads that duo does not run.
@@ -55,8 +48,7 @@ void refuse_others(const std::string & path, const std::string & arch) {
 
 // 0, 1, ... layers of the target whose inputs the head reads; empty: the file names none.
 std::vector<int32_t> target_layers(const file_header & h, const std::string & arch) {
-    const header_value * v      = find(h, arch + ".target_layers");
-    const auto *         layers = v == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(v);
+    const auto * layers = h.value_as<std::vector<int64_t>>(arch + ".target_layers");
     return layers == nullptr ? std::vector<int32_t>() : std::vector<int32_t>(layers->begin(), layers->end());
 }
 
@@ -84,7 +76,7 @@ head_file read_dflash(const std::string & path, const file_header & h) {
     out.own_embedding = has_tensor(h, "token_embd.weight");
     out.own_output    = out.own_embedding || has_tensor(h, "output.weight"); // else the embedding is the output matrix
     const int64_t mask =
-        find(h, "tokenizer.ggml.mask_token_id") == nullptr ? -1 : number(h, "tokenizer.ggml.mask_token_id");
+        h.value("tokenizer.ggml.mask_token_id") == nullptr ? -1 : number(h, "tokenizer.ggml.mask_token_id");
     if (out.layers.empty() || out.layers.size() > n_layers_most || out.n_embd < 1 || out.n_embd > n_most || n < 2 ||
         mask < 0 || mask > std::numeric_limits<int32_t>::max()) {
         throw error(error_kind::bad_value,
@@ -124,14 +116,13 @@ int64_t n_trunk(const file_header & h, const std::string & arch) {
 
 // libllama's graphs of MTP layers end the process where they meet something that they do not expect.
 bool can_run_mtp(const file_header & h, const std::string & arch, const std::string & layer) {
-    const header_value * parts     = find(h, arch + ".rope.dimension_sections");
-    const auto *         n         = parts == nullptr ? nullptr : std::get_if<std::vector<int64_t>>(parts);
-    const bool           sections  = n != nullptr && std::any_of(n->begin(), n->end(), [](int64_t x) { return x > 0; });
-    const bool           several   = arch == "hy_v3" || arch == "mimo2" || arch == "step35"; // may have several layers
-    const bool           is_latent = arch == "deepseek2" || arch == "deepseek32" || arch == "glm-dsa";
+    const auto * n         = h.value_as<std::vector<int64_t>>(arch + ".rope.dimension_sections");
+    const bool   sections  = n != nullptr && std::any_of(n->begin(), n->end(), [](int64_t x) { return x > 0; });
+    const bool   several   = arch == "hy_v3" || arch == "mimo2" || arch == "step35"; // may have several layers
+    const bool   is_latent = arch == "deepseek2" || arch == "deepseek32" || arch == "glm-dsa";
     return runs_mtp(arch) && (several || number(h, arch + ".nextn_predict_layers") == 1) &&
-           !(arch == "glm4moe" && sections) && !(is_latent && find(h, arch + ".attention.key_length_mla") == nullptr) &&
-           find(h, arch + ".attention.temperature_scale") == nullptr &&
+           !(arch == "glm4moe" && sections) && !(is_latent && h.value(arch + ".attention.key_length_mla") == nullptr) &&
+           h.value(arch + ".attention.temperature_scale") == nullptr &&
            !(arch == "mimo2" && !has_tensor(h, layer + ".attn_qkv.weight"));
 }
 
@@ -196,7 +187,8 @@ std::string head_mismatch(const std::string & path, const head_file & head, cons
         return path + " uses its target's matrices, but its states have " + std::to_string(head.n_embd) +
                " numbers and the target's " + std::to_string(head.n_target) + "; convert the head again";
     }
-    return {};
+    const std::string why = head_shape_fault(read_file_header(path));
+    return why.empty() ? "" : path + why + "; convert the head again";
 }
 
 } // namespace duo

@@ -13,19 +13,8 @@ namespace {
 
 constexpr const char * advice = "; convert the head again";
 
-const header_tensor * tensor(const file_header & h, const std::string & name) {
-    const auto it =
-        std::find_if(h.tensors.begin(), h.tensors.end(), [&name](const header_tensor & t) { return t.name == name; });
-    return it == h.tensors.end() ? nullptr : &*it;
-}
-
-template <typename T> const T * value(const file_header & h, const std::string & key) {
-    const auto it = std::find_if(h.values.begin(), h.values.end(), [&key](const auto & v) { return v.first == key; });
-    return it == h.values.end() ? nullptr : std::get_if<T>(&it->second);
-}
-
 int64_t number(const file_header & h, const std::string & key, int64_t otherwise) {
-    const auto * n = value<int64_t>(h, "eagle3." + key);
+    const auto * n = h.value_as<int64_t>(key);
     return n == nullptr ? otherwise : *n;
 }
 
@@ -43,7 +32,7 @@ std::string fault_of_proposed(const file_header & h, const header_tensor & d2t, 
         return " lists the tokens that it proposes (d2t) as " + d2t.type + ", and llama.cpp needs a row of i64" +
                advice;
     }
-    if (tensor(h, "output.weight") == nullptr) {
+    if (h.tensor("output.weight") == nullptr) {
         return std::string(" lists the tokens that it proposes (d2t) and has no output matrix for them") + advice;
     }
     const std::vector<int64_t> ids = numbers(h, d2t);
@@ -57,29 +46,35 @@ std::string fault_of_proposed(const file_header & h, const header_tensor & d2t, 
 
 std::string head_fault(const std::string & path, int64_t n_vocab) {
     const file_header h    = read_file_header(path);
-    const auto *      name = value<std::string>(h, "general.architecture");
+    const auto *      name = h.value_as<std::string>("general.architecture");
     if (name == nullptr || (*name != "eagle3" && *name != "dflash")) {
         return "";
     }
-    if (const header_tensor * d2t = tensor(h, "d2t"); d2t != nullptr) {
+    if (const header_tensor * d2t = h.tensor("d2t"); d2t != nullptr) {
         if (const std::string why = fault_of_proposed(h, *d2t, n_vocab); !why.empty()) {
             return path + why;
         }
     }
-    if (*name != "eagle3") {
-        return "";
+    if (const int64_t mask = number(h, "tokenizer.ggml.mask_token_id", 0); *name == "dflash" && mask >= n_vocab) {
+        return path + " masks tokens with token " + std::to_string(mask) + ", which is outside its vocabulary" + advice;
     }
-    const int64_t n_head = std::max<int64_t>(1, number(h, "attention.head_count", 1));
-    const int64_t n_each = number(h, "embedding_length", 0) / n_head;
-    const int64_t n_key  = number(h, "attention.key_length", n_each);
-    if (n_key != number(h, "attention.value_length", n_each)) {
+    const std::string of     = *name + ".";
+    const int64_t     n_head = std::max<int64_t>(1, number(h, of + "attention.head_count", 1));
+    const int64_t     n_each = number(h, of + "embedding_length", 0) / n_head;
+    const int64_t     n_key  = number(h, of + "attention.key_length", n_each);
+    if (n_key != number(h, of + "attention.value_length", n_each)) {
         return path + " has keys and values of different lengths, which llama.cpp does not compute in a head" + advice;
     }
-    if (const int64_t n = number(h, "rope.dimension_count", n_key); n < 2 || n > n_key || n % 2 != 0) {
-        return path + " turns " + std::to_string(n) + " numbers of each key (eagle3.rope.dimension_count), which has " +
-               std::to_string(n_key) + advice;
+    if (const int64_t n = number(h, of + "rope.dimension_count", n_key); n < 2 || n > n_key || n % 2 != 0) {
+        return path + " turns " + std::to_string(n) + " numbers of each key (" + of +
+               "rope.dimension_count), which has " + std::to_string(n_key) + advice;
     }
-    if (const header_tensor * rows = tensor(h, "token_embd.weight");
+    if (const header_tensor * rows = h.tensor("output.weight");
+        rows != nullptr && h.tensor("d2t") == nullptr && (rows->shape.size() != 2 || rows->shape[1] != n_vocab)) {
+        return path + " has an output matrix of another number of rows than its vocabulary has tokens (" +
+               std::to_string(n_vocab) + "), and no list of the tokens that it proposes (d2t)" + advice;
+    }
+    if (const header_tensor * rows = h.tensor("token_embd.weight");
         rows != nullptr && (rows->shape.size() != 2 || rows->shape[1] < n_vocab)) {
         return path + " has an embedding of fewer rows than its vocabulary has tokens (" + std::to_string(n_vocab) +
                ")" + advice;

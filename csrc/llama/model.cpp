@@ -5,8 +5,10 @@
 #include <numeric>
 
 #include "../cpu/ggml_device.h"
+#include "../cpu/shortage.h"
 #include "../cpu/team.h"
 #include "../error.h"
+#include "failed_check.h"
 #include "hidden.h"
 #include "log.h"
 
@@ -120,26 +122,46 @@ void llama_token_model::check_rows(std::span<const row> rows) const {
     }
 }
 
-// stop_ ends it early.
-bool llama_token_model::evaluate(const llama_batch & batch) {
-    const std::string what = "evaluating " + std::to_string(batch.n_tokens) + " tokens with " + opt_.path + " failed";
-    int32_t           rc   = 0;
-
-    const cpu::offload_products offload(helpers_);
-    const cpu::team_size        unpacking(std::max(1, opt_.n_threads_batch));
+// Calls libllama for a pass, and returns what it returns. what: the beginning of the sentence that an error has. After
+// memory ran out in the middle of a pass, libllama's context must not be used.
+int32_t llama_token_model::guarded(const std::function<int32_t()> & pass, const std::function<std::string()> & what) {
+    if (context_.get_deleter().is_broken) {
+        throw error(error_kind::does_not_fit,
+                    "memory ran out while " + opt_.path + " was used; free memory, and load it again");
+    }
+    const throwing_shortage shortage;
     log_clear_errors();
     try {
-        rc = llama_decode(context_.get(), batch);
-        llama_synchronize(context_.get());
+        cpu::require_spare();
+        return pass();
     } catch (const std::exception & e) {
         stop_             = nullptr;
         const failure why = failure_of(e);
-        throw error(why.kind, what + ": " + why.sentence);
+        context_.get_deleter().is_broken |= shortage.threw();
+        throw error(why.kind, what() + ": " + why.sentence);
     }
+}
+
+// stop_ ends it early.
+bool llama_token_model::evaluate(const llama_batch & batch) {
+    const auto what = [&] {
+        return "evaluating " + std::to_string(batch.n_tokens) + " tokens with " + opt_.path + " failed";
+    };
+    const cpu::offload_products offload(helpers_);
+    const cpu::team_size        unpacking(std::max(1, opt_.n_threads_batch));
+
+    const int32_t rc = guarded(
+        [&] {
+            const int32_t result = llama_decode(context_.get(), batch);
+            llama_synchronize(context_.get());
+            return result;
+        },
+        what);
     stop_ = nullptr;
     if (rc != 0 && rc != 2) {
         throw error(rc == 1 ? error_kind::context_full : error_kind::internal,
-                    what + (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
+                    what() +
+                        (rc == 1 ? ": the context of " + std::to_string(n_ctx_) + " tokens is full" : log_reason()));
     }
     return rc == 0;
 }

@@ -70,6 +70,13 @@ struct model_options {
     std::function<bool(float)> keep_loading; // called while weights are read, with the share read so far; false: stop
 };
 
+struct context_closer {
+    std::shared_ptr<llama_model> model;             // the context's
+    bool                         is_broken = false; // memory ran out in the middle of a pass
+
+    void operator()(llama_context * c) const;
+};
+
 // One thread at a time uses it. Only the vocabulary may be read by any thread.
 class llama_token_model : public token_model {
   public:
@@ -192,20 +199,15 @@ class llama_token_model : public token_model {
     [[nodiscard]] std::vector<token_id> tokenize(const std::string & text, bool add_special, bool parse_special) const;
 
   private:
-    struct context_free {
-        std::shared_ptr<llama_model> model; // the context's
-
-        void operator()(llama_context * c) const;
-    };
-
     struct shared_weights {};
     llama_token_model(shared_weights, const llama_token_model & other);
 
-    void load();
-    void load_file(const std::vector<std::string> & cpu_types);
-    void make_context();   // also finds out its capabilities
-    void create_context(); // the llama_context alone
-    void probe_rollback();
+    int32_t guarded(const std::function<int32_t()> & pass, const std::function<std::string()> & what);
+    void    load();
+    void    load_file(const std::vector<std::string> & cpu_types);
+    void    make_context();   // also finds out its capabilities
+    void    create_context(); // the llama_context alone
+    void    probe_rollback();
     // Whether duo's kernels computed all attention of the probe.
     [[nodiscard]] bool all_own(int32_t n_done) const;
     // Whether the cache has values; with latent attention (MLA), the keys are the values.
@@ -241,7 +243,6 @@ class llama_token_model : public token_model {
     void                      undo(std::span<const row> rows);
     void                      set_states(std::span<const row> rows);
     void                      check_borrowed() const;
-    void                      check_mask() const;
     decode_status             decode_block(std::span<const row> rows, const std::atomic<bool> & stop);
     llama_batch               batch_of_states(std::span<const row> rows);
     llama_batch               batch_of_blocks(std::span<const row> rows);
@@ -255,10 +256,10 @@ class llama_token_model : public token_model {
     std::optional<head_file>  head_;             // of a draft head
     const llama_token_model * target_ = nullptr; // whose matrices the head may use
 
-    std::shared_ptr<llama_model>                 model_;
-    std::vector<llama_adapter_lora *>            loras_; // the model's
-    std::unique_ptr<llama_context, context_free> context_;
-    std::vector<std::unique_ptr<sampler>>        samplers_; // one for each text; a draft's: used last first
+    std::shared_ptr<llama_model>                   model_;
+    std::vector<llama_adapter_lora *>              loras_; // the model's
+    std::unique_ptr<llama_context, context_closer> context_;
+    std::vector<std::unique_ptr<sampler>>          samplers_; // one for each text; a draft's: used last first
 
     const std::atomic<bool> *       stop_         = nullptr; // of the running decode()
     int32_t                         n_ctx_        = 0;

@@ -87,12 +87,4 @@ llama_batch llama_token_model::batch_of_blocks(std::span<const row> rows) {
     return {int32_t(n), token_.data(), nullptr, pos_.data(), n_seq_.data(), seq_of_.data(), output_.data()};
 }
 
-// Throws duo::error if the masks of a head's blocks are no token that it can read.
-void llama_token_model::check_mask() const {
-    if (is_block() && head_->mask >= n_vocab_) {
-        throw error(error_kind::bad_value, opt_.path + " masks tokens with token " + std::to_string(head_->mask) +
-                                               ", which is outside its vocabulary; convert the head again");
-    }
-}
-
 } // namespace duo

@@ -7,6 +7,7 @@
 #include "../cpu/ggml_device.h"
 #include "../error.h"
 #include "control_vector.h"
+#include "failed_check.h"
 #include "hidden.h"
 #include "log.h"
 #include "lora.h"
@@ -64,15 +65,17 @@ llama_flash_attn_type flash_attn_type(const std::string & name) {
 } // namespace
 
 // libllama's destructor waits for the devices. If one is lost, this throws there and would end the process. So such a
-// context is never freed, nor is its model: the device may still read from it.
-void llama_token_model::context_free::operator()(llama_context * c) const {
+// context is never freed, nor is its model: the device may still read from it. Neither is one that is broken.
+void context_closer::operator()(llama_context * c) const {
     try {
-        llama_synchronize(c);
-    } catch (const std::exception &) {
-        [[maybe_unused]] const auto * kept = std::make_unique<std::shared_ptr<llama_model>>(model).release();
-        return;
+        if (!is_broken) {
+            llama_synchronize(c);
+            llama_free(c);
+            return;
+        }
+    } catch (const std::exception &) { // the device is lost
     }
-    llama_free(c);
+    [[maybe_unused]] const auto * kept = std::make_unique<std::shared_ptr<llama_model>>(model).release();
 }
 
 // llama.cpp's scheduler decides whether duo's device computes all attention, and architectures differ. The probe's pass
@@ -203,6 +206,7 @@ void llama_token_model::create_context() {
     const cpu::offload_products offload(helpers_);
     log_clear_errors();
     try {
+        const throwing_checks checks;
         context_.get_deleter().model = model_;
         context_.reset(llama_init_from_model(model_.get(), params));
     } catch (const std::exception & e) {

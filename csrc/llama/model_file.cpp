@@ -5,24 +5,44 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <memory>
+#include <string_view>
 
-#include <ggml.h>
-#include <gguf.h>
-
+#include "../cpu/shortage.h"
 #include "../error.h"
+#include "gguf_handle.h"
 #include "model_header.h"
 
 namespace duo {
 
 namespace {
 
-struct gguf_closer {
-    void operator()(gguf_context * g) const { gguf_free(g); }
-};
-struct ggml_closer {
-    void operator()(ggml_context * g) const { ggml_free(g); }
-};
+// Whether libggml has a kernel for such a weight. It calls one in any case, which ends the process.
+bool has_kernel(ggml_type type, std::string_view name, const ggml_tensor * shape) {
+    switch (type) {
+        case GGML_TYPE_F32:
+        case GGML_TYPE_F16:
+        case GGML_TYPE_BF16:
+            return true;
+        case GGML_TYPE_Q8_1: // these two hold activations
+        case GGML_TYPE_Q8_K:
+            return false;
+        case GGML_TYPE_I32: // ids of tokens and of experts
+        case GGML_TYPE_I64:
+            return name.ends_with("d2t") || name.ends_with("tid2eid.weight");
+        default:
+            return ggml_is_quantized(type) && ggml_n_dims(shape) > 1; // norms and biases are never quantised
+    }
+}
+
+void check_weight_type(const std::string & path, const gguf_handle & g, int64_t i) {
+    const char * const name = gguf_get_tensor_name(g.get(), i);
+    const ggml_type    type = gguf_get_tensor_type(g.get(), i);
+    if (!has_kernel(type, name, ggml_get_tensor(g.tensors(), name))) {
+        throw error(error_kind::bad_value, path + " is corrupt: its tensor " + name + " has the type " +
+                                               ggml_type_name(type) +
+                                               ", which no such weight has; download or convert it again");
+    }
+}
 
 } // namespace
 
@@ -56,10 +76,11 @@ void check_model_file(const std::string & path) {
     }
     file.close();
 
-    ggml_context *                                   tensors = nullptr;
-    const std::unique_ptr<gguf_context, gguf_closer> g(
-        gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = &tensors}));
-    const std::unique_ptr<ggml_context, ggml_closer> owned(tensors);
+    const cpu::shortage_watch shortage;
+    const gguf_handle         g(path);
+    if (!g && shortage.seen()) {
+        throw error(error_kind::does_not_fit, "there is not enough memory to read " + path + "; free memory");
+    }
     if (!g) {
         throw error(error_kind::bad_value, path + " has a truncated or corrupt header (" + std::to_string(n_bytes) +
                                                " bytes); download it again");
@@ -71,6 +92,7 @@ void check_model_file(const std::string & path) {
         if (begin % 32 != 0) { // ggml asserts this for mapped memory
             throw error(error_kind::bad_value, path + " aligns its weights to less than 32 bytes; convert it again");
         }
+        check_weight_type(path, g, i);
         const uint64_t end = begin + gguf_get_tensor_size(g.get(), i);
         n_needed           = end > n_needed ? end : n_needed;
     }
@@ -88,8 +110,7 @@ bool uses_tiled_products(const std::string & path) {
     if (!std::filesystem::is_regular_file(path, ec)) {
         return false;
     }
-    const std::unique_ptr<gguf_context, gguf_closer> g(
-        gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = nullptr}));
+    const gguf_handle g(path, false);
     for (int64_t i = 0; g && i < gguf_get_n_tensors(g.get()); ++i) {
         const ggml_type type = gguf_get_tensor_type(g.get(), i);
         // Types with one scale per block and unquantised types have no tiled products.

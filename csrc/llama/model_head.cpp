@@ -63,19 +63,13 @@ void llama_token_model::encode(std::span<const float> features, std::span<float>
         return;
     }
     llama_batch batch{};
-    batch.n_tokens = int32_t(n);
-    batch.embd     = const_cast<float *>(features.data()); // it is only read
-    log_clear_errors();
-    int32_t rc = 0;
-    try {
-        rc = llama_encode(context_.get(), batch);
-    } catch (const std::exception & e) {
-        throw error(error_kind::internal,
-                    std::string("reading hidden states with ") + opt_.path + " failed: " + e.what());
-    }
+    batch.n_tokens       = int32_t(n);
+    batch.embd           = const_cast<float *>(features.data()); // it is only read
+    const auto    what   = [&] { return "reading hidden states with " + opt_.path + " failed"; };
+    const int32_t rc     = guarded([&] { return llama_encode(context_.get(), batch); }, what);
     const float * states = rc == 0 ? hidden().states(context_.get()) : nullptr;
     if (states == nullptr) {
-        throw error("reading hidden states with " + opt_.path + " failed" + log_reason());
+        throw error(what() + log_reason());
     }
     std::copy_n(states, out.size(), out.begin());
 }
@@ -116,8 +110,8 @@ void llama_token_model::check_borrowed() const {
     }
     if (!head_->own_output && !(device_names_.empty() && target_->device_names_.empty())) {
         throw error(error_kind::bad_value,
-                    opt_.path + " uses its target's output matrix, so both must be on the CPU; choose a head with an "
-                                "output matrix of its own for another device");
+                    opt_.path + " uses its target's output matrix, so both must be on the CPU (-dev none -devd none); "
+                                "choose a head with an output matrix of its own for another device");
     }
 }
 

@@ -1,5 +1,7 @@
 #include "model_header.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <string_view>
@@ -59,11 +61,45 @@ std::string text(const gguf_context * g, const std::string & key) {
     return i < 0 || gguf_get_kv_type(g, i) != GGUF_TYPE_STRING ? "" : gguf_get_val_str(g, i);
 }
 
-void check_range(const std::string & path, const gguf_context * g, const std::string & key, int64_t lo, int64_t hi) {
-    const int64_t x = integer(g, key, lo);
+void check_value(const std::string & path, const std::string & key, int64_t x, int64_t lo, int64_t hi) {
     if (x < lo || x > hi) {
         refuse(path, key + " is " + std::to_string(x) + ", which is not between " + std::to_string(lo) + " and " +
                          std::to_string(hi));
+    }
+}
+
+// Of a list with one value per layer, 0 is a layer that has none of it.
+void check_range(const std::string & path, const gguf_context * g, const std::string & key, int64_t lo, int64_t hi) {
+    check_value(path, key, integer(g, key, lo), lo, hi);
+    for (const int64_t x : integers(g, key)) {
+        check_value(path, key, x, std::min<int64_t>(lo, 0), hi);
+    }
+}
+
+// A property of the whole model. libllama refuses a list later; duo would take its largest value first.
+void check_single(const std::string & path, const gguf_context * g, const std::string & key) {
+    const int64_t i = gguf_find_key(g, key.c_str());
+    if (i >= 0 && gguf_get_kv_type(g, i) == GGUF_TYPE_ARRAY) {
+        refuse(path, key + " is a list");
+    }
+}
+
+// libllama divides by the number of heads, except in architectures without attention.
+void check_heads(const std::string & path, const gguf_context * g, const std::string & arch) {
+    static const std::array without = {"mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7"};
+    const bool              attends = std::find(without.begin(), without.end(), arch) == without.end();
+    check_range(path, g, arch + ".attention.head_count", attends ? 1 : 0, 1 << 14);
+    check_range(path, g, arch + ".attention.head_count_kv", 0, 1 << 14);
+}
+
+// States of another width than the model's own: libllama would be asked for more than it has. Two architectures say so
+// themselves.
+void check_states(const std::string & path, const gguf_context * g, const std::string & arch) {
+    const int64_t n = integer(g, arch + ".embedding_length_out", 0);
+    if (n != 0 && n != integer(g, arch + ".embedding_length", 0) && arch != "deepseek4" && arch != "qwen4exp") {
+        throw error(error_kind::unknown_model, path + " is a model for embeddings (" + arch +
+                                                   ".embedding_length_out is " + std::to_string(n) +
+                                                   "); choose a language model");
     }
 }
 
@@ -165,18 +201,21 @@ void check_model_header(const std::string & path, const gguf_context * g) {
         throw error(error_kind::unknown_model,
                     path + " is an image encoder, not a language model; choose another file");
     }
+    for (const char * name : {".block_count", ".embedding_length", ".context_length", ".nextn_predict_layers"}) {
+        check_single(path, g, arch + name);
+    }
     check_range(path, g, arch + ".block_count", 1, 512);
     check_range(path, g, arch + ".embedding_length", 1, 1 << 20);
     check_range(path, g, arch + ".context_length", 1, INT32_MAX);
     check_range(path, g, arch + ".feed_forward_length", 0, 1 << 24);
-    check_range(path, g, arch + ".attention.head_count", 0, 1 << 14);
-    check_range(path, g, arch + ".attention.head_count_kv", 0, 1 << 14);
+    check_heads(path, g, arch);
     check_range(path, g, arch + ".attention.key_length", 1, 1 << 14);
     check_range(path, g, arch + ".attention.value_length", 1, 1 << 14);
     check_range(path, g, arch + ".rope.dimension_count", 0, 1 << 14);
     check_range(path, g, arch + ".nextn_predict_layers", 0, integer(g, arch + ".block_count", 0));
 
     check_experts(path, g, arch);
+    check_states(path, g, arch);
     check_range(path, g, "split.count", 0, 1 << 14);
 
     const std::string scaling = text(g, arch + ".rope.scaling.type");

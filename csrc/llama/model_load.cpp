@@ -13,6 +13,7 @@
 #include "../error.h"
 #include "control_vector.h"
 #include "device.h"
+#include "failed_check.h"
 #include "head_rows.h"
 #include "hidden.h"
 #include "log.h"
@@ -107,7 +108,6 @@ void llama_token_model::load() {
     if (const std::string why = head_ ? head_fault(opt_.path, n_vocab_) : ""; !why.empty()) {
         throw error(error_kind::bad_value, why);
     }
-    check_mask();
     opt_.keep_loading = nullptr; // it may hold objects that only the caller's thread may free
 }
 
@@ -184,6 +184,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
                                                                                     "; free memory or choose a smaller file")
                                               : error(error_kind::bad_value, opt_.path + " could not be loaded" + reason);
     };
+    const throwing_checks checks;
     try {
         model_.reset(llama_model_load_from_file(opt_.path.c_str(), params), [](llama_model * m) {
             if (m != nullptr) {

@@ -83,10 +83,12 @@ bool llama_token_model::has_window(int32_t branch, int32_t pos) const {
     return first <= 0 || first <= pos - n_window + 1;
 }
 
-// This copies metadata only: all branches are in one buffer (kv_unified), whose cells know their sequences.
+// This copies metadata only: all branches are in one buffer (kv_unified), whose cells know their sequences. A state is
+// copied as a whole. DeepSeek V4's memory ends the process if only a part of a sequence is to be copied.
 void llama_token_model::fork(int32_t from, int32_t to, int32_t pos) {
+    const bool whole = keeps_state() && pos >= n_held(from);
     if (from != to && pos > 0) {
-        llama_memory_seq_cp(llama_get_memory(context_.get()), from, to, 0, pos);
+        llama_memory_seq_cp(llama_get_memory(context_.get()), from, to, whole ? -1 : 0, whole ? -1 : pos);
     }
 }
 

@@ -11,6 +11,7 @@
 #include "../cpu/team.h"
 #include "../error.h"
 #include "device.h"
+#include "failed_check.h"
 #include "log.h"
 
 namespace duo {
@@ -96,7 +97,7 @@ std::vector<std::string> rpc_connect(const std::string & endpoint) {
     const auto add = rpc_function<decltype(ggml_backend_rpc_add_server)>("ggml_backend_rpc_add_server");
     servers() += (servers().empty() ? "" : " or ") + endpoint;
     log_clear_errors();
-    ggml_set_abort_callback(on_abort);
+    on_failed_check(on_abort);
     ggml_backend_reg_t reg = add(endpoint.c_str());
     if (reg == nullptr) {
         throw error(error_kind::peer_lost,

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "../error.h"
+#include "failed_check.h"
 #include "log.h"
 #include "model_file.h"
 
@@ -15,6 +16,7 @@ vocab_file::vocab_file(const std::string & path) {
     params.devices                           = no_device.data();
     params.vocab_only                        = true;
     log_clear_errors();
+    const throwing_checks checks;
     try {
         model_.reset(llama_model_load_from_file(path.c_str(), params));
     } catch (const std::exception & e) {

@@ -3,26 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <memory>
 #include <regex>
 #include <set>
-
-#include <gguf.h>
 
 #include "../cpu/ggml_buffer.h"
 #include "../cpu/ggml_device.h"
 #include "../error.h"
+#include "gguf_handle.h"
 
 namespace duo {
 
 namespace {
-
-struct gguf_closer {
-    void operator()(gguf_context * g) const { gguf_free(g); }
-};
-struct ggml_closer {
-    void operator()(ggml_context * g) const { ggml_free(g); }
-};
 
 // Tensors that libllama uses only in matrix products, and only whole (src/models: no views of these).
 constexpr std::array kinds = {
@@ -73,10 +64,7 @@ int64_t header_number(const gguf_context * g, const std::string & key) {
 }
 
 void read_file(const std::string & path, file_weights & out, std::vector<weight> & embedding, int & n_split) {
-    ggml_context *                                   tensors = nullptr;
-    const std::unique_ptr<gguf_context, gguf_closer> g(
-        gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = &tensors}));
-    const std::unique_ptr<ggml_context, ggml_closer> owned(tensors);
+    const gguf_handle g(path);
     if (!g) {
         return; // loading will report the error
     }
@@ -84,7 +72,7 @@ void read_file(const std::string & path, file_weights & out, std::vector<weight>
         key >= 0 && gguf_get_kv_type(g.get(), key) == GGUF_TYPE_UINT16) {
         n_split = std::max<int>(1, gguf_get_val_u16(g.get(), key));
     }
-    for (ggml_tensor * t = ggml_get_first_tensor(tensors); t != nullptr; t = ggml_get_next_tensor(tensors, t)) {
+    for (ggml_tensor * t = ggml_get_first_tensor(g.tensors()); t != nullptr; t = ggml_get_next_tensor(g.tensors(), t)) {
         weight w{ggml_get_name(t), "", -1, t->type, t->ne[0], t->ne[1], t->ne[2] * t->ne[3]};
         if (w.name == "token_embd.weight") {
             embedding.push_back(w);

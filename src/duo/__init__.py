@@ -24,7 +24,7 @@ if Path(*sys.argv[:1]).stem == "duo" or sys.orig_argv[1:3] == ["-m", "duo"]:
     except KeyboardInterrupt:
         raise SystemExit(130) from None
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "BadValue",
     "Busy",

@@ -47,6 +47,7 @@ def read_ahead_of(type: str, n_bytes: int) -> None: ...
 def product_errors(type: str, weights: bytes, n_columns: int, width: int) -> tuple[float, float]: ...
 def read_header(path: str | bytes) -> dict[str, Any]: ...  # duo.models.header
 def vocab_check(target: str | bytes, draft: str | bytes, mtp: bool = False) -> dict[str, Any]: ...  # duo.pair_check
+def refuse_lone_head(path: str | bytes) -> None: ...  # csrc/llama/lone_head.h
 def memory_available() -> int: ...
 def extra_buffers() -> list[str]: ...  # ggml-cpu's, as "AMX"
 def extra_buffers_allowed() -> bool: ...
@@ -175,6 +176,7 @@ class SyntheticOptions:
     burst: float
     b: float
     confident: bool
+    says: float
     n_vocab: int
     n_ctx: int
     n_parallel: int
@@ -385,7 +387,7 @@ class Engine:
 
 # Messages are tuples, in the order of the fields in csrc/core/messages.h.
 NodeTuple = tuple[str, bool, int, int, int, float, int, int, float]
-VerdictTuple = tuple[str, int, int, int, int, int, int, int]
+VerdictTuple = tuple[str, int, int, int, int, int, int, int, int]
 ChunkTuple = tuple[str, bool, bool, str, int, float, int, int]
 PartStats = dict[str, int | list[int]]
 

@@ -119,6 +119,14 @@ inline answer run_errand(pipeline & p, errand & job, std::vector<token_id> promp
     return read_all(p);
 }
 
+// What was saved, as the errand that brings it back.
+inline errand given(const errand & saved) {
+    errand job{.what = errand::kind::restore};
+    job.target = {.tokens = saved.target.tokens, .given = saved.target.saved};
+    job.draft  = {.tokens = saved.draft.tokens, .given = saved.draft.saved};
+    return job;
+}
+
 // By brute force: token after token, the whole text searched for stop strings each time.
 inline answer reference(const language & lang, int32_t n_ctx, const ask & q) {
     answer                a;
@@ -182,6 +190,7 @@ inline void check_stats(const answer & a, const ask & q, const std::string & not
         CHECK(st.n_accepted_at[i] <= st.n_tested_at[i], note);
         CHECK(i == 0 || st.n_tested_at[i] <= st.n_accepted_at[i - 1], note);
     }
+    CHECK_EQ(sum(st.n_tested_of_age), 0, note); // this is no draft head
     CHECK(st.n_verifications <= st.n_passes && st.n_hits <= st.n_passes && st.n_verifications <= st.n_drafted, note);
     CHECK_EQ(sum(st.n_passes_in), st.n_passes, note);
     // Of a tree one path is the best; what is accepted is on it, or in a side branch.

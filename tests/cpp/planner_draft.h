@@ -32,7 +32,8 @@ struct made_up_draft {
     double n_cores    = 0.0;
     double parallel   = 0.0;
 
-    int32_t n_levels = 1; // above 1: a step over the root gives so many levels, and nothing is kept after a verdict
+    int32_t n_levels = 1;     // above 1: a step over the root gives so many levels, and nothing is kept after a verdict
+    bool    of_head  = false; // nodes have ages, and a root is evaluated again after a verdict
 
     // The last accepted node, if it was not expanded: a guess below it comes too late, but was right or wrong too.
     node_id  late_id    = no_node;
@@ -67,10 +68,11 @@ struct made_up_draft {
             return;
         }
         std::vector<int32_t> best{0};
+        const bool           again = of_head && root_age_ != 0;
         if (tree.root().expanded() && n_levels > 1) {
             return;
         }
-        if (tree.root().expanded()) {
+        if (tree.root().expanded() && !again) {
             const bool no_more = shape_ == nullptr && (tree.size() >= 512 || complete());
             best.resize(no_more ? 0 : shape_ != nullptr ? 16 : size_t(n_wide_));
             if (shape_ != nullptr) {
@@ -103,8 +105,8 @@ struct made_up_draft {
         for (const node_id id : batch) {
             const int32_t i = tree.find(id);
             if (id == late_id) {
-                profile.guesses().on_child(float(best_logp), late_token == 1);
-                profile.guesses().on_guess(0, late_token == 1, true);
+                profile.guesses(guess_kind::noise).on_child(float(best_logp), late_token == 1);
+                profile.guesses(guess_kind::noise).on_guess(0, late_token == 1, true);
             }
             if (i >= 0) {
                 expand(i);
@@ -131,8 +133,10 @@ struct made_up_draft {
             late_token = token;
         }
         if (i_next >= 0 && n_levels == 1) {
+            root_age_ = tree.at(i_next).age + 1;
             tree.re_root(i_next);
         } else {
+            root_age_ = 0;
             tree.reset(++n_ids_, token);
         }
         return i_next >= 0;
@@ -140,12 +144,34 @@ struct made_up_draft {
 
   private:
     void expand(int32_t i) {
-        const node_id id = tree.at(i).id;
-        tree.insert(++n_ids_, id, 1, float(best_logp));
+        const node_id id  = tree.at(i).id;
+        const int16_t age = int16_t(!of_head ? no_age : i == 0 ? 0 : tree.at(i).age + 1);
+        root_age_         = i == 0 ? 0 : root_age_;
+        guess(i, id, 1, float(best_logp), age);
         if (has_other && (n_wide_ > 1 || shape_ != nullptr)) {
-            tree.insert(++n_ids_, id, 2, float(other_logp));
+            guess(i, id, 2, float(other_logp), age);
+        }
+        if (of_head && i == 0 && is_stale()) {
+            tree.forget_rows();
         }
         tree.mark_expanded(i, 0);
+    }
+
+    void guess(int32_t i, node_id id, token_id token, float logp, int16_t age) {
+        if (const int32_t there = tree.child(i, token); there >= 0) {
+            tree.revise(there, logp, age);
+        } else {
+            tree.insert(++n_ids_, id, token, logp, age);
+        }
+    }
+
+    [[nodiscard]] bool is_stale() const {
+        for (int32_t i = 1; i < tree.size(); ++i) {
+            if (tree.at(i).expanded() && tree.at(i).age + 1 - tree.at(i).depth > 4) {
+                return true;
+            }
+        }
+        return false;
     }
 
     [[nodiscard]] bool complete() const {
@@ -161,6 +187,7 @@ struct made_up_draft {
     }
 
     node_id              n_ids_      = 0;
+    int32_t              root_age_   = 0; // of the row that the root's children come from
     int32_t              n_ahead_    = 0;
     int32_t              n_wide_     = 1;
     int32_t              n_want_     = 0;

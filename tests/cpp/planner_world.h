@@ -26,7 +26,8 @@ struct facts {
     double                     parallel_draft = 0.0;
     int32_t                    n_room         = 1000;
     int32_t                    n_levels       = 1; // of a step: see pair_prior, which has to say the same
-    uint64_t                   seed           = 1;
+    std::function<double(int)> a_of_age{};         // of a draft head, in place of a: by node_msg::age; none: no head
+    uint64_t                   seed = 1;
 };
 
 constexpr int32_t n_branches = 16; // of the target's cache
@@ -102,6 +103,7 @@ class world : public facts {
         draft_.has_other  = second > 0.0;
         draft_.step_us    = step_us;
         draft_.n_levels   = n_levels;
+        draft_.of_head    = bool(a_of_age);
         draft_.price      = price;
         draft_.n_cores    = n_cores;
         draft_.parallel   = parallel_draft;
@@ -114,10 +116,10 @@ class world : public facts {
     // As verify_text::grow_tree() does.
     void see(const planner & pl) {
         if (pl.shape().empty()) {
-            pass_.begin(draft_.tree, pl.profile(), pl.least_chance());
+            pass_.begin(draft_.tree, pl.profile().guesses(guess_kind::noise), pl.least_chance());
         } else {
             pl.shape().match(draft_.tree, places_);
-            pass_.begin(draft_.tree, pl.profile(), pl.shape(), places_);
+            pass_.begin(draft_.tree, pl.profile().guesses(guess_kind::noise), pl.shape(), places_);
         }
     }
 
@@ -199,7 +201,9 @@ class world : public facts {
     token_id chosen_after(int32_t i) {
         const auto [it, fresh] = chosen_.try_emplace(draft_.tree.at(i).id, 3);
         if (fresh) {
-            it->second = dice_.chance(a) ? 1 : dice_.chance(second) ? 2 : 3;
+            const int32_t first = draft_.tree.first_child(i);
+            const double  right = a_of_age && first >= 0 ? a_of_age(draft_.tree.at(first).age) : a;
+            it->second          = dice_.chance(right) ? 1 : dice_.chance(second) ? 2 : 3;
         }
         return it->second;
     }
@@ -214,9 +218,11 @@ class world : public facts {
             const token_id token = chosen_after(i_node);
             for (int32_t i = i_node + 1; i < tree.size(); ++i) {
                 if (tree.at(i).parent == i_node) {
-                    profile.guesses().on_child(tree.at(i).logp, tree.at(i).token == token);
+                    profile.guesses(guess_kind::noise)
+                        .on_child(tree.at(i).logp, tree.at(i).token == token, tree.at(i).age);
                     if (tree.at(i).rank == 0) {
-                        profile.guesses().on_guess(n_tokens, tree.at(i).token == token, fresh_);
+                        profile.guesses(guess_kind::noise)
+                            .on_guess(n_tokens, tree.at(i).token == token, fresh_, tree.at(i).age);
                     }
                 }
             }

@@ -29,6 +29,7 @@ struct behaviour {
     duo::undo_kind undo         = duo::undo_kind::cells;
     int32_t        n_undo       = 8;
     bool           drops_one    = false;
+    bool           marks        = false; // its states in a prompt can be marked
     bool           is_target    = false; // passes of several texts are checked
     int32_t        n_together   = -1;    // guesses of each text in company; < 0: a target's pass has one text
     bool           heeds_stop   = true;

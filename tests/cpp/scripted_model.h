@@ -158,18 +158,35 @@ class scripted_model : public scripted_base {
             n_back_[size_t(branch)]   = 0; // once
             n_copied_[size_t(branch)] = pos == 0 ? -1 : n_copied_[size_t(branch)];
         }
+        std::erase_if(marks_[size_t(branch)], [pos](int32_t m) { return m > pos; });
         cached.cut(size_t(pos));
         return true;
     }
 
+    void mark(int32_t branch) override {
+        if (b_.marks) {
+            marks_[size_t(branch)].push_back(n_held(branch));
+        }
+    }
+
     int32_t take_back(int32_t branch, int32_t pos) override {
         branch_cells & cached   = cache_[size_t(branch)];
+        auto &         marks    = marks_[size_t(branch)];
         const int32_t  n_copied = n_copied_[size_t(branch)];
-        if (b_.undo == duo::undo_kind::copy && size_t(pos) < cached.id.size() && n_copied > 0 && n_copied <= pos) {
-            cached.cut(size_t(n_copied));
-            return n_copied;
+        if (size_t(pos) >= cached.id.size() || rollback(branch, pos)) {
+            return std::min(pos, n_held(branch));
         }
-        return token_model::take_back(branch, pos);
+        int32_t n = b_.undo == duo::undo_kind::copy && n_copied <= pos ? n_copied : -1;
+        for (const int32_t m : marks) {
+            n = m <= pos ? std::max(n, m) : n;
+        }
+        if (n <= 0) {
+            return token_model::take_back(branch, pos);
+        }
+        n_copied_[size_t(branch)] = n == n_copied ? n : -1;
+        std::erase_if(marks, [n](int32_t m) { return m > n; });
+        cached.cut(size_t(n));
+        return n;
     }
 
     void fork(int32_t from, int32_t to, int32_t pos) override {
@@ -198,6 +215,7 @@ class scripted_model : public scripted_base {
         std::copy_n(saved.data(), all.size() * sizeof(token_id), reinterpret_cast<char *>(all.data()));
         branch_cells & b = cache_[size_t(branch)];
         b.cut(0);
+        marks_[size_t(branch)].clear();
         if (all.empty() || all.front() != token_id(all.size()) - 1) {
             throw duo::error("what was saved does not fit");
         }
@@ -240,6 +258,8 @@ class scripted_model : public scripted_base {
     size_t               n_threads_ = 0;
     std::vector<int32_t> n_copied_  = std::vector<int32_t>(size_t(b_.n_branch), -1); // by branch; < 0: none
     std::vector<int32_t> n_back_    = std::vector<int32_t>(size_t(b_.n_branch), 0);  // rows that snapshots reach back
+
+    std::vector<std::vector<int32_t>> marks_{size_t(b_.n_branch)}; // positions, by branch
 
     struct one_at_a_time {
         explicit one_at_a_time(scripted_model & m) : m_(m) {

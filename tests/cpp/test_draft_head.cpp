@@ -4,33 +4,22 @@
 
 #include "core/draft_head.h"
 #include "core/feature_ring.h"
-#include "pair.h"
-#include "scripted_head.h"
+#include "headed.h"
 
 using namespace duo;
 using namespace duo_test;
 
 namespace {
 
-behaviour target_with(const behaviour & b) {
-    behaviour t    = b;
-    t.has_features = true;
-    t.agree        = 1.0;
-    return t;
-}
-
-std::vector<token_id> some_prompt(dice & d, int32_t n, int32_t n_vocab) {
-    std::vector<token_id> out;
-    for (int32_t i = 0; i < n; ++i) {
-        out.push_back(token_id(1 + d.below(uint32_t(n_vocab - 1))));
+// Guesses below accepted ones, and of these the right ones. N-grams and blocks have no age.
+void check_ages(const answer & a, const std::string & note) {
+    const verify_stats & st  = a.stats;
+    const auto           sum = [](const auto & xs) { return std::accumulate(xs.begin(), xs.end(), 0); };
+    CHECK(sum(st.n_tested_of_age) <= st.n_drafted - st.n_ngram, note);
+    CHECK(sum(st.n_accepted_of_age) <= st.n_accepted - st.n_ngram_accepted, note);
+    for (size_t i = 0; i < st.n_tested_of_age.size(); ++i) {
+        CHECK(st.n_accepted_of_age[i] <= st.n_tested_of_age[i], note);
     }
-    return out;
-}
-
-// A head that is always right, in turns: each pass but the last accepts all that it may.
-void check_all_accepted(const answer & a, int32_t n_max, const std::string & note) {
-    CHECK(a.stats.n_accepted >= (a.stats.n_passes - 2) * n_max, note);
-    CHECK_EQ(a.stats.n_drafted - a.stats.n_accepted <= n_max, true, note);
 }
 
 } // namespace
@@ -106,6 +95,13 @@ TEST(states_after_a_gap_count_and_those_before_do_not) {
     CHECK_EQ(h.first_ready(4), 7);
     CHECK(rows(7, 2) == std::vector<float>({6, 7}));
 
+    // What is missing is taken to be like what came after it.
+    h.bridge(4);
+    CHECK_EQ(h.n_ready(4), 5);
+    CHECK_EQ(h.first_ready(4), 4);
+    CHECK(rows(4, 5) == std::vector<float>({6, 6, 6, 6, 7}));
+    h.drop_before(7);
+
     // The next text has more of the old one than the draft was told, and then something else.
     const std::vector<token_id> told(text.begin(), text.begin() + 7);
     std::vector<token_id>       next = text;
@@ -122,36 +118,37 @@ TEST(states_after_a_gap_count_and_those_before_do_not) {
 TEST(a_head_that_is_right_is_always_accepted_in_turns) {
     for (const int32_t n_max : {1, 4, 7}) {
         const behaviour b{.n_batch = 16};
-        scripted_model  target(target_with(b));
-        scripted_head   head(b);
-        pipeline        line(&target, &head, {});
+        headed          pair(b);
         dice            d{uint64_t(n_max)};
         ask             q;
         q.n_predict = 60;
         for (int32_t turn = 0; turn < 4; ++turn) { // each text begins with the one before, as a chat does
             const auto more = some_prompt(d, turn == 0 ? 50 : 5, b.lang.n_vocab);
             q.prompt.insert(q.prompt.end(), more.begin(), more.end());
-            const int64_t n_true = head.n_true.load();
-            line.begin(q.as(run_mode::sync, n_max).make());
-            const answer      a    = read_all(line);
+            const int64_t n_true = pair.head.n_true.load();
+            pair.line.begin(q.as(run_mode::sync, n_max).make());
+            const answer      a    = read_all(pair.line);
             const std::string note = "n_max " + std::to_string(n_max) + ", turn " + std::to_string(turn);
             check_same(a, reference(b.lang, b.n_ctx, q), note);
             check_all_accepted(a, n_max, note);
+            check_ages(a, note);
+            CHECK_EQ(a.stats.n_tested_of_age[0], a.stats.n_tested_at[0],
+                     note); // in turns a guess is as old as it is deep
             CHECK(turn == 0 || a.stats.n_prompt_cached > 50, note);
             // Nothing of the text before was read again, and nothing of this one was left out.
-            CHECK(head.n_true.load() - n_true <= (turn == 0 ? 53 : 15) + 60, note);
+            CHECK(pair.head.n_true.load() - n_true <= (turn == 0 ? 53 : 15) + 60, note);
             q.prompt.insert(q.prompt.end(), a.tokens.begin(), a.tokens.end());
         }
-        line.begin(q.as(run_mode::sync, n_max).make());
-        check_all_accepted(read_all(line), n_max, "the same prompt again");
-        line.begin(q.as(run_mode::sync, n_max).make());
-        check_all_accepted(read_all(line), n_max, "and again");
+        pair.line.begin(q.as(run_mode::sync, n_max).make());
+        check_all_accepted(read_all(pair.line), n_max, "the same prompt again");
+        pair.line.begin(q.as(run_mode::sync, n_max).make());
+        check_all_accepted(read_all(pair.line), n_max, "and again");
     }
 }
 
 TEST(text_is_the_targets_in_every_mode) {
     const int n_schedules = check::sanitized ? 40 : 200;
-    int       n_accepted = 0, n_rejected = 0, n_hits = 0;
+    int       n_accepted = 0, n_rejected = 0, n_hits = 0, n_old = 0;
     for (int i = 0; i < n_schedules; ++i) {
         dice            d(uint64_t(i) + 100);
         const behaviour b{.lang       = {.seed = uint64_t(i)},
@@ -162,9 +159,7 @@ TEST(text_is_the_targets_in_every_mode) {
                           .accent     = d.next(),
                           .delay_us   = d.between(0, 1) * 60,
                           .delay_seed = d.next()};
-        scripted_model  target(target_with(b));
-        scripted_head   head(b);
-        pipeline        line(&target, &head, {.prior = {.shared = d.chance(0.3)}});
+        headed          pair(b, {.prior = {.shared = d.chance(0.3)}});
         for (int turn = 0; turn < 3; ++turn) {
             ask q;
             q.prompt    = some_prompt(d, d.between(1, 120), b.lang.n_vocab);
@@ -180,12 +175,14 @@ TEST(text_is_the_targets_in_every_mode) {
             } else if (d.chance(0.2)) {
                 q.plan.ngram = {.kind = ngram_kind::map_k, .size_n = 2, .size_m = 8};
             }
-            line.begin(q.make());
-            const answer      a    = read_all(line);
+            pair.line.begin(q.make());
+            const answer      a    = read_all(pair.line);
             const std::string note = "schedule " + std::to_string(i);
             check_same(a, reference(b.lang, b.n_ctx, q), note);
             CHECK_EQ(a.warning, std::string(), note);
+            check_ages(a, note);
             n_accepted += a.stats.n_accepted;
+            n_old += std::accumulate(a.stats.n_tested_of_age.begin() + 1, a.stats.n_tested_of_age.end(), 0);
             n_rejected += a.stats.n_drafted - a.stats.n_accepted;
             n_hits += a.stats.n_hits;
         }
@@ -193,6 +190,7 @@ TEST(text_is_the_targets_in_every_mode) {
     CHECK(n_accepted > 20 * n_schedules);
     CHECK(n_rejected > 5 * n_schedules);
     CHECK(n_hits > n_schedules);
+    CHECK(n_old > n_schedules);
 }
 
 TEST(several_texts_have_their_own_states) {
@@ -208,9 +206,7 @@ TEST(several_texts_have_their_own_states) {
                             .agree    = 0.8,
                             .accent   = d.next(),
                             .delay_us = 40};
-        scripted_model    target(target_with(b));
-        scripted_head     head(b);
-        pipeline          line(&target, &head, {.n_texts = n_texts});
+        headed            pair(b, {.n_texts = n_texts});
         std::vector<ask>  asks;
         for (int32_t t = 0; t < 6; ++t) {
             ask q;
@@ -222,8 +218,8 @@ TEST(several_texts_have_their_own_states) {
         std::vector<std::thread> readers;
         for (size_t t = 0; t < asks.size(); ++t) {
             readers.emplace_back([&, t] {
-                const auto text = line.begin(asks[t].make());
-                read_some(line, *text, answers[t], size_t(-1));
+                const auto text = pair.line.begin(asks[t].make());
+                read_some(pair.line, *text, answers[t], size_t(-1));
             });
         }
         for (std::thread & r : readers) {
@@ -242,22 +238,20 @@ TEST(a_block_is_one_step) {
     for (const int32_t n_max : {1, 3, 7}) {
         for (const bool samples : {false, true}) {
             const behaviour b{.n_levels = 8, .n_batch = 16};
-            scripted_model  target(target_with(b));
-            scripted_head   head(b);
-            pipeline        line(&target, &head, {});
+            headed          pair(b);
             dice            d{uint64_t(n_max)};
             ask             q;
             q.n_predict            = 60;
             q.prompt               = some_prompt(d, 50, b.lang.n_vocab);
             q.sampling             = samples ? sampling_params{.temp = 0.8f, .seed = 3} : q.sampling;
-            const int64_t     n    = head.n_decoded.load();
+            const int64_t     n    = pair.head.n_decoded.load();
             const std::string note = "n_max " + std::to_string(n_max);
-            line.begin(q.as(run_mode::sync, n_max).make());
-            const answer a = read_all(line);
+            pair.line.begin(q.as(run_mode::sync, n_max).make());
+            const answer a = read_all(pair.line);
             check_same(a, reference(b.lang, b.n_ctx, q), note);
             check_all_accepted(a, n_max, note);
             // Steps over the prompt, which has come in pieces, and one for each pass.
-            CHECK(head.n_decoded.load() - n <= a.stats.n_passes + 8, note);
+            CHECK(pair.head.n_decoded.load() - n <= a.stats.n_passes + 8, note);
         }
     }
 }
@@ -265,17 +259,13 @@ TEST(a_block_is_one_step) {
 TEST(a_text_goes_on_without_a_head_that_fails) {
     for (const int64_t at : {0, 1, 3, 9}) {
         const behaviour b{.throw_at = at};
-        behaviour       t = target_with(b);
-        t.throw_at        = -1;
-        scripted_model target(t);
-        scripted_head  head(b);
-        pipeline       line(&target, &head, {});
-        const ask      q = ask().as(run_mode::sync, 3);
-        line.begin(q.make());
-        const answer a = read_all(line);
+        headed          pair(b);
+        const ask       q = ask().as(run_mode::sync, 3);
+        pair.line.begin(q.make());
+        const answer a = read_all(pair.line);
         check_same(a, reference(b.lang, b.n_ctx, q), "fails at " + std::to_string(at));
         CHECK(a.warning.find("fails") != std::string::npos);
-        line.begin(q.make());
-        check_all_accepted(read_all(line), 3, "the next text has it again");
+        pair.line.begin(q.make());
+        check_all_accepted(read_all(pair.line), 3, "the next text has it again");
     }
 }

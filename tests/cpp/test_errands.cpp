@@ -17,13 +17,6 @@ answer run(pair & p, errand & job, std::vector<token_id> prompt = {}) {
     return run_errand(p.line, job, std::move(prompt));
 }
 
-errand given(const errand & saved) {
-    errand job{.what = errand::kind::restore};
-    job.target = {.tokens = saved.target.tokens, .given = saved.target.saved};
-    job.draft  = {.tokens = saved.draft.tokens, .given = saved.draft.saved};
-    return job;
-}
-
 } // namespace
 
 TEST(what_is_saved_comes_back_in_another_pair) {

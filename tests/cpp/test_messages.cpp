@@ -54,7 +54,8 @@ verdict_msg some_verdict(dice & d) {
             .n_branch     = int16_t(odd(d)),
             .n_want       = int16_t(odd(d)),
             .branch_price = int16_t(d.chance(0.8) ? 1000 : odd(d)),
-            .least_path   = int16_t(d.chance(0.8) ? 100 : odd(d))};
+            .least_path   = int16_t(d.chance(0.8) ? 100 : odd(d)),
+            .sharpness    = int16_t(d.chance(0.8) ? -200 : odd(d))};
 }
 
 node_msg some_node(dice & d) {

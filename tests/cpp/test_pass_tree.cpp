@@ -26,20 +26,20 @@ token_tree random_tree(dice & d, int32_t n) {
 }
 
 // Learnt from a draft that is right as often as it says, so that chances are not all the same.
-pair_profile any_profile(dice & d) {
-    pair_profile p;
+guess_record any_profile(dice & d) {
+    guess_record p;
     for (int i = 0; i < 100; ++i) {
         const double q = 0.01 * d.between(1, 99);
-        p.guesses().on_child(float(std::log(q)), d.chance(q));
-        p.guesses().on_ngram(d.between(1, 14), d.between(0, 8), d.chance(0.7));
+        p.on_child(float(std::log(q)), d.chance(q));
+        p.on_ngram(d.between(1, 14), d.between(0, 8), d.chance(0.7));
     }
     return p;
 }
 
-double chance_of(const token_tree & t, const pair_profile & p, int32_t i) {
+double chance_of(const token_tree & t, const guess_record & p, int32_t i) {
     double c = 1.0;
     for (; i > 0; i = t.at(i).parent) {
-        c *= p.guesses().chance(t.at(i).logp);
+        c *= p.chance(t.at(i).logp);
     }
     return c;
 }
@@ -126,7 +126,7 @@ TEST(chances_multiply) {
     for (uint64_t seed = 0; seed < 300; ++seed) {
         dice               d(seed);
         const token_tree   t     = random_tree(d, d.between(0, 60));
-        const pair_profile p     = any_profile(d);
+        const guess_record p     = any_profile(d);
         const double       least = d.chance(0.3) ? 0.0 : 0.01 * d.between(1, 30);
         pass_tree          tree;
         tree.begin(t, p, least);
@@ -216,7 +216,7 @@ TEST(ngrams_merge_with_drafted_nodes) {
     for (uint64_t seed = 0; seed < 1000; ++seed) {
         dice               d(seed);
         const token_tree   t     = random_tree(d, d.between(0, 30));
-        const pair_profile p     = any_profile(d);
+        const guess_record p     = any_profile(d);
         const double       least = d.chance(0.5) ? 0.0 : 0.01 * d.between(1, 20);
         pass_tree          tree;
         tree.begin(t, p, least);
@@ -244,7 +244,7 @@ TEST(ngrams_merge_with_drafted_nodes) {
         double  c  = from < 0 ? 1.0 : before[size_t(from)].chance;
         int32_t at = from;
         for (size_t k = 0; k < tokens.size(); ++k) {
-            c *= p.guesses().ngram_chance(proposal.n_match, int32_t(k));
+            c *= p.ngram_chance(proposal.n_match, int32_t(k));
             int32_t next = -1;
             for (int32_t i = 0; i < int32_t(tree.nodes().size()); ++i) {
                 if (tree.nodes()[size_t(i)].parent == at && tree.nodes()[size_t(i)].token == tokens[k]) {
@@ -270,7 +270,7 @@ TEST(a_fixed_shape_uses_only_its_nodes) {
     for (uint64_t seed = 0; seed < 500; ++seed) {
         dice                              d(seed);
         const token_tree                  t = random_tree(d, d.between(0, 40));
-        const pair_profile                p = any_profile(d);
+        const guess_record                p = any_profile(d);
         std::vector<std::vector<int32_t>> paths(size_t(d.between(1, 6)));
         for (auto & path : paths) {
             path.resize(size_t(d.between(1, 4)));

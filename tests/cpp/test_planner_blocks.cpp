@@ -97,7 +97,7 @@ TEST(texts_in_company_take_turns_with_blocks) {
     }
     for (int i = 0; i < 500; ++i) {
         for (int32_t level = 0; level < 16; ++level) {
-            p.guesses().on_guess(level, i % 10 < 8, false);
+            p.guesses(guess_kind::noise).on_guess(level, i % 10 < 8, false);
         }
     }
     pool_planner blocks;

@@ -71,7 +71,7 @@ TEST(plan_fits_the_room) {
         for (int i = 0; i < 8; ++i) {
             pl.profile().on_pass(d.between(-1, 80), d.between(0, 5000), 0.01 * d.between(0, 100));
             pl.profile().on_step(d.between(-1, 20), float(d.between(0, 1000)), d.chance(0.5));
-            pl.profile().guesses().on_guess(d.between(-1, 70), d.chance(0.5), d.chance(0.5));
+            pl.profile().guesses(guess_kind::noise).on_guess(d.between(-1, 70), d.chance(0.5), d.chance(0.5));
             drafted.reset(1, 1);
             const int32_t n = d.between(0, 20);
             for (int32_t j = 0; j < n; ++j) {
@@ -79,8 +79,8 @@ TEST(plan_fits_the_room) {
                                token_id(d.below(5)), -0.05f * float(d.below(60)));
             }
             pl.shape().match(drafted, places);
-            pl.shape().empty() ? tree.begin(drafted, pl.profile(), pl.least_chance())
-                               : tree.begin(drafted, pl.profile(), pl.shape(), places);
+            pl.shape().empty() ? tree.begin(drafted, pl.profile().guesses(guess_kind::noise), pl.least_chance())
+                               : tree.begin(drafted, pl.profile().guesses(guess_kind::noise), pl.shape(), places);
             const int32_t n_room = d.between(-5, 12);
             const plan    p      = pl.next(tree, {.n_room = n_room, .growing = d.chance(0.5), .fresh = d.chance(0.5)});
             CHECK(p.n_verify >= 0 && p.n_verify <= std::max(0, n_room));
@@ -92,7 +92,8 @@ TEST(plan_fits_the_room) {
             CHECK(p.expected >= 1.0 && p.expected <= 1.0 + std::max(0, n_room));
             CHECK(p.wait_us >= 0);
             CHECK(pl.n_ahead() >= 0 && pl.n_branch() >= 1 && pl.branch_price() >= 1 && pl.n_want() >= 0);
-            CHECK(pl.profile().guesses().acceptance(i) > 0.0 && pl.profile().guesses().acceptance(i) < 1.0);
+            CHECK(pl.profile().guesses(guess_kind::noise).acceptance(i) > 0.0 &&
+                  pl.profile().guesses(guess_kind::noise).acceptance(i) < 1.0);
             pl.on_verdict(d.between(1, 1 + p.n_verify), p.expected, d.between(1, 50000));
         }
     }
@@ -112,7 +113,7 @@ TEST(plan_expects_of_what_is_verified) {
             drafted.insert(id++, up, 2, -1.0f);
         }
         pass_tree tree;
-        tree.begin(drafted, pl.profile(), pl.least_chance());
+        tree.begin(drafted, pl.profile().guesses(guess_kind::noise), pl.least_chance());
         const plan p   = pl.next(tree, {.n_room = 1000});
         double     sum = 1.0;
         for (int32_t i = 0; i < p.n_verify; ++i) {

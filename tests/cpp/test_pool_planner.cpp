@@ -24,7 +24,7 @@ pair_profile measured(double pass, double more, double c, double a, int32_t n_ro
     }
     for (int i = 0; i < 1000; ++i) {
         for (int32_t level = 0; level < 16; ++level) {
-            p.guesses().on_guess(level, i * 37 % 100 < int(100 * a), false);
+            p.guesses(guess_kind::noise).on_guess(level, i * 37 % 100 < int(100 * a), false);
         }
     }
     return p;
@@ -42,7 +42,7 @@ void see_guesses(pool_planner & plans, const pair_profile & p, size_t n_texts, b
         std::vector<pass_tree>  trees(n_texts);
         std::vector<pool_share> shares;
         for (pass_tree & t : trees) {
-            t.begin(tree, p, 0.0);
+            t.begin(tree, p.guesses(guess_kind::noise), 0.0);
             shares.push_back({.tree = &t, .n_most = 8, .drafting = true, .hit = ready});
         }
         (void)plans.next(shares, p, 32);
@@ -162,7 +162,7 @@ TEST(a_host_waits_for_no_client) {
         (void)plans.orders(2, p, {.n_most = 16, .no_waits = no_waits});
         std::vector<pass_tree> trees(2);
         for (pass_tree & t : trees) {
-            t.begin(tree, p, 0.0);
+            t.begin(tree, p.guesses(guess_kind::noise), 0.0);
         }
         std::vector<pool_share> shares{
             {.tree = &trees[0], .n_most = 8, .fixed = true, .drafting = true, .growing = true, .n_wait = 4},

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "check.h"
 #include "core/pair_profile.h"
@@ -169,72 +170,21 @@ TEST(steps_and_their_price) {
     CHECK(near(q.step_us(1, true), 1000.0, 0.01));
 }
 
-TEST(acceptance_by_level) {
-    pair_profile p;
-    dice         d(1);
-    CHECK(p.guesses().acceptance(0) > 0.3 && p.guesses().acceptance(0) < 0.9);
-    CHECK_EQ(p.guesses().acceptance(5), p.guesses().acceptance(0)); // nothing seen: as the one before
-    const double want[] = {0.9, 0.5, 0.8};
-    double       mean[3]{};
-    double       fresh = 0.0;
-    for (int i = 0; i < 4000; ++i) {
-        p.guesses().on_guess(0, d.chance(i % 2 == 0 ? 0.98 : 0.82), i % 2 != 0);
-        p.guesses().on_guess(1, d.chance(want[1]), false);
-        p.guesses().on_guess(2, d.chance(want[2]), true);
-        for (int32_t j = 0; j < 3; ++j) {
-            mean[j] += p.guesses().acceptance(j) / 4000;
-        }
-        fresh += p.guesses().acceptance_fresh() / 4000;
-    }
-    for (int32_t j = 0; j < 3; ++j) {
-        CHECK(near(mean[j], want[j], 0.03), std::to_string(mean[j]));
-    }
-    CHECK(near(fresh, 0.82, 0.03), std::to_string(fresh));
-    CHECK(near(p.guesses().acceptance(3), p.guesses().acceptance(2), 1e-9));
-    p.guesses().on_guess(-1, true, true);
-    p.guesses().on_guess(n_draft_cap, true, true);
-    CHECK_EQ(p.guesses().acceptance(1000), p.guesses().acceptance(n_draft_cap - 1));
-}
-
-TEST(chance_is_calibrated) {
-    // A draft that is far too sure of itself, and one that is too modest.
-    for (const double power : {0.3, 1.0, 3.0}) {
-        pair_profile p;
-        dice         d(7);
-        const double says[] = {0.02, 0.1, 0.3, 0.5, 0.7, 0.9, 0.98};
-        double       sum[7]{};
-        CHECK(near(p.guesses().chance(std::log(0.5f)), 0.5, 0.01)); // to begin with it is believed
-        for (int i = 0; i < 6000; ++i) {
-            for (int k = 0; k < 7; ++k) {
-                const double truth = 1.0 - std::pow(1.0 - says[k], power);
-                p.guesses().on_child(float(std::log(says[k])), d.chance(truth));
-                sum[k] += i < 2000 ? 0.0 : p.guesses().chance(float(std::log(says[k]))) / 4000;
-            }
-        }
-        for (int k = 0; k < 7; ++k) {
-            const double truth = 1.0 - std::pow(1.0 - says[k], power);
-            // The draft's own word keeps a weight of 4 in 104.
-            const double want = (100.0 * truth + 4.0 * says[k]) / 104.0;
-            CHECK(std::abs(sum[k] - std::clamp(want, 0.001, 0.995)) < 0.01, "says " + std::to_string(says[k]) +
-                                                                                " truth " + std::to_string(truth) +
-                                                                                ": " + std::to_string(sum[k]));
-        }
-    }
-    pair_profile p;
-    for (const float logp : {-1000.0f, -69.0f, -1e-9f, 0.0f, 0.5f}) {
-        CHECK(p.guesses().chance(logp) > 0.0 && p.guesses().chance(logp) < 1.0);
-    }
-}
-
 TEST(saved_and_restored) {
     dice         d(3);
     pair_profile p;
     for (int i = 0; i < 3000; ++i) {
         p.on_pass(d.between(1, n_rows_cap), d.between(1000, 90000), 0.01 * d.between(0, 100));
         p.on_step(d.between(1, 16), float(d.between(100, 900)), true);
-        p.guesses().on_guess(d.between(0, 63), d.chance(0.6), d.chance(0.5));
-        p.guesses().on_ngram(d.between(1, 20), d.between(0, 63), d.chance(0.4));
-        p.guesses().on_child(-0.01f * float(d.below(600)), d.chance(0.5));
+        guess_record & r = p.guesses(guess_kind(d.below(n_guess_kinds)));
+        r.on_guess(d.between(0, 63), d.chance(0.6), d.chance(0.5));
+        r.on_ngram(d.between(1, 20), d.between(0, 63), d.chance(0.4));
+        const float   said[] = {-0.01f * float(d.below(100)), -1.5f, -3.0f};
+        const int32_t right  = d.between(-1, 2);
+        for (int32_t k = 0; k < 3; ++k) {
+            r.on_child(said[k], k == right);
+        }
+        r.on_choice(said, right);
     }
     const std::vector<double> numbers = p.saved();
     pair_profile              q;
@@ -243,12 +193,20 @@ TEST(saved_and_restored) {
     for (int32_t n = 1; n <= n_rows_cap; ++n) {
         CHECK(near(q.pass_us(n, true), p.pass_us(n, true), 1e-9) &&
               near(q.pass_us(n, false), p.pass_us(n, false), 1e-9));
-        CHECK(near(q.guesses().chance(-0.08f * float(n)), p.guesses().chance(-0.08f * float(n)), 1e-9));
-        CHECK(near(q.guesses().acceptance(n), p.guesses().acceptance(n), 1e-9) &&
-              near(q.guesses().ngram_chance(n, n), p.guesses().ngram_chance(n, n), 1e-9));
     }
-    CHECK(near(q.guesses().acceptance_fresh(), p.guesses().acceptance_fresh(), 1e-9) &&
-          near(q.step_us(3, true), p.step_us(3, true), 1e-9));
+    for (size_t kind = 0; kind < n_guess_kinds; ++kind) {
+        const guess_record & x = std::as_const(p).guesses(guess_kind(kind));
+        const guess_record & y = std::as_const(q).guesses(guess_kind(kind));
+        for (int32_t n = 1; n <= n_rows_cap; ++n) {
+            CHECK(near(y.chance(-0.08f * float(n)), x.chance(-0.08f * float(n)), 1e-9));
+            CHECK(near(y.acceptance(n), x.acceptance(n), 1e-9) &&
+                  near(y.ngram_chance(n, n), x.ngram_chance(n, n), 1e-9));
+        }
+        CHECK(near(y.acceptance_fresh(), x.acceptance_fresh(), 1e-9));
+        CHECK(x.sharp().order() != 0 && y.sharp().order() == x.sharp().order());
+        CHECK(near(y.sharp().weight(), x.sharp().weight(), 1e-9));
+    }
+    CHECK(near(q.step_us(3, true), p.step_us(3, true), 1e-9));
     CHECK_EQ(q.n_tried(), p.n_tried());
 
     // What is not its own, or no number, changes nothing.
@@ -281,7 +239,8 @@ TEST(saved_and_restored) {
         x = d.chance(0.5) ? 1e300 : 0.0;
     }
     q.restore(odd);
-    CHECK(q.n_tried() >= 0 && q.guesses().chance(-0.5f) > 0.0 && q.guesses().chance(-0.5f) < 1.0);
+    CHECK(q.n_tried() >= 0 && q.guesses(guess_kind::noise).chance(-0.5f) > 0.0 &&
+          q.guesses(guess_kind::noise).chance(-0.5f) < 1.0);
     CHECK(q.pass_us(5, true) >= 0.0 && q.slowdown() >= 1.0);
 }
 

@@ -115,6 +115,8 @@ TEST(synthetic_agreement_in_stretches) {
     }
     o.agree.confident = false;
     CHECK(std::abs(write_text(o, 1)[0].p - 0.5) < 1e-6, "the mean");
+    o.agree.says = 0.3;
+    CHECK(std::abs(write_text(o, 1)[0].p - 0.3) < 1e-6, "whatever is true");
 }
 
 TEST(synthetic_agreement_in_bursts) {

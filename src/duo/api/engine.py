@@ -126,6 +126,8 @@ class Duo(Chats, Loading):
                 f"{wanted} (--spec-type) needs its target in the same process; leave out --draft-host, --verify-host "
                 "and --rpc"
             )
+        if self._host is not None and self._host.role == "verify" and draft is not None:
+            _core.refuse_lone_head(os.fsencode(path(draft, "draft")))  # before anything connects
         own_mtp = wanted == "draft-mtp" and draft is None  # the target's own layers
         draft = None if vocab_only else model if own_mtp else draft
         if draft is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 from typing_extensions import Unpack
@@ -80,8 +81,10 @@ class Texts:
         """`stream` for asyncio: the event loop runs on while the models work. Raises as `stream`."""
         from duo.text.stream_async import chunks_async
 
-        async for chunk in chunks_async(self.session, prompt, {**self.defaults, **options}):
-            yield chunk
+        # Who closes this one closes the text: without it the loop would, later.
+        async with aclosing(chunks_async(self.session, prompt, {**self.defaults, **options})) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     @keywords(GenerateOptions)
     async def agenerate(self, prompt: Prompt, **options: Unpack[GenerateOptions]) -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 import threading
 from contextlib import suppress
@@ -27,6 +28,7 @@ COMMANDS = {
     "doctor": ("doctor.doctor", "Check the CPU kernels on a model: equal bits, accuracy, speed."),
     "draft-host": ("host.draft_host", "Run the draft for clients on other machines."),
     "pairs": ("pairs.pairs", "List the pairs of models that duo knows by name."),
+    "race": ("race.command", "Show plain decoding and a pair writing the same text, side by side."),
     "rpc-server": ("rpc_server.rpc_server", "Serve this machine's devices over GGML RPC."),
     "serve": ("serve.command", "Serve a pair over HTTP, as llama-server, OpenAI and Anthropic."),
     "trace": ("trace.trace", "Summarise and draw a trace."),
@@ -117,7 +119,12 @@ def program() -> None:
 
 def leave() -> NoReturn:
     """Entry point of the program."""
-    code = main()
+    code = 130
+    with suppress(KeyboardInterrupt):
+        code = main()
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # All is written. A Ctrl-C while the interpreter ends would only print a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -144,6 +151,8 @@ def main(args: list[str] | None = None) -> int:
         print(f"duo: {message[:1].lower() + message[1:]}", file=sys.stderr)
     except DuoError as e:
         print(f"duo: {one_line(e)}", file=sys.stderr)
+    except MemoryError:
+        print("duo: there is not enough memory; free memory or choose smaller models", file=sys.stderr)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except (ReaderGone, BrokenPipeError):

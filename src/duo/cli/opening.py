@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 from duo.cli import show
-from duo.cli.models import chosen_models
+from duo.cli.models import Models, chosen_models
 from duo.cli.options import given
 from duo.options.tables import ENGINE_OPTIONS
 
@@ -15,25 +17,33 @@ if TYPE_CHECKING:
     from duo.text.stream import Stream
 
 
-def open_duo(params: dict[str, Any], **more: Any) -> Duo:
-    """Loads the Duo that the options of a command describe, with a progress bar. more: other keywords of `Duo`.
+def open_duo(
+    params: dict[str, Any],
+    *,
+    models: Models | None = None,
+    progress: Callable[[str, float], None] | None = None,
+    **more: Any,
+) -> Duo:
+    """Loads the Duo that the options of a command describe, with a progress bar.
 
+    models: in place of those that the options name. progress: in place of the bar. more: other keywords of `Duo`.
     Raises DuoError.
     """
     from duo.api.engine import Duo
     from duo.placement import guard
 
-    models = chosen_models(params)
+    models = chosen_models(params) if models is None else models
     guard.tell(show.warn)
     # duo chooses kernels and threads for texts of this kind.
     of_texts = {name: params[name] for name in ("mode", "spec_type") if params.get(name) is not None}
-    with show.loading(quiet=params["verbose"]) as progress:
+    bar = show.loading(quiet=params["verbose"]) if progress is None else nullcontext(progress)
+    with bar as draw:
         return Duo(
             models.target,
             models.draft,
             verbose=params["verbose"],
             log_file=params["log_file"],
-            progress=progress,
+            progress=draw,
             **given(params, ENGINE_OPTIONS),
             **{**of_texts, **more},
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -75,10 +75,16 @@ def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
             )
 
 
-def model_options() -> Iterator[click.Option]:
-    """All options of a run."""
-    yield from table_options(EngineOptions, ENGINE_OPTIONS)
-    yield from table_options(GenerateOptions, GENERATE_OPTIONS)
+def model_options(without: Collection[str] = (), defaults: Mapping[str, Any] | None = None) -> Iterator[click.Option]:
+    """All options of a run, except those that are left out. defaults: a command's own ones for texts; help has them."""
+    yield from (o for o in table_options(EngineOptions, ENGINE_OPTIONS) if o.name not in without)
+    for o in table_options(GenerateOptions, GENERATE_OPTIONS):
+        if o.name in without:
+            continue
+        if defaults is not None and o.name in defaults:
+            was = GENERATE_OPTIONS[o.name].default
+            o.help = f"{(o.help or '').removesuffix(f' [default: {was}]')} [default: {defaults[o.name]}]"
+        yield o
 
 
 def logit_bias(values: tuple[str, ...]) -> dict[int, float]:

@@ -114,6 +114,12 @@ def log_softmax(x: Logits) -> npt.NDArray[np.float64]:
     return out
 
 
+def divergence(p: Logits, q: Logits) -> float:
+    """KL(p || q) of the next token in nats, mean over the rows of logits."""
+    a, b = log_softmax(p), log_softmax(q)
+    return float(np.mean(np.sum(np.exp(a) * (a - b), axis=-1)))
+
+
 def accuracy(path: str, weight_type: str, n_matrices: int = 3, n_rows: int = 128) -> Accuracy:
     """Compares products of the file's matrices of this type and Gaussian inputs with double precision."""
     header = read_header(path)
@@ -172,8 +178,7 @@ def examine(
         tokens = context_of(probe, 40)[-16:]
         probe.decode(context, 0)
         probe.decode(tokens, len(context))
-        p, q = log_softmax(probe.logits()), log_softmax(reference)
-        report.divergence = float(np.mean(np.sum(np.exp(p) * (p - q), axis=-1)))
+        report.divergence = divergence(probe.logits(), reference)
         report.ms["stock"] = times_of(probe, context, tokens, repeat)
     return report
 

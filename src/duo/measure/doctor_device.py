@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from duo import _core
 from duo.errors import BadValue, UnknownModel
 from duo.measure.doctor import (
     N_CONTEXT,
     Progress,
     context_of,
-    log_softmax,
+    divergence,
     options,
     passes_of,
     times_of,
@@ -23,7 +21,7 @@ from duo.measure.doctor import (
 )
 from duo.models.header import read_header
 from duo.placement import kernels
-from duo.placement.devices import devices, is_software
+from duo.placement.devices import default_flash_attn, devices
 from duo.placement.resolve_auto import devices_for
 from duo.support.wording import plural
 
@@ -64,13 +62,6 @@ class DeviceReport:
         return [*said, what_pays(self.v(4))]
 
 
-def _kl(
-    p: np.ndarray[tuple[int, ...], np.dtype[np.float32]], q: np.ndarray[tuple[int, ...], np.dtype[np.float32]]
-) -> float:
-    a, b = log_softmax(p), log_softmax(q)
-    return float(np.mean(np.sum(np.exp(a) * (a - b), axis=-1)))
-
-
 def examine_placed(
     path: str,
     n_gpu_layers: int,
@@ -95,13 +86,13 @@ def examine_placed(
     progress(f"{plural(n, 'layer')} on {', '.join(mine)}")
     o = options(path, n_threads, taken, N_CONTEXT + 32)
     o.devices, o.n_gpu_layers = list(mine), n
-    o.flash_attn = "off" if is_software(devices(), mine) else "auto"
+    o.flash_attn = default_flash_attn(devices(), mine)
     probe = _core.Probe(o)
     context = context_of(probe, N_CONTEXT)
     tokens = context_of(probe, 40)[-16:]
     alone, wide = passes_of(probe, context, tokens)
     differ = [w for w, rows in wide.items() if rows.tobytes() != alone[:w].tobytes()]
-    differ_by = _kl(alone, wide[max(wide)])
+    differ_by = divergence(alone, wide[max(wide)])
     again = [
         w
         for w, rows in wide.items()
@@ -114,7 +105,7 @@ def examine_placed(
     probe = _core.Probe(options(path, n_threads, taken, N_CONTEXT + 32))
     probe.decode(context, 0)
     probe.decode(tokens, len(context))
-    divergence = _kl(probe.logits(), wide[len(tokens)])
+    from_cpu = divergence(probe.logits(), wide[len(tokens)])
     return DeviceReport(
-        Path(path).name, list(mine), n, n_all, n_threads, taken, differ, again, differ_by, divergence, ms, prompt_ms
+        Path(path).name, list(mine), n, n_all, n_threads, taken, differ, again, differ_by, from_cpu, ms, prompt_ms
     )

@@ -58,6 +58,11 @@ class ServeOptions(TypedDict, total=False):
         opt(3600.0, "Seconds after which a client that does not read its answer is disconnected.", "-to", "--timeout",
             env="TIMEOUT", metavar="SECONDS"),
     ]  # fmt: skip
+    keep_alive: Annotated[
+        Annotated[Int, Field(ge=1, le=86400)],
+        opt(75, "Seconds that a connection stays open between requests; a balancer in front should close it before.",
+            "--keep-alive", metavar="SECONDS"),
+    ]  # fmt: skip
     header_timeout: Annotated[
         Annotated[float, Field(ge=0.1, le=1e6, allow_inf_nan=False)],
         opt(10.0, "Seconds that a client has to send the head of a request.", "--header-timeout", metavar="SECONDS"),

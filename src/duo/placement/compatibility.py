@@ -139,5 +139,10 @@ def check_pair(
     free = _core.memory_available() if host_free is None else host_free
     on_host = p.target.bytes.host + (0 if p.draft is None else p.draft.bytes.host)
     heads = None, Head.of(headers[1], mtp=mtp)
+    if not why_not and heads[1] is not None and not heads[1].own_output and any(m.devices for m in p.models):
+        why_not = (  # as csrc/llama/model_head.cpp
+            f"{os.fsdecode(draft)} uses its target's output matrix, so both must be on the CPU (-dev none -devd none); "
+            "choose a head with an output matrix of its own for another device"
+        )
     checked = [CheckedModel(*of_one) for of_one in zip(headers, vocabularies, n_ctx, need, heads, strict=True)]
     return PairCheck(checked[0], checked[1], why_not=why_not, host_free=free, placement=p, fits=on_host <= free)

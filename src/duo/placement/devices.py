@@ -38,3 +38,8 @@ def is_software(found: Sequence[Device], names: Sequence[str]) -> bool:
     ggml-vulkan's flash attention crashes there (Mesa 22.3) after passes of different widths, also in llama_cpp.Llama.
     """
     return any(d.name in names and d.description.startswith("llvmpipe") for d in found)
+
+
+def default_flash_attn(found: Sequence[Device], names: Sequence[str]) -> str:
+    """What -fa auto means for layers on these devices: auto is libllama's own choice."""
+    return "off" if is_software(found, names) else "auto"

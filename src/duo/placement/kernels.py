@@ -19,8 +19,10 @@ from duo.errors import BadValue, DoesNotFit
 from duo.options.option import CpuKernels
 from duo.placement import guard
 from duo.support.json_cache import recall, remember
+from duo.support.other_load import QUIET_CORES, Moment, other_cores
 
 RACE_US = 25_000  # for one type, one width and one team of threads
+N_DISTURBED = 4  # races beside other programs after which the best times are believed
 N_RACES = 512  # kept on the disk: 8 types, a few teams and some builds of llama.cpp
 PROMPT = 64
 WIDTHS = (1, 2, 4, PROMPT)  # plain decoding, short and usual verification, prompts
@@ -42,6 +44,12 @@ class Speed(NamedTuple):
     duo: dict[int, float]
     ahead: int  # bytes that duo's kernels read ahead to reach these times
 
+    def or_better(self, other: Speed) -> Speed:
+        """The shorter times of both: disturbances only lengthen times."""
+        mine, others = self.duo, other.duo
+        ahead = self.ahead if mine[1] <= others[1] else other.ahead
+        return Speed(_shorter(self.stock, other.stock), _shorter(self.duo, other.duo), ahead)
+
     def duo_is_faster(self, *, drafted: bool) -> bool:
         """Whether duo is faster for a whole text, prompt included. drafted: whether passes verify guesses."""
         return self.cost("duo", self, drafted=drafted) < self.cost("stock", self, drafted=drafted)
@@ -51,6 +59,17 @@ class Speed(NamedTuple):
         times, prompt = (speed.duo if kind == "duo" else speed.stock for speed in (self, of_prompt))
         passes = PASSES_DRAFTED if drafted else PASSES_PLAIN
         return sum(n * (prompt if w == PROMPT else times)[w] for w, n in passes.items())
+
+
+class Record(NamedTuple):
+    """What is kept of races."""
+
+    speed: Speed
+    n_disturbed: int  # races so far, if other programs worked during each of them; 0: one had the machine for itself
+
+
+def _shorter(a: dict[int, float], b: dict[int, float]) -> dict[int, float]:
+    return {w: min(us, b.get(w, us)) for w, us in a.items()}
 
 
 def available() -> str:
@@ -105,43 +124,61 @@ def measure(
     return found
 
 
-def _read(found: object) -> Speed | None:
+def _read(found: object) -> Record | None:
     """A record from the cache; None if there is none or it is damaged."""
     if not isinstance(found, dict):
         return None
     try:
         stock, duo = ({int(w): float(us) for w, us in found[kind].items()} for kind in ("stock", "duo"))
-        speed = Speed(stock, duo, int(found["ahead"]))
+        record = Record(Speed(stock, duo, int(found["ahead"])), int(found.get("n_disturbed", 0)))
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError):
         return None
     whole = all(times.get(w, 0.0) > 0.0 for times in (stock, duo) for w in WIDTHS)
-    return speed if whole and 0 <= speed.ahead < 2**31 else None
+    return record if whole and 0 <= record.speed.ahead < 2**31 and record.n_disturbed >= 0 else None
 
 
 def cached_speed(weight_type: str, n_threads: int) -> Speed | None:
-    """The result of an earlier race; None if there is none. Starts no race."""
+    """The result of earlier races; None if there is none. Starts no race."""
     key = _key(weight_type, n_threads)
-    return RACED.get(key) or _read(recall(cache_file()).get(key))
+    if key in RACED:
+        return RACED[key]
+    record = _read(recall(cache_file()).get(key))
+    return record.speed if record else None
 
 
 def speeds_of(weight_type: str, teams: tuple[int, ...]) -> list[Speed] | None:
     """The speed for each number of threads. The first time a race takes some tenths of a second; later the result is
     read from `cache_file()`. It keeps the measurements and not the decision, so another question needs no new race.
+    If other programs worked during the race, later processes race again, `N_DISTURBED` times at most.
 
     None if no race is possible: there are too many threads, or there is not enough memory.
     """
-    known = {n: cached_speed(weight_type, n) for n in teams}
+    kept = recall(cache_file())
+    records = {n: _read(kept.get(_key(weight_type, n))) for n in teams}
+    known = {
+        n: RACED.get(_key(weight_type, n)) or (r.speed if r and _is_settled(r) else None) for n, r in records.items()
+    }
     missing = [n for n, speed in known.items() if speed is None]
     if missing:
+        before = Moment.now()
         try:
             raced = measure(weight_type, missing)
         except (BadValue, DoesNotFit):  # too many threads, which the engine reports; or no memory, also for packing
             return None
+        disturbed = (other_cores(before, Moment.now()) or 0.0) > QUIET_CORES
         for n, speed in zip(missing, raced, strict=True):
+            old = records[n]
+            speed = speed.or_better(old.speed) if old else speed
             known[n] = RACED[_key(weight_type, n)] = speed
+            record = Record(speed, (old.n_disturbed if old else 0) + 1 if disturbed else 0)
             if guard.is_build_known():
-                remember(cache_file(), _key(weight_type, n), speed._asdict(), N_RACES)
+                entry = {**record.speed._asdict(), "n_disturbed": record.n_disturbed}
+                remember(cache_file(), _key(weight_type, n), entry, N_RACES)
     return [speed for speed in known.values() if speed is not None]
+
+
+def _is_settled(r: Record) -> bool:
+    return r.n_disturbed == 0 or r.n_disturbed >= N_DISTURBED
 
 
 def speed_of(weight_type: str, n_threads: int) -> Speed | None:

@@ -27,9 +27,8 @@ class Need:
     host: int  # embeddings, tensors that -ot keeps on the CPU, and states that a recurrent target keeps of its prompts
     work: int  # for each place that computes layers
     logits: int  # for the place of the output matrix, instead of `work` if `work` is less
-    matrix: tuple[
-        int, ...
-    ] = ()  # the largest of each layer, copied to a device that computes prompts; empty: none does
+    # The largest matrix of each layer, which is copied to a device that computes prompts; empty: none does.
+    matrix: tuple[int, ...] = ()
 
     @property
     def n_all(self) -> int:

@@ -12,7 +12,7 @@ from duo.models.head import Head
 from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
-from duo.placement.devices import Device, default_devices, is_software
+from duo.placement.devices import Device, default_devices, default_flash_attn
 from duo.placement.fit import Placed, Placement, Room, Wish, place_layers
 from duo.placement.memory import Need, context, most_texts, need_of
 from duo.support.wording import gigabytes, plural
@@ -66,9 +66,10 @@ def _helped(m: ModelOptions, devices: Sequence[Device]) -> bool:
 
 def _spared(m: ModelOptions, devices: Sequence[Device]) -> ModelOptions:
     """Without what crashes on its devices, unless the user asked for it."""
-    if m.flash_attn != "auto" or not is_software(devices, devices_for(m.devices, devices)):
+    flash_attn = default_flash_attn(devices, devices_for(m.devices, devices))
+    if m.flash_attn != "auto" or flash_attn == "auto":
         return m
-    return replace(m, op_offload=False) if m.n_gpu_layers == 0 else replace(m, flash_attn="off")
+    return replace(m, op_offload=False) if m.n_gpu_layers == 0 else replace(m, flash_attn=flash_attn)
 
 
 def needs(

@@ -42,7 +42,19 @@ def state_bytes(h: Header) -> tuple[int, ...]:
     """Bytes of one state, by layer; 0: the layer keeps none."""
     layers = _layers(h)
     one = _FLOAT * sum(_numbers(h)) if layers else 0
-    return tuple(one if i in layers else 0 for i in range(h.n_layer))
+    hashed, more = _hashed(h)
+    return tuple((one if i in layers else 0) + (_FLOAT * more if i in hashed else 0) for i in range(h.n_layer))
+
+
+def _hashed(h: Header) -> tuple[list[int], int]:
+    """Layers with embeddings of hashed n-grams (Qwen4-Exp), and the numbers of their convolution."""
+    found = h.values.get("qwen4exp.ple.layers", [])
+    names = ("ple.conv_kernel", "ple.ngram_size", "hyper_connection.count")
+    kernel, n_gram, n_streams = (h.values.get(f"qwen4exp.{name}", 0) for name in names)
+    numbers = [x for x in (kernel, n_gram, n_streams) if isinstance(x, int)]
+    if not isinstance(found, list) or len(numbers) < len(names):
+        return [], 0
+    return found, max(0, numbers[0] - 1) * numbers[1] * numbers[2] * h.n_embd
 
 
 def _numbers(h: Header) -> tuple[int, int]:

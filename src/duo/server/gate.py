@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duo.server.errors import ApiError, as_api_error
@@ -30,7 +31,7 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        sent = _Sent(send, self._own_headers(scope))
+        sent = _Sent(send, partial(self._own_headers, scope))
         try:
             self._check_key(scope)
             scope["duo.body"] = await self._body(scope, receive)
@@ -105,16 +106,16 @@ class _Gone(Exception):  # noqa: N818 - no error
 
 
 class _Sent:
-    """Remembers the status, and adds headers."""
+    """Remembers the status, and adds headers: those of the moment when the answer begins."""
 
-    def __init__(self, send: Send, headers: list[tuple[bytes, bytes]]) -> None:
+    def __init__(self, send: Send, headers: Callable[[], list[tuple[bytes, bytes]]]) -> None:
         self._send, self._headers = send, headers
         self.status = 0
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message.get("headers", ()), *self._headers]}
+            message = {**message, "headers": [*message.get("headers", ()), *self._headers()]}
         await self._send(message)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 QUEUE_OF_A_PLACE = 8
 N_THREADS = 4  # for templates and tokens
+RETRY_S = "5"  # when a client may ask again, of a server that loads or ends
 
 
 class Stage(Enum):
@@ -68,7 +69,7 @@ class Service:
     def duo(self) -> Duo:
         """Raises ApiError 503: it is not loaded yet."""
         if self._duo is None:
-            raise ApiError(503, Stage.LOADING.value)
+            raise self.not_ready()
         return self._duo
 
     @property
@@ -83,9 +84,12 @@ class Service:
     def check_ready(self) -> Duo:
         """The pair. Raises ApiError 503."""
         if not self.is_ready:
-            headers = {"Connection": "close", "Retry-After": "5"} if self.stage is Stage.DRAINING else {}
-            raise ApiError(503, self.stage.value, headers=headers, reason=self.stage.name.lower())
+            raise self.not_ready(self.stage.name.lower())
         return self.duo
+
+    def not_ready(self, reason: str = "") -> ApiError:
+        """What a client gets while the server loads or ends. reason: one of REASONS, if that is to be counted."""
+        return ApiError(503, self.stage.value, headers={"Retry-After": RETRY_S}, reason=reason)
 
     def enter(self, n: int) -> Ticket:
         """For n texts, before anything is computed. Raises ApiError 429 and 503."""

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 # Seconds between "not ready" and the end, so that a balancer that asks every half second has heard of it.
 NOT_READY_S = 0.6
-KEEP_ALIVE_S = 5
 END_S = 5  # for connections, when all texts have ended
 N_HEAD = 32 << 10  # bytes of a request's head
 
@@ -64,7 +63,7 @@ class Serving:
             log_config=None,
             access_log=False,
             server_header=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
+            timeout_keep_alive=service.settings.keep_alive_s,
             timeout_graceful_shutdown=END_S,
             h11_max_incomplete_event_size=N_HEAD,
             ssl_certfile=cert,
@@ -136,9 +135,10 @@ class Serving:
     # ---- end
 
     def end(self) -> None:
-        """As SIGTERM does; from any thread."""
+        """As SIGTERM does; from any thread, and after the end, too."""
         if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._signalled)
+            with suppress(RuntimeError):  # the loop has ended
+                self._loop.call_soon_threadsafe(self._signalled)
 
     def _signalled(self) -> None:
         if self._ending is None:

@@ -23,6 +23,7 @@ class Settings:
     api_prefix: str = ""
     cors_origins: tuple[str, ...] = ("localhost",)
     timeout_s: float = 3600.0
+    keep_alive_s: int = 75
     header_timeout_s: float = 10.0
     body_timeout_s: float = 60.0
     n_body: int = 16 << 20  # bytes
@@ -51,6 +52,7 @@ class Settings:
             api_prefix=prefix,
             cors_origins=tuple(x.strip() for x in o["cors_origins"].split(",") if x.strip()),
             timeout_s=o["timeout"],
+            keep_alive_s=o["keep_alive"],
             header_timeout_s=o["header_timeout"],
             body_timeout_s=o["body_timeout"],
             n_body=int(o["max_body"] * (1 << 20)),

@@ -14,8 +14,9 @@ from duo.text.session import SLICE_US, Session
 @contextmanager
 def turn(session: Session) -> Iterator[None]:
     """Waits until no text is written. Raises Busy: this thread reads one."""
-    own = session.wait_for_turn(alone=True)
+    own = session.turns.new(alone=True)
     try:
+        session.wait_for_turn(own)
         yield
     finally:
         session.turns.end(own)

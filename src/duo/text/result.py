@@ -51,6 +51,9 @@ class Timings(TypedDict, total=False):
     draft_ngram_n_accepted: int
     step_ms: dict[str, float]  # a step of the draft by its nodes
     acceptance_by_level: list[float]
+    acceptance_by_age: list[float]  # of a draft head's best guess; empty: another draft
+    draft_n_by_age: list[int]
+    draft_n_accepted_by_age: list[int]
     slowdown: float  # of a pass while the draft works; 1: none
     passes_ahead_n: int
     passes_by_turn_n: int
@@ -145,6 +148,11 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
             # ms of a draft step by its number of nodes; how often the best guess is right, by level below the root.
             "step_ms": {str(n): us / 1e3 for n, us in stats["step_us"].items()},
             "acceptance_by_level": stats["acceptance"],
+            # Of a draft head, by its own steps between the target's newest state and the guess: 0 to 3, 4 and more.
+            # How often the best guess is right; guesses in passes below accepted tokens, and of these the right ones.
+            "acceptance_by_age": stats["acceptance_of_age"],
+            "draft_n_by_age": list(stats["n_tested_of_age"]) if any(stats["n_tested_of_age"]) else [],
+            "draft_n_accepted_by_age": list(stats["n_accepted_of_age"]) if any(stats["n_tested_of_age"]) else [],
             "slowdown": stats["slowdown"],
             # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off. In
             # groups: half of several texts were verified while the other half was drafted.

@@ -129,16 +129,17 @@ class Session:
         if self.in_hook:
             raise Busy("a logits_processor or stopping_criteria runs inside a text; it cannot begin or end one")
 
-    def wait_for_turn(self, *, alone: bool = False) -> Turn:
-        """Raises Busy if this thread reads all texts that are written, or is inside one."""
+    def wait_for_turn(self, turn: Turn) -> None:
+        """End the turn whatever this raises. Busy: this thread reads all texts that are written, or is inside one."""
         self.check_outside()
-        return self.turns.wait(self.turns.ask(alone=alone))
+        self.turns.wait(self.turns.ask(turn))
 
     @contextmanager
     def between_texts(self) -> Iterator[_core.Engine]:
         """The engine while no text is written. Raises Busy, and Cancelled if the session is closed."""
-        turn = self.wait_for_turn(alone=True)
+        turn = self.turns.new(alone=True)
         try:
+            self.wait_for_turn(turn)
             yield self.engine
         finally:
             self.turns.end(turn)

@@ -188,10 +188,10 @@ class Stream(Iterator[Chunk]):
         session = self._session
         why = code = ""
         self.finish_reason = reason
-        self._open = False
-        if self._hook is not None:
-            self._hook.end()
-        try:
+        try:  # Ctrl-C may come at any point, and its turn must end
+            self._open = False
+            if self._hook is not None:
+                self._hook.end()
             stats = self._core_text.stats()
             self.timings = timings(stats, with_draft=self._with_draft)
             if session.network is not None:
@@ -233,13 +233,14 @@ class Stream(Iterator[Chunk]):
 def start(session: Session, prompt: Prompt, given: dict[str, Any], function: str) -> Stream:
     """Waits for its turn and begins the text. Raises BadValue, Busy, Cancelled, and TypeError."""
     job = prepare(session.local_model, session.engine.target, prompt, given, function, session.engine.draft)
-    turn = session.wait_for_turn()
+    turn = session.turns.new()
     try:
+        session.wait_for_turn(turn)
         cache = open_cache(session, job)
+        return begin(session, job, None, turn, cache)
     except BaseException:
         session.turns.end(turn)
         raise
-    return begin(session, job, None, turn, cache)
 
 
 def begin(session: Session, job: Job, task: object, turn: Turn, cache: PromptCache | None) -> Stream:

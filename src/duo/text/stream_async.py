@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -57,9 +57,13 @@ class AsyncStream:
         return []
 
     async def close(self) -> None:
-        """Ends the text without blocking the loop, because a pass may take a while to stop. Safe to call twice."""
+        """Ends the text without blocking the loop, because a pass may take a while to stop. Safe to call twice.
+
+        The pump may be ending it just now. This waits for that, too: the task may begin its next text at once.
+        """
         self._pump.remove(self.stream)
-        if self.stream.is_open:
+        if not self._ended:
+            self._ended = True
             await asyncio.shield(asyncio.to_thread(self.stream.close))
 
 
@@ -87,8 +91,9 @@ async def _turn(session: Session, task: asyncio.Task[Any] | None) -> Turn:
             loop.call_soon_threadsafe(came.set)
 
     thread, since = threading.get_ident(), time.monotonic()
-    turn = session.turns.ask(on_granted=granted)
+    turn = session.turns.new()
     try:
+        session.turns.ask(turn, on_granted=granted)
         while not turn.granted:
             session.turns.check(turn, lambda owner: owner == (thread, None), "task")
             # If this task left a stream by `break`, the loop closes it a moment later. One that is in use stays open.
@@ -118,7 +123,7 @@ async def _prepared(session: Session, prompt: Prompt, given: dict[str, Any], fun
     return await asyncio.to_thread(prepare, session.local_model, engine.target, prompt, given, function, engine.draft)
 
 
-async def chunks_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> AsyncIterator[Chunk]:
+async def chunks_async(session: Session, prompt: Prompt, given: dict[str, Any]) -> AsyncGenerator[Chunk, None]:
     """The chunks of one text, for an event loop. Raises as `start`."""
     text = await open_async(session, await _prepared(session, prompt, given, "astream"))
     try:

@@ -31,9 +31,17 @@ class Turns:
         self._queue: deque[Turn] = deque()
         self._running: list[Turn] = []
 
-    def ask(self, *, alone: bool = False, on_granted: Callable[[], None] | None = None) -> Turn:
-        """Joins the queue. alone: for what runs while nothing else does. on_granted: called when the turn has come."""
-        turn = Turn(self.n if alone else 1)
+    def new(self, *, alone: bool = False) -> Turn:
+        """A turn that has not asked yet. alone: for what runs while nothing else does.
+
+        Ctrl-C may come between any two instructions. Who makes a turn first, and asks and waits where `end` follows
+        whatever happens, cannot lose it.
+        """
+        return Turn(self.n if alone else 1)
+
+    def ask(self, turn: Turn | None = None, *, on_granted: Callable[[], None] | None = None) -> Turn:
+        """Joins the queue. on_granted: called when the turn has come."""
+        turn = turn or self.new()
         turn.on_granted = on_granted
         with self._changed:
             self._queue.append(turn)

@@ -124,7 +124,7 @@ class Course:
             a.say(f"{100 * share:3.0f} %: loss {loss:.3f}, {found.words()}")
 
         learn, check = Lessons(self.folder, "learn"), Lessons(self.folder, "check")
-        trainer = Trainer(task, learn, check, settings, self.folder.path / "checkpoint.pt", about)
+        trainer = Trainer(task, learn, check, settings, self.folder.path / "checkpoint.pt", about, a.say)
         state = trainer.run(a.progress, report)
         assert state.best is not None
         return {

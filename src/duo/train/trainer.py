@@ -21,7 +21,6 @@ from duo.train.dataset import Batch, Item, Lessons
 WARM_UP = 50  # steps, or a twentieth of all if that is less
 LR_END = 0.05  # of the highest learning rate
 N_VALIDATIONS = 20
-CHECKPOINT_S = 60.0
 CLIP = 0.5
 
 Report = Callable[[float, float, Acceptance], None]  # share done, loss, acceptance
@@ -66,11 +65,21 @@ class State:
 class Trainer:
     """One training. `run` begins or goes on; the model has the best weights behind it."""
 
+    checkpoint_s = 60.0  # between two of them
+
     def __init__(
-        self, task: Task, learn: Lessons, check: Lessons, settings: Settings, checkpoint: Path, about: dict[str, Any]
+        self,
+        task: Task,
+        learn: Lessons,
+        check: Lessons,
+        settings: Settings,
+        checkpoint: Path,
+        about: dict[str, Any],
+        warn: Callable[[str], None],
     ) -> None:
-        """about: what a checkpoint must have been made for; another one is refused."""
+        """about: what a checkpoint must have been made for; another one is refused. warn: told what does not end it."""
         self._task, self._learn, self._check, self._settings = task, learn, check, settings
+        self._warn = warn
         self._checkpoint, self._about = checkpoint, about
         task.model.to(settings.device)
         learned = [p for p in task.model.parameters() if p.requires_grad]
@@ -100,13 +109,13 @@ class Trainer:
                 if share - validated >= 1 / N_VALIDATIONS:
                     validated = share
                     self._validate(share, report)
-                if time.monotonic() - saved > CHECKPOINT_S:
-                    self._save()
+                if time.monotonic() - saved > self.checkpoint_s:
+                    self._try_to_save()
                     saved = time.monotonic()
             if self._validated != state.step:
                 self._validate(1.0, report)
         finally:
-            self._save()
+            self._try_to_save()  # the weights are here, whatever the disk says
         self._task.model.load_state_dict(state.best_model)
         return state
 
@@ -169,6 +178,13 @@ class Trainer:
         report(share, self._loss, found)
 
     # ---- checkpoint
+
+    def _try_to_save(self) -> None:
+        """If it cannot be written, the last one stays, and the training goes on."""
+        try:
+            self._save()
+        except DuoError as e:
+            self._warn(str(e))
 
     def _save(self) -> None:
         state = self.state

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -218,17 +218,6 @@ def _alone(
     return code
 
 
-def _model_options() -> Iterator[click.Option]:
-    for o in model_options():
-        if o.name in NOT_HERE:
-            continue
-        if o.name in DEFAULTS:
-            was = GENERATE_OPTIONS[o.name].default
-            head = (o.help or "").removesuffix(f" [default: {was}]")
-            o.help = f"{head} [default: {DEFAULTS[o.name]}]"
-        yield o
-
-
 def _command() -> click.Command:
     path = click.Path(path_type=Path)
     counts = click.IntRange(min=1)
@@ -274,7 +263,7 @@ def _command() -> click.Command:
             *model_sources(),
             *first,
             *table_options(EndpointOptions, ENDPOINT_OPTIONS),
-            *_model_options(),
+            *model_options(NOT_HERE, DEFAULTS),
             *of_run("verbose", "log_file"),
         ],
         callback=lambda **params: bench(params),

@@ -31,7 +31,7 @@ Examples:
   duo -m 70B.gguf -md 8B.gguf -f prompts.jsonl -np 4 > texts.jsonl
 
 Other commands: duo chat, duo bench, duo check, duo completion, duo dev, duo devices, duo doctor, duo draft-host,
-duo pairs, duo rpc-server, duo serve, duo trace, duo tune, duo verify-host (duo COMMAND --help).
+duo pairs, duo race, duo rpc-server, duo serve, duo trace, duo tune, duo verify-host (duo COMMAND --help).
 """
 
 

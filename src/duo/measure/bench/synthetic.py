@@ -27,6 +27,7 @@ PARTS = {
     "c": "a number from 0 to 1000: 0.2",
     "confident": "0 or 1",
     "pass": "a time from 0us to 1000s: 20ms",
+    "says": "a number from 0 to 1: 0.7",
     "seed": "a whole number from 0 to 2^64 - 1: 1",
     "v": "a first value and a slope, 1:0.02, or values at ascending numbers of rows: 1@1/1.2@2/1.6@4/2.6@8",
 }
@@ -92,6 +93,7 @@ _READ: dict[str, Callable[[_core.SyntheticOptions, str], None]] = {
     "c": _set("c", lambda t: _number(t, 0, 1000)),
     "confident": _set("confident", lambda t: bool(_whole(t, 0, 1))),
     "pass": _pass,
+    "says": _set("says", lambda t: _number(t, 0, 1)),
     "seed": _set("seed", lambda t: _whole(t, 0, 2**64 - 1)),
     "v": _cost,
 }

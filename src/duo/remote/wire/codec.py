@@ -15,7 +15,7 @@ N_BATCH_MAX = 1024  # nodes, verdicts or chunks in one message
 N_FIGURES_MAX = 64
 
 NodeTuple = tuple[str, bool, int, int, int, float, int, int, float]
-VerdictTuple = tuple[str, int, int, int, int, int, int, int]
+VerdictTuple = tuple[str, int, int, int, int, int, int, int, int]
 ChunkTuple = tuple[str, bool, bool, str, int, float, int, int]
 
 NODE_KINDS = ("node", "pause", "failed", "share")
@@ -91,10 +91,11 @@ def get_nodes(message: wire.FromDraft | wire.ToVerify, n_vocab: int) -> list[Nod
 def put_verdicts(out: wire.ToDraft | wire.FromVerify, verdicts: Iterable[VerdictTuple]) -> None:
     """As put_nodes."""
     add = out.verdicts.add
-    for kind, accepted, token, n_ahead, n_branch, n_want, branch_price, least_path in verdicts:
+    for kind, accepted, token, n_ahead, n_branch, n_want, branch_price, least_path, sharpness in verdicts:
         add(
             kind=wire.Verdict.Kind.Value(kind.upper()), accepted=accepted, token=token, n_ahead=n_ahead,
             n_branch=n_branch, n_want=n_want, branch_price=branch_price, least_path=least_path,
+            sharpness=sharpness,
         )  # fmt: skip
 
 
@@ -111,6 +112,7 @@ def get_verdicts(message: wire.ToDraft | wire.FromVerify, n_vocab: int) -> list[
             small(m.n_want, "the number of wanted nodes"),
             small(m.branch_price, "the price of a branch"),
             small(m.least_path, "the minimum probability"),
+            in_range(m.sharpness, -(2**15), 2**15 - 1, "the sharpness"),
         )
         for m in message.verdicts
     ]

@@ -247,7 +247,7 @@ class Node(_message.Message):
     def __init__(self, kind: _Optional[_Union[Node.Kind, str]] = ..., named: bool = ..., id: _Optional[int] = ..., parent: _Optional[int] = ..., token: _Optional[int] = ..., logp: _Optional[float] = ..., rank: _Optional[int] = ..., n_rows: _Optional[int] = ..., step_us: _Optional[float] = ...) -> None: ...
 
 class Verdict(_message.Message):
-    __slots__ = ("kind", "accepted", "token", "n_ahead", "n_branch", "n_want", "branch_price", "least_path")
+    __slots__ = ("kind", "accepted", "token", "n_ahead", "n_branch", "n_want", "branch_price", "least_path", "sharpness")
     class Kind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
         __slots__ = ()
         VERDICT: _ClassVar[Verdict.Kind]
@@ -264,6 +264,7 @@ class Verdict(_message.Message):
     N_WANT_FIELD_NUMBER: _ClassVar[int]
     BRANCH_PRICE_FIELD_NUMBER: _ClassVar[int]
     LEAST_PATH_FIELD_NUMBER: _ClassVar[int]
+    SHARPNESS_FIELD_NUMBER: _ClassVar[int]
     kind: Verdict.Kind
     accepted: int
     token: int
@@ -272,7 +273,8 @@ class Verdict(_message.Message):
     n_want: int
     branch_price: int
     least_path: int
-    def __init__(self, kind: _Optional[_Union[Verdict.Kind, str]] = ..., accepted: _Optional[int] = ..., token: _Optional[int] = ..., n_ahead: _Optional[int] = ..., n_branch: _Optional[int] = ..., n_want: _Optional[int] = ..., branch_price: _Optional[int] = ..., least_path: _Optional[int] = ...) -> None: ...
+    sharpness: int
+    def __init__(self, kind: _Optional[_Union[Verdict.Kind, str]] = ..., accepted: _Optional[int] = ..., token: _Optional[int] = ..., n_ahead: _Optional[int] = ..., n_branch: _Optional[int] = ..., n_want: _Optional[int] = ..., branch_price: _Optional[int] = ..., least_path: _Optional[int] = ..., sharpness: _Optional[int] = ...) -> None: ...
 
 class Chunk(_message.Message):
     __slots__ = ("kind", "from_draft", "hidden", "finish", "token", "logp", "n_hold", "n_drop")

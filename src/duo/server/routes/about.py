@@ -28,7 +28,7 @@ def add(router: APIRouter, service: Service) -> None:
     async def health() -> Response:
         """200: requests are served. 503: the model is being loaded, or the server shuts down."""
         if not service.is_ready:
-            raise ApiError(503, service.stage.value)
+            raise service.not_ready()
         return Json({"status": "ok"})
 
     for path in ("/health", "/v1/health"):

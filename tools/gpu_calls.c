@@ -1,8 +1,10 @@
-// Counts what a pass asks of a GPU's driver: submissions, waits and copies. Loaded before the driver's library
-// (LD_PRELOAD); copies.py builds it and reads the counters.
+// Stands between ggml and a GPU's driver (LD_PRELOAD). It counts submissions, waits and copies
+// (benchmarks/gpu/copies.py), and lets Vulkan's calls fail (tests/test_gpu_faults.py): allocations of more than
+// VK_MOST_BYTES, and submissions after the first VK_MOST_SUBMISSIONS.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { SUBMITS, WAITS, COPIES, COPIED_BYTES, LAUNCHES, N_COUNTERS };
@@ -16,6 +18,11 @@ __attribute__((visibility("default"))) void read_counters(long * out) {
 
 static void count(int which, long n) {
     __atomic_add_fetch(&counters[which], n, __ATOMIC_RELAXED);
+}
+
+static long most(const char * name) {
+    const char * text = getenv(name);
+    return text == NULL ? 1L << 60 : atol(text);
 }
 
 // ---- CUDA's runtime
@@ -55,13 +62,31 @@ int cudaGraphLaunch(void * graph, void * stream) {
 typedef void (*function)(void);
 typedef function (*get_function)(void *, const char *);
 static get_function of_device;
+static int (*allocate)(void *, const void *, const void *, void *);
 static int (*queue_submit)(void *, unsigned, const void *, void *);
 static int (*wait_fences)(void *, unsigned, const void *, unsigned, unsigned long);
 static int (*fence_status)(void *, void *);
 static void (*copy_buffer)(void *, void *, void *, unsigned, const unsigned long *);
 static void (*dispatch)(void *, unsigned, unsigned, unsigned);
 
+struct allocation { // VkMemoryAllocateInfo
+    int           type;
+    const void *  next;
+    unsigned long size;
+    unsigned      memory_type;
+};
+
+static int my_allocate(void * device, const struct allocation * info, const void * callbacks, void * memory) {
+    const int out_of_device_memory = -2;
+    return (long)info->size > most("VK_MOST_BYTES") ? out_of_device_memory : allocate(device, info, callbacks, memory);
+}
+
 static int my_submit(void * queue, unsigned n, const void * infos, void * fence) {
+    static long n_all;
+    const int   device_lost = -4;
+    if (__atomic_add_fetch(&n_all, 1, __ATOMIC_RELAXED) > most("VK_MOST_SUBMISSIONS")) {
+        return device_lost;
+    }
     count(SUBMITS, n > 0);
     return queue_submit(queue, n, infos, fence);
 }
@@ -96,6 +121,7 @@ static function replaced(const char * name, function own) {
         void **      own;
         void *       mine;
     } all[] = {
+        {"vkAllocateMemory", (void **)&allocate, (void *)my_allocate},
         {"vkQueueSubmit", (void **)&queue_submit, (void *)my_submit},
         {"vkWaitForFences", (void **)&wait_fences, (void *)my_wait},
         {"vkGetFenceStatus", (void **)&fence_status, (void *)my_status},

@@ -1,0 +1,3 @@
+from benchmarks.torture.program import main
+
+main()

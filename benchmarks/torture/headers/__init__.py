@@ -1,0 +1,1 @@
+"""Mutated headers of GGUF files."""

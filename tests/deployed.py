@@ -1,0 +1,209 @@
+"""The files of deploy/, with addresses and paths of this machine, and the programs that read them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+import httpx
+import pytest
+from conftest import HANG_S
+from hosts import make_certificate
+
+DEPLOY = Path(__file__).parents[1] / "deploy"
+PLACES = {"PATH": os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])}
+
+
+def need(program: str) -> str:
+    """The path of a program; skips the test where it is not installed."""
+    found = shutil.which(program, path=PLACES["PATH"])
+    if found is None:
+        pytest.skip(f"{program} is not installed")
+    return found
+
+
+def file(name: str) -> str:
+    return (DEPLOY / name).read_text("utf-8")
+
+
+def replaced(text: str, *pairs: tuple[str, str]) -> str:
+    """Each pattern must be there."""
+    for pattern, new in pairs:
+        text, n = re.subn(pattern, lambda _, new=new: new, text, flags=re.MULTILINE)  # type: ignore[misc]
+        assert n, f"there is no {pattern}"
+    return text
+
+
+def free_ports(n: int) -> list[int]:
+    with_ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
+    ports = [s.getsockname()[1] for s in with_ports]
+    for s in with_ports:
+        s.close()
+    return ports
+
+
+@contextmanager
+def running(
+    command: Sequence[str | Path], is_ready: Callable[[], bool], *, env: Mapping[str, str] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A program until SIGTERM; what it says goes to the report of a failure."""
+    with TemporaryFile() as said:
+        p = subprocess.Popen(
+            [str(x) for x in command],
+            stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})},
+        )  # fmt: skip
+        try:
+            until = time.monotonic() + HANG_S
+            while not is_ready():
+                if p.poll() is not None or time.monotonic() > until:
+                    said.seek(0)
+                    raise AssertionError(said.read().decode("utf-8", "replace")[-3000:])
+                time.sleep(0.05)
+            yield p
+        finally:
+            p.terminate()
+            try:
+                p.wait(HANG_S)
+            except subprocess.TimeoutExpired:
+                p.kill()
+                raise
+
+
+def answers(url: str, **more: Any) -> bool:
+    """Whether somebody speaks HTTP there."""
+    with suppress(httpx.TransportError):
+        return httpx.get(url, timeout=HANG_S, **more).status_code > 0
+    return False
+
+
+class Balancer:
+    """A program in front of replicas. headers: what its clients must send."""
+
+    def __init__(self, url: str, *, verify: ssl.SSLContext | bool = True, key: str = "") -> None:
+        self.url = url
+        self.more: dict[str, Any] = {"verify": verify, "headers": {"Authorization": f"Bearer {key}"} if key else {}}
+
+    def get(self, path: str) -> httpx.Response:
+        return httpx.get(self.url + path, timeout=HANG_S, **self.more)
+
+    def post(self, body: Any, **headers: str) -> httpx.Response:
+        more = {**self.more, "headers": {**self.more["headers"], **headers}}
+        return httpx.post(self.url + "/v1/chat/completions", json=body, timeout=HANG_S, **more)
+
+    def stream(self, body: Any) -> Any:
+        return httpx.stream(
+            "POST", self.url + "/v1/chat/completions", json={**body, "stream": True}, timeout=HANG_S, **self.more
+        )
+
+
+def _hosts(urls: Sequence[str]) -> list[str]:
+    return [u.removeprefix("http://") for u in urls]
+
+
+def program_of(balancer: str) -> str:
+    """What starts it; skips the test where it is not installed. LiteLLM and sglang-router want other versions than duo,
+    so variables name the Python of their environment."""
+    if balancer in ("nginx", "haproxy"):
+        return need(balancer)
+    package, variable = {
+        "litellm": ("litellm[proxy]", "DUO_TEST_LITELLM"), "sglang": ("sglang-router", "DUO_TEST_SGLANG_ROUTER"),
+    }[balancer]  # fmt: skip
+    python = os.environ.get(variable, sys.executable)
+    there = Path(python).with_name("litellm" if balancer == "litellm" else "sglang-router")
+    if not there.exists():
+        pytest.skip(f"{package} is not installed here; {variable} may name a Python that has it")
+    return str(there) if balancer == "litellm" else python
+
+
+@contextmanager
+def nginx(folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
+    program = program_of("nginx")
+    (port,) = free_ports(1)
+    authority = make_certificate(folder, "authority")
+    cert, key = make_certificate(folder, "nginx", authority)
+    conf = folder / "nginx.conf"
+    conf.write_text(
+        replaced(
+            file("nginx.conf"),
+            (r"/tmp/", f"{folder}/"),
+            (r"^ +server duo:8080 (.*);$", "\n".join(f"server {h} max_fails=1 fail_timeout=2s;" for h in _hosts(urls))),
+            (r"listen 8443 ssl;", f"listen 127.0.0.1:{port} ssl;"),
+            (r"/run/secrets/tls_cert", str(cert)),
+            (r"/run/secrets/tls_key", str(key)),
+            (r"worker_processes auto;", "worker_processes 1;" + (" user root;" if os.geteuid() == 0 else "")),
+        )
+    )
+    context = ssl.create_default_context(cafile=authority[0])
+    url = f"https://127.0.0.1:{port}"
+    command = [program, "-p", folder, "-c", conf, "-g", "daemon off;"]
+    with running(command, lambda: answers(url + "/livez", verify=context)):
+        yield Balancer(url, verify=context)
+
+
+@contextmanager
+def haproxy(folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
+    program = program_of("haproxy")
+    (port,) = free_ports(1)
+    conf = folder / "haproxy.cfg"
+    hosts = _hosts(urls)
+    conf.write_text(
+        replaced(
+            file("haproxy.cfg"),
+            (r"bind :8081", f"bind 127.0.0.1:{port}"),
+            (r"duo1:8080", hosts[0]),
+            (r"duo2:8080", hosts[1]),
+            (r"^global$", f"global\n    stats socket {folder}/haproxy.sock"),
+        )
+    )
+    url = f"http://127.0.0.1:{port}"
+    with running([program, "-db", "-f", conf], lambda: answers(url + "/livez")):
+        yield Balancer(url)
+
+
+def states_of_haproxy(folder: Path) -> dict[str, str]:
+    """UP or DOWN by server, as HAProxy's own checks have found it."""
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(f"{folder}/haproxy.sock")
+        s.sendall(b"show stat\n")
+        said = b""
+        while data := s.recv(65536):
+            said += data
+    rows = [line.split(",") for line in said.decode().splitlines() if line.startswith("duo,duo")]
+    return {row[1]: row[17] for row in rows}
+
+
+@contextmanager
+def litellm(folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
+    program = program_of("litellm")
+    (port,) = free_ports(1)
+    env = {"DUO_1": urls[0] + "/v1", "DUO_2": urls[1] + "/v1", "DUO_KEY": "none", "LITELLM_MASTER_KEY": "sk-test",
+           "LITELLM_LOCAL_MODEL_COST_MAP": "True", "HOME": str(folder)}  # fmt: skip
+    url = f"http://127.0.0.1:{port}"
+    command = [program, "--config", DEPLOY / "litellm.yaml", "--host", "127.0.0.1", "--port", str(port)]
+    with running(command, lambda: answers(url + "/health/liveliness"), env=env):
+        yield Balancer(url, key="sk-test")
+
+
+@contextmanager
+def sglang(_folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
+    """sglang-router has no file here, because a command line is enough (deploy/README.md)."""
+    python = program_of("sglang")
+    port, other = free_ports(2)
+    (line,) = (x for x in file("README.md").splitlines() if x.startswith("python -m sglang_router.launch_router "))
+    line = replaced(line, ("http://duo1:8080 http://duo2:8080", " ".join(urls)), ("--port 8082", f"--port {port}"))
+    command = [python, *shlex.split(line)[1:], "--prometheus-port", str(other)]
+    url = f"http://127.0.0.1:{port}"
+    with running(command, lambda: answers(url + "/v1/models") and httpx.get(url + "/v1/models").status_code == 200):
+        yield Balancer(url)

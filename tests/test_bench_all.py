@@ -1,0 +1,136 @@
+"""`make bench`: one step of it, what a step that fails leaves, and the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from benchmarks import about_machine, extremes, report_page, run_all  # noqa: E402
+from benchmarks.pair_files import PairFiles  # noqa: E402
+from benchmarks.steps import COUNTS, STEPS, Scale, Step, script  # noqa: E402
+
+from duo.models.demo import demo_pair  # noqa: E402
+
+REPORT = ROOT / "benchmarks/results/report.json"
+
+
+def step(*args: str, name: str = "text") -> Step:
+    return Step(name, COUNTS, "A title", 30, "What it is.", lambda _m, s, out: [*args, "--out", str(out)])
+
+
+def run(of: Step, tmp_path: Path) -> dict[str, Any]:
+    return run_all.run_step(of, PairFiles(tmp_path), Scale(0.1), tmp_path / "log")
+
+
+def test_a_step_brings_its_figures_and_how_busy_the_machine_was(tmp_path: Path) -> None:
+    found = run(step(*script("measure_text", "--questions", "1", "-n", "8")), tmp_path)
+    assert found["state"] == "done", (tmp_path / "log").read_text()
+    assert found["command"] == "python -m benchmarks.measure_text --questions 1 -n 8"
+    assert found["data"]["duo kernels, async k=4: texts equal to plain"] == "1 of 1"
+    assert found["seconds"] > 0 and found["other_cores"] is not None and found["other_cores"] >= 0
+    text = report_page.of_step(step(), found)
+    assert "| duo kernels, async k=4: texts equal to plain | 1 of 1 |" in text
+
+
+@pytest.mark.parametrize(
+    ("args", "state"),
+    [
+        (["-c", "import sys; sys.exit(3)"], "failed with exit code 3"),
+        (["-c", "print(1)"], "failed with exit code 0"),  # no figures
+        (["-c", "import time; time.sleep(60)"], "stopped after 2 s"),
+    ],
+)
+def test_a_step_that_fails_is_named_on_the_page(
+    args: list[str], state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_all, "SPARE_S", 2.0)
+    monkeypatch.setattr(run_all, "PATIENCE", 0.0)
+    found = run(step(*args), tmp_path)
+    assert found["state"] == state
+    assert report_page.of_step(step(), found) == f"Not measured: {state}."
+
+
+def test_the_worst_stands_beside_the_best() -> None:
+    row = extremes.Row("a / b", [1.2, 0.9, 1.0], "texts")
+    assert row.markdown() == "| a / b | 0.90 | 1.00 | 1.20 | 3 texts |"
+    speeds = {"first 64": [10.0, 20.0], "first text": [10.0, 20.0], "second text": [10.0, 20.0]}
+    arms = {
+        "plain alone": {"speeds": speeds},
+        "sync 2": {"speeds": {k: [2 * x for x in v] for k, v in speeds.items()}},
+        "async": {"speeds": {k: [3 * v[0], 4 * v[1]] for k, v in speeds.items()}},
+    }
+    to_alone, to_best = extremes.of_defaults({"cells": [{"cell": {"c": "0.2"}, "arms": arms}]})
+    assert (min(to_alone.ratios), max(to_alone.ratios), len(to_alone.ratios)) == (3, 4, 6)
+    assert (min(to_best.ratios), max(to_best.ratios)) == (1.5, 2)
+
+
+def test_tables_that_a_script_prints_are_taken_over() -> None:
+    out = "loading\n\nc = 0.01\n| a |\n|---|\n| 1 |\nasync: 1.00\n\nc = 0.2\n| b |\n|---|\n"
+    assert report_page.printed(out) == "c = 0.01\n\n| a |\n|---|\n| 1 |\n\nasync: 1.00\n\nc = 0.2\n\n| b |\n|---|"
+
+
+def test_the_page_says_where_it_comes_from(tmp_path: Path) -> None:
+    assert about_machine.commit() != "unknown"
+    info = tmp_path / "cpuinfo"
+    info.write_text("processor: 0\nflags : fpu avx2 avx512f other\n")
+    assert about_machine.flags(info) == ["avx2", "avx512f"]
+    assert about_machine.flags(tmp_path / "none") == []
+
+
+def test_every_step_is_complete() -> None:
+    assert len({s.name for s in STEPS}) == len(STEPS)
+    assert extremes.OF.keys() <= {s.name for s in STEPS} >= report_page.OWN.keys()
+    assert sum(s.seconds for s in STEPS) < 40 * 60
+    files = PairFiles(Path("build/bench"))
+    for s in STEPS:
+        command = s.command(files, Scale(0.01), Path("out.json"))
+        assert command[-1] == "out.json" and all(isinstance(word, str) for word in command)
+        module = ROOT / (command[1].replace(".", "/") + ".py")
+        assert module.exists() or command[1] == "duo"
+
+
+def test_the_page_is_that_of_its_figures() -> None:
+    report = json.loads(REPORT.read_text("utf-8"))
+    assert (ROOT / "benchmarks/report.md").read_text("utf-8") == report_page.page(report)
+    assert {s.name for s in STEPS} == report["steps"].keys()
+
+
+def test_the_readme_shows_lines_of_this_page() -> None:
+    """So figures of several commits do not stand side by side there."""
+    section = (ROOT / "README.md").read_text("utf-8").partition("## Measured\n")[2].partition("\n## ")[0]
+    page = (ROOT / "benchmarks/report.md").read_text("utf-8")
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    assert len(rows) > 8
+    assert [row for row in rows if row not in page] == []
+    assert json.loads(REPORT.read_text("utf-8"))["commit"] in section
+
+
+def test_no_folder_of_a_machine_gets_into_the_report() -> None:
+    data = demo_pair()[0].parent
+    text = run_all.without_folders(f"duo -m {ROOT}/build/bench/t600.gguf -md {data}/draft.gguf")
+    assert text == "duo -m build/bench/t600.gguf -md src/duo/data/draft.gguf"
+    assert str(ROOT) not in REPORT.read_text("utf-8") and "site-packages" not in REPORT.read_text("utf-8")
+
+
+@pytest.mark.skipif(shutil.which("make") is None, reason="there is no make")
+@pytest.mark.parametrize(
+    ("arguments", "minutes"), [(["bench"], None), (["bench", "MINUTES=10"], "10"), (["torture"], None),
+                               (["torture", "MINUTES=20"], "20")]
+)  # fmt: skip
+def test_make_passes_on_the_minutes_that_were_named(arguments: list[str], minutes: str | None) -> None:
+    """Without them each program has its own: the steps of `make bench` take 35, not what `make torture` takes."""
+    done = subprocess.run(["make", "-n", *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
+    line = done.stdout.splitlines()[-1]
+    assert f"benchmarks.{'run_all' if arguments[0] == 'bench' else 'torture'}" in line
+    found = re.search(r"--minutes (\S+)", line)
+    assert (found and found[1]) == minutes

@@ -1,0 +1,211 @@
+"""nginx, HAProxy, LiteLLM and sglang-router as deploy/ starts them, in front of two servers."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from conftest import HANG_S
+from deployed import Balancer, haproxy, litellm, nginx, program_of, sglang, states_of_haproxy
+from served import TALE, Server, parsed, served
+from test_serve_process import start
+
+ASKED: dict[str, Any] = {"model": "duo", "messages": TALE, "temperature": 0, "max_tokens": 24, "ignore_eos": True}
+LONG = {**ASKED, "max_tokens": 120}
+SLOW = {"n_parallel": 2, "_delay": (20_000, 1)}  # µs of a pass: a text lasts long enough to see it being written
+SERVER = {"queue": 0, "alias": "duo", "drain": 60.0}
+BALANCERS = {"nginx": nginx, "haproxy": haproxy, "litellm": litellm, "sglang": sglang}
+PLAIN = ("nginx", "haproxy")  # they pass on what they get
+FEW = [*PLAIN, pytest.param("litellm", marks=pytest.mark.slow), "sglang"]
+
+
+@contextmanager
+def replicas(n: int = 2) -> Iterator[list[Server]]:
+    with ExitStack() as stack:
+        yield [stack.enter_context(served(SERVER, **SLOW)) for _ in range(n)]
+
+
+@pytest.fixture(scope="module", params=FEW)
+def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, ...]]:
+    """A balancer and the two replicas behind it."""
+    program_of(request.param)  # before anything is started
+    folder = tmp_path_factory.mktemp(request.param)
+    with replicas() as servers, BALANCERS[request.param](folder, [s.url for s in servers]) as balancer:
+        yield request.param, balancer, servers
+
+
+def words(stream: str) -> str:
+    chunks = [data for _, data in parsed(stream) if data != "[DONE]" and data["choices"]]
+    return "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    until = time.monotonic() + HANG_S
+    while not is_so():
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def test_texts_and_streams(both: tuple[str, Balancer, list[Server]]) -> None:
+    name, balancer, servers = both
+    right = servers[0].post("/v1/chat/completions", ASKED).json()["choices"][0]["message"]["content"]
+    answer = balancer.post(ASKED, **{"X-Request-Id": "tale-1"})
+    assert answer.status_code == 200 and answer.json()["choices"][0]["message"]["content"] == right
+    with balancer.stream(ASKED) as stream:
+        said = "".join(stream.iter_text())
+    assert stream.status_code == 200 and words(said) == right and said.rstrip().endswith("data: [DONE]")
+    if name in PLAIN:
+        assert answer.headers["x-request-id"] == "tale-1"
+        assert balancer.post(ASKED).headers["x-request-id"]
+        assert balancer.get("/metrics").status_code == 404 and balancer.get("/v1/models").status_code == 200
+
+
+def test_a_stream_is_passed_on_at_once(both: tuple[str, Balancer, list[Server]]) -> None:
+    """Its first words arrive while the text is still being written."""
+    _, balancer, servers = both
+    with balancer.stream(LONG) as stream:
+        lines = stream.iter_lines()
+        while '"content":"' not in (line := next(lines)).replace('": "', '":"'):
+            assert line != "data: [DONE]"
+        assert sum(len(s.service.running) for s in servers) == 1
+        assert sum(t.n_tokens for s in servers for t in s.service.running) < LONG["max_tokens"]
+        assert list(lines)[-2:].count("data: [DONE]") == 1
+
+
+def test_both_replicas_write(both: tuple[str, Balancer, list[Server]]) -> None:
+    """The least busy one gets the next request."""
+    _, balancer, servers = both
+    with ThreadPoolExecutor(2) as pool:
+        answers = [pool.submit(balancer.post, LONG) for _ in range(2)]
+        wait_until(lambda: all(s.service.running for s in servers) or all(a.done() for a in answers))
+        seen = [len(s.service.running) for s in servers]
+        assert [a.result().status_code for a in answers] == [200, 200]
+    if both[0] in PLAIN:  # the others may choose the same one twice
+        assert seen == [1, 1]
+
+
+def test_a_full_queue_refuses(both: tuple[str, Balancer, list[Server]]) -> None:
+    name, balancer, servers = both
+    with ThreadPoolExecutor(4) as pool:
+        direct = [pool.submit(s.post, "/v1/chat/completions", LONG) for s in servers for _ in range(2)]
+        for s in servers:
+            s.wait_for_texts(2)
+        answer = balancer.post(ASKED)
+        assert answer.status_code == 429
+        assert "queue is full" in answer.text
+        if name != "litellm":
+            assert int(answer.headers["retry-after"]) > 0
+        assert [d.result().status_code for d in direct] == [200] * 4
+    for s in servers:
+        s.wait_until_idle()
+
+
+def test_sglang_router_chooses_by_the_beginning_of_the_prompt(tmp_path: Path) -> None:
+    """Texts that begin alike go to one replica, whose cache has the beginning."""
+    program_of("sglang")
+    tale = "The king of the northern mountains said to his daughter that she should never go into the forest. " * 3
+    cached = []
+    with replicas() as servers, sglang(tmp_path, [s.url for s in servers]) as balancer:
+        for i in range(6):
+            answer = balancer.post({**ASKED, "messages": [{"role": "user", "content": f"{tale}{i}"}]}).json()
+            cached.append(answer["usage"]["prompt_tokens_details"]["cached_tokens"])
+    assert cached[0] < 20 and min(cached[1:]) > 50, cached
+
+
+class Load:
+    """Requests one after the other in some threads, until it is told to end."""
+
+    def __init__(self, balancer: Balancer, n: int, body: Any) -> None:
+        self.answers: list[httpx.Response] = []
+        self._balancer, self._body, self._goes_on = balancer, body, True
+        self._threads = [threading.Thread(target=self._run) for _ in range(n)]
+        for t in self._threads:
+            t.start()
+
+    def _run(self) -> None:
+        while self._goes_on:
+            self.answers.append(self._balancer.post(self._body))
+
+    def more(self, n: int) -> None:
+        """Until so many further answers have come."""
+        n += len(self.answers)
+        wait_until(lambda: len(self.answers) >= n)
+
+    def end(self) -> list[httpx.Response]:
+        self._goes_on = False
+        for t in self._threads:
+            t.join(HANG_S)
+        return self.answers
+
+
+@pytest.mark.parametrize("name", FEW[:-1])  # sglang-router goes on asking it
+def test_a_replica_that_drains_gets_no_requests(name: str, tmp_path: Path) -> None:
+    """None is refused, and what it writes is written to the end."""
+    program_of(name)
+    with replicas() as (first, second), BALANCERS[name](tmp_path, [first.url, second.url]) as balancer:
+        with ThreadPoolExecutor(1) as pool:
+            last = pool.submit(first.post, "/v1/chat/completions", {**LONG, "max_tokens": 400})
+            first.wait_for_texts(1)
+            load = Load(balancer, 2, {**ASKED, "stream": True})
+            load.more(4)
+            first.serving.end()
+            if name == "haproxy":
+                wait_until(lambda: states_of_haproxy(tmp_path) == {"duo1": "DOWN", "duo2": "UP"})
+                assert not last.done() and first.get("/livez").status_code == 200  # it still writes
+                load.more(2)
+                refused = first.service.metrics.page
+                load.more(6)
+                assert not last.done()
+                assert counted(first.service.metrics.page) == counted(refused)  # nobody asks it any more
+            load.more(6)
+            answers = load.end()
+            assert last.result().json()["usage"]["completion_tokens"] == 400
+        assert {a.status_code for a in answers} == {200}
+        assert all(a.text.rstrip().endswith("data: [DONE]") for a in answers)
+        assert len({words(a.text) for a in answers}) == 1
+
+
+def counted(page: bytes) -> str:
+    (line,) = (x for x in page.decode().splitlines() if x.startswith('duo_requests_refused_total{reason="draining"}'))
+    return line
+
+
+@pytest.mark.parametrize("name", FEW)
+def test_a_replica_that_is_killed(name: str, tmp_path: Path) -> None:
+    """Of texts that are sent as a whole none is lost: the other replica writes it."""
+    program_of(name)
+    p, url = start("-np", "2", "--queue", "0", "--alias", "duo")
+    try:
+        with served(SERVER, **{**SLOW, "n_parallel": 4}) as other, BALANCERS[name](tmp_path, [url, other.url]) as b:
+            load = Load(b, 3, {**ASKED, "max_tokens": 60})
+            load.more(6)
+            p.send_signal(signal.SIGKILL)
+            load.more(8)
+            answers = load.end()
+            assert {a.status_code for a in answers} == {200}, [a.text for a in answers if a.status_code != 200]
+            assert len({a.json()["choices"][0]["message"]["content"] for a in answers}) == 1
+    finally:
+        p.kill()
+        p.communicate()
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_when_no_replica_is_there(name: str, tmp_path: Path) -> None:
+    program_of(name)
+    with replicas() as (first, second), BALANCERS[name](tmp_path, [first.url, second.url]) as balancer:
+        for s in (first, second):
+            s.serving.end()
+            s.serving.end()
+        wait_until(lambda: balancer.post(ASKED).status_code == 503)
+        answer = balancer.post(ASKED)
+        assert answer.status_code == 503
+        if name == "nginx":
+            assert answer.headers["retry-after"] and answer.json()["error"]["type"] == "unavailable_error"

@@ -1,0 +1,55 @@
+"""Processes that may not have more memory: they end with a sentence, whatever of libggml asked for it."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import EXACT, run_python
+
+from duo.models.demo import demo_pair
+
+TARGET, DRAFT = demo_pair()
+HEAD = TARGET.with_name("duo-demo-eagle3-q8_0.gguf")
+
+# Forks a process for each limit: this one has imported all, and has no thread yet.
+CHILD = """
+import json, os, resource, sys
+import duo.cli.main, duo.cli.commands.run
+from duo import _core
+size = next(int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmSize")) * 1024
+path, first, last, step = sys.argv[1], *map(int, sys.argv[2:5])
+for spare in range(first, last, step):
+    pid = os.fork()
+    if pid == 0:
+        out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(out, 1)
+        os.dup2(out, 2)
+        resource.setrlimit(resource.RLIMIT_AS, (size + spare, size + spare))
+        sys.argv = ["duo", *sys.argv[5:]]
+        try:
+            duo.cli.main.leave()
+        except SystemExit as e:
+            os._exit(e.code or 0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    said = open(path, errors="replace").read().strip()
+    print(json.dumps([spare, code, said]))
+"""
+# glibc's own end when a new thread finds no room for its thread-local data.
+NO_ROOM = "cannot allocate memory for thread-local data: ABORT"
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits are Linux's")
+@pytest.mark.parametrize(("first", "last"), [(1 << 20, 4 << 20), (54 << 20, 124 << 20)], ids=["start", "head"])
+def test_too_little_memory_is_a_sentence(first: int, last: int, tmp_path: Path) -> None:
+    args = ["-m", TARGET, "-md", HEAD, "-p", "Once upon", "-n", "12", "-c", "512", "--temp", "0", "--cpu-kernels",
+            EXACT["cpu_kernels"]]  # fmt: skip
+    r = run_python(CHILD, tmp_path / "said", str(first), str(last), str((last - first) // 14), *map(str, args))
+    assert r.returncode == 0, r.stderr
+    found = [json.loads(line) for line in r.stdout.splitlines()]
+    assert len(found) >= 10
+    for spare, code, said in found:
+        assert code in (0, 1) or NO_ROOM in said, (spare, code, said)
+        assert "Traceback" not in said and "GGML_ASSERT" not in said, (spare, code, said)
+        assert code != 1 or said.splitlines()[-1].startswith("duo: "), (spare, code, said)
+    assert any(code == 1 for _, code, _ in found), found
