@@ -103,7 +103,7 @@ def test_a_client_beyond_the_last_seat_is_told_that_the_host_is_busy() -> None:
     with (
         host("draft", "-td", "1") as h,
         remote("draft", h, _delay=(500_000, 1)) as one,  # its text lasts
-        remote("draft", h) as two,
+        remote("draft", h, _delay=(20_000, 2)) as two,  # and this one longer than the host looks for a seat
         one.stream(PROMPT, ignore_eos=True, max_tokens=-1) as s,
     ):
         for _ in range(20):  # the other may be the first to take the only seat

@@ -145,19 +145,25 @@ def program(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[byt
 
 
 def test_sigterm_lets_eight_texts_end(program: Callable[..., tuple[subprocess.Popen[bytes], str]]) -> None:
-    p, url = program("-np", "4", "--drain", "60")
+    p, url = program("-np", "4", "-c", "8192", "--drain", "60")
     answers: list[httpx.Response] = []
+    # Clients that are ready: eight requests are there before the first four texts end.
+    clients = [httpx.Client(verify=False, timeout=HANG_S) for _ in range(8)]
 
-    def ask() -> None:
-        body = {"messages": TALE, "max_tokens": 250, "ignore_eos": True, "stream": True}
-        answers.append(httpx.post(url + "/v1/chat/completions", json=body, timeout=HANG_S))
+    def ask(client: httpx.Client) -> None:
+        body = {"messages": TALE, "max_tokens": 600, "ignore_eos": True, "stream": True}
+        with client:
+            answers.append(client.post(url + "/v1/chat/completions", json=body))
 
-    threads = [threading.Thread(target=ask) for _ in range(8)]
+    threads = [threading.Thread(target=ask, args=(c,)) for c in clients]
     for t in threads:
         t.start()
     inside = ("duo_requests_running 4.0", "duo_requests_waiting 4.0")
-    while not all(x in httpx.get(url + "/metrics").text for x in inside):
-        time.sleep(0.01)
+    until = time.monotonic() + HANG_S
+    with httpx.Client(verify=False, timeout=HANG_S) as client:
+        while not all(x in (metrics := client.get(url + "/metrics").text) for x in inside):
+            assert time.monotonic() < until and not answers, metrics
+            time.sleep(0.01)
     p.send_signal(signal.SIGTERM)
     states = set()
     while True:
