@@ -8,7 +8,7 @@ affects both alike. A ratio is the median of the ratios of neighbouring passes. 
 stock attention two rows, one of them discarded, if that makes the bits independent of the width). The limit is the time
 in which the same threads read all weights of the file once, as a plain sum (read_speed.cpp). Types that are already in
 the --out file stay there if machine, versions and cores are the same, so you can measure one type at a time.
-DUO_CPU_ISA selects duo's instruction set (not that of stock).
+DUO_CPU_ISA selects duo's instruction set (not that of stock). Weights are prefetched as far ahead as duo would.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from benchmarks.run_pair import cores
 from duo import _core
 from duo.measure.bench.head import command_of, machine
 from duo.models.demo import demo_pair
+from duo.placement import kernels
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 12, 16)
 PROMPTS = (64, 512)
@@ -104,6 +105,9 @@ def measure(type: str, args: argparse.Namespace, on: list[int]) -> dict[str, Any
     if type != "f16":
         path = models.quantized(wide, args.work / f"{wide.stem.removesuffix('f16')}{type}.gguf", type)
     n_bytes = models.bytes_of_pass(path)
+    weight_types = [t for t in _core.cpu_types(os.fsencode(path), 0) if t in _core.kernel_types()]
+    aheads = {t: s.ahead for t in weight_types if (s := kernels.speed_of(t, len(on))) is not None}
+    kernels.read_ahead(weight_types, len(on))
     reads = [read_speed(args.work, n_bytes, on)]
     probes = Probes(path, len(on), not args.one_at_a_time)
     samples: Samples = {side: {width: [] for width in (*WIDTHS, *PROMPTS)} for side in SIDES}
@@ -131,6 +135,7 @@ def measure(type: str, args: argparse.Namespace, on: list[int]) -> dict[str, Any
         "command": command_of(sys.argv),
         "rounds": args.rounds,
         "pass_bytes": n_bytes,
+        "read_ahead": aheads,
         **probes.about,
         "read_bytes_per_s": read,
         "limit_ms": round(limit, 4),

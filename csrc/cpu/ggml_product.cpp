@@ -7,6 +7,7 @@
 #include <ggml-alloc.h>
 
 #include "../error.h"
+#include "evict.h"
 
 namespace duo::cpu {
 
@@ -71,6 +72,11 @@ void ggml_product::set_input(const std::vector<float> & input) {
 
 void ggml_product::compute() {
     ggml_backend_graph_compute(backend_.get(), graph_);
+}
+
+void ggml_product::evict_weights() const {
+    const ggml_backend_buffer_t b = weight_->buffer.get();
+    evict(ggml_backend_buffer_get_base(b), ggml_backend_buffer_get_size(b));
 }
 
 std::vector<float> ggml_product::product() const {

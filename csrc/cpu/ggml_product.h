@@ -27,6 +27,9 @@ class ggml_product {
 
     void compute();
 
+    // The next compute() reads the weights from main memory, if this processor can evict them from its caches.
+    void evict_weights() const;
+
     // [width][n_rows]
     [[nodiscard]] std::vector<float> product() const;
 

@@ -103,11 +103,14 @@ bool has_nothing() {
 struct row {
     const kernel_set * kernels;
     bool (*can_run)();
-    bool by_name_alone = false; // never timed, or for tests only
+    bool by_name_alone = false; // for tests only
 };
 
 // Best first.
 constexpr row all[] = {
+#if defined(DUO_AMX)
+    {&kernels_amx, has_amx},
+#endif
 #if defined(DUO_AVX512_BF16)
     {&kernels_avx512_bf16, has_avx512_bf16},
 #endif
@@ -127,9 +130,6 @@ constexpr row all[] = {
     {&kernels_neon_dot, has_dot},
 #endif
     {&kernels_portable, has_nothing},
-#if defined(DUO_AMX)
-    {&kernels_amx, has_amx, true},
-#endif
 #if defined(DUO_X86)
     {&kernels_amx_emulated, has_avx512, true},
     {&kernels_amx_portable, has_nothing, true},

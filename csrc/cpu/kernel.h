@@ -122,8 +122,8 @@ extern const kernel_set kernels_neon_i8mm;
 #endif
 
 // The best set that this machine runs, or nullptr if only the portable one runs, because stock kernels are better then.
-// Decided once. DUO_CPU_ISA=NAME selects a set; nullptr: this machine cannot run it. Only DUO_CPU_ISA can select amx
-// (AVX-512 and tiles, never timed), and amx_emulated and amx_portable, whose tiles are plain C++.
+// Decided once. DUO_CPU_ISA=NAME selects a set; nullptr: this machine cannot run it. Only DUO_CPU_ISA can select
+// amx_emulated and amx_portable, whose tiles are plain C++.
 const kernel_set * best_kernels();
 
 // The sets that best_kernels() chooses from, best first.

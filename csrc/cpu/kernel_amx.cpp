@@ -1,5 +1,5 @@
 // AVX-512 and the tile registers of Intel AMX. Compiled twice: with DUO_KERNEL_AMX for the real registers, without it
-// for those of tile_emulated.h. The AMX code has never run on a processor with AMX.
+// for those of tile_emulated.h.
 #include "panel_tiles.h"
 #include "vector_avx512.h"
 

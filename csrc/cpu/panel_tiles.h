@@ -18,12 +18,12 @@ namespace {
 template <class T, class F> void multiply_two(const step & s, const int8_t * x, int64_t width, int b, group & g) {
     unrolled<2>([&](auto part) DUO_INLINE_LAMBDA {
         constexpr int i = decltype(part)::value;
-        const int     k = (b + i) * F::n_block;
+        const int     k = (b + i) * n_block;
         T::template zero<i>();
         T::template load<2 + i>(x + k / 32 * 32 * width + k % 32, 32);
         T::template load<4 + i>(s.codes + k * n_lanes, 64);
         T::template dot_codes<i, 2 + i, 4 + i>();
-        T::template store<i>(g.sums + (b + i) * F::n_rows * n_lanes, 64);
+        T::template store<i>(g.sums + (b + i) * n_tile_rows * n_lanes, 64);
     });
 }
 
@@ -42,7 +42,7 @@ template <format f> constexpr int64_t bytes_of(int64_t n) {
 template <class V, class T, class F, format f>
 void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, float * acc) {
     constexpr const format_traits & t      = traits_of(f);
-    const int                       n_rows = tile_rows(f, x.width);
+    const int                       n_rows = tile_rows(x.width);
     const auto *                    codes  = static_cast<const int8_t *>(x.codes);
     const auto                      width  = int64_t(x.width);
     const auto                      unpack = [&](int64_t k, step & s) {
@@ -59,7 +59,7 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
     unpack(0, steps[0]);
     for (int64_t k = 0; k < n_k; k += n_step) {
         const step & s        = steps[k / n_step % 2];
-        const int    n_blocks = int(n_k - k < n_step ? n_k - k : n_step) / F::n_block;
+        const int    n_blocks = int(n_k - k < n_step ? n_k - k : n_step) / n_block;
         for (int c = 0; c < x.width; c += n_rows, i = 1 - i) {
             group & g        = groups[i];
             g.from           = &s;
@@ -73,7 +73,7 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
             for (int b = 0, done = 0; b < n_blocks; b += 2) {
                 multiply_two<T, F>(s, codes + (k0 + k) * width + c * 32, width, b, g);
                 if (c == 0) {
-                    constexpr size_t n = size_t(bytes_of<f>(n_step)) * 2 / size_t(n_step / F::n_block);
+                    constexpr size_t n = size_t(bytes_of<f>(n_step)) * 2 / size_t(n_step / n_block);
                     prefetch_lines(w + bytes_of<f>(k + n_step) + size_t(b / 2) * n + x.ahead, n);
                 }
                 const int to = done + n_some < before->n ? done + n_some : before->n;
@@ -95,7 +95,7 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
 // for the other. A tile product rounds in its own way, so single inputs use it too.
 template <class V, class T>
 void panel_tiles_bf16(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, float * acc) {
-    const int         n_rows = tile_rows(format::bf16, x.width);
+    const int         n_rows = tile_rows(x.width);
     const bool        second = x.width > n_rows;
     const auto *      codes  = static_cast<const uint8_t *>(x.codes) + k0 * 2 * x.width;
     constexpr int     n_sums = n_tile_rows * n_lanes;
@@ -139,7 +139,7 @@ inline void prepare_bf16_rows(const float * x, int64_t k0, int64_t k1, int colum
 template <class V, class T> constexpr wide_kernels make_wide() {
     wide_kernels k{};
     for (int & n : k.from) {
-        n = 5; // an estimate by counting instructions, never measured: from here on unpacking pays off
+        n = 9; // from here on VNNI needs a second tile. Measured: 8 inputs are faster without tiles
     }
     k.from[int(format::bf16)]           = 1;
     k.panel[int(format::q8_0)]          = panel_tiles<V, T, tiles_q8_0<V>, format::q8_0>;
@@ -147,7 +147,6 @@ template <class V, class T> constexpr wide_kernels make_wide() {
     k.panel[int(format::iq4_nl)]        = panel_tiles<V, T, tiles_q4<V, true>, format::iq4_nl>;
     k.panel[int(format::q4_k)]          = panel_tiles<V, T, tiles_q45_k<V, false>, format::q4_k>;
     k.panel[int(format::q5_k)]          = panel_tiles<V, T, tiles_q45_k<V, true>, format::q5_k>;
-    k.panel[int(format::q6_k)]          = panel_tiles<V, T, tiles_q6_k<V>, format::q6_k>;
     k.panel[int(format::bf16)]          = panel_tiles_bf16<V, T>;
     k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, 128, false, 32>;
     k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, false, 32>;
@@ -156,7 +155,7 @@ template <class V, class T> constexpr wide_kernels make_wide() {
     k.save                              = T::save;
     k.load                              = T::configure;
     k.config_of                         = [](format f, int width) -> const tile_config & {
-        return tile_configs.of[shapes_of(f)][tile_rows(f, width) - 1];
+        return tile_configs.of[shapes_of(f)][tile_rows(width) - 1];
     };
     return k;
 }

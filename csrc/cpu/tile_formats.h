@@ -9,11 +9,12 @@
 namespace duo::cpu {
 namespace {
 
-constexpr int n_step = 256; // columns
+constexpr int n_step  = 256; // columns
+constexpr int n_block = 32;  // columns of a tile product
 
 struct alignas(64) step {
     uint8_t codes[n_step * n_lanes]; // signed, as in a panel
-    float   scale[16][n_lanes];      // of each block
+    float   scale[8][n_lanes];       // of each block
     float   d[n_lanes];              // K-quants: of the step
     float   d_min[n_lanes];
     int32_t least[4][n_lanes]; // Q4_K, Q5_K: the minima of blocks, in pairs
@@ -41,20 +42,17 @@ template <class V, int n> inline sums<V, n> loaded(const float (*rows)[n_lanes])
 }
 
 // One input's sums of the n blocks of a K-quant, times the blocks' scales d.
-template <class V, int n, int n_rows> inline typename V::floats scaled(const int32_t * s, const sums<V, n> & d) {
+template <class V, int n> inline typename V::floats scaled(const int32_t * s, const sums<V, n> & d) {
     typename V::floats part = V::zero();
     DUO_UNROLL(16)
     for (int b = 0; b < n; ++b) {
-        part = V::fma(V::to_float(V::load_i(s + b * n_rows * n_lanes)), d.v[b], part);
+        part = V::fma(V::to_float(V::load_i(s + b * n_tile_rows * n_lanes)), d.v[b], part);
     }
     return part;
 }
 
 // A format's part: converts the bytes of a unit to signed codes and scales, and sums to floats.
 template <class V> struct of_q8 {
-    static constexpr int n_block = 32;
-    static constexpr int n_rows  = n_tile_rows;
-
     static void scales(const uint8_t * w, step & s, int block) {
         for (int b = 0; b < 2; ++b) {
             V::store(s.scale[block + b], V::load_f16(w + b * 32));
@@ -77,12 +75,12 @@ template <class V> struct of_q8 {
         const int64_t width = g.width;
         for (int64_t c = c0; c < c1; ++c) {
             float *            acc = g.acc + c * n_lanes;
-            const int32_t *    s   = g.sums + (b0 * n_rows + c) * n_lanes;
+            const int32_t *    s   = g.sums + (b0 * n_tile_rows + c) * n_lanes;
             const float *      x   = g.scale + b0 * width + c;
             typename V::floats out = V::load(acc);
             DUO_UNROLL(8)
             for (int b = 0; b < n; ++b) {
-                out = V::fma(V::to_float(V::load_i(s + b * n_rows * n_lanes)),
+                out = V::fma(V::to_float(V::load_i(s + b * n_tile_rows * n_lanes)),
                              V::mul(d.v[b], V::broadcast_f(x + b * width)), out);
             }
             V::store(acc, out);
@@ -114,9 +112,6 @@ template <class V, bool table> struct tiles_q4 : of_q8<V> {
 };
 
 template <class V, bool fifth> struct tiles_q45_k {
-    static constexpr int n_block = 32;
-    static constexpr int n_rows  = n_tile_rows;
-
     static void unpack(const uint8_t * w, step & s, int) {
         alignas(64) uint8_t sc[128];
         alignas(64) uint8_t least[128];
@@ -155,7 +150,7 @@ template <class V, bool fifth> struct tiles_q45_k {
         }
         for (int64_t c = c0; c < c1; ++c) {
             float *                  acc  = g.acc + c * n_lanes;
-            const typename V::floats part = scaled<V, 8, n_rows>(g.sums + c * n_lanes, scales);
+            const typename V::floats part = scaled<V, 8>(g.sums + c * n_lanes, scales);
             typename V::ints         low  = V::zero_i();
             DUO_UNROLL(4)
             for (int b = 0; b < 4; ++b) {
@@ -164,37 +159,6 @@ template <class V, bool fifth> struct tiles_q45_k {
             const typename V::floats dx  = V::broadcast_f(g.scale + c);
             const typename V::floats out = V::fma(part, V::mul(d, dx), V::load(acc));
             V::store(acc, V::fnma(V::to_float(low), V::mul(d_min, dx), out));
-        }
-    }
-};
-
-template <class V> struct tiles_q6_k {
-    static constexpr int n_block = 16;
-    static constexpr int n_rows  = n_tile_rows_q6_k;
-
-    static void unpack(const uint8_t * w, step & s, int) {
-        V::store(s.d, V::load_f16(w));
-        for (int b = 0; b < 16; ++b) {
-            V::store(s.scale[b], V::load_s8(w + 64 + b * 16));
-            const uint8_t *         q   = w + 320 + b * 192;
-            uint8_t *               out = s.codes + b * 16 * n_lanes;
-            const typename V::bytes h   = V::load_bytes(q + 128);
-            unrolled<2>([&](auto part) DUO_INLINE_LAMBDA {
-                constexpr int          i = decltype(part)::value;
-                const eight_columns<V> c = codes_q6_k<V, i>(q, h);
-                V::store_bytes(out + i * 128, V::less(c.lo, 32));
-                V::store_bytes(out + i * 128 + 64, V::less(c.hi, 32));
-            });
-        }
-    }
-
-    static void scale(const group & g, int c0, int c1) {
-        const auto               scales = loaded<V, 16>(g.from->scale);
-        const typename V::floats d      = V::load(g.from->d);
-        for (int64_t c = c0; c < c1; ++c) {
-            float *                  acc  = g.acc + c * n_lanes;
-            const typename V::floats part = scaled<V, 16, n_rows>(g.sums + c * n_lanes, scales);
-            V::store(acc, V::fma(part, V::mul(d, V::broadcast_f(g.scale + c)), V::load(acc)));
         }
     }
 };

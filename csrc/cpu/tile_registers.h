@@ -9,9 +9,7 @@
 namespace duo::cpu {
 namespace {
 
-// Inputs that share a tile. Q6_K has twice as many sums, so half the inputs keep them in the first-level cache.
-constexpr int n_tile_rows      = 16;
-constexpr int n_tile_rows_q6_k = 8;
+constexpr int n_tile_rows = 16; // inputs that share a tile
 
 // Shapes for sums of `m` inputs: a product takes n_bytes of each input (A) and n_bytes / 4 rows of weights (B).
 struct tile_shapes {
@@ -23,21 +21,20 @@ struct tile_shapes {
 
 constexpr tile_shapes shapes[] = {
     {2, 2, 2, 32}, // blocks of 32 8-bit codes
-    {2, 2, 2, 16}, // blocks of 16
     {4, 2, 2, 64}, // 32 bf16
 };
 
 constexpr int shapes_of(format f) {
-    return f == format::bf16 ? 2 : f == format::q6_k ? 1 : 0;
+    return f == format::bf16 ? 1 : 0;
 }
 
 struct tile_table {
-    tile_config of[3][n_tile_rows];
+    tile_config of[2][n_tile_rows];
 };
 
 constexpr tile_table make_tile_table() {
     tile_table t{};
-    for (int s = 0; s < 3; ++s) {
+    for (int s = 0; s < 2; ++s) {
         for (int m = 1; m <= n_tile_rows; ++m) {
             tile_config & c = t.of[s][m - 1];
             c.palette       = 1;
@@ -62,9 +59,8 @@ constexpr tile_table make_tile_table() {
 alignas(64) constexpr tile_table tile_configs = make_tile_table();
 
 // Inputs per tile if `width` inputs are split into as few equal tiles as possible.
-constexpr int tile_rows(format f, int width) {
-    const int most = f == format::q6_k ? n_tile_rows_q6_k : n_tile_rows;
-    const int n    = (width + most - 1) / most;
+constexpr int tile_rows(int width) {
+    const int n = (width + n_tile_rows - 1) / n_tile_rows;
     return (width + n - 1) / n;
 }
 

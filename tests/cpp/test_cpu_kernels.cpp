@@ -2,8 +2,10 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <numeric>
 
 #include "check.h"
+#include "cpu/evict.h"
 #include "weights.h"
 
 using namespace duo::cpu;
@@ -220,6 +222,17 @@ TEST(how_far_ahead_is_read_changes_no_bit) {
         }
         set_read_ahead(format::q4_k, n_ahead_usual);
     }
+}
+
+TEST(memory_out_of_the_caches_keeps_its_bytes) {
+    std::vector<uint8_t> bytes(100001);
+    std::iota(bytes.begin(), bytes.end(), uint8_t(3));
+    const std::vector<uint8_t> before = bytes;
+    bytes[77] ^= 1; // a line that main memory does not have yet
+    std::printf("evicted: %s\n", evict(bytes.data() + 1, bytes.size() - 2) ? "yes" : "this processor cannot");
+    bytes[77] ^= 1;
+    CHECK(bytes == before);
+    evict(bytes.data(), 0);
 }
 
 TEST(several_matrices_each_with_its_inputs) {
