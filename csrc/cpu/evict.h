@@ -5,8 +5,11 @@
 
 namespace duo::cpu {
 
-// Returns false and does nothing if the processor has no such instruction that a program may use: x86 before
-// CLFLUSHOPT (Skylake, Zen), ARM except Linux. 64 MB take some milliseconds.
-bool evict(const void * p, size_t n);
+// Whether the processor has an instruction for it that a program may use: x86 since Skylake and Zen (CLFLUSHOPT), ARM
+// on Linux.
+bool can_evict();
+
+// Only if can_evict(). 64 MB take some milliseconds.
+void evict(const void * p, size_t n);
 
 } // namespace duo::cpu

@@ -27,7 +27,7 @@ class ggml_product {
 
     void compute();
 
-    // The next compute() reads the weights from main memory, if this processor can evict them from its caches.
+    // The next compute() reads the weights from main memory. Only if can_evict().
     void evict_weights() const;
 
     // [width][n_rows]

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "../error.h"
+#include "evict.h"
 #include "extra_buffers.h"
 #include "ggml_buffer.h"
 #include "ggml_device.h"
@@ -22,15 +23,18 @@ namespace {
 constexpr int64_t n_columns_raced = 2048;
 constexpr int     n_prompt_width  = 32; // inputs; from here on arithmetic is the limit, so a part of the rows is enough
 constexpr int     n_prompt_share  = 8;
+constexpr int     n_evicted_share = 4; // of the rows, if they are evicted, because then few come from memory, too
 
 double now_us() {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The weights come from main memory, as those of a model that is larger than the caches. A race's matrix is not: the
-// third-level cache of a server may have hundreds of megabytes.
+// Weights come from main memory, as those of a large model do: some servers have 480 MB of third-level cache, which
+// would keep a race's matrix.
 double time_of(ggml_product & p) {
-    p.evict_weights();
+    if (can_evict()) {
+        p.evict_weights();
+    }
     const double t = now_us();
     p.compute();
     return now_us() - t;
@@ -170,8 +174,10 @@ std::vector<team_race> race(const std::string & name, const std::vector<int> & w
     }
     const ggml_type type   = type_named(name);
     const format    f      = shape_of(type, n_columns_raced, 16)->f;
-    const int64_t   n_rows = race_bytes / int64_t(ggml_row_size(type, n_columns_raced)) / 512 * 512;
-    const int64_t   n_few  = n_rows / n_prompt_share;
+    const int64_t   n_all  = race_bytes / int64_t(ggml_row_size(type, n_columns_raced)) / 512 * 512;
+    const int64_t   n_few  = n_all / n_prompt_share;
+    const int       share  = can_evict() ? n_evicted_share : 1;
+    const int64_t   n_rows = n_all / share;
 
     pair                       all(type, n_columns_raced, n_rows, 1, 1);
     pair                       few(type, n_columns_raced, n_few, 1, 1);
@@ -190,10 +196,9 @@ std::vector<team_race> race(const std::string & name, const std::vector<int> & w
         }
         std::vector<race_time> times = time_all(pairs, n_us * int64_t(widths.size()));
         for (size_t i = 0; i < widths.size(); ++i) {
-            if (widths[i] >= n_prompt_width) {
-                times[i].stock_us *= n_prompt_share;
-                times[i].duo_us *= n_prompt_share;
-            }
+            const int n = widths[i] < n_prompt_width ? share : n_prompt_share;
+            times[i].stock_us *= n;
+            times[i].duo_us *= n;
         }
         found.push_back({ahead, std::move(times)});
     }

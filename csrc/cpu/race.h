@@ -11,14 +11,14 @@ namespace duo::cpu {
 // Change this if races may give other results than before.
 constexpr const char * kernels_version = "3";
 
-// Size of the matrix to which a race's times refer.
+// Size of the matrix to which a race's times refer. It is larger than most caches.
 constexpr int64_t race_bytes = 64 << 20;
 
 // ggml's names of the weight types that duo has kernels for.
 std::vector<std::string> kernel_types();
 
-// Best times of one product with a matrix of race_bytes, which comes from main memory. Arithmetic limits prompts, so
-// their times come from a smaller matrix and are scaled up.
+// Best times of one product with a matrix of race_bytes that comes from main memory. Where a smaller matrix is enough,
+// its times are scaled up: arithmetic limits prompts, and an evicted matrix comes from main memory at any size.
 struct race_time {
     double stock_us;
     double duo_us;

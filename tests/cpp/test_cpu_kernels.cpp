@@ -229,10 +229,13 @@ TEST(memory_out_of_the_caches_keeps_its_bytes) {
     std::iota(bytes.begin(), bytes.end(), uint8_t(3));
     const std::vector<uint8_t> before = bytes;
     bytes[77] ^= 1; // a line that main memory does not have yet
-    std::printf("evicted: %s\n", evict(bytes.data() + 1, bytes.size() - 2) ? "yes" : "this processor cannot");
+    std::printf("can evict: %s\n", can_evict() ? "yes" : "no");
+    if (can_evict()) {
+        evict(bytes.data() + 1, bytes.size() - 2);
+        evict(bytes.data(), 0);
+    }
     bytes[77] ^= 1;
     CHECK(bytes == before);
-    evict(bytes.data(), 0);
 }
 
 TEST(several_matrices_each_with_its_inputs) {
