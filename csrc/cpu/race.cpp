@@ -23,7 +23,7 @@ namespace {
 constexpr int64_t n_columns_raced = 2048;
 constexpr int     n_prompt_width  = 32; // inputs; from here on arithmetic is the limit, so a part of the rows is enough
 constexpr int     n_prompt_share  = 8;
-constexpr int     n_evicted_share = 4; // of the rows, if they are evicted, because then few come from memory, too
+constexpr int     n_evicted_share = 2; // of the rows, if they are evicted, because then few come from memory, too
 
 double now_us() {
     return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -119,11 +119,12 @@ std::vector<uint8_t> some_weights(ggml_type type, int64_t n_rows) {
     return weight;
 }
 
-// The prefetch distance with the fastest reading. A distance other than the usual one must win clearly, in nearly every
-// round: real differences are large, and noise must not decide.
+// The prefetch distance with the fastest reading. A distance other than the usual one must win clearly, in most rounds:
+// real differences are large, and noise must not decide.
 int best_ahead(format f, ggml_product & duo) {
     constexpr std::array distances = {n_ahead_usual, 0, n_ahead_usual / 4, n_ahead_usual * 2};
-    constexpr int        n_rounds  = 6;
+    constexpr int        n_rounds  = 8;
+    constexpr int        n_enough  = 5;
     constexpr double     margin    = 0.97;
 
     std::array<double, distances.size()> best;
@@ -142,7 +143,7 @@ int best_ahead(format f, ggml_product & duo) {
         }
     }
     const auto fastest = size_t(std::min_element(best.begin(), best.end()) - best.begin());
-    return best[fastest] < margin * best[0] && n_won[fastest] >= n_rounds - 1 ? distances[fastest] : distances[0];
+    return best[fastest] < margin * best[0] && n_won[fastest] >= n_enough ? distances[fastest] : distances[0];
 }
 
 // Best times of each pair. The pairs take turns, so a disturbance affects all of them alike, and each has many
