@@ -45,7 +45,8 @@ bool can_evict() {
     return false;
 }
 
-void evict(const void *, size_t) {}
+void evict(const void *, size_t) {
+}
 #endif
 
 } // namespace duo::cpu
