@@ -137,8 +137,8 @@ def page(report: dict[str, Any]) -> str:
 
 def main() -> None:
     folder = Path(__file__).parent
-    report = json.loads((folder / "results/report.json").read_text("utf-8"))
-    (folder / "report.md").write_text(page(report), "utf-8")
+    for file in (folder / "results").glob("report*.json"):
+        (folder / f"{file.stem}.md").write_text(page(json.loads(file.read_text("utf-8"))), "utf-8")
 
 
 if __name__ == "__main__":

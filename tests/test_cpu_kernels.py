@@ -21,6 +21,8 @@ from duo.models.demo import demo_pair
 
 NEAR = {"bf16": 0.008, "f16": 0.002}  # relative RMS distance of a row from stock's: thrice what is seen
 NEAR_CODES = 0.05  # the same where inputs are rounded to 8 bits
+MIXED = ("q4_K+q6_K", "q5_K+q6_K")  # the second is V's, as in files of type Q4_K_M
+FLOAT_SUMS = 1e-12  # squared error of sums of floats; how many of them are added at once differs
 WIDTHS = (*range(1, 17), 33, 63, 64)
 ODD = Shape(n_ff=576, n_vocab=4103, n_head=8, n_head_kv=1)  # panels and blocks that are not full
 ISAS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_bf16", "amx", "amx_emulated", "neon_dot", "neon_i8mm")
@@ -38,7 +40,10 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> ModelMaker:
     def get(architecture: str, kind: str, shape: Shape | None = None) -> Path:
         key = (architecture, kind, shape)
         if key not in known:
-            known[key] = random_model(folder / f"{len(known)}.gguf", architecture, kind, shape)
+            most, _, of_v = kind.partition("+")
+            known[key] = random_model(
+                folder / f"{len(known)}.gguf", architecture, lambda name: of_v if of_v and "attn_v" in name else most, shape
+            )
         return known[key]
 
     return get
@@ -93,10 +98,10 @@ def test_logits_are_stocks_and_every_product_is_taken(architecture: str, kind: s
 @pytest.mark.parametrize("kind", TYPES)
 def test_kernels_round_no_more_than_stocks(kind: str, model: ModelMaker) -> None:
     error = doctor.accuracy(str(model("llama", kind)), kind)
-    assert 0 < error.duo < 1.05 * error.stock
+    assert 0 < error.duo < max(1.05 * error.stock, FLOAT_SUMS)
 
 
-@pytest.mark.parametrize("kind", TYPES)
+@pytest.mark.parametrize("kind", TYPES + MIXED)
 @pytest.mark.parametrize("architecture", ["llama", "gemma"])
 def test_same_bits_at_every_width_and_thread_count(architecture: str, kind: str, model: ModelMaker) -> None:
     assert_same_bits(model(architecture, kind))
@@ -232,7 +237,7 @@ np.save(sys.argv[1], np.stack(found))
 
 @pytest.mark.slow
 def test_each_instruction_set_gives_nearly_the_same(model: ModelMaker, tmp_path: Path) -> None:
-    paths = [model("llama", kind) for kind in TYPES]
+    paths = [model("llama", kind) for kind in TYPES + MIXED]
     found: dict[str, Array] = {}
     for isa in ISAS:
         child = run_python(CHILD + ALL_TYPES, tmp_path / f"{isa}.npy", *paths, env=os.environ | {"DUO_CPU_ISA": isa})
@@ -242,10 +247,10 @@ def test_each_instruction_set_gives_nearly_the_same(model: ModelMaker, tmp_path:
     assert len(found) >= 2 and "portable" in found
     for isa, logits in found.items():
         distance = np.sqrt(((logits - found["portable"]) ** 2).mean(2) / (logits**2).mean(2)).max(1)
-        for kind, d in zip(TYPES, distance, strict=True):
+        for kind, d in zip(TYPES + MIXED, distance, strict=True):
             assert d < NEAR.get(kind, NEAR_CODES), f"{kind} by {isa}: {d:.2g} away"
     for isa in found.keys() & {"amx", "amx_emulated"}:  # tiles give AVX-512's integers, scaled in the same order
-        for i, kind in enumerate(TYPES):
+        for i, kind in enumerate(TYPES + MIXED):
             assert kind == "bf16" or (found[isa][i] == found["avx512"][i]).all(), f"{kind} by {isa}"
 
 
@@ -261,13 +266,14 @@ for mode in ("plain", "async"):
 
 def test_a_text_by_tiles_is_the_text_without() -> None:
     texts = {}
-    for isa in ("avx512", "amx_emulated"):
+    for isa in ("avx512", "amx", "amx_emulated"):
         child = run_python(CHILD + TEXT, env=os.environ | {"DUO_CPU_ISA": isa})
-        if child.returncode == 3:
-            pytest.skip("no AVX-512 here")
-        assert child.returncode == 0, child.stderr
-        texts[isa] = child.stdout
-    assert texts["avx512"] == texts["amx_emulated"] and len(texts["avx512"]) > 200
+        assert child.returncode in (0, 3), child.stderr  # 3: this machine cannot run it
+        if child.returncode == 0:
+            texts[isa] = child.stdout
+    if "avx512" not in texts:
+        pytest.skip("no AVX-512 here")
+    assert len(texts) >= 2 and set(texts.values()) == {texts["avx512"]} and len(texts["avx512"]) > 200
 
 
 counts_memory = pytest.mark.skipif(
@@ -294,6 +300,16 @@ def test_stock_kernels_are_used_if_memory_for_packed_weights_is_short(share: flo
     child = run_python(CHILD + NO_MEMORY, large_model, str(int(share * large_model.stat().st_size)))
     assert child.returncode == 0, child.stderr
     assert child.stdout.startswith("0 False there is not enough memory for duo's CPU kernels to pack the weights of ")
+
+
+@counts_memory
+@pytest.mark.skipif(not _core.extra_buffers(), reason="stock kernels pack no weights here")
+def test_stock_kernels_use_the_files_weights_if_memory_for_packed_ones_is_short(tmp_path: Path) -> None:
+    path = random_model(tmp_path / "large.gguf", "llama", "q4_0", Shape(n_embd=2048, n_ff=5120, n_head=16))
+    stock = NO_MEMORY.replace("options(sys.argv[1])", "options(sys.argv[1], ())")
+    child = run_python(CHILD + stock, path, str(int(0.85 * path.stat().st_size)))  # enough for the context
+    assert child.returncode == 0, child.stderr
+    assert child.stdout.startswith("0 False there is not enough memory for stock CPU kernels to pack the weights of ")
 
 
 MEMORY = """

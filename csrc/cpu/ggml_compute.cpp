@@ -69,18 +69,20 @@ void backend::compute(ggml_tensor * node) {
     }
 }
 
-// Q, K and V, or gate and up, read the same tensor, which is prepared for the first of them. A run of the graph writes
-// a tensor once, so the prepared input is stale only when the same node comes again (in the next run).
-bool backend::is_prepared(const ggml_tensor * node, input_kind kind) {
+// Q, K and V, or gate and up, read the same tensor, which is prepared for the first of them. The others can use that
+// only if their formats prepare it in the same way: with tiles Q6_K does not, and V often is Q6_K where Q and K are
+// Q4_K. A run of the graph writes a tensor once, so the prepared input is stale only when the same node comes again (in
+// the next run).
+bool backend::is_prepared(const ggml_tensor * node, prepare_fn by) {
     const ggml_tensor * x    = node->src[1];
-    const bool          same = input_ == x && data_ == x->data && kind_ == kind && n_ == ggml_nelements(x) &&
+    const bool          same = input_ == x && data_ == x->data && by_ == by && n_ == ggml_nelements(x) &&
                       std::find(users_.begin(), users_.end(), node) == users_.end();
     if (!same) {
         users_.clear();
     }
     input_ = x;
     data_  = x->data;
-    kind_  = kind;
+    by_    = by;
     n_     = ggml_nelements(x);
     users_.push_back(node);
     return same;
@@ -100,7 +102,8 @@ void backend::multiply_matrix(ggml_tensor * node) {
             }
         }
     }
-    multiply(*best_kernels(), s, jobs_, n_threads, memory_, is_prepared(node, traits_of(s.f).input));
+    const prepare_fn by = best_kernels()->prepare_of(s.f, int(jobs_[0].columns.size()));
+    multiply(*best_kernels(), s, jobs_, n_threads, memory_, is_prepared(node, by));
 }
 
 void backend::multiply_experts(ggml_tensor * node) {

@@ -29,7 +29,7 @@ class backend {
 
   private:
     void compute(ggml_tensor * node);
-    bool is_prepared(const ggml_tensor * node, input_kind kind);
+    bool is_prepared(const ggml_tensor * node, prepare_fn by);
     void multiply_matrix(ggml_tensor * node);
     void multiply_experts(ggml_tensor * node);
     void get_rows(ggml_tensor * node);
@@ -42,8 +42,8 @@ class backend {
     // The input prepared in memory_, and the products that have used it.
     const ggml_tensor *              input_ = nullptr;
     const void *                     data_  = nullptr;
-    input_kind                       kind_{};
-    int64_t                          n_ = 0;
+    prepare_fn                       by_    = nullptr;
+    int64_t                          n_     = 0;
     std::vector<const ggml_tensor *> users_;
 };
 

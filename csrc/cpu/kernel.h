@@ -105,6 +105,11 @@ struct kernel_set {
     [[nodiscard]] bool is_wide(format f, int n) const {
         return wide != nullptr && wide->panel[int(f)] != nullptr && n >= wide->from[int(f)];
     }
+
+    // How n inputs are prepared for this format. Formats for which this is the same function can share them.
+    [[nodiscard]] prepare_fn prepare_of(format f, int n) const {
+        return (is_wide(f, n) ? wide->prepare : prepare)[int(traits_of(f).input)];
+    }
 };
 
 extern const kernel_set kernels_portable;

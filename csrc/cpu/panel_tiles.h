@@ -20,7 +20,7 @@ template <class T, class F> void multiply_two(const step & s, const int8_t * x, 
         constexpr int i = decltype(part)::value;
         const int     k = (b + i) * n_block;
         T::template zero<i>();
-        T::template load<2 + i>(x + k / 32 * 32 * width + k % 32, 32);
+        T::template load<2 + i>(x + k * width, 32);
         T::template load<4 + i>(s.codes + k * n_lanes, 64);
         T::template dot_codes<i, 2 + i, 4 + i>();
         T::template store<i>(g.sums + (b + i) * n_tile_rows * n_lanes, 64);
@@ -139,7 +139,7 @@ inline void prepare_bf16_rows(const float * x, int64_t k0, int64_t k1, int colum
 template <class V, class T> constexpr wide_kernels make_wide() {
     wide_kernels k{};
     for (int & n : k.from) {
-        n = 9; // from here on VNNI needs a second tile. Measured: 8 inputs are faster without tiles
+        n = 9; // VNNI takes up to 8 inputs at once. Measured: up to 8 it is faster, from 9 on AMX is
     }
     k.from[int(format::bf16)]           = 1;
     k.panel[int(format::q8_0)]          = panel_tiles<V, T, tiles_q8_0<V>, format::q8_0>;

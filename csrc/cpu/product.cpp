@@ -64,7 +64,6 @@ struct share {
 
 void prepare_inputs(const kernel_set & kernels, const matrix_shape & s, const std::vector<work_job> & jobs,
                     int i_thread, int n_threads) {
-    const int     kind     = int(traits_of(s.f).input);
     const int64_t n_chunks = (s.k + n_chunk - 1) / n_chunk;
     int64_t       n        = 0;
     for (const work_job & w : jobs) {
@@ -76,8 +75,7 @@ void prepare_inputs(const kernel_set & kernels, const matrix_shape & s, const st
     int64_t     at = 0;
     for (const work_job & w : jobs) {
         for (const work_tile & t : w.tiles) {
-            const bool       is_wide = kernels.is_wide(s.f, t.t.width);
-            const prepare_fn prepare = is_wide ? kernels.wide->prepare[kind] : kernels.prepare[kind];
+            const prepare_fn prepare = kernels.prepare_of(s.f, t.t.width);
             for (int c = 0; c < t.t.width; ++c) {
                 for (int64_t chunk = 0; chunk < n_chunks; ++chunk, ++at) {
                     if (at >= mine.from && at < mine.to) {

@@ -46,8 +46,9 @@ void          set_read_ahead(format f, int n_bytes); // for the whole process, a
 bool has_threads();
 
 // Computes all jobs, which share the shape. A product's bits do not depend on the number of columns or threads. The
-// threads are the caller's OpenMP team, as in ggml-cpu. prepared: the workspace still has the same columns of the same
-// kind from the previous call, with the same numbers of jobs and columns. Throws std::bad_alloc.
+// threads are the caller's OpenMP team, as in ggml-cpu. prepared: the workspace still has the same columns from the
+// previous call, with the same numbers of jobs and columns, prepared by the same function (kernel_set::prepare_of).
+// Throws std::bad_alloc.
 void multiply(const kernel_set & kernels, const matrix_shape & shape, const std::vector<job> & jobs, int n_threads,
               workspace & memory, bool prepared);
 

@@ -17,8 +17,9 @@ constexpr int64_t race_bytes = 64 << 20;
 // ggml's names of the weight types that duo has kernels for.
 std::vector<std::string> kernel_types();
 
-// Best times of one product with a matrix of race_bytes that comes from main memory. Where a smaller matrix is enough,
-// its times are scaled up: arithmetic limits prompts, and an evicted matrix comes from main memory at any size.
+// Best times of one product with a matrix of race_bytes. It comes from main memory if it is larger than the caches or
+// the processor can evict it. Where a smaller matrix is enough, its times are scaled up: arithmetic limits prompts, and
+// an evicted matrix comes from main memory at any size.
 struct race_time {
     double stock_us;
     double duo_us;

@@ -34,7 +34,7 @@ struct group {
 
 template <class V, int n> inline sums<V, n> loaded(const float (*rows)[n_lanes]) {
     sums<V, n> out;
-    DUO_UNROLL(16)
+    DUO_UNROLL(8)
     for (int b = 0; b < n; ++b) {
         out.v[b] = V::load(rows[b]);
     }
@@ -42,10 +42,10 @@ template <class V, int n> inline sums<V, n> loaded(const float (*rows)[n_lanes])
 }
 
 // One input's sums of the n blocks of a K-quant, times the blocks' scales d.
-template <class V, int n> inline typename V::floats scaled(const int32_t * s, const sums<V, n> & d) {
+template <class V> inline typename V::floats scaled(const int32_t * s, const sums<V, 8> & d) {
     typename V::floats part = V::zero();
-    DUO_UNROLL(16)
-    for (int b = 0; b < n; ++b) {
+    DUO_UNROLL(8)
+    for (int b = 0; b < 8; ++b) {
         part = V::fma(V::to_float(V::load_i(s + b * n_tile_rows * n_lanes)), d.v[b], part);
     }
     return part;
@@ -150,7 +150,7 @@ template <class V, bool fifth> struct tiles_q45_k {
         }
         for (int64_t c = c0; c < c1; ++c) {
             float *                  acc  = g.acc + c * n_lanes;
-            const typename V::floats part = scaled<V, 8>(g.sums + c * n_lanes, scales);
+            const typename V::floats part = scaled<V>(g.sums + c * n_lanes, scales);
             typename V::ints         low  = V::zero_i();
             DUO_UNROLL(4)
             for (int b = 0; b < 4; ++b) {

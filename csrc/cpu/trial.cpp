@@ -26,7 +26,7 @@ namespace duo::cpu {
 namespace {
 
 // Weight types of common files. Each is tried with one matrix, as small as AMX accepts, at the widths of one token
-// (which uses no tiles), a verification and a prompt.
+// (for which ggml uses no tiles), a verification and a prompt.
 constexpr std::array types      = {GGML_TYPE_F32,  GGML_TYPE_F16,    GGML_TYPE_BF16,   GGML_TYPE_Q8_0,
                                    GGML_TYPE_Q4_0, GGML_TYPE_Q4_1,   GGML_TYPE_Q5_0,   GGML_TYPE_Q5_1,
                                    GGML_TYPE_Q2_K, GGML_TYPE_Q3_K,   GGML_TYPE_Q4_K,   GGML_TYPE_Q5_K,

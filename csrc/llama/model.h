@@ -204,7 +204,7 @@ class llama_token_model : public token_model {
 
     int32_t guarded(const std::function<int32_t()> & pass, const std::function<std::string()> & what);
     void    load();
-    void    load_file(const std::vector<std::string> & cpu_types);
+    void    load_file(const std::vector<std::string> & cpu_types, bool extra_buffers);
     void    make_context();   // also finds out its capabilities
     void    create_context(); // the llama_context alone
     void    probe_rollback();

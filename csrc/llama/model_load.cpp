@@ -74,19 +74,34 @@ llama_token_model::llama_token_model(shared_weights, const llama_token_model & o
     limit_vocab(n_vocab_);
 }
 
+namespace {
+
+// Whether there was no memory for one of the CPU's extra buffers. reason: of libllama's log.
+bool is_full(const std::string & reason) {
+    const auto all = cpu::extra_buffers();
+    return std::any_of(all.begin(), all.end(), [&reason](ggml_backend_buffer_type_t b) {
+        return reason.find(std::string("unable to allocate ") + ggml_backend_buft_name(b) + " buffer") !=
+               std::string::npos;
+    });
+}
+
+} // namespace
+
 void llama_token_model::load() {
     check_model_file(opt_.path);
     head_ = is_draft_ ? read_head_file(opt_.path, opt_.mtp) : std::nullopt;
     try {
-        load_file(opt_.cpu_types);
+        load_file(opt_.cpu_types, cpu::extra_buffers_allowed());
     } catch (const error & e) {
         // Packed weights need memory of their own, a mapped file does not. So the model may fit without them.
-        if (opt_.cpu_types.empty() || e.kind() != error_kind::does_not_fit) {
+        if (e.kind() != error_kind::does_not_fit) {
             throw;
         }
-        warning_ = std::string("there is not enough memory for duo's CPU kernels to pack the weights of ") + opt_.path +
-                   "; stock kernels are used";
-        load_file({});
+        const bool stock = opt_.cpu_types.empty();
+        warning_         = std::string("there is not enough memory for ") + (stock ? "stock" : "duo's") +
+                   " CPU kernels to pack the weights of " + opt_.path + "; " +
+                   (stock ? "they are used as they are in the file" : "stock kernels are used");
+        load_file({}, false);
     }
     if (llama_vocab_type(vocab()) == LLAMA_VOCAB_TYPE_NONE) {
         throw error(error_kind::unknown_model, opt_.path + " has no tokenizer; it cannot read a prompt");
@@ -111,7 +126,7 @@ void llama_token_model::load() {
     opt_.keep_loading = nullptr; // it may hold objects that only the caller's thread may free
 }
 
-void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
+void llama_token_model::load_file(const std::vector<std::string> & cpu_types, bool extra_buffers) {
     std::vector<ggml_backend_dev_t> devices = resolve_devices(opt_.devices);
     device_names_.clear();
     for (size_t i = 0; i + 1 < devices.size(); ++i) {
@@ -161,7 +176,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     const auto overrides            = header_overrides(opt_);
     params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
     // With repacked weights the kernel depends on the width.
-    params.use_extra_bufts = !same_bits_ && cpu::extra_buffers_allowed();
+    params.use_extra_bufts = !same_bits_ && extra_buffers;
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
         // Weights that will be packed are read, not mapped: a mapping would stay resident as a second copy.
         params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP
@@ -180,9 +195,10 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types) {
     const cpu::lock_weights   locked(opt_.load_mode == "mlock");
     const cpu::shortage_watch shortage;
     const auto                failed = [&](const std::string & reason) {
-        return shortage.seen() ? error(error_kind::does_not_fit, "there is not enough memory to load " + opt_.path +
-                                                                                    "; free memory or choose a smaller file")
-                                              : error(error_kind::bad_value, opt_.path + " could not be loaded" + reason);
+        return shortage.seen() || (params.use_extra_bufts && is_full(reason))
+                                  ? error(error_kind::does_not_fit,
+                                          "there is not enough memory to load " + opt_.path + "; free memory or choose a smaller file")
+                                  : error(error_kind::bad_value, opt_.path + " could not be loaded" + reason);
     };
     const throwing_checks checks;
     try {

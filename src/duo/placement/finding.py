@@ -10,7 +10,7 @@ from duo.build_advice import rebuild
 from duo.placement.trial import ABSENT, FAULTS, HANGS, TIMEOUT_S, WORKS, WRONG
 
 PLAIN = "plain"
-AMX = "AMX"  # never used without a trial, because many builds of it crash
+AMX = "AMX"  # ggml's, never used without a trial, because many builds of it crash
 _OURS = "duo "
 
 
