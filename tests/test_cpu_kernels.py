@@ -41,9 +41,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> ModelMaker:
         key = (architecture, kind, shape)
         if key not in known:
             most, _, of_v = kind.partition("+")
-            known[key] = random_model(
-                folder / f"{len(known)}.gguf", architecture, lambda name: of_v if of_v and "attn_v" in name else most, shape
-            )
+            path = folder / f"{len(known)}.gguf"
+            known[key] = random_model(path, architecture, lambda n: of_v if of_v and "attn_v" in n else most, shape)
         return known[key]
 
     return get
@@ -305,7 +304,7 @@ def test_stock_kernels_are_used_if_memory_for_packed_weights_is_short(share: flo
 @counts_memory
 @pytest.mark.skipif(not _core.extra_buffers(), reason="stock kernels pack no weights here")
 def test_stock_kernels_use_the_files_weights_if_memory_for_packed_ones_is_short(tmp_path: Path) -> None:
-    path = random_model(tmp_path / "large.gguf", "llama", "q4_0", Shape(n_embd=2048, n_ff=5120, n_head=16))
+    path = random_model(tmp_path / "large.gguf", "llama", "q4_0", Shape(n_embd=2048, n_ff=5120, n_layer=5, n_head=16))
     stock = NO_MEMORY.replace("options(sys.argv[1])", "options(sys.argv[1], ())")
     child = run_python(CHILD + stock, path, str(int(0.85 * path.stat().st_size)))  # enough for the context
     assert child.returncode == 0, child.stderr
