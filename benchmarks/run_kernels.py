@@ -8,7 +8,7 @@ affects both alike. A ratio is the median of the ratios of neighbouring passes. 
 stock attention two rows, one of them discarded, if that makes the bits independent of the width). The limit is the time
 in which the same threads read all weights of the file once, as a plain sum (read_speed.cpp). Types that are already in
 the --out file stay there if machine, versions and cores are the same, so you can measure one type at a time.
-DUO_CPU_ISA selects duo's instruction set (not that of stock). The prefetch distance is the one that the race finds here.
+DUO_CPU_ISA selects duo's instruction set (not that of stock). The prefetch distance is the one that the race finds.
 """
 
 from __future__ import annotations
