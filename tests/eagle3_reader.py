@@ -27,6 +27,7 @@ class Eagle3Reader:
     def __init__(self, path: Path) -> None:
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = 0
+        params.use_extra_bufts = False  # PyTorch configures AMX tiles in this thread, too, and ggml relies on its own
         self._model = llama_cpp.llama_model_load_from_file(str(path).encode(), params)
         assert self._model, path
         context = llama_cpp.llama_context_default_params()

@@ -1,6 +1,8 @@
 #include "extra_buffers.h"
 
+#include <algorithm>
 #include <atomic>
+#include <string_view>
 
 namespace duo::cpu {
 
@@ -30,6 +32,13 @@ bool extra_buffers_allowed() {
 
 void allow_extra_buffers(bool yes) {
     allowed = yes;
+}
+
+bool amx_buffers_allowed() {
+    const auto all = allowed_extra_buffers();
+    return std::any_of(all.begin(), all.end(), [](ggml_backend_buffer_type_t b) {
+        return std::string_view(ggml_backend_buft_name(b)) == "AMX";
+    });
 }
 
 std::vector<ggml_backend_buffer_type_t> allowed_extra_buffers() {

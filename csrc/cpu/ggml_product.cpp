@@ -7,6 +7,7 @@
 #include <ggml-alloc.h>
 
 #include "../error.h"
+#include "amx.h"
 #include "evict.h"
 
 namespace duo::cpu {
@@ -71,6 +72,7 @@ void ggml_product::set_input(const std::vector<float> & input) {
 }
 
 void ggml_product::compute() {
+    const ggml_tiles tiles;
     ggml_backend_graph_compute(backend_.get(), graph_);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "../cpu/amx.h"
 #include "../cpu/ggml_device.h"
 #include "../cpu/shortage.h"
 #include "../cpu/team.h"
@@ -130,6 +131,7 @@ int32_t llama_token_model::guarded(const std::function<int32_t()> & pass, const 
                     "memory ran out while " + opt_.path + " was used; free memory, and load it again");
     }
     const throwing_shortage shortage;
+    const cpu::ggml_tiles   tiles;
     log_clear_errors();
     try {
         cpu::require_spare();

@@ -22,6 +22,7 @@
 #include "model.h"
 #include "model_file.h"
 #include "overrides.h"
+#include "vocab_file.h"
 #include "weight_placement.h"
 
 namespace duo {
@@ -83,6 +84,18 @@ bool is_full(const std::string & reason) {
         return reason.find(std::string("unable to allocate ") + ggml_backend_buft_name(b) + " buffer") !=
                std::string::npos;
     });
+}
+
+// Recurrent layers compute texts that are written together as planes, and so do layers whose weights have planes.
+bool has_planes(const std::string & path, const weight_placement & placement) {
+    if (placement.has_planes()) {
+        return true;
+    }
+    try {
+        return vocab_file(path).keeps_state();
+    } catch (const error &) {
+        return false; // a draft head without a vocabulary, or loading reports the fault
+    }
 }
 
 } // namespace
@@ -176,7 +189,8 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types, bo
     const auto overrides            = header_overrides(opt_);
     params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
     // With repacked weights the kernel depends on the width.
-    params.use_extra_bufts = !same_bits_ && extra_buffers;
+    params.use_extra_bufts =
+        !same_bits_ && extra_buffers && !(cpu::amx_buffers_allowed() && has_planes(opt_.path, placement));
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
         // Weights that will be packed are read, not mapped: a mapping would stay resident as a second copy.
         params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP

@@ -53,9 +53,10 @@ struct file_weights {
     std::vector<weight> all;    // products that duo's kernels may take
     std::vector<weight> others; // products that they may not take
     std::vector<int>    small;  // layers of other F32 matrices
-    int64_t             n_layer = 0;
-    int64_t             n_mtp   = 0; // of these layers, the last ones
-    bool                has_mtp = false;
+    int64_t             n_layer    = 0;
+    int64_t             n_mtp      = 0; // of these layers, the last ones
+    bool                has_mtp    = false;
+    bool                has_planes = false;
 };
 
 int64_t header_number(const gguf_context * g, const std::string & key) {
@@ -85,7 +86,9 @@ void read_file(const std::string & path, file_weights & out, std::vector<weight>
         } else if (ggml_n_dims(t) > 1) {
             out.small.push_back(w.layer);
         }
-        out.has_mtp = out.has_mtp || w.kind == "nextn.eh_proj";
+        out.has_mtp    = out.has_mtp || w.kind == "nextn.eh_proj";
+        out.has_planes = out.has_planes || w.kind == "attn_k_b" || w.kind == "attn_v_b" || // one for each head
+                         (w.n_matrices > 1 && !w.kind.ends_with("_exps"));
     }
     const int64_t arch = gguf_find_key(g.get(), "general.architecture");
     if (arch >= 0 && gguf_get_kv_type(g.get(), arch) == GGUF_TYPE_STRING) {
@@ -182,6 +185,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     const file_weights file    = read_weights(path);
     const int64_t      n_trunk = file.n_layer - file.n_mtp;
     has_mtp_                   = file.has_mtp;
+    has_planes_                = file.has_planes;
     has_trunk_                 = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
                                                               [&](const weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
     const auto counts          = [&](int layer) { return layer < n_trunk || !has_trunk_; };

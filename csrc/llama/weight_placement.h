@@ -29,6 +29,9 @@ class weight_placement {
     [[nodiscard]] bool has_mtp() const { return has_mtp_; }
     [[nodiscard]] bool has_trunk() const { return has_trunk_; }
 
+    // Some weights besides experts are several matrices, as attn_k_b.
+    [[nodiscard]] bool has_planes() const { return has_planes_; }
+
     // Number of product weights for duo's kernels, and of those for stock kernels on the CPU.
     [[nodiscard]] int n_duo() const { return n_duo_; }
     [[nodiscard]] int n_stock() const { return n_stock_; }
@@ -58,6 +61,7 @@ class weight_placement {
     bool                                          bytes_known_ = true;
     bool                                          has_mtp_     = false;
     bool                                          has_trunk_   = true;
+    bool                                          has_planes_  = false;
     int                                           n_duo_       = 0;
     int                                           n_stock_     = 0;
     int                                           n_small_     = 0;
