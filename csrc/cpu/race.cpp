@@ -123,8 +123,8 @@ std::vector<uint8_t> some_weights(ggml_type type, int64_t n_rows) {
 // real differences are large, and noise must not decide.
 int best_ahead(format f, ggml_product & duo) {
     constexpr std::array distances = {n_ahead_usual, 0, n_ahead_usual / 4, n_ahead_usual * 2};
-    constexpr int        n_rounds  = 8;
-    constexpr int        n_enough  = 5;
+    constexpr int        n_rounds  = 12;
+    constexpr int        n_enough  = 7;
     constexpr double     margin    = 0.97;
 
     std::array<double, distances.size()> best;
