@@ -37,6 +37,16 @@ class Shape:
     n_head_kv: int = 2
 
 
+# What a program in another process begins with.
+CHILD = f"""
+import os, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+import numpy as np
+from model_files import options, run
+from duo import _core
+"""
+
+
 @cache
 def _quantizer() -> Any:
     name = {"darwin": "libggml-base.dylib", "win32": "ggml-base.dll"}.get(sys.platform, "libggml-base.so")

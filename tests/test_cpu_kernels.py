@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from conftest import run_python
 from gguf_files import Array
-from model_files import ARCHITECTURES, N_PRODUCTS, TOKENS, TYPES, Shape, options, random_model, run
+from model_files import ARCHITECTURES, CHILD, N_PRODUCTS, TOKENS, TYPES, Shape, options, random_model, run
 
 from duo import DuoError, _core
 from duo.measure import doctor
@@ -46,13 +46,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> ModelMaker:
         return known[key]
 
     return get
-
-
-@pytest.fixture(scope="session")
-def large_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """So large (200 MB) that a second copy of its weights cannot hide."""
-    path = tmp_path_factory.mktemp("large") / "large.gguf"
-    return random_model(path, "llama", "f16", Shape(n_embd=2048, n_ff=5120, n_head=16))
 
 
 def assert_near_stock(path: Path, p: _core.Probe, tolerance: float) -> None:
@@ -207,18 +200,6 @@ def test_two_models_at_once_in_two_threads(model: ModelMaker) -> None:
 
 
 # How a child process begins.
-CHILD = f"""
-import os, resource, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-import numpy as np
-from model_files import options, run
-from duo import _core
-
-def private_bytes():
-    rows = [line.split() for line in open("/proc/self/smaps_rollup")]
-    return sum(int(r[1]) for r in rows if r[0] in ("Private_Clean:", "Private_Dirty:")) << 10
-"""
-
 ALL_TYPES = """
 if _core.kernels()[0] != os.environ["DUO_CPU_ISA"]:
     sys.exit(3)
@@ -273,63 +254,3 @@ def test_a_text_by_tiles_is_the_text_without() -> None:
     if "avx512" not in texts:
         pytest.skip("no AVX-512 here")
     assert len(texts) >= 2 and set(texts.values()) == {texts["avx512"]} and len(texts["avx512"]) > 200
-
-
-counts_memory = pytest.mark.skipif(
-    not Path("/proc/self/smaps_rollup").exists(), reason="Linux alone limits and counts memory so"
-)
-
-NO_MEMORY = """
-before = [int(line.split()[1]) for line in open("/proc/self/status") if line.startswith("VmData:")][0] << 10
-resource.setrlimit(resource.RLIMIT_DATA, (before + int(sys.argv[2]),) * 2)  # a mapped file does not count
-o = _core.EngineOptions()
-o.target = options(sys.argv[1])
-engine = _core.Engine(o)
-target = engine.target
-print(target.n_duo_products, target.same_bits, target.warning)
-"""
-
-
-@counts_memory
-@pytest.mark.parametrize(
-    "share",  # of the file's size; above 1 the packed weights fit, and what they are read into does not
-    [0.6, 1.06],
-)
-def test_stock_kernels_are_used_if_memory_for_packed_weights_is_short(share: float, large_model: Path) -> None:
-    child = run_python(CHILD + NO_MEMORY, large_model, str(int(share * large_model.stat().st_size)))
-    assert child.returncode == 0, child.stderr
-    assert child.stdout.startswith("0 False there is not enough memory for duo's CPU kernels to pack the weights of ")
-
-
-@counts_memory
-@pytest.mark.skipif(not _core.extra_buffers(), reason="stock kernels pack no weights here")
-def test_stock_kernels_use_the_files_weights_if_memory_for_packed_ones_is_short(tmp_path: Path) -> None:
-    path = random_model(tmp_path / "large.gguf", "llama", "q4_0", Shape(n_embd=2048, n_ff=5120, n_layer=5, n_head=16))
-    stock = NO_MEMORY.replace("options(sys.argv[1])", "options(sys.argv[1], ())")
-    child = run_python(CHILD + stock, path, str(int(0.85 * path.stat().st_size)))  # enough for the context
-    assert child.returncode == 0, child.stderr
-    assert child.stdout.startswith("0 False there is not enough memory for stock CPU kernels to pack the weights of ")
-
-
-MEMORY = """
-p = _core.Probe(options(sys.argv[2]))
-run(p, 8)
-del p
-before = private_bytes()
-p = _core.Probe(options(sys.argv[1]))
-assert p.n_duo_products == p.n_cpu_products
-run(p, 8)
-print(private_bytes() - before)
-del p
-print(private_bytes() - before)
-"""
-
-
-@counts_memory
-def test_weights_lie_in_memory_once_and_are_given_back(large_model: Path, model: ModelMaker) -> None:
-    child = run_python(CHILD + MEMORY, large_model, model("llama", "f16"))
-    assert child.returncode == 0, child.stderr
-    loaded, closed = map(int, child.stdout.split())
-    size = large_model.stat().st_size
-    assert 0.9 * size < loaded < 1.1 * size + (64 << 20)
-    assert closed < 64 << 20

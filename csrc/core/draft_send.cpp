@@ -12,6 +12,16 @@ constexpr size_t n_children_most = 8;      // of a node, when several outcomes a
 constexpr float  least_child     = -4.2f;  // log of the chance of a child, if its node is right, to be kept (1.5%)
 constexpr float  log_of_nothing  = -69.0f; // log(1e-30)
 constexpr size_t n_block_most    = 48;     // nodes below the root whose children a block tells
+
+// How likely a child can be that is not among these siblings, which are sorted; logs of chances.
+float most_of_others(std::span<const float> logp) {
+    double left = 1.0;
+    for (const float x : logp) {
+        left -= std::exp(double(x));
+    }
+    const float rest = std::max(float(std::log(std::max(left, 1e-30))), log_of_nothing);
+    return logp.empty() ? rest : std::min(rest, logp.back());
+}
 } // namespace
 
 // The root's row has told candidates for several levels, so nodes below it get children without a row of their own.
@@ -63,7 +73,8 @@ int32_t draft_worker::send_children(draft_text & text, int32_t i_node, int32_t i
     }
     estimate(text.wanted().power);
     if (text.in_blocks() && !draws) {
-        drop_children(text, i_node); // older blocks knew less of the text
+        // Older blocks knew less of the text: what they alone proposed is no guess any more.
+        lower_others(text, i_node, log_of_nothing, log_of_nothing, no_age);
     }
     for (size_t i = 0; i < children_.size(); ++i) {
         const candidate & c = children_[i];
@@ -84,7 +95,9 @@ int32_t draft_worker::send_children(draft_text & text, int32_t i_node, int32_t i
         n_made += msg.guess ? 1 : 0;
     }
     if (msg.age != no_age && !draws) {
-        revise_others(text, i_node, msg.age);
+        // The node was evaluated again. Its other children are no likelier than the last of these, nor than what these
+        // leave.
+        lower_others(text, i_node, most_of_others(said_), most_of_others(estimates_), msg.age);
     }
     return n_made;
 }
@@ -112,24 +125,14 @@ void draft_worker::estimate(double power) {
     sharpness::apply(power, said_, estimates_);
 }
 
-// A head that evaluates a node again has new candidates. Its other children are no likelier than the last of these, nor
-// than what these leave.
-void draft_worker::revise_others(draft_text & text, int32_t i_node, int16_t age) {
-    const auto most = [](std::span<const float> logp) {
-        double left = 1.0;
-        for (const float x : logp) {
-            left -= std::exp(double(x));
-        }
-        const float rest = std::max(float(std::log(std::max(left, 1e-30))), log_of_nothing);
-        return logp.empty() ? rest : std::min(rest, logp.back());
-    };
-    const float said = most(said_);
-    const float mine = most(estimates_);
+// Children of a node that are not proposed again become no likelier than this: as the target is told, and as the tree
+// has it.
+void draft_worker::lower_others(draft_text & text, int32_t i_node, float said, float estimate, int16_t age) {
     for (int32_t i = text.tree().first_child(i_node); i >= 0; i = text.tree().at(i).next) {
         const token_tree::node & nd = text.tree().at(i);
         const bool               again =
-            std::any_of(children_.begin(), children_.end(), [&nd](const auto & c) { return c.token == nd.token; });
-        if (!again && nd.logp > mine) {
+            std::any_of(children_.begin(), children_.end(), [&nd](const candidate & c) { return c.token == nd.token; });
+        if (!again && nd.logp > estimate) {
             wires_.nodes.push_quiet({.guess  = false,
                                      .slot   = text.slot(),
                                      .id     = nd.id,
@@ -137,25 +140,7 @@ void draft_worker::revise_others(draft_text & text, int32_t i_node, int16_t age)
                                      .token  = nd.token,
                                      .logp   = said,
                                      .age    = age});
-            text.revise(i, mine);
-        }
-    }
-}
-
-// What a block does not propose again is no guess any more.
-void draft_worker::drop_children(draft_text & text, int32_t i_node) {
-    for (int32_t i = text.tree().first_child(i_node); i >= 0; i = text.tree().at(i).next) {
-        const token_tree::node & nd = text.tree().at(i);
-        const bool               proposed =
-            std::any_of(children_.begin(), children_.end(), [&nd](const candidate & c) { return c.token == nd.token; });
-        if (!proposed && nd.logp > log_of_nothing) {
-            wires_.nodes.push_quiet({.guess  = false,
-                                     .slot   = text.slot(),
-                                     .id     = nd.id,
-                                     .parent = text.tree().at(i_node).id,
-                                     .token  = nd.token,
-                                     .logp   = log_of_nothing});
-            text.revise(i, log_of_nothing);
+            text.revise(i, estimate);
         }
     }
 }

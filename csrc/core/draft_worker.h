@@ -81,8 +81,7 @@ class draft_worker {
     int32_t send_block(part & p, int32_t i_row);
     void    keep_likely(float p_min, int32_t n_wanted);
     void    estimate(double power);
-    void    drop_children(draft_text & text, int32_t i_node);
-    void    revise_others(draft_text & text, int32_t i_node, int16_t age);
+    void    lower_others(draft_text & text, int32_t i_node, float said, float estimate, int16_t age);
     void    draw_children(const draft_text & text, int32_t i_node, int32_t i_row, size_t n_most);
     void    report(int64_t t0, int64_t t1, int64_t hidden_us, int32_t n_made, int32_t depth);
 

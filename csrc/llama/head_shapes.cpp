@@ -127,15 +127,20 @@ std::vector<wanted> all_of(const file_header & h, const sizes & s, bool eagle3) 
     return out;
 }
 
+std::string fault_of(const file_header & h, const wanted & w) {
+    const header_tensor * t = h.tensor(w.name);
+    if (t == nullptr) {
+        return w.needed ? " has no tensor " + w.name + ", which such a head needs" : "";
+    }
+    return equal(t->shape, w.shape) ? ""
+                                    : " has a tensor " + w.name + " of " + in_words(t->shape) +
+                                          " numbers, and by its header it has " + in_words(w.shape);
+}
+
 std::string compared(const file_header & h, const std::vector<wanted> & all) {
     for (const wanted & w : all) {
-        const header_tensor * t = h.tensor(w.name);
-        if (t == nullptr && w.needed) {
-            return " has no tensor " + w.name + ", which such a head needs";
-        }
-        if (t != nullptr && !equal(t->shape, w.shape)) {
-            return " has a tensor " + w.name + " of " + in_words(t->shape) + " numbers, and by its header it has " +
-                   in_words(w.shape);
+        if (std::string why = fault_of(h, w); !why.empty()) {
+            return why;
         }
     }
     for (const header_tensor & t : h.tensors) {
@@ -152,12 +157,7 @@ std::string compared(const file_header & h, const std::vector<wanted> & all) {
 std::string fault_of_mtp(const file_header & h, const std::string & arch) {
     const int64_t n_embd  = number(h, arch + ".embedding_length", 0);
     const int64_t n_first = number(h, arch + ".block_count", 0) - number(h, arch + ".nextn_predict_layers", 0);
-    const auto    name    = "blk." + std::to_string(n_first) + ".nextn.eh_proj.weight";
-    const auto *  t       = h.tensor(name);
-    return t == nullptr || equal(t->shape, {2 * n_embd, n_embd})
-               ? ""
-               : " has a tensor " + name + " of " + in_words(t->shape) + " numbers, and by its header it has " +
-                     in_words({2 * n_embd, n_embd});
+    return fault_of(h, {"blk." + std::to_string(n_first) + ".nextn.eh_proj.weight", {2 * n_embd, n_embd}, false});
 }
 
 } // namespace
