@@ -1,11 +1,9 @@
 """Pairs by name: the list that comes with duo, the user's own, and what is wrong with either."""
 
 import json
-import re
 import shlex
 from pathlib import Path
 
-import click
 import pytest
 
 from duo import Duo, DuoError
@@ -269,33 +267,3 @@ def test_pairs_can_be_named_wherever_models_can() -> None:
         assert command is not None
         options = {o for p in command.params for o in p.opts}
         assert {"--pair", "-m", "-md", "-hf", "-hfd", "--hf-file", "--hf-file-draft", "--offline"} <= options, name
-
-
-# ---- docs/models.md
-
-PAGE = (Path(__file__).parents[1] / "docs" / "models.md").read_text(encoding="utf-8")
-COMMANDS = [
-    line.split("   #")[0].strip() for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line in block.splitlines()
-]
-
-
-@pytest.mark.parametrize("line", COMMANDS)
-def test_command_lines_in_the_documents_are_understood(line: str) -> None:
-    words = shlex.split(line)[1:]
-    name = "run" if words[0].startswith("-") else words.pop(0)
-    command = program.get_command(None, name)  # type: ignore[arg-type]
-    while isinstance(command, click.Group) and words and words[0] in command.commands:
-        command = command.commands[words.pop(0)]
-    assert command is not None
-    command.make_context(name, words).close()
-
-
-def test_documented_commands_with_the_demo_pair_run(capfd: pytest.CaptureFixture[str]) -> None:
-    ran = [shlex.split(line)[1:] for line in COMMANDS if " demo" in line or line.endswith("duo pairs")]
-    assert len(ran) >= 3 and all(main(args) == 0 for args in ran)
-
-
-def test_the_list_in_the_documents_is_valid(own: Path) -> None:
-    (block,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.S)
-    written(own, block)
-    assert pairs.find("local").own

@@ -2,7 +2,7 @@
 
 import ctypes
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import llama_cpp
@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prompts import PROMPTS
 
-from duo import Duo, DuoError, _core
+from duo import Duo, _core
 from duo.measure.doctor import options
 from duo.models.demo import demo_pair
 from duo.options.validate import generate_options
@@ -266,82 +266,6 @@ def test_the_draft_guesses_with_the_same_filters(eager: Duo) -> None:
         {"xtc_probability": 0.5, "xtc_threshold": 0.1},
     ):
         assert accepted(eager, **o) > 0.6 * usual, str(o)
-
-
-# ---- options
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("typical_p", 1.5),
-        ("typical_p", math.nan),
-        ("top_n_sigma", -2),
-        ("xtc_probability", -0.1),
-        ("xtc_threshold", "much"),
-        ("dynatemp_range", -1),
-        ("dynatemp_exponent", math.inf),
-        ("dry_multiplier", -1),
-        ("dry_base", 0.5),
-        ("dry_allowed_length", -1),
-        ("dry_penalty_last_n", -2),
-        ("dry_sequence_breakers", [""]),
-        ("dry_sequence_breakers", ["x" * 41]),
-        ("dry_sequence_breakers", ["a\0b"]),
-        ("dry_sequence_breakers", ["\ud800"]),
-        ("dry_sequence_breakers", ["x"] * 65),
-        ("dry_sequence_breakers", 5),
-    ],
-)
-def test_a_bad_value_is_one_sentence(name: str, value: Any) -> None:
-    with pytest.raises(DuoError, match=rf"^{name} \(--[a-z-]+\) is .*; see duo --help$") as e:
-        generate_options({name: value})
-    assert e.value.code == "bad_value"
-
-
-def test_flags_are_llama_cpps(run: Callable[..., tuple[int, str, str]]) -> None:
-    base = ["-m", str(TARGET), "-p", "The king had a cat. The king had a", "-n", "20", "-s", "3", "--temp", "1"]
-    usual = run(*base)
-    assert usual[0] == 0
-    for flags in (
-        ["--typical", "0.2"],
-        ["--typical-p", "0.2"],
-        ["--top-nsigma", "0.3"],
-        ["--top-n-sigma", "0.3"],
-        ["--xtc-probability", "1", "--xtc-threshold", "0.05"],
-        ["--dynatemp-range", "0.9", "--dynatemp-exp", "0.3"],
-        ["--dry-multiplier", "9", "--dry-base", "2", "--dry-allowed-length", "1", "--dry-penalty-last-n", "-1"],
-    ):
-        code, out, _ = run(*base, *flags)
-        assert code == 0 and out != usual[1], flags
-    assert run(*base, "--dry-base", "0.5")[0] == 1
-    assert "--mirostat is not supported" in run(*base, "--mirostat", "2")[2]
-
-
-def test_sequence_breakers_are_read_as_by_llama_cpp(run: Callable[..., tuple[int, str, str]]) -> None:
-    from duo.cli.options import sequence_breakers
-
-    assert sequence_breakers(("\\n", "x"), escape=True) == ["\n", "x"]
-    assert sequence_breakers(("\\n",), escape=False) == ["\\n"]
-    assert sequence_breakers(("x", "none", ":"), escape=True) == [":"]
-    assert sequence_breakers(("none",), escape=True) == []
-    base = ["-m", str(TARGET), "-p", "a dog: a dog: a dog:", "-n", "12", "--temp", "0", "--dry-multiplier", "9"]
-    texts = {run(*base, *more)[1] for more in ([], ["--dry-sequence-breaker", "none"])}
-    assert len(texts) == 2
-
-
-def test_llama_cpps_typical_p_is_taken(strict_pair: Duo) -> None:
-    o: dict[str, Any] = {"max_tokens": 20, "temperature": 1.0, "seed": 5}
-    got = strict_pair.create_completion(PROMPTS[0], typical_p=0.3, **o)["choices"][0]["text"]
-    assert got == strict_pair.generate(PROMPTS[0], typical_p=0.3, **o).text
-    assert got != strict_pair.create_completion(PROMPTS[0], **o)["choices"][0]["text"]
-    by_place = strict_pair.create_completion(PROMPTS[0], None, 20, 1.0, 0.95, 0.05, 0.3, seed=5)
-    assert by_place["choices"][0]["text"] == got
-
-
-def test_mirostat_is_refused_with_its_reason(strict_pair: Duo) -> None:
-    with pytest.raises(DuoError, match=r"mirostat_mode=2, .*every token before"):
-        strict_pair.create_completion(PROMPTS[0], mirostat_mode=2)
 
 
 def test_breakers_of_whole_and_partial_tokens_are_found_by_array(probe: _core.Probe) -> None:

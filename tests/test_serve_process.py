@@ -1,4 +1,4 @@
-"""`duo serve` as a process: full disks, a port in use, too few descriptors."""
+"""`duo serve` as a process: signals, a socket, mistakes; full disks, a port in use, too few descriptors."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import resource
 import signal
 import socket
 import subprocess
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HANG_S, start_duo
+from served import TALE
 
 
 def start(*args: str, **options: Any) -> tuple[subprocess.Popen[bytes], str]:
@@ -119,3 +121,109 @@ def test_descriptors_that_run_out() -> None:
         p.kill()
         _, err = p.communicate()
     assert b"Traceback" not in err
+
+
+# ---- how it ends
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], str]]]:
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*args: str) -> tuple[subprocess.Popen[bytes], str]:
+        p = start_duo("serve", "--port", "0", "-c", "2048", *args, env={**os.environ, "DUO_PROFILES": "off"})
+        started.append(p)
+        assert p.stdout is not None
+        line = p.stdout.readline().decode()
+        return p, line.split(" on ")[1].split(" (")[0] if " on " in line else line
+
+    yield start
+    for p in started:
+        p.kill()
+        p.communicate()
+
+
+def test_sigterm_lets_eight_texts_end(program: Callable[..., tuple[subprocess.Popen[bytes], str]]) -> None:
+    p, url = program("-np", "4", "-c", "8192", "--drain", "60")
+    answers: list[httpx.Response] = []
+    # Clients that are ready: eight requests are there before the first four texts end.
+    clients = [httpx.Client(verify=False, timeout=HANG_S) for _ in range(8)]
+
+    def ask(client: httpx.Client) -> None:
+        body = {"messages": TALE, "max_tokens": 600, "ignore_eos": True, "stream": True}
+        with client:
+            answers.append(client.post(url + "/v1/chat/completions", json=body))
+
+    threads = [threading.Thread(target=ask, args=(c,)) for c in clients]
+    for t in threads:
+        t.start()
+    inside = ("duo_requests_running 4.0", "duo_requests_waiting 4.0")
+    until = time.monotonic() + HANG_S
+    with httpx.Client(verify=False, timeout=HANG_S) as client:
+        while not all(x in (metrics := client.get(url + "/metrics").text) for x in inside):
+            assert time.monotonic() < until and not answers, metrics
+            time.sleep(0.01)
+    p.send_signal(signal.SIGTERM)
+    states = set()
+    while True:
+        try:  # the port is open for a while, and says that the server is not ready
+            states.add(httpx.get(url + "/health", timeout=HANG_S).status_code)
+            refused = httpx.post(url + "/completion", json={"prompt": "a"}, timeout=HANG_S)
+            if refused.status_code == 503:
+                assert refused.headers["connection"] == "close" and int(refused.headers["retry-after"]) > 0
+                states.add("refused")
+        except httpx.TransportError:
+            break
+    for t in threads:
+        t.join(HANG_S)
+    assert p.wait(HANG_S) == 0
+    assert 503 in states and "refused" in states
+    assert [a.status_code for a in answers] == [200] * 8
+    assert all(a.text.endswith("data: [DONE]\n\n") for a in answers)
+
+
+def test_a_second_signal_ends_at_once(program: Callable[..., tuple[subprocess.Popen[bytes], str]]) -> None:
+    p, url = program("--drain", "1000")
+    s = httpx.stream(
+        "POST",
+        url + "/completion",
+        json={"prompt": "Once upon a time", "ignore_eos": True, "stream": True, "n_predict": 1900},
+        timeout=HANG_S,
+    )
+    with s as answer:
+        lines = answer.iter_lines()
+        assert next(lines)
+        p.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        p.send_signal(signal.SIGTERM)
+        with suppress(httpx.TransportError):  # the connection has ended before the error was read
+            assert '"unavailable_error"' in "".join(lines)
+    assert p.wait(HANG_S) == 0
+
+
+def test_a_unix_socket(program: Callable[..., tuple[subprocess.Popen[bytes], str]], tmp_path: Path) -> None:
+    path = tmp_path / "duo.sock"
+    p, where = program("--host", str(path))
+    assert where == f"unix:{path}" and path.stat().st_mode & 0o777 == 0o600
+    with httpx.Client(transport=httpx.HTTPTransport(uds=str(path)), base_url="http://x", timeout=HANG_S) as client:
+        assert client.get("/health").json() == {"status": "ok"}
+    p.send_signal(signal.SIGTERM)
+    assert p.wait(HANG_S) == 0 and not path.exists()
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["-m", "/nowhere.gguf"], "nowhere.gguf"),
+        (["--host", "0.0.0.0"], "other machines"),
+        (["--temp", "x"], "temperature"),
+        (["-np", "99"], "n_parallel"),
+        (["--chat-template", "nonsense"], "unknown chat template"),
+    ],
+)
+def test_a_server_that_cannot_start_says_why(
+    args: list[str], words: str, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    code, out, err = run("serve", "--port", "0", *args)
+    assert code == 1 and out == ""
+    assert words in err.splitlines()[-1] and "Traceback" not in err

@@ -3,8 +3,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "asks.h"
-#include "scripted_hook.h"
+#include "text_reader.h"
 
 using namespace duo_test;
 
@@ -15,83 +14,6 @@ int n_schedules(int usual) {
     const char * more = std::getenv("DUO_TEST_SCHEDULES");
     return more == nullptr ? usual : std::atoi(more);
 }
-
-struct total {
-    int n_texts = 0, n_cancelled = 0, n_accepted = 0, n_rejected = 0, n_full = 0, n_parked = 0;
-    int n_errors = 0, n_hooks_failed = 0, n_hooks_stopped = 0;
-};
-
-// One reader: its text is begun, read, perhaps cancelled.
-struct reader {
-    ask                            q;
-    std::string                    note;
-    size_t                         n_read = size_t(-1); // tokens, then it is cancelled
-    std::shared_ptr<scripted_hook> hook;                // null: none
-    answer                         a;
-    std::shared_ptr<open_text>     text;
-    bool                           saw_parked = false; // this text or another one, while it was read
-
-    void run(pipeline & line, bool slow, dice d) {
-        auto req  = q.make();
-        req->hook = hook;
-        text      = line.begin(std::move(req));
-        while (a.tokens.size() < n_read && read_some(line, *text, a, a.tokens.size() + 1)) {
-            saw_parked = saw_parked || line.usage().target.n_parked > 0;
-            if (slow) {
-                loiter(d.next(), 100);
-            }
-        }
-        if (a.finish == finish_reason::none) {
-            line.cancel(*text);
-        }
-    }
-
-    // What the text is alone; a hook ends it before its time.
-    answer wanted(const language & lang, int32_t n_ctx) const {
-        answer       want = reference(lang, n_ctx, q);
-        const size_t cut  = hook == nullptr ? 0 : std::max(hook->stop_at, hook->throw_at);
-        if (cut == 0 || q.prompt.size() + want.tokens.size() <= cut) {
-            return want;
-        }
-        want.tokens.resize(cut - q.prompt.size());
-        want.finish = hook->throw_at > 0 ? finish_reason::error : finish_reason::stop;
-        std::string bytes;
-        for (const token_id t : want.tokens) {
-            bytes += language::piece(t);
-        }
-        want.text = utf8_valid(bytes);
-        return want;
-    }
-
-    // sound: no model fails.
-    void check(const language & lang, int32_t n_ctx, bool sound, total & sum) const {
-        ++sum.n_texts;
-        sum.n_parked += saw_parked ? 1 : 0;
-        const answer want = wanted(lang, n_ctx);
-        CHECK(is_beginning(a.tokens, want.tokens), note);
-        if (a.finish == finish_reason::none) {
-            ++sum.n_cancelled;
-            return;
-        }
-        if (a.finish == finish_reason::error) {
-            CHECK(a.error.sentence.find("fails") != std::string::npos, note + a.error.sentence);
-            const bool by_hook = a.error.sentence == "the hook fails";
-            CHECK(!by_hook || (want.finish == finish_reason::error && a.tokens == want.tokens), note);
-            ++(by_hook ? sum.n_hooks_failed : sum.n_errors);
-            return;
-        }
-        check_same(a, want, note);
-        CHECK(!sound || a.warning.empty(), note + a.warning);
-        sum.n_full += int32_t(q.prompt.size() + a.tokens.size()) == n_ctx ? 1 : 0;
-        if (hook != nullptr && hook->stop_at == q.prompt.size() + a.tokens.size()) {
-            ++sum.n_hooks_stopped; // in a pass without a token
-            return;
-        }
-        check_stats(a, q, note);
-        sum.n_accepted += a.stats.n_accepted;
-        sum.n_rejected += a.stats.n_drafted - a.stats.n_accepted;
-    }
-};
 
 // After all texts: the models hold what the workers know of, and nothing else.
 void check_usage(pipeline & line, size_t n_texts, const std::string & note) {
@@ -278,55 +200,6 @@ TEST(a_choice_that_fails_ends_one_text) {
     CHECK_EQ(sum.n_errors, 1);
 }
 
-// A text goes to the slot that has its beginning, which need not be the reader's place of that number.
-TEST(drafts_work_for_texts_that_come_back_in_another_order) {
-    const language lang{.seed = 8};
-    // A loaded machine gives the draft's thread its turn within some of the passes.
-    scripted_model                          t(behaviour{.lang = lang, .n_branch = 16, .pass_us = 3000});
-    scripted_model                          m(behaviour{.lang = lang, .n_branch = 16, .agree = 1.0});
-    pipeline                                line(&t, &m, {.n_texts = 4, .only = stance::by_turn});
-    std::vector<std::shared_ptr<open_text>> texts(4);
-    for (const bool again : {false, true}) {
-        std::vector<ask> asks;
-        for (int i = 0; i < 4; ++i) {
-            const auto first = token_id(again ? 3 - i : i);
-            asks.push_back({.prompt = {first, first, first, first}, .n_predict = 40});
-            texts[size_t(i)] = line.begin(asks.back().make());
-        }
-        for (size_t i = 0; i < 4; ++i) {
-            answer a;
-            read_some(line, *texts[i], a, size_t(-1));
-            check_same(a, reference(lang, 512, asks[i]), std::to_string(i));
-            CHECK_EQ(a.warning, "", std::to_string(i));
-            CHECK(a.stats.n_accepted > 0, std::to_string(i)); // a draft that was lost has none
-            CHECK(!again || a.stats.n_prompt_cached > 1);
-        }
-    }
-}
-
-TEST(more_texts_than_slots_wait_in_the_order_of_their_begin) {
-    const language                          lang{.seed = 6};
-    scripted_model                          t(behaviour{.lang = lang, .n_branch = 2});
-    pipeline                                line(&t, nullptr, {.n_texts = 2});
-    std::vector<std::shared_ptr<open_text>> texts;
-    for (int i = 0; i < 6; ++i) {
-        texts.push_back(line.begin(ask{.n_predict = 40}.make()));
-    }
-    CHECK(line.n_queued() >= 3);
-    line.cancel(*texts[4]); // while it waits
-    std::vector<answer> answers(6);
-    for (size_t i = 6; i-- > 0;) { // whoever reads, all texts go on
-        if (i != 4) {
-            read_some(line, *texts[i], answers[i], size_t(-1));
-            check_same(answers[i], reference(lang, 512, ask{.n_predict = 40}), std::to_string(i));
-        }
-    }
-    for (size_t i = 2; i < 6; ++i) {
-        CHECK(i == 4 || answers[i].stats.t_begin_us >= answers[i - 2].stats.t_begin_us);
-    }
-    CHECK(!line.running());
-}
-
 // One thread reads all texts, beside others that read their own.
 TEST(a_thread_that_waits_for_news_reads_all_texts) {
     const language                          lang{.seed = 7};
@@ -367,24 +240,4 @@ TEST(a_thread_that_waits_for_news_reads_all_texts) {
     own.check(lang, 512, true, sum);
     const uint64_t last = line.wait_news(0, now_us());
     CHECK_EQ(line.wait_news(last, now_us() + 1000), last); // nothing more comes
-}
-
-TEST(a_text_may_choose_its_place_and_leave_the_cache_unused) {
-    const language lang{.seed = 8};
-    scripted_model t(behaviour{.lang = lang, .n_branch = 4});
-    pipeline       line(&t, nullptr, {.n_texts = 4});
-    for (const int32_t wanted : {2, 0, 3, -1, 9}) {
-        for (const bool use_cache : {true, false}) {
-            auto req        = ask{.n_predict = 8}.make();
-            req->wanted     = wanted;
-            req->use_cache  = use_cache;
-            const auto text = line.begin(std::move(req));
-            answer     a;
-            read_some(line, *text, a, size_t(-1));
-            check_same(a, reference(lang, 512, ask{.n_predict = 8}), std::to_string(wanted));
-            const int32_t place = text->req().place.load();
-            CHECK(wanted >= 0 && wanted < 4 ? place == wanted : place >= 0 && place < 4, std::to_string(place));
-            CHECK(use_cache || a.stats.n_prompt_cached == 0);
-        }
-    }
 }

@@ -222,3 +222,72 @@ TEST(a_draft_that_has_no_room_beside_another_one_waits) {
         }
     }
 }
+
+// A text goes to the slot that has its beginning, which need not be the reader's place of that number.
+TEST(drafts_work_for_texts_that_come_back_in_another_order) {
+    const language lang{.seed = 8};
+    // A loaded machine gives the draft's thread its turn within some of the passes.
+    scripted_model                          t(behaviour{.lang = lang, .n_branch = 16, .pass_us = 3000});
+    scripted_model                          m(behaviour{.lang = lang, .n_branch = 16, .agree = 1.0});
+    pipeline                                line(&t, &m, {.n_texts = 4, .only = stance::by_turn});
+    std::vector<std::shared_ptr<open_text>> texts(4);
+    for (const bool again : {false, true}) {
+        std::vector<ask> asks;
+        for (int i = 0; i < 4; ++i) {
+            const auto first = token_id(again ? 3 - i : i);
+            asks.push_back({.prompt = {first, first, first, first}, .n_predict = 40});
+            texts[size_t(i)] = line.begin(asks.back().make());
+        }
+        for (size_t i = 0; i < 4; ++i) {
+            answer a;
+            read_some(line, *texts[i], a, size_t(-1));
+            check_same(a, reference(lang, 512, asks[i]), std::to_string(i));
+            CHECK_EQ(a.warning, "", std::to_string(i));
+            CHECK(a.stats.n_accepted > 0, std::to_string(i)); // a draft that was lost has none
+            CHECK(!again || a.stats.n_prompt_cached > 1);
+        }
+    }
+}
+
+TEST(more_texts_than_slots_wait_in_the_order_of_their_begin) {
+    const language                          lang{.seed = 6};
+    scripted_model                          t(behaviour{.lang = lang, .n_branch = 2});
+    pipeline                                line(&t, nullptr, {.n_texts = 2});
+    std::vector<std::shared_ptr<open_text>> texts;
+    for (int i = 0; i < 6; ++i) {
+        texts.push_back(line.begin(ask{.n_predict = 40}.make()));
+    }
+    CHECK(line.n_queued() >= 3);
+    line.cancel(*texts[4]); // while it waits
+    std::vector<answer> answers(6);
+    for (size_t i = 6; i-- > 0;) { // whoever reads, all texts go on
+        if (i != 4) {
+            read_some(line, *texts[i], answers[i], size_t(-1));
+            check_same(answers[i], reference(lang, 512, ask{.n_predict = 40}), std::to_string(i));
+        }
+    }
+    for (size_t i = 2; i < 6; ++i) {
+        CHECK(i == 4 || answers[i].stats.t_begin_us >= answers[i - 2].stats.t_begin_us);
+    }
+    CHECK(!line.running());
+}
+
+TEST(a_text_may_choose_its_place_and_leave_the_cache_unused) {
+    const language lang{.seed = 8};
+    scripted_model t(behaviour{.lang = lang, .n_branch = 4});
+    pipeline       line(&t, nullptr, {.n_texts = 4});
+    for (const int32_t wanted : {2, 0, 3, -1, 9}) {
+        for (const bool use_cache : {true, false}) {
+            auto req        = ask{.n_predict = 8}.make();
+            req->wanted     = wanted;
+            req->use_cache  = use_cache;
+            const auto text = line.begin(std::move(req));
+            answer     a;
+            read_some(line, *text, a, size_t(-1));
+            check_same(a, reference(lang, 512, ask{.n_predict = 8}), std::to_string(wanted));
+            const int32_t place = text->req().place.load();
+            CHECK(wanted >= 0 && wanted < 4 ? place == wanted : place >= 0 && place < 4, std::to_string(place));
+            CHECK(use_cache || a.stats.n_prompt_cached == 0);
+        }
+    }
+}
