@@ -6,6 +6,7 @@
 # It needs an environment whose llama-cpp-python has the GPU's backend, as `make test-gpu` makes it:
 #   CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make VENV=.venv-cuda test-gpu
 # PYTHON names its interpreter (default: .venv-cuda/bin/python). Each step has a time limit and is skipped if it fails.
+# TIMES=3 gives a slow device three times as long.
 set -u
 out=$(realpath -m "$1")
 models=$(realpath -m "${2:-models}")
@@ -19,7 +20,7 @@ step() { # minutes, name, command...
     local minutes=$1 name=$2
     shift 2
     echo "== $name"
-    timeout $((minutes * 60)) "$@" > "$out/$name.txt" 2>&1
+    timeout $((minutes * 60 * ${TIMES:-1})) "$@" > "$out/$name.txt" 2>&1
     local code=$?
     tail -n 25 "$out/$name.txt"
     echo "$name: exit code $code, $SECONDS s so far" | tee -a "$out/steps.txt"

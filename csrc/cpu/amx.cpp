@@ -10,7 +10,6 @@
 #include <cstdint>
 
 #include "compiler.h"
-#include "kernel.h"
 #endif
 
 namespace duo::cpu {
@@ -40,27 +39,6 @@ bool may_use_amx() {
 bool may_use_amx() {
     return false;
 }
-#endif
-
-#if defined(DUO_AMX) && defined(__linux__)
-namespace {
-thread_local tile_config left_by_ggml; // palette 0: nothing
-}
-
-ggml_tiles::ggml_tiles() {
-    if (left_by_ggml.palette != 0) {
-        wide_amx.load(left_by_ggml);
-    }
-}
-
-ggml_tiles::~ggml_tiles() {
-    if (may_use_amx()) {
-        wide_amx.save(left_by_ggml);
-    }
-}
-#else
-ggml_tiles::ggml_tiles()  = default;
-ggml_tiles::~ggml_tiles() = default;
 #endif
 
 void tile_fault(const char * what) {

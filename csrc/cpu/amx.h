@@ -7,16 +7,6 @@ namespace duo::cpu {
 // to use them (on Linux it is asked once).
 bool may_use_amx();
 
-// While it lives, this thread's tile registers are configured as ggml left them: ggml's AMX kernels configure a thread
-// once and rely on that from then on, but other libraries of the process (PyTorch) configure it, too.
-class ggml_tiles {
-  public:
-    ggml_tiles();
-    ~ggml_tiles();
-    ggml_tiles(const ggml_tiles &)             = delete;
-    ggml_tiles & operator=(const ggml_tiles &) = delete;
-};
-
 // Throws std::logic_error: emulated tiles were used in a way that a processor refuses. This is not inline, because
 // standard library code must not be compiled for an instruction set that some machines lack.
 [[noreturn]] void tile_fault(const char * what);

@@ -34,15 +34,16 @@ void allow_extra_buffers(bool yes) {
     allowed = yes;
 }
 
-bool amx_buffers_allowed() {
-    const auto all = allowed_extra_buffers();
-    return std::any_of(all.begin(), all.end(), [](ggml_backend_buffer_type_t b) {
-        return std::string_view(ggml_backend_buft_name(b)) == "AMX";
-    });
-}
-
 std::vector<ggml_backend_buffer_type_t> allowed_extra_buffers() {
     return allowed ? extra_buffers() : std::vector<ggml_backend_buffer_type_t>();
+}
+
+ggml_backend_buffer_type_t allowed_amx_buffers() {
+    const auto all   = allowed_extra_buffers();
+    const auto found = std::find_if(all.begin(), all.end(), [](ggml_backend_buffer_type_t b) {
+        return std::string_view(ggml_backend_buft_name(b)) == "AMX";
+    });
+    return found == all.end() ? nullptr : *found;
 }
 
 } // namespace duo::cpu

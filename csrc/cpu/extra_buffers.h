@@ -14,11 +14,12 @@ std::vector<ggml_backend_buffer_type_t> extra_buffers();
 bool extra_buffers_allowed();
 void allow_extra_buffers(bool yes);
 
-// Whether one of them is for AMX. With 0.3.36's kernels for it (ggml-cpu/amx) planes of inputs fail: each plane is
-// multiplied by a matrix of its own, although there is only one, and inputs that are not contiguous end the process.
-bool amx_buffers_allowed();
-
 // All of them if allowed, otherwise none.
 std::vector<ggml_backend_buffer_type_t> allowed_extra_buffers();
+
+// The one for AMX; nullptr if there is none or it is not allowed. With 0.3.36's kernels for it (ggml-cpu/amx) planes of
+// inputs fail: each plane is multiplied by a matrix of its own, although there is only one, and inputs that are not
+// contiguous end the process.
+ggml_backend_buffer_type_t allowed_amx_buffers();
 
 } // namespace duo::cpu

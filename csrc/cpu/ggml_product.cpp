@@ -7,7 +7,6 @@
 #include <ggml-alloc.h>
 
 #include "../error.h"
-#include "amx.h"
 #include "evict.h"
 
 namespace duo::cpu {
@@ -72,7 +71,6 @@ void ggml_product::set_input(const std::vector<float> & input) {
 }
 
 void ggml_product::compute() {
-    const ggml_tiles tiles;
     ggml_backend_graph_compute(backend_.get(), graph_);
 }
 

@@ -13,6 +13,7 @@
 #include "ggml_buffer.h"
 #include "ggml_device.h"
 #include "ggml_product.h"
+#include "ggml_tiles.h"
 #include "product.h"
 #include "team.h"
 
@@ -189,6 +190,7 @@ std::vector<team_race> race(const std::string & name, const std::vector<int> & w
 
     std::vector<team_race> found;
     for (const int n_threads : teams) {
+        restore_ggml_tiles(n_threads);
         const pair one(all, 1, n_threads);
         const int  ahead = best_ahead(f, *one.duo);
         set_read_ahead(f, ahead);
@@ -227,6 +229,7 @@ product_error product_errors(const std::string & name, std::string_view weights,
 
     pair both(type, n_columns, n_rows, width, 1);
     both.set(bytes, input);
+    restore_ggml_tiles(1);
     both.stock->compute();
     both.duo->compute();
     return {error_of(both.stock->product(), exact, input, size_t(n_columns)),

@@ -32,4 +32,15 @@ int threads_here() {
 #endif
 }
 
+void on_team([[maybe_unused]] int n, const std::function<void()> & f) {
+#if defined(_OPENMP)
+    if (n > 1) {
+#pragma omp parallel num_threads(n)
+        f();
+        return;
+    }
+#endif
+    f();
+}
+
 } // namespace duo::cpu

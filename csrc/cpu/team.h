@@ -1,5 +1,7 @@
-// The default size of OpenMP teams, for packing here and for ggml's own packing for AMX.
+// OpenMP teams: their default size, for packing here and for ggml's own packing for AMX, and a call on each member.
 #pragma once
+
+#include <functional>
 
 namespace duo::cpu {
 
@@ -18,5 +20,8 @@ class team_size {
 
 // Size of a team that this thread would start now.
 int threads_here();
+
+// Calls f once on the calling thread and on each other member of the team of n that it starts next. f does not throw.
+void on_team(int n, const std::function<void()> & f);
 
 } // namespace duo::cpu

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <numeric>
 
-#include "../cpu/amx.h"
 #include "../cpu/ggml_device.h"
+#include "../cpu/ggml_tiles.h"
 #include "../cpu/shortage.h"
 #include "../cpu/team.h"
 #include "../error.h"
@@ -125,13 +125,17 @@ void llama_token_model::check_rows(std::span<const row> rows) const {
 
 // Calls libllama for a pass, and returns what it returns. what: the beginning of the sentence that an error has. After
 // memory ran out in the middle of a pass, libllama's context must not be used.
-int32_t llama_token_model::guarded(const std::function<int32_t()> & pass, const std::function<std::string()> & what) {
+int32_t llama_token_model::guarded(int32_t n_tokens, const std::function<int32_t()> & pass,
+                                   const std::function<std::string()> & what) {
     if (context_.get_deleter().is_broken) {
         throw error(error_kind::does_not_fit,
                     "memory ran out while " + opt_.path + " was used; free memory, and load it again");
     }
+    if (stock_products_ && extra_buffers_) {
+        const int32_t n = n_tokens > 1 ? opt_.n_threads_batch : opt_.n_threads;
+        cpu::restore_ggml_tiles(n_threads_ > 0 ? n_threads_ : n);
+    }
     const throwing_shortage shortage;
-    const cpu::ggml_tiles   tiles;
     log_clear_errors();
     try {
         cpu::require_spare();
@@ -153,6 +157,7 @@ bool llama_token_model::evaluate(const llama_batch & batch) {
     const cpu::team_size        unpacking(std::max(1, opt_.n_threads_batch));
 
     const int32_t rc = guarded(
+        batch.n_tokens,
         [&] {
             const int32_t result = llama_decode(context_.get(), batch);
             llama_synchronize(context_.get());

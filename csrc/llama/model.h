@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include <llama.h>
@@ -14,61 +13,10 @@
 #include "../cpu/cell_order.h"
 #include "head_file.h"
 #include "kept_state.h"
+#include "model_options.h"
 #include "sampler.h"
 
 namespace duo {
-
-struct model_options {
-    std::string              path;
-    std::vector<std::string> devices;                   // see resolve_devices
-    int32_t                  n_gpu_layers = -1;         // < 0: all
-    std::vector<float>       tensor_split;              // share of each device; empty: by free memory
-    std::string              split_mode      = "layer"; // none, layer, row
-    int32_t                  main_gpu        = 0;       // index in devices, for split_mode none
-    int32_t                  n_ctx           = 0;       // tokens; 0: the model's own, but at most n_ctx_most
-    int32_t                  n_ctx_most      = 0;       // 0: no limit
-    int32_t                  n_batch         = 2048;    // rows in a decode
-    int32_t                  n_ubatch        = 512;     // rows on the device at once
-    int32_t                  n_parallel      = 1;       // texts at once
-    int32_t                  n_contexts      = 1;       // the cache has room for so many texts of n_ctx tokens
-    int32_t                  n_threads       = 1;
-    int32_t                  n_threads_batch = 1;
-    std::string              flash_attn      = "auto"; // on, off, auto
-    std::string              type_k          = "f16";  // ggml's name of the K cache type
-    std::string              type_v          = "f16";
-    std::string              load_mode       = "auto"; // auto, mmap, none, mlock, dio
-    bool                     vocab_only      = false;  // no weights and no context: the model only tokenizes
-    bool                     offload_kqv     = true;   // a layer's cache and attention are where its weights are
-    bool                     op_offload      = true;   // a GPU may compute prompts with weights of the CPU
-    std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
-    bool                     guesses = false;          // passes verify guesses: a recurrent state keeps snapshots
-    bool                     strict  = false;          // same bits at every width: see llama_token_model::decode
-    bool                     mtp     = false;          // target: keep the state after the last layer, which an MTP
-                                                       // head reads; draft: the file's MTP layers are the draft
-    bool                     load_mtp = false;         // target: its own MTP layers are the draft
-    std::vector<int32_t>     feature_layers;           // an EAGLE-3 or DFlash head reads their inputs; empty: none does
-    std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
-
-    std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
-    std::string rope_scaling;            // none, linear, yarn, longrope; empty: the model's own
-    float       rope_freq_base   = 0.0f; // 0: the model's own
-    float       rope_freq_scale  = 0.0f;
-    int32_t     yarn_orig_ctx    = 0;
-    float       yarn_ext_factor  = -1.0f; // < 0: the model's own
-    float       yarn_attn_factor = -1.0f;
-    float       yarn_beta_slow   = -1.0f;
-    float       yarn_beta_fast   = -1.0f;
-
-    using header_value = std::variant<bool, int64_t, double, std::string>;
-    std::vector<std::pair<std::string, header_value>> kv_overrides; // in place of the file's header; below 128 bytes
-
-    std::vector<std::pair<std::string, float>> loras;             // (file, scale); with them, stock kernels compute
-    std::vector<std::pair<std::string, float>> control_vectors;   // (file, scale)
-    int32_t                                    control_first = 0; // layers in which they are added; 0: from the first
-    int32_t                                    control_last  = 0; // 0: to the last
-
-    std::function<bool(float)> keep_loading; // called while weights are read, with the share read so far; false: stop
-};
 
 struct context_closer {
     std::shared_ptr<llama_model> model;             // the context's
@@ -202,7 +150,7 @@ class llama_token_model : public token_model {
     struct shared_weights {};
     llama_token_model(shared_weights, const llama_token_model & other);
 
-    int32_t guarded(const std::function<int32_t()> & pass, const std::function<std::string()> & what);
+    int32_t guarded(int32_t n_tokens, const std::function<int32_t()> & pass, const std::function<std::string()> & what);
     void    load();
     void    load_file(const std::vector<std::string> & cpu_types, bool extra_buffers);
     void    make_context();   // also finds out its capabilities
@@ -280,6 +228,7 @@ class llama_token_model : public token_model {
     bool                            on_device_     = false; // some weights are
     bool                            own_attention_ = false; // duo's kernels compute the attention of all layers
     bool        stock_products_ = false; // stock kernels compute some product, perhaps only a router's
+    bool        extra_buffers_  = false; // and may have rearranged its weights
     int32_t     n_duo_products_ = 0;
     int32_t     n_cpu_products_ = 0;
     std::string warning_;

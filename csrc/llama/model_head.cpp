@@ -66,7 +66,7 @@ void llama_token_model::encode(std::span<const float> features, std::span<float>
     batch.n_tokens       = int32_t(n);
     batch.embd           = const_cast<float *>(features.data()); // it is only read
     const auto    what   = [&] { return "reading hidden states with " + opt_.path + " failed"; };
-    const int32_t rc     = guarded([&] { return llama_encode(context_.get(), batch); }, what);
+    const int32_t rc     = guarded(int32_t(n), [&] { return llama_encode(context_.get(), batch); }, what);
     const float * states = rc == 0 ? hidden().states(context_.get()) : nullptr;
     if (states == nullptr) {
         throw error(what() + log_reason());

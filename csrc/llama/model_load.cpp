@@ -59,7 +59,7 @@ llama_token_model::llama_token_model(const model_options & opt, const llama_toke
       is_draft_(true), on_device_(target.on_device_),
       own_attention_(target.n_duo_products_ > 0 && target.n_duo_products_ == target.n_cpu_products_ &&
                      opt.flash_attn != "off" && opt.type_k == "f16" && opt.type_v == "f16" && device_names_.empty()),
-      stock_products_(target.stock_products_) {
+      stock_products_(target.stock_products_), extra_buffers_(target.extra_buffers_) {
     opt_.keep_loading = nullptr;
     make_context();
     limit_vocab(n_vocab_);
@@ -70,7 +70,8 @@ llama_token_model::llama_token_model(shared_weights, const llama_token_model & o
       target_(other.target_), model_(other.model_), loras_(other.loras_), n_vocab_(other.n_vocab_),
       is_draft_(other.is_draft_), same_bits_(other.same_bits_), on_device_(other.on_device_),
       own_attention_(other.own_attention_), stock_products_(other.stock_products_),
-      n_duo_products_(other.n_duo_products_), n_cpu_products_(other.n_cpu_products_), warning_(other.warning_) {
+      extra_buffers_(other.extra_buffers_), n_duo_products_(other.n_duo_products_),
+      n_cpu_products_(other.n_cpu_products_), warning_(other.warning_) {
     make_context();
     limit_vocab(n_vocab_);
 }
@@ -190,7 +191,8 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types, bo
     params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
     // With repacked weights the kernel depends on the width.
     params.use_extra_bufts =
-        !same_bits_ && extra_buffers && !(cpu::amx_buffers_allowed() && has_planes(opt_.path, placement));
+        !same_bits_ && extra_buffers && !(cpu::allowed_amx_buffers() != nullptr && has_planes(opt_.path, placement));
+    extra_buffers_ = params.use_extra_bufts;
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
         // Weights that will be packed are read, not mapped: a mapping would stay resident as a second copy.
         params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP

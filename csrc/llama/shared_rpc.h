@@ -3,7 +3,7 @@
 // threads a server may compute the wrong graph again, or has none and drops the connection, which ends the process.
 #pragma once
 
-#include "model.h"
+#include "model_options.h"
 
 namespace duo {
 

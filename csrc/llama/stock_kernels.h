@@ -2,7 +2,7 @@
 // needs it not to.
 #pragma once
 
-#include "model.h"
+#include "model_options.h"
 
 namespace duo {
 
