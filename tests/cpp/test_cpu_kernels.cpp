@@ -1,4 +1,5 @@
 // The kernels of csrc/cpu against sums in double precision of the weights as GGUF defines them.
+#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
@@ -6,6 +7,7 @@
 
 #include "check.h"
 #include "cpu/evict.h"
+#include "cpu/team.h"
 #include "weights.h"
 
 using namespace duo::cpu;
@@ -283,5 +285,13 @@ TEST(not_a_number_goes_through_and_zero_stays_zero) {
                 }
             }
         }
+    }
+}
+
+TEST(a_call_reaches_each_member_of_a_team) {
+    for (const int n : {1, 2, 3}) {
+        std::atomic<int> n_calls{0};
+        on_team(n, [&n_calls] { ++n_calls; });
+        CHECK_EQ(n_calls.load(), has_threads() ? n : 1);
     }
 }

@@ -124,24 +124,6 @@ TEST(the_tile_configuration_of_others_is_restored) {
 
 #if defined(DUO_AMX) && defined(__linux__)
 
-TEST(ggml_finds_the_tiles_that_it_left) {
-    if (!may_use_amx()) {
-        std::printf("skipped: this machine has no AMX\n");
-        return;
-    }
-    const tile_config ggmls  = config_of({{16, 64}, {16, 64}});
-    const tile_config others = config_of({{8, 32}});
-    {
-        const ggml_tiles tiles;
-        wide_amx.load(ggmls);
-    }
-    wide_amx.load(others);
-    const ggml_tiles tiles;
-    tile_config      now{};
-    wide_amx.save(now);
-    CHECK(std::memcmp(&now, &ggmls, sizeof now) == 0);
-}
-
 TEST(amx_code_traps_without_amx) {
     const kernel_set * emulated = kernels_named("amx_emulated");
     if (may_use_amx() || emulated == nullptr) {
