@@ -6,7 +6,8 @@ Clients ask for all routes at once: whole texts and streams, chats, tools, gramm
 some cancel, vanish or are too slow. Every text must equal that of plain decoding, written alone before, and every
 status must be the expected one (429 if the queue is full). Between laps the clients pause, and when the server is idle
 its memory, threads, descriptors, cells of the cache and kept texts are noted. The exit code is 1 if something was
-wrong, or grew from the first laps (the very first is not counted) to the last ones.
+wrong, or grew from the first laps to the last ones. The very first lap is not counted and goes on until the server is
+warm.
 
 Options that this script does not know go to `duo serve`; without any it serves the demo pair.
 """
@@ -34,6 +35,7 @@ from benchmarks.servers.load import Client, Wrong, plain_texts
 from duo.measure.bench.head import command_of, machine
 
 N_PLACES, N_CTX, N_QUEUE = 4, 4096, 8
+N_WARM = 600  # requests until allocators and caches have what they keep
 IDLE_S = 60.0
 LIMITS = ["--queue", str(N_QUEUE), "--max-body", "1", "--header-timeout", "2", "--body-timeout", "2"]
 # What may be more at the end than at the beginning: allocators keep what was freed.
@@ -108,6 +110,8 @@ def soak(seconds: float, n_clients: int, n_laps: int, options: Sequence[str], se
             try:
                 for i in range(n_laps + 1):
                     lap(clients, seconds / (n_laps + 1))
+                    while sum(sum(c.done.values()) for c in clients) < N_WARM:
+                        lap(clients, 1.0)
                     for client in clients:
                         client.close()  # idle connections are descriptors too
                         client.open()

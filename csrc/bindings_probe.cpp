@@ -236,8 +236,12 @@ void register_probe(py::module_ & m) {
         "product_errors",
         [](const std::string & type, const py::bytes & weights, int64_t n_columns, int width) {
             ask_guard();
-            stock_kernels_used();
-            const cpu::product_error e = cpu::product_errors(type, std::string_view(weights), n_columns, width);
+            const std::string_view   bytes(weights);
+            const cpu::product_error e = [&] {
+                const py::gil_scoped_release released;
+                stock_kernels_used();
+                return cpu::product_errors(type, bytes, n_columns, width);
+            }();
             return py::make_tuple(e.stock, e.duo);
         },
         "type"_a, "weights"_a, "n_columns"_a, "width"_a);

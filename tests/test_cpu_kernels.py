@@ -199,7 +199,6 @@ def test_two_models_at_once_in_two_threads(model: ModelMaker) -> None:
     assert wrong == []
 
 
-# How a child process begins.
 ALL_TYPES = """
 if _core.kernels()[0] != os.environ["DUO_CPU_ISA"]:
     sys.exit(3)

@@ -3,14 +3,15 @@
 #include "amx.h"
 
 #if defined(DUO_AMX) && defined(__linux__)
+#include <atomic>
 #include <exception>
 #include <mutex>
-#include <string_view>
 #include <thread>
 
 #include "extra_buffers.h"
 #include "ggml_product.h"
 #include "kernel.h"
+#include "shortage.h"
 #include "team.h"
 #endif
 
@@ -19,61 +20,68 @@ namespace duo::cpu {
 #if defined(DUO_AMX) && defined(__linux__)
 namespace {
 
-// One product by ggml's AMX kernels, if this processor's ggml has them. Throws duo::error without memory.
-void multiply_by_amx(ggml_backend_buffer_type_t amx) {
+std::mutex        learning;
+std::atomic<bool> learned{false}; // `made` does not change any more
+tile_config       made{};         // palette 0: ggml configures nothing
+
+// Lets ggml's AMX kernels compute a product and returns what they configure. Only on a new thread: on others ggml may
+// have done so before. Throws without memory.
+tile_config made_by_ggml(ggml_backend_buffer_type_t amx) {
     constexpr ggml_type type      = GGML_TYPE_Q8_0;
     constexpr int64_t   n_columns = 256;
     constexpr int64_t   n_rows    = 64;
     constexpr int       width     = 16; // a single input is multiplied without tiles
-    ggml_backend_dev_t  cpu       = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    ggml_product        p(amx, cpu, 1, type, n_columns, n_rows, width);
+    const team_size     packing(1);     // otherwise a thread for each processor packs
+    ggml_backend_dev_t  cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    tile_config         c{};
+    require_spare(); // ggml ends the process where its small objects have no memory
+    ggml_product p(amx, cpu, 1, type, n_columns, n_rows, width);
     if (p.can_run(cpu)) {
         p.set(std::vector<uint8_t>(size_t(n_rows) * ggml_row_size(type, n_columns)), gaussian(n_columns * width, 1));
+        wide_amx.load(c); // a new thread may have its creator's configuration
         p.compute();
+        wide_amx.save(c);
     }
-}
-
-// A new thread has what ggml configures, and nothing of any other library. Palette 0: ggml configures nothing.
-tile_config made_by_ggml(ggml_backend_buffer_type_t amx) {
-    tile_config        made{};
-    std::exception_ptr failure;
-    std::thread        thread([&] {
-        try {
-            multiply_by_amx(amx);
-            wide_amx.save(made);
-        } catch (...) {
-            failure = std::current_exception();
-        }
-    });
-    thread.join();
-    if (failure) {
-        std::rethrow_exception(failure);
-    }
-    return made;
+    return c;
 }
 
 } // namespace
 
-void restore_ggml_tiles(int n_threads) {
-    static std::once_flag learned;
-    static tile_config    made{};
-    if (!may_use_amx()) {
-        return;
+bool learn_ggml_tiles() {
+    const std::lock_guard lock(learning);
+    if (learned || !may_use_amx()) {
+        return true;
     }
-    const ggml_backend_buffer_type_t amx = allowed_amx_buffers();
-    if (amx == nullptr) {
-        return;
-    }
+    std::exception_ptr failure;
     try {
-        std::call_once(learned, [amx] { made = made_by_ggml(amx); });
-    } catch (const std::exception &) {
-        return; // too little memory: the next computation tries again
+        const ggml_backend_buffer_type_t amx = allowed_amx_buffers();
+        if (amx == nullptr) {
+            return true;
+        }
+        std::thread([amx, &failure] {
+            try {
+                made = made_by_ggml(amx);
+            } catch (...) {
+                failure = std::current_exception();
+            }
+        }).join();
+    } catch (const std::exception &) { // no thread, or no memory
+        return false;
     }
-    if (made.palette != 0) {
+    learned = !failure;
+    return learned;
+}
+
+void restore_ggml_tiles(int n_threads) {
+    if (learned && made.palette != 0) {
         on_team(n_threads, [] { wide_amx.load(made); });
     }
 }
 #else
+bool learn_ggml_tiles() {
+    return true;
+}
+
 void restore_ggml_tiles(int) {
 }
 #endif

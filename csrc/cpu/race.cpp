@@ -61,6 +61,10 @@ class pair {
         if (ours == nullptr) {
             throw error(error_kind::bad_value, "duo's CPU kernels cannot be used: " + why_no_kernels());
         }
+        if (!learn_ggml_tiles()) {
+            throw error(error_kind::does_not_fit, "there is too little memory to measure the CPU kernels, or the "
+                                                  "system starts no more threads; give --cpu-kernels duo or stock");
+        }
         ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
         const auto         on  = [&](ggml_backend_buffer_type_t buft, ggml_backend_dev_t device) {
             return std::make_unique<ggml_product>(buft, device, n_threads, type, n_columns, n_rows, width);

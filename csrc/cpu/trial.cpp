@@ -20,6 +20,7 @@
 #include "ggml_device.h"
 #include "ggml_product.h"
 #include "kernel.h"
+#include "team.h"
 
 namespace duo::cpu {
 
@@ -108,6 +109,7 @@ void try_products(const std::vector<std::string> & skip) {
     const auto wanted = [&](const std::string & name) {
         return std::find(skip.begin(), skip.end(), name) == skip.end();
     };
+    const team_size    packing(1); // otherwise a thread for each processor, and not every system starts so many
     ggml_backend_dev_t cpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     if (cpu != nullptr && wanted("plain")) {
         try_kind("plain", ggml_backend_cpu_buffer_type(), cpu, false);

@@ -8,6 +8,7 @@
 #include "../cpu/extra_buffers.h"
 #include "../cpu/ggml_buffer.h"
 #include "../cpu/ggml_device.h"
+#include "../cpu/ggml_tiles.h"
 #include "../cpu/shortage.h"
 #include "../cpu/team.h"
 #include "../error.h"
@@ -190,8 +191,9 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types, bo
     const auto overrides            = header_overrides(opt_);
     params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
     // With repacked weights the kernel depends on the width.
-    params.use_extra_bufts =
-        !same_bits_ && extra_buffers && !(cpu::allowed_amx_buffers() != nullptr && has_planes(opt_.path, placement));
+    params.use_extra_bufts = !same_bits_ && extra_buffers &&
+                             !(cpu::allowed_amx_buffers() != nullptr && has_planes(opt_.path, placement)) &&
+                             cpu::learn_ggml_tiles();
     extra_buffers_ = params.use_extra_bufts;
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
         // Weights that will be packed are read, not mapped: a mapping would stay resident as a second copy.
