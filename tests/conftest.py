@@ -223,6 +223,9 @@ def races(no_memory_of_races: Path, monkeypatch: pytest.MonkeyPatch) -> Races:
     return raced
 
 
+needs_kernels = pytest.mark.skipif(_core.kernels()[0] == "", reason=f"no kernels here: {_core.kernels()[1]}")
+
+
 def need_llama_cpp() -> None:
     """Skips where llama_cpp.Llama, which nothing guards, would end the process."""
     if not guard.find().extra_allowed:

@@ -5,17 +5,9 @@ from typing import Any
 
 import llama_cpp
 import pytest
+from llama_code import DRAFT, LOAD, MESSAGES, PROMPT, TARGET
 
 from duo import Duo, DuoError
-from duo.models.demo import demo_pair
-
-TARGET, DRAFT = demo_pair()
-LOAD: dict[str, Any] = {"model_path": str(TARGET), "n_ctx": 512, "logits_all": True, "verbose": False, "seed": 7}
-PROMPT = "Once upon a time"
-MESSAGES = [
-    {"role": "system", "content": "You tell tales."},
-    {"role": "user", "content": "Tell me the tale of the frog."},
-]
 
 
 @pytest.fixture(scope="module")

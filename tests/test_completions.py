@@ -10,19 +10,12 @@ import llama_cpp
 import pytest
 from conftest import need_llama_cpp
 from gguf_files import BOOL, U32, rewrite
+from llama_code import DRAFT, LOAD, MESSAGES, PROMPT, TARGET
 
 from duo import Duo, DuoError
 from duo.api.infill import infill
 from duo.api.llama_cpp_members import PLACES_OF_CHAT, PLACES_OF_COMPLETION
-from duo.models.demo import demo_pair
 
-TARGET, DRAFT = demo_pair()
-LOAD: dict[str, Any] = {"model_path": str(TARGET), "n_ctx": 512, "logits_all": True, "verbose": False, "seed": 7}
-PROMPT = "Once upon a time"
-MESSAGES = [
-    {"role": "system", "content": "You tell tales."},
-    {"role": "user", "content": "Tell me the tale of the frog."},
-]
 INTEGER = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
 

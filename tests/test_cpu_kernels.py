@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import run_python
+from conftest import needs_kernels, run_python
 from gguf_files import Array
 from model_files import ARCHITECTURES, CHILD, N_PRODUCTS, TOKENS, TYPES, Shape, options, random_model, run
 
@@ -27,7 +27,7 @@ WIDTHS = (*range(1, 17), 33, 63, 64)
 ODD = Shape(n_ff=576, n_vocab=4103, n_head=8, n_head_kv=1)  # panels and blocks that are not full
 ISAS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_bf16", "amx", "amx_emulated", "neon_dot", "neon_i8mm")
 
-pytestmark = pytest.mark.skipif(_core.kernels()[0] == "", reason=f"no kernels here: {_core.kernels()[1]}")
+pytestmark = needs_kernels
 ModelMaker = Callable[..., Path]
 
 

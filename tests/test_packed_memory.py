@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from conftest import run_python
+from conftest import needs_kernels, run_python
 from model_files import CHILD, Shape, random_model
 
 from duo import _core
 
-pytestmark = pytest.mark.skipif(_core.kernels()[0] == "", reason=f"no kernels here: {_core.kernels()[1]}")
+pytestmark = needs_kernels
 
 
 @pytest.fixture(scope="session")

@@ -20,6 +20,8 @@ import pytest
 from conftest import HANG_S, start_duo
 from served import TALE
 
+Program = Callable[..., tuple[subprocess.Popen[bytes], str]]
+
 
 def start(*args: str, **options: Any) -> tuple[subprocess.Popen[bytes], str]:
     """The program and its address, which it says on standard error if standard output is used otherwise."""
@@ -127,7 +129,7 @@ def test_descriptors_that_run_out() -> None:
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[bytes], str]]]:
+def program(tmp_path: Path) -> Iterator[Program]:
     started: list[subprocess.Popen[bytes]] = []
 
     def start(*args: str) -> tuple[subprocess.Popen[bytes], str]:
@@ -143,7 +145,7 @@ def program(tmp_path: Path) -> Iterator[Callable[..., tuple[subprocess.Popen[byt
         p.communicate()
 
 
-def test_sigterm_lets_eight_texts_end(program: Callable[..., tuple[subprocess.Popen[bytes], str]]) -> None:
+def test_sigterm_lets_eight_texts_end(program: Program) -> None:
     p, url = program("-np", "4", "-c", "8192", "--drain", "60")
     answers: list[httpx.Response] = []
     # Clients that are ready: eight requests are there before the first four texts end.
@@ -182,7 +184,7 @@ def test_sigterm_lets_eight_texts_end(program: Callable[..., tuple[subprocess.Po
     assert all(a.text.endswith("data: [DONE]\n\n") for a in answers)
 
 
-def test_a_second_signal_ends_at_once(program: Callable[..., tuple[subprocess.Popen[bytes], str]]) -> None:
+def test_a_second_signal_ends_at_once(program: Program) -> None:
     p, url = program("--drain", "1000")
     s = httpx.stream(
         "POST",
@@ -201,7 +203,7 @@ def test_a_second_signal_ends_at_once(program: Callable[..., tuple[subprocess.Po
     assert p.wait(HANG_S) == 0
 
 
-def test_a_unix_socket(program: Callable[..., tuple[subprocess.Popen[bytes], str]], tmp_path: Path) -> None:
+def test_a_unix_socket(program: Program, tmp_path: Path) -> None:
     path = tmp_path / "duo.sock"
     p, where = program("--host", str(path))
     assert where == f"unix:{path}" and path.stat().st_mode & 0o777 == 0o600

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
-from conftest import HANG_S, need_llama_cpp
-
-from duo import _core
+from conftest import need_llama_cpp, needs_kernels, run_python
 
 # Products in BF16 configure the tiles of the calling thread and of its OpenMP team, which may be ggml's, too.
 PROGRAM = """
@@ -40,19 +35,15 @@ with Duo(target, draft, n_ctx=1024, n_threads=2, cpu_kernels=kernels, _always=Tr
 
 def texts(kernels: str, *others: str) -> list[str]:
     """By mode: plain, sync, async."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, kernels, *others], capture_output=True, text=True, timeout=HANG_S
-    )
+    done = run_python(PROGRAM, kernels, *others)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 
-@pytest.mark.parametrize("kernels", ["stock", "duo"])
+@pytest.mark.parametrize("kernels", ["stock", pytest.param("duo", marks=needs_kernels)])
 def test_pytorch_and_llama_cpp_in_one_process(kernels: str) -> None:
     need_llama_cpp()
     pytest.importorskip("torch")
-    if kernels == "duo" and _core.kernels()[0] == "":
-        pytest.skip(f"no kernels here: {_core.kernels()[1]}")
     alone = texts(kernels)
     for others in (("llama_cpp", "torch"), ("torch",), ("torch", "hook")):
         found = texts(kernels, *others)
@@ -69,7 +60,7 @@ print(_core.product_errors("q8_0", bytes(32 * 272), 256, 4))
 """
 
 
+@needs_kernels
 def test_products_are_compared_while_llama_cpp_reads_the_log() -> None:
-    if _core.kernels()[0] == "":
-        pytest.skip(f"no kernels here: {_core.kernels()[1]}")
-    subprocess.run([sys.executable, "-c", LOGGED], check=True, capture_output=True, timeout=HANG_S)
+    done = run_python(LOGGED)
+    assert done.returncode == 0, done.stderr

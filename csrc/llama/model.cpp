@@ -131,7 +131,7 @@ int32_t llama_token_model::guarded(int32_t n_tokens, const std::function<int32_t
         throw error(error_kind::does_not_fit,
                     "memory ran out while " + opt_.path + " was used; free memory, and load it again");
     }
-    if (extra_buffers_ || (target_ != nullptr && target_->extra_buffers_)) { // a head may use its target's matrices
+    if (extra_buffers_) {
         const int32_t n = n_tokens > 1 ? opt_.n_threads_batch : opt_.n_threads;
         cpu::restore_ggml_tiles(n_threads_ > 0 ? n_threads_ : n);
     }

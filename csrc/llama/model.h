@@ -228,7 +228,7 @@ class llama_token_model : public token_model {
     bool                            on_device_     = false; // some weights are
     bool                            own_attention_ = false; // duo's kernels compute the attention of all layers
     bool        stock_products_ = false; // stock kernels compute some product, perhaps only a router's
-    bool        extra_buffers_  = false; // some weights may be in the CPU's extra buffers
+    bool        extra_buffers_  = false; // some weights may be in the CPU's extra buffers; a head's, with its target's
     int32_t     n_duo_products_ = 0;
     int32_t     n_cpu_products_ = 0;
     std::string warning_;

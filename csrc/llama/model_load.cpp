@@ -194,7 +194,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types, bo
     params.use_extra_bufts = !same_bits_ && extra_buffers &&
                              !(cpu::allowed_amx_buffers() != nullptr && has_planes(opt_.path, placement)) &&
                              cpu::learn_ggml_tiles();
-    extra_buffers_ = params.use_extra_bufts;
+    extra_buffers_ = params.use_extra_bufts || (target_ != nullptr && target_->extra_buffers_);
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
         // Weights that will be packed are read, not mapped: a mapping would stay resident as a second copy.
         params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP
