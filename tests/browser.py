@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import need_program
 
 ANSWER_S = 60
 N_LOOKS = 2500
@@ -29,11 +30,7 @@ KEYS = {"Enter": (13, "\r"), "Tab": (9, ""), "Escape": (27, ""), "ArrowRight": (
 
 
 def program() -> str:
-    """Skips where there is none."""
-    for name in ("chromium", "chromium-browser", "google-chrome"):
-        if (found := shutil.which(name)) is not None:
-            return found
-    pytest.skip("Chromium is not installed (Debian: apt-get install chromium)")
+    return need_program("browser", "chromium", "chromium-browser", "google-chrome")
 
 
 class Browser:

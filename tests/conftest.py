@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from needs import advice
 
 from duo import Duo, _core
 from duo.models.demo import demo_pair
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 # A child that aborts must not call for a debugger, and one that hangs must not hang the tests.
 os.environ["GGML_NO_BACKTRACE"] = "1"
 HANG_S = 120
+SLOW_S = 400  # the bound of a test that is marked slow; the others' is in pyproject.toml
 
 # What one test learns of the demo pair is not for the next one.
 os.environ["DUO_PROFILES"] = "off"
@@ -52,11 +54,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("remote")
         if item.path.name.startswith("test_gpu"):
             item.add_marker("gpu")
+        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(SLOW_S))
     for mark in ("proof", "gpu"):
         if mark not in config.getoption("markexpr"):  # whatever else -m says
             others = [item for item in items if item.get_closest_marker(mark)]
             items[:] = [item for item in items if item not in others]
             config.hook.pytest_deselected(items=others)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    if line := advice(str(report.longrepr) for report in terminalreporter.getreports("skipped")):
+        terminalreporter.write_line(line, yellow=True)
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import socket
 import ssl
 import subprocess
@@ -18,20 +17,11 @@ from tempfile import TemporaryFile
 from typing import Any
 
 import httpx
-import pytest
 from conftest import HANG_S
 from hosts import make_certificate
+from needs import lacks, need_program
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
-PLACES = {"PATH": os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])}
-
-
-def need(program: str) -> str:
-    """The path of a program; skips the test where it is not installed."""
-    found = shutil.which(program, path=PLACES["PATH"])
-    if found is None:
-        pytest.skip(f"{program} is not installed")
-    return found
 
 
 def file(name: str) -> str:
@@ -113,18 +103,22 @@ def _hosts(urls: Sequence[str]) -> list[str]:
 
 
 def program_of(balancer: str) -> str:
-    """What starts it; skips the test where it is not installed. LiteLLM and sglang-router want other versions than duo,
-    so variables name the Python of their environment."""
+    """What starts it: a program, or the Python that has it."""
     if balancer in ("nginx", "haproxy"):
-        return need(balancer)
-    package, variable = {
-        "litellm": ("litellm[proxy]", "DUO_TEST_LITELLM"), "sglang": ("sglang-router", "DUO_TEST_SGLANG_ROUTER"),
-    }[balancer]  # fmt: skip
-    python = os.environ.get(variable, sys.executable)
-    there = Path(python).with_name("litellm" if balancer == "litellm" else "sglang-router")
-    if not there.exists():
-        pytest.skip(f"{package} is not installed here; {variable} may name a Python that has it")
-    return str(there) if balancer == "litellm" else python
+        return need_program(balancer, balancer)
+    if balancer == "litellm":
+        return str(Path(python_with("litellm", "DUO_TEST_LITELLM")).with_name("litellm"))
+    return python_with("sglang-router", "DUO_TEST_SGLANG_ROUTER")
+
+
+def python_with(program: str, variable: str) -> str:
+    """LiteLLM and sglang-router want other versions than duo, so `make test-setup` makes an environment for them inside
+    duo's own. The variable may name the Python of another one."""
+    named = os.environ.get(variable)
+    for python in [Path(named)] if named else [Path(sys.executable), Path(sys.prefix) / "others/bin/python"]:
+        if python.with_name(program).exists():
+            return str(python)
+    lacks(program)
 
 
 @contextmanager

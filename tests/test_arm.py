@@ -2,12 +2,12 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from needs import need_program
 
 from duo.placement.kernels import processor
 
@@ -23,12 +23,11 @@ CPU part\t: 0xd0b
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    not all(shutil.which(tool) for tool in TOOLS), reason="no g++-aarch64-linux-gnu or no qemu-user-static here"
-)
 @pytest.mark.skipif(not (Path(sys.prefix) / "tools").exists(), reason="not in the environment that make sets up")
 @pytest.mark.timeout(1800)  # compiles for a minute of processor time and emulates for another
 def test_kernels_give_the_right_bits_on_emulated_processors() -> None:
+    for tool in TOOLS:
+        need_program("arm", tool)
     make = ["make", "-s", "-C", str(ROOT), f"VENV={sys.prefix}", "test-arm-kernels"]
     outer = {k: v for k, v in os.environ.items() if not k.startswith(("MAKE", "MFLAGS", "DUO_CPU_ISA"))}
     made = subprocess.run(make, capture_output=True, text=True, env=outer)

@@ -15,7 +15,8 @@ import httpx
 import pytest
 import yaml
 from conftest import HANG_S
-from deployed import answers, file, free_ports, need, replaced, running
+from deployed import answers, file, free_ports, replaced, running
+from needs import need_program
 from prometheus_client.parser import text_string_to_metric_families
 from served import GREEDY, PROMPT, TALE, Server, served
 
@@ -65,7 +66,7 @@ def test_the_dashboard_is_sound() -> None:
 @pytest.fixture(scope="module")
 def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Its address; it has been told to ask each second."""
-    program, folder = need("prometheus"), tmp_path_factory.mktemp("prometheus")
+    program, folder = need_program("prometheus", "prometheus"), tmp_path_factory.mktemp("prometheus")
     (port,) = free_ports(1)
     conf = folder / "prometheus.yml"
     conf.write_text(replaced(file("prometheus.yml"), ("duo:8080", server.url.removeprefix("http://")),
@@ -102,5 +103,7 @@ def test_prometheus_answers_every_query(prometheus: str, server: Server) -> None
 
 def test_promtool_accepts_the_file() -> None:
     path = Path(__file__).parents[1] / "deploy" / "prometheus.yml"
-    done = subprocess.run([need("promtool"), "check", "config", path], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [need_program("prometheus", "promtool"), "check", "config", path], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stdout + done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import json
 import os
@@ -18,7 +19,8 @@ import httpx
 import pytest
 import yaml
 from conftest import HANG_S
-from deployed import DEPLOY, answers, file, free_ports, need, replaced, running
+from deployed import DEPLOY, answers, file, free_ports, replaced, running
+from needs import lacks, need_program
 from served import TALE, served
 
 from duo.cli.commands.serve import command as serve_command
@@ -141,7 +143,7 @@ def test_compose() -> None:
 
 def test_compose_by_its_schema() -> None:
     if importlib.util.find_spec("check_jsonschema") is None:
-        pytest.skip("check-jsonschema, which brings the schema, is not installed")
+        lacks("compose")
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec"]
     done = subprocess.run([*command, DEPLOY / "compose.yaml"], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
@@ -196,7 +198,9 @@ def test_the_probes_and_the_key(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", KUBERNETES, ids=lambda p: p.name)
 def test_kubernetes_by_its_schemas(path: Path) -> None:
-    validate = pytest.importorskip("kubernetes_validate", reason="kubernetes-validate is not installed")
+    if importlib.util.find_spec("kubernetes_validate") is None:
+        lacks("kubernetes")
+    validate = importlib.import_module("kubernetes_validate")
     validate.validate(loaded(path), validate.latest_version(), strict=True)
 
 
@@ -251,7 +255,9 @@ def test_what_systemd_starts(tmp_path: Path) -> None:
 def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     path = tmp_path / "duo.service"
     path.write_text(replaced(file("duo.service"), ("/opt/duo/bin/duo", sys.executable)))
-    done = subprocess.run([need("systemd-analyze"), "verify", path], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [need_program("systemd", "systemd-analyze"), "verify", path], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0 and not done.stderr, done.stderr
 
 

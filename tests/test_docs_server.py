@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 from conftest import HANG_S
+from needs import need_program
 from served import Server, parsed, served
 
 from duo.server.metric_families import SUMS
@@ -29,9 +29,9 @@ def server() -> Iterator[Server]:
         yield s
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl")
 @pytest.mark.parametrize("i", range(len(CURLS)))
 def test_commands(server: Server, i: int) -> None:
+    need_program("curl", "curl")
     command = CURLS[i].replace("http://127.0.0.1:8080", server.url).replace("curl ", "curl -sSf ", 1)
     done = subprocess.run(command, shell=True, capture_output=True, text=True, timeout=HANG_S)
     assert done.returncode == 0, done.stderr

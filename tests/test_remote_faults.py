@@ -10,6 +10,7 @@ import pytest
 from conftest import EXACT
 from hosts import PROMPT, HostProcess, until_it_helps
 from proxies import proxy
+from sizes import size
 from storms import Storm, held, left
 
 from duo import Duo, Result
@@ -17,8 +18,8 @@ from duo.models.demo import demo_pair
 
 pytest.importorskip("grpc")
 
-# DUO_TEST_FAULTS=200 for the long run (some minutes).
-N_FAULTS = int(os.environ.get("DUO_TEST_FAULTS", "16"))
+# Or as many as DUO_TEST_FAULTS says: 200 take some minutes.
+N_FAULTS = int(os.environ.get("DUO_TEST_FAULTS", size(8, 200)))
 SEED = int(os.environ.get("DUO_TEST_FAULTS_SEED", "1"))
 LATE_US = 20_000  # each pass is late by up to this, so that a text lasts
 

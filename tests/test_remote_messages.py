@@ -13,6 +13,7 @@ from unittest.mock import MagicMock
 import hostile
 import pytest
 from conftest import run_python
+from needs import lacks
 
 from duo import DuoError, _core
 from duo.options.validate import generate_options
@@ -181,7 +182,7 @@ def test_a_draft_that_still_reads_its_prompt_is_not_called_silent() -> None:
 
 def test_the_generated_code_matches_the_protocol() -> None:
     if not (Path(sysconfig.get_path("scripts")) / "protoc").exists():
-        pytest.skip("protoc is not installed")
+        lacks("protoc")
     tool = Path(__file__).parent.parent / "tools" / "protocol.py"
     r = subprocess.run([sys.executable, tool, "--check"], capture_output=True, text=True, check=False)
     assert (r.returncode, r.stderr) == (0, "")

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from prompts import PROMPTS
 from scipy import stats
+from sizes import size
 
 from duo import Duo, _core
 from duo.measure.doctor import options
@@ -17,6 +18,7 @@ SAMPLING = {"temperature": 0.8, "top_p": 0.95, "top_k": 0, "min_p": 0.0}
 
 
 @pytest.mark.slow
+@pytest.mark.random
 def test_a_seed_gives_one_text_whatever_the_draft_mode_length_and_delays() -> None:
     target, draft = demo_pair()
     cases = [
@@ -27,16 +29,17 @@ def test_a_seed_gives_one_text_whatever_the_draft_mode_length_and_delays() -> No
         ({}, target, {"mode": "async", "n_draft": 8}),
         ({"_delay": (2000, 5)}, draft, {"mode": "async", "n_draft": 4}),
     ]
-    runs = [(p, seed) for seed, p in enumerate(PROMPTS[:12])]
+    runs = [(p, seed) for seed, p in enumerate(PROMPTS[: size(4, 12)])]
+    n_tokens = size(64, 96)
 
     def texts(d: Duo, **options: object) -> list[tuple[int, ...]]:
-        return [d.generate(p, seed=s, max_tokens=96, **SAMPLING, **options).tokens for p, s in runs]
+        return [d.generate(p, seed=s, max_tokens=n_tokens, **SAMPLING, **options).tokens for p, s in runs]
 
     with Duo(target, n_ctx=512, strict=True) as d:
         plain = texts(d)
         assert len(set(plain)) == len(runs)
         assert texts(d) == plain
-        other = [d.generate(p, seed=s + 100, max_tokens=96, **SAMPLING).tokens for p, s in runs]
+        other = [d.generate(p, seed=s + 100, max_tokens=n_tokens, **SAMPLING).tokens for p, s in runs]
         assert other != plain
     for engine, guesser, wanted in cases:
         with Duo(target, guesser, n_ctx=512, strict=True, **engine) as d:
@@ -67,10 +70,11 @@ def _filtered(d: Duo, prompt: list[int]) -> dict[int, float]:
 
 
 @pytest.mark.slow
+@pytest.mark.random
 @pytest.mark.parametrize("mode", ["plain", "sync"])
 def test_the_distribution_is_the_targets(mode: str) -> None:
-    """10,000 draws of the next token that the draft has guessed before (in sync: async waits for no guess)."""
-    n, n_tokens = (5_000, 1) if mode == "plain" else (10_000, 2)
+    """Draws of the next token that the draft has guessed before (in sync: async waits for no guess)."""
+    n, n_tokens = (size(2_000, 5_000), 1) if mode == "plain" else (size(2_500, 10_000), 2)
     with Duo(*demo_pair(), n_ctx=512, _always=True) as d:
         # A context whose next tokens are many, but few enough to be counted.
         prompt, want = next((ids, w) for ids in map(d.tokenize, PROMPTS) if 10 <= len(w := _filtered(d, ids)) <= 60)
@@ -87,13 +91,14 @@ def test_the_distribution_is_the_targets(mode: str) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.random
 def test_acceptance_with_shared_noise_is_like_greedys() -> None:
     with Duo(*demo_pair(), n_ctx=512, _always=True) as d:
 
         def rate(**options: object) -> float:
             n = k = 0
-            for seed, p in enumerate(PROMPTS):
-                d.generate(p, seed=seed, max_tokens=256, mode="sync", n_draft=1, **options)
+            for seed, p in enumerate(PROMPTS[: size(8, len(PROMPTS))]):
+                d.generate(p, seed=seed, max_tokens=size(128, 256), mode="sync", n_draft=1, **options)
                 n, k = n + d.timings["draft_n"], k + d.timings["draft_n_accepted"]
             return k / n
 

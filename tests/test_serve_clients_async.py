@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import json
-import os
-import sys
 from typing import Any
 
 import anthropic
@@ -14,6 +11,7 @@ import httpx
 import openai
 import pytest
 from conftest import HANG_S, run_python
+from deployed import python_with
 from pydantic import BaseModel
 from served import CALLED, GREEDY, TALE, Server
 
@@ -160,20 +158,10 @@ print(json.dumps({
 """
 
 
-def python_with_litellm() -> str:
-    """LiteLLM wants an older huggingface_hub than duo: DUO_TEST_LITELLM names the Python of an environment with
-    litellm[mcp]."""
-    if importlib.util.find_spec("litellm") and importlib.util.find_spec("mcp"):
-        return sys.executable
-    if (other := os.environ.get("DUO_TEST_LITELLM")) is None:
-        pytest.skip("litellm is not installed here; DUO_TEST_LITELLM may name a Python that has it")
-    return other
-
-
 @pytest.mark.slow
 def test_litellm(server: Server, alone: Duo) -> None:
     right = alone.create_chat_completion(TALE, **GREEDY)["choices"][0]["message"]["content"]
-    done = run_python(LITELLM, server.url, json.dumps(CALLED), python=python_with_litellm())
+    done = run_python(LITELLM, server.url, json.dumps(CALLED), python=python_with("litellm", "DUO_TEST_LITELLM"))
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["whole"] == found["streamed"] == found["anthropic"] == right and found["n"] == 16

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 from conftest import need_llama_cpp, needs_kernels, run_python
+from needs import need_torch
+
+from duo import _core
 
 # Products in BF16 configure the tiles of the calling thread and of its OpenMP team, which may be ggml's, too.
 PROGRAM = """
@@ -40,12 +43,14 @@ def texts(kernels: str, *others: str) -> list[str]:
     return done.stdout.splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernels", ["stock", pytest.param("duo", marks=needs_kernels)])
 def test_pytorch_and_llama_cpp_in_one_process(kernels: str) -> None:
     need_llama_cpp()
-    pytest.importorskip("torch")
+    need_torch()
     alone = texts(kernels)
-    for others in (("llama_cpp", "torch"), ("torch",), ("torch", "hook")):
+    with_tiles = "AMX" in _core.extra_buffers()  # elsewhere there are no registers to change
+    for others in (("llama_cpp", "torch"), ("torch",), ("torch", "hook")) if with_tiles else (("torch", "hook"),):
         found = texts(kernels, *others)
         # Stock kernels give other bits at other widths, so their guesses may change a text.
         assert found == alone if kernels == "duo" else found[0] == alone[0], others

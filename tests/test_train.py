@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 from gguf_files import Array
 from model_files import TOKENS, options
+from needs import need_torch
 
 from duo import BadValue, _core
 from duo.models.demo import demo_pair
 
-torch = pytest.importorskip("torch", reason="needs PyTorch (make .venv/train)")
+torch = need_torch()
 
 from eagle3_reader import Eagle3Reader  # noqa: E402
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from needs import need_torch
 
 from duo import BadValue, DuoError
 from duo.cli.main import main
@@ -193,7 +194,7 @@ def test_a_mistake_is_one_sentence(args: list[str], why: str, capsys: pytest.Cap
 
 
 def test_what_is_read_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    pytest.importorskip("torch")
+    need_torch()
     data = tmp_path / "data.txt"
     data.write_text("Once upon a time", "utf-8")
     for out in (TARGET, data):

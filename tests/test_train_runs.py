@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from gguf_files import STR, header_of, rewrite, tiny_gemma3
 from model_files import TOKENS, options
+from needs import need_torch
 
 from duo import _core
 from duo.cli.main import main
 from duo.models import pairs
 from duo.models.demo import demo_pair
 
-torch = pytest.importorskip("torch", reason="needs PyTorch (make .venv/train)")
+torch = need_torch()
 
 from eagle3_reader import Eagle3Reader  # noqa: E402
 
