@@ -115,7 +115,7 @@ proof: $(VENV)/duo $(VENV)/test
 	    $(VENV)/bin/ctest --test-dir build/proof-$$s --output-on-failure -C proof -R ^proof || exit 1; \
 	done
 	@rm -f build/proof.jsonl
-	@DUO_PROOF=build/proof.jsonl DUO_TEST_LARGE=1 $(PY) -m pytest -m "proof or random" --timeout 7200
+	@DUO_PROOF=build/proof.jsonl DUO_TEST_SCALE=25 $(PY) -m pytest -m "proof or random" --timeout 7200
 
 # Replays a fault: make torture TORTURE="--seed 1 --only 137"
 TORTURE    ?= --seed 1

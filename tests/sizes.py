@@ -1,8 +1,8 @@
-"""How much a random test does: little by default, much in `make proof` (DUO_TEST_LARGE=1)."""
+"""How much a random test does: little by default, much in `make proof`, which sets DUO_TEST_SCALE as for C++ tests."""
 
 import os
 
-LARGE = os.environ.get("DUO_TEST_LARGE", "") not in ("", "0")
+LARGE = float(os.environ.get("DUO_TEST_SCALE", "1")) > 1
 
 
 def size(small: int, large: int) -> int:
