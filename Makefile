@@ -23,6 +23,7 @@ SIDE_BY_SIDE ?= -n 2 --dist loadfile
 
 PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check
+CTEST      := $(PY) tools/ctest.py $(VENV)/bin/ctest -j $(JOBS) --output-on-failure
 LLAMA      := $(shell sed -n 's/^ *"\(llama-cpp-python==[^"]*\)",*$$/\1/p' pyproject.toml)
 SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cmake' -o -name '*.py' -o -name '*.pyi' \
                 -o -name '*.gguf' -o -path 'src/duo/server/ui/*.*') CMakeLists.txt pyproject.toml models.yaml
@@ -55,16 +56,18 @@ bench: $(VENV)/duo $(VENV)/test
 
 test: test-cpp test-python
 
+# Configures and builds the C++ tests in build/$1, with the arguments $2.
+cpp_tests = $(VENV)/bin/cmake -S . -B build/$1 -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
+                -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja $2 > /dev/null && $(VENV)/bin/cmake --build build/$1
+
 test-cpp: $(VENV)/tools
-	@$(VENV)/bin/cmake -S . -B build/test -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
-	    -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
-	@$(VENV)/bin/cmake --build build/test
-	@$(VENV)/bin/ctest --test-dir build/test --output-on-failure
+	@$(call cpp_tests,test)
+	@$(CTEST) --test-dir build/test
 
 # Emulation shows whether results on ARM are right. It cannot show their speed.
 test-arm: test-arm-kernels
 	@$(VENV)/bin/cmake --build build/arm
-	@$(VENV)/bin/ctest --test-dir build/arm --output-on-failure -E '^kernels'
+	@$(CTEST) --test-dir build/arm -E '^kernels'
 
 test-arm-kernels: $(VENV)/tools
 	@command -v aarch64-linux-gnu-g++ > /dev/null && command -v qemu-aarch64-static > /dev/null || \
@@ -72,7 +75,7 @@ test-arm-kernels: $(VENV)/tools
 	@CMAKE_TOOLCHAIN_FILE=$(CURDIR)/tools/aarch64-linux-gnu.cmake $(VENV)/bin/cmake -S . -B build/arm -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
 	    -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
 	@$(VENV)/bin/cmake --build build/arm --target test_cpu_kernels test_attention
-	@$(VENV)/bin/ctest --test-dir build/arm --output-on-failure -j $(JOBS) -R '^kernels'
+	@$(CTEST) --test-dir build/arm -R '^kernels'
 
 # A device of type CPU, as Mesa's llvmpipe is, is only taken when it is named.
 VULKAN_VENV ?= .venv-vulkan
@@ -99,21 +102,21 @@ AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
 test-quick: $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest -q -m "not slow and not remote" $(SIDE_BY_SIDE)
 
-tsan asan: $(VENV)/tools
-	@$(VENV)/bin/cmake -S . -B build/$@ -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
-	    -DDUO_SANITIZE=$(if $(filter tsan,$@),thread,address) -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
-	@$(VENV)/bin/cmake --build build/$@
-	@$(VENV)/bin/ctest --test-dir build/$@ --output-on-failure
+tsan: $(VENV)/tools
+	@$(call cpp_tests,tsan,-DDUO_SANITIZE=thread)
+	@$(CTEST) --test-dir build/tsan
 
-# 10,000 schedules of each of the two random tests, under each sanitizer. The Python runs write a line each of what they
-# have shown.
+asan: $(VENV)/tools
+	@$(call cpp_tests,asan,-DDUO_SANITIZE=address)
+	@$(CTEST) --test-dir build/asan
+
+# 25 times as many random cases (DUO_TEST_SCALE, tests/cpp/check.h), so 10,000 schedules of each of test_texts' two random
+# tests, under each sanitizer. The Python runs write a line each of what they have shown.
 proof: $(VENV)/duo $(VENV)/test
-	@for s in thread address; do \
-	    $(VENV)/bin/cmake -S . -B build/proof-$$s -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
-	        -DDUO_SANITIZE=$$s -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null && \
-	    $(VENV)/bin/cmake --build build/proof-$$s --target test_texts && \
-	    $(VENV)/bin/ctest --test-dir build/proof-$$s --output-on-failure -C proof -R ^proof || exit 1; \
-	done
+	@$(call cpp_tests,tsan,-DDUO_SANITIZE=thread)
+	@$(CTEST) --test-dir build/tsan -C proof -R ^proof
+	@$(call cpp_tests,asan,-DDUO_SANITIZE=address)
+	@$(CTEST) --test-dir build/asan -C proof -R ^proof
 	@rm -f build/proof.jsonl
 	@DUO_PROOF=build/proof.jsonl DUO_TEST_SCALE=25 $(PY) -m pytest -m "proof or random" --timeout 7200
 

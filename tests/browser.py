@@ -176,7 +176,7 @@ def browsing() -> Iterator[Browser]:
         with suppress(OSError):
             os.close(ours_out)  # its end
         try:
-            process.wait(20)
+            process.wait(ANSWER_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

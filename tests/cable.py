@@ -6,6 +6,8 @@ import threading
 import time
 from contextlib import suppress
 
+from conftest import HANG_S
+
 
 class Cable:
     """Forwards connections to `address`; `self.address` is this end of it."""
@@ -38,13 +40,13 @@ class Cable:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._threads[0].join(20)  # it accepts, so it may still open sockets
+        self._threads[0].join(HANG_S)  # it accepts, so it may still open sockets
         for s in self._sockets:
             with suppress(OSError):
                 s.shutdown(socket.SHUT_RDWR)
             s.close()
         for t in self._threads[1:]:
-            t.join(10)
+            t.join(HANG_S)
 
     def __enter__(self) -> "Cable":
         return self
@@ -64,7 +66,7 @@ class Cable:
                 self._sockets.append(near)
                 if self._down.is_set():
                     continue  # taken by the kernel, answered by nobody
-                far = socket.create_connection(self._to, 10)
+                far = socket.create_connection(self._to, HANG_S)
                 far.settimeout(None)
                 self._sockets.append(far)
                 for a, b in ((near, far), (far, near)):

@@ -16,7 +16,7 @@ from functools import cache
 from pathlib import Path
 
 RELAY = Path(__file__).with_name("packet_relay.py")
-STEP_S = 20
+STEP_S = 60
 
 
 def _run(*command: str) -> None:

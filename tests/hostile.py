@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
+from conftest import HANG_S
 from hosts import HostProcess
 
 from duo import _core
@@ -155,7 +156,7 @@ class Attacker:
         self.channel = grpc.insecure_channel(h.address, [("grpc.use_local_subchannel_pool", 1)])
         say = self.channel.unary_unary(PATH + "Hello", as_it_is, wire.HelloReply.FromString)
         request = wire.HelloRequest(protocol=hello.PROTOCOL, role=h.role)
-        self.instance = say(request.SerializeToString(), timeout=30).instance
+        self.instance = say(request.SerializeToString(), timeout=HANG_S).instance
         self.method = "Draft" if h.role == "draft" else "Verify"
         self.make: Any = wire.ToDraft if h.role == "draft" else wire.ToVerify
         whole, likely = (verdict, plausible_verdict) if h.role == "draft" else (node, plausible_node)
@@ -185,7 +186,7 @@ class Attacker:
 
     def stream(self) -> None:
         call = self.channel.stream_stream(PATH + self.method, as_it_is, as_it_is)(
-            self.messages(self.rng.choice((0, 3, 10, 40))), timeout=20
+            self.messages(self.rng.choice((0, 3, 10, 40))), timeout=HANG_S
         )
         how = self.rng.randrange(4)
         try:
@@ -204,7 +205,7 @@ class Attacker:
         name = self.rng.choice(("Hello", "Tokens", "Draft", "Verify", "Nothing"))
         data = damaged(self.rng, wire.TokensRequest(first=5, n=7).SerializeToString() + self.rng.randbytes(20))
         try:
-            self.channel.unary_unary(PATH + name, as_it_is, as_it_is)(data, timeout=20)
+            self.channel.unary_unary(PATH + name, as_it_is, as_it_is)(data, timeout=HANG_S)
         except grpc.RpcError as e:
             assert e.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED), e.details()
 
@@ -218,7 +219,7 @@ def raw(h: HostProcess, method: str) -> tuple[grpc.Channel, bytes, Any]:
     """A connection of its own, the host's instance, and what opens a stream."""
     channel = grpc.insecure_channel(h.address, [("grpc.use_local_subchannel_pool", 1)])
     say = channel.unary_unary(PATH + "Hello", as_it_is, wire.HelloReply.FromString)
-    instance = say(wire.HelloRequest(protocol=hello.PROTOCOL, role=h.role).SerializeToString(), timeout=30).instance
+    instance = say(wire.HelloRequest(protocol=hello.PROTOCOL, role=h.role).SerializeToString(), timeout=HANG_S).instance
     return channel, instance, channel.stream_stream(PATH + method, as_it_is, as_it_is)
 
 

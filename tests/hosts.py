@@ -104,12 +104,12 @@ def deaf() -> Iterator[str]:
         yield f"127.0.0.1:{s.getsockname()[1]}"
 
 
-def until_it_helps(d: Duo, **options: Any) -> Result:
-    """The first text in which guesses were right. By turns: whether a guess comes in time is no matter of luck."""
+def until_it_helps(d: Duo, least: int = 1, **options: Any) -> Result:
+    """The first text with so many right guesses. By turns: whether a guess comes in time is no matter of luck."""
     until = time.monotonic() + HANG_S / 2
     while True:
         r = d.generate(PROMPT, **{"temperature": 0, "max_tokens": 40, "mode": "sync"} | options)
-        if r.timings["draft_n_accepted"] and not r.warning:
+        if r.timings["draft_n_accepted"] >= least and not r.warning:
             return r
         assert time.monotonic() < until, f"the draft is of no use: {r.warning}"
         time.sleep(0.02)

@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from conftest import HANG_S
+
 N_READ = 65536
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close is a reset
 
@@ -47,7 +49,7 @@ class Proxy:
     def _wake(self) -> None:
         self._changed.clear()
         self._ring.send(b"x")
-        assert self._changed.wait(10)
+        assert self._changed.wait(HANG_S)
 
     def _run(self) -> None:
         while not self._stop:

@@ -94,7 +94,7 @@ def held() -> dict[str, int]:
     return {"threads": threads(), "sockets": sockets(), "processes": children()}
 
 
-def left(before: dict[str, int], patience_s: float = 15.0) -> dict[str, int]:
+def left(before: dict[str, int], patience_s: float = 60.0) -> dict[str, int]:
     """How much more it holds than before; what is being let go of gets some time."""
     until = time.monotonic() + patience_s
     while True:

@@ -2,19 +2,14 @@
 
 import csv
 import json
-import os
-import pty
-import re
-import signal
+import shlex
 import sys
-import threading
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HANG_S, start_duo
+from terminals import rest_of, terminal
 
 from duo import Duo, DuoError
 from duo.cli.main import main
@@ -200,30 +195,11 @@ def test_the_hook_for_made_up_models(run: Run, monkeypatch: pytest.MonkeyPatch, 
 def test_ctrl_c_in_the_program(tmp_path: Path) -> None:
     where = tmp_path / "x.json"
     args = ["--questions", "1", "--warm-up", "0", "--repetitions", "100000", "-n", "8", "--modes", "plain", "-c", "256"]
-    ours, theirs = pty.openpty()
-    process = start_duo("bench", *args, "--json-file", where, stderr=theirs, env={**os.environ, "TERM": "xterm"})
-    os.close(theirs)
-    try:
-        shown = b""
-        while not re.search(rb"\b[1-9]\d*/100000", shown):  # the bar: something is measured
-            data = os.read(ours, 65536)
-            assert data
-            shown += data
-        process.send_signal(signal.SIGINT)
-        threading.Thread(target=_drain, args=(ours,)).start()
-        out, _ = process.communicate(timeout=HANG_S)
-    finally:
-        process.kill()
-    assert process.returncode == 130
-    assert "ended early: " in out.decode()
+    with terminal("bench", *args, "--json-file", where, to=f"> {shlex.quote(str(tmp_path / 'out'))}") as child:
+        child.expect(r"\b[1-9]\d*/100000")  # the bar: something is measured
+        child.sendintr()
+        assert rest_of(child)[0] == 130
+    assert "ended early: " in (tmp_path / "out").read_text()
     found = json.loads(where.read_text())
     assert not found["complete"]
     assert found["summaries"][0]["n_answers"] > 0
-
-
-def _drain(terminal: int) -> None:
-    """A program whose terminal nobody reads waits for ever."""
-    with suppress(OSError):  # the other side is closed
-        while os.read(terminal, 65536):
-            pass
-    os.close(terminal)

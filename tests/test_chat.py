@@ -1,16 +1,12 @@
-"""`duo chat`, as a user with a terminal and as a script with a pipe."""
+"""`duo chat`: its conversations, and a script with a pipe. test_chat_terminal.py has a user with a terminal."""
 
 import json
 import os
 import re
-import signal
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import HANG_S, start_duo
 from gguf_files import rewrite
 
 from duo import Duo, DuoError, Result
@@ -205,63 +201,6 @@ def test_the_help_names_every_command(run: Run) -> None:
     for name in ("/reset", "/save FILE", "/load FILE", "/stats", "/mode MODE", "/help", "/exit"):
         assert name in out
         assert name in chat_commands.HELP_TEXT
-
-
-@pytest.fixture
-def terminal(tmp_path: Path) -> Iterator[tuple[Callable[[str], None], Callable[[str], str], Callable[[], int]]]:
-    """duo chat on a pseudo-terminal: type, wait for what it shows, wait for its end."""
-    pty = pytest.importorskip("pty")
-    here, there = pty.openpty()
-    env = os.environ | {"XDG_STATE_HOME": str(tmp_path), "HOME": str(tmp_path), "TERM": "xterm", "NO_COLOR": ""}
-    child = start_duo("chat", "--temp", 0, "-c", 512, "--ignore-eos", stdin=there, stdout=there, stderr=there, env=env,
-                      start_new_session=True, preexec_fn=lambda: pty_is_mine(there))  # fmt: skip
-    os.close(there)
-    seen = [""]
-
-    def wait_for(pattern: str) -> str:
-        end = time.monotonic() + HANG_S
-        while not (match := re.search(pattern, seen[0], re.DOTALL)) and time.monotonic() < end:
-            seen[0] += os.read(here, 65536).decode("utf-8", "replace")
-        assert match, seen[0]
-        found, seen[0] = seen[0][: match.end()], seen[0][match.end() :]
-        return found
-
-    try:
-        yield lambda text: os.write(here, text.encode()) and None, wait_for, lambda: child.wait(HANG_S)
-    finally:
-        child.kill()
-        child.wait()
-        os.close(here)
-
-
-def pty_is_mine(fd: int) -> None:
-    import fcntl
-    import termios
-
-    fcntl.ioctl(fd, termios.TIOCSCTTY, 0)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals here")
-def test_on_a_terminal_ctrl_c_stops_the_answer_and_not_the_program(terminal: tuple, tmp_path: Path) -> None:
-    type_, wait_for, end = terminal
-    wait_for(r"/help lists the commands.*> ")
-    type_("Tell me the tale of the frog.\n")
-    wait_for("\x1b\\[32m")  # the answer has begun, and what the draft guessed is green
-    type_("\x03")
-    wait_for("> ")
-    type_("half a line\x03")
-    wait_for("> ")
-    type_("/mode plain\n")
-    wait_for("mode plain")
-    type_("/widget\n")
-    wait_for("unknown command /widget")  # a mistake ends nothing here
-    wait_for("> ")
-    type_("/exit\n")
-    assert end() == 0
-    history = tmp_path / "duo" / "chat_history"
-    assert "Tell me the tale of the frog." in history.read_text()
-    assert history.stat().st_mode & 0o077 == 0
 
 
 def test_shells_complete_commands_and_options(

@@ -1,15 +1,13 @@
 """The program as one types it: where the prompt comes from, what is printed where, files that it writes, exit codes."""
 
 import json
-import os
-import pty
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import HANG_S, start_duo
+from terminals import rest_of, terminal
 
 import duo
 from duo import Chunk
@@ -177,24 +175,12 @@ def test_green_is_exactly_what_the_draft_guessed(run: Run, monkeypatch: pytest.M
     ],
 )  # fmt: skip
 def test_a_terminal_gets_colours_and_a_panel(args: list[str], env: dict[str, str], colored: bool) -> None:
-    ours, theirs = pty.openpty()
-    environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"} | {"TERM": "xterm"} | env
     args = ["-p", PROMPT, "-n", "60", "--temp", "0", "--mode", "sync", "--draft", "4", *args]
-    p = start_duo(*args, stdout=theirs, stderr=theirs, env=environment)
-    os.close(theirs)
-    shown = b""
-    while True:
-        try:
-            data = os.read(ours, 65536)
-        except OSError:  # the other side is closed
-            break
-        if not data:
-            break
-        shown += data
-    os.close(ours)
-    assert p.wait(HANG_S) == 0
-    assert (GREEN in shown.decode()) == colored
-    assert "╭─ duo" in shown.decode()
+    with terminal(*args, env=env) as child:
+        code, shown = rest_of(child)
+    assert code == 0
+    assert (GREEN in shown) == colored
+    assert "╭─ duo" in shown
 
 
 # ---- files

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from company import PROMPTS, alone, at_once, open_streams, requests, same, storm
-from conftest import EXACT
+from conftest import EXACT, HANG_S
 
 from duo import Duo, _core
 from duo.text.errand import finish, turn
@@ -66,7 +66,7 @@ def test_texts_in_company_are_those_written_alone(
 
 def settled(d: Duo) -> _core.Usage:
     """What the engine holds when its draft has heard of the last text's end."""
-    until = time.monotonic() + 10
+    until = time.monotonic() + HANG_S
     while True:
         usage = d.engine.usage
         if usage["draft"]["n_active"] + usage["n_unfreed"] == 0 or time.monotonic() > until:

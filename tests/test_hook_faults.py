@@ -97,7 +97,7 @@ def test_a_function_may_read_but_not_begin_or_end_a_text() -> None:
 
         def inside(ids: Any, logits: Any) -> bool:
             found.append(d.decode([int(t) for t in ids]))
-            assert begun.wait(30)  # the text begins before its stream has a name
+            assert begun.wait(HANG_S)  # the text begins before its stream has a name
             for call in (lambda: d.generate("x"), lambda: asyncio.run(d.agenerate("x")), d.close, s.close):
                 with pytest.raises(Busy, match="runs inside a text"):
                     call()

@@ -12,7 +12,7 @@ from duo import _core
 from duo.cli.main import COMMANDS, command_named
 from duo.options import option
 
-HEAVY = ("duo._core", "duo.api.engine", "numpy", "jinja2", "rich", "gguf", "grpc", "pydantic")
+HEAVY = ("duo._core", "duo.api.engine", "numpy", "jinja2", "rich", "gguf", "grpc", "pydantic", "prompt_toolkit")
 LOADED = f"print(*(m for m in {HEAVY!r} if m in sys.modules))"
 
 

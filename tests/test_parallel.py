@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from company import PROMPTS
+from conftest import HANG_S
 
 from duo import Duo, DuoError, Result
 from duo.cli.main import main
@@ -95,7 +96,7 @@ def test_closing_ends_all(late: float) -> None:
     time.sleep(late)
     d.close()
     for t in threads:
-        t.join(60)
+        t.join(HANG_S)
     assert not any(t.is_alive() for t in threads)
     assert len(ended) == 6 and set(ended) <= {"cancelled", "whole"}
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import io
 import json
 import os
-import pty
 import re
-import signal
+import shlex
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO
 from xml.etree import ElementTree
 
 import pytest
-from conftest import HANG_S, start_duo
 from rich.console import Console
+from terminals import rest_of, terminal
 
 from duo import Duo
 from duo.cli.race_screen import Screen
@@ -122,26 +120,18 @@ def test_mistakes_are_reported_in_one_sentence(run: Run, args: list[str], why: s
 
 
 def shown(
-    *args: str, env: dict[str, str] | None = None, interrupt_at: str = "", errors: IO[bytes] | None = None
+    *args: str, env: dict[str, str] | None = None, interrupt_at: str = "", errors: Path | None = None
 ) -> tuple[int, str]:
     """What a terminal of 100 columns and 40 lines gets. errors: a file for standard error."""
-    ours, theirs = pty.openpty()
-    environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
-    environment |= {"TERM": "xterm", "COLUMNS": "100", "LINES": "40"} | (env or {})
-    p = start_duo("race", *PAIR, *args, stdout=theirs, stderr=errors or theirs, env=environment)
-    os.close(theirs)
-    data = b""
-    try:
-        while more := os.read(ours, 65536):
-            data += more
-            if interrupt_at and interrupt_at.encode() in data:
-                p.send_signal(signal.SIGINT)
-                interrupt_at = ""
-    except OSError:  # the other side is closed
-        pass
-    finally:
-        os.close(ours)
-    return p.wait(HANG_S), data.decode()
+    to = "" if errors is None else f"2> {shlex.quote(str(errors))}"
+    with terminal("race", *PAIR, *args, env=env, to=to) as child:
+        data = ""
+        if interrupt_at:
+            child.expect_exact(interrupt_at)
+            data = child.before + child.after
+            child.sendintr()
+        code, rest = rest_of(child)
+    return code, data + rest
 
 
 def plain_text(data: str) -> str:
@@ -171,8 +161,7 @@ def test_terminals_that_cannot_show_it(env: dict[str, str]) -> None:
 
 
 def test_messages_go_to_the_file_that_the_user_named(tmp_path: Path) -> None:
-    with (tmp_path / "errors").open("wb") as errors:
-        code, data = shown(*GUESSING, errors=errors)
+    code, data = shown(*GUESSING, errors=tmp_path / "errors")
     said = (tmp_path / "errors").read_text()
     assert code == 0 and "╭─" in data and "draft length 4" not in plain_text(data)
     assert said.count("\n") >= 2 and "plain decoding: --mode plain" in said and "sync, draft length 4" in said

@@ -29,9 +29,9 @@ def test_close_while_the_last_chunk_is_taken_gives_the_turn_back_once(monkeypatc
         s = d.stream(PROMPT, max_tokens=4, temperature=0)
         reader = threading.Thread(target=lambda: list(s))
         reader.start()
-        assert finishing.wait(30)
+        assert finishing.wait(HANG_S)
         s.close()
-        reader.join(30)
+        reader.join(HANG_S)
         turns = d.session.turns
         turn, other = turns.ask(), turns.ask()
         assert turn.granted and not other.granted, "the turn was given back twice"

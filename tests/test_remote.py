@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -58,6 +59,19 @@ def test_a_remote_target_writes_the_text_that_it_writes_there(verify_host: HostP
     assert r.timings["draft_n_accepted"] <= r.timings["draft_nodes_n"] and r.timings["draft_busy_share"] > 0
     for r, e in zip(results, expected, strict=True):
         assert (r.text, r.tokens, r.finish_reason, r.warning) == (e.text, e.tokens, e.finish_reason, "")
+
+
+@pytest.mark.parametrize("role", ["draft", "verify"])
+def test_the_round_trip_is_known_from_the_handshake_on(role: str, request: pytest.FixtureRequest) -> None:
+    with remote(role, request.getfixturevalue(f"{role}_host")) as d:
+        assert d.network is not None
+        (client,) = d.network.clients
+        until = time.monotonic() + HANG_S
+        while not client.host_model:  # loading does not wait long for a draft host
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        assert client.figures.round_trip_ms > 0
+        assert d.generate(PROMPT, temperature=0, max_tokens=1).timings["network_round_trip_ms"] > 0
 
 
 def test_log_probabilities_cross_the_network(verify_host: HostProcess) -> None:

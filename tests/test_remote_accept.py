@@ -28,6 +28,5 @@ def test_rejection_takes_the_drafts_draws(role: str, request: pytest.FixtureRequ
     with Duo(demo_pair()[0], n_ctx=1024) as d:
         alone = d.generate(PROMPT, **TEXT).tokens
     with remote(role, request.getfixturevalue(f"{role}_host")) as d:
-        there = until_it_helps(d, accept="rejection", n_draft=3, **TEXT)
+        there = until_it_helps(d, least=6, accept="rejection", n_draft=3, **TEXT)
     assert there.tokens != alone
-    assert there.timings["draft_n_accepted"] > 5

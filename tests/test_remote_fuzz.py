@@ -96,7 +96,7 @@ def test_a_client_that_does_not_read_keeps_no_seat_and_stops_no_host(how: str) -
             stop.wait()
 
         call = open_stream(messages())
-        assert sent.wait(60)
+        assert sent.wait(HANG_S)
         time.sleep(0.5)
         if how == "goes":
             call.cancel()
@@ -149,7 +149,7 @@ def test_a_draft_goes_on_beside_a_target_with_a_few_tokens_more() -> None:
             yield wire.ToDraft(verdicts=[wire.Verdict(kind=1, token=-1, **orders)]).SerializeToString()
 
         n_named = 0  # such tokens, of the prompt and of the target
-        for data in open_stream(messages(), timeout=20):
+        for data in open_stream(messages(), timeout=HANG_S):
             for node in wire.FromDraft.FromString(data).nodes:
                 if node.kind == wire.Node.NODE:
                     assert node.named and node.token in (N_VOCAB, N_VOCAB + 60)
@@ -158,7 +158,7 @@ def test_a_draft_goes_on_beside_a_target_with_a_few_tokens_more() -> None:
         assert n_named == 2
         begin.prompt.append(N_VOCAB + 128)
         with pytest.raises(grpc.RpcError, match=f"a token of the prompt is {N_VOCAB + 128}"):
-            list(open_stream(iter([wire.ToDraft(begin=begin).SerializeToString()]), timeout=20))
+            list(open_stream(iter([wire.ToDraft(begin=begin).SerializeToString()]), timeout=HANG_S))
         channel.close()
 
 
@@ -171,16 +171,16 @@ def test_streams_that_begin_nothing_do_not_pile_up() -> None:
             stop.wait()
             yield from ()
 
-        calls = [open_stream(silent(), timeout=20) for _ in range(N_UNBEGUN_MAX)]
+        calls = [open_stream(silent(), timeout=HANG_S) for _ in range(N_UNBEGUN_MAX)]
         for call in calls:
             call.initial_metadata()
         with pytest.raises(grpc.RpcError, match="from this address have not started a text"):
-            list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=20))
+            list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=HANG_S))
         stop.set()
         for call in calls:
             assert call.code() == grpc.StatusCode.INVALID_ARGUMENT
         with pytest.raises(grpc.RpcError, match="the first message does not start a text"):
-            list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=20))
+            list(open_stream(iter([wire.ToDraft().SerializeToString()]), timeout=HANG_S))
         channel.close()
 
 

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from conftest import EXACT, start_duo
+from conftest import EXACT, HANG_S, start_duo
 from hosts import KERNELS, PROMPT, HostProcess, host, remote, until_it_helps
 from proxies import proxy
 
@@ -58,7 +58,7 @@ def write_all(d: Duo, at: dict[int, Callable[[], None]]) -> list[Result]:
     def write(i: int) -> Result:
         with d.stream(PROMPTS[i], **options(i)) as s:
             next(s)
-            together.wait(60)
+            together.wait(HANG_S)
             for n, _ in enumerate(s):
                 if i == 0 and n in at:
                     at[n]()

@@ -66,26 +66,46 @@ bool pair_profile::counts(const average & a) const {
     return a.n > 2 || (a.n > 0 && n_passes_ - a.i_last < n_doubtful);
 }
 
-double pair_profile::interpolate(const table & t, int32_t n_rows) const {
-    int32_t first = 0;
-    int32_t below = 0;
-    int32_t under = 0; // measured below `below`
-    int32_t above = 0;
-    double  most  = 0.0; // time of a wider pass, which this one does not exceed; 0: none
+// Each pass asks for the times of many widths, many times between two measurements. So they are computed here, once.
+void pair_profile::changed() {
+    ++n_changes_;
+    slowdown_        = find_slowdown();
+    of_widths_alone_ = interpolate(alone_);
+    of_widths_       = interpolate(pass_together());
+}
+
+pair_profile::by_rows pair_profile::interpolate(const table & t) const {
+    std::array<int32_t, n_rows_cap + 1> known{}; // measured widths
+    size_t                              n_known = 0;
     for (int32_t n = 1; n <= n_rows_cap; ++n) {
-        if (!counts(t[size_t(n)])) {
-            continue;
-        }
-        first = first == 0 ? n : first;
-        if (n <= n_rows) {
-            under = below;
-            below = n;
-        } else {
-            above = above == 0 ? n : above;
-            most  = most == 0.0 ? t[size_t(n)].value : std::min(most, t[size_t(n)].value);
+        if (counts(t[size_t(n)])) {
+            known[n_known++] = n;
         }
     }
-    const auto at = [&](int32_t n) { return most == 0.0 ? t[size_t(n)].value : std::min(most, t[size_t(n)].value); };
+    std::array<double, n_rows_cap + 1> most{}; // smallest time of known[i] and wider passes; 0: none
+    for (size_t i = n_known; i-- > 0;) {
+        const double us = t[size_t(known[i])].value;
+        most[i]         = most[i + 1] == 0.0 ? us : std::min(most[i + 1], us);
+    }
+    by_rows out{};
+    size_t  i = 0; // the first known width above n_rows
+    for (int32_t n_rows = 1; n_known > 0 && n_rows <= n_rows_cap; ++n_rows) {
+        i += i < n_known && known[i] == n_rows ? 1 : 0;
+        out[size_t(n_rows)] = between(t, n_rows,
+                                      {.first = known[0],
+                                       .under = i > 1 ? known[i - 2] : 0,
+                                       .below = i > 0 ? known[i - 1] : 0,
+                                       .above = i < n_known ? known[i] : 0,
+                                       .most  = most[i]});
+    }
+    return out;
+}
+
+double pair_profile::between(const table & t, int32_t n_rows, const neighbours & near) const {
+    const auto [first, under, below, above, most] = near;
+    const auto at                                 = [&t, most = most](int32_t n) {
+        return most == 0.0 ? t[size_t(n)].value : std::min(most, t[size_t(n)].value);
+    };
     // Scales a measured width to another one by the expected times of the two.
     const auto shaped = [this, n_rows](double us, int32_t n) { return us * prior_.pass(n_rows) / prior_.pass(n); };
     if (below == 0) {
@@ -142,16 +162,16 @@ double pair_profile::pass_us(int32_t n_rows, bool beside, bool hopeful) const {
     const table & this_way  = beside ? pass_together() : alone_;
     const table & other_way = beside ? alone_ : pass_together();
     // More rows never cost less; a measurement that says so is noise.
-    const auto least = [this, n_rows](const table & t) { return std::max(interpolate(t, 1), interpolate(t, n_rows)); };
+    const auto   least = [n_rows](const by_rows & us) { return std::max(us[1], us[size_t(n_rows)]); };
+    const double own   = least(beside ? of_widths_ : of_widths_alone_);
     if (this_way[size_t(n_rows)].n > 0) {
-        return least(this_way);
+        return own;
     }
     // Not measured in this way (alone or beside): takes the time measured in the other way, scaled by the slowdown, or
     // goes by other widths. If the slowdown is large and the width is small, the lower time is taken, so that the width
     // gets tried and measured.
     const double slow  = slowdown();
-    const double other = least(other_way) * (beside ? slow : 1.0 / slow);
-    const double own   = least(this_way);
+    const double other = least(beside ? of_widths_alone_ : of_widths_) * (beside ? slow : 1.0 / slow);
     if (own == 0.0 && other == 0.0) {
         return prior_.pass(n_rows);
     }

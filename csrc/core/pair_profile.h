@@ -95,17 +95,24 @@ class pair_profile {
     [[nodiscard]] const table &      pass_together() const { return splits_[split_].pass; }
     [[nodiscard]] const step_table & step_together() const { return splits_[split_].step; }
 
-    void changed() {
-        ++n_changes_;
-        slowdown_ = find_slowdown();
-    }
+    using by_rows = std::array<double, n_rows_cap + 1>; // microseconds
+    struct neighbours {                                 // of a width, among the measured ones; 0: none
+        int32_t first = 0;                              // the smallest of all
+        int32_t under = 0;                              // below `below`
+        int32_t below = 0;                              // or this width itself
+        int32_t above = 0;
+        double  most  = 0.0; // least time of the wider ones, which this one does not exceed
+    };
+
+    void                 changed();
     [[nodiscard]] double find_slowdown() const;
 
     template <typename Self, typename F> static void each_average(Self & self, const F & f);
 
-    [[nodiscard]] bool   counts(const average & a) const;
-    [[nodiscard]] double interpolate(const table & t, int32_t n_rows) const;
-    [[nodiscard]] double nearest_step(const step_table & t, int32_t n_rows) const;
+    [[nodiscard]] bool    counts(const average & a) const;
+    [[nodiscard]] by_rows interpolate(const table & t) const;
+    [[nodiscard]] double  between(const table & t, int32_t n_rows, const neighbours & near) const;
+    [[nodiscard]] double  nearest_step(const step_table & t, int32_t n_rows) const;
 
     pair_prior           prior_;
     table                alone_{};
@@ -115,6 +122,8 @@ class pair_profile {
     int64_t              n_passes_  = 0;
     int64_t              n_changes_ = 0;
     double               slowdown_  = 1.0;
+    by_rows              of_widths_alone_{};
+    by_rows              of_widths_{}; // while both work
 
     std::array<guess_record, n_guess_kinds> records_{};
 };

@@ -5,8 +5,11 @@
 // The executable runs all its tests, or those whose names contain an argument.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <initializer_list>
 #include <sstream>
@@ -22,9 +25,29 @@ constexpr bool sanitized = true;
 constexpr bool sanitized = false;
 #endif
 
-// All of them; under a sanitizer the one in the middle, as that is about memory and threads and not about the figures.
+// The size of random and simulated tests: DUO_TEST_SCALE (`make proof` sets it), or 1, or 0.2 under a sanitizer, where
+// each case takes ten times as long and the question is about memory and threads, not about figures.
+inline double scale() {
+    static const double x = [] {
+        const char * text = std::getenv("DUO_TEST_SCALE");
+        const double n    = text == nullptr ? 0.0 : std::atof(text);
+        return n > 0.0 ? n : sanitized ? 0.2 : 1.0;
+    }();
+    return x;
+}
+
+inline bool is_small() {
+    return scale() < 1.0;
+}
+
+// Of random cases or observations, of which a test usually takes so many.
+inline int n_cases(int usual) {
+    return std::max(1, int(std::lround(usual * scale())));
+}
+
+// Of a grid: all, or the one in the middle if the scale is below 1.
 template <typename T> std::vector<T> cases(std::initializer_list<T> all) {
-    return sanitized ? std::vector<T>{all.begin()[all.size() / 2]} : std::vector<T>(all);
+    return is_small() ? std::vector<T>{all.begin()[all.size() / 2]} : std::vector<T>(all);
 }
 
 struct test_case {

@@ -25,10 +25,10 @@ void check_ages(const answer & a, const std::string & note) {
 } // namespace
 
 TEST(ring_hands_rows_over_in_order) {
-    constexpr int32_t n_all = check::sanitized ? 3000 : 20000;
-    feature_ring      ring(3, 16);
-    spsc_ring<int>    messages(64);
-    std::thread       producer([&] {
+    const int32_t  n_all = check::n_cases(20000);
+    feature_ring   ring(3, 16);
+    spsc_ring<int> messages(64);
+    std::thread    producer([&] {
         dice    d(1);
         int32_t at = 0;
         while (at < n_all) {
@@ -49,7 +49,7 @@ TEST(ring_hands_rows_over_in_order) {
             }
         }
     });
-    int32_t           at = 0;
+    int32_t        at = 0;
     while (at < n_all) {
         int n = 0;
         if (!messages.try_pop(n)) {
@@ -147,7 +147,7 @@ TEST(a_head_that_is_right_is_always_accepted_in_turns) {
 }
 
 TEST(text_is_the_targets_in_every_mode) {
-    const int n_schedules = check::sanitized ? 40 : 200;
+    const int n_schedules = check::n_cases(200);
     int       n_accepted = 0, n_rejected = 0, n_hits = 0, n_old = 0;
     for (int i = 0; i < n_schedules; ++i) {
         dice            d(uint64_t(i) + 100);
@@ -194,7 +194,7 @@ TEST(text_is_the_targets_in_every_mode) {
 }
 
 TEST(several_texts_have_their_own_states) {
-    const int n_schedules = check::sanitized ? 15 : 60;
+    const int n_schedules = check::n_cases(60);
     int       n_accepted  = 0;
     for (int i = 0; i < n_schedules; ++i) {
         dice              d(uint64_t(i) + 900);

@@ -136,17 +136,14 @@ TEST(close_in_every_state) {
 }
 
 TEST(cancel_ends_a_wait) {
-    // Turn-taking waits a quarter of a second for a draft that is late; cancel does not.
-    int64_t best_us = INT64_MAX;
+    // Turn-taking waits for a draft whose step is expected to take hours. If cancel did, ctest's time-out would say so.
     for (int i = 0; i < 5; ++i) {
-        pair p(behaviour{.hang_at = 0}, behaviour{.hang_at = 0});
+        pair p(behaviour{.hang_at = 0}, behaviour{.hang_at = 0}, false, {.step_us = 1e10});
         p.begin_with_hanging_draft(ask{}.as(run_mode::sync, 4));
         std::this_thread::sleep_for(std::chrono::milliseconds(20)); // it now waits in front of its first choice
-        const int64_t t0 = now_us();
         p.line.cancel(*p.line.current());
-        best_us = std::min(best_us, now_us() - t0);
+        CHECK(!p.line.running());
     }
-    CHECK(best_us < 100000, std::to_string(best_us));
 }
 
 TEST(draft_lets_go_of_a_finished_text) {

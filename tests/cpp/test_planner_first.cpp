@@ -62,7 +62,7 @@ double best_us(const facts & f, int n_tokens, int n_texts) {
 
 // How near the default comes to the best way, in texts that begin with expected times that are off.
 double share_of_best(const facts & f, int n_tokens) {
-    const int    n_texts = check::sanitized ? 4 : 30;
+    const int    n_texts = check::n_cases(30);
     const double best    = best_us(f, n_tokens, n_texts);
     double       worst   = 1.0;
     for (const double wrong : {0.8, 1.25}) {
@@ -84,7 +84,7 @@ TEST(first_tokens_cost_little_more_than_the_best) {
             for (const double a : check::cases({0.5, 0.7})) {
                 const facts  f{.v = v, .step_us = c * v(1), .a = a, .contention = 1.8};
                 const double share = share_of_best(f, 64);
-                CHECK(share > (check::sanitized ? 0.9 : 0.98), note(f, share));
+                CHECK(share > (check::is_small() ? 0.9 : 0.98), note(f, share));
             }
         }
     }
@@ -95,7 +95,7 @@ TEST(first_tokens_of_a_very_good_draft) {
     for (const double c : check::cases({0.01, 0.2, 0.4})) {
         const facts  f{.v = packed, .step_us = c * packed(1), .a = 0.9, .contention = 1.8};
         const double share = share_of_best(f, 64);
-        CHECK(share > (check::sanitized ? 0.85 : 0.93), note(f, share));
+        CHECK(share > (check::is_small() ? 0.85 : 0.93), note(f, share));
     }
 }
 
@@ -105,7 +105,7 @@ TEST(first_trial_of_running_ahead_costs_little) {
         for (const double c : check::cases({0.01, 0.2, 0.4})) {
             const facts  f{.v = packed, .step_us = c * packed(1), .a = 0.7, .contention = contention};
             const double share = share_of_best(f, 256);
-            CHECK(share > (check::sanitized ? 0.9 : 0.96), note(f, share));
+            CHECK(share > (check::is_small() ? 0.9 : 0.96), note(f, share));
         }
     }
 }

@@ -51,7 +51,7 @@ TEST(plan_explicit_n_is_a_cap) {
 
 TEST(plan_fits_the_room) {
     dice d(5);
-    for (int k = 0; k < (check::sanitized ? 4000 : 20000); ++k) {
+    for (int k = 0; k < check::n_cases(20000); ++k) {
         planner     pl;
         plan_params pp = params(d.chance(0.5) ? run_mode::sync : run_mode::async);
         pp.n_max       = d.chance(0.3) ? n_draft_auto : d.between(0, 100);

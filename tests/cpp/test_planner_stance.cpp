@@ -68,7 +68,7 @@ TEST(stance_late_passes_change_nothing) {
         double with    = 0.0;
         double without = 0.0;
         int    n_moved = 0;
-        for (uint64_t seed = 0; seed < (check::sanitized ? 2 : 8); ++seed) {
+        for (uint64_t seed = 0; seed < (check::is_small() ? 2 : 8); ++seed) {
             for (const double late : {0.0, 0.05}) {
                 planner pl;
                 pl.begin(params(run_mode::async), n_branches);

@@ -24,7 +24,7 @@ ask with_prompt(int32_t n_prompt, int32_t n_predict) {
 
 TEST(shared_cores_any_request) {
     dice d(9);
-    for (int i = 0; i < (check::sanitized ? 12 : 40); ++i) {
+    for (int i = 0; i < check::n_cases(40); ++i) {
         behaviour t{.delay_us = 100, .pass_us = d.chance(0.5) ? 200 : 0};
         t.lang.p_end     = d.chance(0.3) ? 0.02 : 0.0;
         behaviour b      = t;

@@ -1,6 +1,5 @@
 // Several texts at once: they join, leave, are cancelled, fail and fill the cache, in random schedules. Each has the
 // tokens that it has alone.
-#include <cstdlib>
 #include <thread>
 
 #include "text_reader.h"
@@ -8,12 +7,6 @@
 using namespace duo_test;
 
 namespace {
-
-// Schedules of each random test. DUO_TEST_SCHEDULES asks for more (`make proof`).
-int n_schedules(int usual) {
-    const char * more = std::getenv("DUO_TEST_SCHEDULES");
-    return more == nullptr ? usual : std::atoi(more);
-}
 
 // After all texts: the models hold what the workers know of, and nothing else.
 void check_usage(pipeline & line, size_t n_texts, const std::string & note) {
@@ -134,7 +127,7 @@ total many_schedules(int n, bool failures) {
 } // namespace
 
 TEST(random_schedules_of_several_texts) {
-    const int   n   = n_schedules(600);
+    const int   n   = check::n_cases(400);
     const total sum = many_schedules(n, false);
     for (const int x : {sum.n_cancelled, sum.n_accepted, sum.n_rejected}) {
         CHECK(x > n / 3, std::to_string(x));
@@ -147,7 +140,7 @@ TEST(random_schedules_of_several_texts) {
 }
 
 TEST(a_failure_ends_the_texts_that_it_meets_and_no_others) {
-    const int   n   = n_schedules(300);
+    const int   n   = check::n_cases(400);
     const total sum = many_schedules(n, true);
     CHECK(sum.n_errors > n / 8 && sum.n_errors < sum.n_texts / 4, std::to_string(sum.n_errors));
 }

@@ -155,8 +155,9 @@ TEST(readers_that_are_busy_stop_no_other_reader) {
 
 // A request waits for an errand, which waits for a text.
 TEST(a_request_that_waits_ends_when_it_is_cancelled) {
-    scene      s({.n_ctx = 4096, .n_spare = 64, .pass_us = 200, .hang_at = 20}, 3);
-    const auto written = s.begin(ask_of(3, 2000));
+    // More tokens than the ring holds, so that it does not end while nobody reads.
+    scene      s({.n_ctx = 20000, .n_spare = 64, .pass_us = 200, .hang_at = 20}, 3);
+    const auto written = s.begin(ask_of(3, 10000));
     s.target.wait_until_hanging();
     errand look;
     auto   r          = std::make_unique<request>();

@@ -33,10 +33,7 @@ class Commands:
 
     def __init__(self, talk: Conversation, options: dict[str, Any]) -> None:
         self._talk, self._options = talk, options
-
-    def __call__(self, line: str) -> None:
-        name, _, rest = line[1:].partition(" ")
-        known: dict[str, Callable[[str], None]] = {
+        self._known: dict[str, Callable[[str], None]] = {
             "reset": self._reset,
             "save": self._save,
             "load": self._load,
@@ -46,9 +43,17 @@ class Commands:
             "exit": self._exit,
             "quit": self._exit,
         }
-        if name not in known:
+
+    @property
+    def names(self) -> list[str]:
+        """All of them, without the slash."""
+        return sorted(self._known)
+
+    def __call__(self, line: str) -> None:
+        name, _, rest = line[1:].partition(" ")
+        if name not in self._known:
             raise BadValue(f"unknown command /{name}; /help lists the commands, a space before the / makes it text")
-        known[name](rest.strip())
+        self._known[name](rest.strip())
 
     def _reset(self, _rest: str) -> None:
         self._talk.reset()

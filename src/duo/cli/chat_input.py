@@ -2,100 +2,88 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
-from types import ModuleType, TracebackType
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-import platformdirs
-from typing_extensions import Self
-
+from duo.cli.chat_text import FENCE, is_open, without_fences
 from duo.errors import BadValue
 
-N_HISTORY = 1000  # lines
-FENCE = '"""'
+if TYPE_CHECKING:
+    from duo.cli.chat_prompt import Prompt
 
 
-def history_file() -> Path:
-    return Path(platformdirs.user_state_dir("duo")) / "chat_history"
+def _is_terminal(stream: object) -> bool:
+    return stream is not None and bool(getattr(stream, "isatty", lambda: False)())
+
+
+def _prompt(commands: Sequence[str]) -> Prompt | None:
+    """What edits lines on this terminal; None: it cannot show that."""
+    if os.environ.get("TERM") == "dumb" or not (_is_terminal(sys.stdout) or _is_terminal(sys.stderr)):
+        return None
+    from duo.cli.chat_prompt import Prompt  # takes a moment to import
+
+    return Prompt(commands)
 
 
 class Reader:
-    """Iterates over turns. On a terminal it has line editing and a history that is kept between conversations."""
+    """Reads turn by turn. On a terminal with line editing; the history is kept between conversations."""
 
-    def __init__(self) -> None:
-        self.interactive = sys.stdin is not None and sys.stdin.isatty()
+    def __init__(self, commands: Sequence[str]) -> None:
+        """commands: their names without the slash, to complete them."""
+        self.interactive = _is_terminal(sys.stdin)
         self.one_line = True  # the last turn was a single line without fences
-        self._readline: ModuleType | None = None
+        self._prompt = _prompt(commands) if self.interactive else None
 
-    def __enter__(self) -> Self:
-        if self.interactive:
-            with suppress(ImportError):  # some systems have no readline
-                import readline
+    def read(self) -> str | None:
+        """The next turn that is not empty; None: there are no more.
 
-                self._readline = readline
-                with suppress(OSError):
-                    readline.read_history_file(history_file())
-        return self
-
-    def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
-        if self._readline is not None:
-            with suppress(OSError):  # failing to save the history is no error
-                history_file().parent.mkdir(parents=True, exist_ok=True)
-                history_file().touch(mode=0o600)  # other users must not read it
-                self._readline.set_history_length(N_HISTORY)
-                self._readline.write_history_file(history_file())
-
-    def __iter__(self) -> Iterator[str]:
+        Raises BadValue: it is not UTF-8. Raises KeyboardInterrupt: Ctrl-C; what was typed is dropped.
+        """
         while (turn := self._turn()) is not None:
             if turn.strip():
-                yield turn
+                return turn
+        return None
+
+    def _turn(self) -> str | None:
+        text = self._text()
+        if text is None:
+            return None
+        turn = without_fences(text)
+        self.one_line = turn is None and "\n" not in text
+        return text if turn is None else turn
+
+    def _text(self) -> str | None:
+        """A line, or lines that belong together, with their fences; None: end of input."""
+        if self._prompt is not None:
+            return self._prompt.read()
+        text = self._line("> ")
+        if text is None:
+            return None
+        if text.lstrip().startswith(FENCE):
+            while is_open(text) and (more := self._line(". ")) is not None:
+                text += f"\n{more}"
+            return text
+        while text.endswith("\\") and (more := self._line(". ")) is not None:
+            text = f"{text.removesuffix(chr(92))}\n{more}"
+        return text
 
     def _line(self, prompt: str) -> str | None:
         """A line without its line end; None: end of input."""
         if sys.stdin is None:
             return None
+        if self.interactive:
+            sys.stdout.write(prompt)
+            sys.stdout.flush()
         try:
-            if self.interactive:
-                return input(prompt)
             line = sys.stdin.buffer.readline()
+            if self.interactive and not line:
+                sys.stdout.write("\n")
             return line.decode("utf-8").removesuffix("\n").removesuffix("\r") if line else None
-        except EOFError:
-            sys.stdout.write("\n")
-            return None
         except UnicodeDecodeError as e:
             raise BadValue(f"a line of standard input is not UTF-8 (byte {e.start}); convert it") from None
-
-    def _turn(self) -> str | None:
-        while True:
-            try:
-                return self._whole_turn()
-            except KeyboardInterrupt:
-                if not self.interactive:
-                    raise
-                sys.stdout.write("\n")  # drops the typed line, as a shell does
-
-    def _whole_turn(self) -> str | None:
-        line = self._line("> ")
-        if line is None:
-            return None
-        if line.lstrip().startswith(FENCE):
-            self.one_line = False
-            return self._fenced(line.lstrip().removeprefix(FENCE))
-        lines = [line]
-        while lines[-1].endswith("\\") and (more := self._line(". ")) is not None:
-            lines[-1] = lines[-1].removesuffix("\\")
-            lines.append(more)
-        self.one_line = len(lines) == 1
-        return "\n".join(lines)
-
-    def _fenced(self, line: str) -> str:
-        lines: list[str] = []
-        more: str | None = line
-        while more is not None and not more.rstrip().endswith(FENCE):
-            lines.append(more)
-            more = self._line(". ")
-        if more is not None:
-            lines.append(more.rstrip().removesuffix(FENCE))
-        return "\n".join(lines).strip("\n")
+        except KeyboardInterrupt:
+            if self.interactive:
+                sys.stdout.write("\n")
+            raise

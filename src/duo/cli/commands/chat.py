@@ -28,8 +28,9 @@ HELP = f"""Talk with a model, turn by turn.
 
 The model's own chat template is used. The conversation stays in the caches of both models, so each turn costs only its
 new tokens. A line is a turn. A line that ends in \\ continues on the next line; \"\"\" starts a text of several lines
-that ends at the next \"\"\". Ctrl-C stops an answer, Ctrl-D or /exit ends the conversation. Without a terminal each
-line of standard input is a turn.
+that ends at the next \"\"\". On a terminal a pasted block is one turn, Alt-Enter begins a line, Ctrl-R searches the
+history, and Tab completes commands and files. Ctrl-C stops an answer, Ctrl-D or /exit ends the conversation. Without
+a terminal each line of standard input is a turn.
 
 \b
 Commands:
@@ -88,29 +89,31 @@ def answer(talk: Conversation, question: str, options: dict[str, Any], *, color:
 
 def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
     commands = Commands(talk, options)
-    reader = Reader()
-    with reader:
-        for turn in reader:
-            try:
-                if reader.one_line and turn.startswith("/"):
-                    commands(turn)
-                else:
-                    answer(talk, turn, options, color=color)
-                    if not reader.interactive and talk.last is not None and talk.last.finish_reason == "cancelled":
-                        raise KeyboardInterrupt
-            except Leave:
+    reader = Reader(commands.names)
+    while True:
+        try:
+            turn = reader.read()
+            if turn is None:
                 return
-            except KeyboardInterrupt:
-                if not reader.interactive:
-                    raise
-            except DuoError as e:
-                why = one_line(e)
-                if isinstance(e, ContextFull):
-                    why += ", or clear the conversation with /reset"
-                if not reader.interactive:
-                    e.args = (why,)
-                    raise
-                show.warn(why)
+            if reader.one_line and turn.startswith("/"):
+                commands(turn)
+            else:
+                answer(talk, turn, options, color=color)
+                if not reader.interactive and talk.last is not None and talk.last.finish_reason == "cancelled":
+                    raise KeyboardInterrupt
+        except Leave:
+            return
+        except KeyboardInterrupt:
+            if not reader.interactive:
+                raise
+        except DuoError as e:
+            why = one_line(e)
+            if isinstance(e, ContextFull):
+                why += ", or clear the conversation with /reset"
+            if not reader.interactive:
+                e.args = (why,)
+                raise
+            show.warn(why)
 
 
 def chat(params: dict[str, Any]) -> None:

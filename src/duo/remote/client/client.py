@@ -151,7 +151,9 @@ class Client(ABC):
         if self._session is not None:
             return self._session
         try:
-            self._session = Session(self.settings, self._own, self._key, self._calls)
+            session = Session(self.settings, self._own, self._key, self._calls)
+            self.figures.round_trip(session.round_trip_us)
+            self._session = session
         except CallWithdrawn:
             return None
         except HostError as e:

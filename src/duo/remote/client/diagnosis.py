@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import ssl
+from collections.abc import Callable
+from typing import TypeVar
 
 from duo.remote.address import Address
 from duo.remote.security import ClientSecurity
+
+T = TypeVar("T")
 
 
 def _connect(address: Address, timeout_s: float) -> socket.socket:
@@ -23,12 +26,35 @@ def _connect(address: Address, timeout_s: float) -> socket.socket:
     return s
 
 
-def _wrapped(context: ssl.SSLContext, raw: socket.socket, name: str | None = None) -> ssl.SSLSocket:
-    """The socket after the TLS handshake. Raises OSError and ValueError."""
-    # Python leaks a socket that is reset before it is wrapped, and warns.
-    if code := raw.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
-        raise OSError(code, os.strerror(code))
-    return context.wrap_socket(raw, server_hostname=name)
+class _Tls:
+    """TLS over a connected socket, which stays the caller's to close. Raises OSError and ValueError.
+
+    Python's SSLSocket takes the socket over, and leaves it open if the peer resets it at that moment.
+    """
+
+    def __init__(self, context: ssl.SSLContext, raw: socket.socket, name: str | None = None) -> None:
+        self._raw = raw
+        self._received, self._to_send = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._received, self._to_send, server_hostname=name)
+        self._finish(self._tls.do_handshake)
+
+    def read(self, n: int) -> bytes:
+        return self._finish(lambda: self._tls.read(n))
+
+    def _finish(self, step: Callable[[], T]) -> T:
+        """Repeats the step until it needs no more bytes of the peer."""
+        while True:
+            try:
+                return step()
+            except ssl.SSLWantReadError:
+                pass
+            finally:
+                if data := self._to_send.read():  # after a failure it is an alert
+                    self._raw.sendall(data)
+            if data := self._raw.recv(65536):
+                self._received.write(data)
+            else:
+                self._received.write_eof()
 
 
 def _speaks_tls(address: Address, timeout_s: float) -> bool:
@@ -36,16 +62,17 @@ def _speaks_tls(address: Address, timeout_s: float) -> bool:
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     context.set_alpn_protocols(["h2"])
     try:
-        with _connect(address, timeout_s) as raw, _wrapped(context, raw):
+        with _connect(address, timeout_s) as raw:
+            _Tls(context, raw)
             return True
     except (OSError, ValueError):
         return False
 
 
-def _after_handshake(s: ssl.SSLSocket) -> tuple[str, bool]:
+def _after_handshake(s: _Tls) -> tuple[str, bool]:
     """With TLS 1.3 the server refuses a client's certificate after the client's handshake; otherwise HTTP/2 starts."""
     try:
-        silent = s.recv(1) == b""
+        silent = s.read(1) == b""
     except TimeoutError:
         return "it does not answer", False
     except OSError:
@@ -77,8 +104,7 @@ def why_unreachable(address: Address, security: ClientSecurity, timeout_s: float
         try:
             context = security.ssl_context()
             context.set_alpn_protocols(["h2"])
-            with _wrapped(context, raw, address.host or "localhost") as s:
-                return _after_handshake(s)
+            return _after_handshake(_Tls(context, raw, address.host or "localhost"))
         except ssl.SSLCertVerificationError as e:
             return f"its certificate is not trusted: {e.verify_message}".rstrip("."), True
         except ssl.SSLError as e:
