@@ -54,7 +54,11 @@ demo-head: $(VENV)/duo $(VENV)/train
 bench: $(VENV)/duo $(VENV)/test
 	@$(PY) -m benchmarks.run_all $(if $(MINUTES),--minutes $(MINUTES))
 
-test: test-cpp test-python
+# The times are those of the tests, without what is built before.
+test: $(VENV)/duo $(VENV)/test $(VENV)/train
+	@$(call cpp_tests,test)
+	@s=$$(date +%s) && $(CTEST) --test-dir build/test && c=$$(date +%s) && $(PY) -m pytest $(SIDE_BY_SIDE) && \
+	    echo "make test took $$((c - s)) s for C++ and $$(($$(date +%s) - c)) s for Python"
 
 # Configures and builds the C++ tests in build/$1, with the arguments $2.
 cpp_tests = $(VENV)/bin/cmake -S . -B build/$1 -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
