@@ -9,10 +9,12 @@ from typing import Any
 
 from conftest import EXACT
 from prompts import PROMPTS
+from sizes import size
 
 from duo import Duo
 from duo.models.demo import demo_pair
 
+N_TOKENS = size(24, 40)
 TREE = [[0], [1], [2], [0, 0], [0, 1], [1, 0], [0, 0, 0]]
 TEXTS = ["Once upon a time", PROMPTS[3], "The dog saw the cat, and the cat saw the dog. " * 4 + "The dog"]
 SAMPLINGS: list[dict[str, Any]] = [
@@ -40,7 +42,7 @@ Written = list[list[tuple[int, ...]]]  # by text and sampling
 def written() -> Written:
     """What the demo target writes alone."""
     with Duo(demo_pair()[0], n_ctx=512, **EXACT) as d:
-        return [[d.generate(t, max_tokens=40, **s).tokens for s in SAMPLINGS] for t in TEXTS]
+        return [[d.generate(t, max_tokens=N_TOKENS, **s).tokens for s in SAMPLINGS] for t in TEXTS]
 
 
 @contextmanager
@@ -55,7 +57,7 @@ def check_same(pair: Duo, plain: Written, mode: str, **way: Any) -> int:
     n_drafted = 0
     for text, wanted in zip(TEXTS, plain, strict=True):
         for sampling, want in zip(SAMPLINGS, wanted, strict=True):
-            r = pair.generate(text, max_tokens=40, mode=mode, **sampling, **way)
+            r = pair.generate(text, max_tokens=N_TOKENS, mode=mode, **sampling, **way)
             assert r.tokens == want, f"{text[:20]!r}, {sampling}"
             assert not r.warning
             n_drafted += pair.timings["draft_n"]

@@ -50,6 +50,7 @@ def pair_of(name: str, folder: Path, **options: Any) -> Iterator[tuple[Path, Duo
         yield target, d
 
 
+@pytest.mark.random
 @pytest.mark.parametrize("name", SNAPSHOTS + COMPRESSED + KEPT + CELLS)
 def test_guesses_do_not_change_the_text(name: str, tmp_path: Path) -> None:
     n_drafted = n_accepted = 0

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 from conftest import HANG_S
-from sizes import size
+from sizes import LARGE, size
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -141,7 +141,8 @@ def wait_until(is_so: Callable[[], bool]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("what", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.random
+@pytest.mark.parametrize("what", [signal.SIGINT, signal.SIGTERM] if LARGE else [signal.SIGTERM])
 def test_an_interrupt_leaves_nothing(what: signal.Signals, tmp_path: Path) -> None:
     """No server, no mounted disk, no folder."""
     mine = f"TMPDIR={tmp_path}"
