@@ -179,6 +179,6 @@ def browsing() -> Iterator[Browser]:
             process.wait(ANSWER_S)
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            process.wait(ANSWER_S)
         os.close(ours_in)
         shutil.rmtree(folder, ignore_errors=True)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from waits import join
 
 from duo import Duo, Result
 from duo.text.stream import Stream
@@ -94,8 +95,7 @@ def at_once(d: Duo, asked: Sequence[Request], n_threads: int) -> list[Result]:
     threads = [threading.Thread(target=work) for _ in range(n_threads)]
     for t in threads:
         t.start()
-    for t in threads:
-        t.join()
+    join(*threads)
     assert len(got) == len(asked), "a text failed in its thread"
     return [got[i] for i in range(len(asked))]
 

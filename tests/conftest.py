@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from needs import advice
+from waits import HANG_S as HANG_S
 
 from duo import Duo, _core
 from duo.models.demo import demo_pair
@@ -25,9 +26,8 @@ if TYPE_CHECKING:
     from hub_server import FakeHub
     from served import Server
 
-# A child that aborts must not call for a debugger, and one that hangs must not hang the tests.
+# A child that aborts must not call for a debugger.
 os.environ["GGML_NO_BACKTRACE"] = "1"
-HANG_S = 120
 SLOW_S = 400  # the bound of a test that is marked slow; the others' is in pyproject.toml
 
 # What one test learns of the demo pair is not for the next one.

@@ -20,6 +20,7 @@ import httpx
 from conftest import HANG_S
 from hosts import make_certificate
 from needs import lacks, need_program
+from ports import free_port
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
 
@@ -34,14 +35,6 @@ def replaced(text: str, *pairs: tuple[str, str]) -> str:
         text, n = re.subn(pattern, lambda _, new=new: new, text, flags=re.MULTILINE)  # type: ignore[misc]
         assert n, f"there is no {pattern}"
     return text
-
-
-def free_ports(n: int) -> list[int]:
-    with_ports = [socket.create_server(("127.0.0.1", 0)) for _ in range(n)]
-    ports = [s.getsockname()[1] for s in with_ports]
-    for s in with_ports:
-        s.close()
-    return ports
 
 
 @contextmanager
@@ -124,7 +117,7 @@ def python_with(program: str, variable: str) -> str:
 @contextmanager
 def nginx(folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
     program = program_of("nginx")
-    (port,) = free_ports(1)
+    port = free_port()
     authority = make_certificate(folder, "authority")
     cert, key = make_certificate(folder, "nginx", authority)
     conf = folder / "nginx.conf"
@@ -149,7 +142,7 @@ def nginx(folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
 @contextmanager
 def haproxy(folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
     program = program_of("haproxy")
-    (port,) = free_ports(1)
+    port = free_port()
     conf = folder / "haproxy.cfg"
     hosts = _hosts(urls)
     conf.write_text(
@@ -181,7 +174,7 @@ def states_of_haproxy(folder: Path) -> dict[str, str]:
 @contextmanager
 def litellm(folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
     program = program_of("litellm")
-    (port,) = free_ports(1)
+    port = free_port()
     env = {"DUO_1": urls[0] + "/v1", "DUO_2": urls[1] + "/v1", "DUO_KEY": "none", "LITELLM_MASTER_KEY": "sk-test",
            "LITELLM_LOCAL_MODEL_COST_MAP": "True", "HOME": str(folder)}  # fmt: skip
     url = f"http://127.0.0.1:{port}"
@@ -194,7 +187,7 @@ def litellm(folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
 def sglang(_folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
     """sglang-router has no file here, because a command line is enough (deploy/README.md)."""
     python = program_of("sglang")
-    port, other = free_ports(2)
+    port, other = free_port(), free_port()
     (line,) = (x for x in file("README.md").splitlines() if x.startswith("python -m sglang_router.launch_router "))
     line = replaced(line, ("http://duo1:8080 http://duo2:8080", " ".join(urls)), ("--port 8082", f"--port {port}"))
     command = [python, *shlex.split(line)[1:], "--prometheus-port", str(other)]

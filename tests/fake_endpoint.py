@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from waits import join
+
 MODELS: dict[str, Any] = {"object": "list", "data": [{"id": "fake-model", "object": "model", "owned_by": "somebody"}]}
 
 
@@ -105,5 +107,5 @@ def fake_endpoint(
         yield fake
     finally:
         server.shutdown()
-        thread.join()
+        join(thread)
         server.server_close()

@@ -15,6 +15,8 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
+from waits import in_time
+
 RELAY = Path(__file__).with_name("packet_relay.py")
 STEP_S = 60
 
@@ -88,7 +90,9 @@ class FarMachine:
             pipe = subprocess.PIPE
             self._relay = subprocess.Popen([sys.executable, RELAY, here, there], stdin=pipe, stdout=pipe, text=True)
             assert self._relay.stdout is not None
-            if self._relay.stdout.readline() != "ready\n":
+            with in_time(self._relay):
+                said = self._relay.stdout.readline()
+            if said != "ready\n":
                 raise OSError("the relay does not start")
         _run("ip", "link", "set", there, "netns", self.namespace)
         for end, address in ((here, self.here), (there, self.there)):

@@ -17,6 +17,8 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
+from ports import free_port
+from waits import first_line
 
 from duo import Duo, Result
 
@@ -31,18 +33,17 @@ SEEDED = {**LONG, "temperature": 0.9, "seed": 11, "xtc_probability": 0.3, "dry_m
 
 
 class HostProcess:
-    """`duo draft-host` or `duo verify-host`; `address` is where it listens."""
+    """`duo draft-host` or `duo verify-host`; `address` is where it listens, also when it is started again."""
 
-    def __init__(self, role: str, *args: str | Path, listen: str = "127.0.0.1:0") -> None:
+    def __init__(self, role: str, *args: str | Path, listen: str = "") -> None:
         self.role, self.args = role, args
-        self.start(listen)
+        self.start(listen or f"127.0.0.1:{free_port()}")
 
     def start(self, listen: str = "") -> None:
         """Again: on the same address."""
         where = listen or self.address
         self.process = self.launch(f"{self.role}-host", "--listen", where, *self.args)
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline().decode()
+        line = first_line(self.process)
         if not line:
             _, err = self.process.communicate(timeout=HANG_S)
             raise AssertionError(err.decode())
@@ -72,7 +73,7 @@ class HostProcess:
 
 
 @contextmanager
-def host(role: str, *args: str | Path, listen: str = "127.0.0.1:0") -> Iterator[HostProcess]:
+def host(role: str, *args: str | Path, listen: str = "") -> Iterator[HostProcess]:
     h = HostProcess(role, *args, listen=listen)
     try:
         yield h

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
+from waits import join
+
 from duo.models.demo import demo_pair
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -188,4 +190,4 @@ def serving(hub: FakeHub) -> Iterator[FakeHub]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join()
+        join(thread)

@@ -56,12 +56,12 @@ def load_all(cases: Iterable[tuple[list[Any], dict[str, Any]]]) -> Iterator[Outc
                 yield Outcome(*json.loads(line))
                 continue
             child.kill()
-            code = child.wait()
+            code = child.wait(HANG_S)
             child = None
             yield Outcome("crashed", f"exit code {code}") if ready else Outcome("hung", "")
     finally:
         if child is not None:
-            child.communicate()
+            child.communicate(timeout=HANG_S)
 
 
 def load(*paths: Any, **options: Any) -> Outcome:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from conftest import HANG_S
+from waits import join
 
 N_READ = 65536
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close is a reset
@@ -41,7 +42,7 @@ class Proxy:
     def close(self) -> None:
         self._stop = True
         self._ring.send(b"x")
-        self._thread.join()
+        join(self._thread)
         for s in (self._bell, self._ring, self._server):
             s.close()
         self._select.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import HANG_S, start_duo
+from waits import in_time, join
 
 from duo import _core
 
@@ -24,10 +25,11 @@ class Server:
         self.process = start_duo("rpc-server", "-p", str(port), *options, **popen)
         assert self.process.stdout is not None
         self.said = b""
-        for line in self.process.stdout:
-            self.said += line
-            if b"transport" in line:
-                break
+        with in_time(self.process):
+            for line in self.process.stdout:
+                self.said += line
+                if b"transport" in line:
+                    break
         found = re.search(rb"endpoint\s*: (\S+:(\d+))", self.said)
         assert found is not None, self.process.communicate(timeout=HANG_S)
         self.endpoint, self.port = found[1].decode(), int(found[2])
@@ -85,15 +87,9 @@ def not_a_server(answer: bytes | None) -> Iterator[str]:
             yield f"127.0.0.1:{listening.getsockname()[1]}"
         finally:
             listening.shutdown(socket.SHUT_RDWR)
-            thread.join()
+            join(thread)
             for s in taken:
                 s.close()
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        port: int = s.getsockname()[1]
-        return port
 
 
 def run_duo(*args: str, **options: Any) -> "subprocess.CompletedProcess[bytes]":

@@ -6,10 +6,12 @@ import signal
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 from hosts import HostProcess
 from proxies import Proxy
+from waits import join, wait_until
 
 FAULTS = ("killed", "frozen", "silent", "down")
 
@@ -17,8 +19,9 @@ FAULTS = ("killed", "frozen", "silent", "down")
 class Storm:
     """n faults, one after the other, in a thread of its own; the host is well again after each."""
 
-    def __init__(self, host: HostProcess, way: Proxy, n: int, seed: int) -> None:
-        self._host, self._way, self._n = host, way, n
+    def __init__(self, host: HostProcess, way: Proxy, n: int, seed: int, is_connected: Callable[[], object]) -> None:
+        """is_connected: whether a client is. The host is killed only then, so that there is something to lose."""
+        self._host, self._way, self._n, self._is_connected = host, way, n, is_connected
         self._rng = random.Random(seed)
         self.done: Counter[str] = Counter()
         self._error: BaseException | None = None
@@ -31,7 +34,7 @@ class Storm:
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join()
+        join(self._thread)
         if self._error is not None:
             raise self._error
 
@@ -55,6 +58,7 @@ class Storm:
 
     def _fault(self, kind: str, lasts_s: float) -> None:
         if kind == "killed":
+            wait_until(lambda: self._is_connected() or self._stop.is_set(), "nobody comes back to the host")
             self._host.kill()
             self._stop.wait(lasts_s / 4)  # starting takes its time too
             self._host.start()

@@ -18,24 +18,32 @@ ENDLESS: dict[str, Any] = {"ignore_eos": True, "max_tokens": -1}
 
 
 def test_the_event_loop_runs_on_while_the_models_work() -> None:
-    async def main(d: Duo) -> None:
-        ticks = 0
+    """The target waits at each token until the loop has run: a loop that stood still would wait for the target."""
+    inside, ran = threading.Event(), threading.Event()
 
+    def wait_for_the_loop(_ids: Any, _scores: Any) -> bool:
+        ran.clear()
+        inside.set()
+        assert ran.wait(HANG_S)
+        return False
+
+    async def main(d: Duo) -> None:
         async def tick() -> None:
-            nonlocal ticks
             while True:
-                ticks += 1
+                if inside.is_set():
+                    inside.clear()
+                    ran.set()
                 await asyncio.sleep(0.001)
 
         ticking = asyncio.create_task(tick())
-        r = await d.agenerate(PROMPT, max_tokens=20)
-        assert len(r.tokens) <= 20
-        assert ticks > 20
-        chunks = [c async for c in d.astream(PROMPT, max_tokens=20)]
+        waits: dict[str, Any] = {"max_tokens": 20, "ignore_eos": True, "stopping_criteria": wait_for_the_loop}
+        r = await d.agenerate(PROMPT, **waits)
+        assert len(r.tokens) == 20
+        chunks = [c async for c in d.astream(PROMPT, **waits)]
         assert chunks[-1].finish_reason
         ticking.cancel()
 
-    with Duo(n_ctx=256, _delay=(40_000, 1)) as d:
+    with Duo(n_ctx=256) as d:
         asyncio.run(main(d))
 
 

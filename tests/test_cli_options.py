@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pytest
 from conftest import HANG_S, start_duo
+from waits import first_bytes
 
 import duo
 from duo.cli.commands.run import command
@@ -181,8 +182,7 @@ def test_masks_and_ranges_pin_each_models_threads(how: str) -> None:
     # Two threads each: the one that begins, and one that it starts.
     p = start_duo("-p", "Once", "-n", -1, "--ignore-eos", "-c", 50_000, "-t", 2, "-td", 2, *pins)
     try:
-        assert p.stdout is not None
-        p.stdout.read(200)
+        assert len(first_bytes(p, 200)) == 200
         allowed = []
         for task in Path(f"/proc/{p.pid}/task").iterdir():
             status = (task / "status").read_text()

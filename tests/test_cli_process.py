@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from conftest import HANG_S, lines_but_the_guards, start_duo
+from waits import first_bytes
 
 import duo
 
@@ -65,7 +66,7 @@ leave()
 def test_a_reader_that_goes_away_is_no_failure() -> None:
     p = start_duo("-p", PROMPT, "-n", -1, "-c", 5000, "--ignore-eos")
     assert p.stdout is not None
-    assert p.stdout.read(30).decode().startswith(PROMPT)
+    assert first_bytes(p, 30).decode().startswith(PROMPT)
     p.stdout.close()
     _, err = p.communicate(timeout=HANG_S)
     assert p.returncode == 0
@@ -112,8 +113,7 @@ def test_missing_libraries_are_reported_in_one_sentence(tmp_path: Path) -> None:
 
 def test_ctrl_c_in_the_program_keeps_the_text() -> None:
     p = start_duo("-p", PROMPT, "-n", -1, "--ignore-eos", "-c", 20_000, "--seed", 1, "--temp", 0)
-    assert p.stdout is not None
-    head = p.stdout.read(60)
+    head = first_bytes(p, 60)
     p.send_signal(signal.SIGINT)
     rest, err = p.communicate(timeout=HANG_S)
     assert p.returncode == 130

@@ -55,9 +55,13 @@ def test_texts_in_company_are_those_written_alone(
         got = at_once(d, asked, n_parallel + 2)
     wrong = [i for i in range(n) if not same(got[i], want[i])]
     n_drafted = sum(r.timings.get("draft_n_accepted", 0) for r in got)
+    # By turns: whether a guess comes in time is no matter of luck.
+    n_by_turns = sum(
+        r.timings.get("draft_n_accepted", 0) for (_, o), r in zip(asked, got, strict=True) if o["mode"] == "sync"
+    )
     proved("same tokens as alone", n_parallel=n_parallel, requests=n, equal=n - len(wrong), accepted=n_drafted)
     assert not wrong, [(asked[i], got[i].text, want[i].text) for i in wrong[:2]]
-    assert n_drafted > n / 4  # drafts had a part in them
+    assert n_by_turns > n / 8  # drafts had a part in them
     assert not [r.warning for r in got if r.warning]
 
 

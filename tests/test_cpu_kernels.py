@@ -14,6 +14,7 @@ import pytest
 from conftest import needs_kernels, run_python
 from gguf_files import Array
 from model_files import ARCHITECTURES, CHILD, N_PRODUCTS, TOKENS, TYPES, Shape, options, random_model, run
+from waits import join
 
 from duo import DuoError, _core
 from duo.measure import doctor
@@ -194,8 +195,7 @@ def test_two_models_at_once_in_two_threads(model: ModelMaker) -> None:
     threads = [threading.Thread(target=repeat, args=(i,)) for i in range(2)]
     for t in threads:
         t.start()
-    for t in threads:
-        t.join()
+    join(*threads)
     assert wrong == []
 
 

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from waits import first_bytes, in_time
 
 from duo.models.demo import demo_pair
 from duo.placement import cpus
@@ -51,13 +52,13 @@ def threads_of(
         [*command, "--ignore-eos", "--seed", "1", *options],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, **(env or {})},
     ) as p:  # fmt: skip
-        assert p.stdout is not None
         assert p.stderr is not None
         try:
-            line = p.stderr.readline().decode()
+            with in_time(p):
+                line = p.stderr.readline().decode()
             match = re.search(r"on CPU \(([0-9]+) threads?,", line)
             assert match, line
-            assert len(p.stdout.read(200)) == 200
+            assert len(first_bytes(p, 200)) == 200
             return int(match[1]), len(os.listdir(f"/proc/{p.pid}/task"))
         finally:
             p.kill()

@@ -15,8 +15,9 @@ import httpx
 import pytest
 import yaml
 from conftest import HANG_S
-from deployed import answers, file, free_ports, replaced, running
+from deployed import answers, file, replaced, running
 from needs import need_program
+from ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from served import GREEDY, PROMPT, TALE, Server, served
 
@@ -67,7 +68,7 @@ def test_the_dashboard_is_sound() -> None:
 def prometheus(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Its address; it has been told to ask each second."""
     program, folder = need_program("prometheus", "prometheus"), tmp_path_factory.mktemp("prometheus")
-    (port,) = free_ports(1)
+    port = free_port()
     conf = folder / "prometheus.yml"
     conf.write_text(replaced(file("prometheus.yml"), ("duo:8080", server.url.removeprefix("http://")),
                              ("scrape_interval: 5s", "scrape_interval: 1s")))  # fmt: skip

@@ -19,8 +19,9 @@ import httpx
 import pytest
 import yaml
 from conftest import HANG_S
-from deployed import DEPLOY, answers, file, free_ports, replaced, running
+from deployed import DEPLOY, answers, file, replaced, running
 from needs import lacks, need_program
+from ports import free_port
 from served import TALE, served
 
 from duo.cli.commands.serve import command as serve_command
@@ -220,7 +221,7 @@ def here(command: list[str]) -> list[str]:
 
 def test_what_llama_swap_starts() -> None:
     config = loaded(DEPLOY / "llama-swap.yaml")
-    (name, model), (port,) = *config["models"].items(), free_ports(1)
+    ((name, model),), port = config["models"].items(), free_port()
     url = model["proxy"].replace("${PORT}", str(port))
     command = here(shlex.split(model["cmd"].replace("${PORT}", str(port))))
     o = options_of(command[3:])
@@ -239,7 +240,7 @@ def unit() -> dict[str, str]:
 
 def test_what_systemd_starts(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("secret\n")
-    (port,) = free_ports(1)
+    port = free_port()
     line = replaced(unit()["ExecStart"], (r" -m \S+ -md \S+", ""), ("%d", str(tmp_path)), ("8080", str(port)))
     command = here(shlex.split(line))
     o = options_of(command[3:])

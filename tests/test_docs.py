@@ -16,6 +16,7 @@ import pytest
 from conftest import HANG_S, start_duo
 from mtp_models import mtp_part
 from tiny_models import tiny
+from waits import first_line
 
 from duo import Duo
 from duo.models.demo import demo_pair
@@ -98,7 +99,7 @@ def test_commands_run(block: Block, place: Path) -> None:
         for args in commands(block.code):
             if args[-1] == "&":
                 servers.append(start_duo(*args[:-1], cwd=place))
-                assert b"127.0.0.1" in servers[-1].stdout.readline(), servers[-1].communicate(timeout=HANG_S)
+                assert "127.0.0.1" in first_line(servers[-1]), servers[-1].communicate(timeout=HANG_S)
             else:
                 run([sys.executable, "-m", "duo", *args], place)
     finally:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import HANG_S
+from waits import first_line
 
 from duo import Duo, DuoError
 from duo.errors import BadValue, Busy, Cancelled
@@ -194,8 +195,7 @@ next(stream)  # left open at the end of the program
 
 def test_ctrl_c_ends_the_text_and_the_program_ends_with_one_open() -> None:
     child = subprocess.Popen([sys.executable, "-c", INTERRUPTED], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert child.stdout is not None
-    assert child.stdout.readline().strip() == b"inside"
+    assert first_line(child).strip() == "inside"
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=HANG_S)
     assert (out.split(), err, child.returncode) == ([b"length"], b"", 0)

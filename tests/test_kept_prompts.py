@@ -11,6 +11,7 @@ import pytest
 from conftest import EXACT
 from gguf_files import tiny_gemma3
 from prompts import LONG
+from waits import join
 
 from duo import Duo, Result, _core
 from duo.errors import BadValue
@@ -98,8 +99,7 @@ def test_prompts_come_back_in_company_with_the_same_bits(right: dict[str, list[t
         threads = [threading.Thread(target=work, args=(i,)) for i in range(n + 1)]
         for t in threads:
             t.start()
-        for t in threads:
-            t.join()
+        join(*threads)
         check_usage(d)
         # What the threads' order left to chance: all are kept now, and come back into a cache that is in use.
         for p in LONG * 2:
@@ -119,7 +119,7 @@ def threaded(d: Duo, prompt: str) -> Result:
     found: list[Result] = []
     t = threading.Thread(target=lambda: found.append(d.generate(prompt, **GREEDY)))
     t.start()
-    t.join()
+    join(t)
     return found[0]
 
 
@@ -178,8 +178,7 @@ def test_errands_wait_for_running_texts_and_hold_back_others(right: dict[str, li
             d.load_state(s)
         scored = d.create_completion(LONG[4], max_tokens=1, temperature=0, echo=True, logprobs=1)
         stop.set()
-        for t in threads:
-            t.join()
+        join(*threads)
         check_usage(d)
     assert wrong == []
     assert any(s.n_tokens > 100 for s in states)
@@ -201,7 +200,7 @@ def test_prompt_caches_beside_several_texts(right: dict[str, list[tuple[int, flo
             for t in threads:
                 t.start()
             for t in threads:
-                t.join()
+                join(t)
             assert {p: bits(r) for p, r in found.items()} == right
         there = [p for p in LONG if files[p].exists()]
     assert len(there) >= 3  # the others were pushed out before they were saved, and said so

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from conftest import HANG_S, run_python
+from ports import free_port
 
 from duo import _core
 from duo.models.demo import demo_pair
@@ -112,9 +113,7 @@ print(json.dumps(texts))
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port = s.getsockname()[1]
+    port = free_port()
     server = subprocess.Popen(
         [sys.executable, "-c", SERVER, f"127.0.0.1:{port}"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
     )
@@ -130,7 +129,7 @@ def endpoint() -> Iterator[str]:
         yield f"127.0.0.1:{port}"
     finally:
         server.kill()
-        server.wait()
+        server.wait(HANG_S)
 
 
 def test_only_the_cpus_layers_go_to_duos_kernels(endpoint: str) -> None:

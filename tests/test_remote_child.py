@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 from conftest import HANG_S, run_python
-from rpc_servers import free_port, needs_rpc, serving
+from ports import free_port
+from rpc_servers import needs_rpc, serving
+from waits import first_line
 
 from duo import Duo, DuoError
 from duo.options.validate import engine_options
@@ -172,8 +174,7 @@ def test_a_child_does_not_outlive_a_parent_that_is_killed() -> None:
 
     parent = subprocess.Popen([sys.executable, "-c", PARENT, HOST, "wait"], stdout=subprocess.PIPE)
     with parent:
-        assert parent.stdout is not None
-        pid, folder = parent.stdout.readline().split()
+        pid, folder = first_line(parent).split()
         assert is_there(int(pid))
         parent.kill()
     wait_gone(int(pid))

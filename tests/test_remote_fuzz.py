@@ -53,7 +53,7 @@ def test_a_hostile_client_harms_neither_the_host_nor_its_neighbour(role: str, ex
         stop = threading.Event()
 
         def silent() -> Iterator[bytes]:
-            stop.wait()
+            stop.wait(HANG_S)
             yield from ()
 
         calls = [open_stream(silent()) for _ in range(4)]
@@ -65,7 +65,7 @@ def test_a_hostile_client_harms_neither_the_host_nor_its_neighbour(role: str, ex
                 busy = "cannot take another text" in r.warning  # the others may have all seats for a moment
                 assert r.warning == "" or busy, r.warning
             for a in attackers:
-                a.result()
+                a.result(HANG_S)
         stop.set()
         for c in calls:
             c.cancel()
@@ -93,7 +93,7 @@ def test_a_client_that_does_not_read_keeps_no_seat_and_stops_no_host(how: str) -
             sent.set()
             if how == "cancels":
                 yield wire.ToVerify(cancel=True).SerializeToString()
-            stop.wait()
+            stop.wait(HANG_S)
 
         call = open_stream(messages())
         assert sent.wait(HANG_S)
@@ -143,9 +143,9 @@ def test_a_draft_goes_on_beside_a_target_with_a_few_tokens_more() -> None:
 
         def messages() -> Iterator[bytes]:
             yield wire.ToDraft(begin=begin).SerializeToString()
-            heard.acquire()
+            heard.acquire(timeout=HANG_S)
             yield wire.ToDraft(verdicts=[wire.Verdict(token=N_VOCAB + 60, **orders)]).SerializeToString()
-            heard.acquire()
+            heard.acquire(timeout=HANG_S)
             yield wire.ToDraft(verdicts=[wire.Verdict(kind=1, token=-1, **orders)]).SerializeToString()
 
         n_named = 0  # such tokens, of the prompt and of the target
@@ -168,7 +168,7 @@ def test_streams_that_begin_nothing_do_not_pile_up() -> None:
         stop = threading.Event()
 
         def silent() -> Iterator[bytes]:
-            stop.wait()
+            stop.wait(HANG_S)
             yield from ()
 
         calls = [open_stream(silent(), timeout=HANG_S) for _ in range(N_UNBEGUN_MAX)]
@@ -211,4 +211,4 @@ def test_a_hostile_host_harms_no_client(role: str, expected: str, monkeypatch: p
         assert n_texts > 5
         d.close()
     finally:
-        evil.server.stop(0).wait()
+        assert evil.server.stop(0).wait(HANG_S)

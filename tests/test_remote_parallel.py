@@ -10,6 +10,7 @@ import pytest
 from conftest import EXACT, HANG_S, start_duo
 from hosts import KERNELS, PROMPT, HostProcess, host, remote, until_it_helps
 from proxies import proxy
+from waits import first_bytes
 
 from duo import Duo, Result
 from duo.models.demo import demo_pair
@@ -138,14 +139,14 @@ def test_a_client_that_hangs_stalls_nobody(role: str, request: pytest.FixtureReq
     # It neither reads nor sends, and its connection stays.
     other = start_duo(f"--{role}-host", h.address, "-p", PROMPT, "-n", "4000", "--ignore-eos", "-c", "4096")
     try:
-        assert other.stdout is not None and other.stdout.read(len(PROMPT) + 20)
+        assert first_bytes(other, len(PROMPT) + 20)
         other.send_signal(signal.SIGSTOP)
         with client(role, h) as d:
             check(write_all(d, {}), expected)
             assert until_it_helps(d).tokens == expected[0].tokens[:40]
     finally:
         other.kill()
-        other.communicate()
+        other.communicate(timeout=HANG_S)
 
 
 def test_more_texts_than_the_host_takes(expected: list[Result]) -> None:

@@ -9,6 +9,7 @@ import pytest
 from conftest import HANG_S, start_duo
 from gguf_files import header_of, rewrite, tokens_of
 from hosts import PROMPT, HostProcess, host, make_certificate, until_it_helps, write_token
+from waits import first_line
 
 from duo import Duo, DuoError
 from duo.models.demo import demo_pair
@@ -134,8 +135,7 @@ def test_another_version_is_refused_by_both_ends(role: str) -> None:
     command = [sys.executable, "-c", code, f"{role}-host", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as p:
         try:
-            assert p.stdout is not None
-            address = p.stdout.readline().decode().split(" on ")[1].split(" ")[0]
+            address = first_line(p).split(" on ")[1].split(" ")[0]
             with pytest.raises(DuoError, match=r"uses version 77 of the protocol \(duo 9\.9\).*install the same duo"):
                 Duo(**{f"{role}_host": address})
         finally:

@@ -4,7 +4,7 @@ import gc
 import json
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,17 +13,19 @@ import pytest
 from conftest import EXACT, HANG_S, start_duo
 from hostile import HostileHost
 from hosts import GREEDY, KERNELS, LONG, PROMPT, deaf, host, remote, write
+from waits import in_time, wait_until
 
 from duo import Chunk, Duo, DuoError
 from duo.api.conversation import Conversation
 from duo.cli import show
 from duo.cli.commands.chat import answer
 from duo.models.demo import demo_pair
+from duo.text.stream import Stream
 
 pytest.importorskip("grpc")
 
 from duo.remote.address import Address
-from duo.remote.client import client
+from duo.remote.client import attach, client
 from duo.remote.client.connection import Calls, CallWithdrawn, ClientSettings, Session, new_key
 from duo.remote.wire import wire_pb2 as wire
 
@@ -49,7 +51,7 @@ def poor_host(role: str, *answers: Any) -> Iterator[PoorHost]:
     try:
         yield h
     finally:
-        h.server.stop(0).wait()
+        assert h.server.stop(0).wait(HANG_S)
 
 
 def test_an_end_that_is_refused_ends_the_text_all_the_same() -> None:
@@ -167,14 +169,15 @@ def test_an_invalid_host_name_is_reported_in_one_sentence(option: str) -> None:
 def test_the_program_writes_all_that_came_before_its_host_was_lost(long_texts: dict[str, str]) -> None:
     # Most of the text may be the beginning of this stop string, so that it is held back.
     stop = long_texts["greedy"][40:800] + "@"
-    with host("verify", "-t", "1", "-c", "4096", *KERNELS) as h:
-        p = start_duo("--verify-host", h.address, "--host-patience", 0.5, "-p", PROMPT, "-n", 4000, "--temp", 0,
+    with host("verify", "-t", "1", "-c", "32768", *KERNELS) as h:
+        p = start_duo("--verify-host", h.address, "--host-patience", 0.5, "-p", PROMPT, "-n", 32000, "--temp", 0,
                       "--ignore-eos", "--json", "-r", stop, bufsize=0)  # fmt: skip
         assert p.stdout is not None
         head = b""
-        while len(head) < len(PROMPT) + 20:
-            head += (more := p.stdout.read(100))
-            assert more
+        with in_time(p):
+            while len(head) < len(PROMPT) + 20:
+                head += (more := p.stdout.read(100))
+                assert more
         h.kill()
         rest, err = p.communicate(timeout=HANG_S)
     assert p.returncode == 1
@@ -185,7 +188,7 @@ def test_the_program_writes_all_that_came_before_its_host_was_lost(long_texts: d
     *text, figures = (head + rest).decode().removesuffix("\n").split("\n")
     found = json.loads(figures)
     assert found["finish_reason"] == "error"
-    with Duo(demo_pair()[0], n_ctx=4096, **EXACT) as d:
+    with Duo(demo_pair()[0], n_ctx=32768, **EXACT) as d:
         whole = d.generate(PROMPT, temperature=0, ignore_eos=True, max_tokens=found["completion_tokens"])
     assert "\n".join(text) == PROMPT + whole.text
 
@@ -216,14 +219,30 @@ def test_a_conversation_shows_and_keeps_what_came_before_its_host_was_lost(
     assert capsys.readouterr().out == talk.last.text + "\n"
 
 
-def test_the_warning_of_a_lost_draft_says_once_that_the_text_went_on() -> None:
+def test_the_warning_of_a_lost_draft_says_once_that_the_text_went_on(
+    run: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = Duo.stream
+
+    def that_loses_its_draft(d: Duo, prompt: str, **options: Any) -> Stream:
+        seen: list[Any] = []
+
+        def lose(ids: Any, _scores: Any) -> bool:  # the target waits for this function
+            seen.append(ids)
+            if len(seen) == 20:
+                h.kill()
+                wait_until(lambda: not d.network.host_model, "the draft is not missed")  # type: ignore[union-attr]
+            return False
+
+        return stream(d, prompt, stopping_criteria=lose, **options)
+
+    monkeypatch.setattr(Duo, "stream", that_loses_its_draft)
+    monkeypatch.setattr(attach, "WAIT_DRAFT_S", HANG_S)
     with host("draft", "-td", "1") as h:
-        p = start_duo("--draft-host", h.address, "-p", PROMPT, "-n", 400, "-c", 1024, "--ignore-eos", "--temp", 0)
-        assert p.stdout is not None
-        p.stdout.read(len(PROMPT) + 20)
-        h.kill()
-        _, err = p.communicate(timeout=HANG_S)
-    assert p.returncode == 0
-    said = [line for line in err.decode().splitlines() if "the text went on" in line]
+        code, out, err = run(
+            "--draft-host", h.address, "-p", PROMPT, "-n", 400, "-c", 1024, "--ignore-eos", "--temp", 0
+        )
+    assert code == 0 and len(out) > len(PROMPT) + 400
+    said = [line for line in err.splitlines() if "the text went on" in line]
     assert len(said) == 1
     assert said[0].count("the text went on") == 1

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from conftest import EXACT, HANG_S, lines_but_the_guards
 from hosts import until_it_helps
-from rpc_servers import Server, free_port, needs_rpc, not_a_server, run_duo, serving
+from ports import free_port
+from rpc_servers import Server, needs_rpc, not_a_server, run_duo, serving
 
 from duo import Duo, DuoError
 from duo.models.demo import demo_pair
@@ -74,7 +75,7 @@ def test_the_text_is_the_targets_and_the_draft_on_rpc_helps(server: Server, undi
 
 
 def test_a_server_killed_in_mid_text_is_a_warning_and_its_draft_comes_back(undisturbed: list[str]) -> None:
-    with serving("-t", "1") as s, duo_with(s.endpoint) as d:
+    with serving("-t", "1", port=free_port()) as s, duo_with(s.endpoint) as d:
         until_it_helps(d)
         r = text_with(d, 20, s.kill, **TEXTS[1])
         assert r.text == undisturbed[1] and r.finish_reason == "length"
@@ -133,7 +134,7 @@ def test_a_draft_that_cannot_be_loaded_is_an_error_at_the_start(server: Server) 
 def test_a_target_on_rpc_writes_with_the_draft_here_and_goes_on_after_a_loss(undisturbed: list[str]) -> None:
     options = {"cpu_kernels": "stock", "strict": True}
     how = {"device": "RPC0", "host_patience": float(HANG_S), "_always": True, **options}
-    with serving("-t", "1") as s, Duo(n_ctx=512, rpc=s.endpoint, **how) as d:
+    with serving("-t", "1", port=free_port()) as s, Duo(n_ctx=512, rpc=s.endpoint, **how) as d:
         text = d.generate(PROMPT, max_tokens=N, temperature=0, mode="plain").text  # stock attention, as on any device
         assert d.generate(PROMPT, max_tokens=N, temperature=0).text == text
         again: list[Server] = []

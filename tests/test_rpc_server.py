@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from conftest import HANG_S, run_python
-from rpc_servers import Server, free_port, needs_rpc, not_a_server, run_duo, serving
+from ports import free_port
+from rpc_servers import Server, needs_rpc, not_a_server, run_duo, serving
 
 from duo import DuoError, _core
 from duo.errors import PeerLost
@@ -133,7 +134,7 @@ def test_a_server_ends_by_a_signal(number: int, code: int) -> None:
 
 
 def test_a_port_can_be_served_again_at_once_after_its_server_was_killed() -> None:
-    with serving() as s:
+    with serving(port=free_port()) as s:
         devices_soon(s.endpoint)
         s.kill()
         with serving(port=s.port) as again:
@@ -142,12 +143,14 @@ def test_a_port_can_be_served_again_at_once_after_its_server_was_killed() -> Non
 
 def devices_soon(endpoint: str) -> object:
     """libggml begins to listen a moment after the program has said that it serves."""
-    for _ in range(100):
+    until = time.monotonic() + HANG_S
+    while True:
         try:
             return rpc.devices_of(endpoint)
         except PeerLost:
+            if time.monotonic() > until:
+                raise
             time.sleep(0.1)
-    return rpc.devices_of(endpoint)
 
 
 def test_listening_beyond_loopback_is_warned_of_and_weights_can_be_cached(tmp_path: Path) -> None:
@@ -157,6 +160,7 @@ def test_listening_beyond_loopback_is_warned_of_and_weights_can_be_cached(tmp_pa
         assert str(tmp_path / "rpc").encode() in s.said and (tmp_path / "rpc").is_dir()
         s.signal(signal.SIGTERM)
         assert s.process.stderr is not None
+        s.process.wait(HANG_S)
         assert b"no authentication and no encryption" in s.process.stderr.read()
 
 

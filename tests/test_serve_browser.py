@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -92,18 +91,39 @@ def test_a_message_and_who_wrote_the_answer(page: Browser, server: Server) -> No
 PICTURE = "[...document.querySelector('#lanes').toDataURL()].reduce((h, c) => (31 * h + c.charCodeAt(0)) | 0, 0)"
 
 
-def test_the_lanes_move(page: Browser) -> None:
+# Counts the frames of the lanes that are still to come: the next one is asked for 30 ms later.
+COUNT = """
+globalThis.nFrames = 0;
+for (const [name, isOne] of [["requestAnimationFrame", () => true], ["setTimeout", (ms) => ms === 30]]) {
+    const real = globalThis[name];
+    globalThis[name] = (f, ...more) => {
+        if (!isOne(...more)) return real(f, ...more);
+        nFrames += 1;
+        return real((...args) => { nFrames -= 1; f(...args); }, ...more);
+    };
+}
+"""
+# Questions for what the models have done. The page goes on to ask, one after the other.
+ASKED = "performance.getEntriesByType('resource').filter((e) => e.name.includes('/duo/trace')).length"
+
+
+def test_the_lanes_move(page: Browser, server: Server) -> None:
+    page.js(COUNT)
     still = page.js(PICTURE)
-    ask(page, LONG, most=1500)
+    ask(page, LONG, most=12000)  # until it is stopped
     # The words are ahead of the picture, and may be those of the chat before.
     page.wait(f"{PICTURE} !== {still}")
     page.wait("/^Last .* s: [1-9].* steps, .* hits?$/.test(document.querySelector('#lanes-words').textContent)")
     first = page.js(PICTURE)
     page.wait(f"{PICTURE} !== {first}")
+    page.click("#stop")
     page.wait(ENDED)
-    time.sleep(1.0)
+    server.wait_until_idle()
+    page.js("performance.clearResourceTimings()")
+    page.wait(f"{ASKED} > 2")  # the second one was asked after the end, and its answer has been taken
+    page.wait("nFrames === 0")
     rest = page.js(PICTURE)
-    time.sleep(0.3)
+    page.wait(f"{ASKED} > 3")
     assert page.js(PICTURE) == rest, "time stands still when nobody writes"
     span = page.js("document.querySelector('#lanes-words').textContent")
     page.click("#wider")

@@ -18,25 +18,28 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HANG_S, start_duo
+from ports import free_port
 from served import TALE
+from waits import first_line, wait_until
 
 Program = Callable[..., tuple[subprocess.Popen[bytes], str]]
 
 
 def start(*args: str, **options: Any) -> tuple[subprocess.Popen[bytes], str]:
-    """The program and its address, which it says on standard error if standard output is used otherwise."""
-    with socket.create_server(("127.0.0.1", 0)) as s:
-        port = s.getsockname()[1]
+    """The program and its address, when it answers: its standard streams may be used otherwise."""
+    port = free_port()
     env = {**os.environ, "DUO_PROFILES": "off"}
     p = start_duo("serve", "--port", str(port), "-c", "2048", *args, env=env, **options)
     url = f"http://127.0.0.1:{port}"
-    until = time.monotonic() + HANG_S
-    while True:
+
+    def answers() -> bool:
+        assert p.poll() is None, p.communicate(timeout=HANG_S)
         with suppress(httpx.TransportError):
-            if httpx.get(url + "/health", timeout=HANG_S).status_code == 200:
-                return p, url
-        assert p.poll() is None and time.monotonic() < until, p.communicate()
-        time.sleep(0.05)
+            return httpx.get(url + "/health", timeout=HANG_S).status_code == 200
+        return False
+
+    wait_until(answers)
+    return p, url
 
 
 def write(url: str) -> None:
@@ -90,7 +93,7 @@ def test_a_disk_that_fills_up_while_a_server_writes_its_log(tmp_path: Path) -> N
             _, err = p.communicate(timeout=HANG_S)
         finally:
             p.kill()
-            p.communicate()
+            p.communicate(timeout=HANG_S)
         assert p.returncode == 0 and b"Traceback" not in err
 
 
@@ -121,7 +124,7 @@ def test_descriptors_that_run_out() -> None:
         assert p.wait(HANG_S) == 0
     finally:
         p.kill()
-        _, err = p.communicate()
+        _, err = p.communicate(timeout=HANG_S)
     assert b"Traceback" not in err
 
 
@@ -135,14 +138,13 @@ def program(tmp_path: Path) -> Iterator[Program]:
     def start(*args: str) -> tuple[subprocess.Popen[bytes], str]:
         p = start_duo("serve", "--port", "0", "-c", "2048", *args, env={**os.environ, "DUO_PROFILES": "off"})
         started.append(p)
-        assert p.stdout is not None
-        line = p.stdout.readline().decode()
+        line = first_line(p)
         return p, line.split(" on ")[1].split(" (")[0] if " on " in line else line
 
     yield start
     for p in started:
         p.kill()
-        p.communicate()
+        p.communicate(timeout=HANG_S)
 
 
 def test_sigterm_lets_eight_texts_end(program: Program) -> None:
@@ -196,9 +198,8 @@ def test_a_second_signal_ends_at_once(program: Program) -> None:
         lines = answer.iter_lines()
         assert next(lines)
         p.send_signal(signal.SIGTERM)
-        until = time.monotonic() + HANG_S
-        while httpx.get(url + "/health", timeout=HANG_S).status_code != 503:  # two signals at once could count as one
-            assert time.monotonic() < until
+        # Two signals at once could count as one.
+        wait_until(lambda: httpx.get(url + "/health", timeout=HANG_S).status_code == 503)
         p.send_signal(signal.SIGTERM)
         with suppress(httpx.TransportError):  # the connection has ended before the error was read
             assert '"unavailable_error"' in "".join(lines)

@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from conftest import HANG_S
 from hosts import make_certificate
 from served import served
+from waits import wait_until
 
 from duo.errors import BadValue
 from duo.options.validate import serve_options
@@ -171,16 +171,12 @@ def test_a_server_may_end_while_it_loads() -> None:
     serving = Serving(Service(Settings.of(asked, "demo")), listeners(serve_options(asked)), load, drain_s=1000)
     thread = threading.Thread(target=serving.run)
     thread.start()
-    while not serving.is_listening:
-        time.sleep(0.005)
+    wait_until(lambda: serving.is_listening)
     serving.end()
     thread.join(HANG_S)
     assert not thread.is_alive()
     may_load.set()
-    until = time.monotonic() + HANG_S
-    while not (made and made[0].session.closed):  # what came too late is freed
-        assert time.monotonic() < until
-        time.sleep(0.005)
+    wait_until(lambda: made and made[0].session.closed)  # what came too late is freed
 
 
 def test_tokens_do_not_wait_for_acknowledgements() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, without_state
+from waits import join
 
 from duo import BadValue, Busy, Duo
 from duo.text.session import Session
@@ -132,7 +133,7 @@ def test_states_wait_for_their_turn(right: dict[str, tuple[int, ...]]) -> None:
             thread = threading.Thread(target=lambda: saved.append(d.save_state()))
             thread.start()
             rest = [c.token for c in s if c.token is not None]
-        thread.join()
+        join(thread)
         assert tuple(rest) == right["greedy"][1:]
         assert saved[0].n_tokens > len(rest)
     with pytest.raises(Exception, match="closed"):

@@ -8,14 +8,13 @@ import random
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from conftest import HANG_S
 from sizes import LARGE, size
+from waits import wait_until
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
@@ -131,13 +130,6 @@ def processes(with_variable: str) -> list[int]:
         except OSError:  # it has gone
             continue
     return found
-
-
-def wait_until(is_so: Callable[[], bool]) -> None:
-    until = time.monotonic() + HANG_S
-    while not is_so():
-        assert time.monotonic() < until
-        time.sleep(0.05)
 
 
 @pytest.mark.slow
