@@ -25,19 +25,26 @@ TEST(draft_throws_at_its_nth_call) {
                 const std::string note = "call " + std::to_string(n);
                 behaviour         draft{.n_batch = 3, .agree = 0.7};
                 (in_choice ? draft.throw_choice : draft.throw_at) = n;
-                pair         p(behaviour{.pass_us = 100}, draft);
-                const answer a = p.run(q.as(mode, 4), note);
+                pair   p(behaviour{.pass_us = 100}, draft);
+                answer a = p.run(q.as(mode, 4), note);
+                // A busy machine may give the draft its turn only in a later text.
+                for (int i = 0; i < 1000 && n <= 5 && a.warning.empty(); ++i) {
+                    a = p.run(q.as(mode, 4), note);
+                }
+                CHECK(n > 5 || !a.warning.empty(), note);
                 if (a.warning.empty()) {
                     ++n_untouched; // or it failed when nobody listened any more
                 } else {
                     CHECK(a.warning.find("fails") != std::string::npos, a.warning);
                 }
-                const bool may_miss = n_untouched > 0 || mode == run_mode::async; // async may be done before the draft
-                CHECK(n > 5 || may_miss || !a.warning.empty(), note);
-                // The next text has its draft again.
-                const answer b = p.run(q.as(mode, 4), note);
-                CHECK(n_untouched > 0 || b.warning.empty(), b.warning);
-                CHECK(may_miss || b.stats.n_drafted > 0, note);
+                // Later texts have their draft again.
+                int32_t n_drafted = 0;
+                for (int i = 0; i < 1000 && n_drafted == 0; ++i) {
+                    const answer b = p.run(q.as(mode, 4), note);
+                    CHECK(n_untouched > 0 || b.warning.empty(), b.warning);
+                    n_drafted = b.stats.n_drafted;
+                }
+                CHECK(n_drafted > 0, note);
             }
             CHECK_EQ(n_untouched, 3);
         }

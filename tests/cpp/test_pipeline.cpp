@@ -61,15 +61,21 @@ TEST(useless_draft_is_rejected) {
     }
 }
 
-TEST(draft_that_becomes_useful_is_used_again) {
-    // While nothing is verified, the guesses that were there still tell how good the draft is.
-    // Passes long enough that a draft step under a sanitizer is still cheap.
-    pair         p(behaviour{.n_ctx = 1200, .n_branch = 4, .pass_us = 2000},
-                   behaviour{.n_ctx = 1200, .n_branch = 4, .dull_until = 200});
-    const answer dull = p.run(ask{.n_predict = 150}.as(run_mode::async));
-    CHECK(dull.stats.n_verifications < 100, std::to_string(dull.stats.n_verifications));
-    const answer a = p.run(ask{.n_predict = 1000}.as(run_mode::async));
-    CHECK(a.stats.n_accepted > 40, std::to_string(a.stats.n_accepted));
+TEST(draft_that_becomes_useful_is_noticed) {
+    // While nothing is verified, the guesses that were there still tell how good the draft is. Whether it then pays
+    // depends on the machine; test_planner.cpp asks that in simulated time.
+    pair       p(behaviour{.n_ctx = 1200, .n_branch = 4, .pass_us = 1000},
+                 behaviour{.n_ctx = 1200, .n_branch = 4, .dull_until = 200});
+    const auto acceptance = [&p] { return p.line.plans().profile().guesses(guess_kind::greedy).acceptance(0); };
+    for (int i = 0; i < 20 && acceptance() > 0.4; ++i) {
+        const answer dull = p.run(ask{.n_predict = 150}.as(run_mode::async));
+        CHECK(dull.stats.n_verifications < 100, std::to_string(dull.stats.n_verifications));
+    }
+    REQUIRE(acceptance() <= 0.4, std::to_string(acceptance()));
+    for (int i = 0; i < 20 && acceptance() < 0.7; ++i) {
+        p.run(ask{.n_predict = 1000}.as(run_mode::async));
+    }
+    CHECK(acceptance() >= 0.7, std::to_string(acceptance()));
 }
 
 TEST(small_contexts_and_batches) {
