@@ -52,8 +52,8 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
     };
     step    steps[2];
     group   groups[2];
-    int     i      = 0;
-    group * before = &groups[1];
+    int     i        = 0;
+    group * before   = &groups[1];
     before->from     = &steps[0];
     before->n        = 0;
     before->n_blocks = 0;

@@ -48,11 +48,11 @@ enum class sums_kind : uint8_t { none, pairs, total };
 
 template <int n_group, int n_start, int offset, sums_kind also, int n_together>
 void prepare_q8(const float * x, int64_t k0, int64_t k1, int column, const tile & t) {
-    auto *             codes = static_cast<int8_t *>(const_cast<void *>(t.codes)) + column * n_together;
-    auto *             scale = const_cast<float *>(t.scale) + column;
+    auto *                  codes = static_cast<int8_t *>(const_cast<void *>(t.codes)) + column * n_together;
+    auto *                  scale = const_cast<float *>(t.scale) + column;
     [[maybe_unused]] auto * start = const_cast<int32_t *>(t.start) + column;
-    const auto         w     = int64_t(t.width);
-    alignas(64) int8_t q[n_group];
+    const auto              w     = int64_t(t.width);
+    alignas(64) int8_t      q[n_group];
     for (int64_t k = k0; k < k1; k += n_group) {
         const int64_t n        = k1 - k < n_group ? k1 - k : n_group;
         const float   most     = largest(x + k, n);

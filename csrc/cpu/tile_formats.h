@@ -76,7 +76,7 @@ template <class V, bool with_minima = false> struct of_q8 {
 
   private:
     template <int n> static void scale_blocks(const group & g, int b0, int c0, int c1) {
-        const auto    d     = loaded<V, n>(g.from->scale + b0);
+        const auto                  d = loaded<V, n>(g.from->scale + b0);
         [[maybe_unused]] sums<V, n> least;
         if constexpr (with_minima) {
             least = loaded<V, n>(g.from->minimum + b0);
