@@ -8,7 +8,6 @@ affects both alike. A ratio is the median of the ratios of neighbouring passes. 
 stock attention two rows, one of them discarded, if that makes the bits independent of the width). The limit is the time
 in which the same threads read all weights of the file once, as a plain sum (read_speed.cpp). Types that are already in
 the --out file stay there if machine, versions and cores are the same, so you can measure one type at a time.
---cpu-time counts the processor time of the thread instead, for one core that other programs use too.
 DUO_CPU_ISA selects duo's instruction set (not that of stock). The prefetch distance is the one that the race finds.
 """
 
@@ -59,8 +58,7 @@ def read_speed(work: Path, n_bytes: int, on: Sequence[int], passes: int = 15) ->
 class Probes:
     """Both kernels with one file: loaded at once, or each in its turn."""
 
-    def __init__(self, path: Path, n_threads: int, together: bool, cpu_time: bool) -> None:
-        self.cpu_time = cpu_time
+    def __init__(self, path: Path, n_threads: int, together: bool) -> None:
         self.path, self.n_threads = path, n_threads
         self.about: dict[str, Any] = {}
         self.tokens: list[int] = []
@@ -80,9 +78,7 @@ class Probes:
     def milliseconds(self, p: _core.Probe, width: int) -> float:
         # The tokens are always the same, so a prompt does not change the context of the other passes.
         pos = 0 if width in PROMPTS else N_CONTEXT
-        before = time.thread_time()
-        wall = p.decode(self.tokens[pos : pos + width], pos) / 1000
-        return 1000 * (time.thread_time() - before) if self.cpu_time else wall
+        return p.decode(self.tokens[pos : pos + width], pos) / 1000
 
     def round(self, r: int, widths: Sequence[int], into: Samples) -> None:
         if self.loaded:
@@ -113,7 +109,7 @@ def measure(type: str, args: argparse.Namespace, on: list[int]) -> dict[str, Any
     aheads = {t: s.ahead for t in weight_types if (s := kernels.speed_of(t, len(on))) is not None}
     kernels.read_ahead(weight_types, len(on))
     reads = [read_speed(args.work, n_bytes, on)]
-    probes = Probes(path, len(on), not args.one_at_a_time, args.cpu_time)
+    probes = Probes(path, len(on), not args.one_at_a_time)
     samples: Samples = {side: {width: [] for width in (*WIDTHS, *PROMPTS)} for side in SIDES}
     start = time.monotonic()
     for r in range(args.rounds):
@@ -180,7 +176,6 @@ def main() -> None:
     p.add_argument("--rounds", type=int, default=16, help="every 4th round has a prompt of 64 tokens, every 8th of 512")
     p.add_argument("--longest", type=int, default=max(PROMPTS), help="longest prompt, tokens")
     p.add_argument("--one-at-a-time", action="store_true", help="load the kernels in turn: half the memory, slower")
-    p.add_argument("--cpu-time", action="store_true", help="count processor time (one core only)")
     p.add_argument("--work", type=Path, default=Path("build/kernels"), help="folder for the model files")
     p.add_argument("--out", type=Path, help="JSON")
     p.add_argument("--quick", action="store_true", help="a model of a few MB, 3 rounds, the first type only")
@@ -199,8 +194,6 @@ def main() -> None:
         args.n_embd, args.n_ff, args.n_layer, args.rounds = 512, 1024, 4, 3
         args.types = args.types.split(",")[0]
     on = cores(args.cores)
-    if args.cpu_time and len(on) > 1:
-        p.error("--cpu-time counts one thread: give one core")
     os.sched_setaffinity(0, on)
     args.work.mkdir(parents=True, exist_ok=True)
 
