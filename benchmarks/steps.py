@@ -86,7 +86,7 @@ STEPS = [
          "Draft in this process, and in a `duo draft-host`; c = 0.2, greedy texts of 64 tokens.",
          lambda m, s, out: script("run_remote", "--target", m.target, "--draft", m.d120, "--rtt", 0, "--questions",
                                   s.of(4, 2), "--rounds", 1, "--out", out)),
-    Step("kernels", ENGINE, "CPU kernels, one core", 230,
+    Step("kernels", ENGINE, "CPU kernels, one core", 310,
          "A target of 0.56 G weights in each type, 64 tokens of context. v(n): the time of a pass over n tokens "
          "divided by that of one.",
          lambda m, s, out: script("run_kernels", "--work", m.kernels, "--cores", 0, "--rounds", s.of(5, 3),

@@ -134,6 +134,26 @@ def test_rows_that_do_not_fill_panels_and_blocks(architecture: str, kind: str, m
     assert_same_bits(path, widths=(1, 3, 8, 9), threads=(1, 3))
 
 
+@pytest.mark.parametrize(
+    ("architecture", "shape", "kind"),
+    [  # SmolLM2-135M as Q4_1, and Qwen2.5-0.5B as Q4_K_M: Q5_0 where K-quants do not fit, Q8_0 for V
+        ("llama", Shape(n_embd=576, n_ff=1536, n_layer=1, n_head=9, n_head_kv=3), lambda _: "q4_1"),
+        ("qwen2", Shape(n_embd=896, n_ff=4864, n_layer=1, n_head=14, n_head_kv=2), lambda name: (
+            "q8_0" if "attn_v" in name or name == "token_embd.weight" else "q6_K" if "ffn_down" in name else "q5_0"
+        )),
+    ],
+    ids=["576", "896"],
+)  # fmt: skip
+def test_widths_that_are_no_multiple_of_256(
+    architecture: str, shape: Shape, kind: Callable[[str], str], tmp_path: Path
+) -> None:
+    path = random_model(tmp_path / "m.gguf", architecture, kind, shape)
+    p = _core.Probe(options(path))
+    assert p.n_duo_products == p.n_cpu_products == 8 and p.same_bits
+    assert_near_stock(path, p, NEAR_CODES)
+    assert_same_bits(path, widths=(1, 2, 3, 4, 8, 9, 16), threads=(1, 2))
+
+
 def test_columns_that_do_not_fill_a_unit_are_left_to_stock(model: ModelMaker) -> None:
     path = model("llama", "q8_0", Shape(n_embd=96, n_head=3, n_head_kv=3))
     p = _core.Probe(options(path))
@@ -150,7 +170,7 @@ def test_the_demo_pair(path: Path) -> None:
 
 
 def test_types_that_duo_lacks_are_left_to_stock(tmp_path: Path) -> None:
-    others = {"blk.0.ffn_down.weight": "q5_0", "blk.0.attn_q.weight": "q3_K", "blk.1.attn_v.weight": "f32"}
+    others = {"blk.0.ffn_down.weight": "q2_K", "blk.0.attn_q.weight": "q3_K", "blk.1.attn_v.weight": "f32"}
     path = random_model(tmp_path / "mixed.gguf", "llama", lambda name: others.get(name, "q4_K"))
     p = _core.Probe(options(path))
     assert p.n_duo_products == N_PRODUCTS - 3 and p.n_cpu_products == N_PRODUCTS and not p.same_bits

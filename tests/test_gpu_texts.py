@@ -110,7 +110,7 @@ def test_flash_attention_changes_no_text(flash_attn: str) -> None:
             assert same_but_for_ties(d, PROMPTS[0], d.generate(PROMPTS[0], mode=mode, **SHORT), plain)
 
 
-@pytest.mark.parametrize("kind", ["q8_0", "q4_K", "q6_K", "f16"])
+@pytest.mark.parametrize("kind", ["q8_0", "q5_0", "q5_1", "q4_K", "q6_K", "f16"])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_weights_on_both_sides_give_the_cpus_logits(kind: str, layers: int, tmp_path: Path) -> None:
     path = random_model(tmp_path / "m.gguf", "llama", kind)

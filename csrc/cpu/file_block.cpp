@@ -44,6 +44,52 @@ void write_q4(const unit_row & u, uint8_t * p) {
     }
 }
 
+// Q4_1, Q5_0, Q5_1: scale, minimum, the fifth bits of 32 codes, the rest as in Q4_0.
+struct parts {
+    int least, high, codes; // offsets; 0: the format has none
+    int n_bytes;
+};
+
+constexpr parts parts_of(format f) {
+    return f == format::q4_1 ? parts{2, 0, 4, 20} : f == format::q5_0 ? parts{0, 2, 6, 22} : parts{2, 4, 8, 24};
+}
+
+void read_q45(const uint8_t * p, unit_row & u, const parts & at) {
+    for (int b = 0; b < 2; ++b, p += at.n_bytes) {
+        uint8_t * codes = u.codes + 32 * b;
+        std::memcpy(u.d + 2 * b, p, 2);
+        if (at.least != 0) {
+            std::memcpy(u.d + 4 + 2 * b, p + at.least, 2);
+        }
+        for (int i = 0; i < 16; ++i) {
+            codes[i]      = p[at.codes + i] & 15;
+            codes[i + 16] = p[at.codes + i] >> 4;
+        }
+        for (int i = 0; at.high != 0 && i < 32; ++i) {
+            codes[i] |= uint8_t(((p[at.high + i / 8] >> (i % 8)) & 1) << 4);
+        }
+    }
+}
+
+void write_q45(const unit_row & u, uint8_t * p, const parts & at) {
+    for (int b = 0; b < 2; ++b, p += at.n_bytes) {
+        const uint8_t * codes = u.codes + 32 * b;
+        std::memcpy(p, u.d + 2 * b, 2);
+        if (at.least != 0) {
+            std::memcpy(p + at.least, u.d + 4 + 2 * b, 2);
+        }
+        for (int i = 0; i < 16; ++i) {
+            p[at.codes + i] = uint8_t((codes[i] & 15) | ((codes[i + 16] & 15) << 4));
+        }
+        for (int i = 0; at.high != 0 && i < 4; ++i) {
+            p[at.high + i] = 0;
+            for (int j = 0; j < 8; ++j) {
+                p[at.high + i] |= uint8_t((codes[8 * i + j] >> 4) << j);
+            }
+        }
+    }
+}
+
 // 12 bytes hold 8 scales and 8 minima of 6 bits (ggml-quants.c: get_scale_min_k4).
 void read_scales(const uint8_t * p, unit_row & u) {
     for (int j = 0; j < 4; ++j) {
@@ -138,6 +184,10 @@ void read_unit(format f, const uint8_t * p, unit_row & u) {
         case format::q4_0:
         case format::iq4_nl:
             return read_q4(p, u);
+        case format::q4_1:
+        case format::q5_0:
+        case format::q5_1:
+            return read_q45(p, u, parts_of(f));
         case format::q4_k:
         case format::q5_k:
             return read_q45_k(p, u, f == format::q5_k);
@@ -153,6 +203,10 @@ void write_unit(format f, const unit_row & u, uint8_t * p) {
         case format::q4_0:
         case format::iq4_nl:
             return write_q4(u, p);
+        case format::q4_1:
+        case format::q5_0:
+        case format::q5_1:
+            return write_q45(u, p, parts_of(f));
         case format::q4_k:
         case format::q5_k:
             return write_q45_k(u, p, f == format::q5_k);

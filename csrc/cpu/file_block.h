@@ -8,7 +8,7 @@ namespace duo::cpu {
 // One row of one unit: codes of up to 8 bits (unsigned), scales and minima of its blocks.
 struct unit_row {
     alignas(64) uint8_t codes[256];
-    uint8_t d[4];       // f16 scale (and minimum's scale) of the unit; for blocks of 32: of block 0 and 1
+    uint8_t d[8];       // f16 scale (and minimum's scale) of the unit; for blocks of 32: of block 0 and 1, then minima
     uint8_t scales[16]; // of the row's blocks
     uint8_t least[8];
 };

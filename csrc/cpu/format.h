@@ -19,19 +19,21 @@ constexpr int n_panels     = 16;   // panels of a block
 constexpr int n_chunk      = 1024; // columns of a chunk
 constexpr int n_width_most = 8;    // most inputs that a kernel takes at once
 
-enum class format : uint8_t { q8_0, q4_0, iq4_nl, q4_k, q5_k, q6_k, bf16, f16 };
-constexpr int n_formats = 8;
+enum class format : uint8_t { q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, q4_k, q5_k, q6_k, bf16, f16 };
+constexpr int n_formats = 11;
 
 // How the inputs of a product are prepared. Integer kinds have 8-bit codes, a scale for each group of inputs, and the
 // start of each block's integer sum, which removes the offset that makes the weight's code unsigned.
 enum class input_kind : uint8_t {
     q8_full, // a scale per 32 inputs, as stock's Q8_0; start -128 * sum of 32, for codes of 8 bits: Q8_0, IQ4_NL
     q8_four, // the same; start -8 * sum, for codes of 4 bits: Q4_0
+    q8_five, // the same; start -16 * sum, for codes of 5 bits: Q5_0
+    q8_sums, // a scale per 32, and the scaled sum of 32, as stock's Q8_1, for blocks with a minimum: Q4_1, Q5_1
     q8_k,    // a scale per 256, as stock's Q8_K; start -32 * sum of 16 for Q6_K, sums of 32 in pairs for Q4_K's minima
     bf16,    // pairs
     f32,
 };
-constexpr int n_input_kinds = 5;
+constexpr int n_input_kinds = 7;
 
 struct format_traits {
     const char * name;
@@ -45,6 +47,9 @@ struct format_traits {
 constexpr format_traits traits[n_formats] = {
     {"q8_0", 64, 1088, 32, 34, input_kind::q8_full},  //
     {"q4_0", 64, 576, 32, 18, input_kind::q8_four},   //
+    {"q4_1", 64, 640, 32, 20, input_kind::q8_sums},   //
+    {"q5_0", 64, 704, 32, 22, input_kind::q8_five},   //
+    {"q5_1", 64, 768, 32, 24, input_kind::q8_sums},   //
     {"iq4_nl", 64, 576, 32, 18, input_kind::q8_full}, //
     {"q4_K", 256, 2304, 256, 144, input_kind::q8_k},  //
     {"q5_K", 256, 2816, 256, 176, input_kind::q8_k},  //

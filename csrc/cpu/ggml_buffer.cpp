@@ -29,6 +29,12 @@ std::optional<format> format_of(ggml_type type) {
             return format::q8_0;
         case GGML_TYPE_Q4_0:
             return format::q4_0;
+        case GGML_TYPE_Q4_1:
+            return format::q4_1;
+        case GGML_TYPE_Q5_0:
+            return format::q5_0;
+        case GGML_TYPE_Q5_1:
+            return format::q5_1;
         case GGML_TYPE_IQ4_NL:
             return format::iq4_nl;
         case GGML_TYPE_Q4_K:

@@ -18,13 +18,14 @@ struct tile {
     const float *   scale; // [k/32 or k/256][width]
     const int32_t * start; // [k/32 or k/16][width]
     const int32_t * pairs; // q8_k: [k/64][width], two 16-bit sums of 32 codes each
+    const float *   total; // q8_sums: [k/32][width], scale * sum of 32 codes
     int             ahead; // bytes: how far ahead weights are prefetched
 };
 
 // Bytes of each part of a tile.
 struct tile_layout {
-    size_t               codes, scale, start, pairs;
-    [[nodiscard]] size_t bytes() const { return codes + scale + start + pairs; }
+    size_t               codes, scale, start, pairs, total;
+    [[nodiscard]] size_t bytes() const { return codes + scale + start + pairs + total; }
 };
 
 constexpr size_t line_up(size_t n) {
@@ -40,16 +41,21 @@ constexpr tile_layout layout_of(input_kind kind, int64_t k, int width) {
     switch (kind) {
         case input_kind::q8_full:
         case input_kind::q8_four:
-            return {line_up(size_t(k) * w + n_wide_beyond), line_up(up(k, 32) * w * 4), line_up(up(k, 32) * w * 4), 0};
+        case input_kind::q8_five:
+            return {line_up(size_t(k) * w + n_wide_beyond), line_up(up(k, 32) * w * 4), line_up(up(k, 32) * w * 4), 0,
+                    0};
+        case input_kind::q8_sums:
+            return {line_up(size_t(k) * w + n_wide_beyond), line_up(up(k, 32) * w * 4), 0, 0,
+                    line_up(up(k, 32) * w * 4)};
         case input_kind::q8_k:
             return {line_up(size_t(k) * w + n_wide_beyond), line_up(up(k, 256) * w * 4), line_up(up(k, 16) * w * 4),
-                    line_up(up(k, 64) * w * 4)};
+                    line_up(up(k, 64) * w * 4), 0};
         case input_kind::bf16:
-            return {line_up(size_t(k) * w * 2 + n_wide_beyond), 0, 0, 0};
+            return {line_up(size_t(k) * w * 2 + n_wide_beyond), 0, 0, 0, 0};
         case input_kind::f32:
             break;
     }
-    return {line_up(size_t(k) * w * 4), 0, 0, 0};
+    return {line_up(size_t(k) * w * 4), 0, 0, 0, 0};
 }
 
 inline tile tile_at(void * memory, input_kind kind, int64_t k, int width, int ahead = 0) {
@@ -60,6 +66,7 @@ inline tile tile_at(void * memory, input_kind kind, int64_t k, int width, int ah
             reinterpret_cast<float *>(p + l.codes),
             reinterpret_cast<int32_t *>(p + l.codes + l.scale),
             reinterpret_cast<int32_t *>(p + l.codes + l.scale + l.start),
+            reinterpret_cast<float *>(p + l.codes + l.scale + l.start + l.pairs),
             ahead};
 }
 

@@ -8,6 +8,7 @@
 #include "panel.h"
 #include "panel_float.h"
 #include "panel_k.h"
+#include "panel_q45.h"
 #include "prepare.h"
 #include "twice.h"
 
@@ -34,6 +35,9 @@ template <class V, int N> constexpr void fill_widths(kernel_set & k) {
 
     k.panel[int(format::q8_0)][N - 1]   = panel_q8_0<W, N>;
     k.panel[int(format::q4_0)][N - 1]   = panel_q4<W, N, false>;
+    k.panel[int(format::q4_1)][N - 1]   = panel_q45<W, N, false, true>;
+    k.panel[int(format::q5_0)][N - 1]   = panel_q45<W, N, true, false>;
+    k.panel[int(format::q5_1)][N - 1]   = panel_q45<W, N, true, true>;
     k.panel[int(format::iq4_nl)][N - 1] = panel_q4<W, N, true>;
     k.panel[int(format::q4_k)][N - 1]   = panel_q45_k<W, N, false>;
     k.panel[int(format::q5_k)][N - 1]   = panel_q45_k<W, N, true>;
@@ -50,9 +54,11 @@ template <class V> constexpr kernel_set make_kernels(const char * name) {
     k.name    = name;
     k.n_width = V::n_width;
     fill_widths<V, V::n_width>(k);
-    k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, 128, false, together<V>()>;
-    k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, false, together<V>()>;
-    k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, true, together<V>()>;
+    k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, 128, sums_kind::none, together<V>()>;
+    k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, sums_kind::none, together<V>()>;
+    k.prepare[int(input_kind::q8_five)] = prepare_q8<32, 32, 16, sums_kind::none, together<V>()>;
+    k.prepare[int(input_kind::q8_sums)] = prepare_q8<32, 0, 0, sums_kind::total, together<V>()>;
+    k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, sums_kind::pairs, together<V>()>;
     k.prepare[int(input_kind::bf16)]    = prepare_bf16;
     k.prepare[int(input_kind::f32)]     = prepare_f32;
     k.attend                            = attend_rows<V>;

@@ -90,6 +90,9 @@ inline void dot(block<V, N, bits> & s, const typename V::bytes & lo, const typen
     }
 }
 
+// The start of sums whose codes have no offset.
+alignas(64) constexpr int32_t no_start[n_width_most] = {};
+
 // Call this before sums can overflow: after 32 columns for 4-bit and 8-bit codes, 16 for 5-bit codes, 8 for 6-bit
 // codes.
 template <class V, int N, int bits> inline void settle(block<V, N, bits> & s) {
@@ -125,6 +128,14 @@ inline void add_scaled(sums<V, N> & to, const ints<V, N> & s, typename V::floats
     DUO_UNROLL(8)
     for (int c = 0; c < N; ++c) {
         to.v[c] = V::fma(V::to_float(s.v[c]), V::mul(d, V::broadcast_f(scale + c)), to.v[c]);
+    }
+}
+
+// Adds a block's minimum, times each input's sum of the block.
+template <class V, int N> inline void add_minima(sums<V, N> & to, typename V::floats least, const float * total) {
+    DUO_UNROLL(8)
+    for (int c = 0; c < N; ++c) {
+        to.v[c] = V::fma(least, V::broadcast_f(total + c), to.v[c]);
     }
 }
 

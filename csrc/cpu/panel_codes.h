@@ -22,9 +22,10 @@ template <class V, bool table> DUO_INLINE eight_columns<V> codes_q4(const uint8_
     }
 }
 
-// Q4_K and Q5_K: columns 8 i to 8 i + 7 of a block at q. Bit j of a byte of h is the fifth bit of the code in vector j.
+// Q4_K, Q5_K, Q4_1, Q5_0, Q5_1: columns 8 i to 8 i + 7 of a block at q. Bit j of a byte of h is the fifth bit of the
+// code in vector j.
 template <class V, bool fifth, int i>
-DUO_INLINE eight_columns<V> codes_q45_k(const uint8_t * q, [[maybe_unused]] const typename V::bytes & h) {
+DUO_INLINE eight_columns<V> codes_q45(const uint8_t * q, [[maybe_unused]] const typename V::bytes & h) {
     const typename V::bytes v = V::load_bytes(q + i * 64);
     if constexpr (fifth) {
         return {V::template add_bits<0x10, 4 - 2 * i>(V::low(v), h),

@@ -7,8 +7,6 @@
 namespace duo::cpu {
 namespace {
 
-alignas(64) constexpr int32_t no_start[n_width_most] = {};
-
 // The 6-bit scales and minima of 16 rows and 8 blocks of 32, from 192 bytes: see put_scales in repack.cpp.
 inline void unpack_scales(const uint8_t * p, uint8_t * scale, uint8_t * least) {
     const uint8_t * h = p + 128;
@@ -49,7 +47,7 @@ void panel_q45_k(const uint8_t * w0, const tile & x, int64_t k0, int64_t n_k, fl
                 unrolled<4>([&](auto step) DUO_INLINE_LAMBDA {
                     constexpr int i = decltype(step)::value;
                     prefetch<1>(q + i * 64, x);
-                    const eight_columns<V> c = codes_q45_k<V, fifth, i>(q, h);
+                    const eight_columns<V> c = codes_q45<V, fifth, i>(q, h);
                     dot(s, c.lo, c.hi, codes + i * 8 * N);
                     if constexpr (fifth && i == 1) {
                         settle(s);

@@ -52,10 +52,11 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
     };
     step    steps[2];
     group   groups[2];
-    int     i      = 0;
-    group * before = &groups[1];
-    before->from   = &steps[0];
-    before->n      = 0;
+    int     i        = 0;
+    group * before   = &groups[1];
+    before->from     = &steps[0];
+    before->n        = 0;
+    before->n_blocks = 0;
     unpack(0, steps[0]);
     for (int64_t k = 0; k < n_k; k += n_step) {
         const step & s        = steps[k / n_step % 2];
@@ -65,6 +66,7 @@ void panel_tiles(const uint8_t * w, const tile & x, int64_t k0, int64_t n_k, flo
             g.from           = &s;
             g.scale          = x.scale + (k0 + k) / (t.n_unit == 256 ? 256 : 32) * width + c;
             g.pairs          = x.pairs + (k0 + k) / 64 * width + c;
+            g.total          = x.total + (k0 + k) / 32 * width + c;
             g.acc            = acc + c * n_lanes;
             g.n              = c + n_rows < x.width ? n_rows : x.width - c;
             g.width          = width;
@@ -144,13 +146,18 @@ template <class V, class T> constexpr wide_kernels make_wide() {
     k.from[int(format::bf16)]           = 1;
     k.panel[int(format::q8_0)]          = panel_tiles<V, T, tiles_q8_0<V>, format::q8_0>;
     k.panel[int(format::q4_0)]          = panel_tiles<V, T, tiles_q4<V, false>, format::q4_0>;
+    k.panel[int(format::q4_1)]          = panel_tiles<V, T, tiles_q45<V, false, true>, format::q4_1>;
+    k.panel[int(format::q5_0)]          = panel_tiles<V, T, tiles_q45<V, true, false>, format::q5_0>;
+    k.panel[int(format::q5_1)]          = panel_tiles<V, T, tiles_q45<V, true, true>, format::q5_1>;
     k.panel[int(format::iq4_nl)]        = panel_tiles<V, T, tiles_q4<V, true>, format::iq4_nl>;
     k.panel[int(format::q4_k)]          = panel_tiles<V, T, tiles_q45_k<V, false>, format::q4_k>;
     k.panel[int(format::q5_k)]          = panel_tiles<V, T, tiles_q45_k<V, true>, format::q5_k>;
     k.panel[int(format::bf16)]          = panel_tiles_bf16<V, T>;
-    k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, 128, false, 32>;
-    k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, false, 32>;
-    k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, true, 32>;
+    k.prepare[int(input_kind::q8_full)] = prepare_q8<32, 32, 128, sums_kind::none, 32>;
+    k.prepare[int(input_kind::q8_four)] = prepare_q8<32, 32, 8, sums_kind::none, 32>;
+    k.prepare[int(input_kind::q8_five)] = prepare_q8<32, 32, 16, sums_kind::none, 32>;
+    k.prepare[int(input_kind::q8_sums)] = prepare_q8<32, 0, 0, sums_kind::total, 32>;
+    k.prepare[int(input_kind::q8_k)]    = prepare_q8<256, 16, 32, sums_kind::pairs, 32>;
     k.prepare[int(input_kind::bf16)]    = prepare_bf16_rows;
     k.save                              = T::save;
     k.load                              = T::configure;

@@ -42,14 +42,17 @@ inline int32_t sum(const int8_t * q, int64_t n) {
     return s;
 }
 
-// n_group inputs share a scale; n_start codes share a start of -offset times their sum; n_together codes are adjacent.
-template <int n_group, int n_start, int offset, bool with_pairs, int n_together>
+// n_group inputs share a scale; n_start codes share a start of -offset times their sum, or have none if n_start is 0;
+// n_together codes are adjacent. also: other sums that the kind has.
+enum class sums_kind : uint8_t { none, pairs, total };
+
+template <int n_group, int n_start, int offset, sums_kind also, int n_together>
 void prepare_q8(const float * x, int64_t k0, int64_t k1, int column, const tile & t) {
-    auto *             codes = static_cast<int8_t *>(const_cast<void *>(t.codes)) + column * n_together;
-    auto *             scale = const_cast<float *>(t.scale) + column;
-    auto *             start = const_cast<int32_t *>(t.start) + column;
-    const auto         w     = int64_t(t.width);
-    alignas(64) int8_t q[n_group];
+    auto *                  codes = static_cast<int8_t *>(const_cast<void *>(t.codes)) + column * n_together;
+    auto *                  scale = const_cast<float *>(t.scale) + column;
+    [[maybe_unused]] auto * start = const_cast<int32_t *>(t.start) + column;
+    const auto              w     = int64_t(t.width);
+    alignas(64) int8_t      q[n_group];
     for (int64_t k = k0; k < k1; k += n_group) {
         const int64_t n        = k1 - k < n_group ? k1 - k : n_group;
         const float   most     = largest(x + k, n);
@@ -58,10 +61,15 @@ void prepare_q8(const float * x, int64_t k0, int64_t k1, int column, const tile 
         for (int64_t i = 0; i < n; i += n_together) {
             std::memcpy(codes + (k + i) * w, q + i, n_together);
         }
-        for (int64_t i = 0; i < n; i += n_start) {
-            start[(k + i) / n_start * w] = -offset * sum(q + i, n_start);
+        if constexpr (n_start > 0) {
+            for (int64_t i = 0; i < n; i += n_start) {
+                start[(k + i) / n_start * w] = -offset * sum(q + i, n_start);
+            }
         }
-        if constexpr (with_pairs) {
+        if constexpr (also == sums_kind::total) {
+            const_cast<float *>(t.total)[k / n_group * w + column] = scale[k / n_group * w] * float(sum(q, n_group));
+        }
+        if constexpr (also == sums_kind::pairs) {
             for (int64_t i = 0; i < n; i += 64) {
                 const int32_t a = sum(q + i, 32);
                 const int32_t b = sum(q + i + 32, 32);

@@ -41,7 +41,7 @@ std::vector<work_job> lay_out(const kernel_set & kernels, const matrix_shape & s
         for (int i = 0; i < n_tiles; ++i) {
             const int from  = int(int64_t(n) * i / n_tiles);
             const int width = int(int64_t(n) * (i + 1) / n_tiles) - from;
-            w.tiles.push_back({tile{width, nullptr, nullptr, nullptr, nullptr, 0}, j.columns.data() + from});
+            w.tiles.push_back({tile{width, nullptr, nullptr, nullptr, nullptr, nullptr, 0}, j.columns.data() + from});
             bytes += layout_of(kind, s.k, width).bytes();
         }
         all.push_back(std::move(w));
@@ -189,9 +189,11 @@ void multiply_some(const kernel_set & kernels, const matrix_shape & s, const std
 
 // Relaxed: the bits of a product do not depend on this value.
 std::atomic<int> & ahead_of(format f) {
-    static std::atomic<int> all[n_formats] = {{n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual},
-                                              {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}, {n_ahead_usual}};
-    return all[int(f)];
+    struct distance {
+        std::atomic<int> n_bytes{n_ahead_usual};
+    };
+    static distance all[n_formats];
+    return all[int(f)].n_bytes;
 }
 
 } // namespace

@@ -49,7 +49,7 @@ ggml_type type_named(const std::string & name) {
         }
     }
     throw error(error_kind::bad_value, "duo has no CPU kernels for weights of type " + name +
-                                           "; choose from q8_0, q4_0, iq4_nl, q4_K, q5_K, "
+                                           "; choose from q8_0, q4_0, q4_1, q5_0, q5_1, iq4_nl, q4_K, q5_K, "
                                            "q6_K, bf16, f16");
 }
 

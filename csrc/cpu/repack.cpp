@@ -61,10 +61,10 @@ void get_scales(unit_row & u, const uint8_t * p, int lane) {
 }
 
 // Bits 4 and up of eight groups of four codes (n_bits = 1) or of four groups (2) share four bytes.
-void put_high_bits(const unit_row & u, int n_bits, uint8_t * h, size_t stride, int lane) {
+void put_high_bits(const unit_row & u, int n, int n_bits, uint8_t * h, size_t stride, int lane) {
     const int      n_groups = 8 / n_bits;
     const uint32_t mask     = n_bits == 1 ? 0x01010101 : 0x03030303;
-    for (int b = 0; b < 256 / (4 * n_groups); ++b) {
+    for (int b = 0; b < n / (4 * n_groups); ++b) {
         uint32_t v = 0;
         for (int g = 0; g < n_groups; ++g) {
             v |= ((load32(u.codes + 4 * (b * n_groups + g)) >> 4) & mask) << (n_bits * g);
@@ -73,16 +73,25 @@ void put_high_bits(const unit_row & u, int n_bits, uint8_t * h, size_t stride, i
     }
 }
 
-void get_high_bits(unit_row & u, int n_bits, const uint8_t * h, size_t stride, int lane) {
+void get_high_bits(unit_row & u, int n, int n_bits, const uint8_t * h, size_t stride, int lane) {
     const int      n_groups = 8 / n_bits;
     const uint32_t mask     = n_bits == 1 ? 0x01010101 : 0x03030303;
-    for (int b = 0; b < 256 / (4 * n_groups); ++b) {
+    for (int b = 0; b < n / (4 * n_groups); ++b) {
         const uint32_t v = load32(h + stride * size_t(b) + 4 * lane);
         for (int g = 0; g < n_groups; ++g) {
             uint8_t * c = u.codes + 4 * (b * n_groups + g);
             store32(c, load32(c) | (((v >> (n_bits * g)) & mask) << 4));
         }
     }
+}
+
+// Blocks of 32 with a minimum: the minima of both blocks of a unit come after their scales.
+bool has_minima(format f) {
+    return f == format::q4_1 || f == format::q5_1;
+}
+
+size_t codes_at(format f) {
+    return has_minima(f) ? 128 : 64;
 }
 
 void put_unit(format f, const unit_row & u, uint8_t * p, int lane) {
@@ -100,6 +109,17 @@ void put_unit(format f, const unit_row & u, uint8_t * p, int lane) {
             std::memcpy(p + 32 + 2 * lane, u.d + 2, 2);
             put_nibbles(u, 64, p + 64, lane);
             break;
+        case format::q4_1:
+        case format::q5_0:
+        case format::q5_1:
+            for (int i = 0; i < (has_minima(f) ? 4 : 2); ++i) {
+                std::memcpy(p + 32 * i + 2 * lane, u.d + 2 * i, 2);
+            }
+            put_nibbles(u, 64, p + codes_at(f), lane, {4, f == format::q4_1 ? 0 : 1});
+            if (f != format::q4_1) {
+                put_high_bits(u, 64, 1, p + codes_at(f) + 256, 320, lane);
+            }
+            break;
         case format::q4_k:
         case format::q5_k:
             std::memcpy(p + 2 * lane, u.d, 2);
@@ -107,7 +127,7 @@ void put_unit(format f, const unit_row & u, uint8_t * p, int lane) {
             put_scales(u, p + 64, lane);
             put_nibbles(u, 256, p + 256, lane, {4, f == format::q5_k ? 1 : 0});
             if (f == format::q5_k) {
-                put_high_bits(u, 1, p + 512, 320, lane);
+                put_high_bits(u, 256, 1, p + 512, 320, lane);
             }
             break;
         case format::q6_k:
@@ -116,7 +136,7 @@ void put_unit(format f, const unit_row & u, uint8_t * p, int lane) {
                 p[64 + 16 * j + lane] = u.scales[j];
             }
             put_nibbles(u, 256, p + 320, lane, {2, 1});
-            put_high_bits(u, 2, p + 448, 192, lane);
+            put_high_bits(u, 256, 2, p + 448, 192, lane);
             break;
         case format::bf16:
         case format::f16:
@@ -139,12 +159,23 @@ void get_unit(format f, unit_row & u, const uint8_t * p, int lane) {
         case format::iq4_nl:
             get_nibbles(u, 64, p + 64, lane);
             break;
+        case format::q4_1:
+        case format::q5_0:
+        case format::q5_1:
+            for (int i = 2; has_minima(f) && i < 4; ++i) {
+                std::memcpy(u.d + 2 * i, p + 32 * i + 2 * lane, 2);
+            }
+            get_nibbles(u, 64, p + codes_at(f), lane, {4, f == format::q4_1 ? 0 : 1});
+            if (f != format::q4_1) {
+                get_high_bits(u, 64, 1, p + codes_at(f) + 256, 320, lane);
+            }
+            break;
         case format::q4_k:
         case format::q5_k:
             get_scales(u, p + 64, lane);
             get_nibbles(u, 256, p + 256, lane, {4, f == format::q5_k ? 1 : 0});
             if (f == format::q5_k) {
-                get_high_bits(u, 1, p + 512, 320, lane);
+                get_high_bits(u, 256, 1, p + 512, 320, lane);
             }
             break;
         case format::q6_k:
@@ -152,7 +183,7 @@ void get_unit(format f, unit_row & u, const uint8_t * p, int lane) {
                 u.scales[j] = p[64 + 16 * j + lane];
             }
             get_nibbles(u, 256, p + 320, lane, {2, 1});
-            get_high_bits(u, 2, p + 448, 192, lane);
+            get_high_bits(u, 256, 2, p + 448, 192, lane);
             break;
         case format::bf16:
         case format::f16:

@@ -15,6 +15,7 @@ constexpr int n_block = 32;  // columns of a tile product
 struct alignas(64) step {
     uint8_t codes[n_step * n_lanes]; // signed, as in a panel
     float   scale[8][n_lanes];       // of each block
+    float   minimum[8][n_lanes];     // Q4_1, Q5_1
     float   d[n_lanes];              // K-quants: of the step
     float   d_min[n_lanes];
     int32_t least[4][n_lanes]; // Q4_K, Q5_K: the minima of blocks, in pairs
@@ -25,6 +26,7 @@ struct group {
     const step *    from;
     const float *   scale; // of the inputs
     const int32_t * pairs;
+    const float *   total;
     float *         acc;
     int             n; // inputs
     int64_t         width;
@@ -52,10 +54,13 @@ template <class V> inline typename V::floats scaled(const int32_t * s, const sum
 }
 
 // A format's part: converts the bytes of a unit to signed codes and scales, and sums to floats.
-template <class V> struct of_q8 {
+template <class V, bool with_minima = false> struct of_q8 {
     static void scales(const uint8_t * w, step & s, int block) {
         for (int b = 0; b < 2; ++b) {
             V::store(s.scale[block + b], V::load_f16(w + b * 32));
+            if constexpr (with_minima) {
+                V::store(s.minimum[block + b], V::load_f16(w + 64 + b * 32));
+            }
         }
     }
 
@@ -71,7 +76,11 @@ template <class V> struct of_q8 {
 
   private:
     template <int n> static void scale_blocks(const group & g, int b0, int c0, int c1) {
-        const auto    d     = loaded<V, n>(g.from->scale + b0);
+        const auto                  d = loaded<V, n>(g.from->scale + b0);
+        [[maybe_unused]] sums<V, n> least;
+        if constexpr (with_minima) {
+            least = loaded<V, n>(g.from->minimum + b0);
+        }
         const int64_t width = g.width;
         for (int64_t c = c0; c < c1; ++c) {
             float *            acc = g.acc + c * n_lanes;
@@ -82,6 +91,9 @@ template <class V> struct of_q8 {
             for (int b = 0; b < n; ++b) {
                 out = V::fma(V::to_float(V::load_i(s + b * n_tile_rows * n_lanes)),
                              V::mul(d.v[b], V::broadcast_f(x + b * width)), out);
+                if constexpr (with_minima) {
+                    out = V::fma(least.v[b], V::broadcast_f(g.total + (b0 + b) * width + c), out);
+                }
             }
             V::store(acc, out);
         }
@@ -111,6 +123,26 @@ template <class V, bool table> struct tiles_q4 : of_q8<V> {
     }
 };
 
+template <class V, bool fifth, bool with_minima> struct tiles_q45 : of_q8<V, with_minima> {
+    static void unpack(const uint8_t * w, step & s, int at) {
+        of_q8<V, with_minima>::scales(w, s, at / 32);
+        for (int b = 0; b < 2; ++b) {
+            const uint8_t *                    q   = w + (with_minima ? 128 : 64) + b * (fifth ? 320 : 256);
+            uint8_t *                          out = s.codes + (at + b * 32) * n_lanes;
+            [[maybe_unused]] typename V::bytes h;
+            if constexpr (fifth) {
+                h = V::load_bytes(q + 256);
+            }
+            unrolled<4>([&](auto part) DUO_INLINE_LAMBDA {
+                constexpr int          i = decltype(part)::value;
+                const eight_columns<V> c = codes_q45<V, fifth, i>(q, h);
+                V::store_bytes(out + i * 128, with_minima ? c.lo : V::less(c.lo, 16));
+                V::store_bytes(out + i * 128 + 64, with_minima ? c.hi : V::less(c.hi, 16));
+            });
+        }
+    }
+};
+
 template <class V, bool fifth> struct tiles_q45_k {
     static void unpack(const uint8_t * w, step & s, int) {
         alignas(64) uint8_t sc[128];
@@ -131,7 +163,7 @@ template <class V, bool fifth> struct tiles_q45_k {
             }
             unrolled<4>([&](auto part) DUO_INLINE_LAMBDA {
                 constexpr int          i = decltype(part)::value;
-                const eight_columns<V> c = codes_q45_k<V, fifth, i>(q, h);
+                const eight_columns<V> c = codes_q45<V, fifth, i>(q, h);
                 V::store_bytes(out + i * 128, c.lo);
                 V::store_bytes(out + i * 128 + 64, c.hi);
             });

@@ -15,7 +15,8 @@ using namespace duo::cpu;
 TEST(every_format_gives_its_bytes_back) {
     std::mt19937 rng(1);
     for (const format f : formats) {
-        for (const int64_t k : {256, 1280, 2304}) {
+        for (const int64_t k : traits_of(f).n_unit == 256 ? std::vector<int64_t>{256, 1280, 2304}
+                                                          : std::vector<int64_t>{64, 576, 896, 2304, 4864}) {
             for (const int64_t n : {1, 16, 63, 64, 81, 300}) {
                 const problem p(f, n, k, 1, false, rng);
                 for (int64_t row = 0; row < n; ++row) {
@@ -72,7 +73,7 @@ TEST(products_are_those_of_double_precision) {
     for (const format f : formats) {
         const bool   in_256    = traits_of(f).n_unit == 256;
         const double tolerance = f == format::f16 || f == format::bf16 ? 2e-6 : 1e-6;
-        for (const int64_t k : in_256 ? std::vector<int64_t>{256, 1280} : std::vector<int64_t>{64, 320, 1088, 2112}) {
+        for (const int64_t k : in_256 ? std::vector<int64_t>{256, 1280} : std::vector<int64_t>{64, 576, 896, 2112}) {
             for (const int64_t n : {1, 17, 80}) {
                 const problem            p(f, n, k, 16, true, rng);
                 const std::vector<exact> want = exact_products(p);
@@ -101,7 +102,8 @@ void fill_codes(format f, bytes & rows, uint8_t value) {
     const format_traits & t = traits_of(f);
     for (size_t i = 0; i < rows.size(); ++i) {
         const auto at       = int(i % size_t(t.n_file_bytes));
-        const bool is_scale = f == format::q6_k ? at >= 208 : f == format::q4_k || f == format::q5_k ? at < 4 : at < 2;
+        const bool two      = f == format::q4_1 || f == format::q5_1 || f == format::q4_k || f == format::q5_k;
+        const bool is_scale = f == format::q6_k ? at >= 208 : at < (two ? 4 : 2);
         rows[i]             = is_scale ? rows[i] : value;
     }
 }
@@ -182,7 +184,7 @@ TEST(bits_depend_neither_on_width_nor_on_threads) {
 TEST(all_instruction_sets_give_the_same_bits) {
     std::mt19937 rng(8);
     for (const format f : formats) {
-        const problem            p(f, 277, 1280, 19, false, rng);
+        const problem            p(f, 277, traits_of(f).n_unit == 256 ? 1280 : 4864, 19, false, rng);
         const std::vector<float> want = p.run(*kernels_named("portable"), 0, 19, 1);
         for (const kernel_set * kernels : kernels_to_test()) {
             const std::string name = kernels->name;

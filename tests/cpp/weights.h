@@ -44,6 +44,8 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
             case format::q6_k:
                 half(&out[i + 208]);
                 break;
+            case format::q4_1:
+            case format::q5_1:
             case format::q4_k:
             case format::q5_k:
                 half(&out[i + 2]);
@@ -78,6 +80,22 @@ bytes random_rows(format f, int64_t n, int64_t k, std::mt19937 & rng) {
                     w.push_back(half(p) * (f == format::q4_0 ? c - 8 : nl[c]));
                 }
                 break;
+            case format::q4_1:
+            case format::q5_0:
+            case format::q5_1: {
+                const int       n_scales = f == format::q5_0 ? 2 : 4;
+                const uint8_t * q        = p + n_scales + (f == format::q4_1 ? 0 : 4);
+                for (int i = 0; i < 32; ++i) {
+                    int c = i < 16 ? q[i] & 15 : q[i - 16] >> 4;
+                    if (f != format::q4_1) {
+                        uint32_t high;
+                        std::memcpy(&high, p + n_scales, 4);
+                        c |= int((high >> i) & 1) << 4;
+                    }
+                    w.push_back(f == format::q5_0 ? half(p) * (c - 16) : half(p) * c + half(p + 2));
+                }
+                break;
+            }
             case format::q4_k:
             case format::q5_k:
                 for (int i = 0; i < 256; ++i) {
@@ -147,7 +165,7 @@ struct problem {
     }
 };
 
-constexpr format formats[] = {format::q8_0, format::q4_0, format::iq4_nl, format::q4_k,
-                              format::q5_k, format::q6_k, format::bf16,   format::f16};
+constexpr format formats[] = {format::q8_0, format::q4_0, format::q4_1, format::q5_0, format::q5_1, format::iq4_nl,
+                              format::q4_k, format::q5_k, format::q6_k, format::bf16, format::f16};
 
 } // namespace
