@@ -28,26 +28,35 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
                                : opt.remote_draft ? place::elsewhere
                                                   : place::none,
                                prior, opt.n_texts, opt.only, opt.n_kept_bytes);
-        verify_thread_ = std::thread([this, f = opt.on_target_thread] {
-            if (f) {
-                f();
-            }
-            verify_worker_->run();
-        });
     }
     if (draft != nullptr) {
         draft_worker_.emplace(*draft, wires_, opt.n_texts, !opt.prior.shared);
-        try {
+    }
+    start_threads(opt); // last: nothing may throw while a thread runs that nobody joins
+}
+
+// Throws std::system_error if a thread could not be started; none runs then.
+void pipeline::start_threads(const options & opt) {
+    try {
+        if (verify_worker_) {
+            verify_thread_ = std::thread([this, f = opt.on_target_thread] {
+                if (f) {
+                    f();
+                }
+                verify_worker_->run();
+            });
+        }
+        if (draft_worker_) {
             draft_thread_ = std::thread([this, f = opt.on_draft_thread] {
                 if (f) {
                     f();
                 }
                 draft_worker_->run();
             });
-        } catch (const std::exception & e) {
-            close(); // the target's thread runs already
-            throw error(std::string("the draft's thread could not be started (") + e.what() + "); end other programs");
         }
+    } catch (...) {
+        close();
+        throw;
     }
 }
 

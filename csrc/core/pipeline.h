@@ -78,6 +78,7 @@ class pipeline {
 
   private:
     void check_prompt(const request & req) const;
+    void start_threads(const options & opt);
 
     token_model &                text_model_; // the model whose vocabulary the text has
     const int32_t                n_ctx_;

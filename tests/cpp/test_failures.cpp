@@ -279,3 +279,20 @@ TEST(target_hangs_and_is_cancelled) {
         p.run(ask{}.as(run_mode::async, 4));
     }
 }
+
+// The target's thread must not run yet when the draft's half cannot be made.
+TEST(a_pipeline_that_cannot_be_made_throws) {
+    for (int i = 0; i < 20; ++i) {
+        const behaviour b{.n_branch = 2};
+        scripted_model  target(b);
+        scripted_model  draft(b); // one branch too few for three texts
+        std::string     why;
+        try {
+            const pipeline line(&target, &draft, {.n_texts = 3});
+        } catch (const duo::error & e) {
+            why = e.what();
+            CHECK(e.kind() == error_kind::busy);
+        }
+        CHECK(why.find("no free branch") != std::string::npos, why);
+    }
+}
