@@ -52,14 +52,18 @@ struct failure {
     std::string sentence;
 };
 
-inline failure failure_of(const std::exception & e) {
-    if (const auto * known = dynamic_cast<const error *>(&e)) {
-        return {known->kind(), known->what()};
+inline failure failure_of(const std::exception & e) noexcept {
+    try {
+        if (const auto * known = dynamic_cast<const error *>(&e)) {
+            return {known->kind(), known->what()};
+        }
+        if (dynamic_cast<const std::bad_alloc *>(&e) != nullptr) {
+            return {error_kind::does_not_fit, "there is not enough memory; free memory or choose smaller models"};
+        }
+        return {error_kind::internal, e.what()};
+    } catch (...) {
+        return {error_kind::does_not_fit, "out of memory"}; // so short a string needs no memory of its own
     }
-    if (dynamic_cast<const std::bad_alloc *>(&e) != nullptr) {
-        return {error_kind::does_not_fit, "there is not enough memory; free memory or choose smaller models"};
-    }
-    return {error_kind::internal, e.what()};
 }
 
 } // namespace duo
