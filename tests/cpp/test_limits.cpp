@@ -61,3 +61,32 @@ TEST(each_limit_is_kept) {
     CHECK(!passes([](text_params & t) { t.plan.tree = {{n_rank_most + 1}}; }));
     CHECK(!passes([](text_params & t) { t.plan.tree = {std::vector<int32_t>(n_tree_most + 1, 0)}; }));
 }
+
+// The local draft keeps the text as the verdicts tell it.
+TEST(a_verify_host_cannot_make_a_text_grow_for_ever) {
+    const behaviour b{};
+    scripted_model  draft(b);
+    pipeline        line(nullptr, &draft, {.n_ctx_remote = b.n_ctx});
+    target_link     link(std::make_shared<target_lines>(line.ends(), 1, draft.n_vocab(), b.n_ctx), 0);
+    const ask       q{.n_predict = 40};
+    line.begin(q.as(run_mode::async).make());
+    REQUIRE(link.wait_begin(now_us() + patience_us).has_value(), "offered");
+    const auto give = [&] {
+        int n = 0;
+        for (; n < 4 * b.n_ctx; ++n) {
+            std::vector<node_msg> nodes;
+            link.take(nodes, now_us());
+            if (!passed([&] {
+                    link.give(std::vector<verdict_msg>{{.what = verdict_msg::kind::verdict, .token = 3}}, {});
+                })) {
+                break;
+            }
+        }
+        return n;
+    };
+    CHECK_EQ(give(), b.n_ctx - int32_t(q.prompt.size()));
+    link.restart(); // another connection, another count
+    CHECK_EQ(give(), b.n_ctx - int32_t(q.prompt.size()));
+    link.fail({.sentence = "enough"});
+    CHECK_EQ(read_all(line).finish, finish_reason::error);
+}
