@@ -1,6 +1,7 @@
 #include "pipeline.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "../error.h"
 
@@ -92,12 +93,21 @@ std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req, int32_t
         check_prompt(*req);
     }
     req->set_grammar_start();
-    const std::lock_guard locked(mutex_);
+    std::shared_ptr<open_text> before; // freed after the lock: a hook in Python is freed under the GIL
+    const std::lock_guard      locked(mutex_);
     if (req->id == no_node) { // on a host it is the client's id
         req->id = request_node(++n_requests_);
     }
-    last_ = reader_.begin(std::move(req), slot);
+    before = std::exchange(last_, reader_.begin(std::move(req), slot));
     return last_;
+}
+
+void pipeline::with_plans(const std::function<void(planner &)> & use) {
+    const std::lock_guard locked(mutex_); // begin() takes it, too
+    if (running()) {
+        throw error(error_kind::busy, "a text is being written; ask for the measurements after it has ended");
+    }
+    use(verify_worker_ ? verify_worker_->plans() : no_plans_);
 }
 
 std::shared_ptr<open_text> pipeline::current() const {

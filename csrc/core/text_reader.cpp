@@ -14,12 +14,20 @@ text_reader::text_reader(const token_model & model, wires & w, int32_t n_texts)
 }
 
 std::shared_ptr<open_text> text_reader::begin(std::unique_ptr<request> req, int32_t slot) {
-    auto                  text = std::make_shared<open_text>(std::move(req), model_);
-    const std::lock_guard locked(mutex_);
+    auto                                    text = std::make_shared<open_text>(std::move(req), model_);
+    std::vector<std::shared_ptr<open_text>> done; // freed after the lock: a hook in Python is freed under the GIL
+    const std::lock_guard                   locked(mutex_);
     if (closed_) {
         throw error(error_kind::cancelled, "this engine is closed; make a new one");
     }
-    std::erase_if(ended_, [](const auto & t) { return t->req().draft_done.load(std::memory_order_acquire); });
+    done.reserve(ended_.size());
+    std::erase_if(ended_, [&done](auto & t) {
+        const bool free = t->req().draft_done.load(std::memory_order_acquire);
+        if (free) {
+            done.push_back(std::move(t));
+        }
+        return free;
+    });
     ended_.reserve(ended_.size() + slots_.size() + queue_.size() + 1); // end() must not fail
     if (slot >= 0) {
         if (slots_[size_t(slot)] != nullptr) {
