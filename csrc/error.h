@@ -66,4 +66,15 @@ inline failure failure_of(const std::exception & e) noexcept {
     }
 }
 
+// In a catch block: what was caught.
+inline failure failure_caught() noexcept {
+    try {
+        throw;
+    } catch (const std::exception & e) {
+        return failure_of(e);
+    } catch (...) {
+        return {error_kind::internal, "unknown failure"};
+    }
+}
+
 } // namespace duo
