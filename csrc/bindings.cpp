@@ -3,6 +3,7 @@
 #include <pybind11/stl.h>
 
 #include <array>
+#include <type_traits>
 
 #include <ggml.h>
 #include <llama.h>
@@ -25,6 +26,7 @@ using namespace pybind11::literals;
 namespace {
 
 using duo::engine;
+using duo::planner;
 using duo::text_handle;
 
 // A thread of the engine may be waiting for the GIL when the last reference goes.
@@ -122,6 +124,16 @@ void register_model(py::module_ & m) {
             "text"_a, "add_special"_a = true, "parse_special"_a = false, py::call_guard<py::gil_scoped_release>());
 }
 
+// What f says of the measurements.
+template <typename F> auto of_plans(const engine & e, const F & f) {
+    std::invoke_result_t<F, planner &> out{};
+    e.with_plans([&](planner & p) { out = f(p); });
+    return out;
+}
+
+// What waits for a lock: its holder may wait for the GIL.
+const auto released = py::call_guard<py::gil_scoped_release>();
+
 void register_engine(py::module_ & m) {
     using c = duo::text_chunk;
     py::class_<c>(m, "TextChunk")
@@ -159,8 +171,16 @@ void register_engine(py::module_ & m) {
         .def_property_readonly("draft", [](const engine & e) { return view_of(e.draft()); })
         .def_property_readonly("draft_links", &engine::links_to_draft)
         .def_property_readonly("target_links", &engine::links_to_target)
-        .def_property_readonly("running", &engine::running)
-        .def_property_readonly("usage", [](const engine & e) { return duo::usage_of(e.usage()); })
+        .def_property_readonly("running", py::cpp_function(&engine::running, released))
+        .def_property_readonly("usage",
+                               [](const engine & e) {
+                                   duo::engine_usage now;
+                                   {
+                                       const py::gil_scoped_release waiting;
+                                       now = e.usage();
+                                   }
+                                   return duo::usage_of(now);
+                               })
         .def(
             "begin",
             [](engine & e, std::vector<duo::token_id> prompt, int32_t n_predict, const duo::sampling_params & sampling,
@@ -204,14 +224,26 @@ void register_engine(py::module_ & m) {
         .def("cancel_all", &engine::cancel_all, py::call_guard<py::gil_scoped_release>())
         .def("close", &engine::close, py::call_guard<py::gil_scoped_release>())
         // Between two texts: the measurements of the pair, to a file and back.
-        .def("profile", [](const engine & e) { return e.plans().saved(); })
-        .def("restore_profile", [](engine & e, const std::vector<double> & x) { e.plans().restore(x); })
-        .def("forget_profile", [](engine & e) { e.plans().forget(); })
-        .def_property_readonly("n_measured", [](const engine & e) { return e.plans().profile().n_passes(); })
+        .def(
+            "profile", [](const engine & e) { return of_plans(e, [](planner & p) { return p.saved(); }); }, released)
+        .def(
+            "restore_profile",
+            [](const engine & e, const std::vector<double> & x) { e.with_plans([&x](planner & p) { p.restore(x); }); },
+            "x"_a, released)
+        .def(
+            "forget_profile", [](const engine & e) { e.with_plans([](planner & p) { p.forget(); }); }, released)
+        .def_property_readonly(
+            "n_measured",
+            py::cpp_function(
+                [](const engine & e) { return of_plans(e, [](planner & p) { return p.profile().n_passes(); }); },
+                released))
         .def("take_trace", [](engine & e) {
             std::vector<duo::trace_event> target;
             std::vector<duo::trace_event> draft;
-            e.take_trace(target, draft);
+            {
+                const py::gil_scoped_release waiting;
+                e.take_trace(target, draft);
+            }
             py::list all;
             for (const auto & x : target) {
                 all.append(event_tuple("target", x));

@@ -5,6 +5,7 @@
 #include "bindings.h"
 #include "core/clock.h"
 #include "core/draft_link.h"
+#include "core/message_limits.h"
 #include "core/target_link.h"
 #include "error.h"
 
@@ -130,6 +131,21 @@ py::list tuples_of(const std::vector<chunk_msg> & chunks) {
 
 namespace {
 
+void register_limits(py::module_ & m) {
+    py::dict   sampling, plan;
+    const auto into = [](py::dict & d) {
+        return
+            [&d](const char * name, const auto &, double least, double most) { d[name] = py::make_tuple(least, most); };
+    };
+    each_sampling_limit(into(sampling));
+    each_plan_limit(into(plan));
+    m.attr("LIMITS") =
+        py::dict("sampling"_a = sampling, "plan"_a = plan, "n_logprobs"_a = n_logprobs_most, "n_stops"_a = n_stops_most,
+                 "n_stop_bytes"_a = n_stop_bytes_most, "n_bias"_a = n_bias_most, "bias"_a = bias_most,
+                 "n_grammar_bytes"_a = n_grammar_bytes_most, "n_breakers"_a = n_breakers_most,
+                 "n_breaker_bytes"_a = n_breaker_bytes_most, "n_tree"_a = n_tree_most, "n_rank"_a = n_rank_most);
+}
+
 void register_begin(py::module_ & m) {
     using t = text_params;
     py::class_<t>(m, "Begin")
@@ -144,9 +160,11 @@ void register_begin(py::module_ & m) {
         .def_readwrite("plan", &t::plan);
 }
 
+// What waits for a lock or a message: who holds it may wait for the GIL.
+const auto released = py::call_guard<py::gil_scoped_release>();
+
 void register_draft_link(py::module_ & m) {
-    using link          = draft_link;
-    const auto released = py::call_guard<py::gil_scoped_release>();
+    using link = draft_link;
     py::class_<link, std::shared_ptr<link>>(m, "DraftLink")
         .def(
             "wait_begin", [](link & l, int64_t us) { return l.wait_begin(now_us() + us); }, "timeout_us"_a, released)
@@ -171,13 +189,12 @@ void register_draft_link(py::module_ & m) {
                 l.give(nodes);
             },
             "nodes"_a)
-        .def("rtt", &link::rtt, "us"_a)
+        .def("rtt", &link::rtt, "us"_a, released)
         .def_property_readonly("closed", &link::closed);
 }
 
 void register_target_link(py::module_ & m) {
-    using link          = target_link;
-    const auto released = py::call_guard<py::gil_scoped_release>();
+    using link = target_link;
     py::class_<link, std::shared_ptr<link>>(m, "TargetLink")
         .def(
             "wait_begin", [](link & l, int64_t us) { return l.wait_begin(now_us() + us); }, "timeout_us"_a, released)
@@ -210,13 +227,14 @@ void register_target_link(py::module_ & m) {
             "why"_a, "code"_a, released)
         .def("stopped", &link::stopped, released)
         .def_property_readonly("running", &link::running)
-        .def_property_readonly("cancelled", &link::cancelled)
+        .def_property_readonly("cancelled", py::cpp_function(&link::cancelled, released))
         .def_property_readonly("closed", &link::closed);
 }
 
 } // namespace
 
 void register_remote(py::module_ & m) {
+    register_limits(m);
     register_begin(m);
     register_draft_link(m);
     register_target_link(m);

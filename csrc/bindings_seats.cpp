@@ -111,7 +111,7 @@ py::class_<seat<Host>> register_host(py::module_ & m, const char * host_name, co
         .def(
             "n_cached",
             [](const s & x, const std::vector<token_id> & prompt) { return x.host().n_cached(x.place, prompt); },
-            "prompt"_a)
+            "prompt"_a, released)
         .def("begin", [](s & x, const text_params & text) { x.host().begin(x.place, text); }, "text"_a, released);
 }
 
@@ -139,8 +139,13 @@ void register_draft_host(py::module_ & m) {
             "timeout_us"_a)
         .def(
             "end", [](d & x, int64_t us) { return x.host().end(x.place, now_us() + us); }, "timeout_us"_a, released)
-        .def_property_readonly("taken", [](const d & x) { return x.host().taken(x.place); })
+        .def_property_readonly("taken", py::cpp_function([](const d & x) { return x.host().taken(x.place); }, released))
         .def_property_readonly("closed", [](const d & x) { return x.host().closed(); });
+}
+
+std::shared_ptr<const open_text> current(const seat<verify_host> & x) {
+    const py::gil_scoped_release waiting;
+    return x.host().current(x.place);
 }
 
 void register_verify_host(py::module_ & m) {
@@ -170,15 +175,16 @@ void register_verify_host(py::module_ & m) {
             "cancel", [](v & x) { x.host().cancel(x.place); }, released)
         .def(
             "rtt", [](v & x, int64_t us) { x.host().rtt(x.place, us); }, "us"_a)
-        .def_property_readonly("running", [](const v & x) { return x.host().running(x.place); })
+        .def_property_readonly("running",
+                               py::cpp_function([](const v & x) { return x.host().running(x.place); }, released))
         .def_property_readonly("error",
                                [](const v & x) {
-                                   const auto    text = x.host().current(x.place);
+                                   const auto    text = current(x);
                                    const failure why  = text == nullptr ? failure{} : text->req().error;
                                    return py::make_tuple(text_of(why.sentence), error_codes[size_t(why.kind)]);
                                })
         .def("stats", [](v & x) {
-            const auto text = x.host().current(x.place);
+            const auto text = current(x);
             return text == nullptr ? py::dict() : part_stats(text->req().stats);
         });
 }

@@ -223,22 +223,26 @@ void engine::close() noexcept {
             pipeline_->close(); // all texts end, so that their readers leave
         }
     }
-    const std::unique_lock alone(gate_);
-    pipeline_.reset();
-    late_target_.reset();
-    late_draft_.reset();
-    synthetic_target_.reset();
-    synthetic_draft_.reset();
-    draft_.reset();
-    target_.reset();
+    // Freed after the lock: models take long, and a hook in Python is freed under the GIL.
+    std::shared_ptr<llama_token_model> target, draft;
+    std::unique_ptr<synthetic_model>   synthetic_target, synthetic_draft;
+    std::unique_ptr<delayed_model>     late_target, late_draft;
+    std::unique_ptr<pipeline>          line; // first: it uses the models
+    {
+        const std::unique_lock alone(gate_);
+        target           = std::move(target_);
+        draft            = std::move(draft_);
+        synthetic_target = std::move(synthetic_target_);
+        synthetic_draft  = std::move(synthetic_draft_);
+        late_target      = std::move(late_target_);
+        late_draft       = std::move(late_draft_);
+        line             = std::move(pipeline_);
+    }
 }
 
-planner & engine::plans() const {
+void engine::with_plans(const std::function<void(planner &)> & use) const {
     const auto entered = enter();
-    if (pipeline_->running()) {
-        throw error(error_kind::busy, "a text is being written; ask for the measurements after it has ended");
-    }
-    return pipeline_->plans();
+    pipeline_->with_plans(use);
 }
 
 void engine::take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft) {

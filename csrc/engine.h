@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <shared_mutex>
 #include <string>
@@ -60,8 +61,9 @@ class engine {
     void close() noexcept;
     void take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
 
-    // The measurements of the pair. Call only while no text is being written. Throws duo::error if closed.
-    [[nodiscard]] planner & plans() const;
+    // Calls use(planner) with the measurements of the pair, which nobody else uses meanwhile. Throws duo::error if a
+    // text is being written, or if closed.
+    void with_plans(const std::function<void(planner &)> & use) const;
 
     // Represent a model in another process, one for each text at once; they may outlive the engine. Empty: it is here.
     [[nodiscard]] const std::vector<std::shared_ptr<draft_link>> &  links_to_draft() const { return draft_links_; }
@@ -78,7 +80,8 @@ class engine {
     [[nodiscard]] std::shared_ptr<const llama_token_model> draft() const { return draft_view_.lock(); }
 
   private:
-    // What uses the pipeline holds this lock, so that close() does not free it meanwhile. Throws duo::error if closed.
+    // What uses the pipeline holds this lock, so that close() does not free it meanwhile. Nobody waits for it with the
+    // GIL, and nobody frees anything under it. Throws duo::error if closed.
     [[nodiscard]] std::shared_lock<std::shared_mutex> enter() const;
     void start(token_model * target, token_model * draft, const pipeline::options & opt);
 

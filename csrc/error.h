@@ -52,14 +52,29 @@ struct failure {
     std::string sentence;
 };
 
-inline failure failure_of(const std::exception & e) {
-    if (const auto * known = dynamic_cast<const error *>(&e)) {
-        return {known->kind(), known->what()};
+inline failure failure_of(const std::exception & e) noexcept {
+    try {
+        if (const auto * known = dynamic_cast<const error *>(&e)) {
+            return {known->kind(), known->what()};
+        }
+        if (dynamic_cast<const std::bad_alloc *>(&e) != nullptr) {
+            return {error_kind::does_not_fit, "there is not enough memory; free memory or choose smaller models"};
+        }
+        return {error_kind::internal, e.what()};
+    } catch (...) {
+        return {error_kind::does_not_fit, "out of memory"}; // so short a string needs no memory of its own
     }
-    if (dynamic_cast<const std::bad_alloc *>(&e) != nullptr) {
-        return {error_kind::does_not_fit, "there is not enough memory; free memory or choose smaller models"};
+}
+
+// In a catch block: what was caught.
+inline failure failure_caught() noexcept {
+    try {
+        throw;
+    } catch (const std::exception & e) {
+        return failure_of(e);
+    } catch (...) {
+        return {error_kind::internal, "unknown failure"};
     }
-    return {error_kind::internal, e.what()};
 }
 
 } // namespace duo

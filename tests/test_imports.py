@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
+from typing import get_type_hints
 
 import pytest
 from conftest import run_python
@@ -11,6 +13,7 @@ from conftest import run_python
 from duo import _core
 from duo.cli.main import COMMANDS, command_named
 from duo.options import option
+from duo.options.generate import GenerateOptions
 
 HEAVY = ("duo._core", "duo.api.engine", "numpy", "jinja2", "rich", "gguf", "grpc", "pydantic", "prompt_toolkit")
 LOADED = f"print(*(m for m in {HEAVY!r} if m in sys.modules))"
@@ -86,3 +89,14 @@ def test_libraries_that_do_not_fit_are_refused_every_time() -> None:
 def test_the_limits_of_the_options_are_the_cores() -> None:
     assert (option.N_DRAFT_MAX, option.N_STEP_MAX) == (_core.N_DRAFT_MAX, _core.N_STEP_MAX)
     assert "duo._core" in sys.modules
+
+
+def test_a_host_accepts_whatever_an_option_allows() -> None:
+    limits = {**_core.LIMITS["sampling"], **_core.LIMITS["plan"]}
+    del limits["n_prompt"]  # no option
+    names = {"temp": "temperature", "p_min": "draft_p_min", "n_branch": "n_draft_branches"}
+    hints = get_type_hints(GenerateOptions, include_extras=True)
+    for name, (least, most) in limits.items():
+        found = re.findall(r"Field\(ge=([^,]+), le=([^,]+),", str(hints[names.get(name, name)]))
+        assert found, name
+        assert all(least <= float(low) and float(high) <= most for low, high in found), (name, found)

@@ -20,6 +20,7 @@ class branch_pool {
     [[nodiscard]] int32_t acquire();
     [[nodiscard]] bool    any_free() const;
     [[nodiscard]] int32_t n_taken() const;
+    [[nodiscard]] size_t  n_branch() const { return branches_.size(); }
 
     // Empties the branch and makes it free. Throws duo::error if the model cannot.
     void release(int32_t branch);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "../error.h"
 #include "draft_worker.h"
 
 namespace duo {
@@ -49,8 +50,8 @@ void draft_worker::step() {
                 if (p.evaluated && p.text->in_blocks()) {
                     depth = std::max(depth, send_block(p, int32_t(i_row)));
                 }
-            } catch (const std::exception & e) {
-                fail(*p.text, e.what()); // the other texts go on
+            } catch (...) {
+                fail(*p.text, failure_caught().sentence.c_str()); // the other texts go on
             }
             n_made += p.n_made;
         }

@@ -11,6 +11,7 @@ draft_trunk::draft_trunk(branch_pool & pool, bool of_head) : pool_(pool), of_hea
     if (trunk_ < 0) {
         throw error(error_kind::busy, "the draft model's cache has no free branch for another text");
     }
+    branches_.reserve(pool.n_branch()); // a branch that is taken must get into the list
     branches_.push_back(trunk_);
 }
 
@@ -54,10 +55,16 @@ void draft_trunk::prune(const token_tree & tree) {
         if (b == trunk_) { // a head's has nothing to cut
             pool_.cut(b, n_text_);
         } else {
-            pool_.release(b);
-            branches_.erase(branches_.begin() + std::ptrdiff_t(j));
+            drop(j);
         }
     }
+}
+
+// The list must never name a free branch, which another text may take: each one leaves it at once, or stays if the
+// model cannot empty it.
+void draft_trunk::drop(size_t j) {
+    pool_.release(branches_[j]);
+    branches_.erase(branches_.begin() + std::ptrdiff_t(j));
 }
 
 void draft_trunk::grow(int32_t n) {
@@ -101,12 +108,11 @@ void draft_trunk::give_back(int32_t branch, int32_t pos) {
 }
 
 void draft_trunk::keep_text() {
-    for (const int32_t b : branches_) {
-        if (b != trunk_) {
-            pool_.release(b);
+    for (size_t j = branches_.size(); j-- > 0;) {
+        if (branches_[j] != trunk_) {
+            drop(j);
         }
     }
-    branches_.assign(1, trunk_);
     pool_.cut(trunk_, n_text_);
     n_text_ = std::min(n_text_, pool_.length(trunk_));
 }
@@ -115,14 +121,15 @@ void draft_trunk::settle(int32_t n) {
     n_text_ = n < 0 ? n_text_ : std::min(n_text_, n);
     keep_text();
     const int32_t first = pool_.acquire();
-    if (first >= 0 && first < trunk_) {
-        pool_.fork(trunk_, first, n_text_);
-        pool_.release(trunk_);
-        trunk_ = first;
-    } else if (first >= 0) {
-        pool_.release(first);
+    if (first < 0) {
+        return;
     }
-    branches_.assign(1, trunk_);
+    branches_.push_back(first);
+    if (first < trunk_) {
+        pool_.fork(trunk_, first, n_text_);
+        trunk_ = first;
+    }
+    drop(trunk_ == first ? 0 : 1);
 }
 
 bool draft_trunk::clear() {

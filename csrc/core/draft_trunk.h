@@ -57,6 +57,7 @@ class draft_trunk {
 
   private:
     [[nodiscard]] bool follows_tip(const token_tree & tree, int32_t i, int32_t pos) const;
+    void               drop(size_t j);
 
     branch_pool &        pool_;
     const bool           of_head_;

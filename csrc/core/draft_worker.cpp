@@ -1,7 +1,7 @@
 #include "draft_worker.h"
 
 #include <algorithm>
-#include <exception>
+#include <utility>
 
 #include "../error.h"
 #include "errand.h"
@@ -15,6 +15,7 @@ draft_worker::draft_worker(token_model & model, wires & w, int32_t n_texts, bool
     for (int32_t slot = 0; slot < n_texts; ++slot) {
         texts_.emplace_back(model, pool_, slot);
     }
+    usage_.cells.reserve(texts_.size());
 }
 
 void draft_worker::run() noexcept {
@@ -31,12 +32,11 @@ void draft_worker::run() noexcept {
             }
             return found::nothing;
         }
+        n_parts_ = 0;
         try {
             step();
-        } catch (const std::exception & e) {
-            fail_step(e.what());
         } catch (...) {
-            fail_step("the draft model failed for an unknown reason");
+            fail_step(failure_caught().sentence.c_str());
         }
         tell_usage();
         return found::work;
@@ -66,26 +66,22 @@ void draft_worker::tell_usage() noexcept {
 }
 
 // False: there were none.
-bool draft_worker::take_verdicts() {
+bool draft_worker::take_verdicts() noexcept {
     bool        any = false;
     verdict_msg v;
     while (wires_.verdicts.try_pop(v)) {
         any = true;
-        if (v.what == verdict_msg::kind::features) {
-            take_features(v);
-            continue;
-        }
         if (v.slot < 0 || size_t(v.slot) >= texts_.size()) {
             continue; // the other side has more slots
         }
         draft_text & text = texts_[size_t(v.slot)];
-        wires_.useless[size_t(v.slot)].store(false, std::memory_order_relaxed);
+        if (v.what != verdict_msg::kind::features) {
+            wires_.useless[size_t(v.slot)].store(false, std::memory_order_relaxed);
+        }
         try {
             take(text, v);
-        } catch (const std::exception & e) {
-            fail(text, e.what());
         } catch (...) {
-            fail(text, "the draft model failed for an unknown reason");
+            fail(text, failure_caught().sentence.c_str());
         }
     }
     return any;
@@ -130,23 +126,19 @@ void draft_worker::take(draft_text & text, const verdict_msg & v) {
             do_errand(text, *v.req);
             break;
         case verdict_msg::kind::features:
-            break; // see take_features()
+            take_features(v);
+            break;
     }
 }
 
 // After draft_done the caller may free the request.
 void draft_worker::do_errand(draft_text & text, const request & req) noexcept {
-    cache_image & image = req.job->draft;
     try {
         do_errand(text, *req.job);
-    } catch (const std::exception & e) {
-        req.draft_error = e.what();
-        text.clear_cache();
-        image = {};
     } catch (...) {
-        req.draft_error = "the draft failed for an unknown reason";
+        req.draft_error = failure_caught().sentence; // moved: needs no memory
         text.clear_cache();
-        image = {};
+        req.job->draft = {};
     }
     tell_usage();
     req.draft_done.store(true, std::memory_order_release);
@@ -224,23 +216,28 @@ void draft_worker::pause(draft_text & text) {
     wires_.nodes.push({.what = node_msg::kind::pause, .slot = text.slot(), .parent = text.tree().root().id});
 }
 
-// The model failed in a step: the texts that had a part in it go on without the draft.
-void draft_worker::fail_step(const std::string & why) noexcept {
+// A step failed: the texts that had a part in it go on without the draft. Where the choice of the parts failed, these
+// are all that wanted one.
+void draft_worker::fail_step(const char * why) noexcept {
     for (size_t i = 0; i < n_parts_; ++i) {
         fail(*parts_[i].text, why);
     }
+    for (draft_text & t : texts_) {
+        if (n_parts_ == 0 && wants_step(t)) {
+            fail(t, why);
+        }
+    }
 }
 
-void draft_worker::fail(draft_text & text, const std::string & why) noexcept {
+void draft_worker::fail(draft_text & text, const char * why) noexcept {
     if (!text.active()) {
         return;
     }
-    const request & req = text.req();
+    const request & req     = text.req();
+    const bool      cleared = text.clear_cache();
     try {
         req.draft_error = why;
-        if (!text.clear_cache()) {
-            req.draft_error += "; its cache could not be cleared";
-        }
+        req.draft_error += cleared ? "" : "; its cache could not be cleared";
     } catch (...) {
         // there is no memory for the reason; the failure is reported without it
     }

@@ -50,16 +50,16 @@ class draft_worker {
         [[nodiscard]] bool reads() const { return !nodes.empty() && nodes.front() == 0; }
     };
 
-    bool               take_verdicts();
+    bool               take_verdicts() noexcept;
     void               take(draft_text & text, const verdict_msg & v);
     void               take_features(const verdict_msg & v);
     void               take_orders(draft_text & text, const verdict_msg & v);
     void               pause(draft_text & text);
-    void               fail(draft_text & text, const std::string & why) noexcept;
+    void               fail(draft_text & text, const char * why) noexcept;
     void               do_errand(draft_text & text, const request & req) noexcept;
     void               do_errand(draft_text & text, errand & job);
     void               read_to_end(draft_text & text);
-    void               fail_step(const std::string & why) noexcept;
+    void               fail_step(const char * why) noexcept;
     [[nodiscard]] bool wants_step(const draft_text & t) const;
     [[nodiscard]] bool any_wants_step() const;
     void               tell_usage() noexcept;

@@ -34,14 +34,18 @@ class feature_ring {
     // Producer: the message about the last n rows could not be sent.
     void take_back(size_t n) noexcept { i_write_ -= n; }
 
-    // Consumer: calls f(token, row) for each of the n rows of a message.
+    // Consumer: calls f(token, row) for each of the n rows of a message. They are taken even if f throws.
     template <typename F> void take(size_t n, F f) {
         const uint64_t from = i_read_.load(std::memory_order_relaxed);
+        struct taken {
+            ~taken() { i_read.store(end, std::memory_order_release); }
+            std::atomic<uint64_t> & i_read;
+            uint64_t                end;
+        } const all{i_read_, from + n};
         for (uint64_t i = from; i < from + n; ++i) {
             const size_t at = i % tokens_.size();
             f(tokens_[at], std::span<const float>(rows_.data() + at * n_features_, n_features_));
         }
-        i_read_.store(from + n, std::memory_order_release);
     }
 
   private:

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include "../error.h"
 #include "grammar_limits.h"
+#include "message_limits.h"
 #include "sharpness.h"
 #include "tree_shape.h"
 
@@ -12,17 +15,8 @@ namespace duo {
 
 namespace {
 
-constexpr float   longest_step_us   = 1e9f;
-constexpr float   largest           = 1e4f;    // penalty; the same limit as on the command line
-constexpr float   hottest           = 1e6f;    // temperature
-constexpr int32_t n_dry_most        = 1 << 20; // tokens
-constexpr int32_t n_accept_top_most = 1000;
-constexpr size_t  n_breakers_most   = 64;
-constexpr size_t  n_breaker_bytes   = 40;
-constexpr size_t  n_stops_most      = 256;
-constexpr size_t  n_stop_bytes      = 4096;
-constexpr size_t  n_bias_most       = 65536;
-constexpr int32_t n_row_most        = 1024; // more rows than any peer's batch has
+constexpr float   longest_step_us = 1e9f;
+constexpr int32_t n_row_most      = 1024; // more rows than any peer's batch has
 
 [[noreturn]] void refuse(const std::string & what) {
     throw error(error_kind::peer_lost, "the other side sent " + what + "; use the same version of duo on both sides");
@@ -32,36 +26,38 @@ template <typename T> bool within(T x, T least, T most) {
     return x >= least && x <= most; // false for NaN
 }
 
+// Floats travel as 32 bits, so rounding may exceed a limit.
+template <typename T> bool allowed(T x, double least, double most) {
+    const double slack = std::is_floating_point_v<T> ? 1e-6 : 0.0;
+    return within(double(x), least - slack * std::abs(least), most + slack * std::abs(most));
+}
+
 void check_sampling(const sampling_params & s) {
-    if (!within(s.temp, 0.0f, hottest) || !within(s.top_p, 0.0f, 1.0f) || !within(s.min_p, 0.0f, 1.0f) ||
-        !within(s.repeat_penalty, 0.0f, largest) || !within(s.presence_penalty, -largest, largest) ||
-        !within(s.frequency_penalty, -largest, largest) || s.logit_bias.size() > n_bias_most) {
-        refuse("impossible sampling options");
+    each_sampling_limit([&s](const char * name, auto member, double least, double most) {
+        if (!allowed(s.*member, least, most)) {
+            refuse(std::string("an impossible value of ") + name);
+        }
+    });
+    if (s.logit_bias.size() > n_bias_most) {
+        refuse("too many biases");
     }
-    if (!within(s.typical_p, 0.0f, 1.0f) || !within(s.top_n_sigma, -largest, largest) ||
-        !within(s.xtc_probability, 0.0f, 1.0f) || !within(s.xtc_threshold, 0.0f, 1.0f) ||
-        !within(s.dynatemp_range, 0.0f, hottest) || !within(s.dynatemp_exponent, 0.0f, largest) ||
-        !within(s.dry_multiplier, 0.0f, largest) || !within(s.dry_base, 1.0f, largest) ||
-        !within(s.dry_allowed_length, 0, n_dry_most) || !within(s.dry_penalty_last_n, -1, n_dry_most)) {
-        refuse("impossible sampling options");
-    }
-    if (s.accept > accept_rule::top_n || !within(s.posterior_threshold, 0.0f, 1.0f) ||
-        !within(s.posterior_alpha, 0.0f, 1.0f) || !within(s.accept_top, 1, n_accept_top_most)) {
+    if (s.accept > accept_rule::top_n) {
         refuse("an impossible rule of acceptance");
     }
     if (s.dry_sequence_breakers.size() > n_breakers_most) {
         refuse("too many sequence breakers");
     }
     for (const std::string & b : s.dry_sequence_breakers) {
-        if (b.empty() || b.size() > n_breaker_bytes) {
+        if (b.empty() || b.size() > n_breaker_bytes_most) {
             refuse("an impossible sequence breaker");
         }
     }
-    if (s.grammar.find('\0') != std::string::npos || !grammar_too_large(s.grammar).empty() || s.n_prompt < -1) {
+    if (s.grammar.find('\0') != std::string::npos || s.grammar.size() > n_grammar_bytes_most ||
+        !grammar_too_large(s.grammar).empty()) {
         refuse("an impossible grammar");
     }
     for (const auto & [token, bias] : s.logit_bias) {
-        if (token < 0 || std::isnan(bias) || bias > 1e30f) {
+        if (token < 0 || !(std::abs(bias) <= 1.1f * bias_most || bias == -std::numeric_limits<float>::infinity())) {
             refuse("an impossible logit bias");
         }
     }
@@ -69,21 +65,24 @@ void check_sampling(const sampling_params & s) {
 
 void check_plan(const plan_params & p) {
     if (p.mode > run_mode::async || p.use > tree_use::dynamic || p.ngram.kind > ngram_kind::map_k4v ||
-        !within(p.n_max, n_draft_auto, n_draft_cap) || !within(p.n_min, 0, n_draft_cap) ||
-        !within(p.p_min, 0.0f, 1.0f) || !within(p.n_branch, 0, n_draft_cap) || !within(p.n_ahead, 0, 1024)) {
+        !within(p.n_ahead, 0, 1024)) {
         refuse("an impossible plan");
     }
-    size_t n_nodes = 0;
+    each_plan_limit([&p](const char * name, auto get, double least, double most) {
+        if (!allowed(get(p), least, most)) {
+            refuse(std::string("an impossible value of ") + name);
+        }
+    });
+    if (p.tree.size() > n_tree_most) {
+        refuse("an impossible tree");
+    }
     for (const auto & path : p.tree) {
-        n_nodes += path.size();
-        for (const int32_t rank : path) {
-            if (!within(rank, 0, n_draft_cap) || path.size() > size_t(n_draft_cap) ||
-                n_nodes > size_t(n_draft_cap) * size_t(n_draft_cap)) {
-                refuse("an impossible tree");
-            }
+        if (path.empty() || path.size() > n_tree_most ||
+            !std::all_of(path.begin(), path.end(), [](int32_t rank) { return within(rank, 0, n_rank_most); })) {
+            refuse("an impossible tree");
         }
     }
-    if (tree_shape(p.tree).n_nodes() > n_draft_cap) {
+    if (tree_shape(p.tree).n_nodes() > int32_t(n_tree_most)) {
         refuse("an impossible tree");
     }
 }
@@ -147,11 +146,11 @@ void check_text(const text_params & t) {
             refuse("a negative token");
         }
     }
-    if (t.n_predict < -1 || !within(t.n_logprobs, -1, 100000) || t.stop.size() > n_stops_most) {
+    if (t.n_predict < -1 || !within(t.n_logprobs, -1, n_logprobs_most) || t.stop.size() > n_stops_most) {
         refuse("impossible limits");
     }
     for (const std::string & s : t.stop) {
-        if (s.empty() || s.size() > n_stop_bytes) {
+        if (s.empty() || s.size() > n_stop_bytes_most) {
             refuse("an impossible stop string");
         }
     }

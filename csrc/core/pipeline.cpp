@@ -1,6 +1,7 @@
 #include "pipeline.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "../error.h"
 
@@ -28,26 +29,35 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
                                : opt.remote_draft ? place::elsewhere
                                                   : place::none,
                                prior, opt.n_texts, opt.only, opt.n_kept_bytes);
-        verify_thread_ = std::thread([this, f = opt.on_target_thread] {
-            if (f) {
-                f();
-            }
-            verify_worker_->run();
-        });
     }
     if (draft != nullptr) {
         draft_worker_.emplace(*draft, wires_, opt.n_texts, !opt.prior.shared);
-        try {
+    }
+    start_threads(opt); // last: nothing may throw while a thread runs that nobody joins
+}
+
+// Throws std::system_error if a thread could not be started; none runs then.
+void pipeline::start_threads(const options & opt) {
+    try {
+        if (verify_worker_) {
+            verify_thread_ = std::thread([this, f = opt.on_target_thread] {
+                if (f) {
+                    f();
+                }
+                verify_worker_->run();
+            });
+        }
+        if (draft_worker_) {
             draft_thread_ = std::thread([this, f = opt.on_draft_thread] {
                 if (f) {
                     f();
                 }
                 draft_worker_->run();
             });
-        } catch (const std::exception & e) {
-            close(); // the target's thread runs already
-            throw error(std::string("the draft's thread could not be started (") + e.what() + "); end other programs");
         }
+    } catch (...) {
+        close();
+        throw;
     }
 }
 
@@ -83,12 +93,21 @@ std::shared_ptr<open_text> pipeline::begin(std::unique_ptr<request> req, int32_t
         check_prompt(*req);
     }
     req->set_grammar_start();
-    const std::lock_guard locked(mutex_);
+    std::shared_ptr<open_text> before; // freed after the lock: a hook in Python is freed under the GIL
+    const std::lock_guard      locked(mutex_);
     if (req->id == no_node) { // on a host it is the client's id
         req->id = request_node(++n_requests_);
     }
-    last_ = reader_.begin(std::move(req), slot);
+    before = std::exchange(last_, reader_.begin(std::move(req), slot));
     return last_;
+}
+
+void pipeline::with_plans(const std::function<void(planner &)> & use) {
+    const std::lock_guard locked(mutex_); // begin() takes it, too
+    if (running()) {
+        throw error(error_kind::busy, "a text is being written; ask for the measurements after it has ended");
+    }
+    use(verify_worker_ ? verify_worker_->plans() : no_plans_);
 }
 
 std::shared_ptr<open_text> pipeline::current() const {

@@ -62,8 +62,9 @@ class pipeline {
     // For the link that stands in for the other half. It may outlive the pipeline, whose rings are closed then.
     [[nodiscard]] std::shared_ptr<wires> ends() const { return shared_wires_; }
 
-    // What was learned about the pair. Only while nothing runs: the last chunk of a text releases it to the reader.
-    [[nodiscard]] planner & plans() { return verify_worker_ ? verify_worker_->plans() : no_plans_; }
+    // Calls use(planner) with what was learned about the pair. No text begins meanwhile. The last chunk of a text
+    // releases it to the caller. Throws duo::error (busy) if a text is being written.
+    void with_plans(const std::function<void(planner &)> & use);
 
     [[nodiscard]] bool   running() const { return reader_.n_open() > 0; }
     [[nodiscard]] bool   ended(const open_text & text) const { return reader_.ended(text); }
@@ -78,6 +79,7 @@ class pipeline {
 
   private:
     void check_prompt(const request & req) const;
+    void start_threads(const options & opt);
 
     token_model &                text_model_; // the model whose vocabulary the text has
     const int32_t                n_ctx_;

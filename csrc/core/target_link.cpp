@@ -66,7 +66,9 @@ void target_link::begin_draft() {
     count_draft();
     auto & begins = wires_->begins;
     std::erase_if(begins, [](const auto & r) { return r->draft_done.load(std::memory_order_acquire); });
-    drafting_ = now_.plan.has_model && now_.plan.mode != run_mode::plain && now_.plan.n_max != 0;
+    n_begun_    = now_.prompt.size();
+    n_verdicts_ = 0;
+    drafting_   = now_.plan.has_model && now_.plan.mode != run_mode::plain && now_.plan.n_max != 0;
     if (!drafting_) {
         return;
     }
@@ -99,6 +101,16 @@ bool target_link::take(std::vector<node_msg> & out, int64_t deadline_us) {
         });
 }
 
+// Each verdict adds a token to the text as the draft has it, which therefore cannot be longer than the context.
+// Accepted nodes need no check, as the draft has computed them itself.
+void target_link::count_verdicts(std::span<const verdict_msg> verdicts) {
+    n_verdicts_ += size_t(std::count_if(verdicts.begin(), verdicts.end(),
+                                        [](const verdict_msg & v) { return v.what == verdict_msg::kind::verdict; }));
+    if (n_begun_ + n_verdicts_ > n_text()) {
+        refuse("more verdicts than the context has tokens");
+    }
+}
+
 // It counts alternatives too. A refused message ends the link, so wrong counts do no harm then.
 void target_link::check(const chunk_msg & c) {
     if (c.what == chunk_msg::kind::logprob) {
@@ -115,7 +127,7 @@ void target_link::check(const chunk_msg & c) {
         refuse("impossible lengths");
     }
     if (c.what == chunk_msg::kind::token) {
-        if (c.token < 0 || now_.n_predict == 0 || int32_t(now_.prompt.size()) > lines_->n_ctx || std::isnan(c.logp)) {
+        if (c.token < 0 || now_.n_predict == 0 || now_.prompt.size() > n_text() || std::isnan(c.logp)) {
             refuse("more text than was asked for, or no text");
         }
     } else if (c.finish == finish_reason::none) {
@@ -130,6 +142,7 @@ void target_link::give(std::span<const verdict_msg> verdicts, std::span<const ch
     for (const verdict_msg & v : verdicts) {
         check_verdict(v);
     }
+    count_verdicts(verdicts);
     {
         const std::lock_guard locked(wires_->link_mutex);
         for (const verdict_msg & v : verdicts) {

@@ -6,6 +6,7 @@
 // called at the same time. Where several texts are written at once, each has a link.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "message_check.h"
 #include "request.h"
 #include "target_lines.h"
 
@@ -58,8 +60,12 @@ class target_link {
     [[nodiscard]] bool closed() const { return wires_->requests.closed(); }
 
   private:
+    // Tokens that the text can have; whatever context the host may claim.
+    [[nodiscard]] size_t n_text() const { return std::min(size_t(lines_->n_ctx), n_text_most); }
+
     void begin_draft();
     void count_draft();
+    void count_verdicts(std::span<const verdict_msg> verdicts);
     void check(const chunk_msg & c);
     bool tell_draft(verdict_msg v);
     void send(const chunk_msg & c);
@@ -76,6 +82,8 @@ class target_link {
     text_params                  now_;                    // the text as the next restart would begin it
     int32_t                      n_predicted_    = 0;     // over all connections
     int32_t                      n_alternatives_ = 0;     // of the last token, that have come so far
+    size_t                       n_begun_        = 0;     // tokens of the text with which the local draft began
+    size_t                       n_verdicts_     = 0;     // since then
     bool                         drafting_       = false; // the local draft takes part and keeps up
     uint64_t                     n_restarts_     = 0;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 
 #include "../error.h"
 #include "listen_loop.h"
@@ -13,12 +14,21 @@ text_reader::text_reader(const token_model & model, wires & w, int32_t n_texts)
 }
 
 std::shared_ptr<open_text> text_reader::begin(std::unique_ptr<request> req, int32_t slot) {
-    auto                  text = std::make_shared<open_text>(std::move(req), model_);
-    const std::lock_guard locked(mutex_);
+    auto                                    text = std::make_shared<open_text>(std::move(req), model_);
+    std::vector<std::shared_ptr<open_text>> done; // freed after the lock: a hook in Python is freed under the GIL
+    const std::lock_guard                   locked(mutex_);
     if (closed_) {
         throw error(error_kind::cancelled, "this engine is closed; make a new one");
     }
-    std::erase_if(ended_, [](const auto & t) { return t->req().draft_done.load(std::memory_order_acquire); });
+    done.reserve(ended_.size());
+    std::erase_if(ended_, [&done](auto & t) {
+        const bool free = t->req().draft_done.load(std::memory_order_acquire);
+        if (free) {
+            done.push_back(std::move(t));
+        }
+        return free;
+    });
+    ended_.reserve(ended_.size() + slots_.size() + queue_.size() + 1); // end() must not fail
     if (slot >= 0) {
         if (slots_[size_t(slot)] != nullptr) {
             throw error(error_kind::busy, "another text is being generated; wait for it or cancel it first");
@@ -49,20 +59,33 @@ void text_reader::start(const std::shared_ptr<open_text> & text, size_t slot) {
     wires_.requests.push(text->req_.get());
 }
 
-void text_reader::give(const chunk_msg & msg) {
+// The thread that reads may be another text's, so a text whose chunk cannot be kept is the only one that ends.
+void text_reader::give(const chunk_msg & msg) noexcept {
     if (size_t(msg.slot) >= slots_.size() || slots_[size_t(msg.slot)] == nullptr) {
         return;
     }
     const std::shared_ptr<open_text> text = slots_[size_t(msg.slot)];
-    text_chunk                       chunk;
-    if (text->stream_.take(msg, chunk)) {
-        text->chunks_.push_back(std::move(chunk));
-        tell(*text);
+    try {
+        text_chunk chunk;
+        if (text->lost_.sentence.empty() && text->stream_.take(msg, chunk)) {
+            text->chunks_.push_back(std::move(chunk));
+            tell(*text);
+        }
+    } catch (const std::exception & e) {
+        lose(*text, failure_of(e));
+    } catch (...) {
+        lose(*text, {error_kind::internal, "a token has no text"});
     }
     if (msg.what == chunk_msg::kind::end) {
         end(*text);
         start_queued();
     }
+}
+
+void text_reader::lose(open_text & text, failure && why) noexcept {
+    text.lost_ = std::move(why);
+    text.req_->cancelled.store(true, std::memory_order_relaxed);
+    wires_.verify_bell.ring();
 }
 
 void text_reader::tell(open_text & text) {
@@ -73,6 +96,11 @@ void text_reader::tell(open_text & text) {
 
 void text_reader::end(open_text & text) {
     text.ended_ = true;
+    if (!text.lost_.sentence.empty()) {
+        text.req_->error = std::move(text.lost_);
+        text.owed_       = finish_reason::error;
+        tell(text);
+    }
     auto & mine = slots_[size_t(text.req_->slot)];
     if (!text.req_->draft_done.load(std::memory_order_acquire)) {
         ended_.push_back(mine);
@@ -88,6 +116,12 @@ bool text_reader::next(open_text & text, text_chunk & out, int64_t deadline_us) 
             text.chunks_.pop_front();
             return true;
         }
+        if (text.owed_ != finish_reason::none) {
+            out        = {};
+            out.finish = std::exchange(text.owed_, finish_reason::none);
+            out.t_us   = now_us();
+            return true;
+        }
         const int64_t left_us = deadline_us - now_us();
         if (text.ended_ || left_us <= 0 || wires_.chunks.closed()) {
             if (!reading_) {
@@ -96,7 +130,7 @@ bool text_reader::next(open_text & text, text_chunk & out, int64_t deadline_us) 
             return false;
         }
         if (!reading_) {
-            read_ring(deadline_us, locked, [&text] { return !text.chunks_.empty(); });
+            read_ring(deadline_us, locked, [&text] { return text.has_chunk(); });
             continue;
         }
         ++text.n_waiting_;
@@ -152,7 +186,7 @@ void text_reader::pass_on_reading() {
         return;
     }
     const auto wake = [](const std::shared_ptr<open_text> & t) {
-        if (t == nullptr || t->n_waiting_ == 0 || !t->chunks_.empty()) {
+        if (t == nullptr || t->n_waiting_ == 0 || t->has_chunk()) {
             return false;
         }
         t->came_.notify_all();
@@ -203,11 +237,9 @@ void text_reader::drop_queued() {
     std::erase_if(queue_, [this](const auto & t) {
         const bool drop = t->req().cancelled.load(std::memory_order_relaxed);
         if (drop) {
-            t->queued_        = false;
-            t->ended_         = true;
-            text_chunk & last = t->chunks_.emplace_back();
-            last.finish       = finish_reason::cancelled;
-            last.t_us         = now_us();
+            t->queued_ = false;
+            t->ended_  = true;
+            t->owed_   = finish_reason::cancelled;
             tell(*t);
         }
         return drop;
@@ -241,7 +273,7 @@ void text_reader::close() {
 
 bool text_reader::ended(const open_text & text) const {
     const std::lock_guard locked(mutex_);
-    return text.ended_ && text.chunks_.empty();
+    return text.ended_ && !text.has_chunk();
 }
 
 size_t text_reader::n_open() const {

@@ -37,6 +37,10 @@ class open_text {
     int32_t                 n_waiting_ = 0;     // threads that wait for a chunk while another one reads the ring
     bool                    queued_    = false; // waits for a slot
     bool                    ended_     = false; // its last chunk has come
+    failure                 lost_;              // why a chunk could not be kept: the text ends with this
+    finish_reason           owed_ = finish_reason::none; // of a last chunk that comes after chunks_
+
+    [[nodiscard]] bool has_chunk() const { return !chunks_.empty() || owed_ != finish_reason::none; }
 };
 
 // Every method may be called from any thread.
@@ -77,7 +81,8 @@ class text_reader {
 
   private:
     template <typename Done> void read_ring(int64_t deadline_us, std::unique_lock<std::mutex> & locked, Done && done);
-    void                          give(const chunk_msg & msg);
+    void                          give(const chunk_msg & msg) noexcept;
+    void                          lose(open_text & text, failure && why) noexcept;
     void                          tell(open_text & text);
     void                          end(open_text & text);
     void                          start(const std::shared_ptr<open_text> & text, size_t slot);

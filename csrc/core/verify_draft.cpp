@@ -178,7 +178,7 @@ verify_slot * verify_worker::drafting_at(int32_t line) {
 }
 
 // The connection to a remote draft was made or lost.
-void verify_worker::on_link(int32_t line, bool up) {
+void verify_worker::on_link(int32_t line, bool up) noexcept {
     reachable_[size_t(line)] = up;
     for (verify_slot & s : slots_) {
         if (!s.text.active() || line_of(s) != line) {
@@ -194,7 +194,7 @@ void verify_worker::on_link(int32_t line, bool up) {
     }
 }
 
-void verify_worker::take_nodes() {
+void verify_worker::take_nodes() noexcept {
     node_msg msg;
     while (wires_.nodes.try_pop(msg)) {
         if (msg.slot < 0 || size_t(msg.slot) >= slots_.size()) {
@@ -208,19 +208,27 @@ void verify_worker::take_nodes() {
         if (at == nullptr) {
             continue;
         }
-        verify_slot & s = *at;
-        s.text.on_message();
-        if (msg.what == node_msg::kind::node) {
-            on_node(s, msg);
-        } else if (msg.what == node_msg::kind::share) {
-            s.text.on_share(msg);
-        } else if (msg.what == node_msg::kind::pause) {
-            s.text.on_pause(msg.parent);
-        } else if (msg.what == node_msg::kind::failed && msg.id == s.text.draft_request()->id) {
-            const std::string & why = s.text.draft_request()->draft_error;
-            s.text.lose_draft((why.empty() ? "the draft failed" : "the draft stopped: " + why) +
-                              "; the text went on without it");
+        try {
+            on_message(*at, msg);
+        } catch (...) { // what comes after it would not fit
+            at->text.lose_draft(failure_caught().sentence.c_str());
         }
+    }
+}
+
+void verify_worker::on_message(verify_slot & s, const node_msg & msg) {
+    s.text.on_message();
+    if (msg.what == node_msg::kind::node) {
+        on_node(s, msg);
+    } else if (msg.what == node_msg::kind::share) {
+        s.text.on_share(msg);
+    } else if (msg.what == node_msg::kind::pause) {
+        s.text.on_pause(msg.parent);
+    } else if (msg.what == node_msg::kind::failed && msg.id == s.text.draft_request()->id) {
+        const std::string & why = s.text.draft_request()->draft_error;
+        s.text.lose_draft(
+            ((why.empty() ? "the draft failed" : "the draft stopped: " + why) + "; the text went on without it")
+                .c_str());
     }
 }
 

@@ -1,6 +1,6 @@
 // The target's part of an errand, a job between two texts. The draft does its part at the same time.
 #include <algorithm>
-#include <exception>
+#include <utility>
 
 #include "errand.h"
 #include "listen_loop.h"
@@ -27,11 +27,8 @@ void verify_worker::serve_errand(request & req) noexcept {
     try {
         do_errand(s, req);
         why = req.cancelled.load(std::memory_order_relaxed) ? finish_reason::cancelled : finish_reason::stop;
-    } catch (const std::exception & e) {
-        req.error = failure_of(e);
-        whole     = false;
     } catch (...) {
-        req.error = {error_kind::internal, "the target model failed for an unknown reason"};
+        req.error = failure_caught();
         whole     = false;
     }
     if (!whole) {
@@ -39,8 +36,12 @@ void verify_worker::serve_errand(request & req) noexcept {
     }
     if (told) {
         await_draft(req);
-        s.draft_read = req.job->draft.tokens;
-        req.warning  = req.draft_error;
+        try {
+            s.draft_read = req.job->draft.tokens;
+        } catch (...) {
+            s.draft_read.clear(); // there is no memory for it
+        }
+        req.warning = std::move(req.draft_error);
     }
     tell_usage();
     wires_.chunks.push({.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .t_us = now_us()});

@@ -45,19 +45,22 @@ void verify_worker::work_together() {
                 spoiled.push_back(s);
             }
             n_tokens += s->text.stats().n_predicted - n_before;
-        } catch (const std::exception & e) {
-            fail(*s, failure_of(e));
+        } catch (...) {
+            fail(*s, failure_caught());
         }
     }
     for (verify_slot * s : spoiled) {
         usual = false;
         try {
             repair(*s);
-        } catch (const std::exception & e) {
-            fail(*s, failure_of(e));
+        } catch (...) {
+            fail(*s, failure_caught());
         }
     }
     wake_others();
+    if (active_.empty()) { // all have failed, and a reader may look at the measurements now
+        return;
+    }
     const int64_t t = now_us();
     if (usual && t_together_ > 0 && n_tokens > 0) {
         pool_.on_pass(planner_.profile(), n_tokens, double(t - t_together_), drafts_read_);

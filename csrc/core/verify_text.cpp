@@ -8,23 +8,24 @@ namespace duo {
 
 void verify_text::begin(request & req) {
     req_          = &req;
-    tokens_       = req.prompt;
     finish_       = req.n_predict == 0 ? finish_reason::length : finish_reason::none;
     n_drop_       = 0;
     contact_      = contact::none;
     t_verdict_    = 0;
     elsewhere_us_ = 0;
     was_hit_      = false;
+
+    req.stats            = {};
+    req.stats.t_begin_us = now_us();
+    req.stats.n_prompt   = int32_t(req.prompt.size());
+
+    tokens_ = req.prompt;
     mirror_.begin(req.id, tokens_);
     proposals_.begin();
     ngrams_.begin(req.plan.ngram, tokens_);
     stops_.begin(req.stop);
     shape_ = tree_shape(req.plan.tree);
     resume();
-
-    req.stats            = {};
-    req.stats.t_begin_us = now_us();
-    req.stats.n_prompt   = n_tokens();
 }
 
 void verify_text::end() {
@@ -56,9 +57,13 @@ int32_t verify_text::n_room(size_t n_cached) const {
     return req_->n_predict < 0 ? n : std::min(n, req_->n_predict - req_->stats.n_predicted - 1);
 }
 
-void verify_text::lose_draft(std::string warning) {
-    contact_      = contact::none;
-    req_->warning = std::move(warning);
+void verify_text::lose_draft(const char * warning) noexcept {
+    contact_ = contact::none;
+    try {
+        req_->warning = warning;
+    } catch (...) {
+        req_->warning = "out of memory"; // so short a string needs no memory of its own
+    }
 }
 
 void verify_text::on_message() {

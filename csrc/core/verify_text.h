@@ -71,7 +71,7 @@ class verify_text {
     [[nodiscard]] bool drafting() const { return active() && contact_ >= contact::reading; }
     [[nodiscard]] bool draft_may_grow() const { return drafting() && contact_ != contact::late && !mirror_.paused(); }
     // The text goes on without its draft; the reader is told why.
-    void lose_draft(std::string warning);
+    void lose_draft(const char * warning) noexcept;
 
     // What the draft was told to begin last; null: nothing.
     [[nodiscard]] const request * draft_request() const { return draft_request_; }

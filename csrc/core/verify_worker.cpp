@@ -10,10 +10,6 @@
 
 namespace duo {
 
-namespace {
-const failure unknown_failure{error_kind::internal, "the target model failed for an unknown reason"};
-} // namespace
-
 verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, const pair_prior & prior,
                              int32_t n_texts, std::optional<stance> only, int64_t n_kept_bytes)
     : model_(model), wires_(w), draft_(draft), n_branches_(std::max(1, model.n_branch() / n_texts)),
@@ -26,6 +22,11 @@ verify_worker::verify_worker(token_model & model, wires & w, draft_place draft, 
         slots_.emplace_back(model, i, n_branches_);
     }
     last_ = slots_.data();
+    waiting_.reserve(slots_.size()); // the pipeline sends no more requests than there are slots
+    active_.reserve(slots_.size());
+    pass_.reserve(slots_.size());
+    again_.reserve(slots_.size());
+    usage_.cells.reserve(slots_.size());
 }
 
 void verify_worker::run() noexcept {
@@ -35,8 +36,22 @@ void verify_worker::run() noexcept {
     wires_.chunks.close();
 }
 
-// One pass, or whatever else there is to do. False: nothing.
-bool verify_worker::work() {
+// One pass, or whatever else there is to do. False: nothing. Whatever fails in it ends texts, and not the thread.
+bool verify_worker::work() noexcept {
+    pass_.clear();
+    did_.reset();
+    try {
+        return work_once();
+    } catch (...) {
+        on_failed_pass(failure_caught());
+    }
+    spend_time();
+    end_texts();
+    tell_usage();
+    return true;
+}
+
+bool verify_worker::work_once() {
     bool any = take_requests();
     take_nodes(); // nobody else empties the ring
     end_texts();
@@ -46,25 +61,17 @@ bool verify_worker::work() {
         t_spent_ = 0;
         if (!waiting_.empty() && waiting_.front()->job != nullptr) {
             request & errand = *waiting_.front();
-            waiting_.pop_front();
+            waiting_.erase(waiting_.begin());
             serve_errand(errand);
             any = true;
         }
         return any || !waiting_.empty();
     }
     t_spent_ = t_spent_ == 0 ? now_us() : t_spent_;
-    did_.reset();
-    pass_.clear();
-    try {
-        if (active_.size() == 1) {
-            work_alone(*active_.front());
-        } else {
-            work_together();
-        }
-    } catch (const std::exception & e) {
-        on_failed_pass(failure_of(e));
-    } catch (...) {
-        on_failed_pass(unknown_failure);
+    if (active_.size() == 1) {
+        work_alone(*active_.front());
+    } else {
+        work_together();
     }
     spend_time();
     end_texts();
@@ -73,24 +80,23 @@ bool verify_worker::work() {
 }
 
 // A failure of one text is its own: if the pass had several, each is evaluated alone, and those end that fail again.
-void verify_worker::on_failed_pass(const failure & why) noexcept {
+void verify_worker::on_failed_pass(failure why) noexcept {
     if (pass_.empty()) { // planning failed
         pass_ = active_;
     }
     if (pass_.size() == 1) {
-        fail(*pass_.front(), why);
+        fail(*pass_.front(), std::move(why));
         return;
     }
-    for (verify_slot * s : std::vector(std::exchange(pass_, {}))) {
-        if (!s->text.active() || s->parked) {
+    again_.assign(pass_.begin(), pass_.end());
+    for (verify_slot * s : again_) {
+        if (!s->text.active() || s->parked || s->text.finish() != finish_reason::none) {
             continue;
         }
         try {
             work_again(*s, s->cached.size());
-        } catch (const std::exception & e) {
-            fail(*s, failure_of(e));
         } catch (...) {
-            fail(*s, unknown_failure);
+            fail(*s, failure_caught());
         }
     }
 }
@@ -119,41 +125,43 @@ void verify_worker::spend_time() noexcept {
     }
 }
 
-bool verify_worker::take_requests() {
+bool verify_worker::take_requests() noexcept {
     for (request * req = nullptr; wires_.requests.try_pop(req);) {
         waiting_.push_back(req);
     }
     bool any = std::erase_if(waiting_, [this](request * req) {
                    const bool cancelled = req->cancelled.load(std::memory_order_relaxed);
                    if (cancelled) {
-                       end_unbegun(*req);
+                       end_unbegun(*req, finish_reason::cancelled);
                    }
                    return cancelled;
                }) > 0;
     while (!waiting_.empty() && waiting_.front()->job == nullptr && !any_parked()) {
         request & req = *waiting_.front();
-        waiting_.pop_front();
+        waiting_.erase(waiting_.begin());
         begin(req);
         any = true;
     }
     return any;
 }
 
-// Its caller no longer wants it.
-void verify_worker::end_unbegun(request & req) {
-    wires_.chunks.push(
-        {.what = chunk_msg::kind::end, .finish = finish_reason::cancelled, .slot = req.slot, .t_us = now_us()});
+void verify_worker::end_unbegun(request & req, finish_reason why) noexcept {
+    wires_.chunks.push({.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .t_us = now_us()});
 }
 
-void verify_worker::begin(request & req) {
+void verify_worker::begin(request & req) noexcept {
     take_nodes(); // the text has no draft yet; but a draft elsewhere may have come or gone
-    verify_slot & s = choose_slot(req);
+    verify_slot * s = nullptr;
     try {
-        begin_text(s, req);
-    } catch (const std::exception & e) {
-        fail(s, failure_of(e));
+        s = &choose_slot(req);
+        begin_text(*s, req);
     } catch (...) {
-        fail(s, unknown_failure);
+        if (s != nullptr) {
+            fail(*s, failure_caught());
+        } else {
+            req.error = failure_caught();
+            end_unbegun(req, finish_reason::error);
+        }
     }
 }
 
@@ -181,15 +189,15 @@ void verify_worker::begin_text(verify_slot & s, request & req) {
     }
 }
 
-void verify_worker::fail(verify_slot & s, const failure & why) {
+void verify_worker::fail(verify_slot & s, failure why) noexcept {
     if (s.text.active()) {
-        s.text.req().error = why;
+        s.text.req().error = std::move(why);
         end(s, finish_reason::error);
     }
 }
 
 // Ends the texts that are complete or no longer wanted.
-void verify_worker::end_texts() {
+void verify_worker::end_texts() noexcept {
     for (verify_slot & s : slots_) {
         if (!s.text.active()) {
             continue;
@@ -203,7 +211,7 @@ void verify_worker::end_texts() {
     }
 }
 
-void verify_worker::end(verify_slot & s, finish_reason why) {
+void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
     request & req = s.text.req();
     end_draft(s);
     if (why == finish_reason::error) {
@@ -215,10 +223,7 @@ void verify_worker::end(verify_slot & s, finish_reason why) {
     if (req.stats.n_passes == 0) {
         req.stats.prompt_us = req.stats.t_end_us - req.stats.t_begin_us; // it ended before the prompt did
     }
-    req.learned = std::make_shared<const pair_profile>(planner_.profile());
-
-    const auto & tokens = s.text.tokens();
-    s.draft_read.assign(tokens.begin(), tokens.begin() + std::min(s.text.n_draft_read(), s.text.n_tokens()));
+    keep_what_was_learned(s);
     const chunk_msg last{.what   = chunk_msg::kind::end,
                          .finish = why,
                          .slot   = req.slot,
@@ -231,6 +236,16 @@ void verify_worker::end(verify_slot & s, finish_reason why) {
     last_  = &s;
     tell_usage();             // before the reader knows of the end
     wires_.chunks.push(last); // the request belongs to the reader now
+}
+
+void verify_worker::keep_what_was_learned(verify_slot & s) noexcept {
+    const auto & tokens = s.text.tokens();
+    try {
+        s.draft_read.assign(tokens.begin(), tokens.begin() + std::min(s.text.n_draft_read(), s.text.n_tokens()));
+        s.text.req().learned = std::make_shared<const pair_profile>(planner_.profile());
+    } catch (...) {
+        s.draft_read.clear(); // there is no memory for it, and the text needs neither
+    }
 }
 
 } // namespace duo

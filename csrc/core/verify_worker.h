@@ -47,15 +47,17 @@ class verify_worker {
     static constexpr int32_t n_waits_most = 16 * n_draft_cap; // so that useless messages cannot hold up a pass for ever
 
     // The loop, and a text's begin and end (verify_worker.cpp).
-    bool work();
-    bool take_requests();
-    void end_unbegun(request & req);
-    void begin(request & req);
+    bool work() noexcept;
+    bool work_once();
+    bool take_requests() noexcept;
+    void end_unbegun(request & req, finish_reason why) noexcept;
+    void begin(request & req) noexcept;
     void begin_text(verify_slot & s, request & req);
-    void end_texts();
-    void end(verify_slot & s, finish_reason why);
-    void fail(verify_slot & s, const failure & why);
-    void on_failed_pass(const failure & why) noexcept;
+    void end_texts() noexcept;
+    void end(verify_slot & s, finish_reason why) noexcept;
+    void keep_what_was_learned(verify_slot & s) noexcept;
+    void fail(verify_slot & s, failure why) noexcept;
+    void on_failed_pass(failure why) noexcept;
     void tell_usage() noexcept;
     void spend_time() noexcept;
 
@@ -98,9 +100,10 @@ class verify_worker {
     }
 
     // The texts' drafts (verify_draft.cpp).
-    void                  take_nodes();
+    void                  take_nodes() noexcept;
+    void                  on_message(verify_slot & s, const node_msg & msg);
     void                  on_node(verify_slot & s, const node_msg & msg);
-    void                  on_link(int32_t line, bool up);
+    void                  on_link(int32_t line, bool up) noexcept;
     [[nodiscard]] int32_t line_of(const verify_slot & s) const;
     verify_slot *         drafting_at(int32_t line);
     [[nodiscard]] bool    draft_wanted(const request & req) const;
@@ -172,8 +175,8 @@ class verify_worker {
     std::vector<bool> reachable_; // by line: messages reach the draft
 
     // Not begun yet: an errand waits until no text is written, and a text until none is parked. First come, first
-    // served.
-    std::deque<request *> waiting_;
+    // served. Like the other lists of texts it has room for all from the beginning.
+    std::vector<request *> waiting_;
 
     std::vector<verify_slot>   slots_;
     std::vector<verify_slot *> active_;          // texts that are written and not parked, in the order of their begin
@@ -181,6 +184,7 @@ class verify_worker {
     verify_slot *              last_;            // its text ended last
     kept_texts                 kept_;
     std::vector<verify_slot *> reading_;   // scratch: texts with long prompts
+    std::vector<verify_slot *> again_;     // scratch: texts of a pass that failed
     std::vector<verify_slot *> pass_;      // texts with rows in the pass that is being made
     std::vector<pool_share>    shares_;    // of pass_
     pool_orders                orders_;    // for the drafts of several texts

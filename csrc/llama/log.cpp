@@ -1,14 +1,13 @@
 #include "log.h"
 
-#include <algorithm>
 #include <cstdio>
 #include <memory>
 #include <mutex>
-#include <vector>
 
 #include <llama.h>
 
 #include "../error.h"
+#include "log_lines.h"
 
 namespace duo {
 
@@ -21,9 +20,7 @@ struct closer {
 // Never destroyed: libllama may log while the process ends.
 struct sink {
     std::mutex                         mutex;
-    std::vector<std::string>           errors;
-    bool                               to_stderr   = false;
-    bool                               error_line_ = false;
+    bool                               to_stderr = false;
     std::unique_ptr<std::FILE, closer> file;
 };
 
@@ -33,13 +30,12 @@ sink & the_sink() {
 }
 
 void on_line(ggml_log_level level, const char * text, void *) {
+    keep_log_line(level == GGML_LOG_LEVEL_ERROR  ? log_kind::error
+                  : level == GGML_LOG_LEVEL_CONT ? log_kind::continued
+                                                 : log_kind::other,
+                  text);
     sink &                            s = the_sink();
     const std::lock_guard<std::mutex> lock(s.mutex);
-    const std::string                 line(text);
-    s.error_line_ = level == GGML_LOG_LEVEL_ERROR || (level == GGML_LOG_LEVEL_CONT && s.error_line_);
-    if (s.error_line_ && s.errors.size() < 4) {
-        s.errors.push_back(line);
-    }
     if (s.to_stderr) {
         std::fputs(text, stderr);
     }
@@ -71,34 +67,11 @@ void log_to(bool to_stderr, const std::string & path) {
 }
 
 void log_clear_errors() {
-    sink &                            s = the_sink();
-    const std::lock_guard<std::mutex> lock(s.mutex);
-    s.errors.clear();
-}
-
-std::string log_errors() {
-    sink &                            s = the_sink();
-    const std::lock_guard<std::mutex> lock(s.mutex);
-    std::string                       all;
-    for (const std::string & line : s.errors) {
-        // "function: what happened\n" -> "what happened"; later lines mostly say that the caller failed.
-        const size_t colon = line.find(": ");
-        const bool   named = colon != std::string::npos && line.find(' ') == colon + 1;
-        std::string  text  = named ? line.substr(colon + 2) : line;
-        if (text.starts_with("error loading model: ")) {
-            text.erase(0, text.find(':') + 2);
-        }
-        std::replace(text.begin(), text.end(), '\n', ' ');
-        text.erase(text.find_last_not_of(" .") + 1);
-        if (!text.empty() && (all.empty() || !text.starts_with("failed to load model"))) {
-            all += (all.empty() ? "" : "; ") + text;
-        }
-    }
-    return all;
+    clear_log_lines();
 }
 
 std::string log_reason() {
-    const std::string lines = log_errors();
+    const std::string lines = joined_log_lines();
     return lines.empty() ? "" : " (" + lines + ")";
 }
 

@@ -11,13 +11,10 @@ void log_install();
 // Sets where lines go from now on. `path` empty: no file. Throws duo::error if the file cannot be opened.
 void log_to(bool to_stderr, const std::string & path);
 
-// Forgets the error lines so far. Call it before an operation whose failure should be explained.
+// Forgets the thread's error lines so far (log_lines.h). Call it before an operation whose failure should be explained.
 void log_clear_errors();
 
-// The first error lines since then, joined, without line ends; empty: none.
-std::string log_errors();
-
-// The same as the end of a sentence: " (...)", or empty.
+// The thread's first error lines since then as the end of a sentence: " (...)", or empty.
 std::string log_reason();
 
 } // namespace duo

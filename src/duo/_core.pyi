@@ -11,6 +11,23 @@ N_DRAFT_MAX: int
 N_STEP_MAX: int
 PROFILE_VERSION: int
 
+# csrc/core/message_limits.h: least and most of each number, and how many or how long at most.
+class Limits(TypedDict):
+    sampling: dict[str, tuple[float, float]]
+    plan: dict[str, tuple[float, float]]
+    n_logprobs: int
+    n_stops: int
+    n_stop_bytes: int
+    n_bias: int
+    bias: float
+    n_grammar_bytes: int
+    n_breakers: int
+    n_breaker_bytes: int
+    n_tree: int
+    n_rank: int
+
+LIMITS: Limits
+
 # Tells of which release of llama-cpp-python libllama is ("": not known). Returns whether duo was built for such a one,
 # and a description of both: built for, loaded.
 def check_llama(release: str) -> tuple[bool, str, str]: ...

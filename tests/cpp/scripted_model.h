@@ -92,6 +92,7 @@ class scripted_model : public scripted_base {
             std::any_of(rows.begin(), rows.end(), [this](const row & r) { return r.pos == 0 && r.token == b_.poison; });
         if (n == b_.throw_at || poisoned) {
             undo(rows, rows.size() / 2);
+            tell_thrown();
             throw duo::error(duo::error_kind::context_full, "decode " + std::to_string(n) + " fails");
         }
         if (drops) {
@@ -109,6 +110,7 @@ class scripted_model : public scripted_base {
         const std::vector<token_id> & own = texts_[size_t(i_row)];
         REQUIRE(std::equal(text.begin(), text.end(), own.begin(), own.end()), "what is cached is the text");
         if (n_chosen_++ == b_.throw_choice) {
+            tell_thrown();
             throw duo::error(duo::error_kind::context_full, "choice fails");
         }
         // A grammar is a number here: so many tokens after the prompt, the text is complete.
@@ -231,6 +233,7 @@ class scripted_model : public scripted_base {
     void wait_until_hanging() { hanging_.wait(false); }
     void release() { released_.store(true); }
     bool hanging() const { return hanging_.load(); }
+    void wait_until_thrown() { thrown_.wait(false); }
 
     std::vector<token_id> cached(int32_t branch) const { return cache_[size_t(branch)].token; }
 
@@ -268,6 +271,11 @@ class scripted_model : public scripted_base {
         ~one_at_a_time() { m_.in_use_.store(false); }
         scripted_model & m_;
     };
+
+    void tell_thrown() {
+        thrown_.store(true);
+        thrown_.notify_all();
+    }
 
     void check_row(int32_t i_row) const {
         REQUIRE(i_row >= 0 && size_t(i_row) < rows_.size());
@@ -320,6 +328,7 @@ class scripted_model : public scripted_base {
     std::atomic<bool>                  in_use_{false};
     std::atomic<bool>                  hanging_{false};
     std::atomic<bool>                  released_{false};
+    std::atomic<bool>                  thrown_{false};
 };
 
 } // namespace duo_test

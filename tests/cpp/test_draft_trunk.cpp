@@ -179,6 +179,15 @@ struct grower {
     int                   n_refused = 0, n_stopped = 0, n_hits = 0, n_beside = 0;
 };
 
+// Its nth rollback from now fails once.
+struct slippery_model : scripted_model {
+    using scripted_model::scripted_model;
+    bool rollback(int32_t branch, int32_t pos) override {
+        return n_to_fail-- != 0 && scripted_model::rollback(branch, pos);
+    }
+    int n_to_fail = -1;
+};
+
 } // namespace
 
 TEST(branches_hold_the_paths) {
@@ -287,4 +296,62 @@ TEST(a_text_that_was_forgotten_has_no_rows) {
     text.end();
     CHECK(text.clear_cache());
     CHECK_EQ(text.n_cached(), 0);
+}
+
+// One text's branches are emptied, which fails at the nth. What another text takes then is its own.
+TEST(a_branch_that_could_not_be_emptied_belongs_to_one_text) {
+    const std::atomic<bool> no{false};
+    for (const bool settles : {false, true}) {
+        int n_failed = 0;
+        for (int n = 0; n < 5; ++n) {
+            slippery_model model({.lang = {.n_vocab = 40}, .n_branch = 6});
+            branch_pool    pool(model);
+            draft_trunk    first(pool);
+            draft_trunk    second(pool);
+            token_tree     tree;
+            node_id        id = 1;
+            first.begin({}, std::vector<token_id>{5});
+            model.decode(std::vector<row>{{.token = 5, .pos = 0, .branch = first.branch()}}, no);
+            first.grow(1);
+            tree.reset(id, 5);
+            tree.mark_expanded(0, first.branch());
+            std::vector<row> rows;
+            for (token_id t = 10; t < 14; ++t) {
+                const int32_t i = tree.insert(++id, 1, t, -0.1f);
+                const int32_t b = first.take(tree, i, 1);
+                REQUIRE(b >= 0);
+                rows.push_back({.token = t, .pos = 1, .branch = b});
+                model.decode(std::span(&rows.back(), 1), no);
+                tree.mark_expanded(i, b);
+            }
+            model.n_to_fail = n;
+            try {
+                settles ? first.settle(1) : first.keep_text();
+            } catch (const duo::error &) {
+                ++n_failed;
+            }
+            model.n_to_fail = -1;
+
+            second.begin({}, std::vector<token_id>{7});
+            model.decode(std::vector<row>{{.token = 7, .pos = 0, .branch = second.branch()}}, no);
+            second.grow(1);
+            token_tree other;
+            other.reset(id = 100, 7);
+            other.mark_expanded(0, second.branch());
+            std::vector<int32_t> its;
+            for (token_id t = 20; pool.any_free() && t < 26; ++t) {
+                const int32_t i = other.insert(++id, 100, t, -0.1f);
+                its.push_back(second.take(other, i, 1));
+                const std::vector<row> more{{.token = t, .pos = 1, .branch = its.back()}};
+                model.decode(more, no);
+                other.mark_expanded(i, its.back());
+            }
+            CHECK(first.clear());
+            for (const int32_t b : its) {
+                CHECK_EQ(model.cached(b).size(), 2u, "fails at " + std::to_string(n));
+            }
+            CHECK_EQ(pool.n_taken(), 1 + int32_t(its.size()) + (its.front() == second.branch() ? 0 : 1));
+        }
+        CHECK(n_failed > 2);
+    }
 }

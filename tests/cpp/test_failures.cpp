@@ -9,6 +9,14 @@ namespace {
 
 const run_mode modes[] = {run_mode::plain, run_mode::sync, run_mode::async};
 
+// So far, and not counted before.
+int n_waits(pipeline & line) {
+    std::vector<trace_event> target, draft;
+    line.take_trace(target, draft);
+    return int(std::count_if(target.begin(), target.end(),
+                             [](const trace_event & e) { return e.what == trace_event::kind::wait; }));
+}
+
 bool is_prefix(const std::vector<token_id> & part, const std::vector<token_id> & whole) {
     return part.size() <= whole.size() && std::equal(part.begin(), part.end(), whole.begin());
 }
@@ -25,18 +33,23 @@ TEST(draft_throws_at_its_nth_call) {
                 const std::string note = "call " + std::to_string(n);
                 behaviour         draft{.n_batch = 3, .agree = 0.7};
                 (in_choice ? draft.throw_choice : draft.throw_at) = n;
-                pair   p(behaviour{.pass_us = 100}, draft);
-                answer a = p.run(q.as(mode, 4), note);
-                // A busy machine may give the draft its turn only in a later text.
-                for (int i = 0; i < 1000 && n <= 5 && a.warning.empty(); ++i) {
-                    a = p.run(q.as(mode, 4), note);
+                // An instant target may be done before the draft fails. One that hangs in its first pass is not.
+                const bool held = mode == run_mode::async && n <= 5;
+                pair       p(behaviour{.pass_us = 100, .hang_at = held ? 0 : -1}, draft);
+                p.line.begin(q.as(mode, 4).make());
+                if (held) {
+                    p.draft.wait_until_thrown();
+                    p.target.release();
                 }
-                CHECK(n > 5 || !a.warning.empty(), note);
+                const answer a = read_all(p.line);
+                check_same(a, reference(p.lang, p.n_ctx, q), note);
+                check_stats(a, q.as(mode, 4), note);
                 if (a.warning.empty()) {
                     ++n_untouched; // or it failed when nobody listened any more
                 } else {
                     CHECK(a.warning.find("fails") != std::string::npos, a.warning);
                 }
+                CHECK(n > 5 || !a.warning.empty(), note);
                 // Later texts have their draft again.
                 int32_t n_drafted = 0;
                 for (int i = 0; i < 1000 && n_drafted == 0; ++i) {
@@ -124,6 +137,7 @@ TEST(a_guess_that_computes_nan_spoils_no_text) {
     CHECK(n_whole > 50 && n_ended > 300 && n_drafted > 1000);
 }
 
+// What was learned, and what is held, may be asked for while texts begin and end and the engine closes.
 TEST(both_throw) {
     const ask q{.n_predict = 25};
     for (int64_t n = 0; n < 15; ++n) {
@@ -160,17 +174,19 @@ TEST(draft_hangs) {
     for (const run_mode mode : {run_mode::sync, run_mode::async}) {
         for (const int32_t n_max : {4, n_draft_auto}) {
             for (const int64_t n : {0, 1, 2, 7}) {
-                pair      p(behaviour{}, behaviour{.n_batch = 2, .heeds_stop = false, .hang_at = n});
+                pair      p(behaviour{}, behaviour{.n_batch = 2, .heeds_stop = false, .hang_at = n}, true);
                 const ask q = ask{.n_predict = 100}.as(mode, n_max);
                 for (int i = 0; i < 1000 && !p.draft.hanging(); ++i) {
                     p.run(q, "until it hangs"); // an instant target may be done before the draft's nth call
                 }
                 REQUIRE(p.draft.hanging());
-                const int64_t t0 = now_us();
-                p.run(q, "hanging");
                 // One wait in vain is enough to know; later texts pay it once as well.
-                CHECK(now_us() - t0 < 5000000, std::to_string(now_us() - t0));
-                p.run(q);
+                n_waits(p.line);
+                for (int i = 0; i < 2; ++i) {
+                    p.run(q, "hanging");
+                    const int n = n_waits(p.line);
+                    CHECK(n <= 1, std::to_string(n));
+                }
                 p.run(q.as(run_mode::plain));
                 p.draft.release();
                 // It takes up the work again as soon as it has taken the messages.
@@ -184,46 +200,6 @@ TEST(draft_hangs) {
             }
         }
     }
-}
-
-TEST(draft_hangs_and_everything_is_closed) {
-    for (int i = 0; i < 10; ++i) {
-        pair p(behaviour{}, behaviour{.heeds_stop = false, .hang_at = i});
-        p.line.begin(ask{.n_predict = 30}.as(run_mode::async, 4).make());
-        if (i % 2 == 0) {
-            read_all(p.line);
-        }
-        std::thread later([&] {
-            std::this_thread::sleep_for(std::chrono::milliseconds(20));
-            p.draft.release();
-        });
-        p.line.close();
-        later.join();
-    }
-}
-
-TEST(close_stops_a_long_pass_of_the_draft) {
-    for (const bool finished : {false, true}) {
-        pair p(behaviour{.hang_at = 0}, behaviour{.hang_at = 0}); // nobody releases the draft, but it heeds `stop`
-        p.begin_with_hanging_draft(ask{.n_predict = 30}.as(run_mode::async, 4));
-        if (finished) {
-            read_all(p.line);
-        }
-        p.line.close();
-    }
-}
-
-TEST(close_with_more_to_send_than_the_ring_holds) {
-    // The draft wakes up after the target has gone, with thousands of verdicts to answer and nobody to read.
-    pair p(behaviour{.n_ctx = 6000, .hang_at = 0}, behaviour{.n_ctx = 6000, .heeds_stop = false, .hang_at = 0});
-    p.begin_with_hanging_draft(ask{.n_predict = 5000}.as(run_mode::async, 4));
-    read_all(p.line);
-    std::thread later([&] {
-        std::this_thread::sleep_for(std::chrono::milliseconds(50));
-        p.draft.release();
-    });
-    p.line.close();
-    later.join();
 }
 
 TEST(late_failure_is_the_old_texts_own) {
@@ -286,3 +262,5 @@ TEST(target_hangs_and_is_cancelled) {
         p.run(ask{}.as(run_mode::async, 4));
     }
 }
+
+// The target's thread must not run yet when the draft's half cannot be made.

@@ -20,6 +20,12 @@ ask with_prompt(int32_t n_prompt, int32_t n_predict) {
     return q.as(run_mode::async);
 }
 
+stance stance_of(pair & p) {
+    stance now{};
+    p.line.with_plans([&now](planner & plans) { now = plans.stance_now(); });
+    return now;
+}
+
 } // namespace
 
 TEST(shared_cores_any_request) {
@@ -72,7 +78,7 @@ TEST(shared_cores_reading_that_does_not_pay_is_not_held_against_the_draft) {
     CHECK(p.run(q).stats.n_accepted > 0);
     const auto a = p.run(with_prompt(12000, 60), "long");
     CHECK_EQ(a.stats.n_drafted, 0, "not worth reading");
-    CHECK(p.line.plans().stance_now() == stance::by_turn);
+    CHECK(stance_of(p) == stance::by_turn);
     CHECK(p.run(q, "again").stats.n_accepted > 0);
 }
 
@@ -84,7 +90,7 @@ TEST(shared_cores_requests_without_a_draft_leave_the_stance_alone) {
     pair      p(target, draft, false, shared_prior(2200.0, 200.0));
     const ask q = with_prompt(5, 30);
     p.run(q);
-    REQUIRE(p.line.plans().stance_now() == stance::by_turn);
+    REQUIRE(stance_of(p) == stance::by_turn);
     p.run(with_prompt(5, 0), "no tokens");
     ask ngrams            = q;
     ngrams.plan.has_model = false;

@@ -7,64 +7,19 @@ from typing import Any, get_args
 
 from duo import _core
 from duo.errors import BadValue, ContextFull
-from duo.options.option import (
-    N_ACCEPT_TOP_MAX,
-    N_BREAKER_BYTES_MAX,
-    N_BREAKERS_MAX,
-    N_DRAFT_MAX,
-    N_RANK_MAX,
-    N_STEP_MAX,
-    N_TREE_MAX,
-    AcceptRule,
-)
+from duo.options.option import AcceptRule
 from duo.remote.wire import wire_pb2 as wire
 from duo.remote.wire.codec import ProtocolError, count, finite, in_range
 
-N_STOPS_MAX = 64
-N_STOP_CHARACTERS_MAX = 1024
-N_BIAS_MAX = 4096
-N_GRAMMAR_MAX = 65536  # characters
 N_KEY = 16  # bytes of an instance and of a session
 
-# Minimum and maximum of each field: the bounds of the options (duo.options.tables).
-_SAMPLING: dict[str, tuple[float, float]] = {
-    "temp": (0.0, 1e6),
-    "top_k": (-1, 2**31 - 1),
-    "top_p": (0.0, 1.0),
-    "min_p": (0.0, 1.0),
-    "repeat_penalty": (1e-4, 1e3),
-    "presence_penalty": (-1e4, 1e4),
-    "frequency_penalty": (-1e4, 1e4),
-    "repeat_last_n": (-1, 2**20),
-    "seed": (0, 2**64 - 1),
-    "ignore_eos": (0, 1),
-    "n_prompt": (-1, 2**31 - 1),
-    "typical_p": (0.0, 1.0),
-    "top_n_sigma": (-1.0, 1e4),
-    "xtc_probability": (0.0, 1.0),
-    "xtc_threshold": (0.0, 1.0),
-    "dynatemp_range": (0.0, 1e6),
-    "dynatemp_exponent": (0.0, 1e3),
-    "dry_multiplier": (0.0, 1e4),
-    "dry_base": (1.0, 1e4),
-    "dry_allowed_length": (0, 2**20),
-    "dry_penalty_last_n": (-1, 2**20),
-    "posterior_threshold": (0.0, 1.0),
-    "posterior_alpha": (0.0, 1.0),
-    "accept_top": (1, N_ACCEPT_TOP_MAX),
-}
+# The core checks by the same table.
+_MOST = _core.LIMITS
+N_STOPS_MAX, N_STOP_BYTES_MAX = _MOST["n_stops"], _MOST["n_stop_bytes"]
+N_BIAS_MAX, N_GRAMMAR_BYTES_MAX = _MOST["n_bias"], _MOST["n_grammar_bytes"]
+_SAMPLING: dict[str, tuple[float, float]] = {**_MOST["sampling"], "seed": (0, 2**64 - 1), "ignore_eos": (0, 1)}
 _TEXTS = ("grammar", "dry_sequence_breakers", "accept")
-_PLAN: dict[str, tuple[float, float]] = {
-    "n_draft": (-1, N_DRAFT_MAX),
-    "n_draft_min": (0, N_DRAFT_MAX),
-    "p_min": (0.0, 1.0),
-    "n_branch": (0, N_STEP_MAX),
-    "has_model": (0, 1),
-    "always": (0, 1),
-    "ngram_size_n": (1, 1024),
-    "ngram_size_m": (1, 1024),
-    "ngram_min_hits": (1, 2**31 - 1),
-}
+_PLAN: dict[str, tuple[float, float]] = {**_MOST["plan"], "has_model": (0, 1), "always": (0, 1)}
 _RULES = {"accept": get_args(AcceptRule)}
 _NAMES: dict[str, tuple[str, ...]] = {
     "mode": ("plain", "sync", "async"),
@@ -75,19 +30,19 @@ _NAMES: dict[str, tuple[str, ...]] = {
 
 def n_message_most(n_ctx: int) -> int:
     """Bytes of the longest message that a host with this context accepts: a full prompt and all options."""
-    return 5 * n_ctx + 128 * 1024 + 4 * N_GRAMMAR_MAX
+    return 5 * n_ctx + 128 * 1024 + N_GRAMMAR_BYTES_MAX
 
 
 def put_begin(begin: _core.Begin, *, instance: bytes, session: bytes) -> wire.Begin:
     """The message. Raises BadValue: a host would refuse it (too many stop strings or biases, a long grammar)."""
-    if len(begin.stop) > N_STOPS_MAX or any(len(s) > N_STOP_CHARACTERS_MAX for s in begin.stop):
+    if len(begin.stop) > N_STOPS_MAX or any(len(s.encode()) > N_STOP_BYTES_MAX for s in begin.stop):
         raise BadValue(
-            f"a host accepts {N_STOPS_MAX} stop strings (-r) of {N_STOP_CHARACTERS_MAX} characters at most; give fewer"
+            f"a host accepts {N_STOPS_MAX} stop strings (-r) of {N_STOP_BYTES_MAX} bytes at most; give fewer"
         )
     if len(begin.sampling.logit_bias) > N_BIAS_MAX:
         raise BadValue(f"a host accepts {N_BIAS_MAX} biases (-l) at most; give fewer")
-    if len(begin.sampling.grammar) > N_GRAMMAR_MAX:
-        raise BadValue(f"a host accepts a grammar of {N_GRAMMAR_MAX} characters at most; give a smaller one")
+    if len(begin.sampling.grammar.encode()) > N_GRAMMAR_BYTES_MAX:
+        raise BadValue(f"a host accepts a grammar of {N_GRAMMAR_BYTES_MAX} bytes at most; give a smaller one")
     sampling = wire.Sampling(**{name: getattr(begin.sampling, name) for name in (*_SAMPLING, *_TEXTS)})
     for token, bias in begin.sampling.logit_bias:
         sampling.logit_bias.add(token=token, bias=bias)
@@ -125,14 +80,14 @@ def _sampling(message: wire.Sampling, n_vocab: int) -> _core.Sampling:
     count(len(message.logit_bias), N_BIAS_MAX, "biases")
     for b in message.logit_bias:
         in_range(b.token, 0, n_vocab - 1, "the token of a bias")
-        if not (abs(b.bias) <= 1.1e9 or b.bias == -math.inf):
+        if not (abs(b.bias) <= 1.1 * _MOST["bias"] or b.bias == -math.inf):
             raise ProtocolError(f"a bias is {b.bias}, which is not a valid number")
     out.logit_bias = [(b.token, b.bias) for b in message.logit_bias]
-    count(len(message.grammar), N_GRAMMAR_MAX, "characters of a grammar")
+    count(len(message.grammar.encode()), N_GRAMMAR_BYTES_MAX, "bytes of a grammar")
     out.grammar = message.grammar
     breakers = message.dry_sequence_breakers
-    count(len(breakers), N_BREAKERS_MAX, "sequence breakers")
-    if any(not 0 < len(b.encode()) <= N_BREAKER_BYTES_MAX or "\0" in b for b in breakers):
+    count(len(breakers), _MOST["n_breakers"], "sequence breakers")
+    if any(not 0 < len(b.encode()) <= _MOST["n_breaker_bytes"] or "\0" in b for b in breakers):
         raise ProtocolError("a sequence breaker is empty or too long")
     out.dry_sequence_breakers = list(breakers)
     return out
@@ -142,14 +97,14 @@ def _plan(message: wire.Plan) -> _core.Plan:
     out = _core.Plan()
     _fields(message, _PLAN, out)
     _names(message, _NAMES, out)
-    count(len(message.tree), N_TREE_MAX, "paths of a tree")
+    count(len(message.tree), _MOST["n_tree"], "paths of a tree")
     paths = [list(p.ranks) for p in message.tree]
     nodes: set[tuple[int, ...]] = set()
     for p in paths:
-        if not 1 <= len(p) <= N_TREE_MAX or max(p) >= N_RANK_MAX:
+        if not 1 <= len(p) <= _MOST["n_tree"] or max(p) > _MOST["n_rank"]:
             raise ProtocolError("a path of the tree is empty or too long, or has a rank that is too large")
         nodes.update(tuple(p[:n]) for n in range(1, len(p) + 1))
-    count(len(nodes), N_TREE_MAX, "nodes of a tree")
+    count(len(nodes), _MOST["n_tree"], "nodes of a tree")
     if paths:
         out.tree = paths
     return out
@@ -164,13 +119,13 @@ def get_begin(message: wire.Begin, *, n_vocab: int, n_ctx: int) -> _core.Begin:
     in_range(max(message.prompt), 0, n_vocab - 1, "a token of the prompt")
     in_range(message.id, 2**63, 2**64 - 1, "the id of a text")
     count(len(message.stop), N_STOPS_MAX, "stop strings")
-    if any(not 0 < len(s) <= N_STOP_CHARACTERS_MAX or "\0" in s for s in message.stop):
+    if any(not 0 < len(s.encode()) <= N_STOP_BYTES_MAX or "\0" in s for s in message.stop):
         raise ProtocolError("a stop string is empty or too long")
     out = _core.Begin()
     out.id, out.prompt, out.stop = message.id, list(message.prompt), list(message.stop)
     out.n_generated = in_range(message.n_generated, 0, n - 1, "the number of generated tokens")
     out.n_predict = in_range(message.n_predict, -1, 2**31 - 1, "the number of wanted tokens")
-    out.n_logprobs = in_range(message.n_logprobs, -1, 100, "the number of log-probabilities")
+    out.n_logprobs = in_range(message.n_logprobs, -1, _MOST["n_logprobs"], "the number of log-probabilities")
     out.sampling, out.plan = _sampling(message.sampling, n_vocab), _plan(message.plan)
     return out
 

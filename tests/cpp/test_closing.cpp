@@ -1,0 +1,122 @@
+// A pipeline that closes, or cannot be made: no thread is left, and whoever asks meanwhile gets an answer.
+#include "pair.h"
+
+using namespace duo_test;
+
+namespace {
+
+// The last text has ended, the draft has let go of it, and no other one begins.
+void check_closed(pair & p) {
+    CHECK(!p.line.running());
+    CHECK(p.line.current()->req().draft_done.load());
+    text_chunk c;
+    while (p.line.next(*p.line.current(), c, now_us())) {}
+    CHECK(p.line.ended(*p.line.current()));
+    error_kind why = error_kind::internal;
+    try {
+        p.line.begin(ask{}.make());
+    } catch (const duo::error & e) {
+        why = e.kind();
+    }
+    CHECK(why == error_kind::cancelled);
+}
+
+} // namespace
+
+TEST(figures_are_asked_for_while_texts_begin_and_all_is_closed) {
+    int n_learned = 0, n_busy = 0;
+    for (int i = 0; i < 20; ++i) {
+        pair              p(behaviour{}, behaviour{.agree = 0.7});
+        std::atomic<bool> stop{false};
+        const size_t      n_numbers = planner().saved().size();
+        std::thread       asker([&] {
+            while (!stop) {
+                try {
+                    std::vector<double> found;
+                    p.line.with_plans([&found](planner & plans) {
+                        found = plans.saved();
+                        plans.restore(found);
+                    });
+                    CHECK(found.size() >= n_numbers);
+                    ++n_learned;
+                } catch (const duo::error & e) {
+                    CHECK(e.kind() == error_kind::busy);
+                    ++n_busy;
+                }
+                CHECK(p.line.usage().n_open <= 1);
+            }
+        });
+        for (int k = 0; k < 10; ++k) {
+            p.run(ask{.n_predict = 20}.as(run_mode::async, 4));
+        }
+        p.line.begin(ask{.n_predict = 400}.as(run_mode::async, 4).make());
+        p.line.close();
+        stop = true;
+        asker.join();
+    }
+    CHECK(n_learned > 0 && n_busy > 0);
+}
+
+TEST(draft_hangs_and_everything_is_closed) {
+    for (int i = 0; i < 10; ++i) {
+        pair      p(behaviour{}, behaviour{.heeds_stop = false, .hang_at = i});
+        const ask q = ask{.n_predict = 30}.as(run_mode::async, 4);
+        p.line.begin(q.make());
+        if (i % 2 == 0) {
+            check_same(read_all(p.line), reference(p.lang, p.n_ctx, q), "with a draft that hangs");
+        }
+        std::atomic<bool> released{false};
+        std::thread       later([&] {
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+            released = true;
+            p.draft.release();
+        });
+        p.line.close();
+        CHECK(released || !p.draft.hanging(), "close waits for the draft's thread");
+        check_closed(p);
+        later.join();
+    }
+}
+
+TEST(close_stops_a_long_pass_of_the_draft) {
+    for (const bool finished : {false, true}) {
+        pair      p(behaviour{.hang_at = 0}, behaviour{.hang_at = 0}); // nobody releases the draft, but it heeds `stop`
+        const ask q = ask{.n_predict = 30}.as(run_mode::async, 4);
+        p.begin_with_hanging_draft(q);
+        if (finished) {
+            check_same(read_all(p.line), reference(p.lang, p.n_ctx, q), "with a draft that hangs");
+        }
+        CHECK(!p.line.current()->req().draft_done.load(), "it is in its pass");
+        p.line.close();
+        check_closed(p);
+    }
+}
+
+TEST(close_with_more_to_send_than_the_ring_holds) {
+    // The draft wakes up after the target has gone, with thousands of verdicts to answer and nobody to read.
+    pair p(behaviour{.n_ctx = 6000, .hang_at = 0}, behaviour{.n_ctx = 6000, .heeds_stop = false, .hang_at = 0});
+    p.begin_with_hanging_draft(ask{.n_predict = 5000}.as(run_mode::async, 4));
+    read_all(p.line);
+    std::thread later([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        p.draft.release();
+    });
+    p.line.close();
+    later.join();
+}
+
+TEST(a_pipeline_that_cannot_be_made_throws) {
+    for (int i = 0; i < 20; ++i) {
+        const behaviour b{.n_branch = 2};
+        scripted_model  target(b);
+        scripted_model  draft(b); // one branch too few for three texts
+        std::string     why;
+        try {
+            const pipeline line(&target, &draft, {.n_texts = 3});
+        } catch (const duo::error & e) {
+            why = e.what();
+            CHECK(e.kind() == error_kind::busy);
+        }
+        CHECK(why.find("no free branch") != std::string::npos, why);
+    }
+}
