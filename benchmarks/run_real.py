@@ -155,6 +155,8 @@ def measure(
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("--target", default=TARGET, choices=MODELS)
+    p.add_argument("--draft", default=DRAFT, choices=MODELS)
     p.add_argument("--questions", type=int, default=7, help="at most 14")
     p.add_argument("-n", type=int, default=64, help="tokens of an answer, at most")
     p.add_argument("--lengths", default="2,4", help="draft lengths of llama.cpp's loop")
@@ -162,7 +164,7 @@ def main() -> None:
     p.add_argument("--place", action="append", choices=PLACES, help="default: both")
     p.add_argument("--out", type=Path, help="JSON")
     args = p.parse_args()
-    models = [MODELS[name] for name in (TARGET, DRAFT)]
+    models = [MODELS[name] for name in (args.target, args.draft)]
     if missing := [m.name for m in models if not m.is_there()]:
         sys.exit(f"there is no {' and no '.join(missing)}: run make models")
     files, asked = (models[0].path, models[1].path), chosen(args.questions)

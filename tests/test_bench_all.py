@@ -16,7 +16,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import about_machine, extremes, real_questions, real_tables, report_page, run_all  # noqa: E402
+from benchmarks import about_machine, draft_page, extremes, real_questions, real_tables, report_page, run_all  # noqa: E402
 from benchmarks.pair_files import PairFiles  # noqa: E402
 from benchmarks.steps import COUNTS, STEPS, Scale, Step, script  # noqa: E402
 
@@ -112,6 +112,20 @@ def test_the_questions_for_real_models_are_of_seven_kinds() -> None:
     assert len({q.question_id for q in real_questions.chosen(14)}) == 14
     assert len({q.category for q in real_questions.chosen(2)}) == 2
     assert asked[0].prompt.startswith("<|im_start|>system\n") and asked[0].prompt.endswith("<|im_start|>assistant\n")
+
+
+def test_the_page_about_drafts() -> None:
+    row = {"pair": "A", "place": "Default options", "temperature": 0.8, "pass_ms": {"1": 10.0, "2": 11.0, "5": 15.0},
+           "step_ms": {"1": 4.0}, "step_alone_ms": 3.0, "acceptance": [0.75, 0.8], "slowdown": 1.2, "n_sync": 2,
+           "measured": {"plain": 30.0, "sync 2": 36.0, "async auto": 45.0}, "other_cores": 1.5,
+           "advice": {"reasons": ["Async is the fastest."]}}  # fmt: skip
+    report = json.loads(REPORT.read_text("utf-8"))
+    text = draft_page.page({"machine": "M", "rows": [row, {**row, "pair": "B"}]}, report)
+    cells = "T = 0.8 | 75 80 | 0.30, 0.40 | 1.10 - 1.50 - | 1.20 | 30.0 | 1.20 (2) | 1.50 |"
+    assert f"| A | default options | {cells}" in text and "* A, default options, T = 0.8: Async is the fastest." in text
+    assert "up to 1.5 cores meanwhile" in text and report["commit"] in text
+    assert len(re.findall(r"^\| qwen2.5-coder-32b \| 21.3, 2.1 \| 0.10 \| \d", text, re.MULTILINE)) == 1
+    assert "Not measured yet" in draft_page.page(None, report)
 
 
 def test_a_step_without_its_models_is_left_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
