@@ -76,12 +76,13 @@ def test_the_worst_stands_beside_the_best() -> None:
 
 
 def real_cell() -> dict[str, Any]:
-    """Two questions; async is three times as fast as llama.cpp's plain loop on the first, and equally fast on the other."""
+    """Two questions; async is three times as fast as llama.cpp's plain loop on the first, and as fast on the other."""
 
     def texts(*seconds: float, first: float = 0.5) -> list[dict[str, Any]]:
         kinds = (("coding", 126), ("math_reasoning", 440))
         return [{"category": kind, "question": i, "n_prompt": 40, "n_tokens": 11, "n_first": 1, "first_s": first,
-                 "total_s": s, "equal": i == 126, "right": None} for (kind, i), s in zip(kinds, seconds, strict=True)]  # fmt: skip
+                 "total_s": s, "equal": i == 126, "right": None}
+                for (kind, i), s in zip(kinds, seconds, strict=True)]  # fmt: skip
 
     arms = {"llama.cpp plain": texts(5.5, 5.5), "llama.cpp speculative k=2": texts(5.5, 11),
             "llama.cpp speculative k=4": texts(22, 22), "duo, target alone": texts(4.4, 4.4),

@@ -85,7 +85,8 @@ def test_stock_kernels_write_the_text_of_llama_cpp(path: Path, stock: list[Writt
     assert found == [w.tokens for w in stock]
     with Duo(path, path, n_ctx=256, **STOCK) as d:
         found = [d.generate(w.prompt, temperature=0, max_tokens=N_TOKENS, n_draft=4).tokens for w in stock]
-    assert any([assert_same_up_to_a_near_tie(*pair) for pair in zip(found, stock, strict=True)])
+    same = [assert_same_up_to_a_near_tie(*pair) for pair in zip(found, stock, strict=True)]
+    assert any(same)
 
 
 @needs_kernels
@@ -100,4 +101,5 @@ def test_duos_kernels_have_close_logits(path: Path, stock: list[Written]) -> Non
         assert (ours.argmax(axis=1)[: len(w.tokens)] == w.tokens).mean() > 0.9
     with Duo(path, path, n_ctx=256, cpu_kernels="duo") as d:
         found = [d.generate(w.prompt, temperature=0, max_tokens=N_TOKENS, n_draft=4).tokens for w in stock]
-    assert any([assert_same_up_to_a_near_tie(*pair) for pair in zip(found, stock, strict=True)])
+    same = [assert_same_up_to_a_near_tie(*pair) for pair in zip(found, stock, strict=True)]
+    assert any(same)
