@@ -53,7 +53,7 @@ def content(answer: Any) -> str:
 
 def test_chats_at_once_and_streams_have_the_targets_text(server: Server, target: Duo) -> None:
     right = [content(target.create_chat_completion(asked(q), **GREEDY)) for q in QUESTIONS]
-    assert all(right) and "Paris" in right[0]
+    assert all(right) and "4" in right[3]
     bodies = [{"messages": asked(q), **GREEDY} for q in QUESTIONS]
     with ThreadPoolExecutor(len(bodies)) as threads:
         answers = list(threads.map(lambda body: server.post(CHAT, body).json(), bodies))
