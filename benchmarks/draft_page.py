@@ -135,9 +135,9 @@ def page(found: Mapping[str, Any] | None, report: Mapping[str, Any]) -> str:
         f"as long by width as those of a {WEIGHTS.upper()} target on one core in [make bench]"
         f"(../benchmarks/report.md) ({report['machine']['processor']}, commit {report['commit']}). Speeds are "
         "multiples of the target alone. Same device: taking turns at the best length (in brackets); none: no length "
-        "pays. Own device: the limit where the draft's device is as fast as the target's and all its steps are hidden. A faster "
-        "device has a smaller c. How often guesses are right (a) depends on the text; `duo tune` says which column is "
-        "yours.",
+        "pays. Own device: the limit where the draft's device is as fast as the target's and all its steps are hidden. "
+        "A faster device has a smaller c. How often guesses are right (a) depends on the text; `duo tune` says which "
+        "column is yours.",
         expected({int(w): t["duo"]["median"] for w, t in kernels.items() if int(w) <= K_MOST + 1}),
         ADVICE,
     ]
