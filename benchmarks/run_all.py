@@ -25,6 +25,7 @@ from typing import Any
 from benchmarks.about_machine import ROOT, about, commit, installed_differs
 from benchmarks.pair_files import PairFiles
 from benchmarks.report_page import page
+from benchmarks.run_real import MODELS
 from benchmarks.steps import STEPS, WHOLE_MINUTES, Scale, Step
 
 from duo.measure.bench.head import command_of
@@ -108,6 +109,11 @@ def is_good(step: Step, found: dict[str, Any]) -> bool:
     return found["state"] == "done" and not (step.timed and (found["other_cores"] or 0.0) > QUIET_CORES)
 
 
+def without(step: Step) -> list[str]:
+    """The real models that it needs and that are not there."""
+    return [name for name in step.needs if not MODELS[name].is_there()]
+
+
 def write(report: dict[str, Any], new: dict[str, Any], out: Path, at: Path) -> None:
     """Adds steps to the report and writes it, with what another run has written meanwhile."""
     there = json.loads(out.read_text("utf-8")) if out.exists() else {}
@@ -139,6 +145,9 @@ def main() -> int:
     report = begun(args.out, args.work)
     kept = report["steps"] if args.only is None else {}
     todo = [s for s in STEPS if s.name in names and not (s.name in kept and is_good(s, kept[s.name]))]
+    for step in [s for s in todo if without(s)]:
+        print(f"{step.name} is left out: there is no {without(step)[0]}; run make models", file=sys.stderr)
+        todo.remove(step)
     scale, expected, began = Scale(args.minutes / WHOLE_MINUTES), 0.0, time.monotonic()
     all_s = sum(s.seconds for s in todo) * scale.factor
     for i, step in enumerate(todo, 1):

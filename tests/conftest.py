@@ -56,7 +56,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("gpu")
         if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(SLOW_S))
-    for mark in ("proof", "gpu"):
+    for mark in ("proof", "gpu", "real"):
         if mark not in config.getoption("markexpr"):  # whatever else -m says
             others = [item for item in items if item.get_closest_marker(mark)]
             items[:] = [item for item in items if item not in others]

@@ -30,11 +30,12 @@ _REASON = re.compile(r"needs (.+) \(make test-setup\)")
 
 
 def required() -> set[str]:
-    """Of INSTALL; all: everything."""
+    """Of INSTALL, and models (tests/real_files.py); all: everything."""
     named = set(os.environ.get("DUO_REQUIRE", "").replace(",", " ").split())
-    if unknown := named - INSTALL.keys() - {"all"}:
-        pytest.exit(f"DUO_REQUIRE names {', '.join(sorted(unknown))}; choose from all, {', '.join(INSTALL)}", 4)
-    return set(INSTALL) if "all" in named else named
+    known = {*INSTALL, "models"}
+    if unknown := named - known - {"all"}:
+        pytest.exit(f"DUO_REQUIRE names {', '.join(sorted(unknown))}; choose from all, {', '.join(sorted(known))}", 4)
+    return known if "all" in named else named
 
 
 def lacks(name: str) -> NoReturn:

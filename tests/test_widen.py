@@ -13,8 +13,10 @@ import llama_cpp
 import numpy as np
 import numpy.typing as npt
 import pytest
+from gguf_files import tiny_gemma3
+from model_files import random_model
 
-from duo.dev.widen import TYPES, WidenReport, widen
+from duo.dev.widen import SAME, TYPES, WidenReport, widen
 
 Floats = npt.NDArray[np.float32]
 
@@ -174,6 +176,58 @@ def test_groups_biases_rope_factors_and_tied_output(type: str, big: Path) -> Non
     assert reader.fields["llama.attention.head_count_kv"].contents() == 8
     assert "general.size_label" not in reader.fields
     assert report.n_parameters == sum(tensor.n_elements for tensor in reader.tensors)
+
+
+@pytest.mark.parametrize("type", ["f32", "q8_0"])
+def test_qwen2_with_its_biases(type: str, big: Path) -> None:
+    small = random_model(big.with_name("small.gguf"), "qwen2", "f32")
+    same_width = big.with_name("same_width.gguf")
+    widen(small, same_width, n_embd=256, type=type)
+    widen(small, big, n_embd=1024, n_ff=768, n_layer=3, type=type)
+    assert_says_the_same(big, same_width)
+    reader = gguf.GGUFReader(big)
+    assert reader.fields["qwen2.attention.head_count"].contents() == 16
+    biases = {t.name: t.data for t in reader.tensors if t.name.endswith(".bias")}
+    assert len(biases) == 9 and biases["blk.1.attn_q.bias"].any() and not biases["blk.2.attn_q.bias"].any()
+
+
+@pytest.mark.parametrize("type", ["f32", "q8_0"])
+def test_gemma3_with_its_scaled_embeddings_and_norms(type: str, big: Path) -> None:
+    """The window is shorter than the texts, so layers see different parts of them."""
+    small = tiny_gemma3(TARGET, big.with_name("small.gguf"), window=8)
+    same_width = big.with_name("same_width.gguf")
+    widen(small, same_width, n_embd=64, type=type)
+    widen(small, big, n_embd=256, n_ff=192, n_layer=4, type=type)
+    assert_says_the_same(big, same_width)
+    fields = gguf.GGUFReader(big).fields
+    assert fields["gemma3.attention.head_count"].contents() == 8
+    assert fields["gemma3.attention.layer_norm_rms_epsilon"].contents() == pytest.approx(1e-6)
+
+
+def test_gemma3_at_another_width_differs_by_rounding(big: Path) -> None:
+    small = tiny_gemma3(TARGET, big.with_name("small.gguf"), window=8)
+    widen(small, big, n_embd=160, type="f32")
+    for (tokens, logits), (tokens_big, logits_big) in zip(says(small), says(big), strict=True):
+        assert tokens == tokens_big
+        np.testing.assert_allclose(logits_big, logits, rtol=0, atol=0.05)  # they spread over 200
+
+
+@pytest.mark.parametrize(("architecture", "type"), [("qwen2", "q4_K"), ("llama", "q6_K"), ("qwen2", "q5_0")])
+def test_each_weight_keeps_its_type(architecture: str, type: str, big: Path) -> None:
+    def type_of(name: str) -> str:
+        return "q6_K" if name in ("output.weight", "blk.1.ffn_down.weight") else type
+
+    small = random_model(big.with_name("small.gguf"), architecture, type_of)
+    widen(small, big, n_embd=1024, n_ff=1024, n_layer=4, type=SAME)
+    assert_says_the_same(big, small)
+    own = {t.name: t for t in gguf.GGUFReader(small).tensors}
+    for tensor in gguf.GGUFReader(big).tensors:
+        name = tensor.name.replace("blk.2.", "blk.0.").replace("blk.3.", "blk.1.")
+        assert tensor.tensor_type == own[name].tensor_type, tensor.name
+        if len(tensor.shape) == 2 and name == tensor.name:
+            rows, n_bytes = own[name].data.shape
+            np.testing.assert_array_equal(tensor.data[:rows, :n_bytes], own[name].data)
+            assert tensor.name == "token_embd.weight" or tensor.data[:rows, n_bytes:].any()
 
 
 def test_a_width_that_heads_do_not_fill(big: Path) -> None:

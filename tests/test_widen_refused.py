@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 from gguf import GGUFReader
+from gguf_files import tiny_gemma3
+from model_files import random_model
 
 from duo.cli.commands.dev import parse_size
 from duo.dev.random_model import randomize
-from duo.dev.widen import widen
+from duo.dev.widen import SAME, widen
 from duo.errors import BadValue, DoesNotFit, DuoError, UnknownModel
 
 Run = Callable[..., tuple[int, str, str]]
@@ -57,7 +59,7 @@ def test_refused_requests(wanted: dict[str, Any], complaint: str, big: Path) -> 
     ("old", "new", "complaint"),
     [
         (b"GGUF", b"GGML", "not a complete GGUF"),
-        (b"llama", b"qwen2", "architecture 'qwen2' cannot be widened"),
+        (b"llama", b"qwen3", "architecture 'qwen3' cannot be widened; only llama, qwen2 and gemma3 can"),
         (b"blk.1.ffn_up.weight", b"blk.7.ffn_up.weight", "'blk.1.ffn_up.weight' is not in every layer"),
         (b"blk.1.ffn_up.weight", b"blk.0.ffn_up.weight", "not a complete GGUF .*duplicated"),
         (b"output_norm.weight", b"output_nose.weight", "tensor 'output_nose.weight' is unknown"),
@@ -111,6 +113,18 @@ def test_refused_outputs(tmp_path: Path) -> None:
     with pytest.raises(DoesNotFit, match="are free"):
         widen(small, tmp_path / "big.gguf", n_embd=32000, n_ff=10**9)
     assert list(tmp_path.iterdir()) == [small]
+
+
+def test_what_an_architecture_does_not_allow(big: Path) -> None:
+    small = random_model(big.with_name("small.gguf"), "qwen2", "q4_K")
+    with pytest.raises(BadValue, match="the heads of a qwen2 fill its width; ask for an n_embd that 128 divides"):
+        widen(small, big, n_embd=288)
+    with pytest.raises(BadValue, match="n_ff 544 is not a multiple of 256, the block of q4_k"):
+        widen(small, big, n_ff=544, type=SAME)
+    gemma = tiny_gemma3(TARGET, big.with_name("gemma.gguf"), window=8)
+    with pytest.raises(BadValue, match=r"with 62 layers llama\.cpp takes a gemma3 for the 27B"):
+        widen(gemma, big, n_layer=62)
+    assert not big.exists()
 
 
 def test_interrupted_leaves_nothing(big: Path) -> None:

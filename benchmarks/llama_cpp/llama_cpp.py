@@ -69,6 +69,8 @@ class Plain:
     threads: int = 1
     cores: Sequence[int] | None = None  # pin to these; None leaves it to the system
     ignore_eos: bool = False  # end-of-generation tokens are never chosen
+    temp: float = 0.0  # 0 is greedy; else llama.cpp's default filters (top-k 40, top-p 0.95, min-p 0.05) come first
+    seed: int = 1
     n_ctx: int = 0  # 0 is what the model was trained with
     n_gpu_layers: int = 0
     devices: str | None = None  # "CUDA0,RPC0"; None is llama.cpp's choice, or the CPU alone without GPU layers
@@ -79,6 +81,8 @@ class Plain:
     def arguments(self) -> list[str]:
         args = [*_placement(self.model, self.threads, self.n_gpu_layers, self.devices, "")]
         args += ["-n", str(self.n_predict), "-c", str(self.n_ctx)]
+        if self.temp > 0:
+            args += ["--temp", str(self.temp), "--seed", str(self.seed)]
         return [*args, "--ignore-eos"] if self.ignore_eos else args
 
     def all_cores(self) -> list[int]:

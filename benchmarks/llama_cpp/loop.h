@@ -23,6 +23,11 @@ namespace loop {
 
 constexpr int n_predict_warmup = 16; // tokens generated and discarded before the first prompt
 
+// llama.cpp's default filters, which duo has, too; for texts at a temperature.
+constexpr int32_t default_top_k = 40;
+constexpr float   default_top_p = 0.95f;
+constexpr float   default_min_p = 0.05f;
+
 // One model of the pair, its placement and its threads.
 struct placement {
     std::string                     path;
@@ -39,6 +44,8 @@ struct options {
     int32_t   n_predict  = 128;
     int32_t   n_draft    = 3;    // longest draft, llama.cpp's default
     float     p_min      = 0.0f; // stop drafting below this probability, llama.cpp's default
+    float     temp       = 0.0f; // 0 = greedy; else the filters above, then this temperature
+    uint32_t  seed       = 1;
     bool      ignore_eos = false;
     int32_t   n_slots    = 1; // texts at once (slots_loop)
 };
@@ -105,7 +112,7 @@ inline options parse_options(int argc, char ** argv) {
             throw std::runtime_error("unknown option, or no value for it: " + std::string(name));
         }
         const std::string value = argv[++i];
-        const bool        draft = name.ends_with('d'); // -md -td -ngld -devd -coresd
+        const bool        draft = name.ends_with('d') && name != "--seed"; // -md -td -ngld -devd -coresd
         placement &       where = draft ? opts.draft : opts.target;
         const auto        base  = draft ? name.substr(0, name.size() - 1) : name;
         if (base == "-m") {
@@ -127,6 +134,10 @@ inline options parse_options(int argc, char ** argv) {
             opts.n_predict = parse_number<int32_t>(name, value);
         } else if (name == "--slots") {
             opts.n_slots = parse_number<int32_t>(name, value);
+        } else if (name == "--temp") {
+            opts.temp = parse_number<float>(name, value);
+        } else if (name == "--seed") {
+            opts.seed = parse_number<uint32_t>(name, value);
         } else if (name == "--draft-max") {
             opts.n_draft = parse_number<int32_t>(name, value);
         } else if (name == "--draft-p-min") {

@@ -58,11 +58,23 @@ inline common_params make_params(const options & opts) {
     return params;
 }
 
-// Greedy by the shortest chain. Called after loading, because metadata in the model may have changed the parameters.
-inline void make_greedy(common_params & params) {
-    params.sampling.mirostat = 0;
-    params.sampling.top_k    = 1;
-    params.sampling.samplers = {COMMON_SAMPLER_TYPE_TOP_K};
+// Greedy by the shortest chain, or llama.cpp's default filters at a temperature. Called after loading, because metadata
+// in the model may have changed the parameters.
+inline void set_sampling(common_params & params, const options & opts) {
+    auto & sampling   = params.sampling;
+    sampling.mirostat = 0;
+    if (opts.temp <= 0) {
+        sampling.top_k    = 1;
+        sampling.samplers = {COMMON_SAMPLER_TYPE_TOP_K};
+        return;
+    }
+    sampling.top_k    = default_top_k;
+    sampling.top_p    = default_top_p;
+    sampling.min_p    = default_min_p;
+    sampling.temp     = opts.temp;
+    sampling.seed     = opts.seed;
+    sampling.samplers = {COMMON_SAMPLER_TYPE_TOP_K, COMMON_SAMPLER_TYPE_TOP_P, COMMON_SAMPLER_TYPE_MIN_P,
+                         COMMON_SAMPLER_TYPE_TEMPERATURE};
 }
 
 } // namespace loop

@@ -1,4 +1,4 @@
-// llama.cpp's own decoding loop, as its examples/simple shows it: one token, one pass, greedy.
+// llama.cpp's own decoding loop, as its examples/simple shows it: one token, one pass, greedy or sampled.
 #include "loop.h"
 
 #include "llama-cpp.h"
@@ -41,11 +41,11 @@ llama_context_ptr make_context(llama_model * model, const loop::options & opts) 
 }
 
 // With --ignore-eos, as in llama.cpp's tools, an end-of-generation token can never be chosen.
-llama_sampler_ptr make_sampler(const llama_vocab * vocab, bool ignore_eos) {
+llama_sampler_ptr make_sampler(const llama_vocab * vocab, const loop::options & opts) {
     llama_sampler_ptr             sampler(llama_sampler_chain_init(llama_sampler_chain_default_params()));
     const int32_t                 n_vocab = llama_vocab_n_tokens(vocab);
     std::vector<llama_logit_bias> bias;
-    for (llama_token id = 0; ignore_eos && id < n_vocab; ++id) {
+    for (llama_token id = 0; opts.ignore_eos && id < n_vocab; ++id) {
         if (llama_vocab_is_eog(vocab, id)) {
             bias.push_back({id, -INFINITY});
         }
@@ -54,7 +54,15 @@ llama_sampler_ptr make_sampler(const llama_vocab * vocab, bool ignore_eos) {
         llama_sampler_chain_add(sampler.get(),
                                 llama_sampler_init_logit_bias(n_vocab, (int32_t)bias.size(), bias.data()));
     }
-    llama_sampler_chain_add(sampler.get(), llama_sampler_init_greedy());
+    if (opts.temp > 0) {
+        llama_sampler_chain_add(sampler.get(), llama_sampler_init_top_k(loop::default_top_k));
+        llama_sampler_chain_add(sampler.get(), llama_sampler_init_top_p(loop::default_top_p, 0));
+        llama_sampler_chain_add(sampler.get(), llama_sampler_init_min_p(loop::default_min_p, 0));
+        llama_sampler_chain_add(sampler.get(), llama_sampler_init_temp(opts.temp));
+        llama_sampler_chain_add(sampler.get(), llama_sampler_init_dist(opts.seed));
+    } else {
+        llama_sampler_chain_add(sampler.get(), llama_sampler_init_greedy());
+    }
     return sampler;
 }
 
@@ -114,7 +122,7 @@ int main(int argc, char ** argv) {
         llama_backend_init();
         const auto model   = load_model(opts.target);
         const auto ctx     = make_context(model.get(), opts);
-        const auto sampler = make_sampler(llama_model_get_vocab(model.get()), opts.ignore_eos);
+        const auto sampler = make_sampler(llama_model_get_vocab(model.get()), opts);
         loop::run_prompts(ctx.get(), opts, 0, [&](const auto & prompt, int32_t n_predict) {
             return generate(ctx.get(), sampler.get(), prompt, n_predict);
         });

@@ -60,7 +60,7 @@ class server {
                 throw std::runtime_error("a model that cannot take tokens back is not supported by this comparator");
             }
         }
-        loop::make_greedy(params_);
+        loop::set_sampling(params_, opts);
         slots_.resize(size_t(params_.n_parallel));
         for (slot & s : slots_) {
             s.sampler.reset(common_sampler_init(init_->model(), params_.sampling));

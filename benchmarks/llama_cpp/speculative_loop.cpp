@@ -76,7 +76,7 @@ speculative_pair::speculative_pair(const loop::options & opts) : params_(loop::m
     if (!spec_) {
         throw std::runtime_error("llama.cpp could not start speculating with " + opts.draft.path);
     }
-    loop::make_greedy(params_);
+    loop::set_sampling(params_, opts);
     sampler_.reset(common_sampler_init(init_tgt_->model(), params_.sampling));
 }
 

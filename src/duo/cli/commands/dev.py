@@ -44,7 +44,8 @@ def parse_size(text: str) -> float:
 @click.option("--n-ff", metavar="N", type=int, help="Width of the feed-forward layers.")
 @click.option("--n-layer", metavar="N", type=int, help="Number of layers.")
 @click.option("--type", "type_", metavar="TYPE", default="q8_0", show_default=True,
-              help="Type of the weights: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1 or q4_0.")  # fmt: skip
+              help="Type of the weights: f32, f16, bf16, q8_0, q5_1, q5_0, q4_1, q4_0; or same: each keeps its own."
+              )  # fmt: skip
 @click.option("--target", metavar="FILE", type=click.Path(path_type=Path),
               help="Of a draft head (EAGLE-3): the widened target that it is to draft for.")  # fmt: skip
 def widen(
@@ -60,13 +61,15 @@ def widen(
     """Make a model of any size that writes exactly what a small one writes.
 
     The added weights cost as much time and memory as real ones and change nothing. Use it to measure the speed of
-    large models without having one. Only llama models and EAGLE-3 heads are supported. If --n-embd is 4 or 16 times
-    the width of the small model, the logits are equal to the last bit. Otherwise they differ by rounding.
+    large models without having one. Only llama, qwen2 and gemma3 models and EAGLE-3 heads are supported. If --n-embd is
+    4 or 16 times the width of the small model, the logits are equal to the last bit (gemma3: but for the epsilon of two
+    norms). Otherwise they differ by rounding. --type same keeps each weight's blocks, also those of K-quants.
 
     \b
     Examples:
       duo dev widen small.gguf -o big.gguf --size 1G
       duo dev widen small.gguf -o big.gguf --n-embd 2048 --n-layer 16 --type f16
+      duo dev widen small-q4_k_m.gguf -o big.gguf --size 5G --type same
       duo dev widen head.gguf -o big-head.gguf --target big.gguf --size 90M
     """
     from duo.dev.widen import widen as widen_model

@@ -1,0 +1,156 @@
+"""The page "What a draft brings you", from the figures of draft_brings.py."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from duo.measure.bench.bound import best_sync, overlapped_bound, pass_cost
+from duo.models.pairs import Pair, entries
+from duo.support.other_load import QUIET_CORES
+
+Row = dict[str, Any]
+WIDTHS = (2, 3, 5, 9)
+K_MOST = 8
+SHARES = (0.6, 0.75, 0.9)
+WEIGHTS = "q4_K_M"
+
+HEAD = """# What a draft brings you
+
+<!-- python -m benchmarks.draft_brings writes this page -->
+
+A draft pays if the tokens that it adds to a pass are worth more than its time. Three numbers decide this, and
+`duo tune -m TARGET -md DRAFT` measures them on your machine:
+
+* **a**, how often the draft's guess is the target's token. It depends on both models, the kind of text and the
+  temperature.
+* **c**, the time of a draft step divided by that of a pass of the target over one token: about the ratio of the files'
+  sizes, if both are read from the same memory.
+* **v(n)**, the time of a pass over n tokens divided by that of one. On a CPU it depends on the kernels and the type of
+  the weights ([kernels.md](kernels.md)).
+
+With k guesses in a pass, turn-taking is (1 + a + ... + a^k) / (v(k+1) + k c) times as fast as the target alone. If the
+draft has a device of its own, its time is hidden behind the passes, up to a limit of 1/c."""
+
+ADVICE = """## When not to use a draft
+
+* **The target is small.** A target of 1 to 3 GB has few drafts that are small beside it. On one CPU both read the same
+  memory: what the draft reads, the target waits for.
+* **Both models share the cores, and no length in the tables above pays.** Give the draft a device of its own, or leave
+  it out. `--draft auto` notices and rests, but the draft still takes its memory and reads the prompt.
+* **Stock CPU kernels.** Four tokens cost two to five times as much as one. `duo doctor -m TARGET` says which kernels a
+  model has.
+* **Short answers to long prompts.** Both models read the prompt, so the first token comes later where they share the
+  cores.
+* **Many texts at once.** A pass over several texts is wide already, and guesses make it wider; measure it
+  with `duo bench --slots 1,2,4`.
+* **The text repeats its prompt** (edits, summaries). Try `--spec-type ngram-map-k`: n-grams guess without a second
+  model.
+
+A draft is worth trying where the target is ten times as large or more, where the target is on a CPU, wholly or in part,
+and the draft on a GPU, or on two machines ([remote.md](remote.md))."""
+
+
+def _shares(values: Sequence[float]) -> str:
+    return " ".join(f"{100 * a:.0f}" for a in values[:4])
+
+
+def _text(r: Row) -> str:
+    return "greedy" if r["temperature"] == 0 else f"T = {r['temperature']:g}"
+
+
+def _row(r: Row) -> str:
+    one = r["pass_ms"]["1"]
+    beside = r["step_ms"].get("1")
+    best = f"sync {r['n_sync']}"
+    plain = r["measured"]["plain"]
+    cells = [
+        r["pair"],
+        r["place"].lower(),
+        _text(r),
+        _shares(r["acceptance"]),
+        f"{r['step_alone_ms'] / one:.2f}" + ("" if beside is None else f", {beside / one:.2f}"),
+        " ".join(f"{r['pass_ms'][str(w)] / one:.2f}" if str(w) in r["pass_ms"] else "-" for w in WIDTHS),
+        f"{r['slowdown']:.2f}",
+        f"{plain:.1f}",
+        f"{r['measured'][best] / plain:.2f} ({r['n_sync']})",
+        f"{r['measured']['async auto'] / plain:.2f}",
+    ]
+    return f"| {' | '.join(cells)} |"
+
+
+def measured(rows: Sequence[Row]) -> str:
+    heads = ("pair", "placement", "text", "a, %, by guess", "c: alone, beside", f"v of {', '.join(map(str, WIDTHS))}",
+             "slowdown", "plain, tokens/s", "best turn-taking (length)", "async")  # fmt: skip
+    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *map(_row, rows)])
+
+
+def _gigabytes(pair: Pair) -> tuple[float, float] | None:
+    target, draft = pair.target.memory_gb, pair.draft.memory_gb
+    return None if target is None or draft is None or pair.target.repo is None else (target, draft)
+
+
+def expected(pass_ms: Mapping[int, float]) -> str:
+    """For the pairs of models.yaml. pass_ms: of a target, by width."""
+    v = pass_cost(pass_ms)
+    heads = ["pair", "target, draft, GB", "c", *(f"same device, a = {a:g}" for a in SHARES),
+             *(f"own device, a = {a:g}" for a in SHARES)]  # fmt: skip
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    for name, entry in entries().items():
+        sizes = _gigabytes(entry.pair)
+        if sizes is None:
+            continue
+        c = sizes[1] / sizes[0]
+        cells = [name, f"{sizes[0]:g}, {sizes[1]:g}", f"{c:.2f}"]
+        turns = [best_sync([a], c, v, K_MOST) for a in SHARES]
+        cells += [f"{speed:.2f} ({k})" if speed > 1 else "none" for k, speed in turns]
+        cells += [f"{overlapped_bound([a], c, v, K_MOST):.2f}" for a in SHARES]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _of_real(found: Mapping[str, Any]) -> Iterator[str]:
+    rows = found["rows"]
+    real = [r for r in rows if r["pair"] != rows[-1]["pair"]]
+    yield (
+        f"{found['machine']}; three questions of Spec-Bench in ChatML. a: of the first guess, then of the next ones if "
+        "those before are right. c: a step of the draft while the target waits, and while it works. Slowdown: of a "
+        "pass while the draft works. The last two columns are multiples of plain decoding with both models loaded."
+    ) + _noise(rows)
+    yield measured(rows)
+    yield "What `duo tune` says of it:"
+    yield "\n".join(f"* {r['pair']}, {r['place'].lower()}, {_text(r)}: {r['advice']['reasons'][0]}" for r in real)
+
+
+def page(found: Mapping[str, Any] | None, report: Mapping[str, Any]) -> str:
+    """found: what draft_brings.py measured; None: nothing so far. report: of `make bench`, with pass times by width."""
+    kernels = report["steps"]["kernels"]["data"]["types"][WEIGHTS]["widths"]
+    parts = [
+        HEAD,
+        "## Measured",
+        *(_of_real(found) if found else ["Not measured yet: `make models`, then `python -m benchmarks.draft_brings`."]),
+        "## What to expect of other pairs",
+        "The pairs of `duo pairs`, by the formulas of `duo tune`. c is the ratio of their sizes in memory. Passes take "
+        f"as long by width as those of a {WEIGHTS.upper()} target on one core in [make bench]"
+        f"(../benchmarks/report.md) ({report['machine']['processor']}, commit {report['commit']}). Speeds are "
+        "multiples of the target alone. Same device: taking turns at the best length (in brackets); none: no length "
+        "pays. Own device: the limit where the draft's device is as fast as the target's and all its steps are hidden. "
+        "A faster device has a smaller c. How often guesses are right (a) depends on the text; `duo tune` says which "
+        "column is yours.",
+        expected({int(w): t["duo"]["median"] for w, t in kernels.items() if int(w) <= K_MOST + 1}),
+        ADVICE,
+    ]
+    return "\n\n".join(_wrapped(part) for part in parts) + "\n"
+
+
+def _noise(rows: Sequence[Row]) -> str:
+    others = max(r.get("other_cores") or 0.0 for r in rows)
+    if others <= QUIET_CORES:
+        return ""
+    return f" Other programs used up to {others:.1f} cores meanwhile, so times and speeds are those of a busy machine."
+
+
+def _wrapped(part: str) -> str:
+    """Paragraphs in lines of 120; lists, tables and what has lines already stay."""
+    return part if "\n" in part or part.startswith(("*", "|")) else textwrap.fill(part, 120)
