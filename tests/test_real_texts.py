@@ -23,6 +23,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[Duo]:
     """A model as its own draft, so most guesses are right. They are verified whether that pays or not."""
     (path,) = need_models(request.param)
     with Duo(path, path, n_ctx=2048, n_parallel=4, n_threads=1, n_threads_draft=1, _always=True, **EXACT) as d:
+        assert d.target.same_bits
         yield d
 
 
