@@ -99,6 +99,11 @@ void llama_token_model::make_context() {
         create_context();
         probe_rollback();
     }
+    const bool lists = opt_.draft_vocab > 0 && opt_.draft_vocab < llama_vocab_n_tokens(vocab());
+    if (is_draft_ && !head_ && lists && !duo_output_.empty()) {
+        shortlist_.emplace(vocab(), opt_.draft_vocab, duo_output_);
+        n_listed_ = shortlist_->n_tokens();
+    }
 }
 
 // Layers of a hybrid model that do not attend have no cells.
