@@ -56,9 +56,10 @@ bool can_attend(const ggml_tensor * op) {
 
 // A device says from how many rows on a product is worth copying the weight.
 bool is_for_helper(const ggml_tensor * op) {
-    return stored_type(op->src[0]) == op->src[0]->type && std::any_of(helpers.begin(), helpers.end(), [op](ggml_backend_dev_t d) {
-        return ggml_backend_dev_offload_op(d, op) && ggml_backend_dev_supports_op(d, op);
-    });
+    return stored_type(op->src[0]) == op->src[0]->type &&
+           std::any_of(helpers.begin(), helpers.end(), [op](ggml_backend_dev_t d) {
+               return ggml_backend_dev_offload_op(d, op) && ggml_backend_dev_supports_op(d, op);
+           });
 }
 
 bool supports_op(ggml_backend_dev_t, const ggml_tensor * op) {
@@ -106,9 +107,9 @@ ggml_backend_t init_backend(ggml_backend_dev_t device, const char *) {
 
 // Registered for the life of the process, like ggml's own devices.
 struct registered {
-    ggml_backend_reg                                         reg{};
-    ggml_backend_device                                      device{};
-    ggml_backend_buffer_type                                 buffer_type{};
+    ggml_backend_reg                                          reg{};
+    ggml_backend_device                                       device{};
+    ggml_backend_buffer_type                                  buffer_type{};
     std::array<ggml_backend_buffer_type, packed_types.size()> draft_types{}; // by what they keep weights in
 };
 
@@ -134,8 +135,8 @@ void register_device(registered & r) {
     r.device.supports_buft   = [](ggml_backend_dev_t, ggml_backend_buffer_type_t t) {
         return t->device == &instance().device || ggml_backend_buft_is_host(t);
     };
-    r.device.reg           = &r.reg;
-    r.buffer_type          = make_buffer_type(&r.device);
+    r.device.reg  = &r.reg;
+    r.buffer_type = make_buffer_type(&r.device);
     for (size_t i = 0; i < packed_types.size(); ++i) {
         r.draft_types[i] = make_buffer_type(&r.device, &packed_types[i]);
     }

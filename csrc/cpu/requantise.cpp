@@ -27,9 +27,10 @@ convert_fn conversion(ggml_type from, ggml_type to, int64_t n_columns) {
         return {};
     }
     const auto to_float = from == GGML_TYPE_F32 ? nullptr : ggml_get_type_traits(from)->to_float;
-    const auto shape = shape_of(to, n_columns, 1);
-    const bool ours  = shape && can_quantise(shape->f);
-    return [to_float, to, n_columns, ours, f = ours ? shape->f : format::q4_0](const uint8_t * row, uint8_t * out, float * scratch) {
+    const auto shape    = shape_of(to, n_columns, 1);
+    const bool ours     = shape && can_quantise(shape->f);
+    return [to_float, to, n_columns, ours, f = ours ? shape->f : format::q4_0](const uint8_t * row, uint8_t * out,
+                                                                               float * scratch) {
         if (to_float == nullptr) {
             std::memcpy(scratch, row, size_t(n_columns) * sizeof(float));
         } else {

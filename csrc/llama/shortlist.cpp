@@ -59,9 +59,8 @@ int32_t shortlist::n_tokens() const {
 void shortlist::find_runs() {
     rows_.runs.clear();
     for (size_t i = 0; i < has_.size(); ++i) {
-        const int  panel = int(i) % cpu::n_panels;
-        const bool goes_on =
-            panel > 0 && i > 0 && has_[i - 1] != 0; // a run ends with its block
+        const int  panel   = int(i) % cpu::n_panels;
+        const bool goes_on = panel > 0 && i > 0 && has_[i - 1] != 0; // a run ends with its block
         if (has_[i] == 0) {
             continue;
         }

@@ -202,21 +202,21 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     const int64_t      n_trunk = file.n_layer - file.n_mtp;
     has_mtp_                   = file.has_mtp;
     has_planes_                = file.has_planes;
-    has_trunk_                 = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
-                                                              [&](const weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
-    const auto counts          = [&](int layer) { return layer < n_trunk || !has_trunk_; };
+    has_trunk_ = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
+                                              [&](const weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
+    const auto counts = [&](int layer) { return layer < n_trunk || !has_trunk_; };
     // The split of llama_model::load_tensors: the last layers go to the devices, and the output matrix counts as a
     // layer.
     const int64_t n_all       = file.n_layer + 1;
     const int64_t i_gpu_start = n_gpu_layers < 0 ? 0 : std::max<int64_t>(n_all - n_gpu_layers, 0);
 
-    ggml_backend_buffer_type_t           buft = types.empty() ? nullptr : cpu::weight_buffer_type();
-    const ggml_type                      stored = packing.stored.empty() ? GGML_TYPE_COUNT : type_named(packing.stored);
-    const ggml_backend_buffer_type_t     packed = stored == GGML_TYPE_COUNT ? nullptr : cpu::draft_buffer_type(stored);
-    using memory = ggml_backend_buffer_type_t;
+    ggml_backend_buffer_type_t       buft   = types.empty() ? nullptr : cpu::weight_buffer_type();
+    const ggml_type                  stored = packing.stored.empty() ? GGML_TYPE_COUNT : type_named(packing.stored);
+    const ggml_backend_buffer_type_t packed = stored == GGML_TYPE_COUNT ? nullptr : cpu::draft_buffer_type(stored);
+    using memory                            = ggml_backend_buffer_type_t;
     std::map<std::pair<memory, std::string>, std::set<int>> taken;  // layers of each kind for duo's kernels
     std::vector<std::pair<std::string, memory>>             others; // patterns of matrices outside the layers
-    const std::vector<std::regex>        user_patterns(patterns_.begin(), patterns_.end()); // only the user's so far
+    const std::vector<std::regex> user_patterns(patterns_.begin(), patterns_.end()); // only the user's so far
     n_small_ = int(std::count_if(file.small.begin(), file.small.end(), counts));
     for (const weight & w : file.others) {
         if (w.layer < i_gpu_start && counts(w.layer)) {

@@ -48,8 +48,8 @@ class weight_placement {
     // ggml's names of the types of all such weights on the CPU, each once.
     [[nodiscard]] const std::vector<std::string> & cpu_types() const { return cpu_types_; }
 
-    // Bytes of the matrices that a pass multiplies by on the CPU, by the type in which they are kept. Empty if some are experts, because the
-    // tokens of a pass decide how many experts it reads.
+    // Bytes of the matrices that a pass multiplies by on the CPU, by the type in which they are kept. Empty if some are
+    // experts, because the tokens of a pass decide how many experts it reads.
     [[nodiscard]] std::map<std::string, uint64_t> cpu_bytes() const;
 
   private:
@@ -68,10 +68,10 @@ class weight_placement {
     bool                                          has_trunk_   = true;
     bool                                          has_planes_  = false;
     std::string                                   duo_output_;
-    int                                           n_duo_       = 0;
-    int                                           n_stock_     = 0;
-    int                                           n_packed_    = 0;
-    int                                           n_small_     = 0;
+    int                                           n_duo_    = 0;
+    int                                           n_stock_  = 0;
+    int                                           n_packed_ = 0;
+    int                                           n_small_  = 0;
 };
 
 } // namespace duo

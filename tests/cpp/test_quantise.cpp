@@ -46,8 +46,8 @@ TEST(half_precision_gives_every_number_back) {
 TEST(four_bits_lose_less_than_a_hundredth_of_a_rows_squares) {
     std::mt19937 rng(1);
     for (const format f : four_bits) {
-        const std::vector<float>  x = gaussian_row(32 * 500, rng);
-        const std::vector<double> y = weights_of(f, quantised_row(f, x).data(), int64_t(x.size()));
+        const std::vector<float>  x    = gaussian_row(32 * 500, rng);
+        const std::vector<double> y    = weights_of(f, quantised_row(f, x).data(), int64_t(x.size()));
         double                    lost = 0;
         double                    all  = 0;
         for (size_t i = 0; i < x.size(); ++i) {
@@ -77,9 +77,9 @@ TEST(weights_that_have_four_bits_already_stay) {
 TEST(blocks_of_zeros_tiny_and_broken_numbers) {
     for (const format f : four_bits) {
         std::vector<float> x(96, 0.0f);
-        x[40] = 1e-38f;
-        x[70] = INFINITY;
-        x[71] = 1.0f;
+        x[40]                       = 1e-38f;
+        x[70]                       = INFINITY;
+        x[71]                       = 1.0f;
         const std::vector<double> y = weights_of(f, quantised_row(f, x).data(), 96);
         for (size_t i = 0; i < 64; ++i) {
             REQUIRE(y[i] == 0.0);
