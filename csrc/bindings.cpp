@@ -96,6 +96,8 @@ void register_model(py::module_ & m) {
         .def_property_readonly("same_bits", &v::of<&t::same_bits>)
         .def_property_readonly("n_duo_products", &v::of<&t::n_duo_products>)
         .def_property_readonly("n_cpu_products", &v::of<&t::n_cpu_products>)
+        .def_property_readonly("packed_as", &v::of<&t::packed_as>)
+        .def_property_readonly("n_proposed", &v::of<&t::n_proposed>)
         .def_property_readonly("n_setups", &v::of<&t::n_setups>)
         .def_property_readonly("token_bos", &v::of<&t::token_bos>)
         .def_property_readonly("token_eos", &v::of<&t::token_eos>)

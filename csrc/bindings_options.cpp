@@ -123,6 +123,12 @@ void register_options(py::module_ & m) {
         .def_readwrite("mtp", &o::mtp)
         .def_readwrite("feature_layers", &o::feature_layers)
         .def_readwrite("cpu_types", &o::cpu_types)
+        .def_readwrite("draft_vocab", &o::draft_vocab)
+        .def_property(
+            "packing", [](const o & x) { return py::make_tuple(x.packing.stored, x.packing.types); },
+            [](o & x, std::pair<std::string, std::vector<std::string>> p) {
+                x.packing = {std::move(p.first), std::move(p.second)};
+            })
         .def_readwrite("override_tensors", &o::override_tensors)
         .def_property(
             "loras", [](const o & x) { return x.loras; },

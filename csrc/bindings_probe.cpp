@@ -184,6 +184,8 @@ void register_probe(py::module_ & m) {
         .def_property_readonly("n_bytes", [](const probe & p) { return p.model().n_bytes(); })
         .def_property_readonly("same_bits", [](const probe & p) { return p.model().same_bits(); })
         .def_property_readonly("n_duo_products", [](const probe & p) { return p.model().n_duo_products(); })
+        .def_property_readonly("n_proposed", [](const probe & p) { return p.model().n_proposed(); })
+        .def_property_readonly("packed_as", [](const probe & p) { return p.model().packed_as(); })
         .def_property_readonly("n_cpu_products", [](const probe & p) { return p.model().n_cpu_products(); })
         .def("tokenize",
              [](const probe & p, const std::string & text) { return p.model().tokenize(text, true, true); });
@@ -204,10 +206,12 @@ void register_probe(py::module_ & m) {
         "path"_a, "n_gpu_layers"_a);
     m.def(
         "cpu_weight_bytes",
-        [](const std::string & path, int32_t n_gpu_layers) {
-            return weight_placement(path, {}, n_gpu_layers, {}).cpu_bytes();
+        [](const std::string & path, int32_t n_gpu_layers, std::pair<std::string, std::vector<std::string>> packing) {
+            const weight_packing p{std::move(packing.first), std::move(packing.second)};
+            return weight_placement(path, {}, n_gpu_layers, {}, false, p).cpu_bytes();
         },
-        "path"_a, "n_gpu_layers"_a);
+        "path"_a, "n_gpu_layers"_a, "packing"_a = std::pair<std::string, std::vector<std::string>>());
+    m.def("packed_types", &cpu::packed_type_names);
     m.attr("RACE_BYTES")      = cpu::race_bytes;
     m.attr("KERNELS_VERSION") = cpu::kernels_version;
     m.def("kernel_types", &cpu::kernel_types);

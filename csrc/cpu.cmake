@@ -4,7 +4,7 @@ include(CheckCXXCompilerFlag)
 include(CheckCXXSourceCompiles)
 
 set(cpu_kernels csrc/cpu/amx.cpp csrc/cpu/attention.cpp csrc/cpu/evict.cpp csrc/cpu/file_block.cpp csrc/cpu/isa.cpp
-                csrc/cpu/kernel_portable.cpp csrc/cpu/product.cpp csrc/cpu/repack.cpp csrc/cpu/team.cpp)
+                csrc/cpu/kernel_portable.cpp csrc/cpu/product.cpp csrc/cpu/quantise.cpp csrc/cpu/repack.cpp csrc/cpu/team.cpp)
 add_library(duo_cpu STATIC ${cpu_kernels})
 target_include_directories(duo_cpu PUBLIC csrc)
 # Optimised whatever the build type, and without the rules that keep loops from vectors; with sanitizers -O3 takes minutes

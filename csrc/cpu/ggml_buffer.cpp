@@ -12,6 +12,7 @@
 #endif
 
 #include "repack.h"
+#include "requantise.h"
 #include "shortage.h"
 #include "team.h"
 
@@ -52,6 +53,15 @@ std::optional<format> format_of(ggml_type type) {
     }
 }
 
+const ggml_backend_buffer * buffer_of(const ggml_tensor * t) {
+    return t->view_src != nullptr ? t->view_src->buffer : t->buffer;
+}
+
+// What a buffer of this type makes of a tensor's type. buft: made by make_buffer_type.
+ggml_type stored_in(const ggml_backend_buffer_type * buft, ggml_type type) {
+    return buft->context == nullptr ? type : *static_cast<const ggml_type *>(buft->context);
+}
+
 uint8_t * matrix_at(const ggml_tensor * t, const matrix_shape & s, int64_t i) {
     return static_cast<uint8_t *>(t->data) + size_t(i) * s.bytes();
 }
@@ -67,33 +77,44 @@ struct row_range {
     }
 };
 
+// Packs rows [row0, row1) of a matrix: unpacks each panel that they touch, replaces rows, packs again.
+void pack_rows(const matrix_shape & s, int64_t row0, int64_t row1, const uint8_t * from, size_t row_bytes,
+               const convert_fn & convert, uint8_t * to) {
+    const size_t         n_row = file_row(s);
+    std::vector<uint8_t> own(size_t(n_lanes) * n_row);
+    std::vector<float>   floats(convert ? size_t(s.k) : 0);
+    for (int64_t panel = row0 / n_lanes; panel * n_lanes < row1; ++panel) {
+        const uint8_t * rows[n_lanes];
+        for (int lane = 0; lane < n_lanes; ++lane) {
+            const int64_t   row  = panel * n_lanes + lane;
+            const uint8_t * file = row >= row0 && row < row1 ? from + size_t(row - row0) * row_bytes : nullptr;
+            uint8_t *       mine = own.data() + size_t(lane) * n_row;
+            rows[lane]           = file != nullptr && !convert ? file : row < s.n ? mine : nullptr;
+            if (file != nullptr && convert) {
+                convert(file, mine, floats.data());
+            } else if (file == nullptr && row < s.n) {
+                unpack_row(s, to, row, mine);
+            }
+        }
+        pack_panel(s, panel, rows, to);
+    }
+}
+
 void set_tensor(ggml_backend_buffer_t, ggml_tensor * t, const void * data, size_t offset, size_t size) {
     const matrix_shape s = shape_of(t);
     const row_range    r(t, offset, size);
-    const auto *       from = static_cast<const uint8_t *>(data);
+    const auto *       from    = static_cast<const uint8_t *>(data);
+    const convert_fn   convert = conversion(t->type, stored_type(t), s.k);
     for (int64_t m = r.from / s.n; m * s.n < r.to; ++m) {
         const int64_t row0 = std::max(r.from - m * s.n, int64_t(0));
         const int64_t row1 = std::min(r.to - m * s.n, s.n);
         uint8_t *     to   = matrix_at(t, s, m);
-        if (row0 == 0 && row1 == s.n) {
+        if (row0 != 0 || row1 != s.n) {
+            pack_rows(s, row0, row1, from, t->nb[1], convert, to);
+        } else if (convert) {
+            pack_matrix(s, from, t->nb[1], convert, to, threads_here());
+        } else {
             pack_matrix(s, from, t->nb[1], to, threads_here());
-        } else { // a part: unpack each panel that it touches, replace rows, pack again
-            for (int64_t panel = row0 / n_lanes; panel * n_lanes < row1; ++panel) {
-                std::vector<uint8_t> old(size_t(n_lanes) * t->nb[1]);
-                const uint8_t *      rows[n_lanes];
-                for (int lane = 0; lane < n_lanes; ++lane) {
-                    const int64_t row = panel * n_lanes + lane;
-                    rows[lane]        = nullptr;
-                    if (row >= row0 && row < row1) {
-                        rows[lane] = from + size_t(row - row0) * t->nb[1];
-                    } else if (row < s.n) {
-                        uint8_t * keep = old.data() + size_t(lane) * t->nb[1];
-                        unpack_row(s, to, row, keep);
-                        rows[lane] = keep;
-                    }
-                }
-                pack_panel(s, panel, rows, to);
-            }
         }
         from += size_t(row1 - row0) * t->nb[1];
     }
@@ -105,6 +126,15 @@ void get_tensor(ggml_backend_buffer_t, const ggml_tensor * t, void * data, size_
     auto *             to        = static_cast<uint8_t *>(data);
     const int          n_threads = std::min<int64_t>(threads_here(), (r.to - r.from + n_lanes - 1) / n_lanes);
     const int64_t      row_bytes = int64_t(t->nb[1]);
+    if (const convert_fn convert = conversion(stored_type(t), t->type, s.k)) { // rare: nothing hot reads such weights
+        std::vector<uint8_t> own(file_row(s));
+        std::vector<float>   floats(size_t(s.k));
+        for (int64_t row = r.from; row < r.to; ++row) {
+            unpack_row(s, matrix_at(t, s, row / s.n), row % s.n, own.data());
+            convert(own.data(), to + (row - r.from) * row_bytes, floats.data());
+        }
+        return;
+    }
 #pragma omp parallel for schedule(static) num_threads(n_threads) if (n_threads > 1)
     for (int64_t row = r.from; row < r.to; ++row) {
         unpack_row(s, matrix_at(t, s, row / s.n), row % s.n, to + (row - r.from) * row_bytes);
@@ -185,11 +215,15 @@ std::optional<matrix_shape> shape_of(ggml_type type, int64_t n_columns, int64_t 
 }
 
 matrix_shape shape_of(const ggml_tensor * weight) {
-    const std::optional<matrix_shape> s = shape_of(weight->type, weight->ne[0], weight->ne[1]);
+    const std::optional<matrix_shape> s = shape_of(stored_type(weight), weight->ne[0], weight->ne[1]);
     if (!s) {
         GGML_ABORT("duo: %s has a type or shape that its buffer cannot hold", weight->name);
     }
     return *s;
+}
+
+ggml_type stored_type(const ggml_tensor * weight) {
+    return stored_in(buffer_of(weight)->buft, weight->type);
 }
 
 lock_weights::lock_weights(bool lock) {
@@ -201,20 +235,22 @@ lock_weights::~lock_weights() {
 }
 
 bool is_packed(const ggml_tensor * t) {
-    const ggml_backend_buffer_t buffer = t->view_src != nullptr ? t->view_src->buffer : t->buffer;
+    const ggml_backend_buffer * buffer = buffer_of(t);
     return buffer != nullptr && buffer->buft->alloc_buffer == alloc_buffer;
 }
 
-ggml_backend_buffer_type make_buffer_type(ggml_backend_dev_t device) {
+ggml_backend_buffer_type make_buffer_type(ggml_backend_dev_t device, const ggml_type * stored) {
     ggml_backend_buffer_type t{};
-    t.get_name       = [](ggml_backend_buffer_type_t) { return "duo"; };
-    t.alloc_buffer   = alloc_buffer;
-    t.get_alignment  = [](ggml_backend_buffer_type_t) { return size_t(64); };
-    t.get_alloc_size = [](ggml_backend_buffer_type_t, const ggml_tensor * x) {
-        const std::optional<matrix_shape> s = shape_of(x->type, x->ne[0], x->ne[1]);
+    t.get_name      = [](ggml_backend_buffer_type_t) { return "duo"; };
+    t.alloc_buffer  = alloc_buffer;
+    t.get_alignment = [](ggml_backend_buffer_type_t) { return size_t(64); };
+    // Less than the tensor's own size is allowed, but for a check in debug builds of libggml.
+    t.get_alloc_size = [](ggml_backend_buffer_type_t buft, const ggml_tensor * x) {
+        const std::optional<matrix_shape> s = shape_of(stored_in(buft, x->type), x->ne[0], x->ne[1]);
         return s ? s->bytes() * size_t(x->ne[2] * x->ne[3]) : ggml_nbytes(x);
     };
-    t.device = device;
+    t.device  = device;
+    t.context = const_cast<ggml_type *>(stored); // ggml's field is for any use, and it is only read
     return t;
 }
 

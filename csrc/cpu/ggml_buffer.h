@@ -14,8 +14,12 @@ std::optional<matrix_shape> shape_of(ggml_type type, int64_t n_columns, int64_t 
 // The packed shape of a tensor in a weight buffer; its third dimension counts matrices (experts).
 matrix_shape shape_of(const ggml_tensor * weight);
 
-// Weight buffers ask for huge pages: with small pages, page tables cost a quarter of the read speed.
-ggml_backend_buffer_type make_buffer_type(ggml_backend_dev_t device);
+// The type that its buffer keeps the tensor's weights in.
+ggml_type stored_type(const ggml_tensor * weight);
+
+// Weight buffers ask for huge pages: with small pages, page tables cost a quarter of the read speed. stored: the type
+// in which weights of any type are kept (see requantise.h); it must outlive the buffer type. nullptr: as they are.
+ggml_backend_buffer_type make_buffer_type(ggml_backend_dev_t device, const ggml_type * stored = nullptr);
 
 // While one exists, this thread's new weight buffers are locked into memory as far as the system allows.
 class lock_weights {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <new>
 #include <utility>
 
@@ -15,6 +16,8 @@ namespace {
 
 thread_local int64_t      n_computed = 0;
 thread_local cell_order * order_now  = nullptr; // see set_cell_order
+
+thread_local const row_choice * rows_now = nullptr; // see choose_rows
 
 // The parameters as ggml_flash_attn_ext stores them in the node.
 struct attention_params {
@@ -35,6 +38,13 @@ int64_t n_attentions() {
 
 cell_order * set_cell_order(cell_order * order) {
     return std::exchange(order_now, order);
+}
+
+choose_rows::choose_rows(const row_choice * rows) : before_(std::exchange(rows_now, rows)) {
+}
+
+choose_rows::~choose_rows() {
+    rows_now = before_;
 }
 
 ggml_status backend::compute(ggml_cgraph * graph) {
@@ -76,7 +86,7 @@ void backend::compute(ggml_tensor * node) {
 bool backend::is_prepared(const ggml_tensor * node, prepare_fn by) {
     const ggml_tensor * x    = node->src[1];
     const bool          same = input_ == x && data_ == x->data && by_ == by && n_ == ggml_nelements(x) &&
-                      std::find(users_.begin(), users_.end(), node) == users_.end();
+                               std::find(users_.begin(), users_.end(), node) == users_.end();
     if (!same) {
         users_.clear();
     }
@@ -102,6 +112,13 @@ void backend::multiply_matrix(ggml_tensor * node) {
             }
         }
     }
+    jobs_[0].only = {};
+    if (rows_now != nullptr && rows_now->n_rows == s.n && rows_now->weight == w->name) {
+        jobs_[0].only = rows_now->runs;
+        for (const column & c : jobs_[0].columns) {
+            std::fill_n(c.y, s.n, -std::numeric_limits<float>::infinity());
+        }
+    }
     const prepare_fn by = best_kernels()->prepare_of(s.f, int(jobs_[0].columns.size()));
     multiply(*best_kernels(), s, jobs_, n_threads, memory_, is_prepared(node, by));
 }
@@ -115,6 +132,7 @@ void backend::multiply_experts(ggml_tensor * node) {
     for (size_t e = 0; e < jobs_.size(); ++e) {
         jobs_[e].weights = static_cast<const uint8_t *>(w->data) + e * s.bytes();
         jobs_[e].columns.clear();
+        jobs_[e].only = {};
     }
     for (int64_t token = 0; token < ids->ne[1]; ++token) {
         for (int64_t slot = 0; slot < ids->ne[0]; ++slot) {
@@ -135,8 +153,8 @@ void backend::get_rows(ggml_tensor * node) {
     const ggml_tensor *  w        = node->src[0];
     const ggml_tensor *  ids      = node->src[1];
     const matrix_shape   s        = shape_of(w);
-    const auto           to_float = ggml_get_type_traits(w->type)->to_float;
-    std::vector<uint8_t> row(w->nb[1]);
+    const auto           to_float = ggml_get_type_traits(stored_type(w))->to_float;
+    std::vector<uint8_t> row(file_row(s));
     for (int64_t i = 0; i < ids->ne[0]; ++i) {
         const auto id =
             *reinterpret_cast<const int32_t *>(static_cast<const uint8_t *>(ids->data) + size_t(i) * ids->nb[0]);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cell_order.h"
@@ -17,6 +18,25 @@ int64_t n_attentions();
 // For the attentions that this thread computes from now on; nullptr: cells are added as they lie. Returns the one
 // before.
 cell_order * set_cell_order(cell_order * order);
+
+// Rows of a weight that products compute; the others become -inf.
+struct row_choice {
+    std::string            weight; // its name
+    int64_t                n_rows = 0;
+    std::vector<panel_run> runs;
+};
+
+// While it exists, this thread's products by that weight compute only these rows. nullptr: all rows of all weights.
+class choose_rows {
+  public:
+    explicit choose_rows(const row_choice * rows);
+    ~choose_rows();
+    choose_rows(const choose_rows &)             = delete;
+    choose_rows & operator=(const choose_rows &) = delete;
+
+  private:
+    const row_choice * before_;
+};
 
 // One context's backend: its thread count and scratch memory. Like the context, only one thread at a time may use it.
 class backend {

@@ -1,6 +1,7 @@
 #include "ggml_device.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -14,6 +15,9 @@
 namespace duo::cpu {
 
 namespace {
+
+// What a draft's weights may be kept in.
+constexpr std::array packed_types = {GGML_TYPE_Q4_0, GGML_TYPE_IQ4_NL};
 
 thread_local bool taking_attention = false; // see take_attention
 
@@ -52,9 +56,10 @@ bool can_attend(const ggml_tensor * op) {
 
 // A device says from how many rows on a product is worth copying the weight.
 bool is_for_helper(const ggml_tensor * op) {
-    return std::any_of(helpers.begin(), helpers.end(), [op](ggml_backend_dev_t d) {
-        return ggml_backend_dev_offload_op(d, op) && ggml_backend_dev_supports_op(d, op);
-    });
+    return stored_type(op->src[0]) == op->src[0]->type &&
+           std::any_of(helpers.begin(), helpers.end(), [op](ggml_backend_dev_t d) {
+               return ggml_backend_dev_offload_op(d, op) && ggml_backend_dev_supports_op(d, op);
+           });
 }
 
 bool supports_op(ggml_backend_dev_t, const ggml_tensor * op) {
@@ -102,9 +107,10 @@ ggml_backend_t init_backend(ggml_backend_dev_t device, const char *) {
 
 // Registered for the life of the process, like ggml's own devices.
 struct registered {
-    ggml_backend_reg         reg{};
-    ggml_backend_device      device{};
-    ggml_backend_buffer_type buffer_type{};
+    ggml_backend_reg                                          reg{};
+    ggml_backend_device                                       device{};
+    ggml_backend_buffer_type                                  buffer_type{};
+    std::array<ggml_backend_buffer_type, packed_types.size()> draft_types{}; // by what they keep weights in
 };
 
 registered & instance() {
@@ -127,10 +133,13 @@ void register_device(registered & r) {
     r.device.get_buffer_type = [](ggml_backend_dev_t) { return ggml_backend_cpu_buffer_type(); };
     r.device.supports_op     = supports_op;
     r.device.supports_buft   = [](ggml_backend_dev_t, ggml_backend_buffer_type_t t) {
-        return t == &instance().buffer_type || ggml_backend_buft_is_host(t);
+        return t->device == &instance().device || ggml_backend_buft_is_host(t);
     };
-    r.device.reg           = &r.reg;
-    r.buffer_type          = make_buffer_type(&r.device);
+    r.device.reg  = &r.reg;
+    r.buffer_type = make_buffer_type(&r.device);
+    for (size_t i = 0; i < packed_types.size(); ++i) {
+        r.draft_types[i] = make_buffer_type(&r.device, &packed_types[i]);
+    }
     r.reg.api_version      = duo_ggml_api_version;
     r.reg.get_name         = [](ggml_backend_reg_t) { return "duo"; };
     r.reg.get_device_count = [](ggml_backend_reg_t) { return size_t(1); };
@@ -204,6 +213,21 @@ ggml_backend_buffer_type_t weight_buffer_type() {
     }
     [[maybe_unused]] static const bool done = (register_device(instance()), true);
     return &instance().buffer_type;
+}
+
+ggml_backend_buffer_type_t draft_buffer_type(ggml_type stored) {
+    const auto * const found = std::find(packed_types.begin(), packed_types.end(), stored);
+    return found == packed_types.end() || weight_buffer_type() == nullptr
+               ? nullptr
+               : &instance().draft_types[size_t(found - packed_types.begin())];
+}
+
+std::vector<std::string> packed_type_names() {
+    std::vector<std::string> names;
+    for (const ggml_type t : packed_types) {
+        names.emplace_back(ggml_type_name(t));
+    }
+    return names;
 }
 
 take_attention::take_attention(bool take, cell_order * order)

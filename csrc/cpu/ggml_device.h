@@ -5,6 +5,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include <ggml-backend.h>
 
@@ -27,6 +28,13 @@ std::string why_no_kernels();
 // from then on every context of the process has it. So call this only if there are weights to place. Not thread-safe:
 // ggml's registry has no lock.
 ggml_backend_buffer_type_t weight_buffer_type();
+
+// The same for a draft's weights of any type, which are requantised to `stored` while they are read. nullptr: there is
+// none for this type, or why_no_kernels().
+ggml_backend_buffer_type_t draft_buffer_type(ggml_type stored);
+
+// ggml's names of the types that `stored` may be.
+std::vector<std::string> packed_type_names();
 
 // While it exists, graphs that this thread builds give attention (ggml's FLASH_ATTN_EXT over an F16 cache in host
 // memory) to duo's device. Every context of the process has the device, so each call sets this for its context.

@@ -22,8 +22,9 @@ struct work_tile {
 };
 
 struct work_job {
-    const uint8_t *        weights;
-    std::vector<work_tile> tiles;
+    const uint8_t *            weights;
+    std::vector<work_tile>     tiles;
+    std::span<const panel_run> only;
 };
 
 // Makes tiles of nearly equal width: 9 inputs become 5 and 4, not 8 and 1. If a job has enough inputs for a wide
@@ -37,7 +38,7 @@ std::vector<work_job> lay_out(const kernel_set & kernels, const matrix_shape & s
         const int n       = int(j.columns.size());
         const int most    = kernels.is_wide(s.f, n) ? n_wide_most : kernels.n_width;
         const int n_tiles = (n + most - 1) / most;
-        work_job  w{j.weights, {}};
+        work_job  w{j.weights, {}, j.only};
         for (int i = 0; i < n_tiles; ++i) {
             const int from  = int(int64_t(n) * i / n_tiles);
             const int width = int(int64_t(n) * (i + 1) / n_tiles) - from;
@@ -116,14 +117,8 @@ class registers {
     tile_config          before_{};
 };
 
-// Panels of a block that a thread takes at a time.
-struct piece {
-    int64_t block;
-    int     from, to;
-};
-
 // Multiplies one piece with up to n_tiles_most tiles.
-void multiply_piece(const kernel_set & kernels, const matrix_shape & s, const uint8_t * weights, const piece & rows,
+void multiply_piece(const kernel_set & kernels, const matrix_shape & s, const uint8_t * weights, const panel_run & rows,
                     const work_tile * tiles, int n_tiles, registers & regs) {
     alignas(64) float sums[n_tiles_most * n_panels * n_wide_most * n_lanes];
     const bool        is_wide = kernels.is_wide(s.f, tiles[0].t.width);
@@ -167,19 +162,38 @@ int piece_size(const matrix_shape & s, size_t n_jobs, int n_threads) {
     return n;
 }
 
+// The panels that a thread takes at a time, by number: all of a job's, or those that it names.
+struct pieces {
+    int     n_piece; // panels
+    int64_t n_in_block;
+    int64_t n_in_job;
+
+    pieces(const matrix_shape & s, const work_job & first, int n_panels_each)
+        : n_piece(n_panels_each), n_in_block(n_panels / n_piece),
+          n_in_job((first.only.empty() ? s.blocks() : int64_t(first.only.size())) * n_in_block) {}
+
+    [[nodiscard]] panel_run of(const matrix_shape & s, const work_job & w, int64_t i) const {
+        const int64_t   block = i / n_in_block;
+        const panel_run whole = w.only.empty() ? panel_run{block, 0, s.panels_in(block)} : w.only[size_t(block)];
+        const int       from  = whole.from + int(i % n_in_block) * n_piece;
+        return {whole.block, from, std::min(from + n_piece, whole.to)};
+    }
+};
+
 void multiply_some(const kernel_set & kernels, const matrix_shape & s, const std::vector<work_job> & jobs, int n_piece,
                    std::atomic<int64_t> & next) {
-    const int64_t n_in_block = n_panels / n_piece;
-    const int64_t n_in_job   = s.blocks() * n_in_block;
-    const int64_t n          = n_in_job * int64_t(jobs.size());
+    if (jobs.empty()) {
+        return;
+    }
+    const pieces  all(s, jobs.front(), n_piece);
+    const int64_t n = all.n_in_job * int64_t(jobs.size());
     registers     regs(kernels.wide);
     // Relaxed: the counter only distributes pieces. The team's barrier published the inputs, and its end publishes the
     // sums.
     for (int64_t i = next.fetch_add(1, std::memory_order_relaxed); i < n;
          i         = next.fetch_add(1, std::memory_order_relaxed)) {
-        const work_job & w = jobs[size_t(i / n_in_job)];
-        piece            rows{i % n_in_job / n_in_block, int(i % n_in_block) * n_piece, 0};
-        rows.to = std::min(rows.from + n_piece, s.panels_in(rows.block));
+        const work_job & w    = jobs[size_t(i / all.n_in_job)];
+        const panel_run  rows = all.of(s, w, i % all.n_in_job);
         for (size_t t = 0; t < w.tiles.size() && rows.from < rows.to; t += n_tiles_most) {
             multiply_piece(kernels, s, w.weights, rows, w.tiles.data() + t,
                            int(std::min<size_t>(n_tiles_most, w.tiles.size() - t)), regs);

@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "kernel.h"
@@ -15,10 +16,17 @@ struct column {
     float *       y;
 };
 
+// Panels [from, to) of a block.
+struct panel_run {
+    int64_t block;
+    int     from, to;
+};
+
 // A packed matrix and its inputs.
 struct job {
-    const uint8_t *     weights;
-    std::vector<column> columns;
+    const uint8_t *            weights;
+    std::vector<column>        columns;
+    std::span<const panel_run> only = {}; // compute these rows and leave the others as they are; empty: compute all
 };
 
 // Memory for prepared inputs; it grows and is reused.
@@ -45,10 +53,10 @@ void          set_read_ahead(format f, int n_bytes); // for the whole process, a
 // False: built without OpenMP, so a product always has one thread.
 bool has_threads();
 
-// Computes all jobs, which share the shape. A product's bits do not depend on the number of columns or threads. The
-// threads are the caller's OpenMP team, as in ggml-cpu. prepared: the workspace still has the same columns from the
-// previous call, with the same numbers of jobs and columns, prepared by the same function (kernel_set::prepare_of).
-// Throws std::bad_alloc.
+// Computes all jobs, which share the shape and the number of runs in `only`. A product's bits do not depend on the
+// number of columns or threads. The threads are the caller's OpenMP team, as in ggml-cpu. prepared: the workspace still
+// has the same columns from the previous call, with the same numbers of jobs and columns, prepared by the same function
+// (kernel_set::prepare_of). Throws std::bad_alloc.
 void multiply(const kernel_set & kernels, const matrix_shape & shape, const std::vector<job> & jobs, int n_threads,
               workspace & memory, bool prepared);
 

@@ -196,6 +196,10 @@ decode_status llama_token_model::decode_batch(std::span<const row> rows, const s
     for (size_t i = 0; own_attention_ && i < n; ++i) {
         cells_.add({.pos = pos_[i], .text = seq_of_[i][0] / (n_branch_ / opt_.n_parallel)});
     }
+    for (size_t i = 0; shortlist_ && i < rows.size(); ++i) {
+        shortlist_->read(rows[i].token);
+    }
+    const cpu::choose_rows    proposed(shortlist_ ? shortlist_->rows() : nullptr);
     const cpu::take_attention attention(own_attention_, &cells_);
     stop_ = can_rollback_ ? &stop : nullptr; // a half-evaluated recurrent state could not be restored
     std::vector<int32_t> n_rows(states_.size());

@@ -15,6 +15,7 @@
 #include "kept_state.h"
 #include "model_options.h"
 #include "sampler.h"
+#include "shortlist.h"
 
 namespace duo {
 
@@ -107,6 +108,10 @@ class llama_token_model : public token_model {
     // Number of matrices for duo's kernels, and of all matrices on the CPU.
     [[nodiscard]] int32_t n_duo_products() const { return n_duo_products_; }
     [[nodiscard]] int32_t n_cpu_products() const { return n_cpu_products_; }
+    // Number of tokens for which a draft computes logits.
+    [[nodiscard]] int32_t n_proposed() const { return shortlist_ ? n_listed_ : n_vocab_; }
+    // The type that weights were requantised to; empty: they are the file's.
+    [[nodiscard]] const std::string & packed_as() const { return packed_as_; }
     // Why duo's kernels could not be used although they were requested; empty: no warning.
     [[nodiscard]] const std::string & warning() const { return warning_; }
 
@@ -152,7 +157,7 @@ class llama_token_model : public token_model {
 
     int32_t guarded(int32_t n_tokens, const std::function<int32_t()> & pass, const std::function<std::string()> & what);
     void    load();
-    void    load_file(const std::vector<std::string> & cpu_types, bool extra_buffers);
+    void    load_file(const std::vector<std::string> & cpu_types, const weight_packing & packing, bool extra_buffers);
     void    make_context();   // also finds out its capabilities
     void    create_context(); // the llama_context alone
     void    probe_rollback();
@@ -231,6 +236,8 @@ class llama_token_model : public token_model {
     bool        extra_buffers_  = false; // some weights may be in the CPU's extra buffers; a head's, with its target's
     int32_t     n_duo_products_ = 0;
     int32_t     n_cpu_products_ = 0;
+    std::string packed_as_;
+    std::string duo_output_; // the name of the output matrix, if duo's kernels compute it
     std::string warning_;
 
     static constexpr size_t n_pos_parts = 4; // at most, of a position
@@ -247,6 +254,9 @@ class llama_token_model : public token_model {
     std::vector<float>          features_; // of the rows before i_first_
 
     cpu::cell_order cells_; // of own attention
+
+    std::optional<shortlist> shortlist_;    // a draft's
+    int32_t                  n_listed_ = 0; // its tokens before the first text
 };
 
 } // namespace duo

@@ -72,7 +72,8 @@ llama_token_model::llama_token_model(shared_weights, const llama_token_model & o
       is_draft_(other.is_draft_), same_bits_(other.same_bits_), on_device_(other.on_device_),
       own_attention_(other.own_attention_), stock_products_(other.stock_products_),
       extra_buffers_(other.extra_buffers_), n_duo_products_(other.n_duo_products_),
-      n_cpu_products_(other.n_cpu_products_), warning_(other.warning_) {
+      n_cpu_products_(other.n_cpu_products_), packed_as_(other.packed_as_), duo_output_(other.duo_output_),
+      warning_(other.warning_) {
     make_context();
     limit_vocab(n_vocab_);
 }
@@ -106,17 +107,17 @@ void llama_token_model::load() {
     check_model_file(opt_.path);
     head_ = is_draft_ ? read_head_file(opt_.path, opt_.mtp) : std::nullopt;
     try {
-        load_file(opt_.cpu_types, cpu::extra_buffers_allowed());
+        load_file(opt_.cpu_types, opt_.packing, cpu::extra_buffers_allowed());
     } catch (const error & e) {
         // Packed weights need memory of their own, a mapped file does not. So the model may fit without them.
         if (e.kind() != error_kind::does_not_fit) {
             throw;
         }
-        const bool stock = opt_.cpu_types.empty();
+        const bool stock = opt_.cpu_types.empty() && packed_as_.empty();
         warning_         = std::string("there is not enough memory for ") + (stock ? "stock" : "duo's") +
-                   " CPU kernels to pack the weights of " + opt_.path + "; " +
-                   (stock ? "they are used as they are in the file" : "stock kernels are used");
-        load_file({}, false);
+                           " CPU kernels to pack the weights of " + opt_.path + "; " +
+                           (stock ? "they are used as they are in the file" : "stock kernels are used");
+        load_file({}, {}, false);
     }
     if (llama_vocab_type(vocab()) == LLAMA_VOCAB_TYPE_NONE) {
         throw error(error_kind::unknown_model, opt_.path + " has no tokenizer; it cannot read a prompt");
@@ -141,7 +142,8 @@ void llama_token_model::load() {
     opt_.keep_loading = nullptr; // it may hold objects that only the caller's thread may free
 }
 
-void llama_token_model::load_file(const std::vector<std::string> & cpu_types, bool extra_buffers) {
+void llama_token_model::load_file(const std::vector<std::string> & cpu_types, const weight_packing & packing,
+                                  bool extra_buffers) {
     std::vector<ggml_backend_dev_t> devices = resolve_devices(opt_.devices);
     device_names_.clear();
     for (size_t i = 0; i + 1 < devices.size(); ++i) {
@@ -155,13 +157,15 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types, bo
         }
     }
     const int32_t n_gpu_layers = device_names_.empty() ? 0 : opt_.n_gpu_layers;
-    on_device_                 = n_gpu_layers != 0 ||
+    on_device_ = n_gpu_layers != 0 ||
                  std::any_of(opt_.override_tensors.begin(), opt_.override_tensors.end(), [this](const auto & o) {
                      return std::find(device_names_.begin(), device_names_.end(), o.second) != device_names_.end();
                  });
     const bool             mtp = is_mtp() || opt_.load_mtp;
-    const weight_placement placement(opt_.path, cpu_types, n_gpu_layers, opt_.override_tensors, mtp);
-    has_mtp_ = placement.has_mtp() && placement.has_trunk();
+    const weight_placement placement(opt_.path, cpu_types, n_gpu_layers, opt_.override_tensors, mtp, packing);
+    duo_output_ = placement.duo_output();
+    packed_as_  = placement.n_packed() > 0 ? packing.stored : "";
+    has_mtp_    = placement.has_mtp() && placement.has_trunk();
     if (!head_ && !placement.has_trunk()) {
         throw error(error_kind::unknown_model,
                     opt_.path + " has MTP layers only, which write nothing alone; give it as the draft of the target " +
@@ -194,7 +198,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types, bo
     params.use_extra_bufts = !same_bits_ && extra_buffers &&
                              !(cpu::allowed_amx_buffers() != nullptr && has_planes(opt_.path, placement)) &&
                              cpu::learn_ggml_tiles();
-    extra_buffers_ = params.use_extra_bufts || (target_ != nullptr && target_->extra_buffers_);
+    extra_buffers_         = params.use_extra_bufts || (target_ != nullptr && target_->extra_buffers_);
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
         // Weights that will be packed are read, not mapped: a mapping would stay resident as a second copy.
         params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP
@@ -209,14 +213,14 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types, bo
         params.progress_callback_user_data = &opt_.keep_loading;
     }
     log_clear_errors();
-    const cpu::team_size      packing(std::max({1, opt_.n_threads, opt_.n_threads_batch}));
+    const cpu::team_size      pack_team(std::max({1, opt_.n_threads, opt_.n_threads_batch}));
     const cpu::lock_weights   locked(opt_.load_mode == "mlock");
     const cpu::shortage_watch shortage;
     const auto                failed = [&](const std::string & reason) {
         return shortage.seen() || (params.use_extra_bufts && is_full(reason))
-                                  ? error(error_kind::does_not_fit,
-                                          "there is not enough memory to load " + opt_.path + "; free memory or choose a smaller file")
-                                  : error(error_kind::bad_value, opt_.path + " could not be loaded" + reason);
+                   ? error(error_kind::does_not_fit,
+                           "there is not enough memory to load " + opt_.path + "; free memory or choose a smaller file")
+                   : error(error_kind::bad_value, opt_.path + " could not be loaded" + reason);
     };
     const throwing_checks checks;
     try {

@@ -10,6 +10,12 @@
 
 namespace duo {
 
+// Requantises weights while they are packed for duo's kernels. ggml's names of types.
+struct weight_packing {
+    std::string              stored; // what they become; empty: nothing is requantised
+    std::vector<std::string> types;  // of the file's weights on the CPU
+};
+
 struct model_options {
     std::string              path;
     std::vector<std::string> devices;                   // see resolve_devices
@@ -33,13 +39,15 @@ struct model_options {
     bool                     offload_kqv     = true;   // a layer's cache and attention are where its weights are
     bool                     op_offload      = true;   // a GPU may compute prompts with weights of the CPU
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
-    bool                     guesses = false;          // passes verify guesses: a recurrent state keeps snapshots
-    bool                     strict  = false;          // same bits at every width: see llama_token_model::decode
-    bool                     mtp     = false;          // target: keep the state after the last layer, which an MTP
+    bool                     guesses  = false;         // passes verify guesses: a recurrent state keeps snapshots
+    bool                     strict   = false;         // same bits at every width: see llama_token_model::decode
+    bool                     mtp      = false;         // target: keep the state after the last layer, which an MTP
                                                        // head reads; draft: the file's MTP layers are the draft
     bool                     load_mtp = false;         // target: its own MTP layers are the draft
     std::vector<int32_t>     feature_layers;           // an EAGLE-3 or DFlash head reads their inputs; empty: none does
     std::vector<std::string> cpu_types;                // ggml's names: CPU weights of these types go to duo's kernels
+    weight_packing           packing;                  // a draft's
+    int32_t                  draft_vocab = 0;          // a draft's: see shortlist; 0: it computes all logits
 
     std::vector<std::pair<std::string, std::string>> override_tensors; // (pattern, memory): llama.cpp's -ot
     std::string rope_scaling;            // none, linear, yarn, longrope; empty: the model's own

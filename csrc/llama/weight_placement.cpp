@@ -8,6 +8,7 @@
 
 #include "../cpu/ggml_buffer.h"
 #include "../cpu/ggml_device.h"
+#include "../cpu/requantise.h"
 #include "../error.h"
 #include "gguf_handle.h"
 
@@ -33,8 +34,22 @@ struct weight {
     int64_t     n_columns, n_rows, n_matrices;
 };
 
+template <class C, class T> bool has(const C & all, const T & one) {
+    return std::find(all.begin(), all.end(), one) != all.end();
+}
+
 bool is_kind(const std::string & name) {
-    return std::find(kinds.begin(), kinds.end(), name) != kinds.end();
+    return has(kinds, name);
+}
+
+// GGML_TYPE_COUNT: there is no such type.
+ggml_type type_named(const std::string & name) {
+    for (int t = 0; t < GGML_TYPE_COUNT; ++t) {
+        if (const char * known = ggml_type_name(ggml_type(t)); known != nullptr && name == known) {
+            return ggml_type(t);
+        }
+    }
+    return GGML_TYPE_COUNT;
 }
 
 // "blk.7.ffn_up.weight" is layer 7, kind ffn_up.
@@ -135,9 +150,10 @@ std::string buffer_names() {
 
 weight_placement::weight_placement(const std::string & path, const std::vector<std::string> & types,
                                    int32_t                                                  n_gpu_layers,
-                                   const std::vector<std::pair<std::string, std::string>> & overrides, bool mtp) {
+                                   const std::vector<std::pair<std::string, std::string>> & overrides, bool mtp,
+                                   const weight_packing & packing) {
     place_user(overrides);
-    place_duo(path, types, n_gpu_layers, mtp);
+    place_duo(path, types, n_gpu_layers, mtp, packing);
     if (!entries_.empty()) {
         entries_.push_back({nullptr, nullptr});
     }
@@ -181,24 +197,26 @@ void weight_placement::count_bytes(ggml_type type, int64_t n_columns, int64_t n_
 }
 
 void weight_placement::place_duo(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers,
-                                 bool mtp) {
+                                 bool mtp, const weight_packing & packing) {
     const file_weights file    = read_weights(path);
     const int64_t      n_trunk = file.n_layer - file.n_mtp;
     has_mtp_                   = file.has_mtp;
     has_planes_                = file.has_planes;
-    has_trunk_                 = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
-                                                              [&](const weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
-    const auto counts          = [&](int layer) { return layer < n_trunk || !has_trunk_; };
+    has_trunk_ = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
+                                              [&](const weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
+    const auto counts = [&](int layer) { return layer < n_trunk || !has_trunk_; };
     // The split of llama_model::load_tensors: the last layers go to the devices, and the output matrix counts as a
     // layer.
     const int64_t n_all       = file.n_layer + 1;
     const int64_t i_gpu_start = n_gpu_layers < 0 ? 0 : std::max<int64_t>(n_all - n_gpu_layers, 0);
 
-    ggml_backend_buffer_type_t           buft = types.empty() ? nullptr : cpu::weight_buffer_type();
-    std::map<std::string, std::set<int>> taken;         // layers of each kind for duo's kernels
-    std::vector<std::string>             others;        // patterns of matrices outside the layers
-    uint64_t                             n_largest = 0; // the largest matrix is read as a whole before it is packed
-    const std::vector<std::regex>        user_patterns(patterns_.begin(), patterns_.end()); // only the user's so far
+    ggml_backend_buffer_type_t       buft   = types.empty() ? nullptr : cpu::weight_buffer_type();
+    const ggml_type                  stored = packing.stored.empty() ? GGML_TYPE_COUNT : type_named(packing.stored);
+    const ggml_backend_buffer_type_t packed = stored == GGML_TYPE_COUNT ? nullptr : cpu::draft_buffer_type(stored);
+    using memory                            = ggml_backend_buffer_type_t;
+    std::map<std::pair<memory, std::string>, std::set<int>> taken;  // layers of each kind for duo's kernels
+    std::vector<std::pair<std::string, memory>>             others; // patterns of matrices outside the layers
+    const std::vector<std::regex> user_patterns(patterns_.begin(), patterns_.end()); // only the user's so far
     n_small_ = int(std::count_if(file.small.begin(), file.small.end(), counts));
     for (const weight & w : file.others) {
         if (w.layer < i_gpu_start && counts(w.layer)) {
@@ -211,48 +229,51 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
         if ((w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start || !(counted || mtp)) {
             continue;
         }
-        if (counted) {
-            count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
-        }
         const std::string type = ggml_type_name(w.type);
         const bool        user = std::any_of(user_patterns.begin(), user_patterns.end(),
                                              [&](const std::regex & p) { return std::regex_search(w.name, p); });
         if (!user && std::find(cpu_types_.begin(), cpu_types_.end(), type) == cpu_types_.end()) {
             cpu_types_.push_back(type);
         }
-        const auto shape = cpu::shape_of(w.type, w.n_columns, w.n_rows);
-        if (user || buft == nullptr || !shape || std::find(types.begin(), types.end(), type) == types.end()) {
+        const bool repacks = !user && packed != nullptr && has(packing.types, type) &&
+                             cpu::shape_of(stored, w.n_columns, w.n_rows) &&
+                             cpu::conversion(w.type, stored, w.n_columns);
+        const auto shape   = cpu::shape_of(repacks ? stored : w.type, w.n_columns, w.n_rows);
+        if (counted) {
+            count_bytes(repacks ? stored : w.type, w.n_columns, w.n_rows, w.n_matrices);
+        }
+        if (!repacks && (user || buft == nullptr || !shape || !has(types, type))) {
             n_stock_ += counted ? 1 : 0;
             continue;
         }
         n_duo_ += counted ? 1 : 0;
-        const uint64_t n_bytes = shape->bytes() * uint64_t(w.n_matrices);
-        n_bytes_ += n_bytes;
-        n_largest = std::max(n_largest, n_bytes);
+        n_packed_ += repacks ? 1 : 0;
+        const memory to = repacks ? packed : buft;
+        duo_output_     = w.layer < 0 && w.name != name_fc ? w.name : duo_output_;
         if (w.layer < 0) {
-            others.push_back("^" + w.name.substr(0, w.name.find('.')) + R"(\.weight$)");
+            others.emplace_back("^" + w.name.substr(0, w.name.find('.')) + R"(\.weight$)", to);
         } else {
-            taken[w.kind].insert(w.layer);
+            taken[{to, w.kind}].insert(w.layer);
         }
     }
-    n_bytes_ += n_largest;
     // libllama compiles every pattern for every tensor, so kinds with the same layers share a pattern.
-    std::map<std::set<int>, std::string> by_layers;
-    for (const auto & [kind, layers] : taken) {
-        std::string & names = by_layers[layers];
-        names += (names.empty() ? "" : "|") + kind;
+    std::map<std::pair<std::set<int>, memory>, std::string> by_layers;
+    for (const auto & [where, layers] : taken) {
+        std::string & names = by_layers[{layers, where.first}];
+        names += (names.empty() ? "" : "|") + where.second;
     }
-    for (const auto & [layers, names] : by_layers) {
+    for (const auto & [key, names] : by_layers) {
+        const auto & [layers, to] = key;
         std::string numbers;
         for (const int layer : layers) {
             numbers += (numbers.empty() ? "" : "|") + std::to_string(layer);
         }
         add("^blk\\.(" + (int64_t(layers.size()) == file.n_layer ? "[0-9]+" : numbers) + ")\\.(" + names +
                 ")\\.weight$",
-            buft);
+            to);
     }
-    for (const std::string & pattern : others) {
-        add(pattern, buft);
+    for (const auto & [pattern, to] : others) {
+        add(pattern, to);
     }
 }
 

@@ -9,6 +9,8 @@
 
 #include <llama.h>
 
+#include "model_options.h"
+
 namespace duo {
 
 // For llama_model_params.tensor_buft_overrides; must live until the model is loaded.
@@ -16,10 +18,11 @@ class weight_placement {
   public:
     // path: the file (the first part of a split model). types: ggml's names of the weight types that go to duo's
     // kernels. n_gpu_layers < 0: all, 0: none; without a device it must be 0. overrides: (pattern, name of a buffer
-    // type), like llama.cpp's -ot. mtp: the file's MTP layers are loaded, too. Throws duo::error for an invalid pattern
-    // and for an unknown buffer.
+    // type), like llama.cpp's -ot. mtp: the file's MTP layers are loaded, too. packing: where a weight's shape does not
+    // suit it, the weight stays as it is. Throws duo::error for an invalid pattern and for an unknown buffer.
     weight_placement(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers,
-                     const std::vector<std::pair<std::string, std::string>> & overrides, bool mtp = false);
+                     const std::vector<std::pair<std::string, std::string>> & overrides, bool mtp = false,
+                     const weight_packing & packing = {});
 
     // nullptr-terminated; nullptr if nothing is placed.
     [[nodiscard]] const llama_model_tensor_buft_override * entries() const;
@@ -35,24 +38,26 @@ class weight_placement {
     // Number of product weights for duo's kernels, and of those for stock kernels on the CPU.
     [[nodiscard]] int n_duo() const { return n_duo_; }
     [[nodiscard]] int n_stock() const { return n_stock_; }
+    // The name of the output matrix if it goes to duo's kernels; empty: it does not.
+    [[nodiscard]] const std::string & duo_output() const { return duo_output_; }
+    // Number of those for duo's kernels that are requantised.
+    [[nodiscard]] int n_packed() const { return n_packed_; }
     // Number of other F32 matrices, such as routers of experts; stock kernels always compute these.
     [[nodiscard]] int n_small() const { return n_small_; }
-
-    // Bytes that loading duo's weights takes.
-    [[nodiscard]] uint64_t n_bytes() const { return n_bytes_; }
 
     // ggml's names of the types of all such weights on the CPU, each once.
     [[nodiscard]] const std::vector<std::string> & cpu_types() const { return cpu_types_; }
 
-    // Bytes of the matrices that a pass multiplies by on the CPU, by type. Empty if some are experts, because the
-    // tokens of a pass decide how many experts it reads.
+    // Bytes of the matrices that a pass multiplies by on the CPU, by the type in which they are kept. Empty if some are
+    // experts, because the tokens of a pass decide how many experts it reads.
     [[nodiscard]] std::map<std::string, uint64_t> cpu_bytes() const;
 
   private:
     void add(const std::string & pattern, ggml_backend_buffer_type_t buft);
     void count_bytes(ggml_type type, int64_t n_columns, int64_t n_rows, int64_t n_matrices);
     void place_user(const std::vector<std::pair<std::string, std::string>> & overrides);
-    void place_duo(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers, bool mtp);
+    void place_duo(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers, bool mtp,
+                   const weight_packing & packing);
 
     std::deque<std::string>                       patterns_; // entries_ points into it
     std::vector<llama_model_tensor_buft_override> entries_;
@@ -62,10 +67,11 @@ class weight_placement {
     bool                                          has_mtp_     = false;
     bool                                          has_trunk_   = true;
     bool                                          has_planes_  = false;
-    int                                           n_duo_       = 0;
-    int                                           n_stock_     = 0;
-    int                                           n_small_     = 0;
-    uint64_t                                      n_bytes_     = 0;
+    std::string                                   duo_output_;
+    int                                           n_duo_    = 0;
+    int                                           n_stock_  = 0;
+    int                                           n_packed_ = 0;
+    int                                           n_small_  = 0;
 };
 
 } // namespace duo

@@ -56,7 +56,10 @@ def runs_mtp(architecture: str) -> bool: ...
 def other_ggml() -> str: ...  # that this libggml is not the kernels' own; empty: it is
 def kernel_types() -> list[str]: ...
 def cpu_types(path: str | bytes, n_gpu_layers: int) -> list[str]: ...
-def cpu_weight_bytes(path: str | bytes, n_gpu_layers: int) -> dict[str, int]: ...
+def cpu_weight_bytes(
+    path: str | bytes, n_gpu_layers: int, packing: tuple[str, list[str]] = ("", [])
+) -> dict[str, int]: ...  # by the type in which they are kept
+def packed_types() -> list[str]: ...  # what ModelOptions.packing may requantise to
 def race(
     type: str, widths: Sequence[int], teams: Sequence[int], n_us: int
 ) -> list[tuple[int, list[tuple[float, float]]]]: ...  # for each team: bytes read ahead; by width stock, duo
@@ -108,6 +111,10 @@ class Probe:
     def n_duo_products(self) -> int: ...
     @property
     def n_cpu_products(self) -> int: ...
+    @property
+    def packed_as(self) -> str: ...
+    @property
+    def n_proposed(self) -> int: ...
 
 class ModelOptions:
     path: str | bytes
@@ -137,6 +144,8 @@ class ModelOptions:
     mtp: bool
     feature_layers: list[int]
     cpu_types: list[str]
+    draft_vocab: int  # ids below it are in a draft's shortlist; 0: it has none
+    packing: tuple[str, list[str]]  # what a draft's weights become, and the types that do; ("", []): none
     override_tensors: list[tuple[str, str]]
     loras: list[tuple[str | bytes, float]]
     rope_scaling: str
@@ -259,6 +268,10 @@ class Model:
         """How often parameters of sampling were set up."""
     @property
     def n_cpu_products(self) -> int: ...
+    @property
+    def n_proposed(self) -> int: ...  # tokens for which a draft computes logits, before the first text
+    @property
+    def packed_as(self) -> str: ...  # the type that weights were requantised to; empty: none were
     @property
     def warning(self) -> str: ...
     @property

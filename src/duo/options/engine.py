@@ -6,6 +6,7 @@ from typing import Annotated
 
 from typing_extensions import TypedDict
 
+from duo.options.cheap_draft import CheapDraftOptions
 from duo.options.client import ClientOptions
 from duo.options.context import ContextOptions, OffloadOptions
 from duo.options.markers import Field
@@ -282,5 +283,5 @@ class PlaceOptions(TypedDict, total=False):
     ]
 
 
-class EngineOptions(PlaceOptions, ClientOptions, OffloadOptions, ContextOptions, total=False):
+class EngineOptions(PlaceOptions, CheapDraftOptions, ClientOptions, OffloadOptions, ContextOptions, total=False):
     """Keywords of `Duo` for the models. Fixed from load to close."""

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from typing_extensions import TypedDict
 
+from duo.options.cheap_draft import CheapDraftOptions
 from duo.options.client import ClientOptions
 from duo.options.context import ContextOptions
 from duo.options.option import Opt, opt
@@ -51,7 +52,9 @@ class HostOptions(TypedDict, total=False):
 def of_one_model(role: str, table: dict[str, Opt]) -> set[str]:
     """The engine's options that place this one of the two models alone. role: "draft" or "verify"."""
     twins = [name for name in table if f"{name}_draft" in table]
-    return {f"{name}_draft" for name in twins} if role == "draft" else {*twins, *NOT_A_DRAFTS}
+    if role == "draft":
+        return {*(f"{name}_draft" for name in twins), *CheapDraftOptions.__annotations__}
+    return {*twins, *NOT_A_DRAFTS}
 
 
 def of_host(role: str, table: dict[str, Opt]) -> dict[str, Opt]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
+from duo.options.cheap_draft import DraftPack, DraftVocab
 from duo.options.context import ContextOptions
 from duo.options.engine import EngineOptions
 from duo.options.host import NOT_A_DRAFTS
@@ -31,7 +32,7 @@ def flag_of(role: Role, name: str) -> str:
 _AS_GIVEN = (
     "n_gpu_layers", "split_mode", "main_gpu", "n_ctx", "n_batch", "n_threads", "n_threads_batch", "flash_attn",
     "type_k", "type_v", "load_mode", "offload_kqv", "op_offload", "cpu_kernels", "strict",
-    "n_parallel",
+    "n_parallel", "draft_pack", "draft_vocab",
 )  # fmt: skip
 
 
@@ -62,6 +63,8 @@ class ModelOptions:
     cpu_kernels: CpuKernels
     strict: bool
     n_parallel: int | Literal["auto"]
+    draft_pack: DraftPack  # counts for a draft only
+    draft_vocab: DraftVocab  # the same
     context: ContextOptions  # complete
     n_contexts: int = 1  # the cache has room for so many texts of n_ctx tokens
     mtp: bool = False  # draft: it is the MTP layers of its file; target: its own MTP layers are the draft

@@ -35,6 +35,7 @@ def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
     """By names that fit into a message. Where the layers are is left out: it only changes rounding. Raises OSError."""
     path = os.fsdecode(m.path)
     rope = (m.rope_scaling, m.rope_freq_base, m.rope_freq_scale, m.yarn_orig_ctx, m.yarn_ext_factor)
+    packed = [f"packed as {model.packed_as}"] if model.packed_as else []
     yarn = (m.yarn_attn_factor, m.yarn_beta_slow, m.yarn_beta_fast)
     return {
         "build of llama.cpp": _core.ggml_commit(),
@@ -42,7 +43,7 @@ def belongings(m: _core.ModelOptions, model: _core.Model) -> dict[str, str]:
         "context size": str(model.n_ctx),
         "cache type": f"{m.type_k} {m.type_v}",
         "setting of flash attention": m.flash_attn,
-        "choice of CPU kernels": " ".join([_core.KERNELS_VERSION, *sorted(m.cpu_types), "strict" * m.strict]),
+        "choice of CPU kernels": " ".join([_core.KERNELS_VERSION, *sorted(m.cpu_types), "strict" * m.strict, *packed]),
         "RoPE setting": " ".join(map(str, (*rope, *yarn))),
         "choice of header values": str(sorted(m.kv_overrides.items())) if m.kv_overrides else "",
         "choice of LoRA adapters": _files(m.loras),

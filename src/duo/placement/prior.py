@@ -20,13 +20,13 @@ def _times(m: _core.ModelOptions, race: bool) -> dict[int, float]:
     if not kernels.available() or not os.path.isfile(os.fsdecode(m.path)):
         return {}
     total = dict.fromkeys(kernels.WIDTHS, 0.0)
-    for weight_type, n_bytes in _core.cpu_weight_bytes(m.path, 0).items():
+    for weight_type, n_bytes in _core.cpu_weight_bytes(m.path, 0, m.packing).items():
         if weight_type not in _core.kernel_types():
             return {}
         speed = (kernels.speed_of if race else kernels.cached_speed)(weight_type, m.n_threads)
         if speed is None:
             return {}
-        times = speed.duo if weight_type in m.cpu_types else speed.stock
+        times = speed.duo if weight_type in (*m.cpu_types, m.packing[0]) else speed.stock
         for width in total:
             total[width] += REST * times[width] * n_bytes / _core.RACE_BYTES
     return total

@@ -53,7 +53,9 @@ def _file(path: Path) -> str:
 def _model(m: _core.ModelOptions) -> str:
     path = os.fsdecode(m.path)
     files = [_file(Path(p)) for p in parts(path) or [path]]
-    return ", ".join([*files, *(f"{name} {getattr(m, name)}" for name in FIELDS)])
+    packing = [f"packing {m.packing}"] if m.packing[0] else []
+    packing += [f"draft_vocab {m.draft_vocab}"] if m.draft_vocab else []
+    return ", ".join([*files, *(f"{name} {getattr(m, name)}" for name in FIELDS), *packing])
 
 
 def key(placed: _core.EngineOptions) -> str:

@@ -15,6 +15,7 @@ from duo.options.model import ModelOptions
 from duo.placement.devices import Device, default_devices, default_flash_attn
 from duo.placement.fit import Placed, Placement, Room, Wish, place_layers
 from duo.placement.memory import Need, context, most_texts, need_of
+from duo.placement.packing import saved_bytes
 from duo.support.wording import gigabytes, plural
 
 
@@ -77,7 +78,7 @@ def needs(
 ) -> list[Need]:
     """The memory that each model needs. headers: of the models, in this order."""
     models = [m for m in (target, draft) if m is not None]
-    return [
+    found = [
         need_of(
             h, n_ctx, draft=m.role == "draft", type_k=m.type_k, type_v=m.type_v, n_ubatch=m.n_ubatch,
             flash_attn=m.flash_attn != "off", overrides=m.override_tensors, n_contexts=m.n_contexts,
@@ -86,6 +87,12 @@ def needs(
         )
         for m, h, n_ctx in zip(models, headers, contexts(target, draft, headers), strict=True)
     ]  # fmt: skip
+    return [replace(n, host=n.host - _saved(m, devices)) for m, n in zip(models, found, strict=True)]
+
+
+def _saved(m: ModelOptions, devices: Sequence[Device]) -> int:
+    """Bytes of the machine's memory that requantising a draft saves."""
+    return saved_bytes(m) if m.n_gpu_layers == 0 or not devices_for(m.devices, devices) else 0
 
 
 def _wish(m: ModelOptions, need: Need, devices: Sequence[Device]) -> Wish:
@@ -173,7 +180,8 @@ def resolve_auto(
     if not uses_device or not readable:
         if readable:
             # Without a device all files are in the machine's memory.
-            _check_host(target, sum(map(model_bytes, {m.path for m in models})), "")
+            n_bytes = sum(map(model_bytes, {m.path for m in models})) - sum(_saved(m, devices) for m in models)
+            _check_host(target, n_bytes, "")
         return _without_auto(target), None if draft is None else _without_auto(draft), None
     p = placement_of(target, draft, [read_header(m.path) for m in models], devices)
     advice = "lower -c, " if p.target.auto or target.n_gpu_layers == "all" else "raise -ngl, lower -c, "

@@ -1,0 +1,15 @@
+// Weights that are kept in another type than the file's, for drafts: a draft's bits change how often it is right, and
+// never the text.
+#pragma once
+
+#include <ggml.h>
+
+#include "repack.h"
+
+namespace duo::cpu {
+
+// Converts rows of n_columns weights from one of ggml's types to another, by ggml's own functions. Empty: the types are
+// the same, or ggml cannot convert between them.
+convert_fn conversion(ggml_type from, ggml_type to, int64_t n_columns);
+
+} // namespace duo::cpu

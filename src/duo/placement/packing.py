@@ -1,0 +1,98 @@
+"""Chooses the type to which a draft's weights are requantised while they are packed for duo's kernels.
+
+A draft's bits never change the text, only how often the draft is right. So its weights may be fewer bits than the file
+has, where that makes its steps faster.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from duo import _core
+from duo.models.head import Head
+from duo.models.header import read_header
+from duo.models.paths import model_bytes
+from duo.options.model import ModelOptions
+from duo.placement import kernels
+
+N_SHORTLIST, N_LARGE = 32768, 65536  # tokens: of the shortlist; of a vocabulary that gets one
+SMALL = 64_000_000  # bytes: below this, products are only a part of a step
+GAIN = 0.9  # a type with kernels of its own is left if requantising would not save a tenth of its time
+NEAR = 0.97  # of two types, the one that loses less is taken, unless it is slower than this
+# What to requantise, and bits of a weight. Others have fewer bits than 4.5, or need an importance matrix.
+WIDE = {
+    "f32": 32.0, "f16": 16.0, "bf16": 16.0, "q8_0": 8.5, "q6_K": 6.5625, "q5_K": 5.5, "q5_0": 5.5, "q5_1": 6.0,
+    "q4_1": 5.0, "iq4_xs": 4.25, "mxfp4": 4.25,
+}  # fmt: skip
+BITS = {"iq4_nl": 4.5, "q4_0": 4.5}  # what they may become; the more accurate one first
+
+Packing = tuple[str, list[str]]  # what weights become, and the types that do: _core.ModelOptions.packing
+NONE: Packing = ("", [])
+
+
+def may_pack(o: ModelOptions) -> bool:
+    """Whether the user's options let this model's weights be requantised: a draft that is no head of the target."""
+    if o.role != "draft" or o.draft_pack == "off" or o.mtp or o.cpu_kernels == "stock" or not kernels.available():
+        return False
+    return os.path.isfile(o.path) and Head.of(read_header(o.path)) is None
+
+
+def saved_bytes(o: ModelOptions) -> int:
+    """How much less memory the weights take than in the file, if all its layers are on the CPU. Races nothing: it
+    supposes that all wide types are requantised."""
+    if not may_pack(o):
+        return 0
+    path = os.fsencode(o.path)
+    found = [t for t in _core.cpu_types(path, 0) if t in WIDE]
+    if o.draft_pack == "auto" and model_bytes(o.path) < SMALL:
+        return 0
+    before, after = (_core.cpu_weight_bytes(path, 0, p) for p in (NONE, (min(BITS), found)))
+    return sum(before.values()) - sum(after.values())
+
+
+def shortlist_of(o: ModelOptions) -> int:
+    """Ids below this number are in the draft's shortlist (csrc/llama/shortlist.h); 0: it has none."""
+    if o.role != "draft" or o.mtp or o.draft_vocab == "all" or not os.path.isfile(o.path):
+        return 0
+    h = read_header(o.path)
+    if Head.of(h) is not None:
+        return 0
+    if o.draft_vocab == "auto":
+        return N_SHORTLIST if h.n_vocab > N_LARGE else 0
+    return o.draft_vocab
+
+
+def _step_us(weight_type: str, bits: float, n_threads: int, *, race: bool) -> float | None:
+    """Microseconds that a step takes for so many weights of this type that 64 MB hold of 8 bits. None: unknown."""
+    speed = kernels.speed_of(weight_type, n_threads) if race else kernels.cached_speed(weight_type, n_threads)
+    if speed is None:
+        return None
+    return bits / 8 * min(speed.cost(kind, speed, drafted=True) for kind in kernels.KINDS)
+
+
+def packing_of(o: ModelOptions, teams: Sequence[int]) -> Packing:
+    """What becomes of the weights of a model whose layers are all on the CPU. teams: numbers of threads that compute
+    its steps. Races kernels for it, as `kernels.chosen_types` does."""
+    if not may_pack(o):
+        return NONE
+    found = [t for t in _core.cpu_types(os.fsencode(o.path), 0) if t in WIDE]
+    if o.draft_pack != "auto":
+        return (o.draft_pack, found) if found else NONE
+    if not found or model_bytes(o.path) < SMALL:
+        return NONE
+    n_threads = max(teams)
+    costs = {t: us for t, bits in BITS.items() if (us := _step_us(t, bits, n_threads, race=True)) is not None}
+    if not costs:
+        return NONE
+    least = min(costs.values())
+    stored = next(t for t, us in costs.items() if NEAR * us <= least)
+    slow = [t for t in found if _is_slower(t, costs[stored], n_threads)]
+    return (stored, slow) if slow else NONE
+
+
+def _is_slower(weight_type: str, than_us: float, n_threads: int) -> bool:
+    if weight_type not in _core.kernel_types():
+        return True
+    us = _step_us(weight_type, WIDE[weight_type], n_threads, race=True)
+    return us is not None and than_us < GAIN * us
