@@ -70,7 +70,8 @@ void check_sampling(const sampling_params & s) {
 void check_plan(const plan_params & p) {
     if (p.mode > run_mode::async || p.use > tree_use::dynamic || p.ngram.kind > ngram_kind::map_k4v ||
         !within(p.n_max, n_draft_auto, n_draft_cap) || !within(p.n_min, 0, n_draft_cap) ||
-        !within(p.p_min, 0.0f, 1.0f) || !within(p.n_branch, 0, n_draft_cap) || !within(p.n_ahead, 0, 1024)) {
+        !within(p.p_min, 0.0f, 1.0f) || !within(p.n_branch, 0, n_draft_cap) || !within(p.n_ahead, 0, 1024) ||
+        !within(p.n_window, n_window_auto, int32_t(n_text_most))) {
         refuse("an impossible plan");
     }
     size_t n_nodes = 0;

@@ -39,8 +39,11 @@ void verify_worker::serve_errand(request & req) noexcept {
     }
     if (told) {
         await_draft(req);
-        s.draft_read = req.job->draft.tokens;
-        req.warning  = req.draft_error;
+        if (req.job->draft.n_left_out == 0) { // else it holds what it held
+            s.draft_read = req.job->draft.tokens;
+            s.window     = {};
+        }
+        req.warning = req.draft_error;
     }
     tell_usage();
     wires_.chunks.push({.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .t_us = now_us()});

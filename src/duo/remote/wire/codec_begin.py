@@ -15,6 +15,7 @@ from duo.options.option import (
     N_RANK_MAX,
     N_STEP_MAX,
     N_TREE_MAX,
+    N_WINDOW_MAX,
     AcceptRule,
 )
 from duo.remote.wire import wire_pb2 as wire
@@ -59,6 +60,7 @@ _PLAN: dict[str, tuple[float, float]] = {
     "n_draft_min": (0, N_DRAFT_MAX),
     "p_min": (0.0, 1.0),
     "n_branch": (0, N_STEP_MAX),
+    "n_window": (-1, N_WINDOW_MAX),
     "has_model": (0, 1),
     "always": (0, 1),
     "ngram_size_n": (1, 1024),
