@@ -20,7 +20,7 @@ struct window_worth {
     double  share;
 };
 constexpr std::array<window_worth, 6> windows{
-    {{64, 0.7}, {128, 0.8}, {256, 0.88}, {512, 0.95}, {1024, 0.98}, {n_window_all, 1.0}}};
+    {{64, 0.31}, {128, 0.33}, {256, 0.37}, {512, 0.63}, {1024, 0.85}, {n_window_all, 1.0}}};
 } // namespace
 
 bool verify_worker::draft_wanted(const request & req) const {
