@@ -47,6 +47,7 @@ void register_plan(py::module_ & m) {
         .def_readwrite("n_draft_min", &p::n_min)
         .def_readwrite("p_min", &p::p_min)
         .def_readwrite("n_branch", &p::n_branch)
+        .def_readwrite("n_window", &p::n_window)
         .def_readwrite("has_model", &p::has_model)
         .def_readwrite("always", &p::always)
         .def_property(

@@ -107,6 +107,7 @@ def begin(rng: random.Random, good: wire.Begin) -> wire.Begin:
             )
         elif how == 5:
             out.plan.n_draft, out.plan.n_branch = rng.choice(INTS), rng.choice(INTS)
+            out.plan.n_window = rng.choice(INTS)
         elif how == 6:
             for _ in range(rng.choice((1, 64, 200))):
                 out.plan.tree.add(

@@ -126,6 +126,7 @@ def test_a_request_survives_the_wire_unchanged() -> None:
         {"posterior_threshold": 0.5, "posterior_alpha": 0.25, "accept_top": 1000},
         {"mode": "sync", "n_draft": 4, "draft_tree": [[0], [1], [0, 0]], "spec_type": ["draft-simple", "ngram-map-k"]},
         {"mode": "plain", "draft_tree": "dynamic", "draft_p_min": 1.0, "n_draft_branches": 2},
+        *({"draft_window": window} for window in ("auto", "all", 0, 64, 2**20)),
     ):
         here = begin_of(**options)
         data = put_begin(here, instance=bytes(16), session=bytes(16)).SerializeToString()
@@ -137,7 +138,7 @@ def test_a_request_survives_the_wire_unchanged() -> None:
             (lambda b: b.sampling, "typical_p top_n_sigma xtc_probability xtc_threshold dynatemp_range"),
             (lambda b: b.sampling, "dynatemp_exponent dry_multiplier dry_base dry_allowed_length dry_penalty_last_n"),
             (lambda b: b.sampling, "dry_sequence_breakers accept posterior_threshold posterior_alpha accept_top"),
-            (lambda b: b.plan, "mode n_draft n_draft_min p_min n_branch has_model always use tree"),
+            (lambda b: b.plan, "mode n_draft n_draft_min p_min n_branch n_window has_model always use tree"),
             (lambda b: b.plan, "ngram ngram_size_n ngram_size_m ngram_min_hits"),
         ):
             for name in names.split():

@@ -221,6 +221,7 @@ WAYS = st.fixed_dictionaries(
     {
         "n_draft": st.sampled_from(["auto", 1, 4, 12]),
         "n_draft_branches": st.sampled_from(["auto", 1, 4]),
+        "draft_window": st.sampled_from(["auto", "all", 1, 32]),
         "draft_tree": st.sampled_from(["auto", "chain", "dynamic", [[0], [1], [0, 0], [0, 1], [1, 0]]]),
         "spec_type": st.sampled_from(["draft-simple", "ngram-simple", "draft-simple,ngram-map-k"]),
     }

@@ -50,7 +50,8 @@ def stderr_of(capsys: pytest.CaptureFixture[str], *args: object) -> list[str]:
         ("--draft-branches", "0", "n_draft_branches (--draft-branches) is 0; give 1 to 16, or auto"),
         ("--draft-branches", "17", "give 1 to 16, or auto"), ("--draft-branches", "-1", "give 1 to 16, or auto"),
         ("--spec-ngram-map-k-size-n", "0", "ngram_size_n"), ("--spec-ngram-simple-size-m", "1025", "ngram_size_m"),
-        ("--spec-ngram-map-k4v-min-hits", "0", "ngram_min_hits"),
+        ("--spec-ngram-map-k4v-min-hits", "0", "ngram_min_hits"), ("--draft-window", "-1", "draft_window"),
+        ("--draft-window", "some", "draft_window"),
     ],
     ids=lambda x: str(x)[:20],
 )  # fmt: skip

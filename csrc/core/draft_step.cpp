@@ -96,9 +96,10 @@ void draft_worker::set_rows_of_text(part & p, size_t n_most) {
     p.n_rows                      = std::min(size_t(p.text->n_readable()), n_most);
     p.evaluated                   = p.n_rows == n_missing;
     typical_                      = typical_ && p.n_rows <= 2;
-    for (int32_t pos = trunk.n_text(); pos < trunk.n_text() + int32_t(p.n_rows); ++pos) {
+    for (int32_t row = trunk.n_rows(); row < trunk.n_rows() + int32_t(p.n_rows); ++row) {
+        const int32_t pos = trunk.window().pos_of(row);
         rows_.push_back({.token  = tokens[size_t(pos)],
-                         .pos    = pos,
+                         .pos    = row,
                          .branch = trunk.branch(),
                          .output = pos + 1 == int32_t(tokens.size())});
     }
@@ -116,7 +117,7 @@ void draft_worker::set_rows_of_nodes(part & p) {
         if (b >= 0) {
             const draft_head * head = p.text->head();
             rows_.push_back({.token  = tree.at(i).token,
-                             .pos    = p.text->pos_of(i),
+                             .pos    = p.text->row_of(i),
                              .branch = b,
                              .output = true,
                              .state  = head == nullptr ? nullptr : head->state_of(tree.at(tree.at(i).parent).id)});

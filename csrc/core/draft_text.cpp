@@ -27,7 +27,7 @@ bool draft_text::begin(const request & req, node_counter & ids, node_msg & named
     if (head_) {
         head_->begin(tokens_, req.prompt);
     }
-    trunk_.begin(tokens_, req.prompt);
+    trunk_.begin(tokens_, req.prompt, req.plan.n_window);
     if (head_ && trunk_.n_text() == 0) {
         trunk_.restart(1);
     }
@@ -127,6 +127,14 @@ void draft_text::end() {
     }
 }
 
+std::vector<token_id> draft_text::cached() const {
+    std::vector<token_id> all;
+    for (int32_t row = 0; row < trunk_.n_rows() && trunk_.window().pos_of(row) < int32_t(tokens_.size()); ++row) {
+        all.push_back(tokens_[size_t(trunk_.window().pos_of(row))]);
+    }
+    return all;
+}
+
 void draft_text::drop_tree() {
     tree_.reset(no_node, no_token);
     trunk_.keep_text();
@@ -172,7 +180,7 @@ void draft_text::choose_root(std::vector<int32_t> & nodes) {
         }
     }
     const bool wanted = head_ ? n_readable() > 0 : !tree_.root().expanded();
-    if (wanted && pos_of(0) < model_.n_ctx()) {
+    if (wanted && row_of(0) < model_.n_ctx()) {
         nodes.push_back(0);
     }
 }
@@ -238,7 +246,7 @@ bool draft_text::complete() const {
 
 // The node can be evaluated, the target can read what would follow it, and there is a branch for it.
 bool draft_text::fits(int32_t i_node) const {
-    return pos_of(i_node) < model_.n_ctx() &&
+    return row_of(i_node) < model_.n_ctx() &&
            (i_node == 0 || (tree_.at(tree_.at(i_node).parent).expanded() && !model_.is_end(tree_.at(i_node).token) &&
                             (in_blocks() ? in_reach(i_node) : trunk_.can_take(tree_, i_node, pos_of(i_node)))));
 }

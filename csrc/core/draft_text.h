@@ -74,10 +74,10 @@ class draft_text {
 
     // ---- between texts
 
-    // Leading tokens of the last text that are cached.
-    [[nodiscard]] std::vector<token_id> cached() const {
-        return {tokens_.begin(), tokens_.begin() + std::ptrdiff_t(std::min(tokens_.size(), size_t(trunk_.n_text())))};
-    }
+    // Tokens of the last text that are cached. They are its first ones, unless some were left out.
+    [[nodiscard]] std::vector<token_id> cached() const;
+    // How many were left out before those.
+    [[nodiscard]] int32_t n_left_out() const { return trunk_.n_text() - trunk_.n_rows(); }
     // A draft head's text, of which it may not have read what came last: all tokens whose states are known.
     void take_known_tokens() { head_->append_tokens(tokens_); }
     // After clear_cache(): the model has read these tokens, in the trunk's branch.
@@ -114,10 +114,14 @@ class draft_text {
     [[nodiscard]] draft_trunk &                 trunk() { return trunk_; }
     [[nodiscard]] int32_t                       slot() const { return slot_; }
     // Rows in the cache that belong to this text.
-    [[nodiscard]] int32_t n_cached() const { return trunk_.n_text() + (in_blocks() ? 0 : n_expanded()); }
-    // Tokens of the text that are not in the cache.
-    [[nodiscard]] int32_t n_missing() const { return int32_t(tokens_.size()) - trunk_.n_text(); }
+    [[nodiscard]] int32_t n_cached() const { return trunk_.n_rows() + (in_blocks() ? 0 : n_expanded()); }
+    // Tokens of the text that are to be read and are not in the cache.
+    [[nodiscard]] int32_t n_missing() const {
+        return int32_t(tokens_.size()) - trunk_.window().n_left_out - trunk_.n_rows();
+    }
     [[nodiscard]] int32_t pos_of(int32_t i_node) const { return int32_t(tokens_.size()) - 1 + tree_.at(i_node).depth; }
+    // Its position in the cache.
+    [[nodiscard]] int32_t row_of(int32_t i_node) const { return trunk_.window().row_of(pos_of(i_node)); }
 
     // Rows of the text that the next step can evaluate: a draft head needs the target's states for them.
     [[nodiscard]] int32_t n_readable() const {

@@ -153,7 +153,7 @@ void draft_worker::do_errand(draft_text & text, errand & job) {
                 read_to_end(text);
             }
             text.trunk().settle(job.n_keep);
-            if (text.trunk().n_text() > 0) {
+            if (text.trunk().n_text() > 0 && text.n_left_out() == 0) {
                 image.saved = model_.save(text.trunk().branch());
             }
             break;
@@ -177,7 +177,8 @@ void draft_worker::do_errand(draft_text & text, errand & job) {
         case errand::kind::score:
             break;
     }
-    image.tokens = text.cached();
+    image.n_left_out = text.n_left_out();
+    image.tokens     = job.what == errand::kind::save && image.n_left_out > 0 ? std::vector<token_id>() : text.cached();
 }
 
 // A text that is saved: its head reads all that it has states for, because these are not saved.

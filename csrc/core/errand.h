@@ -18,6 +18,9 @@ struct cache_image {
     std::string           saved{}; // save: as token_model::save() gives it; empty: nothing is cached
     std::span<const char> given{}; // restore: the same; empty: the cache stays as it is
     std::vector<int32_t>  held{};  // look: positions that the model holds of each branch, by its own account
+    // Of a draft: tokens of the text that it has left out (draft_window.h). Then `tokens` are those that it has read.
+    // It is not saved then, because there is little to read again.
+    int32_t n_left_out = 0;
 };
 
 // Positions that the model holds of each of its branches.

@@ -2,12 +2,11 @@
 // use ever more memory.
 #pragma once
 
+#include "message_limits.h"
 #include "messages.h"
 #include "request.h"
 
 namespace duo {
-
-constexpr size_t n_text_most = size_t(1) << 20; // tokens of a text that a host accepts
 
 // Each function throws duo::error for messages that no peer of the same version would send.
 void check_node(const node_msg & n, int32_t n_vocab);

@@ -10,6 +10,7 @@
 
 namespace duo {
 
+constexpr size_t  n_text_most          = size_t(1) << 20; // tokens of a text that a host accepts
 constexpr int32_t n_logprobs_most      = 100;
 constexpr size_t  n_stops_most         = 64;
 constexpr size_t  n_stop_bytes_most    = 1024;
@@ -57,6 +58,7 @@ template <typename F> void each_plan_limit(F && f) {
     f("n_draft_min", [](const p & x) { return x.n_min; }, 0.0, double(n_draft_cap));
     f("p_min", [](const p & x) { return x.p_min; }, 0.0, 1.0);
     f("n_branch", [](const p & x) { return x.n_branch; }, 0.0, double(n_step_most));
+    f("n_window", [](const p & x) { return x.n_window; }, double(n_window_auto), double(n_text_most));
     f("ngram_size_n", [](const p & x) { return x.ngram.size_n; }, 1.0, 1024.0);
     f("ngram_size_m", [](const p & x) { return x.ngram.size_m; }, 1.0, 1024.0);
     f("ngram_min_hits", [](const p & x) { return x.ngram.min_hits; }, 1.0, double(INT32_MAX));

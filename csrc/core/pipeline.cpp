@@ -24,6 +24,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
     if (target != nullptr) {
         pair_prior prior = opt.prior;
         prior.n_levels   = draft != nullptr ? draft->n_levels() : 1;
+        prior.windows    = draft != nullptr && draft->n_inputs() == 0 && draft->undo() == undo_kind::cells;
         verify_worker_.emplace(*target, wires_,
                                draft != nullptr   ? place::here
                                : opt.remote_draft ? place::elsewhere

@@ -18,6 +18,7 @@ void planner::expect(const pair_prior & prior) {
     prior.check();
     shared_   = prior.shared;
     n_levels_ = prior.n_levels;
+    windows_  = prior.windows;
     splits_   = prior.splits;
     split_    = prior.split;
     profile_.expect(prior);

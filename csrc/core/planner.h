@@ -79,6 +79,9 @@ class planner {
     // True if the draft saves more time over the next n_tokens than its reading of the text takes, or if that reading
     // is short compared with the time of the text so far, so that a trial costs little.
     [[nodiscard]] bool draft_pays(int64_t reading_us, int32_t n_tokens, int64_t elapsed_us) const;
+    // Microseconds that a draft saves over the next n_tokens, by what is known.
+    [[nodiscard]] double draft_saves(int32_t n_tokens) const;
+    [[nodiscard]] bool   draft_may_skip() const { return shared_ && windows_; } // see pair_prior::windows
 
     // Nodes with less chance than this can be ignored.
     [[nodiscard]] double             least_chance() const { return adaptive() ? 0.01 : 0.0; }
@@ -179,6 +182,7 @@ class planner {
     bool                    copy_       = false;
     int32_t                 n_levels_   = 1;     // see pair_prior
     bool                    shared_     = false; // both models are on the same cores
+    bool                    windows_    = false; // see pair_prior
     std::vector<core_split> splits_;             // of these
     size_t                  split_ = 0;          // the likely one
 

@@ -118,8 +118,12 @@ bool planner::draft_pays(int64_t reading_us, int32_t n_tokens, int64_t elapsed_u
     if (plain == 0.0 || turns == 0.0) {
         return true; // nothing is known yet
     }
-    const double saved = n_tokens * (plain - 1.0 / turns);
-    return saved > double(reading_us) || double(reading_us) < trial_share * double(elapsed_us);
+    return draft_saves(n_tokens) > double(reading_us) || double(reading_us) < trial_share * double(elapsed_us);
+}
+
+double planner::draft_saves(int32_t n_tokens) const {
+    const double turns = ways().turns.rate;
+    return turns == 0.0 ? 0.0 : n_tokens * (profile_.pass_us(1, false) - 1.0 / turns);
 }
 
 } // namespace duo

@@ -1,5 +1,7 @@
 // The target's messages to its draft, and the draft's to the target. The loop around it is in verify_worker.cpp.
 #include <algorithm>
+#include <array>
+#include <limits>
 #include <utility>
 
 #include "verify_worker.h"
@@ -9,6 +11,16 @@ namespace duo {
 namespace {
 constexpr uint32_t n_quiet_most = 256; // verdicts before a draft at rest is woken to take them
 constexpr int32_t  n_hoped      = 256; // length that is assumed for a text without a limit, in tokens
+constexpr int32_t  n_row_pass   = 16;  // a prompt's row costs what it does in such a pass, if nothing is measured
+
+// A draft that reads the last n tokens of a prompt, and how much it then saves of what one saves that reads all
+// (benchmarks/README.md, "A window for the draft's prompt").
+struct window_worth {
+    int32_t n;
+    double  share;
+};
+constexpr std::array<window_worth, 6> windows{
+    {{64, 0.31}, {128, 0.33}, {256, 0.37}, {512, 0.63}, {1024, 0.85}, {n_window_all, 1.0}}};
 } // namespace
 
 bool verify_worker::draft_wanted(const request & req) const {
@@ -19,6 +31,7 @@ bool verify_worker::draft_wanted(const request & req) const {
 // The draft starts on its prompt while the target evaluates its own.
 void verify_worker::begin_draft(verify_slot & s, const request & req) {
     s.text.set_draft_request(req);
+    s.window = reading_of(s, req.plan.n_window).window;
     if (s.end_owed >= 0 && wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.end_owed})) {
         s.end_owed = -1;
     }
@@ -33,8 +46,9 @@ void verify_worker::begin_draft(verify_slot & s, const request & req) {
     }
 }
 
-// A draft that begins in mid-text, or again, begins with the text as it is now.
-void verify_worker::begin_draft_in_mid_text(verify_slot & s) {
+// A draft that begins in mid-text, or again, begins with the text as it is now. n_window: if the request leaves the
+// choice.
+void verify_worker::begin_draft_in_mid_text(verify_slot & s, int32_t n_window) {
     s.text.set_contact(contact::none);
     constexpr uint64_t n_most      = uint64_t(1) << 22; // such ids are larger than those of the engine's requests
     const request &    req         = s.text.req();
@@ -43,6 +57,7 @@ void verify_worker::begin_draft_in_mid_text(verify_slot & s) {
     r->prompt                      = s.text.tokens();
     r->slot                        = req.slot;
     r->draft                       = req.draft;
+    r->plan.n_window               = req.plan.n_window == n_window_auto ? n_window : req.plan.n_window;
     r->id                          = request_node((++n_late_begins_ % n_most + 1) << 40 | (req.id & 0xffffffffff));
     s.text.restart_tree(r->id);
     late_begins_.push_back(std::move(r));
@@ -77,20 +92,52 @@ void verify_worker::begin_draft_if_it_pays(verify_slot & s) {
     const int64_t elapsed   = now_us() - st.t_begin_us;
     const int32_t n_predict = s.text.req().n_predict;
     const int32_t n_left    = n_predict < 0 ? std::max(n_hoped, st.n_predicted) : n_predict - st.n_predicted;
-    if (planner_.draft_pays(reading_us(s), n_left, elapsed)) {
-        begin_draft_in_mid_text(s);
+    const int32_t n_window  = best_window(s, n_left, elapsed);
+    s.reading_us            = reading_us(reading_of(s, n_window));
+    if (planner_.draft_pays(s.reading_us, n_left, elapsed)) {
+        begin_draft_in_mid_text(s, n_window);
         if (s.text.drafting()) {
             s.text.set_contact(contact::reading);
         }
     }
 }
 
+// The last tokens that the draft is to read: more of them are worth their time while they save more than they take. If
+// none does, the most that can be tried.
+int32_t verify_worker::best_window(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const {
+    const int32_t asked = s.text.req().plan.n_window;
+    if (asked != n_window_auto || !planner_.draft_may_skip()) {
+        return asked;
+    }
+    const double saved = planner_.draft_saves(n_left);
+    if (saved <= 0.0 && planner_.draft_pays(std::numeric_limits<int64_t>::max(), n_left, elapsed_us)) {
+        return n_window_some; // nothing is known yet
+    }
+    int32_t best  = windows.front().n;
+    double  value = 0.0;
+    for (const auto & [n, share] : windows) {
+        const int64_t us   = reading_us(reading_of(s, n));
+        const double  more = share * saved - double(us);
+        if (more > value || (value == 0.0 && planner_.draft_pays(us, n_left, elapsed_us))) {
+            best  = n;
+            value = std::max(0.0, more);
+        }
+    }
+    return best;
+}
+
+draft_reading verify_worker::reading_of(const verify_slot & s, int32_t n_window) const {
+    const int32_t n_text = s.text.n_tokens();
+    return draft_reading::of(s.window, std::min(s.text.n_draft_read(), n_text - 1), n_text, n_window);
+}
+
 // How long the draft will read: as long as the target would, less what its smaller size and its cache save.
-int64_t verify_worker::reading_us(const verify_slot & s) const {
+int64_t verify_worker::reading_us(const draft_reading & r) const {
     const pair_profile & p    = planner_.profile();
     const double         pass = p.pass_us(1, false);
     const double         c    = pass > 0.0 ? std::min(1.0, p.step_us(1, false) / pass) : 1.0;
-    return int64_t(c * row_us_ * (s.text.n_tokens() - s.text.n_draft_read()));
+    const double         row  = row_us_ > 0.0 ? row_us_ : p.pass_us(n_row_pass, false) / n_row_pass;
+    return int64_t(c * row * r.n_rows);
 }
 
 // False: the draft rests.

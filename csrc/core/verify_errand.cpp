@@ -36,10 +36,13 @@ void verify_worker::serve_errand(request & req) noexcept {
     }
     if (told) {
         await_draft(req);
-        try {
-            s.draft_read = req.job->draft.tokens;
-        } catch (...) {
-            s.draft_read.clear(); // there is no memory for it
+        if (req.job->draft.n_left_out == 0) { // else it holds what it held
+            try {
+                s.draft_read = req.job->draft.tokens;
+            } catch (...) {
+                s.draft_read.clear(); // there is no memory for it
+            }
+            s.window = {};
         }
         req.warning = std::move(req.draft_error);
     }

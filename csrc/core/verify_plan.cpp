@@ -76,7 +76,7 @@ plan verify_worker::make_plan(verify_slot & s) {
         const uint32_t heard = wires_.verify_bell.listen();
         take_nodes();
         if (s.text.draft_contact() == contact::returned) {
-            begin_draft_in_mid_text(s);
+            begin_draft_in_mid_text(s, n_window_auto);
         }
         begin_draft_if_it_pays(s);
         s.text.grow_tree(known_of(s), planner_.least_chance(), n_room(s));
@@ -97,7 +97,7 @@ plan verify_worker::make_plan(verify_slot & s) {
         t0                = t0 == 0 ? now : t0;
         // A draft that reads is waited for, because on the same cores both at once would take longer.
         const bool    reads   = s.text.draft_contact() == contact::reading;
-        const int64_t wait_us = reads ? std::max(p.wait_us, reading_factor * reading_us(s)) : p.wait_us;
+        const int64_t wait_us = reads ? std::max(p.wait_us, reading_factor * s.reading_us) : p.wait_us;
         wake_reader();
         if (!wait_(wires_.verify_bell, heard, now + wait_us)) {
             s.text.set_contact(contact::late); // a draft that hangs costs one wait, not one for each token

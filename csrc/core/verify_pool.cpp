@@ -158,7 +158,7 @@ void verify_worker::begin_drafts_together() {
     for (verify_slot * s : active_) {
         const contact c = s->text.draft_contact();
         if (c == contact::returned || (c == contact::owed && s->text.stats().n_passes > 0 && orders_.n_ahead > 0)) {
-            begin_draft_in_mid_text(*s);
+            begin_draft_in_mid_text(*s, planner_.draft_may_skip() ? n_window_some : n_window_auto);
             drafts_read_ = true;
         }
     }

@@ -85,7 +85,7 @@ class verify_text {
     void on_share(const node_msg & msg);
     void on_pause(node_id root) { mirror_.pause(root); }
 
-    // Leading tokens that the draft's cache holds.
+    // Leading tokens that the draft's cache holds or has left out.
     [[nodiscard]] int32_t n_draft_read() const { return n_draft_read_; }
     void                  set_draft_read(int32_t n) { n_draft_read_ = n; }
 

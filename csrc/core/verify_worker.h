@@ -108,10 +108,12 @@ class verify_worker {
     verify_slot *         drafting_at(int32_t line);
     [[nodiscard]] bool    draft_wanted(const request & req) const;
     void                  begin_draft(verify_slot & s, const request & req);
-    void                  begin_draft_in_mid_text(verify_slot & s);
+    void                  begin_draft_in_mid_text(verify_slot & s, int32_t n_window);
     void                  begin_draft_if_it_pays(verify_slot & s);
     void                  end_draft(verify_slot & s);
-    int64_t               reading_us(const verify_slot & s) const;
+    int32_t               best_window(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const;
+    draft_reading         reading_of(const verify_slot & s, int32_t n_window) const;
+    int64_t               reading_us(const draft_reading & r) const;
     void                  forget_late_begins();
     void                  tell_draft(verify_slot & s, verdict_msg v);
     void                  wake_others();

@@ -183,6 +183,7 @@ class Plan:
     n_draft_min: int
     p_min: float
     n_branch: int
+    n_window: int  # -1: auto, 0: all
     has_model: bool
     always: bool
     use: str

@@ -51,6 +51,13 @@ inline ask random_ask(dice & d, const language & lang, int32_t n_ctx) {
                             .min_hits = d.between(1, 2)};
         q.plan.has_model = d.chance(0.8);
     }
+    q.plan.n_window = d.chance(0.5) ? d.between(1, 12) : d.between(duo::n_window_auto, duo::n_window_all);
+    if (d.chance(0.1)) { // a text that has a middle
+        q.prompt.resize(size_t(d.between(1, std::min(n_ctx - 1, 60))), q.prompt.front());
+        for (size_t i = 1; i < q.prompt.size(); ++i) {
+            q.prompt[i] = token_id((q.prompt[i - 1] * 7 + token_id(i)) % lang.n_vocab);
+        }
+    }
     return q;
 }
 

@@ -24,6 +24,7 @@ struct behaviour {
     int32_t  pass_us      = 0; // and always this long
     uint64_t delay_seed   = 1;
     bool     can_rollback = true;
+    bool     windows      = true; // a draft that may leave out the middle of a prompt
     // A recurrent state: how it goes back, how far, and whether a pass over one row is dropped as it would be if a row
     // had been added for its company.
     duo::undo_kind undo         = duo::undo_kind::cells;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "check.h"
+#include "core/draft_window.h"
 #include "error.h"
 #include "scripted_base.h"
 
@@ -105,10 +106,13 @@ class scripted_model : public scripted_base {
                        std::span<candidate> out) override {
         const one_at_a_time guard(*this);
         check_row(i_row);
-        const auto n = size_t(rows_[size_t(i_row)].pos) + 1;
-        REQUIRE_EQ(text.size(), n, "text up to the row");
-        const std::vector<token_id> & own = texts_[size_t(i_row)];
-        REQUIRE(std::equal(text.begin(), text.end(), own.begin(), own.end()), "what is cached is the text");
+        const auto n_read = size_t(rows_[size_t(i_row)].pos) + 1;
+        const auto n      = text.size();
+        REQUIRE(n == n_read || (n > n_read && b_.windows), "text up to the row");
+        n_skipping += n > n_read ? 1 : 0;
+        REQUIRE_EQ(n_read, texts_[size_t(i_row)].size());
+        REQUIRE(is_view(texts_[size_t(i_row)], text), "what is cached is the text, or its beginning and its end");
+        const std::vector<token_id> own(text.begin(), text.end());
         if (n_chosen_++ == b_.throw_choice) {
             tell_thrown();
             throw duo::error(duo::error_kind::context_full, "choice fails");
@@ -238,11 +242,20 @@ class scripted_model : public scripted_base {
     std::vector<token_id> cached(int32_t branch) const { return cache_[size_t(branch)].token; }
 
     std::atomic<int64_t>                n_decoded{0};
+    std::atomic<int64_t>                n_skipping{0}; // rows that were asked and have not read all of the text
     std::atomic<int64_t>                n_restored{0};
     std::array<std::atomic<int64_t>, 8> n_decoded_with{}; // by threads
 
   private:
     bool keeps_state() const { return b_.undo != duo::undo_kind::cells; }
+
+    // Whether these are the text's tokens, or its first ones (n_sink at least) and its last ones.
+    static bool is_view(std::span<const token_id> own, std::span<const token_id> text) {
+        const auto n_first = std::mismatch(own.begin(), own.end(), text.begin()).first - own.begin();
+        const auto n_last  = std::mismatch(own.rbegin(), own.rend(), text.rbegin()).first - own.rbegin();
+        return own.size() == text.size() ? n_first == std::ssize(own)
+                                         : n_first >= duo::draft_window::n_sink && n_first + n_last >= std::ssize(own);
+    }
 
     // What a pass leaves to go back to. If it has several texts, each has one row and at most n_together guesses.
     void keep_state(int32_t branch, std::span<const row> rows, bool drops) {

@@ -27,11 +27,12 @@ struct grower {
 
     void begin() {
         std::vector<token_id> prompt(text.begin(), text.begin() + d.below(uint32_t(text.size()) + 1));
-        for (int32_t n = d.between(1, 6); n > 0; --n) {
+        for (int32_t n = d.between(1, d.chance(0.3) ? 40 : 6); n > 0; --n) {
             prompt.push_back(any_token());
         }
         prompt.resize(std::min(prompt.size(), size_t(has.n_ctx) - 2));
-        cache.begin(text, prompt);
+        cache.begin(text, prompt, n_window);
+        n_skips += cache.window().n_left_out > 0 ? 1 : 0;
         text.assign(prompt.begin(), prompt.end() - 1);
         tree.reset(++n_ids, no_token);
         commit(prompt.back());
@@ -67,20 +68,23 @@ struct grower {
         const std::atomic<bool> stop{d.chance(0.1)};
         std::vector<row>        rows;
         if (!tree.root().expanded()) {
-            const int32_t n = std::min(int32_t(text.size()) - cache.n_text(), has.n_batch);
-            for (int32_t pos = cache.n_text(); pos < cache.n_text() + n; ++pos) {
-                rows.push_back({.token = text[size_t(pos)], .pos = pos, .branch = cache.branch(), .output = true});
+            const int32_t n = std::min(int32_t(view(text).size()) - cache.n_rows(), has.n_batch);
+            for (int32_t row = cache.n_rows(); row < cache.n_rows() + n; ++row) {
+                const bool last = row + 1 == int32_t(view(text).size());
+                rows.push_back(
+                    {.token = view(text)[size_t(row)], .pos = row, .branch = cache.branch(), .output = last});
             }
             if (model.decode(rows, stop) == decode_status::ok) {
                 cache.grow(n);
-                if (cache.n_text() == int32_t(text.size())) {
+                if (cache.n_rows() == int32_t(view(text).size())) {
+                    CHECK_EQ(cache.n_text(), int32_t(text.size()));
                     tree.mark_expanded(0, cache.branch());
                     grow(0, n - 1);
                 }
             }
             return;
         }
-        const int32_t        n_free = model.n_cells() - cache.n_text() - n_expanded();
+        const int32_t        n_free = model.n_cells() - cache.n_rows() - n_expanded();
         std::vector<int32_t> batch;
         for (int32_t i = 1; i < tree.size(); ++i) {
             if (!tree.at(i).expanded() && pos_of(i) < has.n_ctx && d.chance(0.4) &&
@@ -92,7 +96,8 @@ struct grower {
         for (const int32_t i : batch) {
             const int32_t b = cache.take(tree, i, pos_of(i));
             if (b >= 0) {
-                rows.push_back({.token = tree.at(i).token, .pos = pos_of(i), .branch = b, .output = true});
+                const int32_t row = cache.window().row_of(pos_of(i));
+                rows.push_back({.token = tree.at(i).token, .pos = row, .branch = b, .output = true});
                 taken.push_back(i);
             } else {
                 ++n_refused;
@@ -147,9 +152,10 @@ struct grower {
                 const auto    have = model.cached(b);
                 path               = text;
                 tree.path_to(i, path);
+                path = view(path);
                 CHECK(have.size() >= path.size() && std::equal(path.begin(), path.end(), have.begin()),
                       "the branch of a node holds its path");
-                last[size_t(b)] = std::max(last[size_t(b)], pos_of(i));
+                last[size_t(b)] = std::max(last[size_t(b)], cache.window().row_of(pos_of(i)));
             }
         }
         for (int32_t b = 0; b < has.n_branch; ++b) {
@@ -157,15 +163,22 @@ struct grower {
             if (last[size_t(b)] >= 0) {
                 CHECK_EQ(n, last[size_t(b)] + 1, "and no more than that");
             } else if (b == cache.branch()) {
-                CHECK_EQ(n, cache.n_text());
+                CHECK_EQ(n, cache.n_rows());
             } else {
                 CHECK(!pruned || n == 0, "a branch without a node is free");
             }
         }
         const auto trunk = model.cached(cache.branch());
-        CHECK(int32_t(trunk.size()) >= cache.n_text() &&
-                  std::equal(trunk.begin(), trunk.begin() + cache.n_text(), text.begin()),
+        CHECK(int32_t(trunk.size()) >= cache.n_rows() &&
+                  std::equal(trunk.begin(), trunk.begin() + cache.n_rows(), view(text).begin()),
               "the trunk holds the text");
+    }
+
+    // What of a text is read.
+    std::vector<token_id> view(std::vector<token_id> all) const {
+        const auto first = all.begin() + std::min(cache.window().n_first, int32_t(all.size()));
+        all.erase(first, first + std::min<std::ptrdiff_t>(cache.window().n_left_out, all.end() - first));
+        return all;
     }
 
     dice                  d;
@@ -176,7 +189,8 @@ struct grower {
     token_tree            tree;
     std::vector<token_id> text;
     node_id               n_ids     = 0;
-    int                   n_refused = 0, n_stopped = 0, n_hits = 0, n_beside = 0;
+    int32_t               n_window  = n_window_all;
+    int                   n_refused = 0, n_stopped = 0, n_hits = 0, n_beside = 0, n_skips = 0;
 };
 
 // Its nth rollback from now fails once.
@@ -191,7 +205,7 @@ struct slippery_model : scripted_model {
 } // namespace
 
 TEST(branches_hold_the_paths) {
-    int n_refused = 0, n_stopped = 0, n_hits = 0, n_beside = 0;
+    int n_refused = 0, n_stopped = 0, n_hits = 0, n_beside = 0, n_skips = 0;
     for (uint64_t seed = 0; seed < 300; ++seed) {
         dice   d(seed + 1000);
         grower g(seed, {.lang     = {.seed = seed, .n_vocab = 12},
@@ -200,6 +214,7 @@ TEST(branches_hold_the_paths) {
                         .n_branch = d.between(1, 16),
                         .n_spare  = d.chance(0.3) ? d.between(0, 4) : 64});
         for (int k = 0; k < 1000; ++k) {
+            g.n_window = g.d.chance(0.5) ? g.d.between(1, 10) : n_window_all;
             g.d.chance(0.7) ? g.step() : g.d.chance(0.95) ? g.verdict() : g.begin();
             if (check::n_failed.load() > 10) {
                 return;
@@ -209,6 +224,7 @@ TEST(branches_hold_the_paths) {
         n_stopped += g.n_stopped;
         n_hits += g.n_hits;
         n_beside += g.n_beside;
+        n_skips += g.n_skips;
         CHECK(g.cache.clear());
         CHECK_EQ(g.n_empty(), g.has.n_branch, "nothing is left");
         CHECK_EQ(g.cache.n_text(), 0);
@@ -218,6 +234,7 @@ TEST(branches_hold_the_paths) {
     for (const int n : {n_refused, n_stopped, n_hits, n_beside}) {
         CHECK(n > 1000, std::to_string(n));
     }
+    CHECK(n_skips > 100, std::to_string(n_skips)); // few texts are long enough
 }
 
 TEST(a_cache_that_cannot_roll_back) {

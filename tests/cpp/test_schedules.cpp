@@ -7,7 +7,7 @@ namespace {
 
 struct total {
     int n_requests = 0, n_cancelled = 0, n_accepted = 0, n_rejected = 0, n_hits = 0;
-    int n_side = 0, n_beside = 0, n_ngram_accepted = 0, n_ngram_rejected = 0, n_shaped = 0;
+    int n_side = 0, n_beside = 0, n_ngram_accepted = 0, n_ngram_rejected = 0, n_shaped = 0, n_skipping = 0;
 };
 
 void one_pipeline(uint64_t seed, total & sum) {
@@ -79,6 +79,7 @@ void one_pipeline(uint64_t seed, total & sum) {
         sum.n_ngram_rejected += a.stats.n_ngram - a.stats.n_ngram_accepted;
         sum.n_shaped += q.plan.tree.empty() ? 0 : a.stats.n_verifications;
     }
+    sum.n_skipping += int(p.draft.n_skipping.load());
 }
 
 } // namespace
@@ -94,7 +95,7 @@ TEST(random_schedules) {
     }
     // The mix is one: every kind of thing happened often.
     for (const int x : {sum.n_cancelled, sum.n_accepted, sum.n_rejected, sum.n_hits, sum.n_side, sum.n_beside,
-                        sum.n_ngram_accepted, sum.n_ngram_rejected, sum.n_shaped}) {
+                        sum.n_ngram_accepted, sum.n_ngram_rejected, sum.n_shaped, sum.n_skipping}) {
         CHECK(x > n / 16, std::to_string(x));
     }
 }

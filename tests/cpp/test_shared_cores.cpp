@@ -76,7 +76,9 @@ TEST(shared_cores_reading_that_does_not_pay_is_not_held_against_the_draft) {
     pair      p(target, draft, false, shared_prior(2200.0, 500.0));
     const ask q = with_prompt(3, 40);
     CHECK(p.run(q).stats.n_accepted > 0);
-    const auto a = p.run(with_prompt(12000, 60), "long");
+    ask all           = with_prompt(12000, 60);
+    all.plan.n_window = n_window_all;
+    const auto a      = p.run(all, "long");
     CHECK_EQ(a.stats.n_drafted, 0, "not worth reading");
     CHECK(stance_of(p) == stance::by_turn);
     CHECK(p.run(q, "again").stats.n_accepted > 0);

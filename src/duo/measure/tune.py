@@ -29,6 +29,7 @@ AUTO = Arm("async auto", "async", "auto")
 FIXED: GenerateOptions = {
     "n_draft_min": 0,
     "n_draft_branches": "auto",
+    "draft_window": "auto",
     "draft_tree": "auto",
     "draft_p_min": 0.0,
     "spec_type": ["draft-simple"],

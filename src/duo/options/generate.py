@@ -17,6 +17,7 @@ from duo.options.option import (
     Mode,
     Probability,
     SpecTypes,
+    Window,
     opt,
 )
 from duo.options.sampling import SamplingOptions
@@ -58,6 +59,17 @@ class GenerateOptions(SamplingOptions, total=False):
             "auto",
             "Most continuations that the draft prepares in one step; auto: as many as pay off, up to 8.",
             "--draft-branches",
+        ),
+    ]
+    draft_window: Annotated[
+        Window,
+        opt(
+            "auto",
+            "How much of the prompt the draft reads: its first tokens and its last N. auto: as much as pays off, if "
+            "both models use the same cores, and else all of it; 0 or all: all of it. Draft heads and drafts with a "
+            "recurrent state read all.",
+            "--draft-window",
+            metavar="auto|all|N",
         ),
     ]
     draft_tree: Annotated[

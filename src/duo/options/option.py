@@ -18,6 +18,7 @@ N_TREE_MAX = 63  # nodes; with the root a pass of 64 rows
 N_RANK_MAX = 64
 
 N_ACCEPT_TOP_MAX = 1000
+N_WINDOW_MAX = 1 << 20  # tokens; as many as a host accepts of a text
 
 Mode = Literal["plain", "sync", "async"]
 AcceptRule = Literal["noise", "rejection", "typical", "top-n"]
@@ -42,6 +43,7 @@ def _whole(value: Any) -> Any:
 
 Int = Annotated[int, BeforeValidator(_whole)]
 AutoInt = Int | Literal["auto"]
+Window = Annotated[Int, Field(ge=0, le=N_WINDOW_MAX)] | Literal["auto", "all"]
 TextCount = Annotated[Int, Field(ge=1, le=N_PARALLEL_MAX)] | Literal["auto"]
 LayerCount = Annotated[Int, Field(ge=-1, le=2**31 - 1)] | Literal["all", "auto"]
 

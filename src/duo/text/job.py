@@ -119,6 +119,8 @@ def speculation(o: GenerateOptions) -> _core.Plan:
     p.n_draft = _core.N_DRAFT_AUTO if o["n_draft"] == "auto" else o["n_draft"]
     p.n_draft_min, p.p_min = o["n_draft_min"], o["draft_p_min"]
     p.n_branch = 0 if o["n_draft_branches"] == "auto" else o["n_draft_branches"]
+    window = o["draft_window"]
+    p.n_window = window if isinstance(window, int) else -1 if window == "auto" else 0
     p.has_model = bool(draft_of(o))
     if isinstance(o["draft_tree"], str):
         p.use = o["draft_tree"]

@@ -161,7 +161,7 @@ class Path(_message.Message):
     def __init__(self, ranks: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class Plan(_message.Message):
-    __slots__ = ("mode", "n_draft", "n_draft_min", "p_min", "n_branch", "has_model", "always", "use", "tree", "ngram", "ngram_size_n", "ngram_size_m", "ngram_min_hits")
+    __slots__ = ("mode", "n_draft", "n_draft_min", "p_min", "n_branch", "has_model", "always", "use", "tree", "ngram", "ngram_size_n", "ngram_size_m", "ngram_min_hits", "n_window")
     MODE_FIELD_NUMBER: _ClassVar[int]
     N_DRAFT_FIELD_NUMBER: _ClassVar[int]
     N_DRAFT_MIN_FIELD_NUMBER: _ClassVar[int]
@@ -175,6 +175,7 @@ class Plan(_message.Message):
     NGRAM_SIZE_N_FIELD_NUMBER: _ClassVar[int]
     NGRAM_SIZE_M_FIELD_NUMBER: _ClassVar[int]
     NGRAM_MIN_HITS_FIELD_NUMBER: _ClassVar[int]
+    N_WINDOW_FIELD_NUMBER: _ClassVar[int]
     mode: str
     n_draft: int
     n_draft_min: int
@@ -188,7 +189,8 @@ class Plan(_message.Message):
     ngram_size_n: int
     ngram_size_m: int
     ngram_min_hits: int
-    def __init__(self, mode: _Optional[str] = ..., n_draft: _Optional[int] = ..., n_draft_min: _Optional[int] = ..., p_min: _Optional[float] = ..., n_branch: _Optional[int] = ..., has_model: bool = ..., always: bool = ..., use: _Optional[str] = ..., tree: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., ngram: _Optional[str] = ..., ngram_size_n: _Optional[int] = ..., ngram_size_m: _Optional[int] = ..., ngram_min_hits: _Optional[int] = ...) -> None: ...
+    n_window: int
+    def __init__(self, mode: _Optional[str] = ..., n_draft: _Optional[int] = ..., n_draft_min: _Optional[int] = ..., p_min: _Optional[float] = ..., n_branch: _Optional[int] = ..., has_model: bool = ..., always: bool = ..., use: _Optional[str] = ..., tree: _Optional[_Iterable[_Union[Path, _Mapping]]] = ..., ngram: _Optional[str] = ..., ngram_size_n: _Optional[int] = ..., ngram_size_m: _Optional[int] = ..., ngram_min_hits: _Optional[int] = ..., n_window: _Optional[int] = ...) -> None: ...
 
 class Begin(_message.Message):
     __slots__ = ("id", "prompt", "n_generated", "n_predict", "n_logprobs", "stop", "sampling", "plan", "instance", "session")

@@ -1,0 +1,125 @@
+"""A draft that reads the first tokens of a prompt and its last ones (--draft-window): the text is the target's own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import EXACT
+from hosts import host, remote
+from prompts import LONG
+
+from duo import BadValue, Duo, _core
+from duo.models.demo import demo_pair
+from duo.text.errand import finish
+
+N_SINK = 16  # csrc/core/draft_window.h
+N_TOKENS = 40
+WINDOWS = (1, 16, 100, 4096, "all", 0, "auto")
+SAMPLINGS: dict[str, dict[str, Any]] = {"greedy": {"temperature": 0}, "seeded": {"temperature": 0.8, "seed": 5}}
+PROMPTS = [LONG[0], LONG[4]]
+
+
+@pytest.fixture(scope="module")
+def eager() -> Iterator[Duo]:
+    """Speculates whether it pays or not."""
+    with Duo(n_ctx=1024, _always=True, **EXACT) as d:
+        yield d
+
+
+@pytest.fixture(scope="module")
+def right() -> dict[tuple[str, str], tuple[int, ...]]:
+    """What the target writes alone."""
+    with Duo(demo_pair()[0], n_ctx=1024, **EXACT) as d:
+        return {
+            (p, s): d.generate(p, max_tokens=N_TOKENS, mode="plain", **o).tokens
+            for p in [*PROMPTS, LONG[0] + "And then"]
+            for s, o in SAMPLINGS.items()
+        }
+
+
+def read_of(d: Duo) -> list[int]:
+    """The tokens that the draft's cache holds of the last text."""
+    return finish(d.session, _core.Errand("look")).draft_tokens
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+@pytest.mark.parametrize("window", WINDOWS, ids=str)
+def test_the_text_is_plains(
+    eager: Duo, right: dict[tuple[str, str], tuple[int, ...]], window: int | str, mode: Any
+) -> None:
+    n_accepted = 0
+    for prompt in PROMPTS:
+        for name, o in SAMPLINGS.items():
+            r = eager.generate(prompt, max_tokens=N_TOKENS, mode=mode, n_draft=4, draft_window=window, **o)
+            assert (r.tokens, r.warning) == (right[prompt, name], ""), f"{prompt[:20]!r}, {name}"
+            n_accepted += r.timings["draft_n_accepted"]
+    assert n_accepted > 0
+
+
+def test_the_draft_reads_the_beginning_and_the_end(eager: Duo) -> None:
+    for window in (16, 100):
+        eager.generate("Something else", max_tokens=2, temperature=0)  # nothing of the prompt stays cached
+        r = eager.generate(LONG[1], max_tokens=8, temperature=0, mode="sync", n_draft=2, draft_window=window)
+        prompt = eager.tokenize(LONG[1])
+        read = read_of(eager)
+        assert read[:N_SINK] == prompt[:N_SINK]
+        assert read[N_SINK : N_SINK + window] == prompt[-window:]
+        rest = read[N_SINK + window :]
+        assert rest == list(r.tokens[: len(rest)])
+
+
+def test_a_text_that_goes_on_is_not_read_again(eager: Duo, right: dict[tuple[str, str], tuple[int, ...]]) -> None:
+    how: dict[str, Any] = {"max_tokens": N_TOKENS, "temperature": 0, "mode": "sync", "n_draft": 4, "draft_window": 64}
+    eager.generate("Something else", max_tokens=2, temperature=0)
+    eager.generate(LONG[0], **how)
+    longer = LONG[0] + "And then"
+    assert eager.generate(longer, **how).tokens == right[longer, "greedy"]
+    n_prompt, n_longer = len(eager.tokenize(LONG[0])), len(eager.tokenize(longer))
+    read = read_of(eager)
+    assert read[N_SINK : N_SINK + n_longer - n_prompt + 64] == eager.tokenize(longer)[n_prompt - 64 :]
+
+
+def test_several_texts_at_once(right: dict[tuple[str, str], tuple[int, ...]]) -> None:
+    with Duo(n_ctx=4096, n_parallel=4, _always=True, **EXACT) as d:
+        for window in (8, 64, "auto"):
+            for mode in ("sync", "async"):
+                how: dict[str, Any] = {"max_tokens": N_TOKENS, "mode": mode, "n_draft": 4, "draft_window": window}
+                texts = [*right][:4]
+                for name, o in SAMPLINGS.items():
+                    prompts = [p for p, s in texts if s == name]
+                    found = list(d.generate_many(prompts * 2, **how, **o))
+                    assert [r.tokens for r in found] == [right[p, name] for p in prompts * 2], f"{window}, {mode}"
+
+
+@pytest.mark.remote
+def test_a_draft_host_leaves_out_the_middle(right: dict[tuple[str, str], tuple[int, ...]]) -> None:
+    pytest.importorskip("grpc")
+    with host("draft", "-td", "1") as h, remote("draft", h) as d:
+        for window in (16, 100, "all", "auto"):
+            for mode in ("sync", "async"):
+                for name, o in SAMPLINGS.items():
+                    how: dict[str, Any] = {"max_tokens": N_TOKENS, "mode": mode, "n_draft": 4, "draft_window": window}
+                    r = d.generate(LONG[0], **how, **o)
+                    assert (r.tokens, r.warning) == (right[LONG[0], name], "")
+                    assert r.timings["draft_n_accepted"] > 0 or mode == "async"
+
+
+def test_a_saved_prompt_is_the_targets(tmp_path: Path, right: dict[tuple[str, str], tuple[int, ...]]) -> None:
+    file = tmp_path / "p.cache"
+    how: dict[str, Any] = {
+        "max_tokens": N_TOKENS, "temperature": 0, "mode": "sync", "n_draft": 4, "draft_window": 32,
+        "prompt_cache": file,
+    }  # fmt: skip
+    for cached in (False, True):
+        with Duo(n_ctx=1024, _always=True, **EXACT) as d:
+            r = d.generate(LONG[0], **how)
+            assert (r.tokens, r.warning) == (right[LONG[0], "greedy"], "")
+            assert (r.timings["cache_n"] > 0) == cached
+            assert r.timings["draft_n_accepted"] > 0
+
+
+@pytest.mark.parametrize("window", [-1, 2**20 + 1, "many", 1.5, None])
+def test_other_windows_are_refused(duo_pair: Duo, window: Any) -> None:
+    with pytest.raises(BadValue, match="draft_window"):
+        duo_pair.generate("x", max_tokens=2, draft_window=window)
