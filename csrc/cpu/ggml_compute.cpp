@@ -86,7 +86,7 @@ void backend::compute(ggml_tensor * node) {
 bool backend::is_prepared(const ggml_tensor * node, prepare_fn by) {
     const ggml_tensor * x    = node->src[1];
     const bool          same = input_ == x && data_ == x->data && by_ == by && n_ == ggml_nelements(x) &&
-                               std::find(users_.begin(), users_.end(), node) == users_.end();
+                      std::find(users_.begin(), users_.end(), node) == users_.end();
     if (!same) {
         users_.clear();
     }

@@ -144,9 +144,9 @@ void llama_token_model::create_context() {
     }
     // libllama reserves an output for each branch.
     const int32_t n_most = helped() ? n_branch_helped : n_branch_most;
-    n_branch_ = !one ? opt_.n_parallel * std::max(1, std::min(n_most, n_batch_) / opt_.n_parallel)
-                : is_draft_ && !one_sequence_ ? std::min(std::max(n_branch_state, 4 * opt_.n_parallel), n_batch_)
-                                              : opt_.n_parallel;
+    n_branch_            = !one ? opt_.n_parallel * std::max(1, std::min(n_most, n_batch_) / opt_.n_parallel)
+                           : is_draft_ && !one_sequence_ ? std::min(std::max(n_branch_state, 4 * opt_.n_parallel), n_batch_)
+                                                         : opt_.n_parallel;
 
     const bool           all_duo  = n_duo_products_ > 0 && n_duo_products_ == n_cpu_products_;
     const int32_t        n_widest = on_device_ ? n_ubatch_strict_device : all_duo ? n_ubatch_duo : n_ubatch_strict;
@@ -198,7 +198,7 @@ void llama_token_model::create_context() {
                                (opt_.n_contexts > 1 ? " or -np/--parallel" : "");
     const std::string what = "a context of " + std::to_string(n_ctx_) + " tokens" +
                              (opt_.n_contexts > 1 ? " for each of " + std::to_string(opt_.n_contexts) + " texts" : "");
-    const uint64_t    n_cache =
+    const uint64_t n_cache =
         cache_bytes(model_.get(), meta("general.architecture"), n_layer(), params.n_ctx,
                     device_names_.empty() || !opt_.offload_kqv ? 0 : opt_.n_gpu_layers, params.type_k, params.type_v);
     if (const uint64_t n_free = memory_available(); n_cache > n_free) {

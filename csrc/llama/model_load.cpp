@@ -115,8 +115,8 @@ void llama_token_model::load() {
         }
         const bool stock = opt_.cpu_types.empty() && packed_as_.empty();
         warning_         = std::string("there is not enough memory for ") + (stock ? "stock" : "duo's") +
-                           " CPU kernels to pack the weights of " + opt_.path + "; " +
-                           (stock ? "they are used as they are in the file" : "stock kernels are used");
+                   " CPU kernels to pack the weights of " + opt_.path + "; " +
+                   (stock ? "they are used as they are in the file" : "stock kernels are used");
         load_file({}, {}, false);
     }
     if (llama_vocab_type(vocab()) == LLAMA_VOCAB_TYPE_NONE) {
@@ -157,7 +157,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types, co
         }
     }
     const int32_t n_gpu_layers = device_names_.empty() ? 0 : opt_.n_gpu_layers;
-    on_device_ = n_gpu_layers != 0 ||
+    on_device_                 = n_gpu_layers != 0 ||
                  std::any_of(opt_.override_tensors.begin(), opt_.override_tensors.end(), [this](const auto & o) {
                      return std::find(device_names_.begin(), device_names_.end(), o.second) != device_names_.end();
                  });
@@ -198,7 +198,7 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types, co
     params.use_extra_bufts = !same_bits_ && extra_buffers &&
                              !(cpu::allowed_amx_buffers() != nullptr && has_planes(opt_.path, placement)) &&
                              cpu::learn_ggml_tiles();
-    extra_buffers_         = params.use_extra_bufts || (target_ != nullptr && target_->extra_buffers_);
+    extra_buffers_ = params.use_extra_bufts || (target_ != nullptr && target_->extra_buffers_);
     if (opt_.load_mode != "auto" || n_duo_products_ > 0) {
         // Weights that will be packed are read, not mapped: a mapping would stay resident as a second copy.
         params.load_mode = opt_.load_mode == "mmap"    ? LLAMA_LOAD_MODE_MMAP
@@ -218,9 +218,9 @@ void llama_token_model::load_file(const std::vector<std::string> & cpu_types, co
     const cpu::shortage_watch shortage;
     const auto                failed = [&](const std::string & reason) {
         return shortage.seen() || (params.use_extra_bufts && is_full(reason))
-                   ? error(error_kind::does_not_fit,
-                           "there is not enough memory to load " + opt_.path + "; free memory or choose a smaller file")
-                   : error(error_kind::bad_value, opt_.path + " could not be loaded" + reason);
+                                  ? error(error_kind::does_not_fit,
+                                          "there is not enough memory to load " + opt_.path + "; free memory or choose a smaller file")
+                                  : error(error_kind::bad_value, opt_.path + " could not be loaded" + reason);
     };
     const throwing_checks checks;
     try {

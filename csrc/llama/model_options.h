@@ -39,9 +39,9 @@ struct model_options {
     bool                     offload_kqv     = true;   // a layer's cache and attention are where its weights are
     bool                     op_offload      = true;   // a GPU may compute prompts with weights of the CPU
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
-    bool                     guesses  = false;         // passes verify guesses: a recurrent state keeps snapshots
-    bool                     strict   = false;         // same bits at every width: see llama_token_model::decode
-    bool                     mtp      = false;         // target: keep the state after the last layer, which an MTP
+    bool                     guesses = false;          // passes verify guesses: a recurrent state keeps snapshots
+    bool                     strict  = false;          // same bits at every width: see llama_token_model::decode
+    bool                     mtp     = false;          // target: keep the state after the last layer, which an MTP
                                                        // head reads; draft: the file's MTP layers are the draft
     bool                     load_mtp = false;         // target: its own MTP layers are the draft
     std::vector<int32_t>     feature_layers;           // an EAGLE-3 or DFlash head reads their inputs; empty: none does

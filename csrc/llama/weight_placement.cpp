@@ -202,9 +202,9 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     const int64_t      n_trunk = file.n_layer - file.n_mtp;
     has_mtp_                   = file.has_mtp;
     has_planes_                = file.has_planes;
-    has_trunk_ = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
-                                              [&](const weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
-    const auto counts = [&](int layer) { return layer < n_trunk || !has_trunk_; };
+    has_trunk_                 = !file.has_mtp || std::any_of(file.all.begin(), file.all.end(),
+                                                              [&](const weight & w) { return w.layer >= 0 && w.layer < n_trunk; });
+    const auto counts          = [&](int layer) { return layer < n_trunk || !has_trunk_; };
     // The split of llama_model::load_tensors: the last layers go to the devices, and the output matrix counts as a
     // layer.
     const int64_t n_all       = file.n_layer + 1;
@@ -238,7 +238,7 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
         const bool repacks = !user && packed != nullptr && has(packing.types, type) &&
                              cpu::shape_of(stored, w.n_columns, w.n_rows) &&
                              cpu::conversion(w.type, stored, w.n_columns);
-        const auto shape   = cpu::shape_of(repacks ? stored : w.type, w.n_columns, w.n_rows);
+        const auto shape = cpu::shape_of(repacks ? stored : w.type, w.n_columns, w.n_rows);
         if (counted) {
             count_bytes(repacks ? stored : w.type, w.n_columns, w.n_rows, w.n_matrices);
         }
