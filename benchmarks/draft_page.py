@@ -38,11 +38,11 @@ ADVICE = """## When not to use a draft
 * **The target is small.** A target of 1 to 3 GB has few drafts that are small beside it. On one CPU both read the same
   memory: what the draft reads, the target waits for.
 * **Both models share the cores, and no length in the tables above pays.** Give the draft a device of its own, or leave
-  it out. `--draft auto` notices and rests, but the draft still takes its memory and reads the prompt.
+  it out. `--draft auto` notices and rests, but the draft still takes its memory.
 * **Stock CPU kernels.** Four tokens cost two to five times as much as one. `duo doctor -m TARGET` says which kernels a
   model has.
-* **Short answers to long prompts.** Both models read the prompt, so the first token comes later where they share the
-  cores.
+* **Short answers to long prompts.** The draft must read the prompt, or a part of it (`--draft-window`). Where both
+  models share the cores, an answer of a few tokens does not repay that.
 * **Many texts at once.** A pass over several texts is wide already, and guesses make it wider; measure it
   with `duo bench --slots 1,2,4`.
 * **The text repeats its prompt** (edits, summaries). Try `--spec-type ngram-map-k`: n-grams guess without a second

@@ -54,8 +54,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("remote")
         if item.path.name.startswith("test_gpu"):
             item.add_marker("gpu")
-        if item.get_closest_marker("slow") and not item.get_closest_marker("timeout"):
+        by_mark = config.getoption("timeout") is None and not item.get_closest_marker("timeout")
+        if item.get_closest_marker("slow") and by_mark:
             item.add_marker(pytest.mark.timeout(SLOW_S))
+    # Files with slow tests go first: none of them is left over for one process at the end.
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     for mark in ("proof", "gpu", "real"):
         if mark not in config.getoption("markexpr"):  # whatever else -m says
             others = [item for item in items if item.get_closest_marker(mark)]

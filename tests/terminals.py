@@ -27,6 +27,7 @@ def terminal(*args: str | Path, env: dict[str, str] | None = None, to: str = "")
         dimensions=(40, 100),
     )
     child.delaybeforesend = None
+    child.ptyproc.delayafterterminate = 5.0
     try:
         yield child
     finally:

@@ -22,7 +22,7 @@ CPU part\t: 0xd0b
 """
 
 
-@pytest.mark.slow
+@pytest.mark.proof  # minutes; CI runs make test-arm-kernels itself
 @pytest.mark.skipif(not (Path(sys.prefix) / "tools").exists(), reason="not in the environment that make sets up")
 @pytest.mark.timeout(1800)  # compiles for a minute of processor time and emulates for another
 def test_kernels_give_the_right_bits_on_emulated_processors() -> None:

@@ -17,13 +17,14 @@ from duo.cli.chat_text import is_open, without_fences
 PROMPT = r"\x1b\[\?2004h[^>]*>"  # the terminal is told to mark what is pasted: keys are read from now on
 READY = rf"/help lists the commands.*?{PROMPT}"
 GREEN = "\x1b[32m"
+GUESSES = ("--mode", "sync", "--draft", "4")  # always: by default a draft may rest
 ENTER, CTRL_C, CTRL_D, ALT_ENTER, TAB = "\r", "\x03", "\x04", "\x1b\r", "\t"
 
 
 @pytest.fixture
 def chat(tmp_path: Path) -> Iterator[pexpect.spawn]:
     """A chat that answers for long, at its prompt."""
-    with terminal("chat", "--temp", "0", "-c", "512", "--ignore-eos", env=home(tmp_path)) as child:
+    with terminal("chat", "--temp", "0", "-c", "512", "--ignore-eos", *GUESSES, env=home(tmp_path)) as child:
         child.expect(READY)
         yield child
 

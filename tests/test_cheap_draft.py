@@ -60,6 +60,21 @@ def test_what_does_not_suit_the_type_stays(tmp_path: Path) -> None:
     assert near(run(p, 20), run(_core.Probe(options(path)), 20)) > 0.9
 
 
+@pytest.mark.parametrize("output", ["wide", "plain"])
+@pytest.mark.parametrize("wide", ["q8_0", "f32"])
+def test_packed_and_plain_weights_stay_apart(tmp_path: Path, output: str, wide: str) -> None:
+    """The output matrix is loaded first, so its memory is the first one of duo's that libllama asks for."""
+    of_output, of_layers = (wide, "q4_0") if output == "wide" else ("q4_0", wide)
+    path = random_model(tmp_path / "m.gguf", "llama", lambda name: of_output if name == "output.weight" else of_layers)
+    found = {}
+    for types in ([], [wide], [wide, "q4_0"]):
+        o = options(path)
+        o.cpu_types, o.packing = ["q4_0", "q8_0"], ("iq4_nl", types)
+        found[len(types)] = run(_core.Probe(o, is_draft=True), 20)
+    assert not np.array_equal(found[0], found[1]) and not np.array_equal(found[1], found[2])
+    assert near(found[0], found[1]) > near(found[0], found[2]) > 0.9
+
+
 def test_bytes_are_counted_as_they_are_kept(tmp_path: Path) -> None:
     path = random_model(tmp_path / "m.gguf", "llama", "q8_0")
     before = _core.cpu_weight_bytes(str(path), 0)
@@ -160,6 +175,21 @@ def test_a_large_draft_is_packed_by_default_and_the_target_never(
     assert stored in packing.BITS and set(types) == {"q5_0", "q8_0"} and p.target.packing == ("", [])
     for said in ({"draft_pack": "off"}, {"cpu_kernels": "stock"}):
         assert placed(path, **said).draft.packing == ("", []), said
+
+
+@pytest.mark.parametrize("how", [{"strict": True}, {"cpu_kernels": "duo"}], ids=str)
+def test_nothing_is_raced_where_the_kernels_are_given(
+    how: dict[str, Any], no_memory_of_races: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Under --strict ggml is not set up before the model is loaded, and a race would use it."""
+
+    def race(*_: Any) -> Any:
+        raise AssertionError("a race")
+
+    monkeypatch.setattr(_core, "race", race)
+    monkeypatch.setattr(packing, "SMALL", 1000)
+    o = ModelOptions.of(engine_options(how), "draft", str(DRAFT))
+    assert packing.packing_of(o, [1]) == ("iq4_nl", ["q8_0"])
 
 
 def test_a_profile_belongs_to_what_the_draft_computes_with() -> None:

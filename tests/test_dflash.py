@@ -12,7 +12,7 @@ import pytest
 from conftest import EXACT
 from dflash_models import BlockShape, circling_target, copying_head, random_head
 from gguf_files import U32, rewrite, tiny_gemma3
-from head_texts import SAMPLINGS, TEXTS, TREE, Written, check_same, guessing, least_drafted, ways, written
+from head_texts import N_TOKENS, SAMPLINGS, TEXTS, TREE, Written, check_same, guessing, least_drafted, ways, written
 from prompts import PROMPTS
 from tiny_models import tiny
 
@@ -149,7 +149,7 @@ def test_dspark_heads(plain: Written, anchored: bool, tmp_path: Path) -> None:
         assert d.draft.head == "dspark"
         for mode in ("sync", "async"):
             for i, s in enumerate(SAMPLINGS):
-                found = d.generate_many(TEXTS, max_tokens=40, mode=mode, n_draft=8, spec_type="draft-dspark", **s)
+                found = d.generate_many(TEXTS, max_tokens=N_TOKENS, mode=mode, n_draft=8, spec_type="draft-dspark", **s)
                 assert [r.tokens for r in found] == [of_text[i] for of_text in plain]
         # A block of eight guesses eight tokens, or seven.
         d.generate(TEXTS[0], max_tokens=100, mode="sync", n_draft=8, temperature=0, ignore_eos=True)

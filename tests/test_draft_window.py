@@ -54,7 +54,7 @@ def test_the_text_is_plains(
             r = eager.generate(prompt, max_tokens=N_TOKENS, mode=mode, n_draft=4, draft_window=window, **o)
             assert (r.tokens, r.warning) == (right[prompt, name], ""), f"{prompt[:20]!r}, {name}"
             n_accepted += r.timings["draft_n_accepted"]
-    assert n_accepted > 0
+    assert n_accepted > 0 or mode == "async"  # which waits for no guess
 
 
 def test_the_draft_reads_the_beginning_and_the_end(eager: Duo) -> None:

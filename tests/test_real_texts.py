@@ -45,8 +45,9 @@ def test_text_is_the_targets(mode: str, way: str, pair: Duo, plain: dict[str, li
         assert write(pair, prompt, way, mode=mode, n_draft=(4, 8)[i % 2]) == plain[way][i], prompt
         n_drafted += pair.timings["draft_n"]
         n_accepted += pair.timings["draft_n_accepted"]
-    assert n_drafted > 20, "nothing was speculated, so nothing was tested"
-    assert n_accepted > 0.2 * n_drafted
+    if mode == "sync":  # async waits for no guess
+        assert n_drafted > 20, "nothing was speculated, so nothing was tested"
+        assert n_accepted > 0.2 * n_drafted
 
 
 @pytest.mark.parametrize("way", WAYS)

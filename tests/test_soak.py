@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from conftest import HANG_S
 from served import served
 
@@ -19,6 +20,7 @@ from benchmarks.servers.load import Client, Wrong, plain_texts  # noqa: E402
 from benchmarks.soak import EMPTY, GROWTH, N_CTX, grown  # noqa: E402
 
 
+@pytest.mark.proof  # CI runs the soak itself
 def test_mixed_load_changes_no_text_and_leaves_nothing(tmp_path: Path) -> None:
     out = tmp_path / "soak.json"
     command = [sys.executable, "-m", "benchmarks.soak", "--minutes", "0.15", "--laps", "3", "--clients", "6"]

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-HANG_S = 120  # one that hangs must not hang the tests
+HANG_S = 50  # less than the bound of a test that is not slow
 
 
 def wait_until(is_so: Callable[[], object], what: object = "") -> None:
@@ -28,7 +28,8 @@ def join(*threads: threading.Thread) -> None:
 
 @contextmanager
 def in_time(p: subprocess.Popen[bytes] | subprocess.Popen[str]) -> Iterator[None]:
-    """A read from this child's pipes. A child that says nothing for too long is killed: so the read ends, and fails."""
+    """A read from this child's pipes. A child that says nothing for too long is killed, so that the read ends and the
+    test fails."""
     hung = threading.Event()
 
     def end() -> None:

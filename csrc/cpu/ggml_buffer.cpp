@@ -241,7 +241,11 @@ bool is_packed(const ggml_tensor * t) {
 
 ggml_backend_buffer_type make_buffer_type(ggml_backend_dev_t device, const ggml_type * stored) {
     ggml_backend_buffer_type t{};
-    t.get_name      = [](ggml_backend_buffer_type_t) { return "duo"; };
+    // libllama takes buffer types of the same name for one.
+    t.get_name = [](ggml_backend_buffer_type_t buft) {
+        const ggml_type stored = stored_in(buft, GGML_TYPE_COUNT);
+        return stored == GGML_TYPE_COUNT ? "duo" : ggml_type_name(stored);
+    };
     t.alloc_buffer  = alloc_buffer;
     t.get_alignment = [](ggml_backend_buffer_type_t) { return size_t(64); };
     // Less than the tensor's own size is allowed, but for a check in debug builds of libggml.

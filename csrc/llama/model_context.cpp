@@ -1,6 +1,7 @@
 // Making the context of a loaded model, and finding out its capabilities.
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <numeric>
 #include <string>
 
@@ -99,7 +100,10 @@ void llama_token_model::make_context() {
         create_context();
         probe_rollback();
     }
-    const bool lists = opt_.draft_vocab > 0 && opt_.draft_vocab < llama_vocab_n_tokens(vocab());
+    // A soft cap would make numbers of the -inf of other tokens.
+    const std::string cap   = meta(meta("general.architecture") + ".final_logit_softcapping");
+    const bool        lists = opt_.draft_vocab > 0 && opt_.draft_vocab < llama_vocab_n_tokens(vocab()) &&
+                       (cap.empty() || std::strtof(cap.c_str(), nullptr) == 0.0f);
     if (is_draft_ && !head_ && lists && !duo_output_.empty()) {
         shortlist_.emplace(vocab(), opt_.draft_vocab, duo_output_);
         n_listed_ = shortlist_->n_tokens();

@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import shutil
 import signal
+import sys
 import time
+from pathlib import Path
 
 from benchmarks.torture.catalogue import EXACT_ARGS
 from benchmarks.torture.judge import Seen, WrongError, check_end
@@ -14,6 +16,8 @@ from benchmarks.torture.kinds.disk import SmallDisk
 from benchmarks.torture.kinds.program import check_text
 from benchmarks.torture.proxy import Proxy
 from benchmarks.torture.room import Room
+
+sys.path.append(str(Path(__file__).parents[3] / "tests"))  # of hub_server
 
 
 class Downloads(Kind):
@@ -24,7 +28,7 @@ class Downloads(Kind):
 
     def __init__(self, room: Room, rng: random.Random) -> None:
         super().__init__(room, rng)
-        from tests.hub_server import REPO, serving, tales
+        from hub_server import REPO, serving, tales
 
         self.repo, self.hub = REPO, tales()
         self.running = serving(self.hub)

@@ -45,8 +45,10 @@ def saved_bytes(o: ModelOptions) -> int:
         return 0
     path = os.fsencode(o.path)
     found = [t for t in _core.cpu_types(path, 0) if t in WIDE]
-    if o.draft_pack == "auto" and model_bytes(o.path) < SMALL:
-        return 0
+    if o.draft_pack == "auto":
+        if model_bytes(o.path) < SMALL or o.override_tensors:
+            return 0
+        found = [t for t in found if min(BITS.values()) < GAIN * WIDE[t]]
     before, after = (_core.cpu_weight_bytes(path, 0, p) for p in (NONE, (min(BITS), found)))
     return sum(before.values()) - sum(after.values())
 
@@ -63,17 +65,20 @@ def shortlist_of(o: ModelOptions) -> int:
     return o.draft_vocab
 
 
-def _step_us(weight_type: str, bits: float, n_threads: int, *, race: bool) -> float | None:
-    """Microseconds that a step takes for so many weights of this type that 64 MB hold of 8 bits. None: unknown."""
+def _step_us(
+    weight_type: str, bits: float, n_threads: int, kinds: Sequence[kernels.Kind], *, race: bool
+) -> float | None:
+    """Microseconds that a step takes for so many weights of this type that 64 MB hold of 8 bits, by the faster of these
+    kernels. None: unknown."""
     speed = kernels.speed_of(weight_type, n_threads) if race else kernels.cached_speed(weight_type, n_threads)
     if speed is None:
         return None
-    return bits / 8 * min(speed.cost(kind, speed, drafted=True) for kind in kernels.KINDS)
+    return bits / 8 * min(speed.cost(kind, speed, drafted=True) for kind in kinds)
 
 
 def packing_of(o: ModelOptions, teams: Sequence[int]) -> Packing:
     """What becomes of the weights of a model whose layers are all on the CPU. teams: numbers of threads that compute
-    its steps. Races kernels for it, as `kernels.chosen_types` does."""
+    its steps. Races kernels for it where `kernels.chosen_types` may, and otherwise goes by earlier races and by bits."""
     if not may_pack(o):
         return NONE
     found = [t for t in _core.cpu_types(os.fsencode(o.path), 0) if t in WIDE]
@@ -81,18 +86,22 @@ def packing_of(o: ModelOptions, teams: Sequence[int]) -> Packing:
         return (o.draft_pack, found) if found else NONE
     if not found or model_bytes(o.path) < SMALL:
         return NONE
-    n_threads = max(teams)
-    costs = {t: us for t, bits in BITS.items() if (us := _step_us(t, bits, n_threads, race=True)) is not None}
-    if not costs:
+    n_threads, race = max(teams), not o.strict and o.cpu_kernels != "duo"
+    # Packed weights have duo's kernels, whatever stock ones would take.
+    costs = {t: us for t, bits in BITS.items() if (us := _step_us(t, bits, n_threads, ["duo"], race=race)) is not None}
+    if not costs and race:
         return NONE
-    least = min(costs.values())
-    stored = next(t for t, us in costs.items() if NEAR * us <= least)
-    slow = [t for t in found if _is_slower(t, costs[stored], n_threads)]
+    least = min(costs.values(), default=0.0)
+    stored = next((t for t, us in costs.items() if NEAR * us <= least), next(iter(BITS)))
+    slow = [t for t in found if _is_slower(t, stored, costs.get(stored), n_threads, race=race)]
     return (stored, slow) if slow else NONE
 
 
-def _is_slower(weight_type: str, than_us: float, n_threads: int) -> bool:
+def _is_slower(weight_type: str, stored: str, stored_us: float | None, n_threads: int, *, race: bool) -> bool:
+    """Whether weights of this type take longer than those that are stored in their place."""
     if weight_type not in _core.kernel_types():
         return True
-    us = _step_us(weight_type, WIDE[weight_type], n_threads, race=True)
-    return us is not None and than_us < GAIN * us
+    us = _step_us(weight_type, WIDE[weight_type], n_threads, kernels.KINDS, race=race)
+    if us is None or stored_us is None:
+        return not race and BITS[stored] < GAIN * WIDE[weight_type]
+    return stored_us < GAIN * us

@@ -180,7 +180,9 @@ def resolve_auto(
     if not uses_device or not readable:
         if readable:
             # Without a device all files are in the machine's memory.
-            n_bytes = sum(map(model_bytes, {m.path for m in models})) - sum(_saved(m, devices) for m in models)
+            # One file is in memory twice if its draft is packed in another way.
+            saved = sum(_saved(m, devices) for m in models)
+            n_bytes = sum(map(model_bytes, [m.path for m in models] if saved else {m.path for m in models})) - saved
             _check_host(target, n_bytes, "")
         return _without_auto(target), None if draft is None else _without_auto(draft), None
     p = placement_of(target, draft, [read_header(m.path) for m in models], devices)
