@@ -191,7 +191,8 @@ void fail_at_every_place(const short_text & how) {
         REQUIRE(check::n_failed.load() < 10, note);
         REQUIRE(n < 20000, "it passes at some time");
     }
-    std::printf("       %s: %lld places\n", how.in_draft ? "draft" : "target", static_cast<long long>(n - step * n_whole));
+    std::printf("       %s: %lld places\n", how.in_draft ? "draft" : "target",
+                static_cast<long long>(n - step * n_whole));
     CHECK(n - step * n_whole > 30, "a text needs memory");
 }
 

@@ -78,7 +78,7 @@ def _step_us(
 
 def packing_of(o: ModelOptions, teams: Sequence[int]) -> Packing:
     """What becomes of the weights of a model whose layers are all on the CPU. teams: numbers of threads that compute
-    its steps. Races kernels where `kernels.chosen_types` may; otherwise earlier races decide, or the bits of the types."""
+    its steps. Races kernels where `kernels.chosen_types` may; otherwise earlier races decide, or the bits of a type."""
     if not may_pack(o):
         return NONE
     found = [t for t in _core.cpu_types(os.fsencode(o.path), 0) if t in WIDE]
