@@ -56,6 +56,10 @@ DUO_TEST_APART void * operator new(std::size_t n) {
     }
     return p;
 }
+// For temporary buffers of algorithms, which do without.
+DUO_TEST_APART void * operator new(std::size_t n, const std::nothrow_t & /*unused*/) noexcept {
+    return allocation_fails() ? nullptr : std::malloc(n > 0 ? n : 1);
+}
 DUO_TEST_APART void operator delete(void * p) noexcept {
     std::free(p);
 }
