@@ -90,7 +90,11 @@ void verify_worker::on_failed_pass(failure why) noexcept {
     }
     again_.assign(pass_.begin(), pass_.end());
     for (verify_slot * s : again_) {
-        if (!s->text.active() || s->parked || s->text.finish() != finish_reason::none) {
+        if (!s->text.active() || s->parked) {
+            continue;
+        }
+        if (s->text.finish() != finish_reason::none) { // it needs no more rows, but the pass may have left some
+            clear(*s);
             continue;
         }
         try {
