@@ -27,6 +27,7 @@ namespace {
 
 using duo::engine;
 using duo::planner;
+using duo::released;
 using duo::text_handle;
 
 // A thread of the engine may be waiting for the GIL when the last reference goes.
@@ -132,9 +133,6 @@ template <typename F> auto of_plans(const engine & e, const F & f) {
     e.with_plans([&](planner & p) { out = f(p); });
     return out;
 }
-
-// What waits for a lock: its holder may wait for the GIL.
-const auto released = py::call_guard<py::gil_scoped_release>();
 
 void register_engine(py::module_ & m) {
     using c = duo::text_chunk;

@@ -9,6 +9,9 @@
 
 namespace duo {
 
+// For what waits for a lock or a message: who holds it may wait for the GIL.
+inline const auto released = pybind11::call_guard<pybind11::gil_scoped_release>();
+
 // ModelOptions, EngineOptions, Sampling, Plan, SyntheticOptions.
 void register_options(pybind11::module_ & m);
 

@@ -160,9 +160,6 @@ void register_begin(py::module_ & m) {
         .def_readwrite("plan", &t::plan);
 }
 
-// What waits for a lock or a message: who holds it may wait for the GIL.
-const auto released = py::call_guard<py::gil_scoped_release>();
-
 void register_draft_link(py::module_ & m) {
     using link = draft_link;
     py::class_<link, std::shared_ptr<link>>(m, "DraftLink")

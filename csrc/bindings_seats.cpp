@@ -88,8 +88,6 @@ void register_weights(py::module_ & m) {
         .def_property_readonly("vocabulary", [](const shared_model & s) { return vocabulary(s.model); });
 }
 
-const auto released = py::call_guard<py::gil_scoped_release>();
-
 // A kind of host, and what its seats share with those of the other kind.
 template <typename Host>
 py::class_<seat<Host>> register_host(py::module_ & m, const char * host_name, const char * seat_name) {

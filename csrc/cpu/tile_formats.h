@@ -123,22 +123,26 @@ template <class V, bool table> struct tiles_q4 : of_q8<V> {
     }
 };
 
+// Writes the codes of a block of 32 columns at q, less their offset.
+template <class V, bool fifth, int offset> DUO_INLINE void unpack_q45(const uint8_t * q, uint8_t * out) {
+    [[maybe_unused]] typename V::bytes h;
+    if constexpr (fifth) {
+        h = V::load_bytes(q + 256);
+    }
+    unrolled<4>([&](auto part) DUO_INLINE_LAMBDA {
+        constexpr int          i = decltype(part)::value;
+        const eight_columns<V> c = codes_q45<V, fifth, i>(q, h);
+        V::store_bytes(out + i * 128, offset == 0 ? c.lo : V::less(c.lo, offset));
+        V::store_bytes(out + i * 128 + 64, offset == 0 ? c.hi : V::less(c.hi, offset));
+    });
+}
+
 template <class V, bool fifth, bool with_minima> struct tiles_q45 : of_q8<V, with_minima> {
     static void unpack(const uint8_t * w, step & s, int at) {
         of_q8<V, with_minima>::scales(w, s, at / 32);
         for (int b = 0; b < 2; ++b) {
-            const uint8_t *                    q   = w + (with_minima ? 128 : 64) + b * (fifth ? 320 : 256);
-            uint8_t *                          out = s.codes + (at + b * 32) * n_lanes;
-            [[maybe_unused]] typename V::bytes h;
-            if constexpr (fifth) {
-                h = V::load_bytes(q + 256);
-            }
-            unrolled<4>([&](auto part) DUO_INLINE_LAMBDA {
-                constexpr int          i = decltype(part)::value;
-                const eight_columns<V> c = codes_q45<V, fifth, i>(q, h);
-                V::store_bytes(out + i * 128, with_minima ? c.lo : V::less(c.lo, 16));
-                V::store_bytes(out + i * 128 + 64, with_minima ? c.hi : V::less(c.hi, 16));
-            });
+            unpack_q45<V, fifth, with_minima ? 0 : 16>(w + (with_minima ? 128 : 64) + b * (fifth ? 320 : 256),
+                                                       s.codes + (at + b * 32) * n_lanes);
         }
     }
 };
@@ -155,18 +159,7 @@ template <class V, bool fifth> struct tiles_q45_k {
         }
         for (int b = 0; b < 8; ++b) {
             V::store(s.scale[b], V::load_u8(sc + b * 16));
-            const uint8_t *                    q   = w + 256 + b * (fifth ? 320 : 256);
-            uint8_t *                          out = s.codes + b * 32 * n_lanes;
-            [[maybe_unused]] typename V::bytes h;
-            if constexpr (fifth) {
-                h = V::load_bytes(q + 256);
-            }
-            unrolled<4>([&](auto part) DUO_INLINE_LAMBDA {
-                constexpr int          i = decltype(part)::value;
-                const eight_columns<V> c = codes_q45<V, fifth, i>(q, h);
-                V::store_bytes(out + i * 128, c.lo);
-                V::store_bytes(out + i * 128 + 64, c.hi);
-            });
+            unpack_q45<V, fifth, 0>(w + 256 + b * (fifth ? 320 : 256), s.codes + b * 32 * n_lanes);
         }
     }
 
