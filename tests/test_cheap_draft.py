@@ -189,7 +189,7 @@ def test_nothing_is_raced_where_the_kernels_are_given(
     monkeypatch.setattr(_core, "race", race)
     monkeypatch.setattr(packing, "SMALL", 1000)
     o = ModelOptions.of(engine_options(how), "draft", str(DRAFT))
-    assert packing.packing_of(o, [1]) == ("iq4_nl", ["q8_0"])
+    assert packing.cheap_draft(o, [1])[0] == ("iq4_nl", ["q8_0"])
 
 
 def test_a_profile_belongs_to_what_the_draft_computes_with() -> None:
@@ -200,4 +200,4 @@ def test_a_profile_belongs_to_what_the_draft_computes_with() -> None:
 def test_heads_and_layers_of_the_target_are_left_alone() -> None:
     o = engine_options({"draft_pack": "q4_0", "draft_vocab": 512})
     m = ModelOptions.of(o, "target", str(TARGET))
-    assert not packing.may_pack(m) and packing.shortlist_of(m) == 0
+    assert packing.cheap_draft(m, [1]) == (packing.NONE, 0)

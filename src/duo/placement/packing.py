@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from duo import _core
 from duo.models.head import Head
-from duo.models.header import read_header
+from duo.models.header import Header, read_header
 from duo.models.paths import model_bytes
 from duo.options.model import ModelOptions
 from duo.placement import kernels
+from duo.placement.prior import SMALL
 
 N_SHORTLIST, N_LARGE = 32768, 65536  # tokens: of the shortlist; of a vocabulary that gets one
-SMALL = 64_000_000  # bytes: below this, products are only a part of a step
 GAIN = 0.9  # a type with kernels of its own is left if requantising would not save a tenth of its time
 NEAR = 0.97  # of two types, the one that loses less is taken, unless it is slower than this
 # What to requantise, and bits of a weight. Others have fewer bits than 4.5, or need an importance matrix.
@@ -31,17 +31,30 @@ Packing = tuple[str, list[str]]  # what weights become, and the types that do: _
 NONE: Packing = ("", [])
 
 
-def may_pack(o: ModelOptions) -> bool:
-    """Whether the user's options let this model's weights be requantised: a draft that is no head of the target."""
-    if o.role != "draft" or o.draft_pack == "off" or o.mtp or o.cpu_kernels == "stock" or not kernels.available():
-        return False
-    return os.path.isfile(o.path) and Head.of(read_header(o.path)) is None
+def cheap_draft(o: ModelOptions, teams: Sequence[int]) -> tuple[Packing, int]:
+    """What becomes of the weights of a model whose layers are all on the CPU, and its shortlist: ids below this number
+    are in it (csrc/llama/shortlist.h); 0: it has none. teams: numbers of threads that compute its steps."""
+    h = _draft_header(o)
+    return (NONE, 0) if h is None else (_packing(o, teams), _shortlist(o, h))
+
+
+def _draft_header(o: ModelOptions) -> Header | None:
+    """None: the model is no draft, or one that belongs to the target. Those are left alone."""
+    if o.role != "draft" or o.mtp or not os.path.isfile(o.path):
+        return None
+    h = read_header(o.path)
+    return h if Head.of(h) is None else None
+
+
+def _may_pack(o: ModelOptions) -> bool:
+    """Whether the user's options let a draft's weights be requantised."""
+    return o.draft_pack != "off" and o.cpu_kernels != "stock" and bool(kernels.available())
 
 
 def saved_bytes(o: ModelOptions) -> int:
     """How much less memory the weights take than in the file, if all its layers are on the CPU. Races nothing: it
     supposes that all wide types are requantised."""
-    if not may_pack(o):
+    if not _may_pack(o) or _draft_header(o) is None:
         return 0
     path = os.fsencode(o.path)
     found = [t for t in _core.cpu_types(path, 0) if t in WIDE]
@@ -53,12 +66,8 @@ def saved_bytes(o: ModelOptions) -> int:
     return sum(before.values()) - sum(after.values())
 
 
-def shortlist_of(o: ModelOptions) -> int:
-    """Ids below this number are in the draft's shortlist (csrc/llama/shortlist.h); 0: it has none."""
-    if o.role != "draft" or o.mtp or o.draft_vocab == "all" or not os.path.isfile(o.path):
-        return 0
-    h = read_header(o.path)
-    if Head.of(h) is not None:
+def _shortlist(o: ModelOptions, h: Header) -> int:
+    if o.draft_vocab == "all":
         return 0
     if o.draft_vocab == "auto":
         return N_SHORTLIST if h.n_vocab > N_LARGE else 0
@@ -76,10 +85,9 @@ def _step_us(
     return bits / 8 * min(speed.cost(kind, speed, drafted=True) for kind in kinds)
 
 
-def packing_of(o: ModelOptions, teams: Sequence[int]) -> Packing:
-    """What becomes of the weights of a model whose layers are all on the CPU. teams: numbers of threads that compute
-    its steps. Races kernels where `kernels.chosen_types` may; otherwise earlier races decide, or the bits of a type."""
-    if not may_pack(o):
+def _packing(o: ModelOptions, teams: Sequence[int]) -> Packing:
+    """Races kernels where `kernels.chosen_types` may; otherwise earlier races decide, or the bits of a type."""
+    if not _may_pack(o):
         return NONE
     found = [t for t in _core.cpu_types(os.fsencode(o.path), 0) if t in WIDE]
     if o.draft_pack != "auto":

@@ -16,7 +16,7 @@ from duo.placement import kernels
 from duo.placement.cpus import usable_cores
 from duo.placement.devices import default_devices, devices
 from duo.placement.fit import Placement
-from duo.placement.packing import packing_of, shortlist_of
+from duo.placement.packing import cheap_draft
 from duo.placement.prior import SMALL, expect
 from duo.placement.resolve_auto import resolve_auto
 from duo.support.context import N_CTX_DEFAULT
@@ -59,7 +59,7 @@ def _model(
     if m.loras:
         m.cpu_types = []  # libllama puts an adapter beside its weights, and duo's memory is for weights alone
     if n_gpu_layers == 0 and not m.loras:
-        m.packing, m.draft_vocab = packing_of(o, teams), shortlist_of(o)
+        m.packing, m.draft_vocab = cheap_draft(o, teams)
     if m.packing[0]:  # no device reads such weights
         m.op_offload = False
         kernels.read_ahead(m.packing[:1], n_threads)
