@@ -15,6 +15,10 @@ inline const auto released = pybind11::call_guard<pybind11::gil_scoped_release>(
 // ModelOptions, EngineOptions, Sampling, Plan, SyntheticOptions.
 void register_options(pybind11::module_ & m);
 
+// Model: a view of a loaded model. Engine, and the texts that it writes.
+void register_model(pybind11::module_ & m);
+void register_engine(pybind11::module_ & m);
+
 // Errand: a job for the models between two texts.
 void register_errand(pybind11::module_ & m);
 

@@ -71,10 +71,8 @@ void text_reader::give(const chunk_msg & msg) noexcept {
             text->chunks_.push_back(std::move(chunk));
             tell(*text);
         }
-    } catch (const std::exception & e) {
-        lose(*text, failure_of(e));
     } catch (...) {
-        lose(*text, {error_kind::internal, "a token has no text"});
+        lose(*text, failure_caught());
     }
     if (msg.what == chunk_msg::kind::end) {
         end(*text);

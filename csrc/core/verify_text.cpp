@@ -7,19 +7,17 @@
 namespace duo {
 
 void verify_text::begin(request & req) {
-    req_          = &req;
-    finish_       = req.n_predict == 0 ? finish_reason::length : finish_reason::none;
-    n_drop_       = 0;
-    contact_      = contact::none;
-    t_verdict_    = 0;
-    elsewhere_us_ = 0;
-    was_hit_      = false;
-
+    req_                 = &req;
+    finish_              = req.n_predict == 0 ? finish_reason::length : finish_reason::none;
+    n_drop_              = 0;
+    contact_             = contact::none;
+    t_verdict_           = 0;
+    elsewhere_us_        = 0;
+    was_hit_             = false;
     req.stats            = {};
     req.stats.t_begin_us = now_us();
     req.stats.n_prompt   = int32_t(req.prompt.size());
-
-    tokens_ = req.prompt;
+    tokens_              = req.prompt;
     mirror_.begin(req.id, tokens_);
     proposals_.begin();
     ngrams_.begin(req.plan.ngram, tokens_);

@@ -111,10 +111,8 @@ void set_tensor(ggml_backend_buffer_t, ggml_tensor * t, const void * data, size_
         uint8_t *     to   = matrix_at(t, s, m);
         if (row0 != 0 || row1 != s.n) {
             pack_rows(s, row0, row1, from, t->nb[1], convert, to);
-        } else if (convert) {
-            pack_matrix(s, from, t->nb[1], convert, to, threads_here());
         } else {
-            pack_matrix(s, from, t->nb[1], to, threads_here());
+            pack_matrix(s, from, t->nb[1], to, threads_here(), convert);
         }
         from += size_t(row1 - row0) * t->nb[1];
     }

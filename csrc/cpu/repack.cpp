@@ -256,42 +256,30 @@ void unpack_row(const matrix_shape & s, const uint8_t * packed, int64_t row, uin
     }
 }
 
-void pack_matrix(const matrix_shape & s, const uint8_t * rows, size_t row_bytes, uint8_t * packed, int n_threads) {
-    (void)n_threads; // without OpenMP
-#pragma omp parallel for num_threads(n_threads) schedule(static) if (n_threads > 1 && s.panels() >= 64)
-    for (int64_t panel = 0; panel < s.panels(); ++panel) {
-        const uint8_t * from[n_lanes];
-        for (int lane = 0; lane < n_lanes; ++lane) {
-            const int64_t row = panel * n_lanes + lane;
-            from[lane]        = row < s.n ? rows + size_t(row) * row_bytes : nullptr;
-        }
-        pack_panel(s, panel, from, packed);
-    }
-}
-
 size_t file_row(const matrix_shape & s) {
     const format_traits & t = traits_of(s.f);
     return size_t(s.k / t.n_unit) * file_unit(t);
 }
 
 // All memory is allocated first: an exception must not leave a thread of the team.
-void pack_matrix(const matrix_shape & s, const uint8_t * rows, size_t row_bytes, const convert_fn & convert,
-                 uint8_t * packed, int n_threads) {
-    const int            n_shares = int(std::clamp<int64_t>(n_threads, 1, s.panels()));
+void pack_matrix(const matrix_shape & s, const uint8_t * rows, size_t row_bytes, uint8_t * packed, int n_threads,
+                 const convert_fn & convert) {
+    const bool           small    = !convert && s.panels() < 64; // not worth a team
+    const int            n_shares = small ? 1 : int(std::clamp<int64_t>(n_threads, 1, s.panels()));
     const size_t         n_row    = file_row(s);
-    std::vector<float>   floats(size_t(n_shares) * size_t(s.k));
-    std::vector<uint8_t> converted(size_t(n_shares) * n_lanes * n_row);
+    std::vector<float>   floats(convert ? size_t(n_shares) * size_t(s.k) : 0);
+    std::vector<uint8_t> converted(convert ? size_t(n_shares) * n_lanes * n_row : 0);
 #pragma omp parallel for num_threads(n_shares) schedule(static) if (n_shares > 1)
     for (int i = 0; i < n_shares; ++i) {
-        uint8_t * const mine = converted.data() + size_t(i) * n_lanes * n_row;
         for (int64_t panel = s.panels() * i / n_shares; panel < s.panels() * (i + 1) / n_shares; ++panel) {
             const uint8_t * from[n_lanes];
             for (int lane = 0; lane < n_lanes; ++lane) {
                 const int64_t row = panel * n_lanes + lane;
-                uint8_t *     to  = mine + size_t(lane) * n_row;
-                from[lane]        = row < s.n ? to : nullptr;
-                if (row < s.n) {
-                    convert(rows + size_t(row) * row_bytes, to, floats.data() + size_t(i) * size_t(s.k));
+                from[lane]        = row < s.n ? rows + size_t(row) * row_bytes : nullptr;
+                if (convert && row < s.n) {
+                    uint8_t * const to = converted.data() + (size_t(i) * n_lanes + size_t(lane)) * n_row;
+                    convert(from[lane], to, floats.data() + size_t(i) * size_t(s.k));
+                    from[lane] = to;
                 }
             }
             pack_panel(s, panel, from, packed);

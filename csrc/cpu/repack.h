@@ -13,17 +13,15 @@ void pack_panel(const matrix_shape & shape, int64_t panel, const uint8_t * const
 // Restores the file's bytes of one packed row.
 void unpack_row(const matrix_shape & shape, const uint8_t * packed, int64_t row, uint8_t * out);
 
-// Packs a whole matrix with up to n_threads threads. The distance between rows is row_bytes.
-void pack_matrix(const matrix_shape & shape, const uint8_t * rows, size_t row_bytes, uint8_t * packed, int n_threads);
-
 // Bytes of a row of this shape in the file's form.
 size_t file_row(const matrix_shape & shape);
 
 // Makes a row in the file's form of a row in another form. Several threads call it, each with its own k floats.
 using convert_fn = std::function<void(const uint8_t * from, uint8_t * to, float * scratch)>;
 
-// The same for rows that must be converted first.
-void pack_matrix(const matrix_shape & shape, const uint8_t * rows, size_t row_bytes, const convert_fn & convert,
-                 uint8_t * packed, int n_threads);
+// Packs a whole matrix with up to n_threads threads. The distance between rows is row_bytes. convert: if rows have
+// another form.
+void pack_matrix(const matrix_shape & shape, const uint8_t * rows, size_t row_bytes, uint8_t * packed, int n_threads,
+                 const convert_fn & convert = {});
 
 } // namespace duo::cpu

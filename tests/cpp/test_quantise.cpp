@@ -113,8 +113,8 @@ TEST(rows_are_converted_while_they_are_packed) {
             pack_matrix(s, file.data(), file_row(s), want.data(), 1);
             for (const int n_threads : {1, 3}) {
                 bytes got(s.bytes());
-                pack_matrix(s, reinterpret_cast<const uint8_t *>(all.data()), k * sizeof(float), convert, got.data(),
-                            n_threads);
+                pack_matrix(s, reinterpret_cast<const uint8_t *>(all.data()), k * sizeof(float), got.data(), n_threads,
+                            convert);
                 CHECK(got == want);
             }
         }
