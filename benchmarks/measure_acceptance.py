@@ -7,7 +7,7 @@ it was accepted, with four how many tokens a pass brought. Then both models read
 one guess in a pass, and at every token the script compares what they draw from. "bound" is the mean of what the two
 distributions have in common (1 - total variation): no rule that keeps the target's distribution can accept one guess
 more often. "trust" is the most likely exponent of a draw's probability as its chance to be accepted
-(core/acceptance.cpp). Counts, not times.
+(model/acceptance.cpp). Counts, not times.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from duo.text.job import sampling
 
 TEMPERATURES = (0.2, 0.8, 1.0)
 RULES: tuple[str, ...] = get_args(AcceptRule)
-N_SHARES = 16  # tokens that a draft draws from (core/acceptance.h)
+N_SHARES = 16  # tokens that a draft draws from (model/acceptance.h)
 
 
 def accepted(

@@ -1,6 +1,6 @@
-// The cost of choosing tokens: microseconds for one row of logits, without core/top_logits.h and with it.
+// The cost of choosing tokens: microseconds for one row of logits, without model/top_logits.h and with it.
 //
-//     g++ -std=c++20 -O3 -I../csrc measure_overhead.cpp ../csrc/core/top_logits.cpp -o measure_overhead &&
+//     g++ -std=c++20 -O3 -I../csrc measure_overhead.cpp ../csrc/model/top_logits.cpp -o measure_overhead &&
 //         ./measure_overhead
 //
 // Uses 64 rows in turn, so that none is in the L2 cache. Prints the lowest and the median time of a row, and the
@@ -12,8 +12,8 @@
 #include <cstdio>
 #include <vector>
 
-#include "core/sampling.h"
-#include "core/top_logits.h"
+#include "model/top_logits.h"
+#include "text/sampling.h"
 
 using namespace duo;
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/ngram_index.h"
+#include "tree/ngram_index.h"
 
 namespace {
 

@@ -64,7 +64,7 @@ def by_text(texts: list[tuple[int, list[int]]]) -> list[dict[str, Counts]]:
         tool = Path(folder) / "sources"
         csrc = HERE.parent / "csrc"
         subprocess.run(["g++", "-std=c++20", "-O2", f"-I{csrc}", HERE / "measure_sources.cpp",
-                        csrc / "core/ngram_index.cpp", "-o", tool], check=True)  # fmt: skip
+                        csrc / "tree/ngram_index.cpp", "-o", tool], check=True)  # fmt: skip
         lines = "".join(f"{n} {' '.join(map(str, tokens))}\n" for n, tokens in texts)
         out = subprocess.run([tool], input=lines, text=True, capture_output=True, check=True).stdout.splitlines()
     n_sources = len(out) // len(texts)

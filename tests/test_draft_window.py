@@ -13,7 +13,7 @@ from duo import BadValue, Duo, _core
 from duo.models.demo import demo_pair
 from duo.text.errand import finish
 
-N_SINK = 16  # csrc/core/draft_window.h
+N_SINK = 16  # csrc/text/draft_window.h
 N_TOKENS = 40
 WINDOWS = (1, 16, 100, 4096, "all", 0, "auto")
 SAMPLINGS: dict[str, dict[str, Any]] = {"greedy": {"temperature": 0}, "seeded": {"temperature": 0.8, "seed": 5}}

@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "compiler.h"
+#include "base/compiler.h"
 #endif
 
 namespace duo::cpu {

@@ -12,7 +12,7 @@
 
 #include "attend_math.h"
 #include "attention.h"
-#include "compiler.h"
+#include "base/compiler.h"
 
 namespace duo::cpu {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "compiler.h"
+#include "base/compiler.h"
 
 #if defined(DUO_X86)
 #include <immintrin.h>

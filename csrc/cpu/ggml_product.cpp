@@ -6,7 +6,7 @@
 
 #include <ggml-alloc.h>
 
-#include "../error.h"
+#include "base/error.h"
 #include "evict.h"
 
 namespace duo::cpu {

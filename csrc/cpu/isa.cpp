@@ -3,7 +3,7 @@
 #include <cstring>
 
 #include "amx.h"
-#include "compiler.h"
+#include "base/compiler.h"
 #include "kernel.h"
 
 #if defined(DUO_ARM) && defined(__APPLE__)

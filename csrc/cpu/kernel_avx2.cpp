@@ -2,7 +2,7 @@
 // the 8-bit product but without AVX-512 (Alder Lake and later).
 #include <immintrin.h>
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "kernel_table.h"
 
 namespace duo::cpu {

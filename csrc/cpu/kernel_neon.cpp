@@ -1,7 +1,7 @@
 // ARM with the dot product of 8-bit codes (Armv8.2 with FEAT_DotProd: Cortex-A76, Neoverse N1, Apple M1). Compiled a
 // second time with DUO_KERNEL_I8MM for machines that also multiply small matrices of 8-bit codes and pairs of bf16
 // (Armv8.6: Neoverse V1, Apple M2). Right under emulation, never timed.
-#include "compiler.h"
+#include "base/compiler.h"
 #include "vector_neon.h"
 
 namespace duo::cpu {

@@ -7,7 +7,7 @@
 
 #include <cstring>
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "kernel.h"
 #include "panel_codes.h"
 

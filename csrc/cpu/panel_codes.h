@@ -1,7 +1,7 @@
 // The codes of a packed panel, for the narrow kernels (panel.h, panel_k.h) and for tiles (tile_formats.h).
 #pragma once
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "kernel.h"
 
 namespace duo::cpu {

@@ -1,7 +1,7 @@
 // Kernels of bf16 and f16.
 #pragma once
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "panel.h"
 
 namespace duo::cpu {

@@ -1,7 +1,7 @@
 // Kernels of the K-quants: blocks of 256 that contain small scales.
 #pragma once
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "panel.h"
 
 namespace duo::cpu {

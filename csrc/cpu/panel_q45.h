@@ -1,7 +1,7 @@
 // Kernels of blocks of 32 with a fifth bit or a minimum: Q4_1, Q5_0, Q5_1.
 #pragma once
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "panel.h"
 
 namespace duo::cpu {

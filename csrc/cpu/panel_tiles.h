@@ -7,7 +7,7 @@
 // are scaled while those of the next group are computed.
 #pragma once
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "prepare.h"
 #include "tile_formats.h"
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string_view>
 
-#include "../error.h"
+#include "base/error.h"
 #include "evict.h"
 #include "extra_buffers.h"
 #include "ggml_buffer.h"

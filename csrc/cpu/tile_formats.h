@@ -2,7 +2,7 @@
 // tiles of integer sums. The arithmetic is that of panel.h and panel_k.h, in the same order.
 #pragma once
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "panel_k.h"
 #include "tile_registers.h"
 

@@ -14,7 +14,7 @@
 #include <unistd.h>
 #endif
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "extra_buffers.h"
 #include "ggml_buffer.h"
 #include "ggml_device.h"

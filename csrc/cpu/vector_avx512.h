@@ -4,7 +4,7 @@
 
 #include <immintrin.h>
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "kernel_table.h"
 
 namespace duo::cpu {

@@ -3,7 +3,7 @@
 
 #include <arm_neon.h>
 
-#include "compiler.h"
+#include "base/compiler.h"
 #include "kernel_table.h"
 
 namespace duo::cpu {

@@ -5,7 +5,7 @@
 
 #include <llama.h>
 
-#include "../error.h"
+#include "base/error.h"
 
 namespace duo {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "../error.h"
+#include "base/error.h"
 #include "gguf_handle.h"
 #include "log.h"
 

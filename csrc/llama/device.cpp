@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "../error.h"
+#include "base/error.h"
 
 namespace duo {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "../core/messages.h"
+#include "base/messages.h"
 
 namespace duo {
 

@@ -6,7 +6,7 @@
 
 #include <llama.h>
 
-#include "../core/dry.h"
+#include "model/dry.h"
 
 namespace duo {
 

@@ -9,7 +9,7 @@
 
 #include <ggml.h>
 
-#include "../cpu/shortage.h"
+#include "cpu/shortage.h"
 
 namespace duo {
 

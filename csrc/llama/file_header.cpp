@@ -6,7 +6,7 @@
 
 #include <llama.h>
 
-#include "../error.h"
+#include "base/error.h"
 #include "gguf_handle.h"
 #include "model_file.h"
 

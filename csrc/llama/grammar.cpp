@@ -6,10 +6,10 @@
 #include <limits>
 #include <utility>
 
-#include "../core/grammar_limits.h"
-#include "../core/same.h"
-#include "../core/text_stream.h"
-#include "../error.h"
+#include "base/error.h"
+#include "base/same.h"
+#include "base/utf8.h"
+#include "model/grammar_limits.h"
 
 namespace duo {
 

@@ -10,7 +10,7 @@
 
 #include <llama.h>
 
-#include "../core/messages.h"
+#include "base/messages.h"
 
 namespace duo {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <variant>
 
-#include "../error.h"
+#include "base/error.h"
 #include "file_header.h"
 #include "head_shapes.h"
 #include "hidden.h"

@@ -10,7 +10,7 @@
 #include <dlfcn.h>
 #endif
 
-#include "../error.h"
+#include "base/error.h"
 
 namespace duo {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "../error.h"
+#include "base/error.h"
 
 namespace duo {
 

@@ -19,7 +19,7 @@
 
 #include <llama.h>
 
-#include "../core/token_model.h"
+#include "model/token_model.h"
 
 namespace duo {
 

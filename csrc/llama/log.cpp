@@ -6,7 +6,7 @@
 
 #include <llama.h>
 
-#include "../error.h"
+#include "base/error.h"
 #include "log_lines.h"
 
 namespace duo {

@@ -1,6 +1,6 @@
 #include "lone_head.h"
 
-#include "../error.h"
+#include "base/error.h"
 #include "head_file.h"
 
 namespace duo {

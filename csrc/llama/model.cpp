@@ -4,11 +4,11 @@
 #include <cmath>
 #include <numeric>
 
-#include "../cpu/ggml_device.h"
-#include "../cpu/ggml_tiles.h"
-#include "../cpu/shortage.h"
-#include "../cpu/team.h"
-#include "../error.h"
+#include "base/error.h"
+#include "cpu/ggml_device.h"
+#include "cpu/ggml_tiles.h"
+#include "cpu/shortage.h"
+#include "cpu/team.h"
 #include "failed_check.h"
 #include "hidden.h"
 #include "log.h"

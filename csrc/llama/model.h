@@ -9,10 +9,10 @@
 
 #include <llama.h>
 
-#include "../core/token_model.h"
-#include "../cpu/cell_order.h"
+#include "cpu/cell_order.h"
 #include "head_file.h"
 #include "kept_state.h"
+#include "model/token_model.h"
 #include "model_options.h"
 #include "sampler.h"
 #include "shortlist.h"

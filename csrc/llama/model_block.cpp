@@ -7,7 +7,7 @@
 // position p begins at p + 1. RoPE only sees differences, so all numbers are the same as if nothing were shifted.
 #include <algorithm>
 
-#include "../error.h"
+#include "base/error.h"
 #include "model.h"
 
 namespace duo {

@@ -5,9 +5,9 @@
 #include <numeric>
 #include <string>
 
-#include "../cpu/ggml_device.h"
-#include "../error.h"
+#include "base/error.h"
 #include "control_vector.h"
+#include "cpu/ggml_device.h"
 #include "failed_check.h"
 #include "hidden.h"
 #include "log.h"

@@ -7,8 +7,8 @@
 #include <fstream>
 #include <string_view>
 
-#include "../cpu/shortage.h"
-#include "../error.h"
+#include "base/error.h"
+#include "cpu/shortage.h"
 #include "gguf_handle.h"
 #include "model_header.h"
 

@@ -3,7 +3,7 @@
 // the target's last state as it is (the graph_mtp of src/models/hy-v3.cpp and others). For DFlash see model_block.cpp.
 #include <algorithm>
 
-#include "../error.h"
+#include "base/error.h"
 #include "hidden.h"
 #include "log.h"
 #include "model.h"

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "../error.h"
+#include "base/error.h"
 
 namespace duo {
 

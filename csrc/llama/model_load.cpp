@@ -5,14 +5,14 @@
 #include <numeric>
 #include <string>
 
-#include "../cpu/extra_buffers.h"
-#include "../cpu/ggml_buffer.h"
-#include "../cpu/ggml_device.h"
-#include "../cpu/ggml_tiles.h"
-#include "../cpu/shortage.h"
-#include "../cpu/team.h"
-#include "../error.h"
+#include "base/error.h"
 #include "control_vector.h"
+#include "cpu/extra_buffers.h"
+#include "cpu/ggml_buffer.h"
+#include "cpu/ggml_device.h"
+#include "cpu/ggml_tiles.h"
+#include "cpu/shortage.h"
+#include "cpu/team.h"
 #include "device.h"
 #include "failed_check.h"
 #include "head_rows.h"

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <optional>
 
-#include "../error.h"
+#include "base/error.h"
 #include "log.h"
 #include "model.h"
 #include "saved_cells.h"

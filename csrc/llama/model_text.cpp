@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <exception>
 
-#include "../error.h"
+#include "base/error.h"
 #include "model.h"
 
 namespace duo {

@@ -8,8 +8,8 @@
 #include <ggml-rpc.h>
 #include <ggml.h>
 
-#include "../cpu/team.h"
-#include "../error.h"
+#include "base/error.h"
+#include "cpu/team.h"
 #include "device.h"
 #include "failed_check.h"
 #include "log.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "../core/clock.h"
-#include "../error.h"
+#include "base/clock.h"
+#include "base/error.h"
 
 namespace duo {
 

@@ -10,12 +10,12 @@
 
 #include <llama.h>
 
-#include "../core/dry.h"
-#include "../core/filters.h"
-#include "../core/sampling.h"
-#include "../core/token_model.h"
-#include "../core/top_logits.h"
 #include "grammar.h"
+#include "model/dry.h"
+#include "model/filters.h"
+#include "model/token_model.h"
+#include "model/top_logits.h"
+#include "text/sampling.h"
 
 namespace duo {
 

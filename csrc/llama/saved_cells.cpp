@@ -5,7 +5,7 @@
 
 #include <ggml-backend.h>
 
-#include "../error.h"
+#include "base/error.h"
 
 namespace duo {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "../cpu/cell_order.h"
+#include "cpu/cell_order.h"
 
 namespace duo {
 

@@ -10,8 +10,8 @@
 
 #include <llama.h>
 
-#include "../core/messages.h"
-#include "../cpu/ggml_compute.h"
+#include "base/messages.h"
+#include "cpu/ggml_compute.h"
 
 namespace duo {
 

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "../error.h"
+#include "base/error.h"
 #include "model_file.h"
 #include "weight_placement.h"
 

@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "../error.h"
+#include "base/error.h"
 #include "failed_check.h"
 #include "log.h"
 #include "model_file.h"

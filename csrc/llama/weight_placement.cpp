@@ -6,10 +6,10 @@
 #include <regex>
 #include <set>
 
-#include "../cpu/ggml_buffer.h"
-#include "../cpu/ggml_device.h"
-#include "../cpu/requantise.h"
-#include "../error.h"
+#include "base/error.h"
+#include "cpu/ggml_buffer.h"
+#include "cpu/ggml_device.h"
+#include "cpu/requantise.h"
 #include "gguf_handle.h"
 
 namespace duo {

@@ -1,4 +1,4 @@
-"""The C++ core (csrc/bindings.cpp). What fails in it is a duo.DuoError."""
+"""The C++ core (csrc/python/bindings.cpp). What fails in it is a duo.DuoError."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypedDict, overload
@@ -11,7 +11,7 @@ N_DRAFT_MAX: int
 N_STEP_MAX: int
 PROFILE_VERSION: int
 
-# csrc/core/message_limits.h: least and most of each number, and how many or how long at most.
+# csrc/wires/message_limits.h: least and most of each number, and how many or how long at most.
 class Limits(TypedDict):
     sampling: dict[str, tuple[float, float]]
     plan: dict[str, tuple[float, float]]
@@ -312,7 +312,7 @@ class TextChunk:
     def t_us(self) -> int: ...
 
 class Errand:
-    """kind: look, save, restore, score (csrc/core/errand.h)."""
+    """kind: look, save, restore, score (csrc/model/errand.h)."""
 
     def __init__(self, kind: str, *, n_keep: int = -1, n_top: int = 0) -> None: ...
     def give_target(self, tokens: Sequence[int], saved: bytes) -> None: ...
@@ -333,7 +333,7 @@ class Errand:
     def top(self) -> list[tuple[int, float]]: ...
 
 class Text:
-    """A text that was begun (csrc/core/text_reader.h)."""
+    """A text that was begun (csrc/engine/text_reader.h)."""
 
     @property
     def slot(self) -> int: ...  # the number of the link that carries it, if a model is elsewhere
@@ -342,7 +342,7 @@ class Text:
     def place(self) -> int: ...  # in the target's cache; -1: not begun
 
 class WorkerUsage(TypedDict):
-    """What a worker holds (csrc/core/usage.h)."""
+    """What a worker holds (csrc/wires/usage.h)."""
 
     cells: list[int]  # tokens in the cache, by slot; empty: the model is elsewhere
     n_active: int  # texts
@@ -353,7 +353,7 @@ class WorkerUsage(TypedDict):
     kept_bytes: int
 
 class Passes(TypedDict):
-    """The target's passes since the models were loaded (csrc/core/pass_counts.h); none: it is elsewhere."""
+    """The target's passes since the models were loaded (csrc/wires/pass_counts.h); none: it is elsewhere."""
 
     by_width: dict[int, int]  # passes by their rows; 0: more than 64
     n_rows: int  # in all passes
@@ -414,9 +414,9 @@ class Engine:
     def n_measured(self) -> int: ...
     def take_trace(self) -> list[tuple[str, str, int, int, int, int, int, int, bool, int, int, float, str]]: ...
 
-# ---- a model in another process: csrc/bindings_remote.cpp, csrc/bindings_seats.cpp
+# ---- a model in another process: csrc/python/bindings_remote.cpp, csrc/python/bindings_seats.cpp
 
-# Messages are tuples, in the order of the fields in csrc/core/messages.h.
+# Messages are tuples, in the order of the fields in csrc/base/messages.h.
 NodeTuple = tuple[str, bool, int, int, int, float, int, int, float]
 VerdictTuple = tuple[str, int, int, int, int, int, int, int, int]
 ChunkTuple = tuple[str, bool, bool, str, int, float, int, int]

@@ -1,9 +1,9 @@
 // A draft's trunk and tree that grow at random, over a model that checks what each branch holds.
 #pragma once
 
-#include "core/draft_trunk.h"
-#include "core/token_tree.h"
+#include "draft/draft_trunk.h"
 #include "scripted_model.h"
+#include "tree/token_tree.h"
 
 namespace duo_test {
 

@@ -6,10 +6,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/draft_host.h"
-#include "core/target_link.h"
-#include "core/verify_host.h"
 #include "pair.h"
+#include "remote/draft_host.h"
+#include "remote/target_link.h"
+#include "remote/verify_host.h"
 
 namespace duo_test {
 

@@ -7,9 +7,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/draft_worker.h"
-#include "core/mirror_tree.h"
+#include "draft/draft_worker.h"
 #include "scripted_head.h"
+#include "tree/mirror_tree.h"
 
 namespace duo_test {
 

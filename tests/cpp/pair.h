@@ -6,8 +6,8 @@
 #include <numeric>
 #include <optional>
 
-#include "core/errand.h"
-#include "core/pipeline.h"
+#include "engine/pipeline.h"
+#include "model/errand.h"
 #include "scripted_model.h"
 
 namespace duo_test {

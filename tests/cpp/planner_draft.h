@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/planner.h"
+#include "plan/planner.h"
 
 namespace duo_test {
 

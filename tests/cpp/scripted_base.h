@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "core/token_model.h"
+#include "model/token_model.h"
 #include "scripted_language.h"
 
 namespace duo_test {

@@ -1,9 +1,9 @@
 // A hook that remembers what it was asked, and ends its text or fails at a length.
 #pragma once
 
+#include "base/error.h"
 #include "check.h"
-#include "core/token_hook.h"
-#include "error.h"
+#include "text/token_hook.h"
 
 namespace duo_test {
 

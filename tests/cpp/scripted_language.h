@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/token_model.h"
+#include "model/token_model.h"
 #include "random.h"
 
 namespace duo_test {

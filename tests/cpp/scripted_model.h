@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "check.h"
-#include "core/draft_window.h"
-#include "error.h"
 #include "scripted_base.h"
+#include "text/draft_window.h"
 
 namespace duo_test {
 

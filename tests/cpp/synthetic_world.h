@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "base/error.h"
 #include "check.h"
-#include "core/synthetic_model.h"
-#include "error.h"
+#include "synthetic/synthetic_model.h"
 
 namespace duo_test {
 

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "check.h"
-#include "core/acceptance.h"
 #include "draws.h"
+#include "model/acceptance.h"
 
 using namespace duo;
 using namespace duo_test;

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/bell.h"
+#include "rings/bell.h"
 #include "sleeper.h"
 
 using namespace duo;

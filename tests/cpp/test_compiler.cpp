@@ -1,8 +1,8 @@
 // What compiler.h says in the words of other compilers.
 #include <string_view>
 
+#include "base/compiler.h"
 #include "check.h"
-#include "compiler.h"
 
 #if defined(DUO_IS_X86_64) && defined(__GNUC__)
 

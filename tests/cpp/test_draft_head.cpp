@@ -2,9 +2,9 @@
 // is lost on the way costs acceptance only.
 #include <thread>
 
-#include "core/draft_head.h"
-#include "core/feature_ring.h"
+#include "draft/draft_head.h"
 #include "headed.h"
+#include "rings/feature_ring.h"
 
 using namespace duo;
 using namespace duo_test;

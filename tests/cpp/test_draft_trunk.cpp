@@ -1,7 +1,7 @@
 // draft_trunk and branch_pool under random growth, re-rooting and failure; the model checks what each branch really
 // holds.
-#include "core/draft_text.h"
-#include "core/draft_trunk.h"
+#include "draft/draft_text.h"
+#include "draft/draft_trunk.h"
 #include "draft_grower.h"
 
 using namespace duo;

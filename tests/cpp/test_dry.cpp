@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/dry.h"
+#include "model/dry.h"
 #include "random.h"
 
 using namespace duo;

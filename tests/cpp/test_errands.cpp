@@ -1,6 +1,6 @@
 // Errands between two texts: caches that are saved and restored, and scores of a text.
-#include "core/errand.h"
-#include "core/same.h"
+#include "base/same.h"
+#include "model/errand.h"
 #include "pair.h"
 
 using namespace duo_test;

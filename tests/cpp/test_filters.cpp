@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/filters.h"
+#include "model/filters.h"
 #include "random.h"
 
 using namespace duo;

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "check.h"
-#include "core/pair_profile.h"
+#include "plan/pair_profile.h"
 #include "random.h"
 
 using namespace duo;

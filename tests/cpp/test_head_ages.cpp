@@ -1,8 +1,8 @@
 // A draft head's guesses are made of the target's states or, a step or more later, of its own. How much worse they are
 // then is counted by their age, and the planner goes by it. Simulated time, no model.
-#include "core/verify_text.h"
 #include "planner_world.h"
 #include "scripted_model.h"
+#include "verify/verify_text.h"
 
 using namespace duo_test;
 

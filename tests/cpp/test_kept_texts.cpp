@@ -1,9 +1,9 @@
 // Texts that leave the target's cache and come back from RAM; errands beside several texts.
 #include <thread>
 
-#include "core/kept_texts.h"
-#include "core/same.h"
+#include "base/same.h"
 #include "pair.h"
+#include "verify/kept_texts.h"
 
 using namespace duo_test;
 

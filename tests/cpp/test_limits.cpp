@@ -3,10 +3,10 @@
 #include <type_traits>
 
 #include "check.h"
-#include "core/message_check.h"
-#include "core/message_limits.h"
-#include "core/target_link.h"
 #include "pair.h"
+#include "remote/message_check.h"
+#include "remote/target_link.h"
+#include "wires/message_limits.h"
 
 using namespace duo_test;
 

@@ -2,10 +2,10 @@
 // comes back at random. The text is what the target alone would have written, whatever happens on the way.
 #include <thread>
 
-#include "core/draft_host.h"
-#include "core/target_link.h"
-#include "core/verify_host.h"
 #include "pair.h"
+#include "remote/draft_host.h"
+#include "remote/target_link.h"
+#include "remote/verify_host.h"
 
 using namespace duo_test;
 

@@ -1,13 +1,13 @@
 // What a hostile peer sends is refused, and whatever is let through does no harm.
 #include <cmath>
 
-#include "core/draft_host.h"
-#include "core/message_check.h"
-#include "core/target_link.h"
-#include "core/verify_host.h"
-#include "error.h"
+#include "base/error.h"
 #include "markov.h"
 #include "pair.h"
+#include "remote/draft_host.h"
+#include "remote/message_check.h"
+#include "remote/target_link.h"
+#include "remote/verify_host.h"
 
 using namespace duo_test;
 

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "check.h"
-#include "core/mirror_tree.h"
 #include "random.h"
+#include "tree/mirror_tree.h"
 
 using namespace duo;
 using namespace duo_test;

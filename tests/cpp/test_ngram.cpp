@@ -3,8 +3,8 @@
 #include <array>
 
 #include "check.h"
-#include "core/ngram_index.h"
 #include "random.h"
+#include "tree/ngram_index.h"
 
 using namespace duo;
 using namespace duo_test;

@@ -3,8 +3,8 @@
 #include <cmath>
 
 #include "check.h"
-#include "core/sampling.h"
 #include "random.h"
+#include "text/sampling.h"
 
 using namespace duo;
 

@@ -4,9 +4,9 @@
 #include <set>
 
 #include "check.h"
-#include "core/pass_tree.h"
-#include "core/tree_shape.h"
+#include "plan/pass_tree.h"
 #include "random.h"
+#include "tree/tree_shape.h"
 
 using namespace duo;
 using namespace duo_test;

@@ -1,5 +1,5 @@
 // Drafts whose step gives several levels at once. Simulated time, no model.
-#include "core/pool_planner.h"
+#include "plan/pool_planner.h"
 #include "planner_world.h"
 
 using namespace duo_test;

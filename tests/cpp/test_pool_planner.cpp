@@ -1,6 +1,6 @@
 // Which way to speculate the planner takes with several texts, by what it has measured.
 #include "check.h"
-#include "core/pool_planner.h"
+#include "plan/pool_planner.h"
 
 using namespace duo;
 

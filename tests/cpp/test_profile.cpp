@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "check.h"
-#include "core/pair_profile.h"
+#include "plan/pair_profile.h"
 #include "random.h"
 
 using namespace duo;

@@ -4,9 +4,9 @@
 #include <thread>
 
 #include "check.h"
-#include "core/channel.h"
-#include "core/spsc_ring.h"
 #include "random.h"
+#include "rings/channel.h"
+#include "rings/spsc_ring.h"
 #include "sleeper.h"
 
 using namespace duo;

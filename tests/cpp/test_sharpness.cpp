@@ -5,12 +5,12 @@
 #include <thread>
 
 #include "check.h"
-#include "core/draft_worker.h"
-#include "core/guess_record.h"
-#include "core/sharpness.h"
+#include "draft/draft_worker.h"
+#include "plan/guess_record.h"
 #include "random.h"
 #include "scripted_head.h"
 #include "scripted_model.h"
+#include "tree/sharpness.h"
 
 using namespace duo;
 using namespace duo_test;

@@ -1,7 +1,7 @@
 // Stop strings against a naive reference: random texts over two letters, cut at random token borders.
 #include "check.h"
-#include "core/stop_matcher.h"
 #include "random.h"
+#include "text/stop_matcher.h"
 
 using namespace duo;
 using namespace duo_test;

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "check.h"
-#include "core/clock.h"
 #include "random.h"
 #include "synthetic_world.h"
 

@@ -1,8 +1,8 @@
 // Several texts: who goes first, and who waits for whom.
 #include <thread>
 
-#include "core/verify_host.h"
 #include "pair.h"
+#include "remote/verify_host.h"
 
 using namespace duo_test;
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "check.h"
-#include "core/top_logits.h"
+#include "model/top_logits.h"
 #include "random.h"
 
 using namespace duo;

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "check.h"
-#include "core/token_tree.h"
 #include "random.h"
+#include "tree/token_tree.h"
 
 using namespace duo;
 using namespace duo_test;

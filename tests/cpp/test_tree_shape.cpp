@@ -3,8 +3,8 @@
 #include <set>
 
 #include "check.h"
-#include "core/tree_shape.h"
 #include "random.h"
+#include "tree/tree_shape.h"
 
 using namespace duo;
 using namespace duo_test;

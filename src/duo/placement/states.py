@@ -27,7 +27,7 @@ def _layers(h: Header) -> set[int | None]:
 
 
 def way_back(h: Header) -> Literal["cells", "snapshots", "copy"]:
-    """How a target takes back a wrong guess (csrc/core/token_model.h: undo_kind)."""
+    """How a target takes back a wrong guess (csrc/model/token_model.h: undo_kind)."""
     return "cells" if not _layers(h) else "snapshots" if h.architecture in SNAPSHOTS else "copy"
 
 

@@ -1,0 +1,148 @@
+// All that the workers know about a model. llama/model.h implements it with libllama; tests use scripted models.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/messages.h"
+#include "text/sampling.h"
+
+namespace duo {
+
+// One row of a batch: a token at one position of one or more consecutive branches (llama.cpp sequences).
+struct row {
+    token_id token      = no_token;
+    int32_t  pos        = 0;
+    int32_t  branch     = 0;     // the first one
+    int32_t  n_branches = 1;     // all of them hold the same tokens before `pos`
+    bool     output     = false; // candidates() will be asked for this row
+    int32_t  n_levels   = 1;     // and for so many positions in all; at most token_model::n_levels()
+
+    const float * state = nullptr; // a draft head's: the state before the token, [n_state()]
+};
+
+struct candidate {
+    token_id token = no_token;
+    float    logp  = 0.0f; // draft: log of the chance that the target chooses it (sampler.h); nats
+};
+
+enum class decode_status { ok, stopped };
+
+// How a model takes back rows that it has evaluated.
+enum class undo_kind : uint8_t {
+    cells,     // each row for itself: rollback() reaches any position, and fork() as well
+    snapshots, // a recurrent state: rollback() reaches the last n_undo() rows of the last pass, and only once
+    copy,      // a recurrent state: the last pass as a whole, so what was right in it is evaluated again
+};
+
+// For a pass over several texts, because one text's end must not stop the others.
+inline const std::atomic<bool> never_stop{false};
+
+// One thread at a time: the worker that owns it. is_end() and piece() may be called from any thread.
+class token_model {
+  public:
+    virtual ~token_model() = default;
+
+    [[nodiscard]] virtual int32_t n_ctx() const    = 0; // positions
+    [[nodiscard]] virtual int32_t n_batch() const  = 0; // rows in one decode()
+    [[nodiscard]] virtual int32_t n_branch() const = 0; // branches, from 0
+    [[nodiscard]] virtual int32_t n_cells() const  = 0; // rows that all branches together can have cached
+    [[nodiscard]] virtual int32_t n_vocab() const  = 0; // token ids it can read
+
+    // Evaluates the rows. In each branch they must follow its cached tokens without a gap. `stopped`: `stop` became
+    // true during the pass, and none of these rows is cached. Throws duo::error.
+    virtual decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) = 0;
+
+    // Sets the number of threads of the next passes. 0: all the threads that the model was given.
+    virtual void use_threads(int32_t /*n*/) {}
+
+    // Candidates to follow row `i_row` of the last decode, best first by log-probability + noise, at most out.size().
+    // `text`: all tokens up to and including that row's; penalties read its end, and its size is the noise's position.
+    // If the row has several levels, the text goes on with guesses, and its size says which level is asked for.
+    // Returns how many. 0: none; with a grammar, the text is then complete. Throws duo::error if the grammar requires
+    // more text and no token fits.
+    virtual int32_t candidates(int32_t i_row, const sampling_params & sampling, std::span<const token_id> text,
+                               std::span<candidate> out) = 0;
+
+    // The distribution from which candidates() draws: all tokens that the filters and the grammar leave, with the logs
+    // of their probabilities, most probable first. Only for texts with a temperature. Empty: with a grammar, the text
+    // is complete. Throws as candidates() does.
+    virtual void chances(int32_t /*i_row*/, const sampling_params & /*sampling*/, std::span<const token_id> /*text*/,
+                         std::vector<candidate> & /*out*/) {
+        throw error("this model tells no probabilities; use --accept noise");
+    }
+
+    // The logits of row `i_row` of the last decode, [n_vocab]; candidates() reads what is written there. Empty if the
+    // model has none.
+    virtual std::span<float> row_logits(int32_t /*i_row*/) { return {}; }
+
+    // A target's hidden states that a draft head reads (EAGLE-3, MTP): floats of a row; 0: none are kept.
+    [[nodiscard]] virtual int32_t n_features() const { return 0; }
+
+    // Those of row `i_row` of the last decode, whether it has an output or not. out: [n_features()].
+    virtual void features(int32_t /*i_row*/, std::span<float> /*out*/) const {}
+
+    // A draft head's: floats of a row of the target's hidden states that it reads; 0: it is no head, and reads none.
+    [[nodiscard]] virtual int32_t n_inputs() const { return 0; }
+    [[nodiscard]] virtual int32_t n_state() const { return 0; } // floats of a state
+    // Makes states of the target's hidden states, [n][n_inputs()]. out: [n][n_state()]. n: at most n_batch().
+    virtual void encode(std::span<const float> /*features*/, std::span<float> /*out*/) {}
+    // > 1: a head that guesses in blocks. A row with an output gives candidates for so many positions at once, each
+    // without regard to the tokens before it, and no row below the text's last one can be evaluated.
+    [[nodiscard]] virtual int32_t n_levels() const { return 1; }
+    // The state after row `i_row` of the last decode, which has an output. out: [n_state()].
+    virtual void state(int32_t /*i_row*/, std::span<float> /*out*/) const {}
+
+    // The model's own log-probabilities at row `i_row`, before any filter: of `token` (returned), and of the out.size()
+    // most probable tokens.
+    virtual float logprobs(int32_t i_row, token_id token, std::span<candidate> out) = 0;
+
+    // Forgets positions >= `pos` of `branch`. False: the cache cannot do that, and is unchanged.
+    virtual bool rollback(int32_t branch, int32_t pos) = 0;
+
+    [[nodiscard]] virtual undo_kind undo() const { return undo_kind::cells; }
+    // Guesses that a pass may have at most, so that they can be taken back.
+    [[nodiscard]] virtual int32_t n_undo() const { return std::numeric_limits<int32_t>::max(); }
+
+    // Guesses that each of n texts may have in a pass over all of them. < 0: a pass can only have rows of one text.
+    [[nodiscard]] virtual int32_t n_undo_together(int32_t /*n_texts*/) const { return n_undo(); }
+
+    // Like rollback(), but goes back further if it must. Returns the positions that the branch holds then.
+    virtual int32_t take_back(int32_t branch, int32_t pos) {
+        return rollback(branch, pos) ? pos : rollback(branch, 0) ? 0 : n_held(branch);
+    }
+
+    // A recurrent state as it is now is worth keeping: take_back() can go to it while the text before it stays. Without
+    // memory for it, nothing happens.
+    virtual void                  mark(int32_t /*branch*/) {}
+    [[nodiscard]] virtual int64_t mark_bytes() const { return 0; } // of all that are kept
+
+    // Positions that the cache holds of `branch`, by its own account. With undo_kind::copy, a pass over one row may
+    // leave none of it: then the next pass needs this row again.
+    [[nodiscard]] virtual int32_t n_held(int32_t branch) const = 0;
+
+    // What the cache holds of `branch`, as bytes. Throws duo::error.
+    [[nodiscard]] virtual std::string save(int32_t /*branch*/) const {
+        throw error("this model's cache cannot be saved");
+    }
+
+    // Replaces what the cache holds of `branch` with what save() of an equal model returned for one of its branches.
+    // Throws duo::error and leaves the branch empty.
+    virtual void restore(int32_t /*branch*/, std::span<const char> /*saved*/) {
+        throw error("this model's cache cannot be restored");
+    }
+
+    // Makes the empty branch `to` share the cached tokens of `from` before position `pos`. A recurrent state can only
+    // be shared as it is: then `from` holds no more than these tokens.
+    virtual void fork(int32_t from, int32_t to, int32_t pos) = 0;
+
+    [[nodiscard]] virtual bool        is_end(token_id token) const = 0; // end of generation
+    [[nodiscard]] virtual std::string piece(token_id token) const  = 0; // bytes; need not be whole characters
+};
+
+} // namespace duo

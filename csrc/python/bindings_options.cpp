@@ -1,0 +1,242 @@
+#include <type_traits>
+#include <utility>
+
+#include <pybind11/stl.h>
+
+#include "base/error.h"
+#include "bindings.h"
+#include "engine.h"
+
+namespace py = pybind11;
+
+namespace duo {
+
+namespace {
+
+// A member of `agree` as one of the options.
+template <auto member> void in_agreement(py::class_<synthetic_options> & c, const char * name) {
+    using value = std::remove_cvref_t<decltype(agreement{}.*member)>;
+    c.def_property(
+        name, [](const synthetic_options & o) { return o.agree.*member; },
+        [](synthetic_options & o, const value & x) { o.agree.*member = x; });
+}
+
+// The enumeration value with this name; names are in the order of the values.
+template <typename Enum, size_t n> Enum value_of(const char * const (&names)[n], const std::string & name) {
+    for (size_t i = 0; i < n; ++i) {
+        if (name == names[i]) {
+            return Enum(i);
+        }
+    }
+    throw error(error_kind::bad_value, "unknown value " + name + "; see duo --help");
+}
+
+constexpr const char * modes[]       = {"plain", "sync", "async"};
+constexpr const char * rules[]       = {"noise", "rejection", "typical", "top-n"};
+constexpr const char * tree_uses[]   = {"auto", "chain", "dynamic"};
+constexpr const char * ngram_kinds[] = {"none", "ngram-simple", "ngram-map-k", "ngram-map-k4v"};
+
+void register_plan(py::module_ & m) {
+    using p = plan_params;
+    py::class_<p>(m, "Plan")
+        .def(py::init<>())
+        .def_property(
+            "mode", [](const p & x) { return modes[size_t(x.mode)]; },
+            [](p & x, const std::string & name) { x.mode = value_of<run_mode>(modes, name); })
+        .def_readwrite("n_draft", &p::n_max)
+        .def_readwrite("n_draft_min", &p::n_min)
+        .def_readwrite("p_min", &p::p_min)
+        .def_readwrite("n_branch", &p::n_branch)
+        .def_readwrite("n_window", &p::n_window)
+        .def_readwrite("has_model", &p::has_model)
+        .def_readwrite("always", &p::always)
+        .def_property(
+            "use", [](const p & x) { return tree_uses[size_t(x.use)]; },
+            [](p & x, const std::string & name) { x.use = value_of<tree_use>(tree_uses, name); })
+        .def_readwrite("tree", &p::tree)
+        .def_property(
+            "ngram", [](const p & x) { return ngram_kinds[size_t(x.ngram.kind)]; },
+            [](p & x, const std::string & name) { x.ngram.kind = value_of<ngram_kind>(ngram_kinds, name); })
+        .def_property(
+            "ngram_size_n", [](const p & x) { return x.ngram.size_n; }, [](p & x, int32_t n) { x.ngram.size_n = n; })
+        .def_property(
+            "ngram_size_m", [](const p & x) { return x.ngram.size_m; }, [](p & x, int32_t n) { x.ngram.size_m = n; })
+        .def_property(
+            "ngram_min_hits", [](const p & x) { return x.ngram.min_hits; },
+            [](p & x, int32_t n) { x.ngram.min_hits = n; });
+}
+
+void register_synthetic(py::module_ & m) {
+    using o = synthetic_options;
+    py::class_<o> c(m, "SyntheticOptions");
+    c.def(py::init<>())
+        .def_readwrite("pass_us", &o::pass_us)
+        .def_readwrite("c", &o::c)
+        .def_readwrite("v", &o::v)
+        .def_readwrite("branch_cost", &o::branch_cost)
+        .def_readwrite("n_vocab", &o::n_vocab)
+        .def_readwrite("n_ctx", &o::n_ctx)
+        .def_readwrite("n_parallel", &o::n_texts)
+        .def_readwrite("seed", &o::seed)
+        .def_readwrite("tracing", &o::tracing)
+        .def_readwrite("has_draft", &o::has_draft);
+    in_agreement<&agreement::a>(c, "a");
+    in_agreement<&agreement::n_stretch>(c, "n_stretch");
+    in_agreement<&agreement::burst>(c, "burst");
+    in_agreement<&agreement::b>(c, "b");
+    in_agreement<&agreement::confident>(c, "confident");
+    in_agreement<&agreement::says>(c, "says");
+}
+
+} // namespace
+
+void register_options(py::module_ & m) {
+    using o = model_options;
+    py::class_<o>(m, "ModelOptions")
+        .def(py::init<>())
+        // Bytes: a file name need not be UTF-8.
+        .def_property(
+            "path", [](const o & x) { return py::bytes(x.path); },
+            [](o & x, const std::string & path) { x.path = path; })
+        .def_readwrite("devices", &o::devices)
+        .def_readwrite("n_gpu_layers", &o::n_gpu_layers)
+        .def_readwrite("tensor_split", &o::tensor_split)
+        .def_readwrite("split_mode", &o::split_mode)
+        .def_readwrite("main_gpu", &o::main_gpu)
+        .def_readwrite("n_ctx", &o::n_ctx)
+        .def_readwrite("n_ctx_most", &o::n_ctx_most)
+        .def_readwrite("n_batch", &o::n_batch)
+        .def_readwrite("n_ubatch", &o::n_ubatch)
+        .def_readwrite("n_parallel", &o::n_parallel)
+        .def_readwrite("guesses", &o::guesses)
+        .def_readwrite("n_contexts", &o::n_contexts)
+        .def_readwrite("n_threads", &o::n_threads)
+        .def_readwrite("n_threads_batch", &o::n_threads_batch)
+        .def_readwrite("flash_attn", &o::flash_attn)
+        .def_readwrite("type_k", &o::type_k)
+        .def_readwrite("type_v", &o::type_v)
+        .def_readwrite("load_mode", &o::load_mode)
+        .def_readwrite("vocab_only", &o::vocab_only)
+        .def_readwrite("offload_kqv", &o::offload_kqv)
+        .def_readwrite("op_offload", &o::op_offload)
+        .def_readwrite("cpus", &o::cpus)
+        .def_readwrite("strict", &o::strict)
+        .def_readwrite("mtp", &o::mtp)
+        .def_readwrite("feature_layers", &o::feature_layers)
+        .def_readwrite("cpu_types", &o::cpu_types)
+        .def_readwrite("draft_vocab", &o::draft_vocab)
+        .def_property(
+            "packing", [](const o & x) { return py::make_tuple(x.packing.stored, x.packing.types); },
+            [](o & x, std::pair<std::string, std::vector<std::string>> p) {
+                x.packing = {std::move(p.first), std::move(p.second)};
+            })
+        .def_readwrite("override_tensors", &o::override_tensors)
+        .def_property(
+            "loras", [](const o & x) { return x.loras; },
+            [](o & x, std::vector<std::pair<std::string, float>> loras) { x.loras = std::move(loras); })
+        .def_property(
+            "control_vectors", [](const o & x) { return x.control_vectors; },
+            [](o & x, std::vector<std::pair<std::string, float>> all) { x.control_vectors = std::move(all); })
+        .def_readwrite("control_first", &o::control_first)
+        .def_readwrite("control_last", &o::control_last)
+        .def_readwrite("rope_scaling", &o::rope_scaling)
+        .def_readwrite("rope_freq_base", &o::rope_freq_base)
+        .def_readwrite("rope_freq_scale", &o::rope_freq_scale)
+        .def_readwrite("yarn_orig_ctx", &o::yarn_orig_ctx)
+        .def_readwrite("yarn_ext_factor", &o::yarn_ext_factor)
+        .def_readwrite("yarn_attn_factor", &o::yarn_attn_factor)
+        .def_readwrite("yarn_beta_slow", &o::yarn_beta_slow)
+        .def_readwrite("yarn_beta_fast", &o::yarn_beta_fast)
+        .def_property(
+            "kv_overrides",
+            [](const o & x) {
+                py::dict all;
+                for (const auto & [key, value] : x.kv_overrides) {
+                    all[py::str(key)] = value;
+                }
+                return all;
+            },
+            [](o & x, const py::dict & given) {
+                x.kv_overrides.clear();
+                for (const auto & [key, value] : given) {
+                    x.kv_overrides.emplace_back(key.cast<std::string>(), value.cast<o::header_value>());
+                }
+            });
+
+    using e = engine_options;
+    py::class_<e>(m, "EngineOptions")
+        .def(py::init<>())
+        .def_readwrite("target", &e::target)
+        .def_readwrite("draft", &e::draft)
+        .def_readwrite("remote_draft", &e::remote_draft)
+        .def_readwrite("n_ctx_remote", &e::n_ctx_remote)
+        .def_property(
+            "shared", [](const e & o) { return o.prior.shared; }, [](e & o, bool x) { o.prior.shared = x; })
+        .def_property(
+            "splits",
+            [](const e & o) {
+                std::vector<std::pair<int32_t, int32_t>> out;
+                for (const core_split & s : o.prior.splits) {
+                    out.emplace_back(s.target, s.draft);
+                }
+                return out;
+            },
+            [](e & o, const std::vector<std::pair<int32_t, int32_t>> & x) {
+                o.prior.splits.clear();
+                for (const auto & [target, draft] : x) {
+                    o.prior.splits.push_back({.target = target, .draft = draft});
+                }
+            })
+        .def_property(
+            "split", [](const e & o) { return o.prior.split; }, [](e & o, size_t x) { o.prior.split = x; })
+        .def_property(
+            "expected_pass_us", [](const e & o) { return o.prior.pass_us; },
+            [](e & o, std::vector<std::pair<int32_t, double>> x) { o.prior.pass_us = std::move(x); })
+        .def_property(
+            "expected_step_us", [](const e & o) { return o.prior.step_us; },
+            [](e & o, double x) { o.prior.step_us = x; })
+        .def_readwrite("n_parallel", &e::n_parallel)
+        .def_readwrite("n_kept_bytes", &e::n_kept_bytes)
+        .def_readwrite("tracing", &e::tracing)
+        .def_readwrite("delay_us", &e::delay_us)
+        .def_readwrite("delay_seed", &e::delay_seed);
+
+    using s = sampling_params;
+    py::class_<s>(m, "Sampling")
+        .def(py::init<>())
+        .def_readwrite("temp", &s::temp)
+        .def_readwrite("top_k", &s::top_k)
+        .def_readwrite("top_p", &s::top_p)
+        .def_readwrite("min_p", &s::min_p)
+        .def_readwrite("repeat_penalty", &s::repeat_penalty)
+        .def_readwrite("presence_penalty", &s::presence_penalty)
+        .def_readwrite("frequency_penalty", &s::frequency_penalty)
+        .def_readwrite("repeat_last_n", &s::repeat_last_n)
+        .def_readwrite("seed", &s::seed)
+        .def_readwrite("ignore_eos", &s::ignore_eos)
+        .def_readwrite("typical_p", &s::typical_p)
+        .def_readwrite("top_n_sigma", &s::top_n_sigma)
+        .def_readwrite("xtc_probability", &s::xtc_probability)
+        .def_readwrite("xtc_threshold", &s::xtc_threshold)
+        .def_readwrite("dynatemp_range", &s::dynatemp_range)
+        .def_readwrite("dynatemp_exponent", &s::dynatemp_exponent)
+        .def_readwrite("dry_multiplier", &s::dry_multiplier)
+        .def_readwrite("dry_base", &s::dry_base)
+        .def_readwrite("dry_allowed_length", &s::dry_allowed_length)
+        .def_readwrite("dry_penalty_last_n", &s::dry_penalty_last_n)
+        .def_readwrite("dry_sequence_breakers", &s::dry_sequence_breakers)
+        .def_property(
+            "accept", [](const s & x) { return rules[size_t(x.accept)]; },
+            [](s & x, const std::string & name) { x.accept = value_of<accept_rule>(rules, name); })
+        .def_readwrite("posterior_threshold", &s::posterior_threshold)
+        .def_readwrite("posterior_alpha", &s::posterior_alpha)
+        .def_readwrite("accept_top", &s::accept_top)
+        .def_readwrite("logit_bias", &s::logit_bias)
+        .def_readwrite("grammar", &s::grammar)
+        .def_readwrite("n_prompt", &s::n_prompt);
+
+    register_plan(m);
+    register_synthetic(m);
+}
+
+} // namespace duo

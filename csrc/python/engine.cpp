@@ -1,0 +1,255 @@
+#include "engine.h"
+
+#include <exception>
+#include <system_error>
+
+#if defined(__linux__)
+#include <pthread.h>
+#include <sched.h>
+#endif
+
+#include "base/error.h"
+#include "llama/lone_head.h"
+#include "llama/pair_check.h"
+#include "llama/shared_rpc.h"
+#include "llama/stock_kernels.h"
+
+namespace duo {
+
+// Threads that OpenMP or ggml start from this thread inherit the mask, so it binds the whole team.
+void pin_this_thread(const std::vector<int32_t> & cpus) {
+#if defined(__linux__)
+    if (cpus.empty()) {
+        return;
+    }
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int32_t cpu : cpus) {
+        CPU_SET(size_t(cpu), &set);
+    }
+    pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+#else
+    (void)cpus;
+#endif
+}
+
+void check_cpus(const std::vector<int32_t> & cpus) {
+#if defined(__linux__)
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    sched_getaffinity(0, sizeof allowed, &allowed);
+    for (const int32_t cpu : cpus) {
+        if (cpu < 0 || cpu >= CPU_SETSIZE || !CPU_ISSET(size_t(cpu), &allowed)) {
+            throw error(error_kind::bad_value, "CPU " + std::to_string(cpu) +
+                                                   " is not available to this process (it may run on " +
+                                                   std::to_string(CPU_COUNT(&allowed)) + " CPUs); choose others");
+        }
+    }
+#else
+    if (!cpus.empty()) {
+        throw error(error_kind::bad_value, "CPU masks and ranges work on Linux only; leave them out");
+    }
+#endif
+}
+
+engine::engine(const engine_options & opt) {
+    check_cpus(opt.target.cpus);
+    check_cpus(opt.draft.cpus);
+    prepare_stock_kernels(opt.target);
+    prepare_shared_rpc(opt.target, opt.draft);
+    if (opt.target.path.empty() && !opt.draft.path.empty()) {
+        refuse_lone_head(opt.draft.path);
+    }
+    const auto head    = opt.draft.path.empty() ? std::nullopt : read_head_file(opt.draft.path, opt.draft.mtp);
+    const bool is_mtp  = head && head->kind == head_kind::mtp;
+    const bool has_own = is_mtp && opt.draft.path == opt.target.path; // the target's own layers are the draft
+    if (head) {
+        if (const std::string why = head_mismatch(opt.draft.path, *head, opt.target.path); !why.empty()) {
+            throw error(error_kind::bad_value, why);
+        }
+    }
+    if (!opt.target.path.empty()) {
+        model_options t  = opt.target;
+        t.guesses        = !opt.draft.path.empty() || opt.remote_draft;
+        t.feature_layers = head ? head->layers : t.feature_layers;
+        t.mtp            = is_mtp;
+        t.load_mtp       = has_own;
+        target_          = std::make_shared<llama_token_model>(t, false, !t.vocab_only);
+    }
+    if (opt.target.vocab_only) {
+        target_view_ = target_;
+        return;
+    }
+    if (!opt.draft.path.empty()) {
+        model_options d = opt.draft;
+        d.n_ctx_most    = target_ ? target_->n_ctx() : opt.n_ctx_remote;
+        if (head && d.n_ctx == 0) {
+            d.n_ctx = target_->n_ctx(); // its own limit says how it was trained
+        }
+        draft_ = has_own ? std::make_shared<llama_token_model>(d, *target_)
+                         : std::make_shared<llama_token_model>(d, true, true, target_.get());
+    }
+    if (target_ && draft_) {
+        if (const std::string why = pair_mismatch(target_->vocab(), draft_->vocab()); !why.empty()) {
+            throw error(error_kind::bad_value, why);
+        }
+        draft_->limit_vocab(target_->n_vocab());
+    }
+    target_view_    = target_;
+    draft_view_     = draft_;
+    token_model * t = target_.get();
+    token_model * d = draft_.get();
+    if (opt.delay_us > 0) {
+        if (t != nullptr) {
+            late_target_ = std::make_unique<delayed_model>(*t, opt.delay_us, opt.delay_seed);
+            t            = late_target_.get();
+        }
+        if (d != nullptr) {
+            late_draft_ = std::make_unique<delayed_model>(*d, opt.delay_us, opt.delay_seed + 1);
+            d           = late_draft_.get();
+        }
+    }
+    start(t, d,
+          {.tracing          = opt.tracing,
+           .remote_draft     = opt.remote_draft,
+           .n_ctx_remote     = opt.n_ctx_remote,
+           .n_texts          = opt.n_parallel,
+           .n_kept_bytes     = opt.n_kept_bytes,
+           .prior            = opt.prior,
+           .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
+           .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
+    if (opt.remote_draft) {
+        const auto lines = std::make_shared<draft_lines>(pipeline_->ends(), opt.n_parallel, target_->n_vocab());
+        for (int32_t i = 0; i < opt.n_parallel; ++i) {
+            draft_links_.push_back(std::make_shared<draft_link>(lines, i));
+        }
+    }
+    if (!target_) {
+        const auto lines =
+            std::make_shared<target_lines>(pipeline_->ends(), opt.n_parallel, draft_->n_vocab(), opt.n_ctx_remote);
+        for (int32_t i = 0; i < opt.n_parallel; ++i) {
+            target_links_.push_back(std::make_shared<target_link>(lines, i));
+        }
+    }
+}
+
+engine::engine(const synthetic_options & opt) {
+    synthetic_target_ = std::make_unique<synthetic_model>(opt, false);
+    if (opt.has_draft) {
+        synthetic_draft_ = std::make_unique<synthetic_model>(opt, true);
+    }
+    start(synthetic_target_.get(), synthetic_draft_.get(), {.tracing = opt.tracing, .n_texts = opt.n_texts});
+}
+
+void engine::start(token_model * target, token_model * draft, const pipeline::options & opt) {
+    try {
+        pipeline_ = std::make_unique<pipeline>(target, draft, opt);
+    } catch (const std::system_error & e) {
+        throw error(std::string("a thread could not be started (") + e.what() + "); free memory or raise ulimit -u");
+    }
+}
+
+engine::~engine() {
+    close();
+}
+
+std::shared_lock<std::shared_mutex> engine::enter() const {
+    std::shared_lock entered(gate_);
+    if (target_ && target_->options().vocab_only) {
+        throw error(error_kind::bad_value,
+                    "this Duo was loaded with vocab_only and cannot write; load it without that");
+    }
+    if (!pipeline_) {
+        throw error(error_kind::cancelled, "this engine is closed; make a new one");
+    }
+    return entered;
+}
+
+std::shared_ptr<open_text> engine::begin(std::unique_ptr<request> req) {
+    const auto entered = enter();
+    return pipeline_->begin(std::move(req));
+}
+
+std::shared_ptr<open_text> engine::begin(std::shared_ptr<errand> job, std::vector<token_id> prompt) {
+    auto r    = std::make_unique<request>();
+    r->job    = std::move(job);
+    r->prompt = std::move(prompt);
+    return begin(std::move(r));
+}
+
+bool engine::next(open_text & text, text_chunk & out, int64_t timeout_us) {
+    const std::shared_lock entered(gate_);
+    return pipeline_ && pipeline_->next(text, out, now_us() + timeout_us);
+}
+
+uint64_t engine::wait_news(uint64_t seen, int64_t timeout_us) {
+    const std::shared_lock entered(gate_);
+    return pipeline_ ? pipeline_->wait_news(seen, now_us() + timeout_us) : seen;
+}
+
+void engine::cancel(open_text & text) noexcept {
+    const std::shared_lock entered(gate_);
+    if (pipeline_) {
+        pipeline_->cancel(text);
+    }
+}
+
+void engine::cancel_all() noexcept {
+    const std::shared_lock entered(gate_);
+    if (pipeline_) {
+        pipeline_->cancel_all();
+    }
+}
+
+bool engine::running() const {
+    const std::shared_lock entered(gate_);
+    return pipeline_ && pipeline_->running();
+}
+
+engine_usage engine::usage() const {
+    const auto entered = enter();
+    return pipeline_->usage();
+}
+
+std::shared_ptr<wires> engine::ends() const {
+    const auto entered = enter();
+    return pipeline_->ends();
+}
+
+void engine::close() noexcept {
+    {
+        const std::shared_lock entered(gate_);
+        if (pipeline_) {
+            pipeline_->close(); // all texts end, so that their readers leave
+        }
+    }
+    // Freed after the lock: models take long, and a hook in Python is freed under the GIL.
+    std::shared_ptr<llama_token_model> target, draft;
+    std::unique_ptr<synthetic_model>   synthetic_target, synthetic_draft;
+    std::unique_ptr<delayed_model>     late_target, late_draft;
+    std::unique_ptr<pipeline>          line; // first: it uses the models
+    {
+        const std::unique_lock alone(gate_);
+        target           = std::move(target_);
+        draft            = std::move(draft_);
+        synthetic_target = std::move(synthetic_target_);
+        synthetic_draft  = std::move(synthetic_draft_);
+        late_target      = std::move(late_target_);
+        late_draft       = std::move(late_draft_);
+        line             = std::move(pipeline_);
+    }
+}
+
+void engine::with_plans(const std::function<void(planner &)> & use) const {
+    const auto entered = enter();
+    pipeline_->with_plans(use);
+}
+
+void engine::take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft) {
+    const std::shared_lock entered(gate_);
+    if (pipeline_) {
+        pipeline_->take_trace(target, draft);
+    }
+}
+
+} // namespace duo

@@ -1,0 +1,104 @@
+// Owns the models and the pipeline between them; what the bindings expose.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "engine/pipeline.h"
+#include "llama/model.h"
+#include "model/errand.h"
+#include "remote/draft_link.h"
+#include "remote/target_link.h"
+#include "synthetic/delayed_model.h"
+#include "synthetic/synthetic_model.h"
+
+namespace duo {
+
+// Binds the calling thread to these CPUs; empty: any CPU. Threads that it starts inherit this.
+void pin_this_thread(const std::vector<int32_t> & cpus);
+// Throws duo::error for a CPU that this process may not use.
+void check_cpus(const std::vector<int32_t> & cpus);
+
+struct engine_options {
+    model_options target;
+    model_options draft;                // path empty: no draft
+    bool          remote_draft = false; // the draft is elsewhere: see draft_link()
+    int32_t       n_ctx_remote = 0;     // > 0: the target is elsewhere, with a context of this size: see target_link()
+    pair_prior    prior{};              // where the two models are placed, and the expected cost of passes
+    int32_t       n_parallel   = 1;     // texts at once
+    int64_t       n_kept_bytes = 0;     // RAM for texts that leave the target's cache; 0: none; -1: no limit
+    bool          tracing      = false;
+    int32_t       delay_us     = 0; // for tests: each decode is delayed by up to this
+    uint64_t      delay_seed   = 0;
+};
+
+// Texts are begun, read and cancelled from any thread, each text by one thread at a time. Only one thread closes it.
+class engine {
+  public:
+    // Loads both models. Throws duo::error.
+    explicit engine(const engine_options & opt);
+    // Makes two models without weights instead: target() and draft() stay null. Throws duo::error.
+    explicit engine(const synthetic_options & opt);
+    ~engine();
+
+    // Starts a text, or puts it into the queue. Throws duo::error.
+    std::shared_ptr<open_text> begin(std::unique_ptr<request> req);
+    // Starts an errand; `prompt` is for the kinds that need one. Like a text, it ends with a chunk whose `finish` is
+    // set. Throws duo::error.
+    std::shared_ptr<open_text> begin(std::shared_ptr<errand> job, std::vector<token_id> prompt);
+
+    // The text's next chunk. False: none came in time, or the engine is closed.
+    bool next(open_text & text, text_chunk & out, int64_t timeout_us);
+    // Waits for a chunk of any text. Returns a count of what has come, at once if that is not `seen`.
+    uint64_t wait_news(uint64_t seen, int64_t timeout_us);
+    // Returns when the text has ended.
+    void cancel(open_text & text) noexcept;
+    void cancel_all() noexcept;
+    void close() noexcept;
+    void take_trace(std::vector<trace_event> & target, std::vector<trace_event> & draft);
+
+    // Calls use(planner) with the measurements of the pair, which nobody else uses meanwhile. Throws duo::error if a
+    // text is being written, or if closed.
+    void with_plans(const std::function<void(planner &)> & use) const;
+
+    // Represent a model in another process, one for each text at once; they may outlive the engine. Empty: it is here.
+    [[nodiscard]] const std::vector<std::shared_ptr<draft_link>> &  links_to_draft() const { return draft_links_; }
+    [[nodiscard]] const std::vector<std::shared_ptr<target_link>> & links_to_target() const { return target_links_; }
+
+    [[nodiscard]] bool running() const;
+    // What it holds at this moment. Throws duo::error if closed.
+    [[nodiscard]] engine_usage usage() const;
+    // The rings and bells. Throws duo::error if closed.
+    [[nodiscard]] std::shared_ptr<wires> ends() const;
+
+    // Null if the engine is closed, or the model is elsewhere or absent.
+    [[nodiscard]] std::shared_ptr<const llama_token_model> target() const { return target_view_.lock(); }
+    [[nodiscard]] std::shared_ptr<const llama_token_model> draft() const { return draft_view_.lock(); }
+
+  private:
+    // What uses the pipeline holds this lock, so that close() does not free it meanwhile. Nobody waits for it with the
+    // GIL, and nobody frees anything under it. Throws duo::error if closed.
+    [[nodiscard]] std::shared_lock<std::shared_mutex> enter() const;
+    void start(token_model * target, token_model * draft, const pipeline::options & opt);
+
+    // Only the constructor sets it: one thread may ask for token ids while another closes.
+    std::weak_ptr<const llama_token_model> target_view_;
+    std::weak_ptr<const llama_token_model> draft_view_;
+
+    std::shared_ptr<llama_token_model>        target_;
+    std::shared_ptr<llama_token_model>        draft_;
+    std::unique_ptr<synthetic_model>          synthetic_target_;
+    std::unique_ptr<synthetic_model>          synthetic_draft_;
+    std::unique_ptr<delayed_model>            late_target_;
+    std::unique_ptr<delayed_model>            late_draft_;
+    mutable std::shared_mutex                 gate_; // of the pipeline and what it uses
+    std::unique_ptr<pipeline>                 pipeline_;
+    std::vector<std::shared_ptr<draft_link>>  draft_links_; // by the text's slot
+    std::vector<std::shared_ptr<target_link>> target_links_;
+};
+
+} // namespace duo

@@ -1,0 +1,72 @@
+#include "kept_texts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/same.h"
+
+namespace duo {
+
+bool kept_texts::wants(std::span<const token_id> tokens) {
+    if (n_bytes_most_ == 0) {
+        return false;
+    }
+    const auto longer = std::find_if(texts_.begin(), texts_.end(), [tokens](const text & t) {
+        return size_t(n_same(t.tokens, tokens)) == tokens.size();
+    });
+    if (longer == texts_.end()) {
+        return true;
+    }
+    texts_.splice(texts_.end(), texts_, longer);
+    return false;
+}
+
+void kept_texts::add(std::span<const token_id> tokens, std::string && saved) {
+    text fresh{{tokens.begin(), tokens.end()}, std::move(saved)};
+    if (n_bytes_most_ >= 0 && fresh.bytes() > n_bytes_most_) {
+        return;
+    }
+    for (auto t = texts_.begin(); t != texts_.end();) {
+        const auto here = t++;
+        if (size_t(n_same(here->tokens, tokens)) == here->tokens.size()) {
+            erase(here);
+        }
+    }
+    while (n_bytes_most_ >= 0 && n_bytes_ + fresh.bytes() > n_bytes_most_) {
+        erase(texts_.begin());
+    }
+    n_bytes_ += fresh.bytes();
+    texts_.push_back(std::move(fresh));
+}
+
+const kept_texts::text * kept_texts::find(std::span<const token_id> tokens) {
+    auto    best   = texts_.end();
+    int32_t n_best = 0;
+    for (auto t = texts_.begin(); t != texts_.end(); ++t) {
+        const int32_t n = n_same(t->tokens, tokens);
+        // Of equal ones the shortest: fewer cells have to come back.
+        if (n > n_best || (n > 0 && n == n_best && t->tokens.size() < best->tokens.size())) {
+            best   = t;
+            n_best = n;
+        }
+    }
+    if (best == texts_.end()) {
+        return nullptr;
+    }
+    texts_.splice(texts_.end(), texts_, best);
+    return &*best;
+}
+
+void kept_texts::drop(const text & t) {
+    const auto here = std::find_if(texts_.begin(), texts_.end(), [&t](const text & x) { return &x == &t; });
+    if (here != texts_.end()) {
+        erase(here);
+    }
+}
+
+void kept_texts::erase(std::list<text>::iterator t) {
+    n_bytes_ -= t->bytes();
+    texts_.erase(t);
+}
+
+} // namespace duo

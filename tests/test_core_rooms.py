@@ -1,0 +1,43 @@
+"""The rooms of the C++ core: each includes only rooms before it, and no header includes itself by way of others."""
+
+import re
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+CSRC = Path(__file__).parents[1] / "csrc"
+CORE = re.search(r"set\(core_rooms ([a-z ]+)\)", (CSRC.parent / "CMakeLists.txt").read_text("utf-8"))
+# Room: the rooms that it may include. The first ones are the core, in order.
+MAY: dict[str, set[str]] = {}
+for name in CORE[1].split() if CORE else ():
+    MAY[name] = {*MAY}
+MAY["cpu"] = {"base"}
+MAY["llama"] = {*MAY} - {"draft", "verify", "engine", "remote", "synthetic"}  # what a model needs to know
+MAY["python"] = {*MAY}
+
+FILES = [f for f in CSRC.rglob("*") if f.suffix in (".h", ".cpp")]
+
+
+def includes(file: Path) -> list[Path]:
+    """Files of duo, as the compiler finds them."""
+    names = re.findall(r'^ *#include "([^"]+)"', file.read_text("utf-8"), re.MULTILINE)
+    found = [p for n in names for p in (file.parent / n, CSRC / n) if p.exists()]
+    return [p.resolve() for p in found]
+
+
+def test_each_file_is_in_a_room() -> None:
+    assert {f.parent for f in FILES} == {CSRC / room for room in MAY}
+
+
+def test_includes_run_downward_only() -> None:
+    assert len(MAY) == 15
+    upward = [
+        f"{f.relative_to(CSRC)} includes {i.relative_to(CSRC)}"
+        for f in FILES
+        for i in includes(f)
+        if i.parent != f.parent and i.parent.name not in MAY[f.parent.name]
+    ]
+    assert upward == []
+
+
+def test_no_header_includes_itself() -> None:
+    TopologicalSorter({f: includes(f) for f in FILES}).prepare()
