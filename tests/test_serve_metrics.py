@@ -76,7 +76,7 @@ def test_passes_and_guesses(compatible: Server) -> None:
     # By stance, in passes and in seconds.
     assert sum(more("duo_target_passes_total").values()) == n_passes
     times = more("duo_stance_seconds_total")
-    assert set(times) == {f"stance={s}" for s in ("ahead", "by_turn", "rest", "groups", "prompt")}
+    assert set(times) == {f"stance={s}" for s in ("ahead", "by_turn", "rest", "prompt")}
     assert all(t >= 0 for t in times.values()) and sum(times.values()) > 0
     # By position.
     drafted, accepted = more("duo_drafted_by_position_total"), more("duo_accepted_by_position_total")

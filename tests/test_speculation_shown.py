@@ -226,8 +226,8 @@ def test_async_traces_have_stances_and_branches(tmp_path: Path) -> None:
         t = d.generate(PROMPT, max_tokens=60, seed=4, n_draft_branches=3).timings
     events = read_trace(file)
     passes = [e for e in events if e.kind == "verify"]
-    names = ("ahead", "by turn", "rest", "two groups")
-    counts = [t["passes_ahead_n"], t["passes_by_turn_n"], t["passes_at_rest_n"], t["passes_in_groups_n"]]
+    names = ("ahead", "by turn", "rest")
+    counts = [t["passes_ahead_n"], t["passes_by_turn_n"], t["passes_at_rest_n"]]
     assert [sum(e.stance == name for e in passes) for name in names] == counts
     assert sum(counts) == len(passes)
     assert all(e.n_branch <= 3 for e in passes)

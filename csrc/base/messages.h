@@ -112,8 +112,8 @@ enum class stance : uint8_t {
     ahead,   // the draft works while the target does
     by_turn, // the draft waits for the verdict: both at once would slow each other down
     rest,    // speculation does not pay; tried again later
-    groups,  // several texts: half of them are verified while the other half is drafted
 };
+constexpr size_t n_stances = 3;
 
 // One bar in the trace; times from now_us().
 struct trace_event {

@@ -28,8 +28,8 @@ int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & pro
         return std::max(wait_least_us, wait_factor * step) + away_us + away_us / 2;
     }
     for (const pool_share & t : texts) {
-        if (t.drafting && t.tree != nullptr && (now_ == stance::ahead || now_ == stance::groups)) {
-            record_of(n_texts_).ready.add(now_ == stance::ahead ? !t.tree->best_path().empty() : t.hit, 0.98);
+        if (t.drafting && t.tree != nullptr && now_ == stance::ahead) {
+            record_of(n_texts_).ready.add(!t.tree->best_path().empty(), 0.98);
         }
     }
     choose(texts, profile, n_rows, rate(n_texts_, profile));
@@ -43,7 +43,7 @@ int64_t pool_planner::next(std::span<pool_share> texts, const pair_profile & pro
 
 // Fills n_. All nodes in one order; a path's chances fall along it, so its nodes come in their order.
 void pool_planner::choose(std::span<const pool_share> texts, const pair_profile & profile, int32_t n_rows, double r) {
-    const bool beside = now_ == stance::ahead || now_ == stance::groups;
+    const bool beside = now_ == stance::ahead;
     int32_t    n_base = 0; // rows that are in the pass anyway
     nodes_.clear();
     n_.assign(texts.size(), 0);

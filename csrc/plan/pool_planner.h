@@ -4,9 +4,8 @@
 // R times the cost of one more row, where R is the tokens per time of all texts together: the rule of planner.h. Rows
 // become more expensive with their number, so with many texts speculation fades by itself.
 //
-// There are three ways to speculate, and the planner takes the one that brings most by what was measured:
+// There are two ways to speculate, and the planner takes the one that brings most by what was measured:
 //   ahead    all texts are in each pass, and the draft works beside it; a text that missed gives its root
-//   groups   half of the texts are verified while the other half is drafted (MineDraft, arXiv 2603.18016)
 //   by turn  the draft works between the passes
 #pragma once
 
@@ -34,7 +33,6 @@ struct pool_share {
     bool        fixed    = false;   // the user or a test has fixed what is verified: as many of the nodes as possible
     bool        wide     = false;   // of these all, not only the best path
     bool        drafting = false;   // it has a draft
-    bool        hit      = false;   // the draft had foreseen the root
     bool        growing  = false;   // its draft may still add nodes, and may be waited for
     int64_t     away_us  = 0;       // its draft is elsewhere: see situation
     int32_t     n_wait   = 0;       // levels that are waited for, unless the draft runs ahead
@@ -88,7 +86,6 @@ class pool_planner {
 
   private:
     static constexpr size_t n_texts_cap = 16; // numbers of texts that are told apart
-    static constexpr size_t n_stances   = 4;
 
     // What is known of speculation with so many texts.
     struct record {

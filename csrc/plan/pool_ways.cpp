@@ -32,7 +32,6 @@ double pool_planner::rate_of(stance s, size_t n_texts, const pair_profile & prof
 
 pool_planner::way pool_planner::best_of(stance s, size_t n_texts, const pair_profile & profile, int32_t n_most) const {
     const auto   n     = int32_t(n_texts);
-    const auto   half  = (n + 1) / 2;
     const double plain = profile.pass_us(n, false);
     const double hit   = record_of(n_texts).ready.share(profile.guesses(kind_).acceptance(0), n_hoped);
     double       miss  = 1.0; // at least one text
@@ -54,8 +53,6 @@ pool_planner::way pool_planner::best_of(stance s, size_t n_texts, const pair_pro
         double tokens = n * sum;
         if (s == stance::by_turn) {
             us = n_steps(k) * profile.step_us(n, false) + profile.pass_us(n * (k + 1), false);
-        } else if (s == stance::groups) {
-            us = 2.0 * std::max(n_steps(k) * profile.step_us(half, true), profile.pass_us(half * (k + 1), true));
         } else {
             // Either a text that missed gives its root, or the pass waits for its guesses.
             const double steps  = n_steps(k) * profile.step_us(n, true);
@@ -100,7 +97,7 @@ void pool_planner::choose_way(record & r, size_t n_texts, const pair_profile & p
         way_.k = std::max(way_.k, now_ == stance::rest ? 0 : 2);
         return;
     }
-    for (const stance s : {r.now, stance::ahead, stance::groups, stance::by_turn}) {
+    for (const stance s : {r.now, stance::ahead, stance::by_turn}) {
         if (s == stance::rest || (turns && s != stance::by_turn) || (wishes.no_waits && s != stance::ahead)) {
             continue;
         }

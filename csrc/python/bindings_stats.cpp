@@ -26,7 +26,7 @@ template <typename Measured, typename Time> py::dict times(int32_t n_most, Measu
 } // namespace
 
 const char * name_of(stance s) {
-    constexpr const char * names[] = {"ahead", "by turn", "rest", "two groups"};
+    constexpr const char * names[] = {"ahead", "by turn", "rest"};
     return names[size_t(s)];
 }
 

@@ -83,7 +83,7 @@ struct verify_stats {
     std::array<int32_t, n_draft_cap> n_accepted_at{};
     std::array<int32_t, n_ages>      n_tested_of_age{}; // a draft head's guesses below accepted ones, by node_msg::age
     std::array<int32_t, n_ages>      n_accepted_of_age{};
-    std::array<int32_t, 4>           n_passes_in{}; // by stance
+    std::array<int32_t, n_stances>   n_passes_in{}; // by stance
 };
 
 // The draft worker writes it after each step. If the draft is in another process, the reader of its nodes writes it.

@@ -1,7 +1,6 @@
 // Several texts in one pass. A text whose guesses are not ready gives one row. A long prompt is read in pieces beside
 // the texts that are written.
 #include <algorithm>
-#include <array>
 
 #include "base/error.h"
 #include "verify_worker.h"
@@ -13,12 +12,10 @@ void verify_worker::work_together() {
     rows_.clear();
     begin_drafts_together();
     order_drafts();
-    set_groups();
     if (!plan_together()) {
         return; // a text has come or is to end
     }
     if (pass_.empty()) { // those whose turn it is were parked
-        group_ = 1 - group_;
         return;
     }
     for (verify_slot * s : pass_) {
@@ -66,7 +63,6 @@ void verify_worker::work_together() {
         pool_.on_pass(planner_.profile(), n_tokens, double(t - t_together_), drafts_read_);
     }
     t_together_ = t;
-    group_      = 1 - group_;
 }
 
 // The pass failed: the text's rows alone, without drafted ones. n_good: leading rows of the cache that can be kept.
@@ -126,30 +122,6 @@ void verify_worker::order_drafts() {
             tell_draft(*s, {.what = verdict_msg::kind::orders});
         }
     }
-}
-
-// Divides the texts into halves. A text that joins goes to the smaller half; of equal ones to that which is not about
-// to be verified, so that it is drafted first.
-void verify_worker::set_groups() {
-    std::array<int32_t, 2> n{};
-    for (verify_slot * s : active_) {
-        s->group = pool_.stance_now() == stance::groups ? s->group : -1;
-        if (s->group >= 0) {
-            ++n[size_t(s->group)];
-        }
-    }
-    if (pool_.stance_now() != stance::groups) {
-        return;
-    }
-    for (verify_slot * s : active_) {
-        const bool too_many = s->group >= 0 && n[size_t(s->group)] > n[size_t(1 - s->group)] + 1;
-        if (s->group < 0 || too_many) {
-            n[size_t(std::max(0, s->group))] -= too_many ? 1 : 0;
-            s->group = n[0] == n[1] ? 1 - group_ : n[0] < n[1] ? 0 : 1;
-            ++n[size_t(s->group)];
-        }
-    }
-    group_ = n[size_t(group_)] == 0 ? 1 - group_ : group_;
 }
 
 // A draft begins when its text has its first token: until then, all cores read the prompt.
@@ -227,7 +199,6 @@ int64_t verify_worker::share_rows(int32_t n_rows, bool may_wait) {
                            .fixed    = fixed,
                            .wide     = plan.use == tree_use::dynamic || !plan.tree.empty(),
                            .drafting = s->text.drafting(),
-                           .hit      = s->text.was_hit(),
                            .growing  = may_wait && begun && s->text.draft_may_grow() && !s->text.cancelled(),
                            .away_us  = away_us(*s),
                            .n_wait   = std::min({n_most, s->n_ahead, fixed ? n_most : orders_.n_wait}),

@@ -14,11 +14,6 @@ constexpr size_t n_piece_most  = 512; // where none is
 constexpr size_t n_short       = 16;  // missing rows of a text that is being written
 } // namespace
 
-// Its half is drafted now.
-bool verify_worker::is_left_out(const verify_slot & s) const {
-    return s.group == 1 - group_ && s.text.stats().n_passes > 0 && s.n_missing() <= n_short;
-}
-
 // Late in a long prompt attention takes most of a pass. Pieces become shorter then, so that a text that is written
 // waits about as long as before.
 void verify_worker::measure_piece() {
@@ -87,7 +82,7 @@ void verify_worker::plan_reading() {
         writing            = writing || !is_long;
         if (is_long) {
             reading_.push_back(s);
-        } else if (!is_left_out(*s)) {
+        } else {
             give(*s, n_short);
         }
     }

@@ -28,7 +28,6 @@ struct verify_slot {
     uint64_t              n_begun    = 0;     // its text was the n-th to begin
     bool                  parked     = false; // the cache is full: the text waits until others have ended
     uint64_t              n_turn     = 0;     // its last pass was the n-th over several texts
-    int32_t               group      = -1;    // 0 or 1: the half that it belongs to (stance::groups); -1: none
 
     // In the pass that is being made.
     size_t n_read   = 0;   // rows of the prompt, without a verification; 0: it verifies

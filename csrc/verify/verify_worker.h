@@ -147,8 +147,6 @@ class verify_worker {
     [[nodiscard]] int32_t n_verify_most(const verify_slot & s) const;
     [[nodiscard]] bool    any_cancelled() const;
     void                  order_drafts();
-    void                  set_groups();
-    [[nodiscard]] bool    is_left_out(const verify_slot & s) const;
 
     // The pass itself (verify_pass.cpp).
     void                    set_rows(verify_slot & s, size_t n_read);
@@ -190,7 +188,6 @@ class verify_worker {
     std::vector<verify_slot *> pass_;      // texts with rows in the pass that is being made
     std::vector<pool_share>    shares_;    // of pass_
     pool_orders                orders_;    // for the drafts of several texts
-    int32_t                    group_ = 0; // the half of the texts that is verified next (stance::groups)
 
     usage_board  board_;
     worker_usage usage_; // scratch

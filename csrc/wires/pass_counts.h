@@ -14,7 +14,7 @@ constexpr int32_t n_widths_counted = 64; // rows; wider passes are counted toget
 // Since the models were loaded.
 struct pass_counts {
     // By stance; the last one: no text was written, because only prompts were read.
-    static constexpr size_t reading = 4;
+    static constexpr size_t reading = n_stances;
 
     std::array<int64_t, size_t(n_widths_counted) + 1> by_width{};  // passes by their rows; [0]: wider ones
     int64_t                                           n_rows  = 0; // in all passes

@@ -53,7 +53,7 @@ WORDS = {
     "ready": "1: requests are served",
 }
 # Of `Passes.stance_us`.
-STANCES = ("ahead", "by_turn", "rest", "groups", "prompt")
+STANCES = ("ahead", "by_turn", "rest", "prompt")
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16, 24, 32, 48, 64)
 # llama-server's names (llama.cpp, tools/server/server-task.cpp), with which its dashboards and autoscalers work.
 OF_LLAMA_CPP = {

@@ -25,7 +25,6 @@ STANCES = {
     "ahead": "passes_ahead_n",
     "by_turn": "passes_by_turn_n",
     "rest": "passes_at_rest_n",
-    "groups": "passes_in_groups_n",
 }
 
 

@@ -58,7 +58,6 @@ class Timings(TypedDict, total=False):
     passes_ahead_n: int
     passes_by_turn_n: int
     passes_at_rest_n: int
-    passes_in_groups_n: int
     draft_nodes_n: int
     draft_steps_n: int
     draft_busy_share: float
@@ -154,12 +153,10 @@ def timings(stats: Mapping[str, Any], *, with_draft: bool) -> Timings:
             "draft_n_by_age": list(stats["n_tested_of_age"]) if any(stats["n_tested_of_age"]) else [],
             "draft_n_accepted_by_age": list(stats["n_accepted_of_age"]) if any(stats["n_tested_of_age"]) else [],
             "slowdown": stats["slowdown"],
-            # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off. In
-            # groups: half of several texts were verified while the other half was drafted.
+            # Target passes while the draft ran ahead, took turns, and rested because speculation did not pay off.
             "passes_ahead_n": stats["n_passes_in"][0],
             "passes_by_turn_n": stats["n_passes_in"][1],
             "passes_at_rest_n": stats["n_passes_in"][2],
-            "passes_in_groups_n": stats["n_passes_in"][3],
             "draft_nodes_n": stats["draft_nodes"],
             "draft_steps_n": stats["draft_steps"],
             "draft_busy_share": min(1.0, stats["draft_busy_us"] / wall_us),
