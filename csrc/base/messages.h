@@ -6,6 +6,7 @@
 // A token's position is its index in prompt + generated text, from 0.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <type_traits>
 
@@ -113,7 +114,7 @@ enum class stance : uint8_t {
     by_turn, // the draft waits for the verdict: both at once would slow each other down
     rest,    // speculation does not pay; tried again later
 };
-constexpr size_t n_stances = 3;
+constexpr std::size_t n_stances = 3;
 
 // One bar in the trace; times from now_us().
 struct trace_event {

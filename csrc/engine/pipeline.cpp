@@ -16,7 +16,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
     : text_model_(target != nullptr ? *target : *draft), n_ctx_(target != nullptr ? target->n_ctx() : opt.n_ctx_remote),
       shared_wires_(std::make_shared<wires>(opt.n_texts, opt.on_host)), wires_(*shared_wires_),
       reader_(text_model_, wires_, opt.n_texts) {
-    using place    = verify_worker::draft_place;
+    using place    = drafts::place;
     wires_.tracing = opt.tracing;
     if (target != nullptr && draft != nullptr && draft->n_inputs() > 0) {
         wires_.features = std::make_unique<feature_ring>(draft->n_inputs(), n_feature_rows);

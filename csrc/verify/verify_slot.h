@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "text/draft_window.h"
+#include "draft_contact.h"
 #include "verify_text.h"
 
 namespace duo {
@@ -12,32 +12,37 @@ namespace duo {
 // Belongs to the verify worker's thread.
 struct verify_slot {
     verify_slot(const token_model & model, int32_t number, int32_t n_branches)
-        : index(number), first_branch(number * n_branches), text(model) {}
+        : index(number), first_branch(number * n_branches), text(model), line(number) {}
 
-    const int32_t index;        // messages to and from a draft in this process name it
+    const int32_t index;        // its number
     const int32_t first_branch; // of its branches in the cache; a text's best path is in this one
 
     verify_text           text;
-    std::vector<token_id> cached;             // tokens whose positions the first branch holds
-    std::vector<token_id> draft_read;         // what the draft's cache holds of the last text, or has left out
-    draft_window          window;             // which of these it has left out
-    int64_t               reading_us = 0;     // that its draft should take to read what it was told of the text
-    int32_t               end_owed   = -1;    // line of a text whose end its draft has not yet been told; -1: none
-    uint32_t              n_quiet    = 0;     // verdicts for which the draft was not woken
-    int32_t               n_ahead    = 0;     // levels that the draft was told to make
-    uint64_t              n_begun    = 0;     // its text was the n-th to begin
-    bool                  parked     = false; // the cache is full: the text waits until others have ended
-    uint64_t              n_turn     = 0;     // its last pass was the n-th over several texts
+    std::vector<token_id> cached;            // tokens whose positions the first branch holds
+    uint64_t              n_begun   = 0;     // its text was the n-th to begin
+    uint64_t              n_turn    = 0;     // its last pass was the n-th over several texts
+    bool                  parked    = false; // the cache is full: the text waits until others have ended
+    bool                  for_draft = false; // the text may have a draft
+
+    // Its draft.
+    draft_contact draft;
+    int32_t       line;            // what messages to and from the draft name
+    int32_t       end_owed   = -1; // line of a text whose end its draft has not yet been told; -1: none
+    int64_t       reading_us = 0;  // that the draft should take to read what it was told of the text
+    uint32_t      n_quiet    = 0;  // verdicts for which the draft was not woken
+    int32_t       n_ahead    = 0;  // levels that the draft was told to make
 
     // In the pass that is being made.
     size_t n_read   = 0;   // rows of the prompt, without a verification; 0: it verifies
     size_t i_first  = 0;   // its first row
     size_t i_root   = 0;   // the root's row
     size_t n_before = 0;   // tokens that the cache held before
-    size_t n_good   = 0;   // see finish_unless_spoiled(): leading tokens of the cache that can be kept
+    size_t n_good   = 0;   // leading tokens of the cache that can be kept after a spoiled row
     double expected = 1.0; // tokens, by the planner
 
     [[nodiscard]] size_t n_missing() const { return text.tokens().size() - cached.size(); }
+    [[nodiscard]] bool   drafting() const { return text.active() && draft.drafting(); }
+    [[nodiscard]] bool   draft_may_grow() const { return drafting() && !draft.late() && !text.draft_paused(); }
 };
 
 } // namespace duo

@@ -10,7 +10,6 @@ void verify_text::begin(request & req) {
     req_                 = &req;
     finish_              = req.n_predict == 0 ? finish_reason::length : finish_reason::none;
     n_drop_              = 0;
-    contact_             = contact::none;
     t_verdict_           = 0;
     elsewhere_us_        = 0;
     was_hit_             = false;
@@ -27,8 +26,7 @@ void verify_text::begin(request & req) {
 }
 
 void verify_text::end() {
-    req_           = nullptr;
-    draft_request_ = nullptr;
+    req_ = nullptr;
 }
 
 // Reads what was generated before a link was lost. A stop string may have begun in it, or the text may lack only its
@@ -55,28 +53,12 @@ int32_t verify_text::n_room(size_t n_cached) const {
     return req_->n_predict < 0 ? n : std::min(n, req_->n_predict - req_->stats.n_predicted - 1);
 }
 
-void verify_text::lose_draft(const char * warning) noexcept {
-    contact_ = contact::none;
-    try {
-        req_->warning = warning;
-    } catch (...) {
-        req_->warning = "out of memory"; // so short a string needs no memory of its own
-    }
-}
-
-void verify_text::on_message() {
-    contact_ = contact_ == contact::late ? contact::at_work : contact_;
-}
-
-void verify_text::on_node(const node_msg & msg, guess_record & guesses) {
+mirror_tree::news verify_text::on_node(const node_msg & msg, guess_record & guesses) {
     const auto what = mirror_.insert(msg, tokens_);
     if (what == mirror_tree::news::grown) {
         proposals_.on_draw(msg);
     }
     const bool right = what == mirror_tree::news::named_right;
-    contact_         = what != mirror_tree::news::stale ? contact::at_work : contact_;
-    const bool grows = what == mirror_tree::news::grown || what == mirror_tree::news::revised;
-    n_draft_read_    = grows ? n_tokens() : n_draft_read_; // it has read down to the root
     // A guess that came too late to be verified still counts as right or wrong.
     if (msg.guess && (right || what == mirror_tree::news::guess_wrong)) {
         guesses.on_child(msg.logp, right, msg.age);
@@ -84,6 +66,7 @@ void verify_text::on_node(const node_msg & msg, guess_record & guesses) {
             guesses.on_guess(0, right, true, msg.age);
         }
     }
+    return what;
 }
 
 void verify_text::on_share(const node_msg & msg) {

@@ -1,5 +1,4 @@
-// One text as the target sees it: its tokens, the drafted tree below them, n-grams, stop strings, figures, and how its
-// draft is reached.
+// One text as the target sees it: its tokens, the drafted tree below them, n-grams, stop strings and figures.
 #pragma once
 
 #include <array>
@@ -26,16 +25,6 @@ constexpr size_t n_ngram_paths = 4; // continuations from the text itself
 // Belongs to the verify worker's thread. It knows the model's vocabulary but evaluates nothing.
 class verify_text {
   public:
-    // How the draft of this text is to be reached.
-    enum class contact : uint8_t {
-        none,     // it has no draft, the draft failed, or the draft's host was lost
-        owed,     // the draft will be told to begin when that pays
-        returned, // the draft's host came back in mid-text: the draft will be told to begin
-        reading,  // the draft was told to begin in mid-text and has sent no node yet
-        at_work,
-        late, // the draft let a wait run out and has sent nothing since
-    };
-
     // The model must outlive it.
     explicit verify_text(const token_model & model) : model_(model) {}
 
@@ -65,29 +54,15 @@ class verify_text {
 
     // ---- its draft
 
-    [[nodiscard]] contact draft_contact() const { return contact_; }
-    void                  set_contact(contact c) { contact_ = c; }
-    // The draft was told to begin, and nothing has happened since that makes it useless.
-    [[nodiscard]] bool drafting() const { return active() && contact_ >= contact::reading; }
-    [[nodiscard]] bool draft_may_grow() const { return drafting() && contact_ != contact::late && !mirror_.paused(); }
-    // The text goes on without its draft; the reader is told why.
-    void lose_draft(const char * warning) noexcept;
-
-    // What the draft was told to begin last; null: nothing.
-    [[nodiscard]] const request * draft_request() const { return draft_request_; }
-    void                          set_draft_request(const request & req) { draft_request_ = &req; }
     // The draft begins anew below the last token, under the id of another request.
     void restart_tree(node_id id) { mirror_.begin(id, tokens_); }
 
-    // Called for each message of this text's draft, and then for what the message says.
-    void on_message();
-    void on_node(const node_msg & msg, guess_record & guesses);
-    void on_share(const node_msg & msg);
-    void on_pause(node_id root) { mirror_.pause(root); }
-
-    // Leading tokens that the draft's cache holds or has left out.
-    [[nodiscard]] int32_t n_draft_read() const { return n_draft_read_; }
-    void                  set_draft_read(int32_t n) { n_draft_read_ = n; }
+    // The messages of its draft. What the node was to the tree is returned.
+    mirror_tree::news on_node(const node_msg & msg, guess_record & guesses);
+    void              on_share(const node_msg & msg);
+    void              on_pause(node_id root) { mirror_.pause(root); }
+    // The draft has said that it makes no more nodes below this root.
+    [[nodiscard]] bool draft_paused() const { return mirror_.paused(); }
 
     // ---- a pass
 
@@ -149,10 +124,7 @@ class verify_text {
     finish_reason         finish_ = finish_reason::none;
     int32_t               n_drop_ = 0;
 
-    tree_shape      shape_;
-    const request * draft_request_ = nullptr;
-    contact         contact_       = contact::none;
-    int32_t         n_draft_read_  = 0;
+    tree_shape shape_;
 
     pass_tree                                 tree_;
     std::array<ngram_proposal, n_ngram_paths> repeats_; // of the text's own end, best first

@@ -86,7 +86,7 @@ void one_schedule(uint64_t seed, total & sum, bool failures) {
     prior.shared = d.chance(0.5);
     std::optional<stance> only; // scripted models are too quick for the planner's own choice to vary
     if (d.chance(0.7)) {
-        only = stance(d.below(4));
+        only = stance(d.below(n_stances));
     }
     pipeline            line(&t, d.chance(0.9) ? &m : nullptr, {.n_texts = n_texts, .prior = prior, .only = only});
     std::vector<reader> readers(size_t(d.between(2, 10)));

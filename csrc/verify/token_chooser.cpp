@@ -1,15 +1,13 @@
-// What the target chooses to follow a row: its caller's hook, and the rule of acceptance.
+#include "token_chooser.h"
+
 #include <algorithm>
 
 #include "base/error.h"
-#include "verify_worker.h"
 
 namespace duo {
 
-// The target's choice to follow a row. Nothing: the grammar is complete and the text has no end token to choose, or the
-// caller's hook ends the text.
-std::optional<token_id> verify_worker::choose(verify_slot & s, int32_t i_row) {
-    const request & req    = s.text.req();
+std::optional<token_id> token_chooser::choose(verify_text & text, int32_t i_row) {
+    const request & req    = text.req();
     const auto      logits = req.hook ? model_.row_logits(i_row) : std::span<float>{};
     struct restorer { // log-probabilities are the model's own
         ~restorer() { std::copy(own.begin(), own.end(), row.begin()); }
@@ -18,7 +16,7 @@ std::optional<token_id> verify_worker::choose(verify_slot & s, int32_t i_row) {
     };
     own_logits_.assign(logits.begin(), logits.end());
     const restorer restored{own_logits_, logits};
-    if (req.hook && !req.hook->on_row(s.text.tokens(), logits)) {
+    if (req.hook && !req.hook->on_row(text.tokens(), logits)) {
         return std::nullopt;
     }
     if (!chosen_.empty()) {
@@ -27,12 +25,12 @@ std::optional<token_id> verify_worker::choose(verify_slot & s, int32_t i_row) {
         return next;
     }
     const bool noise = req.sampling.rule() == accept_rule::noise;
-    if (const auto guesses = noise ? guesses_below{} : s.text.guesses(); !guesses.tokens.empty()) {
-        model_.chances(i_row, req.sampling, s.text.tokens(), chances_);
+    if (const auto guesses = noise ? guesses_below{} : text.guesses(); !guesses.tokens.empty()) {
+        model_.chances(i_row, req.sampling, text.tokens(), chances_);
         if (!chances_.empty()) {
-            return acceptance_.choose(req.sampling, s.text.tokens().size(), chances_, guesses);
+            return acceptance_.choose(req.sampling, text.tokens().size(), chances_, guesses);
         }
-    } else if (candidate chosen; model_.candidates(i_row, req.sampling, s.text.tokens(), std::span(&chosen, 1)) == 1) {
+    } else if (candidate chosen; model_.candidates(i_row, req.sampling, text.tokens(), std::span(&chosen, 1)) == 1) {
         return chosen.token;
     }
     if (req.sampling.grammar.empty()) {
@@ -44,17 +42,17 @@ std::optional<token_id> verify_worker::choose(verify_slot & s, int32_t i_row) {
 
 // With rejection, a chain in which each guess was drawn alone is decided as a whole before the walk. A hook may change
 // rows, and a grammar follows the text one way only, so with these each token is decided by itself.
-void verify_worker::choose_block(verify_slot & s) {
+void token_chooser::begin_walk(verify_text & text, int32_t i_root) {
     chosen_.clear();
-    const request & req = s.text.req();
+    const request & req = text.req();
     if (!acceptance::draws(req.sampling) || req.hook || !req.sampling.grammar.empty()) {
         return;
     }
-    path_         = s.text.tokens();
+    path_         = text.tokens();
     size_t  n     = 0;
     int32_t i_row = -1;
     do {
-        const guesses_below below = s.text.guesses_at(i_row);
+        const guesses_below below = text.guesses_at(i_row);
         if (below.tokens.size() != 1) {
             break;
         }
@@ -64,19 +62,19 @@ void verify_worker::choose_block(verify_slot & s) {
         block_level & level = levels_[n++];
         level.guess         = below.tokens.front();
         level.shares.assign(below.shares.begin(), below.shares.end());
-        model_.chances(int32_t(s.i_root) + 1 + i_row, req.sampling, path_, level.chances);
+        model_.chances(i_root + 1 + i_row, req.sampling, path_, level.chances);
         if (level.chances.empty()) {
             --n; // the walk will say why, if it comes here
             break;
         }
         path_.push_back(level.guess);
-        i_row = s.text.tree().child_row(i_row, level.guess);
+        i_row = text.tree().child_row(i_row, level.guess);
     } while (i_row >= 0);
     if (n < 2) {
         return;
     }
     const auto          levels = std::span(levels_).first(n);
-    const block_verdict v      = acceptance_.choose(req.sampling, s.text.tokens().size(), levels);
+    const block_verdict v      = acceptance_.choose(req.sampling, text.tokens().size(), levels);
     for (const block_level & level : levels.first(v.n_accepted)) {
         chosen_.push_back(level.guess);
     }

@@ -1,7 +1,7 @@
-// Where a prompt's recurrent state is marked, so that a text with the same beginning need not read it again.
-#include <algorithm>
+#include "prompt_marks.h"
 
-#include "verify_worker.h"
+#include <algorithm>
+#include <cstdint>
 
 namespace duo {
 
@@ -13,10 +13,9 @@ constexpr size_t n_mark_tail  = 16;
 constexpr size_t n_least      = 64; // missing rows of a prompt that is marked by itself
 } // namespace
 
-// Rows of the prompt up to the next place where its state is marked. SIZE_MAX: there is none.
-size_t verify_worker::n_to_mark(const verify_slot & s) const {
+size_t n_to_mark(const token_model & model, const verify_slot & s) {
     const size_t n = s.text.tokens().size();
-    if (model_.undo() == undo_kind::cells || s.text.stats().n_passes > 0) {
+    if (model.undo() == undo_kind::cells || s.text.stats().n_passes > 0) {
         return SIZE_MAX;
     }
     const auto asked = size_t(s.text.req().n_mark);
@@ -30,16 +29,16 @@ size_t verify_worker::n_to_mark(const verify_slot & s) const {
     return next > s.cached.size() + 1 ? next - s.cached.size() : SIZE_MAX; // the model might not keep a single row
 }
 
-void verify_worker::mark_state(const verify_slot & s) {
+void mark_if_due(token_model & model, const verify_slot & s) {
     const size_t n = s.cached.size();
     if (n % n_mark_every == 0 || n + n_mark_tail == s.text.tokens().size() || n == size_t(s.text.req().n_mark)) {
-        mark(s);
+        mark(model, s);
     }
 }
 
-void verify_worker::mark(const verify_slot & s) {
-    if (model_.undo() != undo_kind::cells && !s.cached.empty()) {
-        model_.mark(s.first_branch);
+void mark(token_model & model, const verify_slot & s) {
+    if (model.undo() != undo_kind::cells && !s.cached.empty()) {
+        model.mark(s.first_branch);
     }
 }
 

@@ -1,11 +1,11 @@
-// The target's part of an errand, a job between two texts. The draft does its part at the same time.
+#include "errand_desk.h"
+
 #include <algorithm>
 #include <utility>
 
 #include "base/same.h"
 #include "model/errand.h"
 #include "rings/listen_loop.h"
-#include "verify_worker.h"
 
 namespace duo {
 
@@ -14,77 +14,70 @@ constexpr size_t  n_score_rows = 64;   // of one pass: each row's logits take me
 constexpr int64_t again_us     = 1000; // between two looks at a full ring
 } // namespace
 
-void verify_worker::serve_errand(request & req) noexcept {
+finish_reason errand_desk::serve(request & req) noexcept {
     finish_reason why   = finish_reason::error;
     bool          whole = true; // what is known of the cache is right
-    take_nodes();
-    verify_slot & s    = errand_slot(req);
-    const bool    told = draft_ == draft_place::here;
-    if (told) {
+    drafts_.take_nodes();
+    verify_slot & s = choose_slot(req);
+    if (drafts_.here()) {
         req.draft_done.store(false, std::memory_order_relaxed);
-        send_errand(s, req);
+        send(s, req);
     }
     try {
-        do_errand(s, req);
+        carry_out(s, req);
         why = req.cancelled.load(std::memory_order_relaxed) ? finish_reason::cancelled : finish_reason::stop;
     } catch (...) {
         req.error = failure_caught();
         whole     = false;
     }
     if (!whole) {
-        clear(s);
+        cache_.clear(s);
     }
-    if (told) {
+    if (drafts_.here()) {
         await_draft(req);
         if (req.job->draft.n_left_out == 0) { // else it holds what it held
-            try {
-                s.draft_read = req.job->draft.tokens;
-            } catch (...) {
-                s.draft_read.clear(); // there is no memory for it
-            }
-            s.window = {};
+            s.draft.set_read(req.job->draft.tokens);
         }
         req.warning = std::move(req.draft_error);
     }
-    tell_usage();
-    wires_.chunks.push({.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .t_us = now_us()});
+    return why;
 }
 
 // What is looked at or saved is the text that has the longest beginning in common with the request's prompt, or without
 // one the text that ended last. What is restored or scored takes the place of the oldest text.
-verify_slot & verify_worker::errand_slot(const request & req) {
+verify_slot & errand_desk::choose_slot(const request & req) {
     const errand::kind what = req.job->what;
     if (what == errand::kind::look || what == errand::kind::save) {
-        return req.prompt.empty() ? *last_ : nearest_slot(req.prompt);
+        return req.prompt.empty() ? *last_ : cache_.nearest_slot(req.prompt);
     }
     if (what == errand::kind::restore && req.job->target.given.empty()) {
         return *last_;
     }
-    verify_slot & s = oldest_slot();
-    s.n_begun       = ++n_begun_;
-    last_           = &s;
+    verify_slot & s = cache_.oldest_slot();
+    cache_.touch(s);
+    last_ = &s;
     return s;
 }
 
-void verify_worker::send_errand(const verify_slot & s, const request & req) {
+void errand_desk::send(const verify_slot & s, const request & req) {
     const verdict_msg v{.what = verdict_msg::kind::errand, .slot = s.index, .req = &req};
     const auto        look = [&] {
-        take_nodes(); // the draft may wait for room in its ring
+        drafts_.take_nodes(); // the draft may wait for room in its ring
         return done_if(wires_.verdicts.try_push(v));
     };
     while (!listen_until(wires_.verify_bell, now_us() + again_us, [] { return false; }, look)) {}
 }
 
 // Until the draft has done its part.
-void verify_worker::await_draft(const request & req) {
+void errand_desk::await_draft(const request & req) {
     const auto look = [&] {
-        take_nodes();
+        drafts_.take_nodes();
         return done_if(req.draft_done.load(std::memory_order_acquire));
     };
     while (!listen_until(wires_.verify_bell, bell::forever, [] { return false; }, look)) {}
 }
 
-void verify_worker::do_errand(verify_slot & s, request & req) {
+void errand_desk::carry_out(verify_slot & s, request & req) {
     errand & job = *req.job;
     switch (job.what) {
         case errand::kind::look:
@@ -105,9 +98,9 @@ void verify_worker::do_errand(verify_slot & s, request & req) {
             break;
         case errand::kind::restore:
             if (!job.target.given.empty()) {
-                push_out(s);
-                clear(s);
-                make_room(job.target.tokens.size());
+                cache_.save_to_ram(s);
+                cache_.clear(s);
+                cache_.make_room(job.target.tokens.size());
                 model_.restore(s.first_branch, job.target.given);
                 s.cached = job.target.tokens;
             }
@@ -119,14 +112,14 @@ void verify_worker::do_errand(verify_slot & s, request & req) {
 }
 
 // The last token need not be evaluated: nothing follows it.
-void verify_worker::score(verify_slot & s, request & req) {
+void errand_desk::score(verify_slot & s, request & req) {
     errand &     job    = *req.job;
     const auto & tokens = req.prompt;
     const size_t n_rows = std::min(n_score_rows, size_t(model_.n_batch()));
     model_.use_threads(0);
-    push_out(s);
-    clear(s);
-    make_room(tokens.size());
+    cache_.save_to_ram(s);
+    cache_.clear(s);
+    cache_.make_room(tokens.size());
     best_.resize(size_t(job.n_top));
     while (s.cached.size() + 1 < tokens.size()) {
         const size_t first = s.cached.size();
@@ -144,7 +137,7 @@ void verify_worker::score(verify_slot & s, request & req) {
             job.top.insert(job.top.end(), best_.begin(), best_.end());
         }
     }
-    drop_unheld(s);
+    cache_.drop_unheld(s);
 }
 
 } // namespace duo

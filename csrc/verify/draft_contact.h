@@ -1,0 +1,101 @@
+// How the draft of one text is reached: whether it was told to begin, and what it has read of the text.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/messages.h"
+#include "base/same.h"
+#include "text/draft_window.h"
+#include "text/request.h"
+#include "tree/mirror_tree.h"
+
+namespace duo {
+
+// Belongs to the verify worker's thread.
+class draft_contact {
+  public:
+    enum class state : uint8_t {
+        none,     // the text has no draft, the draft failed, or the draft's host was lost
+        owed,     // the draft will be told to begin when that pays
+        returned, // the draft's host came back in mid-text: the draft will be told to begin
+        reading,  // the draft was told to begin in mid-text and has sent no node yet
+        at_work,
+        late, // the draft let a wait run out and has sent nothing since
+    };
+
+    // A text begins.
+    void begin(std::span<const token_id> tokens) {
+        state_  = state::none;
+        n_read_ = n_same(read_, tokens);
+    }
+    // The text ends. What its draft has read stays known for the next one.
+    void end(std::span<const token_id> tokens) noexcept {
+        state_ = state::none;
+        told_  = nullptr;
+        keep_read(tokens.first(std::min(size_t(n_read_), tokens.size())));
+    }
+
+    [[nodiscard]] state now() const { return state_; }
+    void                set(state s) { state_ = s; }
+    // The draft was told to begin, and nothing has happened since that makes it useless.
+    [[nodiscard]] bool drafting() const { return state_ >= state::reading; }
+    [[nodiscard]] bool late() const { return state_ == state::late; }
+    // The text goes on without its draft; the reader is told why.
+    void lose(request & of, const char * warning) noexcept {
+        state_ = state::none;
+        try {
+            of.warning = warning;
+        } catch (...) {
+            of.warning = "out of memory"; // so short a string needs no memory of its own
+        }
+    }
+
+    // What the draft was told to begin last; null: nothing.
+    [[nodiscard]] const request * told() const { return told_; }
+    void                          tell(const request & req, const draft_window & window) {
+        told_   = &req;
+        window_ = window;
+    }
+
+    // A message of the draft has come.
+    void on_message() { state_ = late() ? state::at_work : state_; }
+    // It was a node. n_tokens: of the text, of which the draft has read all if a node below its end is news.
+    void on_node(mirror_tree::news what, int32_t n_tokens) {
+        const bool grows = what == mirror_tree::news::grown || what == mirror_tree::news::revised;
+        state_           = what != mirror_tree::news::stale ? state::at_work : state_;
+        n_read_          = grows ? n_tokens : n_read_;
+    }
+
+    // Leading tokens of the text that the draft's cache holds or has left out.
+    [[nodiscard]] int32_t n_read() const { return n_read_; }
+    void                  forget_read() { n_read_ = 0; }
+    // Between texts: what the cache holds now, without a window.
+    void set_read(std::span<const token_id> tokens) noexcept {
+        keep_read(tokens);
+        window_ = {};
+    }
+    // How the draft would read the text's n_text tokens if it is to read the last n_window ones.
+    [[nodiscard]] draft_reading reading_of(int32_t n_text, int32_t n_window) const {
+        return draft_reading::of(window_, std::min(n_read_, n_text - 1), n_text, n_window);
+    }
+
+  private:
+    void keep_read(std::span<const token_id> tokens) noexcept {
+        try {
+            read_.assign(tokens.begin(), tokens.end());
+        } catch (...) {
+            read_.clear(); // there is no memory for it, and no text needs it
+        }
+    }
+
+    state                 state_  = state::none;
+    const request *       told_   = nullptr;
+    int32_t               n_read_ = 0;
+    std::vector<token_id> read_;   // what its cache holds of the last text, or has left out
+    draft_window          window_; // which of these it has left out
+};
+
+} // namespace duo

@@ -1,0 +1,223 @@
+#include "drafts.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace duo {
+
+namespace {
+constexpr uint32_t n_quiet_most = 256; // verdicts before a draft at rest is woken to take them
+constexpr int32_t  n_hoped      = 256; // length that is assumed for a text without a limit, in tokens
+} // namespace
+
+drafts::drafts(token_model & model, target_cache & cache, pass_planner & plans, wires & w, place where)
+    : model_(model), cache_(cache), plans_(plans), wires_(w), place_(where),
+      reachable_(cache.slots().size(), where == place::here) {
+}
+
+bool drafts::wanted(const request & req) const {
+    return place_ != place::none && req.plan.has_model && req.plan.mode != run_mode::plain && req.plan.n_max != 0 &&
+           req.n_predict != 0;
+}
+
+// A draft in another process knows the text by its reader's slot; one in this process by the slot in the cache, because
+// both caches hold the same beginnings then.
+void drafts::begin_text(verify_slot & s, request & req) {
+    s.for_draft = wanted(req);
+    s.line      = place_ == place::elsewhere ? req.slot : s.index;
+}
+
+void drafts::begin(verify_slot & s, const request & req) {
+    s.draft.tell(req, s.draft.reading_of(s.text.n_tokens(), req.plan.n_window).window);
+    if (s.end_owed >= 0 && wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.end_owed})) {
+        s.end_owed = -1;
+    }
+    if (s.end_owed >= 0) {
+        return;
+    }
+    req.draft_done.store(false, std::memory_order_relaxed);
+    s.draft.set(state::at_work);
+    tell(s, {.what = verdict_msg::kind::begin, .req = &req});
+    if (!s.drafting()) {
+        req.draft_done.store(true, std::memory_order_relaxed);
+    }
+}
+
+void drafts::begin_in_mid_text(verify_slot & s, int32_t n_window) {
+    s.draft.set(state::none);
+    constexpr uint64_t n_most      = uint64_t(1) << 22; // such ids are larger than those of the engine's requests
+    const request &    req         = s.text.req();
+    auto               r           = std::make_unique<request>();
+    static_cast<text_params &>(*r) = req;
+    r->prompt                      = s.text.tokens();
+    r->slot                        = req.slot;
+    r->draft                       = req.draft;
+    r->plan.n_window               = req.plan.n_window == n_window_auto ? n_window : req.plan.n_window;
+    r->id                          = request_node((++n_late_begins_ % n_most + 1) << 40 | (req.id & 0xffffffffff));
+    s.text.restart_tree(r->id);
+    late_begins_.push_back(std::move(r));
+    begin(s, *late_begins_.back());
+    forget_late_begins();
+}
+
+void drafts::forget_late_begins() {
+    std::erase_if(late_begins_, [this](const auto & r) {
+        const auto needs = [&r](const verify_slot & s) { return s.draft.told() == r.get(); };
+        return r->draft_done.load(std::memory_order_acquire) && std::ranges::none_of(cache_.slots(), needs);
+    });
+}
+
+void drafts::end(verify_slot & s) {
+    const request * told = s.draft.told();
+    wires_.useless[size_t(s.line)].store(told != nullptr, std::memory_order_relaxed);
+    if (told != nullptr && !told->draft_done.load(std::memory_order_acquire) &&
+        !wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.line})) {
+        s.end_owed = s.line;
+    }
+}
+
+void drafts::begin_if_it_pays(verify_slot & s) {
+    const verify_stats & st    = s.text.stats();
+    const planner &      plans = plans_.single();
+    if (s.draft.now() != state::owed || st.n_passes == 0 || plans.stance_now() == stance::rest) {
+        return;
+    }
+    const int64_t elapsed   = now_us() - st.t_begin_us;
+    const int32_t n_predict = s.text.req().n_predict;
+    const int32_t n_left    = n_predict < 0 ? std::max(n_hoped, st.n_predicted) : n_predict - st.n_predicted;
+    const int32_t n_window  = plans_.window().choose(s, n_left, elapsed);
+    s.reading_us            = plans_.window().reading_us(s, n_window);
+    if (plans.draft_pays(s.reading_us, n_left, elapsed)) {
+        begin_in_mid_text(s, n_window);
+        if (s.drafting()) {
+            s.draft.set(state::reading);
+        }
+    }
+}
+
+// A draft that rests need not be woken for each token. A draft that is thousands of verdicts behind is of no use to
+// this text, and waiting for it would be worse.
+void drafts::tell(verify_slot & s, verdict_msg v) {
+    v.slot             = s.line;
+    const bool verdict = v.what == verdict_msg::kind::verdict;
+    const bool rests   = plans_.set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;
+    const bool quiet   = rests || (verdict && !plans_.is_single());
+    wakes_             = wakes_ || (quiet && !rests);
+    s.n_ahead          = v.n_ahead;
+    if (s.drafting() && !(quiet ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
+        s.draft.lose(s.text.req(), "the draft fell too far behind; the text went on without it");
+    }
+}
+
+void drafts::stop_resting(const std::vector<verify_slot *> & texts) {
+    for (verify_slot * s : texts) {
+        if (plans_.orders().n_ahead == 0 && s->n_ahead > 0 && s->drafting()) {
+            tell(*s, {.what = verdict_msg::kind::orders});
+        }
+    }
+}
+
+void drafts::send_features(const verify_slot & s) {
+    feature_ring * ring = wires_.features.get();
+    if (ring == nullptr || !s.drafting()) {
+        return;
+    }
+    const std::vector<int32_t> & accepted = s.text.accepted();
+    const size_t                 n_text   = s.n_read > 0 ? s.n_read : s.i_root + 1 - s.i_first;
+    const size_t                 n_rows   = n_text + (s.n_read > 0 ? 0 : accepted.size());
+    if (!ring->has_room(n_rows)) {
+        return;
+    }
+    for (size_t i = 0; i < n_rows; ++i) {
+        const size_t i_row = i < n_text ? s.i_first + i : s.i_root + 1 + size_t(accepted[i - n_text]);
+        model_.features(int32_t(i_row), ring->add(s.text.tokens()[s.n_before + i]));
+    }
+    const verdict_msg v{
+        .what = verdict_msg::kind::features, .slot = s.line, .pos = int32_t(s.n_before), .n_rows = int32_t(n_rows)};
+    // A verdict follows, unless this was a part of a prompt.
+    if (!(s.n_read > 0 ? wires_.verdicts.try_push(v) : wires_.verdicts.try_push_quiet(v))) {
+        ring->take_back(n_rows);
+    }
+}
+
+void drafts::wake() {
+    if (std::exchange(wakes_, false)) {
+        wires_.verdicts.wake();
+    }
+}
+
+verify_slot * drafts::drafting_at(int32_t line) {
+    auto &     slots = cache_.slots();
+    const auto s     = std::ranges::find_if(slots, [line](const auto & x) { return x.drafting() && x.line == line; });
+    return s == slots.end() ? nullptr : &*s;
+}
+
+// The connection to a draft elsewhere was made or lost.
+void drafts::on_link(int32_t line, bool up) noexcept {
+    reachable_[size_t(line)] = up;
+    for (verify_slot & s : cache_.slots()) {
+        if (!s.text.active() || s.line != line) {
+            continue;
+        }
+        if (!up && s.drafting()) {
+            s.draft.lose(s.text.req(), "the draft's host was lost; the text went on without it until it came back");
+        } else if (!up && s.draft.now() == state::returned) {
+            s.draft.set(state::none);
+        } else if (up && s.draft.now() == state::none && s.for_draft) {
+            s.draft.set(state::returned);
+        }
+    }
+}
+
+void drafts::take_nodes() noexcept {
+    node_msg msg;
+    while (wires_.nodes.try_pop(msg)) {
+        if (msg.slot < 0 || size_t(msg.slot) >= reachable_.size()) {
+            continue;
+        }
+        if (msg.what == node_msg::kind::ready || msg.what == node_msg::kind::lost) {
+            on_link(msg.slot, msg.what == node_msg::kind::ready);
+            continue;
+        }
+        verify_slot * at = drafting_at(msg.slot);
+        if (at == nullptr) {
+            continue;
+        }
+        try {
+            on_message(*at, msg);
+        } catch (...) { // what comes after it would not fit
+            at->draft.lose(at->text.req(), failure_caught().sentence.c_str());
+        }
+    }
+}
+
+void drafts::on_message(verify_slot & s, const node_msg & msg) {
+    s.draft.on_message();
+    if (msg.what == node_msg::kind::node) {
+        on_node(s, msg);
+    } else if (msg.what == node_msg::kind::share) {
+        s.text.on_share(msg);
+    } else if (msg.what == node_msg::kind::pause) {
+        s.text.on_pause(msg.parent);
+    } else if (msg.what == node_msg::kind::failed && msg.id == s.draft.told()->id) {
+        const std::string & why = s.draft.told()->draft_error;
+        s.draft.lose(s.text.req(), ((why.empty() ? "the draft failed" : "the draft stopped: " + why) +
+                                    "; the text went on without it")
+                                       .c_str());
+    }
+}
+
+void drafts::on_node(verify_slot & s, const node_msg & msg) {
+    const bool elsewhere = place_ == place::elsewhere;
+    planner &  plans     = plans_.single();
+    plans.profile().on_step(msg.n_rows, msg.step_us, elsewhere ? plans.draft_works() : msg.beside);
+    if (elsewhere) {
+        s.text.req().draft->count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
+    }
+    s.draft.on_node(s.text.on_node(msg, plans_.guesses_of(s)), s.text.n_tokens());
+}
+
+} // namespace duo

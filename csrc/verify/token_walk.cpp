@@ -1,0 +1,153 @@
+#include "token_walk.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+
+namespace duo {
+
+namespace {
+constexpr int64_t wake_every_us = 5000; // nobody notices that tokens are so late
+} // namespace
+
+void token_walk::finish(verify_slot & s, stance now) {
+    const verify_stats before   = s.text.stats();
+    const int32_t      depth    = s.text.tree().depth();
+    const size_t       n_before = s.text.tokens().size();
+    walk(s, now);
+    if (s.text.finish() != finish_reason::none) {
+        drafts_.send_features(s); // the next text may begin with this one
+    }
+    trace(s, before, now, depth);
+    if (s.text.finish() == finish_reason::none) {
+        trim(s, n_before);
+    }
+}
+
+bool token_walk::finish_unless_spoiled(verify_slot & s, stance now) {
+    const size_t n_text = s.text.tokens().size();
+    try {
+        finish(s, now);
+        return true;
+    } catch (const nan_error &) {
+        if (s.text.tree().rows().empty() && cache_.slots().size() == 1) {
+            throw;
+        }
+    }
+    s.n_good = s.n_before;
+    if (s.text.end_walk_at_row()) {
+        commit(s);
+        trim(s, n_text);
+        s.n_good = s.cached.size();
+    }
+    return false;
+}
+
+void token_walk::trace(verify_slot & s, const verify_stats & before, stance now, int32_t depth) {
+    if (!wires_.tracing) {
+        return;
+    }
+    const verify_stats & st = s.text.stats();
+    wires_.verify_trace.try_push(
+        {.what       = trace_event::kind::verify,
+         .hit        = st.n_hits > before.n_hits,
+         .slot       = s.index,
+         .n_rows     = int32_t(pass_.n_rows()),
+         .n_drafted  = int32_t(s.text.tree().rows().size()),
+         .n_accepted = st.n_accepted - before.n_accepted,
+         .depth      = depth,
+         .n_branch   = plans_.is_single() ? plans_.single().n_branch() : plans_.orders().n_branch,
+         .expected   = float(s.expected),
+         .stance_now = now,
+         .t0_us      = pass_.t0(),
+         .t1_us      = pass_.t1()});
+}
+
+// Keeps only the text in the cache. Nodes accepted beside the best path are not kept: their rows come after a gap, and
+// attention adds in the order of the cells, so results would not be bit-equal. The next pass evaluates them again.
+void token_walk::trim(verify_slot & s, size_t n_before) {
+    const auto n_on_path = s.text.n_accepted_on_best_path();
+    s.text.stats().n_side += n_on_path < s.text.n_accepted() ? 1 : 0;
+    cache_.trim(s, n_before + size_t(n_on_path), pass_.n_rows()); // only this pass may be evaluated again
+}
+
+// Follows the tree as far as the target agrees, then takes the target's own token; tells the draft.
+void token_walk::walk(verify_slot & s, stance now) {
+    s.text.begin_walk(now);
+    chooser_.begin_walk(s.text, int32_t(s.i_root));
+    for (;;) {
+        if (s.text.req().hook && s.text.cancelled()) {
+            return; // a hook may be slow
+        }
+        const int32_t i_logits = int32_t(s.i_root) + 1 + s.text.row();
+        const auto    chosen   = chooser_.choose(s.text, i_logits);
+        if (!chosen.has_value()) {
+            s.text.finish(finish_reason::stop);
+            return;
+        }
+        const bool from_draft = s.text.step(*chosen, plans_.guesses_of(s));
+        emit(s, from_draft, i_logits);
+        if (s.text.finish() != finish_reason::none) {
+            return;
+        }
+        if (!from_draft) {
+            commit(s);
+            return;
+        }
+    }
+}
+
+void token_walk::commit(verify_slot & s) {
+    const int64_t now = now_us();
+    if (const auto us = s.text.us_since_verdict(now); us.has_value() && plans_.is_single(s)) {
+        plans_.single().on_verdict(s.text.n_new(), s.expected, *us, s.drafting());
+    }
+    drafts_.send_features(s);
+    verdicts_.clear();
+    s.text.commit(now, verdicts_);
+    if (s.text.was_lost()) {
+        wires_.useless[size_t(s.line)].store(true, std::memory_order_relaxed);
+    }
+    for (const verdict_msg & v : verdicts_) {
+        drafts_.tell(s, v);
+    }
+    late_chunks_ = true;
+    if (plans_.is_single(s) && (pass_.us() > wake_every_us || now - t_woken_ > wake_every_us)) {
+        wake_reader();
+    }
+}
+
+void token_walk::wake_all() {
+    drafts_.wake();
+    late_chunks_ = true;
+    wake_reader();
+}
+
+// To wake the reader takes time. Between short passes it is not woken each time.
+void token_walk::wake_reader() {
+    if (std::exchange(late_chunks_, false)) {
+        wires_.chunks.wake();
+        t_woken_ = now_us();
+    }
+}
+
+// The last committed token on its way to the reader.
+void token_walk::emit(verify_slot & s, bool from_draft, int32_t i_row) {
+    chunk_msg     chunk = s.text.make_chunk(from_draft);
+    const int32_t n     = s.text.req().n_logprobs;
+    if (n >= 0) {
+        best_.resize(size_t(n));
+        chunk.logp = model_.logprobs(i_row, chunk.token, best_);
+    }
+    wires_.chunks.push_quiet(chunk); // the reader is woken once for all of a pass, after the draft
+    if (n >= 0) {
+        for (const candidate & c : best_) {
+            wires_.chunks.push_quiet(
+                {.what = chunk_msg::kind::logprob, .slot = chunk.slot, .token = c.token, .logp = c.logp});
+        }
+    }
+}
+
+} // namespace duo

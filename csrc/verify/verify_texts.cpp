@@ -1,0 +1,185 @@
+// A text's begin, its wait for room, and its end. The loop is in verify_worker.cpp.
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "verify_worker.h"
+
+namespace duo {
+
+bool verify_worker::take_requests() noexcept {
+    for (request * req = nullptr; wires_.requests.try_pop(req);) {
+        waiting_.push_back(req);
+    }
+    bool any = std::erase_if(waiting_, [this](request * req) {
+                   const bool cancelled = req->cancelled.load(std::memory_order_relaxed);
+                   if (cancelled) {
+                       send_end(*req, finish_reason::cancelled);
+                   }
+                   return cancelled;
+               }) > 0;
+    while (!waiting_.empty() && waiting_.front()->job == nullptr && !any_parked()) {
+        request & req = *waiting_.front();
+        waiting_.erase(waiting_.begin());
+        begin(req);
+        any = true;
+    }
+    return any;
+}
+
+void verify_worker::send_end(const request & req, finish_reason why, int32_t n_drop) noexcept {
+    wires_.chunks.push(
+        {.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .n_drop = n_drop, .t_us = now_us()});
+}
+
+void verify_worker::begin(request & req) noexcept {
+    drafts_.take_nodes(); // the text has no draft yet; but a draft elsewhere may have come or gone
+    verify_slot * s = nullptr;
+    try {
+        s = &cache_.choose_slot(req);
+        begin_text(*s, req);
+    } catch (...) {
+        if (s != nullptr) {
+            fail(*s, failure_caught());
+        } else {
+            req.error = failure_caught();
+            send_end(req, finish_reason::error);
+        }
+    }
+}
+
+void verify_worker::begin_text(verify_slot & s, request & req) {
+    s.text.begin(req);
+    req.place.store(s.index, std::memory_order_relaxed);
+    cache_.touch(s);
+    s.parked = false;
+    active_.push_back(&s);
+    drafts_.begin_text(s, req);
+    cache_.keep_beginning(s);
+    s.draft.begin(s.text.tokens());
+    drafts_.forget_late_begins();
+    if (!drafts_.reachable(s)) {
+        return;
+    }
+    // The client of a host begins its draft together with the text, and only then.
+    // A draft head reads the prompt as the target's states come. It could not have those that came before.
+    if (!wires_.on_host && !wires_.features && (plans_.single().draft_begins_late() || active_.size() > 1)) {
+        s.draft.set(draft_contact::state::owed);
+    } else {
+        if (active_.size() == 1) {
+            plans_.begin_single(s); // for the draft's first orders
+        }
+        drafts_.begin(s, req);
+    }
+}
+
+void verify_worker::fail(verify_slot & s, failure why) noexcept {
+    if (s.text.active()) {
+        s.text.req().error = std::move(why);
+        end(s, finish_reason::error);
+    }
+}
+
+// Ends the texts that are complete or no longer wanted.
+void verify_worker::end_texts() noexcept {
+    for (verify_slot & s : cache_.slots()) {
+        if (!s.text.active()) {
+            continue;
+        }
+        // Without tokens to write, the prompt is read for the next text.
+        const bool reads = s.text.req().n_predict == 0 && reading_.n_to_read(s) > 0;
+        if (s.text.finish() != finish_reason::none && !(reads && !s.text.cancelled())) {
+            end(s, s.text.finish());
+        } else if (s.text.cancelled()) {
+            end(s, finish_reason::cancelled);
+        }
+    }
+}
+
+void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
+    request & req = s.text.req();
+    drafts_.end(s);
+    if (why == finish_reason::error) {
+        cache_.clear(s);
+    } else {
+        cache_.forget_rejected(s);
+    }
+    req.stats.t_end_us = now_us();
+    if (req.stats.n_passes == 0) {
+        req.stats.prompt_us = req.stats.t_end_us - req.stats.t_begin_us; // it ended before the prompt did
+    }
+    s.draft.end(s.text.tokens());
+    try {
+        req.learned = std::make_shared<const pair_profile>(plans_.profile());
+    } catch (...) {
+        // there is no memory for it, and the text does not need it
+    }
+    const int32_t n_drop = s.text.n_drop();
+    s.text.end();
+    s.parked = false;
+    std::erase(active_, &s);
+    if (plans_.is_single(s)) {
+        plans_.end_single();
+    }
+    errands_.on_end(s);
+    tell_usage();               // before the reader knows of the end
+    send_end(req, why, n_drop); // the request belongs to the reader now
+}
+
+// Makes room for n more rows: first what is kept of texts that have ended goes; then the text that began last waits
+// until others have ended, and its rows of the pass need no room.
+void verify_worker::make_room(size_t n_rows) {
+    while (!cache_.make_room(n_rows) && active_.size() > 1) { // one text always fits
+        verify_slot & last = *active_.back();
+        const auto &  in   = pass_.slots();
+        if (std::find(in.begin(), in.end(), &last) != in.end()) {
+            n_rows -= std::min(n_rows, last.n_read > 0 ? last.n_read : last.n_missing());
+        }
+        park(last);
+    }
+}
+
+// The text keeps its tokens and reads them again later, or gets its cells back.
+void verify_worker::park(verify_slot & s) {
+    if (!wires_.on_host) { // there the client's draft waits for the next verdict
+        drafts_.end(s);
+        s.draft.set(drafts_.reachable(s) ? draft_contact::state::owed : draft_contact::state::none);
+        s.draft.forget_read();
+    }
+    cache_.save_to_ram(s);
+    cache_.clear(s);
+    s.parked = true;
+    std::erase(active_, &s);
+    plans_.end_single();
+}
+
+bool verify_worker::any_parked() const {
+    return std::ranges::any_of(cache_.slots(), [](const verify_slot & s) { return s.parked; });
+}
+
+// A parked text goes on when the cache has room for what it had, and for as much again as a pass may add. What is kept
+// of texts that have ended is in nobody's way.
+void verify_worker::wake_parked() {
+    verify_slot * first  = nullptr;
+    size_t        n_used = 0; // by texts that are written
+    for (verify_slot & s : cache_.slots()) {
+        n_used += s.text.active() ? s.cached.size() : 0;
+        if (s.parked && (first == nullptr || s.n_begun < first->n_begun)) {
+            first = &s;
+        }
+    }
+    if (first == nullptr) {
+        return;
+    }
+    const size_t n_reserve = (active_.size() + 1) * size_t(n_draft_cap);
+    if (active_.empty() || n_used + first->text.tokens().size() + n_reserve <= size_t(model_.n_cells())) {
+        first->parked = false;
+        active_.insert(std::find_if(active_.begin(), active_.end(),
+                                    [first](const verify_slot * s) { return s->n_begun > first->n_begun; }),
+                       first);
+        cache_.restore_from_ram(*first);
+    }
+}
+
+} // namespace duo

@@ -1,0 +1,32 @@
+// How much of a prompt the draft is to read, by what reading costs and what the draft would save.
+#pragma once
+
+#include <cstdint>
+
+#include "plan/planner.h"
+#include "text/draft_window.h"
+#include "verify_slot.h"
+
+namespace duo {
+
+// Belongs to the verify worker's thread.
+class window_choice {
+  public:
+    // The planner, which knows times and gains, must outlive it.
+    explicit window_choice(const planner & plans) : planner_(plans) {}
+
+    // The target alone has read n rows of a prompt in that time.
+    void on_prompt(int32_t n_rows, int64_t us);
+    // The last tokens that the draft is to read: more of them are worth their time while they save more than they
+    // take. If none does, the most that can be tried. n_left: tokens of the text that are still to come.
+    [[nodiscard]] int32_t choose(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const;
+    // How long the draft will read if it is to read the last n_window tokens: as long as the target would, less what
+    // its smaller size and its cache save.
+    [[nodiscard]] int64_t reading_us(const verify_slot & s, int32_t n_window) const;
+
+  private:
+    const planner & planner_;
+    double          row_us_ = 0.0; // time of a prompt row, as last measured; 0: unknown
+};
+
+} // namespace duo
