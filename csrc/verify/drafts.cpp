@@ -57,7 +57,7 @@ void drafts::begin_in_mid_text(verify_slot & s, int32_t n_window) {
     r->draft                       = req.draft;
     r->plan.n_window               = req.plan.n_window == n_window_auto ? n_window : req.plan.n_window;
     r->id                          = request_node((++n_late_begins_ % n_most + 1) << 40 | (req.id & 0xffffffffff));
-    s.text.restart_tree(r->id);
+    s.text.guesses().restart(r->id, s.text.tokens());
     late_begins_.push_back(std::move(r));
     begin(s, *late_begins_.back());
     forget_late_begins();
@@ -199,9 +199,9 @@ void drafts::on_message(verify_slot & s, const node_msg & msg) {
     if (msg.what == node_msg::kind::node) {
         on_node(s, msg);
     } else if (msg.what == node_msg::kind::share) {
-        s.text.on_share(msg);
+        s.text.guesses().on_share(msg);
     } else if (msg.what == node_msg::kind::pause) {
-        s.text.on_pause(msg.parent);
+        s.text.guesses().on_pause(msg.parent);
     } else if (msg.what == node_msg::kind::failed && msg.id == s.draft.told()->id) {
         const std::string & why = s.draft.told()->draft_error;
         s.draft.lose(s.text.req(), ((why.empty() ? "the draft failed" : "the draft stopped: " + why) +
@@ -217,7 +217,7 @@ void drafts::on_node(verify_slot & s, const node_msg & msg) {
     if (elsewhere) {
         s.text.req().draft->count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
     }
-    s.draft.on_node(s.text.on_node(msg, plans_.guesses_of(s)), s.text.n_tokens());
+    s.draft.on_node(s.text.guesses().on_node(msg, s.text.tokens(), plans_.guesses_of(s)), s.text.n_tokens());
 }
 
 } // namespace duo

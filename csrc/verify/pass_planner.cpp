@@ -32,14 +32,15 @@ void pass_planner::begin_single(verify_slot & s) {
 }
 
 plan pass_planner::next_single(verify_slot & s, bool may_wait) {
-    s.text.grow_tree(std::as_const(*this).guesses_of(s), single_.least_chance(), cache_.n_room(s));
+    s.text.guesses().grow(s.text.req().plan, s.text.tokens(), std::as_const(*this).guesses_of(s),
+                          single_.least_chance(), cache_.n_room(s));
     // While prompt rows are missing, evaluating them is better than waiting. Turn-taking waits before the first pass if
     // the whole prompt was cached.
     const auto n_new = int32_t(s.n_missing());
     const bool begun = s.text.stats().n_passes > 0 || (s.text.req().plan.mode == run_mode::sync && n_new == 1);
     return single_.next(s.text.tree(), {.n_room  = cache_.n_room(s),
                                         .growing = s.draft_may_grow() && begun && !s.text.cancelled() && may_wait,
-                                        .fresh   = !s.text.was_hit(),
+                                        .fresh   = !s.text.guesses().was_hit(),
                                         .n_base  = n_new,
                                         .away_us = away_us(s)});
 }
@@ -59,7 +60,7 @@ void pass_planner::order(std::span<verify_slot * const> texts) {
 }
 
 int32_t pass_planner::n_verify_most(const verify_slot & s) const {
-    return n_drafted_most(s.text.req().plan, s.text.shape(), n_draft_cap);
+    return n_drafted_most(s.text.req().plan, s.text.guesses().shape(), n_draft_cap);
 }
 
 pool_share pass_planner::share_of(verify_slot & s, int32_t n_texts, bool may_wait) {
@@ -69,7 +70,8 @@ pool_share pass_planner::share_of(verify_slot & s, int32_t n_texts, bool may_wai
     const plan_params & plan  = s.text.req().plan;
     const bool          fixed = plan.always || !plan.tree.empty() || plan.use == tree_use::dynamic;
     const bool          begun = s.text.stats().n_passes > 0;
-    s.text.grow_tree(std::as_const(*this).guesses_of(s), fixed ? 0.0 : 0.01, cache_.n_room(s));
+    s.text.guesses().grow(s.text.req().plan, s.text.tokens(), std::as_const(*this).guesses_of(s), fixed ? 0.0 : 0.01,
+                          cache_.n_room(s));
     const int32_t n_most = std::min(n_verify_most(s), std::max(0, model_.n_undo_together(n_texts)));
     return {.tree     = &s.text.tree(),
             .n_base   = int32_t(s.n_missing()),

@@ -25,7 +25,8 @@ std::optional<token_id> token_chooser::choose(verify_text & text, int32_t i_row)
         return next;
     }
     const bool noise = req.sampling.rule() == accept_rule::noise;
-    if (const auto guesses = noise ? guesses_below{} : text.guesses(); !guesses.tokens.empty()) {
+    if (const auto guesses = noise ? guesses_below{} : text.guesses().below(text.row(), req.sampling);
+        !guesses.tokens.empty()) {
         model_.chances(i_row, req.sampling, text.tokens(), chances_);
         if (!chances_.empty()) {
             return acceptance_.choose(req.sampling, text.tokens().size(), chances_, guesses);
@@ -52,7 +53,7 @@ void token_chooser::begin_walk(verify_text & text, int32_t i_root) {
     size_t  n     = 0;
     int32_t i_row = -1;
     do {
-        const guesses_below below = text.guesses_at(i_row);
+        const guesses_below below = text.guesses().below(i_row, req.sampling);
         if (below.tokens.size() != 1) {
             break;
         }

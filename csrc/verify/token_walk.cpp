@@ -68,8 +68,10 @@ void token_walk::trace(verify_slot & s, const verify_stats & before, stance now,
 // Keeps only the text in the cache. Nodes accepted beside the best path are not kept: their rows come after a gap, and
 // attention adds in the order of the cells, so results would not be bit-equal. The next pass evaluates them again.
 void token_walk::trim(verify_slot & s, size_t n_before) {
-    const auto n_on_path = s.text.n_accepted_on_best_path();
-    s.text.stats().n_side += n_on_path < s.text.n_accepted() ? 1 : 0;
+    const auto & accepted = s.text.accepted();
+    const auto   n_on_path =
+        std::ranges::count_if(accepted, [&](int32_t i) { return s.text.tree().rows()[size_t(i)].branch == 0; });
+    s.text.stats().n_side += n_on_path < std::ssize(accepted) ? 1 : 0;
     cache_.trim(s, n_before + size_t(n_on_path), pass_.n_rows()); // only this pass may be evaluated again
 }
 
@@ -102,12 +104,12 @@ void token_walk::walk(verify_slot & s, stance now) {
 void token_walk::commit(verify_slot & s) {
     const int64_t now = now_us();
     if (const auto us = s.text.us_since_verdict(now); us.has_value() && plans_.is_single(s)) {
-        plans_.single().on_verdict(s.text.n_new(), s.expected, *us, s.drafting());
+        plans_.single().on_verdict(int32_t(s.text.accepted().size()) + 1, s.expected, *us, s.drafting());
     }
     drafts_.send_features(s);
     verdicts_.clear();
     s.text.commit(now, verdicts_);
-    if (s.text.was_lost()) {
+    if (s.text.guesses().was_lost()) {
         wires_.useless[size_t(s.line)].store(true, std::memory_order_relaxed);
     }
     for (const verdict_msg & v : verdicts_) {

@@ -11,6 +11,15 @@ namespace duo {
 namespace {
 using state                      = draft_contact::state;
 constexpr int64_t reading_factor = 4; // a draft that reads is waited for so many times as long as it should take
+
+// The wait since t0 was for this text's draft.
+void count_wait(int64_t t0, verify_slot & s, wires & w) {
+    const int64_t t1 = now_us();
+    s.text.count_wait(t1 - t0);
+    if (w.tracing) {
+        w.verify_trace.try_push({.what = trace_event::kind::wait, .slot = s.index, .t0_us = t0, .t1_us = t1});
+    }
+}
 } // namespace
 
 void verify_worker::work_alone(verify_slot & s) {
@@ -18,7 +27,7 @@ void verify_worker::work_alone(verify_slot & s) {
     pass_.begin(s);
     if (const size_t n = reading_.n_to_read(s); n > 0) {
         model_.use_threads(0);
-        make_room(n);
+        active_.make_room(n);
         pass_.set_rows(s, n);
         evaluate(0);
         return;
@@ -28,7 +37,7 @@ void verify_worker::work_alone(verify_slot & s) {
         return;
     }
     if (cache_.slots().size() > 1) {
-        make_room(s.n_missing() + s.text.tree().rows().size());
+        active_.make_room(s.n_missing() + s.text.tree().rows().size());
     }
     pass_.set_rows(s, 0);
     const stance now = plans_.single().stance_now();
@@ -68,26 +77,17 @@ std::optional<plan> verify_worker::plan_alone(verify_slot & s) {
         }
     }
     if (t0 != 0) {
-        count_wait(t0, s);
+        count_wait(t0, s, wires_);
     }
     return active_.size() > 1 || s.text.cancelled() ? std::nullopt : std::optional(p);
-}
-
-// The wait since t0 was for this text's draft.
-void verify_worker::count_wait(int64_t t0, verify_slot & s) {
-    const int64_t t1 = now_us();
-    s.text.count_wait(t1 - t0);
-    if (wires_.tracing) {
-        wires_.verify_trace.try_push({.what = trace_event::kind::wait, .slot = s.index, .t0_us = t0, .t1_us = t1});
-    }
 }
 
 // A text whose guesses are not ready gives one row. A long prompt is read in pieces beside the texts that are written.
 void verify_worker::work_together() {
     plans_.end_single();
     const bool drafts_read = begin_drafts();
-    plans_.order(active_);
-    drafts_.stop_resting(active_);
+    plans_.order(active_.all());
+    drafts_.stop_resting(active_.all());
     if (!plan_together() || pass_.slots().empty()) {
         return; // a text has come or is to end, or those whose turn it is were parked
     }
@@ -142,7 +142,7 @@ void verify_worker::work_together() {
 // A draft begins when its text has its first token: until then, all cores read the prompt. True: one begins.
 bool verify_worker::begin_drafts() {
     bool any = false;
-    for (verify_slot * s : active_) {
+    for (verify_slot * s : active_.all()) {
         const state now = s->draft.now();
         if (now == state::returned ||
             (now == state::owed && s->text.stats().n_passes > 0 && plans_.orders().n_ahead > 0)) {
@@ -156,8 +156,8 @@ bool verify_worker::begin_drafts() {
 // Says for each text which rows it gives: a piece of its prompt, or the root and drafted nodes. False: a text has come
 // or was cancelled, so the plan would be stale.
 bool verify_worker::plan_together() {
-    reading_.fill(pass_, active_);
-    make_room(pass_.n_base_rows());
+    reading_.fill(pass_, active_.all());
+    active_.make_room(pass_.n_base_rows());
     std::erase_if(pass_.slots(), [](const verify_slot * s) { return s->parked; });
     const size_t n_used = pass_.n_base_rows();
     const auto   n_rows =
@@ -171,7 +171,8 @@ bool verify_worker::plan_together() {
         if (wait_us <= 0) {
             break;
         }
-        if (take_requests() || std::ranges::any_of(active_, [](verify_slot * s) { return s->text.cancelled(); })) {
+        if (take_requests() ||
+            std::ranges::any_of(active_.all(), [](verify_slot * s) { return s->text.cancelled(); })) {
             return false;
         }
         const int64_t now = now_us();
@@ -186,7 +187,7 @@ bool verify_worker::plan_together() {
     }
     for (verify_slot * s : pass_.slots()) {
         if (t0 != 0 && s->drafting()) {
-            count_wait(t0, *s);
+            count_wait(t0, *s, wires_);
         }
     }
     return true;
@@ -268,7 +269,7 @@ void verify_worker::repair(verify_slot & s) {
 void verify_worker::on_failed_pass(failure why) noexcept {
     auto & slots = pass_.slots();
     if (slots.empty()) { // planning failed
-        slots = active_;
+        slots = active_.all();
     }
     if (slots.size() == 1) {
         fail(*slots.front(), std::move(why));

@@ -42,7 +42,7 @@ struct verify_slot {
 
     [[nodiscard]] size_t n_missing() const { return text.tokens().size() - cached.size(); }
     [[nodiscard]] bool   drafting() const { return text.active() && draft.drafting(); }
-    [[nodiscard]] bool   draft_may_grow() const { return drafting() && !draft.late() && !text.draft_paused(); }
+    [[nodiscard]] bool   draft_may_grow() const { return drafting() && !draft.late() && !text.guesses().paused(); }
 };
 
 } // namespace duo

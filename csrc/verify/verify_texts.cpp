@@ -1,4 +1,4 @@
-// A text's begin, its wait for room, and its end. The loop is in verify_worker.cpp.
+// A text's begin and end. The loop is in verify_worker.cpp.
 #include <algorithm>
 #include <utility>
 
@@ -19,7 +19,7 @@ bool verify_worker::take_requests() noexcept {
                    }
                    return cancelled;
                }) > 0;
-    while (!waiting_.empty() && waiting_.front()->job == nullptr && !any_parked()) {
+    while (!waiting_.empty() && waiting_.front()->job == nullptr && !active_.any_parked()) {
         request & req = *waiting_.front();
         waiting_.erase(waiting_.begin());
         begin(req);
@@ -54,7 +54,7 @@ void verify_worker::begin_text(verify_slot & s, request & req) {
     req.place.store(s.index, std::memory_order_relaxed);
     cache_.touch(s);
     s.parked = false;
-    active_.push_back(&s);
+    active_.add(s);
     drafts_.begin_text(s, req);
     cache_.keep_beginning(s);
     s.draft.begin(s.text.tokens());
@@ -118,68 +118,13 @@ void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
     const int32_t n_drop = s.text.n_drop();
     s.text.end();
     s.parked = false;
-    std::erase(active_, &s);
+    active_.remove(s);
     if (plans_.is_single(s)) {
         plans_.end_single();
     }
     errands_.on_end(s);
     tell_usage();               // before the reader knows of the end
     send_end(req, why, n_drop); // the request belongs to the reader now
-}
-
-// Makes room for n more rows: first what is kept of texts that have ended goes; then the text that began last waits
-// until others have ended, and its rows of the pass need no room.
-void verify_worker::make_room(size_t n_rows) {
-    while (!cache_.make_room(n_rows) && active_.size() > 1) { // one text always fits
-        verify_slot & last = *active_.back();
-        const auto &  in   = pass_.slots();
-        if (std::find(in.begin(), in.end(), &last) != in.end()) {
-            n_rows -= std::min(n_rows, last.n_read > 0 ? last.n_read : last.n_missing());
-        }
-        park(last);
-    }
-}
-
-// The text keeps its tokens and reads them again later, or gets its cells back.
-void verify_worker::park(verify_slot & s) {
-    if (!wires_.on_host) { // there the client's draft waits for the next verdict
-        drafts_.end(s);
-        s.draft.set(drafts_.reachable(s) ? draft_contact::state::owed : draft_contact::state::none);
-        s.draft.forget_read();
-    }
-    cache_.save_to_ram(s);
-    cache_.clear(s);
-    s.parked = true;
-    std::erase(active_, &s);
-    plans_.end_single();
-}
-
-bool verify_worker::any_parked() const {
-    return std::ranges::any_of(cache_.slots(), [](const verify_slot & s) { return s.parked; });
-}
-
-// A parked text goes on when the cache has room for what it had, and for as much again as a pass may add. What is kept
-// of texts that have ended is in nobody's way.
-void verify_worker::wake_parked() {
-    verify_slot * first  = nullptr;
-    size_t        n_used = 0; // by texts that are written
-    for (verify_slot & s : cache_.slots()) {
-        n_used += s.text.active() ? s.cached.size() : 0;
-        if (s.parked && (first == nullptr || s.n_begun < first->n_begun)) {
-            first = &s;
-        }
-    }
-    if (first == nullptr) {
-        return;
-    }
-    const size_t n_reserve = (active_.size() + 1) * size_t(n_draft_cap);
-    if (active_.empty() || n_used + first->text.tokens().size() + n_reserve <= size_t(model_.n_cells())) {
-        first->parked = false;
-        active_.insert(std::find_if(active_.begin(), active_.end(),
-                                    [first](const verify_slot * s) { return s->n_begun > first->n_begun; }),
-                       first);
-        cache_.restore_from_ram(*first);
-    }
 }
 
 } // namespace duo

@@ -15,9 +15,8 @@ verify_worker::verify_worker(token_model & model, wires & w, drafts::place draft
       cache_(model, size_t(n_texts), n_kept_bytes, w.features != nullptr), pass_(model, w, size_t(n_texts)),
       plans_(model, cache_, w, prior, only), drafts_(model, cache_, plans_, w, draft),
       walk_(model, cache_, pass_, plans_, drafts_, w), reading_(model, size_t(n_texts)),
-      errands_(model, cache_, drafts_, w), board_(size_t(n_texts)) {
+      errands_(model, cache_, drafts_, w), active_(cache_, pass_, plans_, drafts_, w.on_host), board_(size_t(n_texts)) {
     waiting_.reserve(size_t(n_texts)); // the pipeline sends no more requests than there are slots
-    active_.reserve(size_t(n_texts));
     again_.reserve(size_t(n_texts));
     usage_.cells.reserve(size_t(n_texts));
 }
@@ -50,7 +49,7 @@ bool verify_worker::work_once() {
     const bool any = take_requests();
     drafts_.take_nodes(); // nobody else empties the ring
     end_texts();
-    wake_parked();
+    active_.wake_parked(size_t(model_.n_cells()));
     t_together_ = active_.size() > 1 ? t_together_ : 0;
     if (active_.empty()) {
         clock_.stop();
@@ -58,7 +57,7 @@ bool verify_worker::work_once() {
     }
     clock_.start();
     if (active_.size() == 1) {
-        work_alone(*active_.front());
+        work_alone(*active_.all().front());
     } else {
         work_together();
     }

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "active_texts.h"
 #include "drafts.h"
 #include "errand_desk.h"
 #include "pass_clock.h"
@@ -48,17 +49,13 @@ class verify_worker {
     void tell_usage() noexcept;
 
     // A text's begin and end (verify_texts.cpp).
-    bool               take_requests() noexcept;
-    void               begin(request & req) noexcept;
-    void               begin_text(verify_slot & s, request & req);
-    void               end_texts() noexcept;
-    void               end(verify_slot & s, finish_reason why) noexcept;
-    void               fail(verify_slot & s, failure why) noexcept;
-    void               send_end(const request & req, finish_reason why, int32_t n_drop = 0) noexcept;
-    void               make_room(size_t n_rows);
-    void               park(verify_slot & s);
-    void               wake_parked();
-    [[nodiscard]] bool any_parked() const;
+    bool take_requests() noexcept;
+    void begin(request & req) noexcept;
+    void begin_text(verify_slot & s, request & req);
+    void end_texts() noexcept;
+    void end(verify_slot & s, finish_reason why) noexcept;
+    void fail(verify_slot & s, failure why) noexcept;
+    void send_end(const request & req, finish_reason why, int32_t n_drop = 0) noexcept;
 
     // Passes (verify_passes.cpp).
     void                work_alone(verify_slot & s);
@@ -71,7 +68,6 @@ class verify_worker {
     void                repair(verify_slot & s);
     void                on_evaluated(verify_slot & s);
     void                on_failed_pass(failure why) noexcept;
-    void                count_wait(int64_t t0, verify_slot & s);
 
     token_model & model_;
     wires &       wires_;
@@ -87,8 +83,8 @@ class verify_worker {
     // Not begun yet: an errand waits until no text is written, and a text until none is parked. First come, first
     // served. Like the other lists of texts it has room for all from the beginning.
     std::vector<request *>     waiting_;
-    std::vector<verify_slot *> active_; // texts that are written and not parked, in the order of their begin
-    std::vector<verify_slot *> again_;  // scratch: texts of a pass that failed
+    active_texts               active_;
+    std::vector<verify_slot *> again_; // scratch: texts of a pass that failed
 
     usage_board  board_;
     worker_usage usage_; // scratch

@@ -122,14 +122,16 @@ guess_record learned(const sampling_params & sampling, std::array<float, 2> firs
         req.sampling = sampling;
         verify_text text(model);
         text.begin(req);
-        text.on_node({.guess = false, .id = 1, .parent = req.id, .token = 2}, r);
+        text.guesses().on_node({.guess = false, .id = 1, .parent = req.id, .token = 2}, text.tokens(), r);
         for (size_t k = 0; k < 2; ++k) {
             const auto token = token_id(10 + k);
-            text.on_node({.id = 2 + k, .parent = 1, .token = token, .logp = first[k], .rank = int16_t(k)}, r);
-            text.on_node({.guess = false, .id = 2 + k, .parent = 1, .token = token, .logp = then[k], .age = ages[k]},
-                         r);
+            text.guesses().on_node({.id = 2 + k, .parent = 1, .token = token, .logp = first[k], .rank = int16_t(k)},
+                                   text.tokens(), r);
+            text.guesses().on_node(
+                {.guess = false, .id = 2 + k, .parent = 1, .token = token, .logp = then[k], .age = ages[k]},
+                text.tokens(), r);
         }
-        text.grow_tree(r, 0.0, 8);
+        text.guesses().grow(req.plan, text.tokens(), r, 0.0, 8);
         text.begin_walk(stance::ahead);
         CHECK(!text.step(11, r), "nothing was verified");
     }

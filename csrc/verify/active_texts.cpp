@@ -1,0 +1,59 @@
+#include "active_texts.h"
+
+#include <algorithm>
+
+namespace duo {
+
+void active_texts::make_room(size_t n_rows) {
+    while (!cache_.make_room(n_rows) && texts_.size() > 1) { // one text always fits
+        verify_slot & last = *texts_.back();
+        const auto &  in   = pass_.slots();
+        if (std::find(in.begin(), in.end(), &last) != in.end()) {
+            n_rows -= std::min(n_rows, last.n_read > 0 ? last.n_read : last.n_missing());
+        }
+        park(last);
+    }
+}
+
+// The text keeps its tokens and reads them again later, or gets its cells back.
+void active_texts::park(verify_slot & s) {
+    if (!on_host_) { // there the client's draft waits for the next verdict
+        drafts_.end(s);
+        s.draft.set(drafts_.reachable(s) ? draft_contact::state::owed : draft_contact::state::none);
+        s.draft.forget_read();
+    }
+    cache_.save_to_ram(s);
+    cache_.clear(s);
+    s.parked = true;
+    remove(s);
+    plans_.end_single();
+}
+
+bool active_texts::any_parked() const {
+    return std::ranges::any_of(cache_.slots(), [](const verify_slot & s) { return s.parked; });
+}
+
+// What is kept of texts that have ended is in nobody's way.
+void active_texts::wake_parked(size_t n_cells) {
+    verify_slot * first  = nullptr;
+    size_t        n_used = 0; // by texts that are written
+    for (verify_slot & s : cache_.slots()) {
+        n_used += s.text.active() ? s.cached.size() : 0;
+        if (s.parked && (first == nullptr || s.n_begun < first->n_begun)) {
+            first = &s;
+        }
+    }
+    if (first == nullptr) {
+        return;
+    }
+    const size_t n_reserve = (texts_.size() + 1) * size_t(n_draft_cap);
+    if (texts_.empty() || n_used + first->text.tokens().size() + n_reserve <= n_cells) {
+        first->parked = false;
+        texts_.insert(std::find_if(texts_.begin(), texts_.end(),
+                                   [first](const verify_slot * s) { return s->n_begun > first->n_begun; }),
+                      first);
+        cache_.restore_from_ram(*first);
+    }
+}
+
+} // namespace duo
