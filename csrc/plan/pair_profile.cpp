@@ -7,35 +7,18 @@
 namespace duo {
 
 namespace {
-constexpr int32_t n_old       = 100;     // passes after which a measurement counts as old
 constexpr double  prior_price = 0.05;    // of a further node in a draft step, before one was measured
 constexpr int64_t n_recent    = 192;     // passes between two measurements that can be compared
 constexpr int32_t n_doubtful  = 1024;    // passes for which a width's first samples count
 constexpr int32_t n_cheap     = 5;       // rows; trying so few costs little
 constexpr int32_t n_expected  = 4;       // drafted tokens up to which an expected cost counts like a measured one
 constexpr int64_t n_forgotten = 1000000; // passes; older measurements are saved with this age
-constexpr double  alone_share = 0.25;    // a pass or step counts as alone if the other model worked for less of it
 } // namespace
-
-void average::add(double x, int64_t i_pass) {
-    const bool old = n > 0 && i_pass - i_last > n_old;
-    if (++n <= 3) {
-        // A value that is too low makes its width attractive, so it is soon corrected. A value that is too high would
-        // never be measured again.
-        value = n == 1 ? x : std::min(value, x);
-    } else if (old) {
-        value = std::min(x, 0.5 * (value + std::min(x, 1.5 * value)));
-    } else {
-        // One late pass says little, so a sample counts as at most a quarter above the average; and as little below it,
-        // or else samples that scatter would pull the average down.
-        value += 0.15 * (std::clamp(x, value / 1.25, 1.25 * value) - value);
-    }
-    i_last = i_pass;
-}
 
 void pair_profile::expect(pair_prior prior) {
     prior_ = std::move(prior);
-    splits_.resize(std::max<size_t>(1, prior_.splits.size()));
+    together_.resize(std::max<size_t>(1, prior_.splits.size()));
+    draft_.beside.resize(together_.size());
     changed();
 }
 
@@ -48,17 +31,20 @@ void pair_profile::forget() {
 
 void pair_profile::on_pass(int32_t n_rows, int64_t us, double shared) {
     if (n_rows >= 1 && n_rows <= n_rows_cap) {
-        (shared < alone_share ? alone_ : splits_[split_].pass)[size_t(n_rows)].add(double(us), ++n_passes_);
+        (shared < alone_share ? alone_ : together_[split_])[size_t(n_rows)].add(double(us), ++n_passes_);
         changed();
     }
 }
 
 void pair_profile::on_step(int32_t n_rows, float us, double shared) {
-    if (us > 0.0f && n_rows >= 1) {
-        (shared < alone_share ? step_alone_ : splits_[split_].step)[size_t(std::min(n_rows, n_step_cap))].add(
-            double(us), n_passes_);
-        ++n_changes_;
-    }
+    draft_.on_step(n_rows, us, shared, split_, n_passes_);
+    ++n_changes_;
+}
+
+void pair_profile::exchange_draft(draft_profile & other) {
+    std::swap(draft_, other);
+    draft_.beside.resize(together_.size());
+    ++n_changes_;
 }
 
 // A single sample may have been late. After a while it does not count any more, and its width is tried again.
@@ -198,11 +184,11 @@ double pair_profile::nearest_step(const step_table & t, int32_t n_rows) const {
 
 double pair_profile::step_us(int32_t n_rows, bool beside) const {
     n_rows           = std::clamp(n_rows, 1, n_step_cap);
-    const double own = nearest_step(beside ? step_together() : step_alone_, n_rows);
+    const double own = nearest_step(beside ? step_together() : draft_.alone, n_rows);
     if (own > 0.0) {
         return own;
     }
-    const double other = nearest_step(beside ? step_alone_ : step_together(), n_rows);
+    const double other = nearest_step(beside ? draft_.alone : step_together(), n_rows);
     const double slow  = beside ? slowdown() : 1.0 / slowdown();
     return other > 0.0 ? other * slow : prior_.step_us * (1.0 + branch_price() * (n_rows - 1));
 }
@@ -211,7 +197,7 @@ double pair_profile::step_us(int32_t n_rows, bool beside) const {
 double pair_profile::branch_price() const {
     double sum = prior_price;
     double n   = 1.0;
-    for (const step_table & t : {step_alone_, step_together()}) {
+    for (const step_table & t : {draft_.alone, step_together()}) {
         const average & one = t[1];
         for (int32_t i = 2; i <= n_step_cap && one.n > 0; ++i) {
             const average & a = t[size_t(i)];
@@ -237,10 +223,10 @@ int32_t pair_profile::n_tried() const {
 // Calls f(average &) for all of them, always in the same order.
 template <typename Self, typename F> void pair_profile::each_average(Self & self, const F & f) {
     std::for_each(self.alone_.begin(), self.alone_.end(), f);
-    std::for_each(self.step_alone_.begin(), self.step_alone_.end(), f);
-    for (auto & c : self.splits_) {
-        std::for_each(c.pass.begin(), c.pass.end(), f);
-        std::for_each(c.step.begin(), c.step.end(), f);
+    std::for_each(self.draft_.alone.begin(), self.draft_.alone.end(), f);
+    for (size_t i = 0; i < self.together_.size(); ++i) {
+        std::for_each(self.together_[i].begin(), self.together_[i].end(), f);
+        std::for_each(self.draft_.beside[i].begin(), self.draft_.beside[i].end(), f);
     }
 }
 
@@ -250,7 +236,7 @@ std::vector<double> pair_profile::saved() const {
         const int64_t age = a.n > 0 ? std::min(n_passes_ - a.i_last, n_forgotten) : 0;
         out.insert(out.end(), {a.value, double(std::min(a.n, 8)), double(age)});
     });
-    for (const guess_record & r : records_) {
+    for (const guess_record & r : draft_.guesses) {
         guess_record::each(r, [&out](const odds & o) { out.insert(out.end(), {o.yes, o.no}); });
         const double weight = r.sharp().weight(); // of all that was saved, 0 means that nothing is known
         out.insert(out.end(), {weight > 0.0 ? r.sharp().power() : 0.0, weight});
@@ -278,7 +264,7 @@ bool pair_profile::restore(std::span<const double> numbers) {
         a = {.value = it[0], .n = int32_t(std::min(it[1], 8.0)), .i_last = n_passes_ - int64_t(it[2])};
         it += 3;
     });
-    for (guess_record & r : records_) {
+    for (guess_record & r : draft_.guesses) {
         guess_record::each(r, [&it](odds & o) {
             o = {.yes = it[0], .no = it[1]};
             it += 2;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "draft_profile.h"
 #include "guess_record.h"
 #include "pair_prior.h"
 #include "text/request.h"
@@ -16,17 +17,6 @@ namespace duo {
 
 constexpr int32_t n_rows_cap      = n_draft_cap + 8; // widths of passes that are measured separately, in rows
 constexpr int32_t profile_version = 5;               // of the numbers of saved()
-constexpr int32_t n_step_cap      = 16;              // nodes of a draft step
-
-// A running average. Of the first samples it uses the smallest, because the first passes of a shape include its set-up.
-// If its value is old, a smaller new sample replaces it.
-struct average {
-    double  value  = 0.0;
-    int32_t n      = 0;
-    int64_t i_last = 0; // pass that was measured last
-
-    void add(double x, int64_t i_pass);
-};
 
 // Owned by the verify worker.
 class pair_profile {
@@ -42,6 +32,10 @@ class pair_profile {
     // A draft step. `shared`: part of its time in which the target worked too.
     void on_step(int32_t n_rows, float us, double shared);
 
+    // Another draft is at work from now on. other: what is known of it; it takes what was known of the one before.
+    void                  exchange_draft(draft_profile & other);
+    [[nodiscard]] int64_t n_passes() const { return n_passes_; }
+
     // Times of both models at work are kept separately for each split of the cores.
     void choose_split(size_t i) {
         split_ = i;
@@ -51,9 +45,9 @@ class pair_profile {
     // The record of guesses in texts of one kind.
     [[nodiscard]] guess_record & guesses(guess_kind kind) {
         ++n_changes_;
-        return records_[size_t(kind)];
+        return draft_.guesses[size_t(kind)];
     }
-    [[nodiscard]] const guess_record & guesses(guess_kind kind) const { return records_[size_t(kind)]; }
+    [[nodiscard]] const guess_record & guesses(guess_kind kind) const { return draft_.guesses[size_t(kind)]; }
 
     // Expected microseconds of a pass; 0: nothing measured yet. beside: while the draft works. hopeful: a small width
     // that was not measured this way is assumed to be cheap, so that it gets tried.
@@ -65,7 +59,6 @@ class pair_profile {
     [[nodiscard]] double slowdown() const { return slowdown_; }
 
     [[nodiscard]] const average & alone(int32_t n_rows) const { return alone_[size_t(n_rows)]; }
-    [[nodiscard]] int64_t         n_passes() const { return n_passes_; }
     // Grows with each change that may change an answer.
     [[nodiscard]] int64_t n_changes() const { return n_changes_; }
     // As measured, alone if there was such a pass. Unlike pass_us(), it may fall with the width.
@@ -75,7 +68,7 @@ class pair_profile {
     [[nodiscard]] bool measured_beside(int32_t n_rows) const { return pass_together()[size_t(n_rows)].n > 0; }
     [[nodiscard]] bool measured(int32_t n_rows) const { return alone(n_rows).n > 0 || measured_beside(n_rows); }
     [[nodiscard]] bool measured_step(int32_t n_rows, bool beside) const {
-        return (beside ? step_together() : step_alone_)[size_t(n_rows)].n > 0;
+        return (beside ? step_together() : draft_.alone)[size_t(n_rows)].n > 0;
     }
     // The most drafted tokens that a measured pass had, or whose cost is expected.
     [[nodiscard]] int32_t n_tried() const;
@@ -86,14 +79,9 @@ class pair_profile {
     bool                              restore(std::span<const double> numbers);
 
   private:
-    using table      = std::array<average, n_rows_cap + 1>; // by rows
-    using step_table = std::array<average, n_step_cap + 1>;
-    struct company { // while both work
-        table      pass{};
-        step_table step{};
-    };
-    [[nodiscard]] const table &      pass_together() const { return splits_[split_].pass; }
-    [[nodiscard]] const step_table & step_together() const { return splits_[split_].step; }
+    using table = std::array<average, n_rows_cap + 1>; // by rows
+    [[nodiscard]] const table &      pass_together() const { return together_[split_]; }
+    [[nodiscard]] const step_table & step_together() const { return draft_.beside[split_]; }
 
     using by_rows = std::array<double, n_rows_cap + 1>; // microseconds
     struct neighbours {                                 // of a width, among the measured ones; 0: none
@@ -114,18 +102,16 @@ class pair_profile {
     [[nodiscard]] double  between(const table & t, int32_t n_rows, const neighbours & near) const;
     [[nodiscard]] double  nearest_step(const step_table & t, int32_t n_rows) const;
 
-    pair_prior           prior_;
-    table                alone_{};
-    step_table           step_alone_{};
-    std::vector<company> splits_{1}; // by core_split
-    size_t               split_     = 0;
-    int64_t              n_passes_  = 0;
-    int64_t              n_changes_ = 0;
-    double               slowdown_  = 1.0;
-    by_rows              of_widths_alone_{};
-    by_rows              of_widths_{}; // while both work
-
-    std::array<guess_record, n_guess_kinds> records_{};
+    pair_prior         prior_;
+    table              alone_{};
+    std::vector<table> together_{1}; // while both work, by core_split
+    draft_profile      draft_;
+    size_t             split_     = 0;
+    int64_t            n_passes_  = 0;
+    int64_t            n_changes_ = 0;
+    double             slowdown_  = 1.0;
+    by_rows            of_widths_alone_{};
+    by_rows            of_widths_{}; // while both work
 };
 
 } // namespace duo

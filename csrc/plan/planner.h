@@ -40,11 +40,21 @@ struct situation {
 // Drafted tokens in a pass that a text's options allow. n_auto: if the number is the planner's choice.
 [[nodiscard]] int32_t n_drafted_most(const plan_params & params, const tree_shape & shape, int32_t n_auto);
 
+// What was learned of one draft: its measurements, and the ways of generating with it.
+struct draft_memory {
+    draft_profile                        profile{};
+    std::map<experience_key, experience> ways{};
+};
+
 // Owned by the verify worker.
 class planner {
   public:
     // What is known about the pair before it has computed anything.
     void expect(const pair_prior & prior);
+
+    // Between texts: another draft is at work from now on. other: what is known of it; it takes what was known of the
+    // one before.
+    void exchange_draft(draft_memory & other);
 
     // n_branch: branches of the target's cache.
     // n_most: guesses in a pass that the target can take back. copy: of its ways to do that (undo_kind).

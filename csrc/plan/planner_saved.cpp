@@ -60,6 +60,12 @@ void planner::restore(std::span<const double> numbers) {
     experience_ = &experiences_[{}];
 }
 
+void planner::exchange_draft(draft_memory & other) {
+    profile_.exchange_draft(other.profile);
+    experiences_.swap(other.ways);
+    experience_ = &experiences_[{}];
+}
+
 void planner::forget() {
     experiences_.clear();
     experience_ = &experiences_[{}];

@@ -152,6 +152,7 @@ void register_begin(py::module_ & m) {
         .def(py::init<>())
         .def_readwrite("id", &t::id)
         .def_readwrite("prompt", &t::prompt)
+        .def_readwrite("client", &t::client)
         .def_readwrite("n_generated", &t::n_generated)
         .def_readwrite("n_predict", &t::n_predict)
         .def_readwrite("n_logprobs", &t::n_logprobs)

@@ -108,7 +108,8 @@ struct draft_stats {
 
 // What is asked for. Another process needs to know no more of a text.
 struct text_params {
-    node_id                  id = no_node; // request_node(n): parent of the root
+    node_id                  id     = no_node; // request_node(n): parent of the root
+    uint64_t                 client = 0;       // on a host: who asks for the text
     std::vector<token_id>    prompt;
     int32_t                  n_generated = 0;  // so many of the last ones were generated, before a link was lost
     int32_t                  n_predict   = -1; // -1: until the model ends or the context is full

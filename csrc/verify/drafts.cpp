@@ -212,8 +212,7 @@ void drafts::on_message(verify_slot & s, const node_msg & msg) {
 
 void drafts::on_node(verify_slot & s, const node_msg & msg) {
     const bool elsewhere = place_ == place::elsewhere;
-    planner &  plans     = plans_.single();
-    plans.profile().on_step(msg.n_rows, msg.step_us, elsewhere ? plans.draft_works() : msg.beside);
+    plans_.on_step(s, msg, elsewhere ? plans_.single().draft_works() : msg.beside);
     if (elsewhere) {
         s.text.req().draft->count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
     }

@@ -6,33 +6,26 @@ namespace duo {
 
 pass_planner::pass_planner(token_model & model, target_cache & cache, wires & w, const pair_prior & prior,
                            std::optional<stance> only)
-    : model_(model), cache_(cache), wires_(w), window_(single_) {
+    : model_(model), cache_(cache), wires_(w), clients_(single_), window_(single_) {
     single_.expect(prior);
     pool_.expect(prior, only);
-}
-
-guess_record & pass_planner::guesses_of(const verify_slot & s) {
-    return single_.profile().guesses(s.text.req().sampling.kind());
-}
-
-const guess_record & pass_planner::guesses_of(const verify_slot & s) const {
-    return single_.profile().guesses(s.text.req().sampling.kind());
 }
 
 void pass_planner::begin_single(verify_slot & s) {
     if (is_single(s)) {
         return;
     }
-    const request & req    = s.text.req();
-    plan_params     params = req.plan;
-    params.has_model       = s.for_draft;
-    params.kind            = req.sampling.kind();
+    const request & req = s.text.req();
+    clients_.use(req.client);
+    plan_params params = req.plan;
+    params.has_model   = s.for_draft;
+    params.kind        = req.sampling.kind();
     single_.begin(params, cache_.n_branches(), model_.n_undo(), model_.undo() == undo_kind::copy);
     planned_slot_ = &s;
 }
 
 plan pass_planner::next_single(verify_slot & s, bool may_wait) {
-    s.text.guesses().grow(s.text.req().plan, s.text.tokens(), std::as_const(*this).guesses_of(s),
+    s.text.guesses().grow(s.text.req().plan, s.text.tokens(), std::as_const(clients_).guesses_of(s),
                           single_.least_chance(), cache_.n_room(s));
     // While prompt rows are missing, evaluating them is better than waiting. Turn-taking waits before the first pass if
     // the whole prompt was cached.
@@ -45,7 +38,8 @@ plan pass_planner::next_single(verify_slot & s, bool may_wait) {
                                         .away_us = away_us(s)});
 }
 
-void pass_planner::order(std::span<verify_slot * const> texts) {
+void pass_planner::order(const std::vector<verify_slot *> & texts) {
+    clients_.use_median(texts);
     pool_wishes wishes{.sync = true, .no_waits = wires_.on_host};
     for (const verify_slot * s : texts) {
         if (s->for_draft) {
@@ -70,7 +64,7 @@ pool_share pass_planner::share_of(verify_slot & s, int32_t n_texts, bool may_wai
     const plan_params & plan  = s.text.req().plan;
     const bool          fixed = plan.always || !plan.tree.empty() || plan.use == tree_use::dynamic;
     const bool          begun = s.text.stats().n_passes > 0;
-    s.text.guesses().grow(s.text.req().plan, s.text.tokens(), std::as_const(*this).guesses_of(s), fixed ? 0.0 : 0.01,
+    s.text.guesses().grow(s.text.req().plan, s.text.tokens(), std::as_const(clients_).guesses_of(s), fixed ? 0.0 : 0.01,
                           cache_.n_room(s));
     const int32_t n_most = std::min(n_verify_most(s), std::max(0, model_.n_undo_together(n_texts)));
     return {.tree     = &s.text.tree(),
@@ -116,7 +110,7 @@ bool pass_planner::set_orders(const verify_slot & s, verdict_msg & v) const {
         v.least_path         = int16_t(1000 * orders_.least_path);
     }
     v.branch_price = single_.branch_price();
-    v.sharpness    = guesses_of(s).sharp().order();
+    v.sharpness    = clients_.guesses_of(s).sharp().order();
     return v.n_ahead == 0 && !(is_single(s) && single_.measuring());
 }
 

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "client_drafts.h"
 #include "plan/planner.h"
 #include "plan/pool_planner.h"
 #include "target_cache.h"
@@ -28,8 +29,11 @@ class pass_planner {
     [[nodiscard]] window_choice &      window() { return window_; }
 
     // How often guesses are right in texts of this kind.
-    [[nodiscard]] guess_record &       guesses_of(const verify_slot & s);
-    [[nodiscard]] const guess_record & guesses_of(const verify_slot & s) const;
+    [[nodiscard]] guess_record & guesses_of(const verify_slot & s) { return clients_.guesses_of(s); }
+    // A step of the text's draft.
+    void on_step(const verify_slot & s, const node_msg & msg, double shared) {
+        clients_.on_step(s, msg.n_rows, msg.step_us, shared);
+    }
 
     // ---- one text
 
@@ -44,7 +48,7 @@ class pass_planner {
     // ---- several texts
 
     // Decides how these texts are written, and what their drafts are told.
-    void                              order(std::span<verify_slot * const> texts);
+    void                              order(const std::vector<verify_slot *> & texts);
     [[nodiscard]] const pool_orders & orders() const { return orders_; }
     [[nodiscard]] stance              shared_stance() const { return pool_.stance_now(); }
     // Shares n drafted rows among the texts of the pass. > 0: it should wait so many microseconds for nodes.
@@ -74,6 +78,7 @@ class pass_planner {
     wires &                 wires_;
     planner                 single_;
     pool_planner            pool_;
+    client_drafts           clients_;
     window_choice           window_;
     pool_orders             orders_;
     verify_slot *           planned_slot_ = nullptr; // single_ was told of its text

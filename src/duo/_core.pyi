@@ -425,6 +425,7 @@ PartStats = dict[str, int | list[int]]
 class Begin:
     id: int
     prompt: list[int]
+    client: int  # on a host: who asks for the text
     n_generated: int
     n_predict: int
     n_logprobs: int
