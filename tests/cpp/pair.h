@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 
+#include "base/utf8.h"
 #include "engine/pipeline.h"
 #include "model/errand.h"
 #include "scripted_model.h"
