@@ -3,12 +3,16 @@
 #include <algorithm>
 
 #include "base/same.h"
+#include "text/request.h"
 
 namespace duo {
 
 namespace {
 // States that wait while the draft rests. When it goes on, so much of the text is enough to begin with.
 constexpr size_t n_run_most = 1024;
+// Steps by which a head's own states may lag behind the target's before they are made anew. Each adds some error, and
+// heads are trained for five to seven.
+constexpr int32_t n_lag_most = 4;
 } // namespace
 
 void draft_head::take(int32_t pos, token_id token, std::span<const float> features) {
@@ -73,8 +77,23 @@ void draft_head::drop_before(int32_t pos) {
     }
 }
 
-void draft_head::keep(node_id node, std::span<const float> state, int32_t age) {
-    nodes_[node] = {{state.begin(), state.end()}, age};
+void draft_head::keep(const token_tree & tree, int32_t i, std::span<const float> state) {
+    const int32_t age     = i == 0 ? 0 : nodes_.at(tree.at(tree.at(i).parent).id).age + 1;
+    nodes_[tree.at(i).id] = {{state.begin(), state.end()}, age};
+}
+
+int16_t draft_head::age_below(node_id node) const {
+    const auto it = nodes_.find(node);
+    return it == nodes_.end() ? no_age : int16_t(std::min(it->second.age, n_draft_cap));
+}
+
+bool draft_head::is_stale(const token_tree & tree) const {
+    for (int32_t i = 1; i < tree.size(); ++i) {
+        if (tree.at(i).expanded() && nodes_.at(tree.at(i).id).age - tree.at(i).depth > n_lag_most) {
+            return true;
+        }
+    }
+    return false;
 }
 
 void draft_head::prune(const token_tree & tree) {

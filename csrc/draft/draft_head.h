@@ -1,5 +1,5 @@
-// What a draft head (EAGLE-3, arXiv 2503.01840; MTP, arXiv 2412.19437) needs of a text beside its tokens: the target's
-// hidden states, and the head's own below them.
+// The hidden states that a draft head (EAGLE-3, arXiv 2503.01840; MTP, arXiv 2412.19437) reads beside the tokens of a
+// text: the target's, and the head's own in the tree below.
 //
 // The head's row of the token at position p is made of that token and a state of position p - 1. Rows of the text are
 // made of the target's states (true ones), rows of the tree of the head's own. A row at position 0 does not exist.
@@ -45,11 +45,14 @@ class draft_head {
 
     // ---- the head's own states, from which rows of the tree are made
 
-    // Node's row was evaluated. age: the head's own steps since the last true state.
-    void keep(node_id node, std::span<const float> state, int32_t age);
+    // The state after node i of the tree, which was evaluated, and its parent before it.
+    void keep(const token_tree & tree, int32_t i, std::span<const float> state);
     // Of an evaluated node.
     [[nodiscard]] const float * state_of(node_id node) const { return nodes_.at(node).state.data(); }
-    [[nodiscard]] int32_t       age_of(node_id node) const { return nodes_.at(node).age; }
+    // What node_msg::age says of its children. A head of blocks keeps no states, so these have none.
+    [[nodiscard]] int16_t age_below(node_id node) const;
+    // Some state in the tree is so old that it should be made anew, from the root.
+    [[nodiscard]] bool is_stale(const token_tree & tree) const;
     // Forgets nodes that are not in the tree, or not evaluated in it.
     void prune(const token_tree & tree);
 
@@ -60,7 +63,7 @@ class draft_head {
     };
     struct own_state {
         std::vector<float> state;
-        int32_t            age = 0;
+        int32_t            age = 0; // the head's own steps since the last true state
     };
 
     [[nodiscard]] int32_t end() const { return first_ + int32_t(run_.size()); }

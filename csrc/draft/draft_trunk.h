@@ -1,4 +1,4 @@
-// Which branch of the draft's cache holds which path of a text's tree.
+// Keeps account of which branch of the draft's cache holds which path of a text's tree.
 //
 // The trunk is the branch that the text grows in. Each branch holds the text and the path down to one node, its tip. A
 // node that follows a tip grows that branch. A node that follows any other evaluated node gets a branch of its own,
@@ -40,6 +40,8 @@ class draft_trunk {
     [[nodiscard]] int32_t n_rows() const { return n_rows_; }
     // Leading tokens of the text that are cached or left out.
     [[nodiscard]] int32_t n_text() const { return n_rows_ <= window_.n_first ? n_rows_ : window_.pos_of(n_rows_); }
+    // Tokens among those that were left out.
+    [[nodiscard]] int32_t n_left_out() const { return n_text() - n_rows_; }
     [[nodiscard]] int32_t branch() const { return trunk_; }
     // n more rows were evaluated.
     void grow(int32_t n);

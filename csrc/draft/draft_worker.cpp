@@ -1,8 +1,6 @@
 #include "draft_worker.h"
 
-#include <algorithm>
-#include <utility>
-
+#include "base/clock.h"
 #include "base/error.h"
 #include "model/errand.h"
 #include "rings/listen_loop.h"
@@ -10,12 +8,9 @@
 namespace duo {
 
 draft_worker::draft_worker(token_model & model, wires & w, int32_t n_texts, bool free_core)
-    : model_(model), wires_(w), pool_(model), wait_(free_core), board_(size_t(n_texts)) {
-    texts_.reserve(size_t(n_texts));
-    for (int32_t slot = 0; slot < n_texts; ++slot) {
-        texts_.emplace_back(model, pool_, slot);
-    }
-    usage_.cells.reserve(texts_.size());
+    : model_(model), wires_(w), texts_(model, w, n_texts), late_(model, w), evaluator_(model), sender_(model, w, ids_),
+      choice_(model, texts_, sender_), wait_(free_core), board_(size_t(n_texts)) {
+    usage_.cells.resize(size_t(n_texts));
 }
 
 void draft_worker::run() noexcept {
@@ -26,20 +21,14 @@ void draft_worker::run() noexcept {
         if (last) {
             return found::done;
         }
-        if (!any_wants_step()) {
-            if (any) {
-                tell_usage();
-            }
-            return found::nothing;
+        const bool works = texts_.any_wants_step();
+        if (works) {
+            work();
         }
-        n_parts_ = 0;
-        try {
-            step();
-        } catch (...) {
-            fail_step(failure_caught().sentence.c_str());
+        if (any || works) {
+            tell_usage();
         }
-        tell_usage();
-        return found::work;
+        return works ? found::work : found::nothing;
     };
     listen_until(wires_.draft_bell, bell::forever, closed, look, wait_);
     for (draft_text & t : texts_) {
@@ -47,21 +36,82 @@ void draft_worker::run() noexcept {
     }
 }
 
-bool draft_worker::wants_step(const draft_text & t) const {
-    return t.wants_step() && !wires_.held[size_t(t.slot())].load(std::memory_order_relaxed);
+// A step. If it fails, the texts that had a part in it go on without the draft. Where the choice of the parts failed,
+// these are all that wanted one.
+void draft_worker::work() noexcept {
+    try {
+        do_step();
+    } catch (...) {
+        const failure why = failure_caught();
+        for (const draft_step::part & p : step_.parts()) {
+            sender_.fail(*p.text, why.sentence.c_str());
+        }
+        for (draft_text & t : texts_) {
+            if (step_.parts().empty() && texts_.wants_step(t)) {
+                sender_.fail(t, why.sentence.c_str());
+            }
+        }
+    }
 }
 
-bool draft_worker::any_wants_step() const {
-    return std::any_of(texts_.begin(), texts_.end(), [this](const draft_text & t) { return wants_step(t); });
+void draft_worker::do_step() {
+    choice_.choose(step_);
+    if (step_.parts().empty()) {
+        return;
+    }
+    step_.t0    = now_us();
+    step_.busy0 = wires_.verify_busy.at(step_.t0);
+    wires_.draft_busy.begin(step_.t0);
+    bool done = false;
+    try {
+        done = evaluator_.evaluate(step_, late_.flag_of(step_));
+    } catch (...) {
+        wires_.draft_busy.end(now_us());
+        throw;
+    }
+    if (done) {
+        step_.t_rows = now_us();
+        // A step on a part of the cores counts as beside the target, whatever the target did.
+        const bool split = step_.parts().front().text->orders().n_threads > 0;
+        step_.beside_us  = split ? step_.t_rows - step_.t0 : wires_.verify_busy.at(step_.t_rows) - step_.busy0;
+        sender_.send(step_);
+    }
+    for (const draft_step::part & p : step_.parts()) {
+        if (p.text->active() && p.n_rows == 0 && p.nodes.empty()) {
+            sender_.pause(*p.text); // the cache has no branch for any of its nodes
+        }
+    }
+    wires_.nodes.wake(); // once for all of a step
+    const int64_t t1 = now_us();
+    wires_.draft_busy.end(t1);
+    if (!step_.rows.empty()) {
+        count(step_, t1, wires_.verify_busy.at(t1) - step_.busy0);
+    }
+}
+
+// Figures of a step that ended at t1. hidden_us: the part of it in which the target worked too.
+void draft_worker::count(const draft_step & step, int64_t t1, int64_t hidden_us) {
+    const auto n      = int64_t(step.parts().size()); // each text has its share of the step's time
+    int32_t    n_made = 0;
+    for (const draft_step::part & p : step.parts()) {
+        n_made += p.n_made;
+        if (p.text->active()) {
+            p.text->req().draft->count(1, p.n_made, (t1 - step.t0) / n, hidden_us / n);
+        }
+    }
+    if (wires_.tracing) {
+        wires_.draft_trace.try_push({.what      = step.typical ? trace_event::kind::draft : trace_event::kind::prompt,
+                                     .slot      = step.parts().front().text->slot(),
+                                     .n_rows    = int32_t(step.rows.size()),
+                                     .n_drafted = n_made,
+                                     .depth     = step.depth,
+                                     .t0_us     = step.t0,
+                                     .t1_us     = t1});
+    }
 }
 
 void draft_worker::tell_usage() noexcept {
-    usage_ = {.cells = std::move(usage_.cells), .n_branches = pool_.n_taken()};
-    usage_.cells.clear();
-    for (const draft_text & t : texts_) {
-        usage_.cells.push_back(t.n_cached());
-        usage_.n_active += t.active() ? 1 : 0;
-    }
+    texts_.tell(usage_);
     board_.write(usage_);
 }
 
@@ -70,38 +120,28 @@ bool draft_worker::take_verdicts() noexcept {
     bool        any = false;
     verdict_msg v;
     while (wires_.verdicts.try_pop(v)) {
-        any = true;
-        if (v.slot < 0 || size_t(v.slot) >= texts_.size()) {
-            continue; // the other side has more slots
+        any               = true;
+        draft_text * text = texts_.find(v.slot);
+        if (text == nullptr) {
+            continue;
         }
-        draft_text & text = texts_[size_t(v.slot)];
         if (v.what != verdict_msg::kind::features) {
-            wires_.useless[size_t(v.slot)].store(false, std::memory_order_relaxed);
+            late_.lower(v.slot);
         }
         try {
-            take(text, v);
+            take(*text, v);
         } catch (...) {
-            fail(text, failure_caught().sentence.c_str());
+            sender_.fail(*text, failure_caught().sentence.c_str());
         }
     }
     return any;
 }
 
-void draft_worker::take_features(const verdict_msg & v) {
-    draft_text & text = texts_[size_t(v.slot)];
-    int32_t      pos  = v.pos;
-    wires_.features->take(size_t(v.n_rows),
-                          [&](token_id token, std::span<const float> row) { text.take_features(pos++, token, row); });
-}
-
 void draft_worker::take(draft_text & text, const verdict_msg & v) {
-    node_msg named;
     switch (v.what) {
         case verdict_msg::kind::begin:
             text.end();
-            if (text.begin(*v.req, ids_, named)) {
-                wires_.nodes.push(named);
-            }
+            name(text.begin(*v.req, ids_));
             take_orders(text, v);
             break;
         case verdict_msg::kind::orders:
@@ -111,24 +151,39 @@ void draft_worker::take(draft_text & text, const verdict_msg & v) {
             break;
         case verdict_msg::kind::verdict:
             if (text.active()) {
-                if (text.apply(v, ids_, named)) {
-                    wires_.nodes.push(named);
-                }
+                name(text.apply(v, ids_));
                 take_orders(text, v);
             }
             break;
         case verdict_msg::kind::end:
             text.end();
-            text.drop_tree();
+            text.cache().drop_tree();
             break;
         case verdict_msg::kind::errand:
             text.end();
             do_errand(text, *v.req);
             break;
         case verdict_msg::kind::features:
-            take_features(v);
+            take_features(text, v);
             break;
     }
+}
+
+void draft_worker::name(const std::optional<node_msg> & root) {
+    if (root) {
+        wires_.nodes.push(*root);
+    }
+}
+
+void draft_worker::take_orders(draft_text & text, const verdict_msg & v) {
+    text.take_orders(v);
+    model_.use_threads(text.orders().n_threads);
+}
+
+void draft_worker::take_features(draft_text & text, const verdict_msg & v) {
+    int32_t pos = v.pos;
+    wires_.features->take(size_t(v.n_rows),
+                          [&](token_id token, std::span<const float> row) { text.take_features(pos++, token, row); });
 }
 
 // After draft_done the caller may free the request.
@@ -137,7 +192,7 @@ void draft_worker::do_errand(draft_text & text, const request & req) noexcept {
         do_errand(text, *req.job);
     } catch (...) {
         req.draft_error = failure_caught().sentence; // moved: needs no memory
-        text.clear_cache();
+        text.cache().clear();
         req.job->draft = {};
     }
     tell_usage();
@@ -147,28 +202,25 @@ void draft_worker::do_errand(draft_text & text, const request & req) noexcept {
 
 void draft_worker::do_errand(draft_text & text, errand & job) {
     cache_image & image = job.draft;
+    cached_text & cache = text.cache();
     switch (job.what) {
         case errand::kind::save:
-            if (text.head() != nullptr) {
+            if (cache.head() != nullptr) {
                 read_to_end(text);
             }
-            text.trunk().settle(job.n_keep);
-            if (text.trunk().n_text() > 0 && text.n_left_out() == 0) {
-                image.saved = model_.save(text.trunk().branch());
+            cache.trunk().settle(job.n_keep);
+            if (cache.trunk().n_text() > 0 && cache.trunk().n_left_out() == 0) {
+                image.saved = model_.save(cache.trunk().branch());
             }
             break;
         case errand::kind::restore:
             if (!image.given.empty()) {
-                text.clear_cache();
-                int32_t n_free = model_.n_cells();
-                for (const draft_text & t : texts_) {
-                    n_free -= t.n_cached();
+                cache.clear();
+                if (texts_.n_free() < int32_t(image.tokens.size())) {
+                    texts_.make_room(text);
                 }
-                if (n_free < int32_t(image.tokens.size())) {
-                    make_room(text, n_free);
-                }
-                model_.restore(text.trunk().branch(), image.given);
-                text.adopt(image.tokens);
+                model_.restore(cache.trunk().branch(), image.given);
+                cache.adopt(image.tokens);
             }
             break;
         case errand::kind::look:
@@ -177,74 +229,20 @@ void draft_worker::do_errand(draft_text & text, errand & job) {
         case errand::kind::score:
             break;
     }
-    image.n_left_out = text.n_left_out();
-    image.tokens     = job.what == errand::kind::save && image.n_left_out > 0 ? std::vector<token_id>() : text.cached();
+    image.n_left_out = cache.trunk().n_left_out();
+    const bool whole = job.what != errand::kind::save || image.n_left_out == 0;
+    image.tokens     = whole ? cache.cached_tokens() : std::vector<token_id>();
 }
 
 // A text that is saved: its head reads all that it has states for, because these are not saved.
 void draft_worker::read_to_end(draft_text & text) {
-    text.drop_tree();
-    text.take_known_tokens();
-    int32_t n_free = model_.n_cells();
-    for (const draft_text & t : texts_) {
-        n_free -= t.n_cached();
+    cached_text & cache = text.cache();
+    cache.drop_tree();
+    cache.take_known_tokens();
+    int32_t n_free = texts_.n_free();
+    while (cache.n_readable() > 0 && cache.n_readable() <= n_free && cache.tokens().size() <= size_t(model_.n_ctx())) {
+        n_free -= evaluator_.read(text);
     }
-    n_parts_ = 1;
-    parts_.resize(std::max<size_t>(1, parts_.size()));
-    part & p = parts_.front();
-    p.text   = &text;
-    p.nodes.assign(1, 0);
-    p.branches.clear();
-    while (text.n_readable() > 0 && text.n_readable() <= n_free && text.tokens().size() <= size_t(model_.n_ctx())) {
-        rows_.clear();
-        set_rows_of_text(p, size_t(model_.n_batch()));
-        rows_.back().output   = false; // nothing is asked of them
-        rows_.back().n_levels = 1;
-        set_states();
-        model_.decode(rows_, never_stop);
-        text.on_true_rows(int32_t(p.n_rows));
-        n_free -= int32_t(p.n_rows);
-    }
-}
-
-void draft_worker::take_orders(draft_text & text, const verdict_msg & v) {
-    text.take_orders(v);
-    model_.use_threads(text.wanted().n_threads);
-}
-
-void draft_worker::pause(draft_text & text) {
-    text.pause();
-    wires_.nodes.push({.what = node_msg::kind::pause, .slot = text.slot(), .parent = text.tree().root().id});
-}
-
-// A step failed: the texts that had a part in it go on without the draft. Where the choice of the parts failed, these
-// are all that wanted one.
-void draft_worker::fail_step(const char * why) noexcept {
-    for (size_t i = 0; i < n_parts_; ++i) {
-        fail(*parts_[i].text, why);
-    }
-    for (draft_text & t : texts_) {
-        if (n_parts_ == 0 && wants_step(t)) {
-            fail(t, why);
-        }
-    }
-}
-
-void draft_worker::fail(draft_text & text, const char * why) noexcept {
-    if (!text.active()) {
-        return;
-    }
-    const request & req     = text.req();
-    const bool      cleared = text.clear_cache();
-    try {
-        req.draft_error = why;
-        req.draft_error += cleared ? "" : "; its cache could not be cleared";
-    } catch (...) {
-        // there is no memory for the reason; the failure is reported without it
-    }
-    text.pause();
-    wires_.nodes.push({.what = node_msg::kind::failed, .slot = text.slot(), .id = req.id});
-    text.end();
 }
 
 } // namespace duo

@@ -1,4 +1,4 @@
-// The draft of a made-up world (planner_world.h): what draft_text and draft_step.cpp do, in simulated time.
+// The draft of a made-up world (planner_world.h): what draft_frontier and node_sender do, in simulated time.
 #pragma once
 
 #include <algorithm>

@@ -112,23 +112,23 @@ TEST(a_text_that_was_forgotten_has_no_rows) {
     scripted_model       model({.lang = {.n_vocab = 40}});
     branch_pool          pool(model);
     draft_text           text(model, pool, 0);
+    cached_text &        cache = text.cache();
     node_counter         ids;
-    node_msg             named;
     std::vector<int32_t> nodes;
     request              req;
     req.prompt = {5, 6};
-    CHECK(text.begin(req, ids, named));
+    CHECK(text.begin(req, ids).has_value());
     text.take_orders({.n_ahead = 4, .n_branch = 4});
-    text.trunk().grow(text.n_missing());
-    text.mark_expanded(0, text.trunk().branch());
-    text.insert(ids.next(), text.tree().root().id, 7, -0.1f);
-    text.choose(nodes, 9);
+    cache.on_text_rows(cache.n_missing());
+    cache.tree().mark_expanded(0, cache.trunk().branch());
+    cache.tree().insert(ids.next(), cache.tree().root().id, 7, -0.1f);
+    text.frontier().choose(nodes, 9);
     REQUIRE_EQ(nodes.size(), 1u);
-    text.mark_expanded(nodes[0], text.trunk().take(text.tree(), nodes[0], text.pos_of(nodes[0])));
-    CHECK_EQ(text.n_cached(), 3);
+    cache.tree().mark_expanded(nodes[0], cache.trunk().take(cache.tree(), nodes[0], cache.pos_of(nodes[0])));
+    CHECK_EQ(cache.n_cached(), 3);
     text.end();
-    CHECK(text.clear_cache());
-    CHECK_EQ(text.n_cached(), 0);
+    CHECK(cache.clear());
+    CHECK_EQ(cache.n_cached(), 0);
 }
 
 // One text's branches are emptied, which fails at the nth. What another text takes then is its own.
