@@ -1,5 +1,5 @@
-// The hidden states that a draft head (EAGLE-3, arXiv 2503.01840; MTP, arXiv 2412.19437) reads beside the tokens of a
-// text: the target's, and the head's own in the tree below.
+// The hidden states that a draft head (EAGLE-3, arXiv 2503.01840; MTP, arXiv 2412.19437) needs besides the tokens of
+// a text: the target's for the text, and the head's own for the tree below it.
 //
 // The head's row of the token at position p is made of that token and a state of position p - 1. Rows of the text are
 // made of the target's states (true ones), rows of the tree of the head's own. A row at position 0 does not exist.

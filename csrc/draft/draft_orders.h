@@ -1,4 +1,4 @@
-// What the target wants the draft to do next, as its last message said.
+// What the target last told the draft to do.
 #pragma once
 
 #include <algorithm>

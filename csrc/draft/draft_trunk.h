@@ -1,4 +1,4 @@
-// Keeps account of which branch of the draft's cache holds which path of a text's tree.
+// Tracks which branch of the draft's cache holds which path of a text's tree.
 //
 // The trunk is the branch that the text grows in. Each branch holds the text and the path down to one node, its tip. A
 // node that follows a tip grows that branch. A node that follows any other evaluated node gets a branch of its own,

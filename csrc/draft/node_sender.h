@@ -1,5 +1,5 @@
-// Tells the target what a step of the draft has found: makes the children of the nodes that were evaluated, and sends
-// them.
+// Makes the children of the nodes that a step of the draft has evaluated, and sends them to the target, together with
+// what else it must know of the step.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// How a draft's step learns that it is too late: a flag that the model looks at while it evaluates.
+// How a step of the draft learns that it is too late: a flag that the model looks at while it evaluates.
 #pragma once
 
 #include <atomic>
