@@ -40,7 +40,7 @@ struct model_options {
     bool                     op_offload      = true;   // a GPU may compute prompts with weights of the CPU
     std::vector<int32_t>     cpus;                     // CPUs of the worker's thread and its team; empty: any
     bool                     guesses = false;          // passes verify guesses: a recurrent state keeps snapshots
-    bool                     strict  = false;          // same bits at every width: see llama_token_model::decode
+    bool                     strict  = false;          // same bits at every width: see model_decoder::decode
     bool                     mtp     = false;          // target: keep the state after the last layer, which an MTP
                                                        // head reads; draft: the file's MTP layers are the draft
     bool                     load_mtp = false;         // target: its own MTP layers are the draft

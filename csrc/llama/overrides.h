@@ -5,7 +5,7 @@
 
 #include <llama.h>
 
-#include "model.h"
+#include "model_options.h"
 
 namespace duo {
 

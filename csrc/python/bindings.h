@@ -40,17 +40,6 @@ void register_devices(pybind11::module_ & m);
 // The ends of a link to another process, and the seats of a host.
 void register_remote(pybind11::module_ & m);
 
-// A model's vocabulary, compared across processes.
-class vocabulary {
-  public:
-    explicit vocabulary(std::shared_ptr<const llama_token_model> model) : model_(std::move(model)) {}
-
-    [[nodiscard]] const llama_token_model & get() const { return *model_; }
-
-  private:
-    std::shared_ptr<const llama_token_model> model_;
-};
-
 // Names, metadata and error messages come from files: invalid UTF-8 in them must not cause another error.
 pybind11::str text_of(const std::string & s);
 // Decodes a path; invalid UTF-8 in it survives a round trip through os.fsencode.

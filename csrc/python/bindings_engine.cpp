@@ -2,6 +2,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <functional>
 #include <type_traits>
 
 #include "base/error.h"
@@ -56,8 +57,11 @@ class model_view {
         return model;
     }
 
-    // Turns a getter of the model into a getter of the view.
-    template <auto getter> static auto of(const model_view & v) { return (*v.get().*getter)(); }
+    // Turns a getter of the model, or of one of its parts, into a getter of the view.
+    template <auto getter> static auto of(const model_view & v) { return std::invoke(getter, *v.get()); }
+    template <auto getter> static auto of_weights(const model_view & v) {
+        return std::invoke(getter, v.get()->weights());
+    }
 
   private:
     std::weak_ptr<const llama_token_model> model_;
@@ -71,49 +75,54 @@ std::optional<model_view> view_of(const std::shared_ptr<const llama_token_model>
 
 void register_model(py::module_ & m) {
     using t = llama_token_model;
+    using w = model_weights;
     using v = model_view;
     py::class_<v>(m, "Model")
-        .def_property_readonly("path", [](const v & x) { return path_text(x.get()->options().path); })
-        .def_property_readonly("description", [](const v & x) { return text_of(x.get()->description()); })
-        .def_property_readonly("devices", &v::of<&t::device_names>)
-        .def_property_readonly("helpers", &v::of<&t::helper_names>)
-        .def_property_readonly("n_bytes", &v::of<&t::n_bytes>)
+        .def_property_readonly("path", [](const v & x) { return path_text(x.get()->weights().options.path); })
+        .def_property_readonly("description", [](const v & x) { return text_of(x.get()->weights().description()); })
+        .def_property_readonly("devices", &v::of_weights<&w::device_names>)
+        .def_property_readonly("helpers", &v::of_weights<&w::helper_names>)
+        .def_property_readonly("n_bytes", &v::of_weights<&w::n_bytes>)
         .def_property_readonly("n_ctx", &v::of<&t::n_ctx>)
-        .def_property_readonly("n_ctx_train", &v::of<&t::n_ctx_train>)
+        .def_property_readonly("n_ctx_train", &v::of_weights<&w::n_ctx_train>)
         .def_property_readonly("n_vocab", &v::of<&t::n_vocab>)
-        .def_property_readonly("n_threads", [](const v & x) { return x.get()->options().n_threads; })
+        .def_property_readonly("n_threads", [](const v & x) { return x.get()->weights().options.n_threads; })
         .def_property_readonly("can_rollback", &v::of<&t::can_rollback>)
-        .def_property_readonly("has_mtp", &v::of<&t::has_mtp>)
-        .def_property_readonly("head", &v::of<&t::head_name>)
-        .def_property_readonly("same_bits", &v::of<&t::same_bits>)
-        .def_property_readonly("n_duo_products", &v::of<&t::n_duo_products>)
-        .def_property_readonly("n_cpu_products", &v::of<&t::n_cpu_products>)
-        .def_property_readonly("packed_as", &v::of<&t::packed_as>)
+        .def_property_readonly("has_mtp", &v::of_weights<&w::has_mtp>)
+        .def_property_readonly("head", &v::of_weights<&w::head_name>)
+        .def_property_readonly("same_bits", &v::of_weights<&w::same_bits>)
+        .def_property_readonly("n_duo_products", [](const v & x) { return x.get()->weights().kernels.n_duo; })
+        .def_property_readonly("n_cpu_products", [](const v & x) { return x.get()->weights().kernels.n_cpu; })
+        .def_property_readonly("packed_as", [](const v & x) { return x.get()->weights().kernels.packed_as; })
         .def_property_readonly("n_proposed", &v::of<&t::n_proposed>)
         .def_property_readonly("n_setups", &v::of<&t::n_setups>)
-        .def_property_readonly("token_bos", &v::of<&t::token_bos>)
-        .def_property_readonly("token_eos", &v::of<&t::token_eos>)
+        .def_property_readonly("token_bos", [](const v & x) { return x.get()->vocabulary().bos(); })
+        .def_property_readonly("token_eos", [](const v & x) { return x.get()->vocabulary().eos(); })
         .def_property_readonly("fim_tokens",
                                [](const v & x) {
-                                   const auto m = x.get();
-                                   return py::make_tuple(m->fim_prefix(), m->fim_suffix(), m->fim_middle());
+                                   const auto          m     = x.get();
+                                   const llama_vocab * vocab = m->vocabulary().get();
+                                   return py::make_tuple(llama_vocab_fim_pre(vocab), llama_vocab_fim_suf(vocab),
+                                                         llama_vocab_fim_mid(vocab));
                                })
-        .def_property_readonly("warning", [](const v & x) { return text_of(x.get()->warning()); })
-        .def_property_readonly("vocabulary", [](const v & x) { return vocabulary(x.get()); })
+        .def_property_readonly("warning", [](const v & x) { return text_of(x.get()->weights().warning); })
+        .def_property_readonly("vocabulary", [](const v & x) { return x.get()->vocabulary(); })
         .def(
             "is_end", [](const v & x, token_id id) { return x.get()->is_end(id); }, "token"_a)
         .def(
             "reads_grammar",
-            [](const v & x, const std::string & gbnf) { return grammar::reads(x.get()->vocab(), gbnf); }, "gbnf"_a)
+            [](const v & x, const std::string & gbnf) { return grammar::reads(x.get()->vocabulary().get(), gbnf); },
+            "gbnf"_a)
         .def(
-            "meta", [](const v & x, const std::string & key) { return text_of(x.get()->meta(key)); }, "key"_a)
+            "meta", [](const v & x, const std::string & key) { return text_of(x.get()->weights().meta(key)); }, "key"_a)
         .def(
-            "piece", [](const v & x, token_id id, bool special) { return py::bytes(x.get()->piece(id, special)); },
+            "piece",
+            [](const v & x, token_id id, bool special) { return py::bytes(x.get()->vocabulary().piece(id, special)); },
             "token"_a, "special"_a = false)
         .def(
             "tokenize",
             [](const v & x, const std::string & text, bool add_special, bool parse_special) {
-                return x.get()->tokenize(text, add_special, parse_special);
+                return x.get()->vocabulary().tokenize(text, add_special, parse_special);
             },
             "text"_a, "add_special"_a = true, "parse_special"_a = false, py::call_guard<py::gil_scoped_release>());
 }

@@ -13,12 +13,12 @@ namespace duo {
 
 namespace {
 
-// A member of `agree` as one of the options.
-template <auto member> void in_agreement(py::class_<synthetic_options> & c, const char * name) {
-    using value = std::remove_cvref_t<decltype(agreement{}.*member)>;
+// A member of a part of the options as one of the options.
+template <auto part, auto member, typename Options> void in_part(py::class_<Options> & c, const char * name) {
+    using value = std::remove_cvref_t<decltype(Options{}.*part.*member)>;
     c.def_property(
-        name, [](const synthetic_options & o) { return o.agree.*member; },
-        [](synthetic_options & o, const value & x) { o.agree.*member = x; });
+        name, [](const Options & o) { return o.*part.*member; },
+        [](Options & o, const value & x) { o.*part.*member = x; });
 }
 
 // The enumeration value with this name; names are in the order of the values.
@@ -38,8 +38,8 @@ constexpr const char * ngram_kinds[] = {"none", "ngram-simple", "ngram-map-k", "
 
 void register_plan(py::module_ & m) {
     using p = plan_params;
-    py::class_<p>(m, "Plan")
-        .def(py::init<>())
+    py::class_<p> c(m, "Plan");
+    c.def(py::init<>())
         .def_property(
             "mode", [](const p & x) { return modes[size_t(x.mode)]; },
             [](p & x, const std::string & name) { x.mode = value_of<run_mode>(modes, name); })
@@ -56,14 +56,11 @@ void register_plan(py::module_ & m) {
         .def_readwrite("tree", &p::tree)
         .def_property(
             "ngram", [](const p & x) { return ngram_kinds[size_t(x.ngram.kind)]; },
-            [](p & x, const std::string & name) { x.ngram.kind = value_of<ngram_kind>(ngram_kinds, name); })
-        .def_property(
-            "ngram_size_n", [](const p & x) { return x.ngram.size_n; }, [](p & x, int32_t n) { x.ngram.size_n = n; })
-        .def_property(
-            "ngram_size_m", [](const p & x) { return x.ngram.size_m; }, [](p & x, int32_t n) { x.ngram.size_m = n; })
-        .def_property(
-            "ngram_min_hits", [](const p & x) { return x.ngram.min_hits; },
-            [](p & x, int32_t n) { x.ngram.min_hits = n; });
+            [](p & x, const std::string & name) { x.ngram.kind = value_of<ngram_kind>(ngram_kinds, name); });
+    using n = decltype(p::ngram);
+    in_part<&p::ngram, &n::size_n>(c, "ngram_size_n");
+    in_part<&p::ngram, &n::size_m>(c, "ngram_size_m");
+    in_part<&p::ngram, &n::min_hits>(c, "ngram_min_hits");
 }
 
 void register_synthetic(py::module_ & m) {
@@ -80,63 +77,66 @@ void register_synthetic(py::module_ & m) {
         .def_readwrite("seed", &o::seed)
         .def_readwrite("tracing", &o::tracing)
         .def_readwrite("has_draft", &o::has_draft);
-    in_agreement<&agreement::a>(c, "a");
-    in_agreement<&agreement::n_stretch>(c, "n_stretch");
-    in_agreement<&agreement::burst>(c, "burst");
-    in_agreement<&agreement::b>(c, "b");
-    in_agreement<&agreement::confident>(c, "confident");
-    in_agreement<&agreement::says>(c, "says");
+    in_part<&o::agree, &agreement::a>(c, "a");
+    in_part<&o::agree, &agreement::n_stretch>(c, "n_stretch");
+    in_part<&o::agree, &agreement::burst>(c, "burst");
+    in_part<&o::agree, &agreement::b>(c, "b");
+    in_part<&o::agree, &agreement::confident>(c, "confident");
+    in_part<&o::agree, &agreement::says>(c, "says");
 }
 
-} // namespace
+using model_class = py::class_<model_options>;
 
-void register_options(py::module_ & m) {
+void add_devices(model_class & c) {
     using o = model_options;
-    py::class_<o>(m, "ModelOptions")
-        .def(py::init<>())
-        // Bytes: a file name need not be UTF-8.
-        .def_property(
-            "path", [](const o & x) { return py::bytes(x.path); },
-            [](o & x, const std::string & path) { x.path = path; })
-        .def_readwrite("devices", &o::devices)
+    c.def_readwrite("devices", &o::devices)
         .def_readwrite("n_gpu_layers", &o::n_gpu_layers)
         .def_readwrite("tensor_split", &o::tensor_split)
         .def_readwrite("split_mode", &o::split_mode)
         .def_readwrite("main_gpu", &o::main_gpu)
-        .def_readwrite("n_ctx", &o::n_ctx)
+        .def_readwrite("offload_kqv", &o::offload_kqv)
+        .def_readwrite("op_offload", &o::op_offload)
+        .def_readwrite("override_tensors", &o::override_tensors)
+        .def_readwrite("load_mode", &o::load_mode)
+        .def_readwrite("vocab_only", &o::vocab_only);
+}
+
+void add_context(model_class & c) {
+    using o = model_options;
+    c.def_readwrite("n_ctx", &o::n_ctx)
         .def_readwrite("n_ctx_most", &o::n_ctx_most)
         .def_readwrite("n_batch", &o::n_batch)
         .def_readwrite("n_ubatch", &o::n_ubatch)
         .def_readwrite("n_parallel", &o::n_parallel)
         .def_readwrite("guesses", &o::guesses)
         .def_readwrite("n_contexts", &o::n_contexts)
-        .def_readwrite("n_threads", &o::n_threads)
-        .def_readwrite("n_threads_batch", &o::n_threads_batch)
         .def_readwrite("flash_attn", &o::flash_attn)
         .def_readwrite("type_k", &o::type_k)
         .def_readwrite("type_v", &o::type_v)
-        .def_readwrite("load_mode", &o::load_mode)
-        .def_readwrite("vocab_only", &o::vocab_only)
-        .def_readwrite("offload_kqv", &o::offload_kqv)
-        .def_readwrite("op_offload", &o::op_offload)
+        .def_readwrite("mtp", &o::mtp)
+        .def_readwrite("feature_layers", &o::feature_layers);
+}
+
+void add_kernels(model_class & c) {
+    using o = model_options;
+    c.def_readwrite("n_threads", &o::n_threads)
+        .def_readwrite("n_threads_batch", &o::n_threads_batch)
         .def_readwrite("cpus", &o::cpus)
         .def_readwrite("strict", &o::strict)
-        .def_readwrite("mtp", &o::mtp)
-        .def_readwrite("feature_layers", &o::feature_layers)
         .def_readwrite("cpu_types", &o::cpu_types)
         .def_readwrite("draft_vocab", &o::draft_vocab)
         .def_property(
             "packing", [](const o & x) { return py::make_tuple(x.packing.stored, x.packing.types); },
             [](o & x, std::pair<std::string, std::vector<std::string>> p) {
                 x.packing = {std::move(p.first), std::move(p.second)};
-            })
-        .def_readwrite("override_tensors", &o::override_tensors)
-        .def_property(
-            "loras", [](const o & x) { return x.loras; },
-            [](o & x, std::vector<std::pair<std::string, float>> loras) { x.loras = std::move(loras); })
-        .def_property(
-            "control_vectors", [](const o & x) { return x.control_vectors; },
-            [](o & x, std::vector<std::pair<std::string, float>> all) { x.control_vectors = std::move(all); })
+            });
+}
+
+// What changes the file's weights or its header.
+void add_changes(model_class & c) {
+    using o = model_options;
+    c.def_readwrite("loras", &o::loras)
+        .def_readwrite("control_vectors", &o::control_vectors)
         .def_readwrite("control_first", &o::control_first)
         .def_readwrite("control_last", &o::control_last)
         .def_readwrite("rope_scaling", &o::rope_scaling)
@@ -162,16 +162,35 @@ void register_options(py::module_ & m) {
                     x.kv_overrides.emplace_back(key.cast<std::string>(), value.cast<o::header_value>());
                 }
             });
+}
 
+void register_model_options(py::module_ & m) {
+    using o = model_options;
+    model_class c(m, "ModelOptions");
+    // Bytes: a file name need not be UTF-8.
+    c.def(py::init<>())
+        .def_property(
+            "path", [](const o & x) { return py::bytes(x.path); },
+            [](o & x, const std::string & path) { x.path = path; });
+    add_devices(c);
+    add_context(c);
+    add_kernels(c);
+    add_changes(c);
+}
+
+void register_engine_options(py::module_ & m) {
     using e = engine_options;
-    py::class_<e>(m, "EngineOptions")
-        .def(py::init<>())
+    py::class_<e> c(m, "EngineOptions");
+    c.def(py::init<>())
         .def_readwrite("target", &e::target)
         .def_readwrite("draft", &e::draft)
         .def_readwrite("remote_draft", &e::remote_draft)
         .def_readwrite("n_ctx_remote", &e::n_ctx_remote)
-        .def_property(
-            "shared", [](const e & o) { return o.prior.shared; }, [](e & o, bool x) { o.prior.shared = x; })
+        .def_readwrite("n_parallel", &e::n_parallel)
+        .def_readwrite("n_kept_bytes", &e::n_kept_bytes)
+        .def_readwrite("tracing", &e::tracing)
+        .def_readwrite("delay_us", &e::delay_us)
+        .def_readwrite("delay_seed", &e::delay_seed)
         .def_property(
             "splits",
             [](const e & o) {
@@ -186,21 +205,14 @@ void register_options(py::module_ & m) {
                 for (const auto & [target, draft] : x) {
                     o.prior.splits.push_back({.target = target, .draft = draft});
                 }
-            })
-        .def_property(
-            "split", [](const e & o) { return o.prior.split; }, [](e & o, size_t x) { o.prior.split = x; })
-        .def_property(
-            "expected_pass_us", [](const e & o) { return o.prior.pass_us; },
-            [](e & o, std::vector<std::pair<int32_t, double>> x) { o.prior.pass_us = std::move(x); })
-        .def_property(
-            "expected_step_us", [](const e & o) { return o.prior.step_us; },
-            [](e & o, double x) { o.prior.step_us = x; })
-        .def_readwrite("n_parallel", &e::n_parallel)
-        .def_readwrite("n_kept_bytes", &e::n_kept_bytes)
-        .def_readwrite("tracing", &e::tracing)
-        .def_readwrite("delay_us", &e::delay_us)
-        .def_readwrite("delay_seed", &e::delay_seed);
+            });
+    in_part<&e::prior, &pair_prior::shared>(c, "shared");
+    in_part<&e::prior, &pair_prior::split>(c, "split");
+    in_part<&e::prior, &pair_prior::pass_us>(c, "expected_pass_us");
+    in_part<&e::prior, &pair_prior::step_us>(c, "expected_step_us");
+}
 
+void register_sampling(py::module_ & m) {
     using s = sampling_params;
     py::class_<s>(m, "Sampling")
         .def(py::init<>())
@@ -234,7 +246,14 @@ void register_options(py::module_ & m) {
         .def_readwrite("logit_bias", &s::logit_bias)
         .def_readwrite("grammar", &s::grammar)
         .def_readwrite("n_prompt", &s::n_prompt);
+}
 
+} // namespace
+
+void register_options(py::module_ & m) {
+    register_model_options(m);
+    register_engine_options(m);
+    register_sampling(m);
     register_plan(m);
     register_synthetic(m);
 }

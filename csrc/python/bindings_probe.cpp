@@ -12,6 +12,7 @@
 #include "llama/model.h"
 #include "llama/stock_kernels.h"
 #include "llama/weight_placement.h"
+#include "llama/weights_loader.h"
 
 namespace py = pybind11;
 using namespace pybind11::literals;
@@ -23,7 +24,9 @@ namespace {
 // One model without workers: runs and times the passes that the caller asks for. One thread at a time may use it.
 class probe {
   public:
-    probe(const model_options & options, bool is_draft) : model_(options, is_draft) { stock_kernels_used(); }
+    probe(const model_options & options, bool is_draft) : model_(load_weights(options, is_draft)) {
+        stock_kernels_used();
+    }
 
     using floats = py::array_t<float, py::array::c_style | py::array::forcecast>;
 
@@ -53,7 +56,8 @@ class probe {
         }
         n_rows_ = 0;
         if (!model_.rollback(0, pos0) || (!model_.can_rollback() && model_.n_held(0) < pos0)) {
-            throw error(error_kind::bad_value, "the cache of " + model_.options().path + " cannot be rolled back");
+            throw error(error_kind::bad_value,
+                        "the cache of " + model_.weights().options.path + " cannot be rolled back");
         }
         const std::atomic<bool> go{false};
         const int64_t           t0 = now_us();
@@ -71,7 +75,7 @@ class probe {
     py::array_t<float> logits() const {
         py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(model_.n_vocab())});
         for (int32_t i = 0; i < n_rows_; ++i) {
-            const std::span<const float> row = model_.logits(i);
+            const std::span<const float> row = model_.logits(i, 0);
             std::copy(row.begin(), row.end(), out.mutable_data(i, 0));
         }
         return out;
@@ -181,14 +185,15 @@ void register_probe(py::module_ & m) {
         .def("chances", &probe::chances, "row"_a, "sampling"_a, "text"_a)
         .def_property_readonly("n_vocab", [](const probe & p) { return p.model().n_vocab(); })
         .def_property_readonly("n_ctx", [](const probe & p) { return p.model().n_ctx(); })
-        .def_property_readonly("n_bytes", [](const probe & p) { return p.model().n_bytes(); })
-        .def_property_readonly("same_bits", [](const probe & p) { return p.model().same_bits(); })
-        .def_property_readonly("n_duo_products", [](const probe & p) { return p.model().n_duo_products(); })
+        .def_property_readonly("n_bytes", [](const probe & p) { return p.model().weights().n_bytes(); })
+        .def_property_readonly("same_bits", [](const probe & p) { return p.model().weights().same_bits(); })
+        .def_property_readonly("n_duo_products", [](const probe & p) { return p.model().weights().kernels.n_duo; })
         .def_property_readonly("n_proposed", [](const probe & p) { return p.model().n_proposed(); })
-        .def_property_readonly("packed_as", [](const probe & p) { return p.model().packed_as(); })
-        .def_property_readonly("n_cpu_products", [](const probe & p) { return p.model().n_cpu_products(); })
-        .def("tokenize",
-             [](const probe & p, const std::string & text) { return p.model().tokenize(text, true, true); });
+        .def_property_readonly("packed_as", [](const probe & p) { return p.model().weights().kernels.packed_as; })
+        .def_property_readonly("n_cpu_products", [](const probe & p) { return p.model().weights().kernels.n_cpu; })
+        .def("tokenize", [](const probe & p, const std::string & text) {
+            return p.model().vocabulary().tokenize(text, true, true);
+        });
 
     m.def("kernels", [] {
         hear_guard(); // it may disable an instruction set, so it comes before the first use

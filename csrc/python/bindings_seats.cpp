@@ -8,6 +8,7 @@
 #include "engine.h"
 #include "llama/lone_head.h"
 #include "llama/stock_kernels.h"
+#include "llama/weights_loader.h"
 #include "load_watch.h"
 #include "remote/draft_host.h"
 #include "remote/verify_host.h"
@@ -19,11 +20,11 @@ namespace duo {
 
 namespace {
 
-using model_ptr = std::shared_ptr<const llama_token_model>;
+using weights_ptr = std::shared_ptr<const model_weights>;
 
-model_ptr load_weights(model_options opt, bool is_draft, const py::object & progress) {
+weights_ptr load_shared(model_options opt, bool is_draft, const py::object & progress) {
     ask_guard();
-    return load_watched({&opt}, progress, [&]() -> model_ptr {
+    return load_watched({&opt}, progress, [&] {
         check_cpus(opt.cpus);
         if (is_draft) {
             refuse_lone_head(opt.path);
@@ -31,20 +32,20 @@ model_ptr load_weights(model_options opt, bool is_draft, const py::object & prog
             prepare_stock_kernels(opt);
             opt.guesses = true;
         }
-        return std::make_shared<llama_token_model>(opt, is_draft, false);
+        return load_weights(opt, is_draft);
     });
 }
 
 // The Python class for the weights; const inside, because contexts share them.
 struct shared_model {
-    model_ptr model;
+    weights_ptr weights;
 };
 
 // A context of the weights, and what serves it to clients.
 template <typename Host> struct served {
-    explicit served(const model_ptr & weights)
-        : model(weights->with_new_context()),
-          host(model, weights->options().n_parallel, [cpus = weights->options().cpus] { pin_this_thread(cpus); }) {}
+    explicit served(const weights_ptr & weights)
+        : model(weights),
+          host(model, weights->options.n_parallel, [cpus = weights->options.cpus] { pin_this_thread(cpus); }) {}
 
     llama_token_model model;
     Host              host;
@@ -60,32 +61,31 @@ template <typename Host> struct seat {
 
 void register_vocabulary(py::module_ & m) {
     py::class_<vocabulary>(m, "Vocabulary")
-        .def_property_readonly("n_tokens", [](const vocabulary & v) { return v.get().n_vocab(); })
-        .def_property_readonly("type", [](const vocabulary & v) { return int(llama_vocab_type(v.get().vocab())); })
-        .def_property_readonly("bos", [](const vocabulary & v) { return llama_vocab_bos(v.get().vocab()); })
-        .def_property_readonly("eos", [](const vocabulary & v) { return llama_vocab_eos(v.get().vocab()); })
-        .def_property_readonly("add_bos", [](const vocabulary & v) { return llama_vocab_get_add_bos(v.get().vocab()); })
-        .def_property_readonly("add_eos", [](const vocabulary & v) { return llama_vocab_get_add_eos(v.get().vocab()); })
-        .def(
-            "hash", [](const vocabulary & v, int32_t first, int32_t n) { return v.get().vocab_hash(first, n); },
-            "first"_a, "n"_a)
-        .def("text", [](const vocabulary & v, token_id t) { return py::bytes(v.get().token_text(t)); }, "token"_a);
+        .def_property_readonly("n_tokens", &vocabulary::n_tokens)
+        .def_property_readonly("type", [](const vocabulary & v) { return int(llama_vocab_type(v.get())); })
+        .def_property_readonly("bos", &vocabulary::bos)
+        .def_property_readonly("eos", &vocabulary::eos)
+        .def_property_readonly("add_bos", [](const vocabulary & v) { return llama_vocab_get_add_bos(v.get()); })
+        .def_property_readonly("add_eos", [](const vocabulary & v) { return llama_vocab_get_add_eos(v.get()); })
+        .def("hash", &vocabulary::hash, "first"_a, "n"_a)
+        .def("text", [](const vocabulary & v, token_id t) { return py::bytes(v.text(t)); }, "token"_a);
 }
 
 void register_weights(py::module_ & m) {
     py::class_<shared_model>(m, "SharedModel")
         .def(py::init([](const model_options & opt, bool is_draft, const py::object & progress) {
-                 return shared_model{load_weights(opt, is_draft, progress)};
+                 return shared_model{load_shared(opt, is_draft, progress)};
              }),
              "options"_a, "is_draft"_a, "progress"_a = py::none())
-        .def_property_readonly("path", [](const shared_model & s) { return path_text(s.model->options().path); })
-        .def_property_readonly("description", [](const shared_model & s) { return text_of(s.model->description()); })
-        .def_property_readonly("devices", [](const shared_model & s) { return s.model->device_names(); })
-        .def_property_readonly("n_bytes", [](const shared_model & s) { return s.model->n_bytes(); })
-        .def_property_readonly("n_ctx_train", [](const shared_model & s) { return s.model->n_ctx_train(); })
-        .def_property_readonly("n_vocab", [](const shared_model & s) { return s.model->n_vocab(); })
-        .def_property_readonly("warning", [](const shared_model & s) { return text_of(s.model->warning()); })
-        .def_property_readonly("vocabulary", [](const shared_model & s) { return vocabulary(s.model); });
+        .def_property_readonly("path", [](const shared_model & s) { return path_text(s.weights->options.path); })
+        .def_property_readonly("description", [](const shared_model & s) { return text_of(s.weights->description()); })
+        .def_property_readonly("devices", [](const shared_model & s) { return s.weights->device_names(); })
+        .def_property_readonly("n_bytes", [](const shared_model & s) { return s.weights->n_bytes(); })
+        .def_property_readonly("n_ctx_train", [](const shared_model & s) { return s.weights->n_ctx_train(); })
+        .def_property_readonly("n_vocab", [](const shared_model & s) { return s.weights->n_vocab(); })
+        .def_property_readonly("warning", [](const shared_model & s) { return text_of(s.weights->warning); })
+        .def_property_readonly(
+            "vocabulary", [](const shared_model & s) { return vocabulary(s.weights->model, s.weights->options.path); });
 }
 
 // A kind of host, and what its seats share with those of the other kind.
@@ -94,7 +94,7 @@ py::class_<seat<Host>> register_host(py::module_ & m, const char * host_name, co
     using h = served<Host>;
     using s = seat<Host>;
     py::class_<h, std::shared_ptr<h>>(m, host_name)
-        .def(py::init([](const shared_model & w) { return std::make_shared<h>(w.model); }), "model"_a, released)
+        .def(py::init([](const shared_model & w) { return std::make_shared<h>(w.weights); }), "model"_a, released)
         .def_property_readonly("n_ctx", [](const h & x) { return x.model.n_ctx(); })
         .def_property_readonly("seats",
                                [](const std::shared_ptr<h> & x) {

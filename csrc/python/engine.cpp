@@ -13,6 +13,7 @@
 #include "llama/pair_check.h"
 #include "llama/shared_rpc.h"
 #include "llama/stock_kernels.h"
+#include "llama/weights_loader.h"
 
 namespace duo {
 
@@ -74,7 +75,7 @@ engine::engine(const engine_options & opt) {
         t.feature_layers = head ? head->layers : t.feature_layers;
         t.mtp            = is_mtp;
         t.load_mtp       = has_own;
-        target_          = std::make_shared<llama_token_model>(t, false, !t.vocab_only);
+        target_          = std::make_shared<llama_token_model>(load_weights(t, false));
     }
     if (opt.target.vocab_only) {
         target_view_ = target_;
@@ -86,11 +87,13 @@ engine::engine(const engine_options & opt) {
         if (head && d.n_ctx == 0) {
             d.n_ctx = target_->n_ctx(); // its own limit says how it was trained
         }
-        draft_ = has_own ? std::make_shared<llama_token_model>(d, *target_)
-                         : std::make_shared<llama_token_model>(d, true, true, target_.get());
+        const model_weights * of_target = target_ ? &target_->weights() : nullptr;
+        draft_                          = std::make_shared<llama_token_model>(
+            has_own ? mtp_weights(d, *of_target) : load_weights(d, true, of_target), target_.get());
     }
     if (target_ && draft_) {
-        if (const std::string why = pair_mismatch(target_->vocab(), draft_->vocab()); !why.empty()) {
+        if (const std::string why = pair_mismatch(target_->vocabulary().get(), draft_->vocabulary().get());
+            !why.empty()) {
             throw error(error_kind::bad_value, why);
         }
         draft_->limit_vocab(target_->n_vocab());
@@ -155,7 +158,7 @@ engine::~engine() {
 
 std::shared_lock<std::shared_mutex> engine::enter() const {
     std::shared_lock entered(gate_);
-    if (target_ && target_->options().vocab_only) {
+    if (target_ && target_->weights().options.vocab_only) {
         throw error(error_kind::bad_value,
                     "this Duo was loaded with vocab_only and cannot write; load it without that");
     }

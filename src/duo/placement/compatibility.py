@@ -140,7 +140,7 @@ def check_pair(
     on_host = p.target.bytes.host + (0 if p.draft is None else p.draft.bytes.host)
     heads = None, Head.of(headers[1], mtp=mtp)
     if not why_not and heads[1] is not None and not heads[1].own_output and any(m.devices for m in p.models):
-        why_not = (  # as csrc/llama/model_head.cpp
+        why_not = (  # as csrc/llama/weights_loader.cpp
             f"{os.fsdecode(draft)} uses its target's output matrix, so both must be on the CPU (-dev none -devd none); "
             "choose a head with an output matrix of its own for another device"
         )

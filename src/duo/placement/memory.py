@@ -12,7 +12,7 @@ from duo.models.header import Header
 from duo.placement.states import N_MARKS, n_states, state_bytes
 from duo.support.context import N_CTX_DEFAULT
 
-# Cells that the engine adds to the context (csrc/llama/model_load.cpp), in steps of 256.
+# Cells that the engine adds to the context (csrc/llama/context_shape.cpp), in steps of 256.
 SPARE_TARGET, SPARE_DRAFT, STEP = 65, 513, 256
 N_TEXTS_MOST = 4  # of -np auto, as in llama-server
 

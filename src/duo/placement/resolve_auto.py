@@ -60,7 +60,7 @@ def contexts(target: ModelOptions, draft: ModelOptions | None, headers: Sequence
 
 
 def _helped(m: ModelOptions, devices: Sequence[Device]) -> bool:
-    """Whether a device computes prompts with weights of the CPU (csrc/llama/model_load.cpp). An RPC server does not."""
+    """Whether a device computes prompts with weights of the CPU (csrc/llama/weights_loader.cpp). RPC servers do not."""
     mine = devices_for(m.devices, devices)
     return m.op_offload and not m.strict and any(d.name in mine and d.type != "rpc" for d in devices)
 

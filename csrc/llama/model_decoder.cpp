@@ -1,0 +1,156 @@
+#include "model_decoder.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <string>
+
+#include "base/error.h"
+#include "cpu/ggml_device.h"
+
+namespace duo {
+
+model_decoder::model_decoder(const model_weights & w, llama_context * target, bool own_attention, bool snapshots)
+    : weights_(w), context_(w, target, own_attention, snapshots), cache_(w, context_), batch_(w, context_.shape()),
+      hidden_(w, context_, batch_), n_proposed_(w.n_vocab()) {
+}
+
+// llama.cpp's scheduler decides whether duo's device computes all attention, and architectures differ. The probe's pass
+// shows it. If stock kernels compute some, the context is made again, without duo's attention and for narrow passes.
+std::unique_ptr<model_decoder> model_decoder::make(const model_weights & w, llama_context * target) {
+    // libllama divides the batches of a draft with a state, and their order is lost.
+    bool       own_attention = w.kernels.attention && !(w.keeps_state() && w.is_draft);
+    bool       snapshots     = true;
+    auto       made          = std::make_unique<model_decoder>(w, target, own_attention, snapshots);
+    const auto again         = [&] {
+        made.reset(); // frees the memory for the next one
+        made = std::make_unique<model_decoder>(w, target, own_attention, snapshots);
+    };
+    if (made->context_.shape().n_snapshots > 0 && llama_n_rs_seq(made->context_.get()) == 0) {
+        snapshots = false; // the architecture has none
+        again();
+    }
+    if (!made->probe()) {
+        own_attention = false;
+        again();
+        made->probe();
+    }
+    made->choose_shortlist();
+    return made;
+}
+
+// Decodes two tokens and tries to remove one.
+bool model_decoder::probe() {
+    const int64_t           n = cpu::take_attention::n_done();
+    const std::atomic<bool> go{false};
+    const token_id          t = std::min(1, weights_.n_vocab() - 1);
+    const std::array        rows{row{.token = t, .pos = 0}, row{.token = t, .pos = 1, .output = true}};
+    cache_.end_trial(context_.shape().n_batch >= 2 && decode(rows, go) == decode_status::ok);
+    return !context_.own_attention() || context_.all_own(cpu::take_attention::n_done() - n);
+}
+
+// A soft cap would make numbers of the -inf of other tokens.
+void model_decoder::choose_shortlist() {
+    const model_options & opt   = weights_.options;
+    const std::string     cap   = weights_.meta(weights_.architecture() + ".final_logit_softcapping");
+    const bool            lists = opt.draft_vocab > 0 && opt.draft_vocab < weights_.n_vocab() &&
+                       (cap.empty() || std::strtof(cap.c_str(), nullptr) == 0.0f);
+    if (weights_.is_draft && !weights_.head && lists && !weights_.kernels.output.empty()) {
+        shortlist_.emplace(weights_.vocab(), opt.draft_vocab, weights_.kernels.output);
+        n_proposed_ = shortlist_->n_tokens();
+    }
+}
+
+bool model_decoder::wants_company() const {
+    return weights_.kernels.same_bits && !weights_.head && (weights_.kernels.stock || !context_.own_attention());
+}
+
+bool model_decoder::ends_alone(size_t n) const {
+    return wants_company() && n % size_t(context_.n_pass()) == 1;
+}
+
+// An extra row is dropped again. That would take a kept state back to before the batch, so the batch is divided.
+decode_status model_decoder::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
+    const size_t n = rows.size();
+    batch_.begin(0);
+    if (weights_.is_block()) {
+        return decode_blocks(rows, stop);
+    }
+    if (cache_.undo() == undo_kind::copy && n > 2 && ends_alone(n) && rows.front().branch == rows.back().branch &&
+        std::none_of(rows.begin(), rows.end() - 2, [](const row & r) { return r.output; })) {
+        decode_batch(rows.first(n - 2), stop);
+        hidden_.keep(n - 2);
+        batch_.begin(int32_t(n) - 2);
+        return decode_batch(rows.last(2), stop);
+    }
+    return decode_batch(rows, stop);
+}
+
+bool model_decoder::evaluate(const llama_batch & batch, const std::atomic<bool> & stop) {
+    // A half-evaluated recurrent state could not be restored.
+    return context_.evaluate(batch, cache_.can_rollback() ? &stop : nullptr);
+}
+
+// If the pass has several texts with a recurrent state, each gets as many rows as the longest.
+decode_status model_decoder::decode_batch(std::span<const row> rows, const std::atomic<bool> & stop) {
+    batch_.check(rows);
+    batch_.set(rows, cache_.keeps_states() && rows.front().branch != rows.back().branch);
+    // The extra row is removed below. A draft's recurrent state would not survive that.
+    const size_t n         = batch_.size();
+    const bool   removable = cache_.can_rollback() || (n == 1 && context_.shape().n_batch > 1 && !weights_.is_draft);
+    const bool   padded    = ends_alone(n) && removable;
+    if (padded) {
+        batch_.add_company(rows.back());
+    }
+    if (wants_company()) { // where a recurrent model's passes end depends on its snapshots
+        batch_.keep_two_outputs(cache_.can_rollback() ? size_t(context_.n_pass()) : 0);
+    }
+    if (weights_.head) {
+        batch_.set_states(rows);
+    }
+    for (size_t i = 0; shortlist_ && i < rows.size(); ++i) {
+        shortlist_->read(rows[i].token);
+    }
+    const cpu::choose_rows proposed(shortlist_ ? shortlist_->rows() : nullptr);
+    cache_.before_pass(rows, padded);
+    if (!evaluate(batch_.get(true, weights_.head.has_value()), stop)) {
+        cache_.take_back(rows); // the cache may contain earlier parts of the batch
+        return decode_status::stopped;
+    }
+    batch_.done(rows.size());
+    cache_.after_pass(rows, batch_.size());
+    if (padded) {
+        cache_.take_back_company(rows.back());
+    }
+    return decode_status::ok;
+}
+
+// A DFlash head (arXiv 2602.06036; llama.cpp: src/models/dflash.cpp). Hidden states of the target become cells of its
+// cache without a pass through its layers. Then one pass over a block [token, mask, mask, ...], whose rows see each
+// other, gives logits for all positions of the block: a mask's row for the position of the mask, or, with most DSpark
+// heads, a row for the position after it.
+//
+// As in other heads, the cell at position p is made of the state of position p - 1. So the block after the token at
+// position p begins at p + 1. RoPE only sees differences, so all numbers are the same as if nothing were shifted.
+decode_status model_decoder::decode_blocks(std::span<const row> rows, const std::atomic<bool> & stop) {
+    batch_.check(rows);
+    batch_.set_without_tokens(rows);
+    bool ok = evaluate(batch_.get(false, true), stop);
+    if (ok) {
+        batch_.set_blocks(rows);
+        ok = batch_.size() == 0 || evaluate(batch_.get(true, false), stop);
+    }
+    if (!ok) {
+        cache_.take_back(rows);
+        return decode_status::stopped;
+    }
+    for (const row & r : rows) {
+        if (r.output && !llama_memory_seq_rm(context_.memory(), r.branch, r.pos + 1, -1)) {
+            throw error("the cache of " + weights_.options.path + " did not take back a block");
+        }
+    }
+    batch_.done(rows.size());
+    return decode_status::ok;
+}
+
+} // namespace duo

@@ -1,0 +1,291 @@
+#include "weights_loader.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "cpu/extra_buffers.h"
+#include "cpu/ggml_buffer.h"
+#include "cpu/ggml_device.h"
+#include "cpu/ggml_tiles.h"
+#include "cpu/shortage.h"
+#include "cpu/team.h"
+#include "device.h"
+#include "failed_check.h"
+#include "head_rows.h"
+#include "hidden.h"
+#include "log.h"
+#include "lora.h"
+#include "model_file.h"
+#include "overrides.h"
+#include "vocab_file.h"
+#include "weight_placement.h"
+
+namespace duo {
+
+namespace {
+
+llama_split_mode split_mode(const std::string & name) {
+    return name == "none" ? LLAMA_SPLIT_MODE_NONE : name == "row" ? LLAMA_SPLIT_MODE_ROW : LLAMA_SPLIT_MODE_LAYER;
+}
+
+llama_load_mode load_mode(const std::string & name) {
+    return name == "mmap"    ? LLAMA_LOAD_MODE_MMAP
+           : name == "mlock" ? LLAMA_LOAD_MODE_MLOCK
+           : name == "dio"   ? LLAMA_LOAD_MODE_DIRECT_IO
+                             : LLAMA_LOAD_MODE_NONE;
+}
+
+// libllama always reads one number per device.
+std::vector<float> padded(std::vector<float> shares, size_t n_devices) {
+    if (!shares.empty()) {
+        shares.resize(std::max(n_devices, llama_max_devices()), 0.0f);
+    }
+    return shares;
+}
+
+// Whether there was no memory for one of the CPU's extra buffers. reason: of libllama's log.
+bool is_full(const std::string & reason) {
+    const auto all = cpu::extra_buffers();
+    return std::any_of(all.begin(), all.end(), [&reason](ggml_backend_buffer_type_t b) {
+        return reason.find(std::string("unable to allocate ") + ggml_backend_buft_name(b) + " buffer") !=
+               std::string::npos;
+    });
+}
+
+// Recurrent layers compute texts that are written together as planes, and so do layers whose weights have planes.
+bool has_planes(const std::string & path, const weight_placement & placement) {
+    if (placement.has_planes()) {
+        return true;
+    }
+    try {
+        return vocab_file(path).keeps_state();
+    } catch (const error &) {
+        return false; // a draft head without a vocabulary, or loading reports the fault
+    }
+}
+
+// Duo's attention reads only such a cache.
+bool has_own_cache(const model_options & opt) {
+    return opt.flash_attn != "off" && opt.type_k == "f16" && opt.type_v == "f16";
+}
+
+class weights_loader {
+  public:
+    weights_loader(model_weights & w, const model_weights * target) : w_(w), opt_(w.options), target_(target) {}
+
+    void load();
+
+  private:
+    void load_file(const std::vector<std::string> & cpu_types, const weight_packing & packing, bool extra_buffers);
+    std::vector<ggml_backend_dev_t> choose_devices();
+    void choose_kernels(const weight_placement & placement, const weight_packing & packing, int32_t n_gpu_layers);
+    void read_file(const llama_model_params & params);
+    void check_borrowed() const;
+    void check_kind() const;
+
+    model_weights &       w_;
+    const model_options & opt_;
+    const model_weights * target_;
+};
+
+void weights_loader::load() {
+    check_model_file(opt_.path);
+    w_.head = w_.is_draft ? read_head_file(opt_.path, opt_.mtp) : std::nullopt;
+    try {
+        load_file(opt_.cpu_types, opt_.packing, cpu::extra_buffers_allowed());
+    } catch (const error & e) {
+        // Packed weights need memory of their own, a mapped file does not. So the model may fit without them.
+        if (e.kind() != error_kind::does_not_fit) {
+            throw;
+        }
+        const bool stock = opt_.cpu_types.empty() && w_.kernels.packed_as.empty();
+        w_.warning       = std::string("there is not enough memory for ") + (stock ? "stock" : "duo's") +
+                     " CPU kernels to pack the weights of " + opt_.path + "; " +
+                     (stock ? "they are used as they are in the file" : "stock kernels are used");
+        load_file({}, {}, false);
+    }
+    check_kind();
+    check_borrowed();
+    w_.loras = load_loras(w_.model.get(), opt_);
+    if (const std::string why = w_.head ? head_fault(opt_.path, w_.n_vocab()) : ""; !why.empty()) {
+        throw error(error_kind::bad_value, why);
+    }
+}
+
+void weights_loader::load_file(const std::vector<std::string> & cpu_types, const weight_packing & packing,
+                               bool extra_buffers) {
+    std::vector<ggml_backend_dev_t> devices      = choose_devices();
+    const int32_t                   n_gpu_layers = w_.devices.names.empty() ? 0 : opt_.n_gpu_layers;
+    const bool                      mtp          = w_.is_mtp() || opt_.load_mtp;
+    const weight_placement          placement(opt_.path, cpu_types, n_gpu_layers, opt_.override_tensors, mtp, packing);
+    if (!w_.head && !placement.has_trunk()) {
+        throw error(error_kind::unknown_model,
+                    opt_.path + " has MTP layers only, which write nothing alone; give it as the draft of the target " +
+                        "that it was made for (-md)");
+    }
+    choose_kernels(placement, packing, n_gpu_layers);
+
+    llama_model_params params       = llama_model_default_params();
+    params.devices                  = devices.data();
+    params.n_gpu_layers             = n_gpu_layers;
+    params.tensor_buft_overrides    = placement.entries();
+    const std::vector<float> shares = padded(opt_.tensor_split, w_.devices.names.size());
+    params.tensor_split             = shares.empty() ? nullptr : shares.data();
+    params.split_mode               = split_mode(opt_.split_mode);
+    params.main_gpu                 = opt_.main_gpu;
+    params.load_mtp                 = mtp;
+    params.vocab_only               = opt_.vocab_only;
+    const auto overrides            = header_overrides(opt_);
+    params.kv_overrides             = overrides.empty() ? nullptr : overrides.data();
+    // With repacked weights the kernel depends on the width.
+    params.use_extra_bufts = !w_.kernels.same_bits && extra_buffers &&
+                             !(cpu::allowed_amx_buffers() != nullptr && has_planes(opt_.path, placement)) &&
+                             cpu::learn_ggml_tiles();
+    w_.kernels.extra = params.use_extra_bufts || (target_ != nullptr && target_->kernels.extra);
+    // Weights that will be packed are read, not mapped: a mapping would stay resident as a second copy.
+    if (opt_.load_mode != "auto" || w_.kernels.n_duo > 0) {
+        params.load_mode = load_mode(opt_.load_mode);
+    }
+    read_file(params);
+    w_.has_mtp = placement.has_mtp() && placement.has_trunk() && runs_mtp(w_.architecture());
+    if (w_.architecture() == "grok") { // libllama never gives it flash attention
+        w_.kernels.same_bits = opt_.strict;
+        w_.kernels.attention = false;
+    }
+}
+
+// Those that the model may use, as libllama wants them: nullptr at the end.
+std::vector<ggml_backend_dev_t> weights_loader::choose_devices() {
+    std::vector<ggml_backend_dev_t> devices = resolve_devices(opt_.devices);
+    w_.devices                              = {};
+    for (size_t i = 0; i + 1 < devices.size(); ++i) {
+        w_.devices.names.emplace_back(ggml_backend_dev_name(devices[i]));
+        // Products of many rows are not the same bits on a device. An RPC server takes none.
+        if (opt_.op_offload && !opt_.strict && std::strcmp(type_name(devices[i]), "rpc") != 0) {
+            w_.devices.helpers.push_back(devices[i]);
+        }
+    }
+    const auto & names = w_.devices.names;
+    w_.devices.hold_weights =
+        (!names.empty() && opt_.n_gpu_layers != 0) ||
+        std::any_of(opt_.override_tensors.begin(), opt_.override_tensors.end(), [&names](const auto & o) {
+            return std::find(names.begin(), names.end(), o.second) != names.end();
+        });
+    return devices;
+}
+
+void weights_loader::choose_kernels(const weight_placement & placement, const weight_packing & packing,
+                                    int32_t n_gpu_layers) {
+    const bool all_ours = n_gpu_layers == 0 && placement.n_duo() > 0 && placement.n_stock() == 0;
+    // With --strict duo's attention joins stock products: it is the one that ignores where a text's cells lie.
+    const bool strict  = opt_.strict && !w_.is_draft && n_gpu_layers == 0 && cpu::weight_buffer_type() != nullptr;
+    const bool attends = (all_ours || strict) && opt_.flash_attn != "off";
+    w_.kernels         = {
+                .same_bits = opt_.strict || (attends && !w_.is_draft),
+        // Rows of a block see those after them.
+                .attention = attends && has_own_cache(opt_) && opt_.n_ctx != 1 && !w_.is_block(),
+                .stock     = placement.n_stock() + placement.n_small() > 0,
+                .n_duo     = placement.n_duo(),
+                .n_cpu     = placement.n_duo() + placement.n_stock(),
+                .packed_as = placement.n_packed() > 0 ? packing.stored : "",
+                .output    = placement.duo_output(),
+    };
+}
+
+void weights_loader::read_file(const llama_model_params & given) {
+    llama_model_params params = given;
+    if (opt_.keep_loading) {
+        params.progress_callback = [](float share, void * f) {
+            return (*static_cast<const std::function<bool(float)> *>(f))(share);
+        };
+        params.progress_callback_user_data = &w_.options.keep_loading;
+    }
+    log_clear_errors();
+    const cpu::team_size      pack_team(std::max({1, opt_.n_threads, opt_.n_threads_batch}));
+    const cpu::lock_weights   locked(opt_.load_mode == "mlock");
+    const cpu::shortage_watch shortage;
+    const auto                failed = [&](const std::string & reason) {
+        return shortage.seen() || (params.use_extra_bufts && is_full(reason))
+                                  ? error(error_kind::does_not_fit,
+                                          "there is not enough memory to load " + opt_.path + "; free memory or choose a smaller file")
+                                  : error(error_kind::bad_value, opt_.path + " could not be loaded" + reason);
+    };
+    const throwing_checks checks;
+    try {
+        w_.model.reset(llama_model_load_from_file(opt_.path.c_str(), params), [](llama_model * m) {
+            if (m != nullptr) {
+                llama_model_free(m);
+            }
+        });
+    } catch (const std::exception & e) {
+        throw failed(std::string(": ") + e.what());
+    }
+    if (!w_.model) {
+        throw failed(log_reason() + "; check the file, or free memory");
+    }
+}
+
+// Throws duo::error if it is no model that writes text token by token.
+void weights_loader::check_kind() const {
+    const llama_model * m = w_.model.get();
+    if (llama_vocab_type(w_.vocab()) == LLAMA_VOCAB_TYPE_NONE) {
+        throw error(error_kind::unknown_model, opt_.path + " has no tokenizer; it cannot read a prompt");
+    }
+    if (w_.head || (llama_model_has_decoder(m) && !llama_model_has_encoder(m) && !llama_model_is_diffusion(m))) {
+        return;
+    }
+    if (const std::string arch = w_.architecture(); arch == "eagle3" || arch == "dflash") {
+        throw error(error_kind::unknown_model, opt_.path + " is a draft head (" +
+                                                   (arch == "eagle3" ? "EAGLE-3" : "DFlash") +
+                                                   "), which writes nothing alone; give it as the draft of the "
+                                                   "target that it was made for (-md)");
+    }
+    throw error(error_kind::unknown_model,
+                opt_.path + " does not generate text token by token; choose a decoder-only language model");
+}
+
+// Throws duo::error if the head must use a matrix of a target that it cannot reach.
+void weights_loader::check_borrowed() const {
+    if (!w_.head || (w_.head->own_embedding && w_.head->own_output)) {
+        return;
+    }
+    if (target_ == nullptr) {
+        throw error(error_kind::bad_value, opt_.path +
+                                               " has no embedding or output matrix of its own, so it only works "
+                                               "beside its target; load both together");
+    }
+    if (!w_.head->own_output && !(w_.devices.names.empty() && target_->devices.names.empty())) {
+        throw error(error_kind::bad_value,
+                    opt_.path + " uses its target's output matrix, so both must be on the CPU (-dev none -devd none); "
+                                "choose a head with an output matrix of its own for another device");
+    }
+}
+
+} // namespace
+
+std::shared_ptr<const model_weights> load_weights(const model_options & opt, bool is_draft,
+                                                  const model_weights * target) {
+    auto w      = std::make_shared<model_weights>();
+    w->options  = opt;
+    w->is_draft = is_draft;
+    weights_loader(*w, target).load();
+    w->options.keep_loading = nullptr; // it may hold objects that only the caller's thread may free
+    return w;
+}
+
+std::shared_ptr<const model_weights> mtp_weights(const model_options & opt, const model_weights & target) {
+    auto w                  = std::make_shared<model_weights>();
+    w->options              = opt;
+    w->options.keep_loading = nullptr;
+    w->is_draft             = true;
+    w->head                 = read_head_file(target.options.path, true);
+    w->model                = target.model;
+    w->devices              = target.devices;
+    w->kernels.attention    = target.kernels.all_duo() && has_own_cache(opt) && target.devices.names.empty();
+    w->kernels.stock        = target.kernels.stock;
+    w->kernels.extra        = target.kernels.extra;
+    return w;
+}
+
+} // namespace duo
