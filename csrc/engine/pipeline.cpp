@@ -177,7 +177,7 @@ void pipeline::close() noexcept {
         draft_thread_.join();
     }
     const std::lock_guard locked(wires_.link_mutex);
-    wires_.gone = true;
+    wires_.requests_freed = true;
 }
 
 } // namespace duo

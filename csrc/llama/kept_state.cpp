@@ -35,7 +35,7 @@ template <typename T> T last_of(std::span<const char> & bytes) {
 } // namespace
 
 void kept_state::before_pass(bool taken_back) {
-    settle();
+    drop_padding();
     n_back_ = 0;
     if (spare_ < 0 || !taken_back || n_spare_ == n_held()) {
         return;
@@ -48,9 +48,9 @@ void kept_state::before_pass(bool taken_back) {
 }
 
 // The state before the pass is not among the snapshots.
-void kept_state::after_pass(int32_t n_rows, int32_t n_company) {
+void kept_state::after_pass(int32_t n_rows, int32_t n_padding) {
     n_back_    = std::min(n_snapshots_, n_rows - 1);
-    n_company_ = n_company;
+    n_padding_ = n_padding;
 }
 
 bool kept_state::rollback(int32_t pos) {
@@ -62,8 +62,8 @@ bool kept_state::rollback(int32_t pos) {
         forget();
         return llama_memory_seq_rm(memory_, own_, -1, -1);
     }
-    if (n + n_company_ - pos <= n_back_) {
-        n_back_ = n_company_ = 0;
+    if (n + n_padding_ - pos <= n_back_) {
+        n_back_ = n_padding_ = 0;
         return llama_memory_seq_rm(memory_, own_, pos, -1);
     }
     return (pos == n_spare_ || pos == n_marked(pos)) && take_back(pos) == pos;
@@ -74,14 +74,14 @@ int32_t kept_state::take_back(int32_t pos) {
     if (pos >= n) {
         return n;
     }
-    if (pos > 0 && n + n_company_ - pos <= n_back_ && rollback(pos)) {
+    if (pos > 0 && n + n_padding_ - pos <= n_back_ && rollback(pos)) {
         return pos;
     }
     if (n_marked(pos) > (n_spare_ > 0 && n_spare_ <= pos ? n_spare_ : 0) && to_mark(pos)) {
         return n_held();
     }
     if (n_spare_ > 0 && n_spare_ <= pos) {
-        n_company_ = 0;
+        n_padding_ = 0;
         llama_memory_seq_rm(memory_, own_, -1, -1);
         llama_memory_seq_cp(memory_, spare_, own_, -1, -1);
         return n_spare_;
@@ -89,12 +89,12 @@ int32_t kept_state::take_back(int32_t pos) {
     return rollback(0) ? 0 : n;
 }
 
-void kept_state::settle() {
-    if (n_company_ > 0) {
+void kept_state::drop_padding() {
+    if (n_padding_ > 0) {
         const int32_t n = n_held();
-        n_back_ = n_company_ = 0;
+        n_back_ = n_padding_ = 0;
         if (!llama_memory_seq_rm(memory_, own_, n, -1)) {
-            throw error("rows of company could not be taken back from a recurrent state");
+            throw error("padding rows could not be taken back from a recurrent state");
         }
     }
 }
@@ -109,11 +109,11 @@ void kept_state::forget_copies() {
         llama_memory_seq_rm(memory_, spare_, -1, -1);
     }
     n_spare_ = -1;
-    n_back_ = n_company_ = 0;
+    n_back_ = n_padding_ = 0;
 }
 
 void kept_state::mark() {
-    settle();
+    drop_padding();
     const int32_t n = n_held();
     std::erase_if(marks_, [n](const state & m) { return m.pos >= n; }); // of a text that was here before
     if (n <= 0) {

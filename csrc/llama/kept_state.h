@@ -36,14 +36,14 @@ class kept_state {
     [[nodiscard]] int32_t   n_snapshots() const { return n_snapshots_; }
     [[nodiscard]] bool      goes_back() const { return n_snapshots_ > 0 || spare_ >= 0; } // after a guess
 
-    // A pass begins, perhaps without this sequence: rows of company go. taken_back: some of its rows may be.
+    // A pass begins, perhaps without this sequence: padding rows go. taken_back: some of its rows may be.
     void before_pass(bool taken_back);
-    // The pass had so many rows of this sequence in its last ubatch, and n_company of them only made it as wide as
+    // The pass had so many rows of this sequence in its last ubatch, and n_padding of them only made it as wide as
     // those of other texts. They go together with what is rolled back, because rollbacks do not stack.
-    void after_pass(int32_t n_rows, int32_t n_company = 0);
+    void after_pass(int32_t n_rows, int32_t n_padding = 0);
 
-    // Positions of the sequence, without rows of company.
-    [[nodiscard]] int32_t n_held() const { return n_cached() - n_company_; }
+    // Positions of the sequence, without padding rows.
+    [[nodiscard]] int32_t n_held() const { return n_cached() - n_padding_; }
 
     // Forgets positions >= pos. False: that state is not known, and nothing has changed.
     bool rollback(int32_t pos);
@@ -59,8 +59,8 @@ class kept_state {
     [[nodiscard]] std::string marks() const;
     std::span<const char>     set_marks(std::span<const char> saved);
 
-    // Rows of company go, or the memory would be saved with them. Throws duo::error.
-    void settle();
+    // Padding rows go, or the memory would be saved with them. Throws duo::error.
+    void drop_padding();
     // Another state was put in the place of this one.
     void forget();
 
@@ -84,7 +84,7 @@ class kept_state {
     llama_seq_id    spare_       = -1;
     int32_t         n_spare_     = -1; // positions that the spare sequence holds; < 0: it is not in use
     int32_t         n_back_      = 0;  // rows that the snapshots reach back
-    int32_t         n_company_   = 0;  // last rows that are not text
+    int32_t         n_padding_   = 0;  // last rows that are not text
 
     std::vector<state> marks_; // by position
 };

@@ -65,7 +65,7 @@ void model_cache::take_back(std::span<const row> rows) {
     }
 }
 
-void model_cache::take_back_company(const row & last) {
+void model_cache::take_back_padding(const row & last) {
     if (undo() == undo_kind::copy) {
         states_[size_t(last.branch)].take_back(last.pos + 1);
     } else if (!rollback(last.branch, last.pos + 1)) {
@@ -79,7 +79,7 @@ undo_kind model_cache::undo() const {
     return can_rollback_ ? undo_kind::cells : states_.empty() ? undo_kind::copy : states_.front().kind();
 }
 
-// Rows that a kept state makes necessary again come before the guesses of the next pass, and a pass that needs company
+// Rows that a kept state makes necessary again come before the guesses of the next pass, and a pass that needs padding
 // for its bits is not divided.
 int32_t model_cache::n_undo() const {
     switch (undo()) {
@@ -93,7 +93,7 @@ int32_t model_cache::n_undo() const {
     return std::numeric_limits<int32_t>::max();
 }
 
-// Texts of a pass get equally many rows, or libllama would divide it. Those of company are taken back by snapshots. A
+// Texts of a pass get equally many rows, or libllama would divide it. The padding is taken back by snapshots. A
 // copy would take back the whole pass, so without snapshots only a text that is alone has guesses.
 int32_t model_cache::n_undo_together(int32_t n_texts) const {
     const int32_t n_pass = std::min(context_.n_pass(), context_.shape().n_batch);
@@ -151,7 +151,7 @@ void model_cache::restore(int32_t branch, std::span<const char> saved) {
     restore_branch(weights_, context_, branch, state_of(branch), saved);
 }
 
-void model_cache::before_pass(std::span<const row> rows, bool company) {
+void model_cache::before_pass(std::span<const row> rows, bool padded) {
     std::vector<int32_t> n_rows(states_.size());
     std::vector<int32_t> n_outputs(states_.size());
     for (size_t i = 0; !states_.empty() && i < rows.size(); ++i) {
@@ -159,7 +159,7 @@ void model_cache::before_pass(std::span<const row> rows, bool company) {
         n_outputs[size_t(rows[i].branch)] += rows[i].output ? 1 : 0;
     }
     for (size_t i = 0; i < states_.size(); ++i) {
-        states_[i].before_pass(n_rows[i] > 0 && (company || n_outputs[i] > 1));
+        states_[i].before_pass(n_rows[i] > 0 && (padded || n_outputs[i] > 1));
     }
 }
 

@@ -21,8 +21,8 @@ class model_cache {
     int32_t take_back(int32_t branch, int32_t pos);
     // None of the rows is cached any more, after a pass that was stopped.
     void take_back(std::span<const row> rows);
-    // Nor is the row of company after this one. Throws duo::error if that is not possible.
-    void take_back_company(const row & last);
+    // Nor is the padding row after this one. Throws duo::error if that is not possible.
+    void take_back_padding(const row & last);
 
     [[nodiscard]] undo_kind undo() const;
     [[nodiscard]] int32_t   n_undo() const;
@@ -40,8 +40,8 @@ class model_cache {
     [[nodiscard]] std::string save(int32_t branch) const;
     void                      restore(int32_t branch, std::span<const char> saved);
 
-    // Around each pass over these rows. company: one more row follows them. n_batch: rows with those of company.
-    void before_pass(std::span<const row> rows, bool company);
+    // Around each pass over these rows. padded: one more row follows them. n_batch: rows with the padding.
+    void before_pass(std::span<const row> rows, bool padded);
     void after_pass(std::span<const row> rows, size_t n_batch);
 
     // Ends the trial of a new context, which has cached positions 0 and 1 of branch 0: finds out whether the second one

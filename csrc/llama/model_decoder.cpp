@@ -61,12 +61,12 @@ void model_decoder::choose_shortlist() {
     }
 }
 
-bool model_decoder::wants_company() const {
+bool model_decoder::wants_padding() const {
     return weights_.kernels.same_bits && !weights_.head && (weights_.kernels.stock || !context_.own_attention());
 }
 
 bool model_decoder::ends_alone(size_t n) const {
-    return wants_company() && n % size_t(context_.n_pass()) == 1;
+    return wants_padding() && n % size_t(context_.n_pass()) == 1;
 }
 
 // An extra row is dropped again. That would take a kept state back to before the batch, so the batch is divided.
@@ -100,9 +100,9 @@ decode_status model_decoder::decode_batch(std::span<const row> rows, const std::
     const bool   removable = cache_.can_rollback() || (n == 1 && context_.shape().n_batch > 1 && !weights_.is_draft);
     const bool   padded    = ends_alone(n) && removable;
     if (padded) {
-        batch_.add_company(rows.back());
+        batch_.add_padding(rows.back());
     }
-    if (wants_company()) { // where a recurrent model's passes end depends on its snapshots
+    if (wants_padding()) { // where a recurrent model's passes end depends on its snapshots
         batch_.keep_two_outputs(cache_.can_rollback() ? size_t(context_.n_pass()) : 0);
     }
     if (weights_.head) {
@@ -120,7 +120,7 @@ decode_status model_decoder::decode_batch(std::span<const row> rows, const std::
     batch_.done(rows.size());
     cache_.after_pass(rows, batch_.size());
     if (padded) {
-        cache_.take_back_company(rows.back());
+        cache_.take_back_padding(rows.back());
     }
     return decode_status::ok;
 }

@@ -45,7 +45,7 @@ class model_decoder {
     decode_status decode_blocks(std::span<const row> rows, const std::atomic<bool> & stop);
     bool          evaluate(const llama_batch & batch, const std::atomic<bool> & stop);
     // Bits must be the same, and some stock kernel gives a single row other bits.
-    [[nodiscard]] bool wants_company() const;
+    [[nodiscard]] bool wants_padding() const;
     // The last pass of a batch of n rows would be one row wide, where bits must be the same at any width.
     [[nodiscard]] bool ends_alone(size_t n) const;
 

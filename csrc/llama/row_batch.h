@@ -12,7 +12,7 @@
 
 namespace duo {
 
-// Rows of company are rows that nobody asked for. The weights must outlive the batch.
+// Padding rows are rows that nobody asked for. The weights must outlive the batch.
 class row_batch {
   public:
     row_batch(const model_weights & w, const context_shape & shape);
@@ -25,10 +25,10 @@ class row_batch {
     // Their pass is done.
     void done(size_t n_rows) { n_done_ = int32_t(n_rows); }
 
-    // even: each text gets as many rows as the longest, by rows of company.
+    // even: each text gets as many rows as the longest, by padding rows.
     void set(std::span<const row> rows, bool even);
-    // One more row of company, after the text's last one.
-    void add_company(const row & last) { set_row(n_++, last, last.pos + 1, false); }
+    // A padding row, after the text's last one.
+    void add_padding(const row & last) { set_row(n_++, last, last.pos + 1, false); }
     // No row is the only one of its pass with an output. n_pass: rows of a pass; 0: only the last two rows have
     // outputs.
     void keep_two_outputs(size_t n_pass);

@@ -160,7 +160,7 @@ int32_t sampler::rank(const sampling_params & sampling, std::span<candidate> out
     return int32_t(n);
 }
 
-bool sampler::too_dear() {
+bool sampler::grammar_too_slow() {
     if (with_logp_ && n_held_ >= n_held_least && held_us_ > n_held_ * most_us_draft) {
         grammar_.reset();
     }
@@ -243,7 +243,7 @@ int32_t sampler::chosen(const sampling_params & sampling, std::span<const token_
         reach_ = double(sampling.top_n_sigma) * row_.deviation();
     }
     score(sampling, text, n_kept_most(sampling));
-    if (grammar_ && !too_dear()) {
+    if (grammar_ && !grammar_too_slow()) {
         return held(sampling, text, k, out);
     }
     sort(out.size());

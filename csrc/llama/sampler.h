@@ -75,7 +75,7 @@ class sampler {
     void    weigh(const sampling_params & sampling);
     void    sort(size_t n);
     int32_t rank(const sampling_params & sampling, std::span<candidate> out);
-    bool    too_dear();
+    bool    grammar_too_slow();
     size_t  n_kept_most(const sampling_params & sampling) const;
     bool    any_kept(const std::vector<llama_token_data> & some) const;
     void    stand_behind(const sampling_params & sampling, std::span<const token_id> text);
@@ -91,7 +91,7 @@ class sampler {
     std::vector<std::pair<token_id, float>> bias_;         // logit bias; -inf for forbidden tokens
     chain_ptr                               filter_;       // top-p, min-p
     std::optional<dry_breakers>             breakers_;     // made for params_.dry_sequence_breakers when DRY needs them
-    std::optional<grammar>                  grammar_;      // a draft may give it up: too_dear()
+    std::optional<grammar>                  grammar_;      // a draft may give it up: grammar_too_slow()
     int64_t                                 n_held_   = 0; // number of times the grammar was used
     int64_t                                 held_us_  = 0; // time for cloning its states
     int64_t                                 n_setups_ = 0;

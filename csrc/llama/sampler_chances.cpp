@@ -21,7 +21,7 @@ void sampler::chances(float * logits, const sampling_params & sampling, std::spa
     if (!data_.empty()) {
         filter(sampling, text.size());
     }
-    if (grammar_ && !too_dear()) {
+    if (grammar_ && !grammar_too_slow()) {
         stand_behind(sampling, text);
         if (!data_.empty()) {
             grammar_->keep_allowed(data_);

@@ -57,7 +57,7 @@ bool restore_sequence(const model_weights & w, model_context & context, int32_t 
         return false;
     }
     if (cells) {
-        cells->settle(memory, context.cells());
+        cells->restore_keys(memory, context.cells());
     }
     return true;
 }
@@ -73,7 +73,7 @@ std::string save_branch(const model_weights & w, const model_context & context, 
     const bool whole = w.options.n_parallel == 1 && can_rollback;
     auto *     c     = context.get();
     if (state != nullptr) {
-        state->settle();
+        state->drop_padding();
     }
     std::string  saved(whole ? llama_state_get_size(c) : llama_state_seq_get_size(c, branch), '\0');
     auto *       to = reinterpret_cast<uint8_t *>(saved.data());

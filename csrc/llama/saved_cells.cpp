@@ -94,14 +94,14 @@ void saved_cells::mark(std::span<char> image) const {
     }
 }
 
-void saved_cells::settle(std::span<const char> image, cpu::cell_order & order) const {
+void saved_cells::restore_keys(std::span<const char> image, cpu::cell_order & order) const {
     const auto all = order.caches();
     for (uint32_t n = 0; n < caches_.size(); ++n) {
         const cache & c     = caches_[n];
         bool          found = c.pos.empty();
         for (size_t i = 0; i < all.size() && !found; ++i) {
             found = std::any_of(all[i].begin(), all[i].end(),
-                                [&](const ggml_tensor * t) { return settle(c, n, t, image, order); });
+                                [&](const ggml_tensor * t) { return restore_keys(c, n, t, image, order); });
         }
         if (!found) {
             throw error("libllama has put restored cells where they were not expected");
@@ -109,8 +109,8 @@ void saved_cells::settle(std::span<const char> image, cpu::cell_order & order) c
     }
 }
 
-bool saved_cells::settle(const cache & c, uint32_t number, const ggml_tensor * keys, std::span<const char> image,
-                         cpu::cell_order & order) {
+bool saved_cells::restore_keys(const cache & c, uint32_t number, const ggml_tensor * keys, std::span<const char> image,
+                               cpu::cell_order & order) {
     if (keys->buffer == nullptr || !ggml_backend_buffer_is_host(keys->buffer) || keys->nb[1] != c.n_key) {
         return false;
     }

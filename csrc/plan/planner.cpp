@@ -41,21 +41,21 @@ void planner::begin(const plan_params & params, int32_t n_branch, int32_t n_most
     measuring_  = false;
     outlook_at_ = -1;
     const auto [it, fresh] =
-        experiences_.try_emplace({int32_t(params.mode), params.n_max, params.n_min, params.n_branch,
-                                  int32_t(params.use), int32_t(params.kind), params.has_model ? 1 : 0});
-    experience_ = &it->second;
+        histories_.try_emplace({int32_t(params.mode), params.n_max, params.n_min, params.n_branch, int32_t(params.use),
+                                int32_t(params.kind), params.has_model ? 1 : 0});
+    history_ = &it->second;
     if (fresh) {
-        experience_->splits.begin(splits_.size(), split_);
+        history_->splits.begin(splits_.size(), split_);
     }
-    experience_->splits.stop_trial();
-    profile_.choose_split(experience_->splits.now());
+    history_->splits.stop_trial();
+    profile_.choose_split(history_->splits.now());
     const bool sync = params.mode == run_mode::sync;
-    if (fresh || !adaptive() || !params.has_model || (sync && experience_->stance_now == stance::ahead)) {
-        experience_->change(first_stance());
+    if (fresh || !adaptive() || !params.has_model || (sync && history_->stance_now == stance::ahead)) {
+        history_->change(first_stance());
     }
     // A new text is a new chance. On separate devices a trial costs little.
     if (stance_now() == stance::rest && !shared_) {
-        experience_->n_in = std::max(experience_->n_in, rest_before_trial() - n_rest_soon);
+        history_->n_in = std::max(history_->n_in, rest_before_trial() - n_rest_soon);
     }
 }
 
@@ -69,13 +69,12 @@ bool planner::adaptive() const {
 double planner::rate() const {
     const double alone = profile_.pass_us(1, false);
     const double plain = alone > 0.0 ? 1.0 / alone : 0.0;
-    if (experience_->stance_now != stance::by_turn || alone <= 0.0) {
-        return experience_->own.usual_us > 0.0 ? std::max(plain, experience_->own.tokens / experience_->own.usual_us)
-                                               : plain;
+    if (history_->stance_now != stance::by_turn || alone <= 0.0) {
+        return history_->own.usual_us > 0.0 ? std::max(plain, history_->own.tokens / history_->own.usual_us) : plain;
     }
     // A few lucky passes would make every guess look too expensive, and a few unlucky ones too cheap.
     const double us = n_believed * alone;
-    return std::max(plain, (experience_->own.tokens + us * ways().turns.rate) / (experience_->own.usual_us + us));
+    return std::max(plain, (history_->own.tokens + us * ways().turns.rate) / (history_->own.usual_us + us));
 }
 
 plan planner::next(pass_tree & tree, const situation & now) {
@@ -110,7 +109,7 @@ plan planner::by_worth(pass_tree & tree, const situation & now, int32_t n_most) 
         best = {.value = alone};
     }
     const auto n_path = int32_t(path.size());
-    if (experience_->stance_now == stance::ahead && now.growing && n_path < n_most &&
+    if (history_->stance_now == stance::ahead && now.growing && n_path < n_most &&
         wait_pays(best.value, tree, now, path, n_most)) {
         return wait_for(std::max(1, params_.n_min - n_path), now);
     }

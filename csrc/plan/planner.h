@@ -14,9 +14,9 @@
 #include <span>
 #include <vector>
 
-#include "experience.h"
 #include "pair_profile.h"
 #include "pass_tree.h"
+#include "stance_history.h"
 #include "text/request.h"
 #include "tree/tree_shape.h"
 
@@ -43,7 +43,7 @@ struct situation {
 // What was learned of one draft: its measurements, and the ways of generating with it.
 struct draft_memory {
     draft_profile                        profile{};
-    std::map<experience_key, experience> ways{};
+    std::map<stance_key, stance_history> ways{};
 };
 
 // Owned by the verify worker.
@@ -74,11 +74,11 @@ class planner {
     [[nodiscard]] int16_t n_want() const;       // only so many of the best nodes are wanted; 0: no such bound
     [[nodiscard]] int16_t least_path() const;   // 1/1000: nodes with less chance are not worth a step; 0: no such bound
 
-    [[nodiscard]] stance stance_now() const { return experience_->stance_now; }
+    [[nodiscard]] stance stance_now() const { return history_->stance_now; }
     // The next pass is the yardstick: it starts when the draft stands still, to measure a pass without it.
     [[nodiscard]] bool measuring() const { return measuring_; }
     // The draft works while the target does.
-    [[nodiscard]] bool   draft_works() const { return experience_->stance_now == stance::ahead && !measuring_; }
+    [[nodiscard]] bool   draft_works() const { return history_->stance_now == stance::ahead && !measuring_; }
     [[nodiscard]] double rate() const; // tokens per microsecond; 0: nothing measured yet
 
     // Threads for each model's next work; 0: all its threads.
@@ -135,9 +135,9 @@ class planner {
     [[nodiscard]] bool    adaptive() const;
     [[nodiscard]] int32_t widest_try() const;
     [[nodiscard]] bool    turns() const {
-        return params_.mode == run_mode::sync || experience_->stance_now == stance::by_turn;
+        return params_.mode == run_mode::sync || history_->stance_now == stance::by_turn;
     }
-    [[nodiscard]] bool   beside() const { return experience_->stance_now == stance::ahead; }
+    [[nodiscard]] bool   beside() const { return history_->stance_now == stance::ahead; }
     void                 price(const situation & now, int32_t n_most, double r);
     [[nodiscard]] double best_ratio(const pass_tree & tree, const situation & now, const std::vector<int32_t> & path,
                                     int32_t n_most) const;
@@ -201,8 +201,8 @@ class planner {
     mutable int64_t                     outlook_at_ = -1;
     bool measuring_ = false; // the next pass is made without the draft beside it: the yardstick
 
-    std::map<experience_key, experience> experiences_; // one for each way of generating with this pair
-    experience *                         experience_ = &experiences_[{}];
+    std::map<stance_key, stance_history> histories_; // one for each way of generating with this pair
+    stance_history *                     history_ = &histories_[{}];
 };
 
 } // namespace duo

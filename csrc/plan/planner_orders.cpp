@@ -10,7 +10,7 @@ constexpr int32_t n_branch_auto = 8; // frontier nodes that the draft expands at
 } // namespace
 
 int16_t planner::n_ahead() const {
-    if (measuring_ || experience_->stance_now == stance::rest || n_max_ == 0) {
+    if (measuring_ || history_->stance_now == stance::rest || n_max_ == 0) {
         return 0;
     }
     if (!shape_.empty()) {
@@ -30,7 +30,7 @@ int16_t planner::n_ahead() const {
 }
 
 core_split planner::threads() const {
-    return splits_.empty() || !draft_works() ? core_split{} : splits_[experience_->splits.now()];
+    return splits_.empty() || !draft_works() ? core_split{} : splits_[history_->splits.now()];
 }
 
 int16_t planner::n_branch() const {

@@ -7,7 +7,7 @@
 namespace duo {
 
 namespace {
-constexpr size_t n_key = std::tuple_size_v<experience_key>;
+constexpr size_t n_key = std::tuple_size_v<stance_key>;
 constexpr size_t n_each =
     n_key +
     6; // stance, passes in it, lengths of the last rest and the last turns; split, passes between trials of others
@@ -16,8 +16,8 @@ constexpr double n_longest = 1e6; // passes
 
 std::vector<double> planner::saved() const {
     std::vector<double> out = profile_.saved();
-    for (const auto & [key, e] : experiences_) {
-        if (key != experience_key{}) { // the empty key belongs to no text
+    for (const auto & [key, e] : histories_) {
+        if (key != stance_key{}) { // the empty key belongs to no text
             out.insert(out.end(), key.begin(), key.end());
             // A trial that is not over does not count as a stance.
             const bool trial = e.stance_now == stance::ahead && e.on_trial && e.n_in < n_reliable;
@@ -42,33 +42,33 @@ void planner::restore(std::span<const double> numbers) {
         return;
     }
     for (size_t i = 0; i < kept.size(); i += n_each) {
-        experience_key key;
+        stance_key key;
         std::transform(kept.begin() + ptrdiff_t(i), kept.begin() + ptrdiff_t(i + n_key), key.begin(),
                        [](double x) { return int32_t(x); });
         const double saved_stance = kept[i + n_key];
         if (saved_stance >= 0.0 && saved_stance <= double(stance::rest)) {
-            experience e;
+            stance_history e;
             e.stance_now = stance(saved_stance);
             e.n_in       = std::max(0, int32_t(kept[i + n_key + 1]));
             e.n_rest     = std::max(0, int32_t(kept[i + n_key + 2]));
             e.n_turns    = std::max(0, int32_t(kept[i + n_key + 3]));
             e.splits.begin(splits_.size(), split_);
             e.splits.restore(size_t(std::max(0.0, kept[i + n_key + 4])), int32_t(kept[i + n_key + 5]));
-            experiences_.insert_or_assign(key, e);
+            histories_.insert_or_assign(key, e);
         }
     }
-    experience_ = &experiences_[{}];
+    history_ = &histories_[{}];
 }
 
 void planner::exchange_draft(draft_memory & other) {
     profile_.exchange_draft(other.profile);
-    experiences_.swap(other.ways);
-    experience_ = &experiences_[{}];
+    histories_.swap(other.ways);
+    history_ = &histories_[{}];
 }
 
 void planner::forget() {
-    experiences_.clear();
-    experience_ = &experiences_[{}];
+    histories_.clear();
+    history_ = &histories_[{}];
     profile_.forget();
 }
 

@@ -23,15 +23,15 @@ constexpr double  small_gain    = 1.05;
 } // namespace
 
 void planner::on_verdict(int32_t n_tokens, double expected, int64_t us, bool drafting) {
-    if (params_.has_model && !drafting && experience_->stance_now != stance::rest) {
+    if (params_.has_model && !drafting && history_->stance_now != stance::rest) {
         return; // a pass without the draft says nothing about the stance
     }
-    if (experience_->splits.on_trial()) {
+    if (history_->splits.on_trial()) {
         judge_split(n_tokens, expected, double(us));
         return;
     }
-    experience_->own.add(n_tokens, expected, double(us));
-    ++experience_->n_in;
+    history_->own.add(n_tokens, expected, double(us));
+    ++history_->n_in;
     if (adaptive() && params_.has_model && params_.mode != run_mode::plain) {
         reconsider();
     }
@@ -61,41 +61,41 @@ void planner::reconsider() {
     if (profile_.pass_us(1, false) == 0.0 || profile_.step_us(1, false) == 0.0) {
         return; // nothing to judge by
     }
-    const double own    = experience_->own.rate();
-    experience_->n_poor = speculation_is_poor(own) ? experience_->n_poor + 1 : 0;
-    if (!fall_back(own) && !begin_rest() && experience_->n_in > 4 * n_poor_most && experience_->n_poor == 0) {
-        experience_->n_rest = 0; // speculation has paid for long enough, so the next rest is short again
+    const double own = history_->own.rate();
+    history_->n_poor = speculation_is_poor(own) ? history_->n_poor + 1 : 0;
+    if (!fall_back(own) && !begin_rest() && history_->n_in > 4 * n_poor_most && history_->n_poor == 0) {
+        history_->n_rest = 0; // speculation has paid for long enough, so the next rest is short again
     }
-    if (stance_now() == stance::ahead && !measuring_ && experience_->n_in >= n_reliable) {
+    if (stance_now() == stance::ahead && !measuring_ && history_->n_in >= n_reliable) {
         try_split();
     }
 }
 
 // Where working side by side is slow, turn-taking is tried first.
 bool planner::end_rest() {
-    if (experience_->n_in < rest_before_trial()) {
+    if (history_->n_in < rest_before_trial()) {
         return false;
     }
-    experience_->change(!async() || shared_ || n_levels_ > 1 || profile_.slowdown() > 1.25 ? stance::by_turn
-                                                                                           : stance::ahead);
+    history_->change(!async() || shared_ || n_levels_ > 1 || profile_.slowdown() > 1.25 ? stance::by_turn
+                                                                                        : stance::ahead);
     return true;
 }
 
 bool planner::begin_ahead_trial() {
-    if (!async() || n_levels_ > 1 || stance_now() != stance::by_turn || experience_->n_in < turns_before_ahead()) {
+    if (!async() || n_levels_ > 1 || stance_now() != stance::by_turn || history_->n_in < turns_before_ahead()) {
         return false;
     }
-    experience_->change(stance::ahead);
-    experience_->on_trial = true;
+    history_->change(stance::ahead);
+    history_->on_trial = true;
     return true;
 }
 
 bool planner::begin_rest() {
-    if (experience_->n_poor < n_poor_most) {
+    if (history_->n_poor < n_poor_most) {
         return false;
     }
-    experience_->n_rest = std::clamp(2 * experience_->n_rest, n_rest_first, n_rest_last);
-    experience_->change(stance::rest);
+    history_->n_rest = std::clamp(2 * history_->n_rest, n_rest_first, n_rest_last);
+    history_->change(stance::rest);
     return true;
 }
 
@@ -104,18 +104,18 @@ bool planner::fall_back(double own) {
     if (!async() || stance_now() != stance::ahead || !turns_are_faster(own)) {
         return false;
     }
-    const int32_t least  = profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first;
-    const bool    other  = experience_->splits.move_on(draft_is_late());
-    experience_->n_turns = std::clamp(other ? experience_->n_turns : 2 * experience_->n_turns,
-                                      other ? n_turns_first : least, n_turns_last);
-    experience_->change(stance::by_turn);
-    profile_.choose_split(experience_->splits.now());
+    const int32_t least = profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first;
+    const bool    other = history_->splits.move_on(draft_is_late());
+    history_->n_turns =
+        std::clamp(other ? history_->n_turns : 2 * history_->n_turns, other ? n_turns_first : least, n_turns_last);
+    history_->change(stance::by_turn);
+    profile_.choose_split(history_->splits.now());
     return true;
 }
 
 void planner::choose_yardstick() {
-    measuring_           = yardstick_due();
-    experience_->n_since = measuring_ ? 0 : experience_->n_since + 1;
+    measuring_        = yardstick_due();
+    history_->n_since = measuring_ ? 0 : history_->n_since + 1;
 }
 
 // True if the target waits for the draft when both work at once, rather than the draft for the target.
@@ -126,21 +126,21 @@ bool planner::draft_is_late() const {
 
 // Tries another split of the cores. The model that the other one waits for gets more cores first.
 void planner::try_split() {
-    if (experience_->splits.on_pass(draft_is_late())) {
-        profile_.choose_split(experience_->splits.now());
+    if (history_->splits.on_pass(draft_is_late())) {
+        profile_.choose_split(history_->splits.now());
     }
 }
 
 void planner::judge_split(int32_t n_tokens, double expected, double us) {
     const double trial_rate = ways().ahead.rate;
-    profile_.choose_split(experience_->splits.best());
+    profile_.choose_split(history_->splits.best());
     const double best   = ways().ahead.rate;
-    const size_t before = experience_->splits.best();
-    if (!experience_->splits.on_trial_pass(n_tokens, expected, us, experience_->own.rate(), trial_rate, best) &&
-        experience_->splits.best() != before) {
-        experience_->own = experience_->splits.tried();
+    const size_t before = history_->splits.best();
+    if (!history_->splits.on_trial_pass(n_tokens, expected, us, history_->own.rate(), trial_rate, best) &&
+        history_->splits.best() != before) {
+        history_->own = history_->splits.tried();
     }
-    profile_.choose_split(experience_->splits.now());
+    profile_.choose_split(history_->splits.now());
 }
 
 // The yardstick is a pass while the draft stands still; speculation is compared with it. If its cost is known in
@@ -149,47 +149,47 @@ bool planner::yardstick_due() const {
     if (profile_.alone(1).n < n_alone && !profile_.has_prior()) {
         return true;
     }
-    return params_.mode == run_mode::async && experience_->n_since + 1 > n_recheck;
+    return params_.mode == run_mode::async && history_->n_since + 1 > n_recheck;
 }
 
 bool planner::speculation_is_poor(double own) const {
     const double plain = 1.0 / profile_.pass_us(1, false);
     const bool   poor =
         stance_now() == stance::by_turn ? ways().hopeful.rate < (1.0 + least_gain) * plain : gain() < least_gain;
-    return poor || (experience_->n_in >= n_reliable && own < plain);
+    return poor || (history_->n_in >= n_reliable && own < plain);
 }
 
 // True if running ahead should be given up for turn-taking. The larger the difference, the sooner: two teams of threads
 // on the same cores can be ten times as slow as one. A trial must cost little, so it ends early if its first passes
 // show that it cannot succeed.
 bool planner::turns_are_faster(double own) {
-    if (experience_->n_in <= 1 && !experience_->on_trial) {
+    if (history_->n_in <= 1 && !history_->on_trial) {
         return false;
     }
     const double turns = ways().turns.rate;
-    if (experience_->on_trial && experience_->n_in >= n_glance && experience_->n_in <= n_trial) {
-        return turns > (experience_->n_in < n_trial ? ways().ahead.rate : trial_doubt * own);
+    if (history_->on_trial && history_->n_in >= n_glance && history_->n_in <= n_trial) {
+        return turns > (history_->n_in < n_trial ? ways().ahead.rate : trial_doubt * own);
     }
     // At first widths are still being tried. Without contention turn-taking has little to win.
     const bool contend = profile_.slowdown() > contended;
-    if (!contend && experience_->n_in < n_reliable) {
+    if (!contend && history_->n_in < n_reliable) {
         return false;
     }
-    const double clear  = experience_->n_in < n_reliable ? 1.5 : contend ? 1.03 : 1.1;
-    const bool   slow   = turns > clear * own;
-    experience_->n_slow = slow ? experience_->n_slow + (turns > 2.0 * own   ? n_poor_most
-                                                        : turns > 1.5 * own ? n_poor_most / 3
-                                                                            : 1)
-                               : 0;
-    return experience_->n_slow >= n_poor_most ||
-           (experience_->n_poor >= n_poor_most && turns > 1.03 / profile_.pass_us(1, false));
+    const double clear = history_->n_in < n_reliable ? 1.5 : contend ? 1.03 : 1.1;
+    const bool   slow  = turns > clear * own;
+    history_->n_slow   = slow ? history_->n_slow + (turns > 2.0 * own   ? n_poor_most
+                                                    : turns > 1.5 * own ? n_poor_most / 3
+                                                                        : 1)
+                              : 0;
+    return history_->n_slow >= n_poor_most ||
+           (history_->n_poor >= n_poor_most && turns > 1.03 / profile_.pass_us(1, false));
 }
 
 // Passes of turn-taking before running ahead is tried. A failed trial costs some passes, so the more there is to win,
 // the sooner it is tried. After each failure it is tried later.
 int32_t planner::turns_before_ahead() const {
-    if (experience_->n_turns > 0) {
-        return experience_->n_turns;
+    if (history_->n_turns > 0) {
+        return history_->n_turns;
     }
     const double turns = ways().turns.rate;
     const double most  = turns > 0.0 ? ways().ahead.rate / turns : 0.0;
@@ -203,7 +203,7 @@ int32_t planner::rest_before_trial() const {
     const double pass  = profile_.pass_us(1, false);
     const double c     = shared_ && pass > 0.0 ? std::min(1.0, profile_.step_us(1, false) / pass) : 0.0;
     const auto   least = int32_t(n_poor_most * c / trial_share);
-    return std::min(n_rest_last, std::max({n_rest_first, experience_->n_rest, least}));
+    return std::min(n_rest_last, std::max({n_rest_first, history_->n_rest, least}));
 }
 
 } // namespace duo

@@ -11,14 +11,14 @@ draft_link::~draft_link() {
 }
 
 void draft_link::let_go() {
-    if (held_ != nullptr && !wires_->gone) {
+    if (held_ != nullptr && !wires_->requests_freed) {
         held_->draft_done.store(true, std::memory_order_release);
     }
     held_ = nullptr;
 }
 
 bool draft_link::pop(verdict_msg & v) {
-    if (wires_->gone) { // the request that a begin points to is gone too
+    if (wires_->requests_freed) { // the request that a begin points to is gone too
         next_.reset();
         return false;
     }

@@ -27,7 +27,7 @@ std::optional<text_params> target_link::wait_begin(int64_t deadline_us) {
         const std::lock_guard locked(wires_->link_mutex);
         lines_->nodes.sort();
         lines_->nodes.drop(slot_); // of a text that has ended
-        request * req = wires_->gone || running() ? nullptr : lines_->next_request(slot_);
+        request * req = wires_->requests_freed || running() ? nullptr : lines_->next_request(slot_);
         if (req == nullptr) {
             return found::nothing;
         }
@@ -88,7 +88,7 @@ void target_link::begin_draft() {
 
 bool target_link::cancelled() const {
     const std::lock_guard locked(wires_->link_mutex);
-    return closed() || (running() && !wires_->gone && req_->cancelled.load(std::memory_order_relaxed));
+    return closed() || (running() && !wires_->requests_freed && req_->cancelled.load(std::memory_order_relaxed));
 }
 
 bool target_link::take(std::vector<node_msg> & out, int64_t deadline_us) {
@@ -185,7 +185,7 @@ void target_link::give(std::span<const verdict_msg> verdicts, std::span<const ch
 
 text_params target_link::restart() {
     const std::lock_guard locked(wires_->link_mutex);
-    if (!running() || wires_->gone) {
+    if (!running() || wires_->requests_freed) {
         return now_;
     }
     now_.id = request_node((++n_restarts_ & 0x3fffff) << 40 | (req_->id & 0xffffffffff));
@@ -220,7 +220,7 @@ void target_link::end(finish_reason why, const failure & error, int32_t n_drop) 
             return;
         }
         tell_draft({.what = verdict_msg::kind::end});
-        if (!wires_->gone) {
+        if (!wires_->requests_freed) {
             req_->error             = error;
             req_->stats.n_predicted = n_predicted_;
             req_->stats.t_end_us    = now_us();

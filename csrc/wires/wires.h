@@ -25,7 +25,7 @@ struct wires {
           nodes(n_nodes_each * size_t(n_texts), draft_bell, verify_bell),
           verdicts(std::max(size_t(8192), n_verdicts_each * size_t(n_texts)), verify_bell, draft_bell),
           requests(std::max(size_t(4), size_t(n_texts)), reader_bell, verify_bell), rtt_us(size_t(n_texts)),
-          held(size_t(n_texts)), useless(size_t(n_texts)) {}
+          backpressured(size_t(n_texts)), step_obsolete(size_t(n_texts)) {}
 
     const bool on_host; // texts are those of clients in other processes, and one client must not wait for another
 
@@ -49,10 +49,10 @@ struct wires {
     std::vector<std::atomic<int64_t>> rtt_us;
     // By slot: many nodes were not taken, so the draft makes no more for this text (node_mail.h). Relaxed; the bell of
     // the draft rings when it goes on.
-    std::vector<std::atomic<bool>> held;
+    std::vector<std::atomic<bool>> backpressured;
     // By slot: the text went another way than all that the draft evaluates now, so its step may stop. The verdict that
     // says so is on its way. Relaxed.
-    std::vector<std::atomic<bool>> useless;
+    std::vector<std::atomic<bool>> step_obsolete;
 
     // For a draft that reads the target's hidden states; set before the workers start. Null: it reads none.
     std::unique_ptr<feature_ring> features;
@@ -60,10 +60,10 @@ struct wires {
     busy_clock draft_busy;
     busy_clock verify_busy;
 
-    // A link holds the mutex while it uses the request that a message points to. The pipeline takes it and sets `gone`
-    // before requests are freed. Nothing else is locked.
+    // A link holds the mutex while it uses the request that a message points to. The pipeline takes it and sets
+    // `requests_freed` before requests are freed. Nothing else is locked.
     std::mutex link_mutex;
-    bool       gone = false;
+    bool       requests_freed = false;
     // The requests that a target_link gave to the draft. Each is kept until the draft sets its draft_done.
     std::vector<std::unique_ptr<request>> begins;
 };

@@ -1,4 +1,4 @@
-// What the planner has learned about one way of generating (see experience_key). It is kept from text to text.
+// What the planner has learned about one way of generating (see stance_key). It is kept from text to text.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@
 namespace duo {
 
 // mode, n_max, n_min, n_branch, tree use, kind of the guesses, with a draft or without
-using experience_key = std::array<int32_t, 7>;
+using stance_key = std::array<int32_t, 7>;
 
 constexpr int32_t n_reliable = 32; // passes before a stance's own rate is believed
 
-struct experience {
+struct stance_history {
     stance  stance_now = stance::ahead;
     int32_t n_in       = 0;     // passes in this stance
     int32_t n_since    = 0;     // of these, passes since the last one without the draft
