@@ -1,6 +1,6 @@
 // Whole characters only, and the replacement of invalid bytes (Unicode 16, 3.9, tables 3-7 to 3-11).
-#include "check.h"
 #include "base/utf8.h"
+#include "check.h"
 #include "random.h"
 
 using namespace duo;
