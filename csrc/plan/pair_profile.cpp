@@ -42,8 +42,8 @@ void pair_profile::on_step(int32_t n_rows, float us, double shared) {
 }
 
 void pair_profile::exchange_draft(draft_profile & other) {
+    other.beside.resize(together_.size()); // first what may throw
     std::swap(draft_, other);
-    draft_.beside.resize(together_.size());
     ++n_changes_;
 }
 

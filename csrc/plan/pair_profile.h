@@ -33,8 +33,9 @@ class pair_profile {
     void on_step(int32_t n_rows, float us, double shared);
 
     // Another draft is at work from now on. other: what is known of it; it takes what was known of the one before.
-    void                  exchange_draft(draft_profile & other);
-    [[nodiscard]] int64_t n_passes() const { return n_passes_; }
+    void                                exchange_draft(draft_profile & other);
+    [[nodiscard]] const draft_profile & draft() const { return draft_; }
+    [[nodiscard]] int64_t               n_passes() const { return n_passes_; }
 
     // Times of both models at work are kept separately for each split of the cores.
     void choose_split(size_t i) {

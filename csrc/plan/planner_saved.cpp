@@ -61,9 +61,10 @@ void planner::restore(std::span<const double> numbers) {
 }
 
 void planner::exchange_draft(draft_memory & other) {
+    stance_history * none = &other.ways[{}]; // first what may throw
     profile_.exchange_draft(other.profile);
     histories_.swap(other.ways);
-    history_ = &histories_[{}];
+    history_ = none;
 }
 
 void planner::forget() {

@@ -15,7 +15,7 @@ namespace duo {
 
 namespace {
 
-constexpr float   longest_step_us = 6e7f; // a minute: what takes longer is of no use to a text
+constexpr float   longest_step_us = 1e9f;
 constexpr int32_t n_row_most      = 1024; // more rows than any peer's batch has
 
 [[noreturn]] void refuse(const std::string & what) {

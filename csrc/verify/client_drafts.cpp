@@ -15,36 +15,42 @@ void client_drafts::use(uint64_t client) {
     used_ = client;
 }
 
-// Of a client that is new nothing is known.
+// Of a client that is new nothing is known. The one that was not needed for the longest time is forgotten for it.
 draft_memory & client_drafts::memory_of(uint64_t client) {
-    if (const auto known = others_.find(client); known != others_.end()) {
-        return known->second;
+    auto at = others_.find(client);
+    if (at == others_.end()) {
+        if (others_.size() >= n_most) {
+            others_.erase(
+                std::ranges::min_element(others_, {}, [](const auto & entry) { return entry.second.n_asked; }));
+        }
+        at = others_.try_emplace(client).first;
     }
-    if (others_.size() >= n_most) {
-        others_.erase(others_.begin());
-    }
-    return others_[client];
+    at->second.n_asked = ++n_asked_;
+    return at->second.memory;
 }
 
 void client_drafts::use_median(const std::vector<verify_slot *> & texts) {
-    std::vector<std::pair<double, uint64_t>> drafts; // times of steps
+    std::vector<std::pair<double, uint64_t>> drafts; // times of steps; each client has one vote
     for (const verify_slot * s : texts) {
-        if (s->for_draft) {
-            drafts.emplace_back(step_us(s->text.req().client), s->text.req().client);
+        const uint64_t client = s->text.req().client;
+        const auto     same   = [client](const auto & d) { return d.second == client; };
+        if (s->for_draft && std::ranges::none_of(drafts, same)) {
+            drafts.emplace_back(step_us(client), client);
         }
     }
     std::sort(drafts.begin(), drafts.end());
-    if (!drafts.empty()) {
-        use(drafts[(drafts.size() - 1) / 2].second);
+    const auto measured = std::ranges::find_if(drafts, [](const auto & d) { return d.first > 0.0; });
+    if (measured != drafts.end()) {
+        use(measured[(drafts.end() - measured - 1) / 2].second);
     }
 }
 
 double client_drafts::step_us(uint64_t client) const {
     if (client == used_) {
-        return planner_.profile().step_us(1, true);
+        return planner_.profile().draft().any_step_us();
     }
-    const auto known = others_.find(client);
-    return known == others_.end() ? 0.0 : known->second.profile.any_step_us();
+    const auto at = others_.find(client);
+    return at == others_.end() ? 0.0 : at->second.memory.profile.any_step_us();
 }
 
 void client_drafts::on_step(const verify_slot & s, int32_t n_rows, float us, double shared) {
@@ -68,8 +74,8 @@ const guess_record & client_drafts::guesses_of(const verify_slot & s) const {
     if (req.client == used_) {
         return std::as_const(planner_).profile().guesses(req.sampling.kind());
     }
-    const auto known = others_.find(req.client);
-    return known == others_.end() ? nothing_known : known->second.profile.guesses[size_t(req.sampling.kind())];
+    const auto at = others_.find(req.client);
+    return at == others_.end() ? nothing_known : at->second.memory.profile.guesses[size_t(req.sampling.kind())];
 }
 
 } // namespace duo

@@ -21,7 +21,7 @@ class client_drafts {
 
     // The planner goes by this client's draft from now on.
     void use(uint64_t client);
-    // Among several texts: by the draft whose steps take the median time.
+    // Among several texts: by the draft whose steps take the median time, of those whose steps were measured.
     void                 use_median(const std::vector<verify_slot *> & texts);
     [[nodiscard]] size_t size() const { return others_.size() + 1; } // drafts of which something may be known
 
@@ -34,9 +34,15 @@ class client_drafts {
     draft_memory &       memory_of(uint64_t client);
     [[nodiscard]] double step_us(uint64_t client) const;
 
-    planner &                        planner_;
-    uint64_t                         used_ = 0;
-    std::map<uint64_t, draft_memory> others_;
+    struct known {
+        draft_memory memory{};
+        uint64_t     n_asked = 0; // when it was needed last
+    };
+
+    planner &                 planner_;
+    uint64_t                  used_    = 0;
+    uint64_t                  n_asked_ = 0;
+    std::map<uint64_t, known> others_;
 };
 
 } // namespace duo

@@ -112,7 +112,7 @@ void drafts::tell(verify_slot & s, verdict_msg v) {
     }
 }
 
-void drafts::stop_resting(const std::vector<verify_slot *> & texts) {
+void drafts::send_to_rest(const std::vector<verify_slot *> & texts) {
     for (verify_slot * s : texts) {
         if (plans_.orders().n_ahead == 0 && s->n_ahead > 0 && s->drafting()) {
             tell(*s, {.what = verdict_msg::kind::orders});

@@ -44,7 +44,7 @@ class drafts {
     // Wakes the draft once for all texts of a pass, so that its next step has nodes of all of them.
     void wake();
     // Tells drafts to rest that were told to work and would otherwise do so beside the next pass.
-    void stop_resting(const std::vector<verify_slot *> & texts);
+    void send_to_rest(const std::vector<verify_slot *> & texts);
 
     // Frees the requests that neither a draft nor a text needs.
     void                 forget_late_begins();

@@ -1,4 +1,4 @@
-// Books the time while there are texts on what the passes were for.
+// Counts how much time was spent on each kind of pass.
 #pragma once
 
 #include <cstdint>

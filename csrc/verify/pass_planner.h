@@ -1,6 +1,7 @@
 // Plans for the texts of a pass, and orders for their drafts: asks the planner of one text, or that of several.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -30,9 +31,9 @@ class pass_planner {
 
     // How often guesses are right in texts of this kind.
     [[nodiscard]] guess_record & guesses_of(const verify_slot & s) { return clients_.guesses_of(s); }
-    // A step of the text's draft.
+    // A step of the text's draft. Its time is the draft's own claim, of which a minute at most is believed.
     void on_step(const verify_slot & s, const node_msg & msg, double shared) {
-        clients_.on_step(s, msg.n_rows, msg.step_us, shared);
+        clients_.on_step(s, msg.n_rows, std::min(msg.step_us, 6e7f), shared);
     }
 
     // ---- one text

@@ -1,4 +1,4 @@
-// The target's cache: what each of its places holds of which text, and what goes when it is full.
+// The target's cache: what each of its places holds of which text, and what is dropped when it is full.
 #pragma once
 
 #include <cstdint>

@@ -87,7 +87,7 @@ void verify_worker::work_together() {
     plans_.end_single();
     const bool drafts_read = begin_drafts();
     plans_.order(active_.all());
-    drafts_.stop_resting(active_.all());
+    drafts_.send_to_rest(active_.all());
     if (!plan_together() || pass_.slots().empty()) {
         return; // a text has come or is to end, or those whose turn it is were parked
     }

@@ -50,14 +50,14 @@ void verify_worker::begin(request & req) noexcept {
 }
 
 void verify_worker::begin_text(verify_slot & s, request & req) {
+    drafts_.begin_text(s, req);
+    s.draft.begin(req.prompt);
     s.text.begin(req);
     req.place.store(s.index, std::memory_order_relaxed);
     cache_.touch(s);
     s.parked = false;
     active_.add(s);
-    drafts_.begin_text(s, req);
     cache_.keep_beginning(s);
-    s.draft.begin(s.text.tokens());
     drafts_.forget_late_begins();
     if (!drafts_.reachable(s)) {
         return;

@@ -358,7 +358,7 @@ class Passes(TypedDict):
     by_width: dict[int, int]  # passes by their rows; 0: more than 64
     n_rows: int  # in all passes
     n_texts: int  # in all passes
-    stance_us: list[int]  # ahead, by turn, at rest, in groups, reading prompts
+    stance_us: list[int]  # ahead, by turn, at rest, reading prompts
 
 class Usage(TypedDict):
     target: WorkerUsage

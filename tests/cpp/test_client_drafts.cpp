@@ -92,4 +92,24 @@ TEST(only_so_many_clients_are_remembered) {
         c.drafts.use(client);
     }
     CHECK(c.drafts.size() <= client_drafts::n_most + 1, std::to_string(c.drafts.size()));
+    // Those that write now are not the ones that are forgotten, whatever their number is.
+    for (uint64_t i = 0; i < 3; ++i) {
+        c.requests[i].client = i + 1;
+    }
+    for (int k = 0; k < 200; ++k) {
+        for (size_t i = 0; i < 3; ++i) {
+            c.drafts.on_step(c.slots[i], 1, 2000.0f, 1.0);
+        }
+    }
+    for (uint64_t client = 1; client <= 3; ++client) {
+        c.drafts.use(client);
+        CHECK(std::abs(c.plans.profile().step_us(1, true) - 2000.0) < 1.0, std::to_string(client));
+    }
+}
+
+TEST(a_client_of_which_nothing_is_known_does_not_decide) {
+    clients c;
+    c.learn(0, 3000.0f, true);
+    c.drafts.use_median({&c.slots[0], &c.slots[1]}); // the second one is new
+    CHECK(std::abs(c.plans.profile().step_us(1, true) - 3000.0) < 1.0);
 }

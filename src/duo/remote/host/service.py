@@ -175,7 +175,7 @@ class HostService:
         kind: type[DraftText] | type[VerifyText] = DraftText if self._role == "draft" else VerifyText
         asked = await self._asked(context, kind.incoming)
         begin, session = get_begin(asked, n_vocab=self._n_vocab, n_ctx=self._n_ctx), asked.session
-        begin.client = crc32(context.peer().encode())  # what its draft is like must not decide for other clients
+        begin.client = crc32(context.peer().rpartition(":")[0].encode())  # its draft must not decide for other clients
         if (old := self._texts.get(session)) is not None:
             await self._evict(old, context)
         seat = await self._seat(begin.prompt, context, kind.nothing())
