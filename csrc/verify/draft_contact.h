@@ -69,9 +69,8 @@ class draft_contact {
         n_read_          = grows ? n_tokens : n_read_;
     }
 
-    // Leading tokens of the text that the draft's cache holds or has left out.
-    [[nodiscard]] int32_t n_read() const { return n_read_; }
-    void                  forget_read() { n_read_ = 0; }
+    // What the draft's cache holds of the text is of no use any more.
+    void forget_read() { n_read_ = 0; }
     // Between texts: what the cache holds now, without a window.
     void set_read(std::span<const token_id> tokens) noexcept {
         keep_read(tokens);
@@ -93,9 +92,9 @@ class draft_contact {
 
     state                 state_  = state::none;
     const request *       told_   = nullptr;
-    int32_t               n_read_ = 0;
-    std::vector<token_id> read_;   // what its cache holds of the last text, or has left out
-    draft_window          window_; // which of these it has left out
+    int32_t               n_read_ = 0; // leading tokens of the text that its cache holds or has left out
+    std::vector<token_id> read_;       // what its cache holds of the last text, or has left out
+    draft_window          window_;     // which of these it has left out
 };
 
 } // namespace duo

@@ -23,7 +23,7 @@ class drafts {
     [[nodiscard]] bool wanted(const request & req) const;
     [[nodiscard]] bool here() const { return place_ == place::here; }
 
-    // The text begins in this slot. late: its draft begins when that pays; else at once.
+    // The text is about to begin in this slot: whether it may have a draft, and what messages to and from it name.
     void               begin_text(verify_slot & s, request & req);
     void               begin(verify_slot & s, const request & req);
     [[nodiscard]] bool reachable(const verify_slot & s) const { return s.for_draft && reachable_[size_t(s.line)]; }

@@ -1,6 +1,7 @@
 #include "pass_planner.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace duo {
 
@@ -24,9 +25,13 @@ void pass_planner::begin_single(verify_slot & s) {
     planned_slot_ = &s;
 }
 
+void pass_planner::grow(verify_slot & s, double least) {
+    s.text.guesses().grow(s.text.req().plan, s.text.tokens(), std::as_const(clients_).guesses_of(s), least,
+                          cache_.n_room(s));
+}
+
 plan pass_planner::next_single(verify_slot & s, bool may_wait) {
-    s.text.guesses().grow(s.text.req().plan, s.text.tokens(), std::as_const(clients_).guesses_of(s),
-                          single_.least_chance(), cache_.n_room(s));
+    grow(s, single_.least_chance());
     // While prompt rows are missing, evaluating them is better than waiting. Turn-taking waits before the first pass if
     // the whole prompt was cached.
     const auto n_new = int32_t(s.n_missing());
@@ -39,7 +44,9 @@ plan pass_planner::next_single(verify_slot & s, bool may_wait) {
 }
 
 void pass_planner::order(const std::vector<verify_slot *> & texts) {
-    clients_.use_median(texts);
+    if (wires_.on_host) { // elsewhere there is one draft
+        clients_.use_median(texts);
+    }
     pool_wishes wishes{.sync = true, .no_waits = wires_.on_host};
     for (const verify_slot * s : texts) {
         if (s->for_draft) {
@@ -64,8 +71,7 @@ pool_share pass_planner::share_of(verify_slot & s, int32_t n_texts, bool may_wai
     const plan_params & plan  = s.text.req().plan;
     const bool          fixed = plan.always || !plan.tree.empty() || plan.use == tree_use::dynamic;
     const bool          begun = s.text.stats().n_passes > 0;
-    s.text.guesses().grow(s.text.req().plan, s.text.tokens(), std::as_const(clients_).guesses_of(s), fixed ? 0.0 : 0.01,
-                          cache_.n_room(s));
+    grow(s, fixed ? 0.0 : 0.01);
     const int32_t n_most = std::min(n_verify_most(s), std::max(0, model_.n_undo_together(n_texts)));
     return {.tree     = &s.text.tree(),
             .n_base   = int32_t(s.n_missing()),

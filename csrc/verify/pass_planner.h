@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "client_drafts.h"
@@ -67,6 +66,8 @@ class pass_planner {
     void measure(const target_pass & pass, int32_t n_threads);
 
   private:
+    // What the next pass may verify of the text. least: chance of a node.
+    void                  grow(verify_slot & s, double least);
     [[nodiscard]] int32_t n_verify_most(const verify_slot & s) const;
     // Round trip to the text's draft; 0: it is here.
     [[nodiscard]] int64_t away_us(const verify_slot & s) const {
