@@ -29,7 +29,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
                                draft != nullptr   ? place::here
                                : opt.remote_draft ? place::elsewhere
                                                   : place::none,
-                               prior, opt.n_texts, opt.only, opt.n_kept_bytes);
+                               prior, opt.n_texts, opt.n_kept_bytes);
     }
     if (draft != nullptr) {
         draft_worker_.emplace(*draft, wires_, opt.n_texts, !opt.prior.shared);

@@ -24,7 +24,6 @@ class pipeline {
         int32_t               n_texts      = 1;     // texts at once; more wait in a queue
         int64_t               n_kept_bytes = 0;     // see kept_texts
         pair_prior            prior{};
-        std::optional<stance> only{};             // see pool_planner::expect()
         std::function<void()> on_target_thread{}; // first thing in the thread: CPU affinity
         std::function<void()> on_draft_thread{};
     };

@@ -2,6 +2,7 @@
 // for the life of the engine and saved when the engine closes, so that a later run need not measure again.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <span>
@@ -16,7 +17,7 @@
 namespace duo {
 
 constexpr int32_t n_rows_cap      = n_draft_cap + 8; // widths of passes that are measured separately, in rows
-constexpr int32_t profile_version = 5;               // of the numbers of saved()
+constexpr int32_t profile_version = 6;               // of the numbers of saved()
 
 // Owned by the verify worker.
 class pair_profile {
@@ -73,6 +74,8 @@ class pair_profile {
     }
     // The most drafted tokens that a measured pass had, or whose cost is expected.
     [[nodiscard]] int32_t n_tried() const;
+    // Wider passes may be expensive, so the width grows in small steps.
+    [[nodiscard]] int32_t widest_try(int32_t n_min) const { return std::max({1, 2 * n_tried(), n_min}); }
 
     // All measurements as numbers, for a file. restore() takes what saved() gave. False: it is not such a list, and
     // nothing has changed.

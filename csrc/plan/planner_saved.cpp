@@ -8,15 +8,15 @@ namespace duo {
 
 namespace {
 constexpr size_t n_key = std::tuple_size_v<stance_key>;
-constexpr size_t n_each =
-    n_key +
-    6; // stance, passes in it, lengths of the last rest and the last turns; split, passes between trials of others
+// After the key: stance, passes in it, lengths of the last rest and the last turns; split, passes between trials of
+// others.
+constexpr size_t n_each    = n_key + 6;
 constexpr double n_longest = 1e6; // passes
 } // namespace
 
 std::vector<double> planner::saved() const {
     std::vector<double> out = profile_.saved();
-    for (const auto & [key, e] : histories_) {
+    for (const auto & [key, e] : stances_.learned()) {
         if (key != stance_key{}) { // the empty key belongs to no text
             out.insert(out.end(), key.begin(), key.end());
             // A trial that is not over does not count as a stance.
@@ -45,31 +45,27 @@ void planner::restore(std::span<const double> numbers) {
         stance_key key;
         std::transform(kept.begin() + ptrdiff_t(i), kept.begin() + ptrdiff_t(i + n_key), key.begin(),
                        [](double x) { return int32_t(x); });
-        const double saved_stance = kept[i + n_key];
+        const auto   of           = kept.subspan(i + n_key);
+        const double saved_stance = of[0];
         if (saved_stance >= 0.0 && saved_stance <= double(stance::rest)) {
             stance_history e;
             e.stance_now = stance(saved_stance);
-            e.n_in       = std::max(0, int32_t(kept[i + n_key + 1]));
-            e.n_rest     = std::max(0, int32_t(kept[i + n_key + 2]));
-            e.n_turns    = std::max(0, int32_t(kept[i + n_key + 3]));
-            e.splits.begin(splits_.size(), split_);
-            e.splits.restore(size_t(std::max(0.0, kept[i + n_key + 4])), int32_t(kept[i + n_key + 5]));
-            histories_.insert_or_assign(key, e);
+            e.n_in       = std::max(0, int32_t(of[1]));
+            e.n_rest     = std::max(0, int32_t(of[2]));
+            e.n_turns    = std::max(0, int32_t(of[3]));
+            stances_.restore(key, e, size_t(std::max(0.0, of[4])), int32_t(of[5]));
         }
     }
-    history_ = &histories_[{}];
 }
 
 void planner::exchange_draft(draft_memory & other) {
-    stance_history * none = &other.ways[{}]; // first what may throw
+    other.ways.try_emplace(stance_key{}); // first what may throw
     profile_.exchange_draft(other.profile);
-    histories_.swap(other.ways);
-    history_ = none;
+    stances_.swap_learned(other.ways);
 }
 
 void planner::forget() {
-    histories_.clear();
-    history_ = &histories_[{}];
+    stances_.forget();
     profile_.forget();
 }
 

@@ -9,8 +9,8 @@
 
 namespace duo {
 
-// mode, n_max, n_min, n_branch, tree use, kind of the guesses, with a draft or without
-using stance_key = std::array<int32_t, 7>;
+// mode, n_max, n_min, n_branch, tree use, kind of the guesses, with a draft or without, number of texts
+using stance_key = std::array<int32_t, 8>;
 
 constexpr int32_t n_reliable = 32; // passes before a stance's own rate is believed
 
@@ -24,8 +24,9 @@ struct stance_history {
     int32_t n_turns    = 0;     // passes of turn-taking before the next trial of running ahead; 0: no trial has failed
     bool    on_trial   = false; // running ahead, to see whether it is faster than turn-taking
 
-    pace         own;    // of this stance
-    split_search splits; // of the cores, while both work
+    double       spent_us = 0.0; // on speculation since the last rest, less what it has saved
+    pace         own;            // of this stance
+    split_search splits;         // of the cores, while both work
 
     void change(stance to) {
         stance_now = to;

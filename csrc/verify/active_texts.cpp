@@ -26,7 +26,7 @@ void active_texts::park(verify_slot & s) {
     cache_.clear(s);
     s.parked = true;
     remove(s);
-    plans_.end_single();
+    plans_.end_alone();
 }
 
 bool active_texts::any_parked() const {

@@ -20,7 +20,8 @@ class client_drafts {
     explicit client_drafts(planner & plans) : planner_(plans) {}
 
     // The planner goes by this client's draft from now on.
-    void use(uint64_t client);
+    void                   use(uint64_t client);
+    [[nodiscard]] uint64_t used() const { return used_; }
     // Among several texts: by the draft whose steps take the median time, of those whose steps were measured.
     void                 use_median(const std::vector<verify_slot *> & texts);
     [[nodiscard]] size_t size() const { return others_.size() + 1; } // drafts of which something may be known

@@ -80,9 +80,8 @@ void drafts::end(verify_slot & s) {
 }
 
 void drafts::begin_if_it_pays(verify_slot & s) {
-    const verify_stats & st    = s.text.stats();
-    const planner &      plans = plans_.single();
-    if (s.draft.now() != state::owed || st.n_passes == 0 || plans.stance_now() == stance::rest) {
+    const verify_stats & st = s.text.stats();
+    if (s.draft.now() != state::owed || st.n_passes == 0 || plans_.drafts_rest()) {
         return;
     }
     const int64_t elapsed   = now_us() - st.t_begin_us;
@@ -90,7 +89,7 @@ void drafts::begin_if_it_pays(verify_slot & s) {
     const int32_t n_left    = n_predict < 0 ? std::max(n_hoped, st.n_predicted) : n_predict - st.n_predicted;
     const int32_t n_window  = plans_.window().choose(s, n_left, elapsed);
     s.reading_us            = plans_.window().reading_us(s, n_window);
-    if (plans.draft_pays(s.reading_us, n_left, elapsed)) {
+    if (plans_.plans().worth().pays(s.reading_us, n_left, elapsed)) {
         begin_in_mid_text(s, n_window);
         if (s.drafting()) {
             s.draft.set(state::reading);
@@ -104,7 +103,7 @@ void drafts::tell(verify_slot & s, verdict_msg v) {
     v.slot             = s.line;
     const bool verdict = v.what == verdict_msg::kind::verdict;
     const bool rests   = plans_.set_orders(s, v) && verdict && ++s.n_quiet % n_quiet_most != 0;
-    const bool quiet   = rests || (verdict && !plans_.is_single());
+    const bool quiet   = rests || (verdict && !plans_.is_alone());
     wakes_             = wakes_ || (quiet && !rests);
     s.n_ahead          = v.n_ahead;
     if (s.drafting() && !(quiet ? wires_.verdicts.try_push_quiet(v) : wires_.verdicts.try_push(v))) {
@@ -114,7 +113,7 @@ void drafts::tell(verify_slot & s, verdict_msg v) {
 
 void drafts::send_to_rest(const std::vector<verify_slot *> & texts) {
     for (verify_slot * s : texts) {
-        if (plans_.orders().n_ahead == 0 && s->n_ahead > 0 && s->drafting()) {
+        if (plans_.drafts_rest() && s->n_ahead > 0 && s->drafting()) {
             tell(*s, {.what = verdict_msg::kind::orders});
         }
     }
@@ -212,7 +211,7 @@ void drafts::on_message(verify_slot & s, const node_msg & msg) {
 
 void drafts::on_node(verify_slot & s, const node_msg & msg) {
     const bool elsewhere = place_ == place::elsewhere;
-    plans_.on_step(s, msg, elsewhere ? plans_.single().draft_works() : msg.beside);
+    plans_.on_step(s, msg, elsewhere ? plans_.plans().draft_works() : msg.beside);
     if (elsewhere) {
         s.text.req().draft->count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
     }

@@ -1,14 +1,12 @@
-// Plans for the texts of a pass, and orders for their drafts: asks the planner of one text, or that of several.
+// Asks the planner about the texts of a pass: which rows they give, and what their drafts are told.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <vector>
 
 #include "client_drafts.h"
 #include "plan/planner.h"
-#include "plan/pool_planner.h"
 #include "target_cache.h"
 #include "target_pass.h"
 #include "window_choice.h"
@@ -19,13 +17,12 @@ namespace duo {
 // Belongs to the verify worker's thread.
 class pass_planner {
   public:
-    // only: see pool_planner::expect(). Model, cache and wires must outlive it.
-    pass_planner(token_model & model, target_cache & cache, wires & w, const pair_prior & prior,
-                 std::optional<stance> only);
+    // Model, cache and wires must outlive it.
+    pass_planner(token_model & model, target_cache & cache, wires & w, const pair_prior & prior);
 
-    [[nodiscard]] planner &            single() { return single_; }
-    [[nodiscard]] const planner &      single() const { return single_; }
-    [[nodiscard]] const pair_profile & profile() const { return single_.profile(); }
+    [[nodiscard]] planner &            plans() { return planner_; }
+    [[nodiscard]] const planner &      plans() const { return planner_; }
+    [[nodiscard]] const pair_profile & profile() const { return planner_.profile(); }
     [[nodiscard]] window_choice &      window() { return window_; }
 
     // How often guesses are right in texts of this kind.
@@ -35,56 +32,53 @@ class pass_planner {
         clients_.on_step(s, msg.n_rows, std::min(msg.step_us, 6e7f), shared);
     }
 
-    // ---- one text
+    // This text is written alone from now on, unless that is so already.
+    void               begin_alone(verify_slot & s);
+    [[nodiscard]] bool is_alone(const verify_slot & s) const { return alone_ == &s; }
+    [[nodiscard]] bool is_alone() const { return alone_ != nullptr; }
+    void               end_alone() { alone_ = nullptr; }
+    // These texts share each pass from now on.
+    void begin_together(const std::vector<verify_slot *> & texts);
+    // No draft is to work now.
+    [[nodiscard]] bool drafts_rest() const { return planner_.stance_now() == stance::rest || !any_draft_; }
 
-    // Begins to plan for this text alone, unless that is so already.
-    void               begin_single(verify_slot & s);
-    [[nodiscard]] bool is_single(const verify_slot & s) const { return planned_slot_ == &s; }
-    [[nodiscard]] bool is_single() const { return planned_slot_ != nullptr; }
-    void               end_single() { planned_slot_ = nullptr; }
-    // What the next pass verifies, of the nodes that are known now; or how long it should wait. may_wait: for nodes.
-    plan next_single(verify_slot & s, bool may_wait);
-
-    // ---- several texts
-
-    // Decides how these texts are written, and what their drafts are told.
-    void                              order(const std::vector<verify_slot *> & texts);
-    [[nodiscard]] const pool_orders & orders() const { return orders_; }
-    [[nodiscard]] stance              shared_stance() const { return pool_.stance_now(); }
-    // Shares n drafted rows among the texts of the pass. > 0: it should wait so many microseconds for nodes.
-    int64_t share_rows(target_pass & pass, int32_t n_rows, bool may_wait);
-    // A pass over several texts has brought so many tokens. reads: drafts that begin read their texts in it.
-    void on_shared_pass(int32_t n_tokens, double us, bool reads) {
-        pool_.on_pass(single_.profile(), n_tokens, us, reads);
-    }
-
-    // ---- both
-
-    // Adds what the text's draft is to do to a verdict. False: the draft works. True: it rests.
+    // Chooses drafted rows of the pass, n_rows at most. > 0: it should wait so many microseconds for nodes. may_wait:
+    // for nodes.
+    int64_t next(target_pass & pass, int32_t n_rows, bool may_wait);
+    // What the text's draft is to do.
+    [[nodiscard]] draft_wishes wishes_of(const verify_slot & s) const;
+    // Adds it to a verdict. False: the draft works. True: it rests.
     bool set_orders(const verify_slot & s, verdict_msg & v) const;
     // A pass was evaluated. n_threads: of the target; 0: all.
     void measure(const target_pass & pass, int32_t n_threads);
 
   private:
-    // What the next pass may verify of the text. least: chance of a node.
-    void                  grow(verify_slot & s, double least);
-    [[nodiscard]] int32_t n_verify_most(const verify_slot & s) const;
-    // Round trip to the text's draft; 0: it is here.
-    [[nodiscard]] int64_t away_us(const verify_slot & s) const {
-        return wires_.rtt_us[size_t(s.line)].load(std::memory_order_relaxed);
-    }
-    [[nodiscard]] pool_share share_of(verify_slot & s, int32_t n_texts, bool may_wait);
+    [[nodiscard]] int32_t    n_texts() const { return std::max(1, begun_.n_texts); }
+    [[nodiscard]] int32_t    n_verify_most(const verify_slot & s) const;
+    [[nodiscard]] text_share share_of(verify_slot & s, bool may_wait);
+
+    // Which texts share the passes, as far as the planner is concerned.
+    struct company {
+        int32_t    n_texts = 0; // 0: one, or none yet
+        bool       drafts  = false;
+        bool       sync    = false;
+        bool       always  = false;
+        guess_kind kind    = guess_kind::noise;
+        uint64_t   client  = 0; // whose draft it goes by
+
+        bool operator==(const company &) const = default;
+    };
 
     token_model &           model_;
     target_cache &          cache_;
     wires &                 wires_;
-    planner                 single_;
-    pool_planner            pool_;
+    planner                 planner_;
     client_drafts           clients_;
     window_choice           window_;
-    pool_orders             orders_;
-    verify_slot *           planned_slot_ = nullptr; // single_ was told of its text
-    std::vector<pool_share> shares_;                 // scratch
+    verify_slot *           alone_     = nullptr; // the planner was told of its text
+    company                 begun_     = {};      // or of these
+    bool                    any_draft_ = false;
+    std::vector<text_share> shares_; // scratch
 };
 
 } // namespace duo

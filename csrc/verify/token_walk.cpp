@@ -50,19 +50,18 @@ void token_walk::trace(verify_slot & s, const verify_stats & before, stance now,
         return;
     }
     const verify_stats & st = s.text.stats();
-    wires_.verify_trace.try_push(
-        {.what       = trace_event::kind::verify,
-         .hit        = st.n_hits > before.n_hits,
-         .slot       = s.index,
-         .n_rows     = int32_t(pass_.n_rows()),
-         .n_drafted  = int32_t(s.text.tree().rows().size()),
-         .n_accepted = st.n_accepted - before.n_accepted,
-         .depth      = depth,
-         .n_branch   = plans_.is_single() ? plans_.single().n_branch() : plans_.orders().n_branch,
-         .expected   = float(s.expected),
-         .stance_now = now,
-         .t0_us      = pass_.t0(),
-         .t1_us      = pass_.t1()});
+    wires_.verify_trace.try_push({.what       = trace_event::kind::verify,
+                                  .hit        = st.n_hits > before.n_hits,
+                                  .slot       = s.index,
+                                  .n_rows     = int32_t(pass_.n_rows()),
+                                  .n_drafted  = int32_t(s.text.tree().rows().size()),
+                                  .n_accepted = st.n_accepted - before.n_accepted,
+                                  .depth      = depth,
+                                  .n_branch   = plans_.wishes_of(s).n_branch,
+                                  .expected   = float(s.expected),
+                                  .stance_now = now,
+                                  .t0_us      = pass_.t0(),
+                                  .t1_us      = pass_.t1()});
 }
 
 // Keeps only the text in the cache. Nodes accepted beside the best path are not kept: their rows come after a gap, and
@@ -103,8 +102,11 @@ void token_walk::walk(verify_slot & s, stance now) {
 
 void token_walk::commit(verify_slot & s) {
     const int64_t now = now_us();
-    if (const auto us = s.text.us_since_verdict(now); us.has_value() && plans_.is_single(s)) {
-        plans_.single().on_verdict(int32_t(s.text.accepted().size()) + 1, s.expected, *us, s.drafting());
+    if (const auto us = s.text.us_since_verdict(now); us.has_value() && plans_.is_alone(s)) {
+        plans_.plans().on_pass({.n_tokens = int32_t(s.text.accepted().size()) + 1,
+                                .expected = s.expected,
+                                .us       = double(*us),
+                                .drafting = s.drafting()});
     }
     drafts_.send_features(s);
     verdicts_.clear();
@@ -116,7 +118,7 @@ void token_walk::commit(verify_slot & s) {
         drafts_.tell(s, v);
     }
     late_chunks_ = true;
-    if (plans_.is_single(s) && (pass_.us() > wake_every_us || now - t_woken_ > wake_every_us)) {
+    if (plans_.is_alone(s) && (pass_.us() > wake_every_us || now - t_woken_ > wake_every_us)) {
         wake_reader();
     }
 }

@@ -23,7 +23,7 @@ void count_wait(int64_t t0, verify_slot & s, wires & w) {
 } // namespace
 
 void verify_worker::work_alone(verify_slot & s) {
-    plans_.begin_single(s);
+    plans_.begin_alone(s);
     pass_.begin(s);
     if (const size_t n = reading_.n_to_read(s); n > 0) {
         model_.use_threads(0);
@@ -32,17 +32,15 @@ void verify_worker::work_alone(verify_slot & s) {
         evaluate(0);
         return;
     }
-    const std::optional<plan> p = plan_alone(s);
-    if (!p.has_value()) {
+    if (!plan_alone(s)) {
         return;
     }
     if (cache_.slots().size() > 1) {
         active_.make_room(s.n_missing() + s.text.tree().rows().size());
     }
     pass_.set_rows(s, 0);
-    const stance now = plans_.single().stance_now();
-    s.expected       = p->expected;
-    if (evaluate(s.drafting() ? plans_.single().threads().target : 0)) {
+    const stance now = plans_.plans().stance_now();
+    if (evaluate(s.drafting() ? plans_.plans().threads().target : 0)) {
         clock_.is_for(now);
         if (!walk_.finish_unless_spoiled(s, now)) {
             repair(s);
@@ -50,11 +48,11 @@ void verify_worker::work_alone(verify_slot & s) {
     }
 }
 
-// Takes the tree as it is known now, asks the planner, and waits for the draft if that pays. Nothing: another text has
+// Takes the tree as it is known now, asks the planner, and waits for the draft if that pays. False: another text has
 // come, or this one was cancelled.
-std::optional<plan> verify_worker::plan_alone(verify_slot & s) {
+bool verify_worker::plan_alone(verify_slot & s) {
     int64_t t0 = 0;
-    plan    p;
+    s.n_read   = 0;
     for (int32_t i = 0;; ++i) {
         const uint32_t heard = wires_.verify_bell.listen();
         drafts_.take_nodes();
@@ -62,15 +60,15 @@ std::optional<plan> verify_worker::plan_alone(verify_slot & s) {
             drafts_.begin_in_mid_text(s, n_window_auto);
         }
         drafts_.begin_if_it_pays(s);
-        p = plans_.next_single(s, i < n_waits_most);
-        if (p.wait_us <= 0 || take_requests()) {
+        const int64_t planned = plans_.next(pass_, n_draft_cap, i < n_waits_most);
+        if (planned <= 0 || take_requests()) {
             break;
         }
         const int64_t now = now_us();
         t0                = t0 == 0 ? now : t0;
         // A draft that reads is waited for, because on the same cores both at once would take longer.
         const bool    reads   = s.draft.now() == state::reading;
-        const int64_t wait_us = reads ? std::max(p.wait_us, reading_factor * s.reading_us) : p.wait_us;
+        const int64_t wait_us = reads ? std::max(planned, reading_factor * s.reading_us) : planned;
         walk_.wake_reader();
         if (!wait_(wires_.verify_bell, heard, now + wait_us)) {
             s.draft.set(state::late); // a draft that hangs costs one wait, not one for each token
@@ -79,14 +77,13 @@ std::optional<plan> verify_worker::plan_alone(verify_slot & s) {
     if (t0 != 0) {
         count_wait(t0, s, wires_);
     }
-    return active_.size() > 1 || s.text.cancelled() ? std::nullopt : std::optional(p);
+    return active_.size() == 1 && !s.text.cancelled();
 }
 
 // A text whose guesses are not ready gives one row. A long prompt is read in pieces beside the texts that are written.
 void verify_worker::work_together() {
-    plans_.end_single();
     const bool drafts_read = begin_drafts();
-    plans_.order(active_.all());
+    plans_.begin_together(active_.all());
     drafts_.send_to_rest(active_.all());
     if (!plan_together() || pass_.slots().empty()) {
         return; // a text has come or is to end, or those whose turn it is were parked
@@ -101,8 +98,10 @@ void verify_worker::work_together() {
     reading_.measure(pass_);
     std::vector<verify_slot *> spoiled;
     int32_t                    n_tokens = 0;
+    double                     expected = 0.0;
+    bool                       drafting = false;
     bool                       usual    = true; // a pass without prompts
-    const stance               now      = plans_.shared_stance();
+    const stance               now      = plans_.plans().stance_now();
     for (verify_slot * s : slots) {
         usual =
             usual && s->n_read == 0 && s->text.stats().n_passes > 0 && (s->draft.now() != state::owed || !s->for_draft);
@@ -110,6 +109,8 @@ void verify_worker::work_together() {
             continue;
         }
         const int32_t n_before = s->text.stats().n_predicted;
+        expected += s->expected;
+        drafting = drafting || s->drafting();
         clock_.is_for(now);
         try {
             if (!walk_.finish_unless_spoiled(*s, now)) {
@@ -133,8 +134,12 @@ void verify_worker::work_together() {
         return;
     }
     const int64_t t = now_us();
-    if (usual && t_together_ > 0 && n_tokens > 0) {
-        plans_.on_shared_pass(n_tokens, double(t - t_together_), drafts_read);
+    if (t_together_ > 0 && n_tokens > 0 && (usual || plans_.drafts_rest())) {
+        plans_.plans().on_pass({.n_tokens = n_tokens,
+                                .expected = expected,
+                                .us       = double(t - t_together_),
+                                .drafting = drafting,
+                                .usual    = usual && !drafts_read});
     }
     t_together_ = t;
 }
@@ -144,9 +149,8 @@ bool verify_worker::begin_drafts() {
     bool any = false;
     for (verify_slot * s : active_.all()) {
         const state now = s->draft.now();
-        if (now == state::returned ||
-            (now == state::owed && s->text.stats().n_passes > 0 && plans_.orders().n_ahead > 0)) {
-            drafts_.begin_in_mid_text(*s, plans_.single().draft_may_skip() ? n_window_some : n_window_auto);
+        if (now == state::returned || (now == state::owed && s->text.stats().n_passes > 0 && !plans_.drafts_rest())) {
+            drafts_.begin_in_mid_text(*s, plans_.plans().worth().may_skip() ? n_window_some : n_window_auto);
             any = true;
         }
     }
@@ -167,7 +171,7 @@ bool verify_worker::plan_together() {
     for (int32_t i = 0;; ++i) {
         const uint32_t heard = wires_.verify_bell.listen();
         drafts_.take_nodes();
-        const int64_t wait_us = plans_.share_rows(pass_, n_rows, i < n_waits_most);
+        const int64_t wait_us = plans_.next(pass_, n_rows, i < n_waits_most);
         if (wait_us <= 0) {
             break;
         }

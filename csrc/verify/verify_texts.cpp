@@ -64,11 +64,11 @@ void verify_worker::begin_text(verify_slot & s, request & req) {
     }
     // The client of a host begins its draft together with the text, and only then.
     // A draft head reads the prompt as the target's states come. It could not have those that came before.
-    if (!wires_.on_host && !wires_.features && (plans_.single().draft_begins_late() || active_.size() > 1)) {
+    if (!wires_.on_host && !wires_.features && (plans_.plans().worth().begins_late() || active_.size() > 1)) {
         s.draft.set(draft_contact::state::owed);
     } else {
         if (active_.size() == 1) {
-            plans_.begin_single(s); // for the draft's first orders
+            plans_.begin_alone(s); // for the draft's first orders
         }
         drafts_.begin(s, req);
     }
@@ -119,8 +119,8 @@ void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
     s.text.end();
     s.parked = false;
     active_.remove(s);
-    if (plans_.is_single(s)) {
-        plans_.end_single();
+    if (plans_.is_alone(s)) {
+        plans_.end_alone();
     }
     errands_.on_end(s);
     tell_usage();               // before the reader knows of the end

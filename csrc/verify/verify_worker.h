@@ -24,13 +24,13 @@ namespace duo {
 // All members belong to the thread that calls run().
 class verify_worker {
   public:
-    // n_texts: texts at once. The model's branches are divided among them. only: see pool_planner::expect().
+    // n_texts: texts at once. The model's branches are divided among them.
     // n_kept_bytes: of kept_texts.
     verify_worker(token_model & model, wires & w, drafts::place draft, const pair_prior & prior = {},
-                  int32_t n_texts = 1, std::optional<stance> only = {}, int64_t n_kept_bytes = 0);
+                  int32_t n_texts = 1, int64_t n_kept_bytes = 0);
 
     // What was learned about the pair. Only while no request runs.
-    [[nodiscard]] planner & plans() { return plans_.single(); }
+    [[nodiscard]] planner & plans() { return plans_.plans(); }
 
     // From any thread.
     [[nodiscard]] worker_usage usage() const { return board_.read(); }
@@ -58,16 +58,16 @@ class verify_worker {
     void send_end(const request & req, finish_reason why, int32_t n_drop = 0) noexcept;
 
     // Passes (verify_passes.cpp).
-    void                work_alone(verify_slot & s);
-    void                work_together();
-    bool                plan_together();
-    std::optional<plan> plan_alone(verify_slot & s);
-    bool                evaluate(int32_t n_threads);
-    bool                begin_drafts();
-    void                work_again(verify_slot & s, size_t n_good);
-    void                repair(verify_slot & s);
-    void                on_evaluated(verify_slot & s);
-    void                on_failed_pass(failure why) noexcept;
+    void work_alone(verify_slot & s);
+    void work_together();
+    bool plan_together();
+    bool plan_alone(verify_slot & s);
+    bool evaluate(int32_t n_threads);
+    bool begin_drafts();
+    void work_again(verify_slot & s, size_t n_good);
+    void repair(verify_slot & s);
+    void on_evaluated(verify_slot & s);
+    void on_failed_pass(failure why) noexcept;
 
     token_model & model_;
     wires &       wires_;

@@ -26,11 +26,11 @@ void window_choice::on_prompt(int32_t n_rows, int64_t us) {
 
 int32_t window_choice::choose(const verify_slot & s, int32_t n_left, int64_t elapsed_us) const {
     const int32_t asked = s.text.req().plan.n_window;
-    if (asked != n_window_auto || !planner_.draft_may_skip()) {
+    if (asked != n_window_auto || !planner_.worth().may_skip()) {
         return asked;
     }
-    const double saved = planner_.draft_saves(n_left);
-    if (saved <= 0.0 && planner_.draft_pays(std::numeric_limits<int64_t>::max(), n_left, elapsed_us)) {
+    const double saved = planner_.worth().saves(n_left);
+    if (saved <= 0.0 && planner_.worth().pays(std::numeric_limits<int64_t>::max(), n_left, elapsed_us)) {
         return n_window_some; // nothing is known yet
     }
     int32_t best  = windows.front().n;
@@ -38,7 +38,7 @@ int32_t window_choice::choose(const verify_slot & s, int32_t n_left, int64_t ela
     for (const auto & [n, share] : windows) {
         const int64_t us   = reading_us(s, n);
         const double  more = share * saved - double(us);
-        if (more > value || (value == 0.0 && planner_.draft_pays(us, n_left, elapsed_us))) {
+        if (more > value || (value == 0.0 && planner_.worth().pays(us, n_left, elapsed_us))) {
             best  = n;
             value = std::max(0.0, more);
         }

@@ -11,6 +11,64 @@ namespace duo_test {
 
 using namespace duo;
 
+// The planner of one text.
+class text_planner : public planner {
+  public:
+    text_planner() = default;
+    text_planner(const pair_prior & prior, const plan_params & params, int32_t n_branch) {
+        expect(prior);
+        begin(params, n_branch);
+    }
+
+    struct plan {
+        int32_t n_verify = 0;   // nodes chosen (pass_tree::rows)
+        double  expected = 1.0; // tokens of the pass
+        int64_t wait_us  = 0;   // > 0: do not start yet
+    };
+    struct situation {
+        int32_t n_room  = 0;
+        bool    growing = false;
+        bool    fresh   = false;
+        int32_t n_base  = 1;
+        int64_t away_us = 0;
+    };
+
+    void begin(const plan_params & params, int32_t n_branch, int32_t n_undo = n_draft_cap, bool copy = false) {
+        params_   = params;
+        shape_    = tree_shape(params.tree);
+        n_branch_ = n_branch;
+        n_most_   = std::min(n_drafted_most(params_, shape_), n_undo);
+        planner::begin(params, {.n_undo = n_undo, .copy = copy});
+    }
+
+    plan next(pass_tree & tree, const situation & now) {
+        text_share    t{.tree     = &tree,
+                        .plan     = &params_,
+                        .shape    = &shape_,
+                        .n_most   = std::min(n_most_, now.n_room),
+                        .n_base   = now.n_base,
+                        .n_branch = n_branch_,
+                        .growing  = now.growing,
+                        .fresh    = now.fresh,
+                        .away_us  = now.away_us};
+        const int64_t wait_us = planner::next({&t, 1});
+        return {.n_verify = int32_t(tree.rows().size()), .expected = t.expected, .wait_us = wait_us};
+    }
+
+    [[nodiscard]] draft_wishes orders() const {
+        return planner::orders({.plan = &params_, .shape = &shape_, .n_most = n_most_});
+    }
+    [[nodiscard]] int32_t            n_ahead() const { return orders().n_ahead; }
+    [[nodiscard]] double             least_chance() const { return is_fixed(params_) ? 0.0 : 0.01; }
+    [[nodiscard]] const tree_shape & shape() const { return shape_; }
+
+  private:
+    plan_params params_;
+    tree_shape  shape_;
+    int32_t     n_branch_ = 1;
+    int32_t     n_most_   = 0;
+};
+
 // Than with all n_cores. parallel: share of the work that threads divide among them; n_threads 0: it has all cores.
 inline double slower(double n_cores, double parallel, int32_t n_threads) {
     return n_threads > 0 ? 1.0 + parallel * (n_cores / n_threads - 1.0) : 1.0;
@@ -39,14 +97,15 @@ struct made_up_draft {
     node_id  late_id    = no_node;
     token_id late_token = no_token;
 
-    void take_orders(const planner & pl) {
-        n_ahead_    = pl.n_ahead();
-        n_wide_     = pl.n_branch();
-        n_want_     = pl.n_want();
-        told_price_ = 1e-3 * pl.branch_price();
+    void take_orders(const text_planner & pl) {
+        const draft_wishes o = pl.orders();
+        n_ahead_             = o.n_ahead;
+        n_wide_              = o.n_branch;
+        n_want_              = o.n_want;
+        told_price_          = 1e-3 * o.branch_price;
         least_path_ =
-            pl.least_path() > 0 ? std::log(1e-3f * float(pl.least_path())) : -std::numeric_limits<float>::infinity();
-        n_threads_ = pl.threads().draft;
+            o.least_path > 0 ? std::log(1e-3f * float(o.least_path)) : -std::numeric_limits<float>::infinity();
+        n_threads_ = o.n_threads;
         shape_     = pl.shape().empty() ? nullptr : &pl.shape();
     }
 

@@ -57,27 +57,27 @@ class world : public facts {
     };
 
     // So many passes; they go on where the last ones ended.
-    result run(planner & pl, int n_passes) {
+    result run(text_planner & pl, int n_passes) {
         return run(pl, [n_passes](const result & r) { return r.n_passes < n_passes; });
     }
 
     // So many tokens, as many as one pass brings more.
-    result write(planner & pl, int n_tokens) {
+    result write(text_planner & pl, int n_tokens) {
         return run(pl, [n_tokens](const result & r) { return r.n_tokens < n_tokens; });
     }
 
-    template <typename F> result run(planner & pl, F goes_on) {
+    template <typename F> result run(text_planner & pl, F goes_on) {
         dice_ = dice(seed++);
         r_    = {};
         begin(pl);
         while (goes_on(r_)) {
             const double t0 = r_.us;
-            const plan   p  = make_plan(pl);
+            const auto   p  = make_plan(pl);
             pass(pl);
             const int32_t n_tokens = walk(pl.profile());
             ++r_.n_passes;
             r_.n_tokens += n_tokens;
-            pl.on_verdict(n_tokens, p.expected, int64_t(r_.us - t0));
+            pl.on_pass({.n_tokens = n_tokens, .expected = p.expected, .us = r_.us - t0});
             draft_.take_orders(pl);
         }
         r_.width /= std::max(1, r_.n_passes);
@@ -85,7 +85,7 @@ class world : public facts {
     }
 
     // What the planner says of a chain of n nodes.
-    plan ask(planner & pl, int32_t n, int32_t room, bool growing) {
+    text_planner::plan ask(text_planner & pl, int32_t n, int32_t room, bool growing) {
         begin(pl);
         draft_.reset(n);
         see(pl);
@@ -97,7 +97,7 @@ class world : public facts {
   private:
     static double log_of(double p) { return std::log(std::clamp(p, 1e-6, 1.0)); }
 
-    void begin(const planner & pl) {
+    void begin(const text_planner & pl) {
         draft_.best_logp  = log_of(claim < 0.0 ? a : claim);
         draft_.other_logp = log_of((1.0 - a) * second);
         draft_.has_other  = second > 0.0;
@@ -114,7 +114,7 @@ class world : public facts {
     }
 
     // As verify_text::grow_tree() does.
-    void see(const planner & pl) {
+    void see(const text_planner & pl) {
         if (pl.shape().empty()) {
             pass_.begin(draft_.tree, pl.profile().guesses(guess_kind::noise), pl.least_chance());
         } else {
@@ -123,11 +123,11 @@ class world : public facts {
         }
     }
 
-    plan make_plan(planner & pl) {
+    text_planner::plan make_plan(text_planner & pl) {
         for (bool waits = true;;) {
             draft_.choose();
             see(pl);
-            const plan p = pl.next(
+            const auto p = pl.next(
                 pass_,
                 {.n_room = n_room, .growing = waits && !draft_.batch.empty(), .fresh = fresh_, .n_base = 1 + n_again_});
             if (p.wait_us <= 0) {
@@ -140,7 +140,7 @@ class world : public facts {
         }
     }
 
-    void book(const planner & pl, const plan & p) {
+    void book(const text_planner & pl, const text_planner::plan & p) {
         r_.n_most  = std::max(r_.n_most, p.n_verify);
         r_.n_least = std::min(r_.n_least, p.n_verify);
         r_.n_drafted += p.n_verify > 0 ? 1 : 0;
@@ -154,7 +154,7 @@ class world : public facts {
         }
     }
 
-    void pass(planner & pl) {
+    void pass(text_planner & pl) {
         const auto n_rows = 1 + n_again_ + int32_t(pass_.rows().size());
         double     work = v(n_rows) * slower(n_cores, parallel, pl.threads().target) * (dice_.chance(late) ? 5.0 : 1.0);
         const double t0 = r_.us;

@@ -58,19 +58,19 @@ TEST(a_client_that_rests_does_not_make_others_rest) {
     clients           c;
     const plan_params params{.kind = guess_kind::noise};
     c.drafts.use(1);
-    c.plans.begin(params, 1);
+    c.plans.begin(params);
     for (int i = 0; i < 400 && c.plans.stance_now() != stance::rest; ++i) { // it brings nothing
         c.plans.profile().on_pass(1, 1000, 1.0);
         c.plans.profile().on_pass(2, 2000, 1.0);
         c.learn(0, 50000.0f, false);
-        c.plans.on_verdict(1, 1.0, 50000);
+        c.plans.on_pass({.n_tokens = 1, .us = 50000});
     }
     CHECK(c.plans.stance_now() == stance::rest);
     c.drafts.use(2);
-    c.plans.begin(params, 1);
+    c.plans.begin(params);
     CHECK(c.plans.stance_now() != stance::rest);
     c.drafts.use(1);
-    c.plans.begin(params, 1);
+    c.plans.begin(params);
     CHECK(c.plans.stance_now() == stance::rest, "what was learned of it is still known");
 }
 

@@ -20,17 +20,15 @@ double level(int /*age*/) {
     return 0.8;
 }
 
-planner planner_of(const plan_params & p) {
-    planner pl;
-    pl.begin(p, n_branches);
-    return pl;
+text_planner planner_of(const plan_params & p) {
+    return {{}, p, n_branches};
 }
 
 double best_of_turns(const facts & f) {
     double best = 0.0;
     for (const int32_t n : {1, 2, 3, 4, 6}) {
-        planner pl = planner_of(params(run_mode::sync, n));
-        best       = std::max(best, world(f).run(pl, 2000).speed());
+        text_planner pl = planner_of(params(run_mode::sync, n));
+        best            = std::max(best, world(f).run(pl, 2000).speed());
     }
     return best;
 }
@@ -183,8 +181,8 @@ TEST(a_few_wrong_guesses_are_not_the_last) {
     }
     CHECK(r.hope_of_age(1) < 0.2, std::to_string(r.hope_of_age(1)));
     for (uint64_t seed = 1; seed <= 8; ++seed) {
-        planner pl = planner_of(params(run_mode::sync));
-        world   w({.v = sloped, .step_us = 1500.0, .a_of_age = [](int) { return 0.6; }, .seed = seed});
+        text_planner pl = planner_of(params(run_mode::sync));
+        world        w({.v = sloped, .step_us = 1500.0, .a_of_age = [](int) { return 0.6; }, .seed = seed});
         w.run(pl, 200);
         CHECK(pl.n_ahead() > 2, "seed " + std::to_string(seed) + ": " + std::to_string(pl.n_ahead()));
     }
@@ -196,13 +194,13 @@ TEST(look_ahead_is_used_where_it_pays) {
     for (const double c : check::cases({0.1, 0.3})) {
         for (const double contention : check::cases({1.0, 1.3})) {
             for (const bool falls : {false, true}) {
-                const facts f{.v          = sloped,
-                              .step_us    = c * 10000.0,
-                              .a          = 0.8,
-                              .contention = contention,
-                              .a_of_age   = falls ? falling : level};
-                planner     pl = planner_of(params(run_mode::async));
-                world       w(f);
+                const facts  f{.v          = sloped,
+                               .step_us    = c * 10000.0,
+                               .a          = 0.8,
+                               .contention = contention,
+                               .a_of_age   = falls ? falling : level};
+                text_planner pl = planner_of(params(run_mode::async));
+                world        w(f);
                 w.run(pl, 1000);
                 const auto   r    = w.run(pl, 2000);
                 const double best = std::max(best_of_turns(f), 1.0 / sloped(1));

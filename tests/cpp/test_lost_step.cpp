@@ -10,7 +10,7 @@ TEST(a_step_stops_when_none_of_its_nodes_is_needed) {
         scripted_model t(behaviour{.lang = lang, .n_branch = 4, .pass_us = 2000});
         // All of its guesses are wrong. The step that hangs may be one that evaluates the root, which is always needed.
         scripted_model m(behaviour{.lang = lang, .n_branch = 16, .agree = 0.0, .hang_at = hang_at});
-        pipeline       line(&t, &m, {.only = stance::ahead});
+        pipeline       line(&t, &m, {});
         const ask      q{.n_predict = 25};
         auto           text = line.begin(q.make());
         answer         a;
@@ -26,7 +26,7 @@ TEST(a_text_that_ends_stops_the_draft) {
     const language lang{.seed = 4};
     scripted_model t(behaviour{.lang = lang, .n_branch = 4, .pass_us = 1000});
     scripted_model m(behaviour{.lang = lang, .n_branch = 16, .hang_at = 2});
-    pipeline       line(&t, &m, {.only = stance::ahead});
+    pipeline       line(&t, &m, {});
     int32_t        n_accepted = 0;
     // The draft hangs until the first text ends. Later ones have it again, as soon as its thread gets a core.
     for (int i = 0; i < 500 && n_accepted == 0; ++i) {

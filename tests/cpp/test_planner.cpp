@@ -5,7 +5,7 @@ using namespace duo_test;
 
 TEST(plan_wide_when_wide_is_free) {
     for (const auto & v : {flat, +[](int n) { return 10000.0 * (1.0 + 0.01 * n); }}) {
-        planner pl;
+        text_planner pl;
         pl.begin(params(run_mode::async), n_branches);
         world w({.v = v, .step_us = 100.0, .a = 0.9});
         w.run(pl, 50);
@@ -17,7 +17,7 @@ TEST(plan_wide_when_wide_is_free) {
 
 TEST(plan_nothing_on_a_stock_cpu) {
     for (const double a : {0.3, 0.5, 0.65}) {
-        planner pl;
+        text_planner pl;
         pl.begin(params(run_mode::async), n_branches);
         world w({.v = stock, .step_us = 500.0, .a = a});
         w.run(pl, 100);
@@ -30,7 +30,7 @@ TEST(plan_nothing_for_a_useless_draft) {
     for (const double claim : {-1.0, 0.5, 0.9}) { // it may know, or not
         for (const double step_us : {200.0, 3000.0, 30000.0}) {
             for (const run_mode mode : {run_mode::async, run_mode::sync}) {
-                planner pl;
+                text_planner pl;
                 pl.begin(params(mode), n_branches);
                 world      w({.v = sloped, .step_us = step_us, .a = 0.0, .claim = claim});
                 const auto first = w.run(pl, 64);
@@ -51,7 +51,7 @@ TEST(plan_nothing_for_a_useless_draft) {
 
 TEST(plan_recovers_when_the_draft_does) {
     for (const run_mode mode : {run_mode::async, run_mode::sync}) {
-        planner pl;
+        text_planner pl;
         pl.begin(params(mode), n_branches);
         world w({.v = sloped, .step_us = 200.0, .a = 0.0, .claim = 0.9});
         w.run(pl, 300);
@@ -64,7 +64,7 @@ TEST(plan_recovers_when_the_draft_does) {
 }
 
 TEST(plan_tries_again_with_the_next_text) {
-    planner pl;
+    text_planner pl;
     pl.begin(params(run_mode::async), n_branches);
     world w({.v = sloped, .step_us = 200.0, .a = 0.0, .claim = 0.9});
     w.run(pl, 3000); // the last rest is a long one
@@ -78,7 +78,7 @@ TEST(plan_tries_again_with_the_next_text) {
 
 TEST(plan_recovers_from_wrong_measurements) {
     // The first passes ran beside something else: three times too slow. A useless draft is given up all the same.
-    planner pl;
+    text_planner pl;
     pl.begin(params(run_mode::async), n_branches);
     for (int i = 0; i < 3; ++i) {
         pl.profile().on_pass(1, 30000, 0.0);
@@ -90,7 +90,7 @@ TEST(plan_recovers_from_wrong_measurements) {
 
     // And a good one is not given up for wide passes that were slow once.
     for (const double shared : {0.0, 1.0}) {
-        planner good;
+        text_planner good;
         good.begin(params(run_mode::async), n_branches);
         for (int n = 1; n <= 9; ++n) {
             for (int i = 0; i < 3; ++i) {
@@ -107,7 +107,7 @@ TEST(plan_recovers_from_wrong_measurements) {
 TEST(plan_auto_with_a_least_width) {
     for (const int32_t n_min : {2, 4, 9}) {
         for (const run_mode mode : {run_mode::async, run_mode::sync}) {
-            planner pl;
+            text_planner pl;
             pl.begin(params(mode, n_draft_auto, n_min), n_branches);
             world w({.v = sloped, .step_us = 200.0, .a = 0.9});
             w.run(pl, 50);
@@ -119,18 +119,18 @@ TEST(plan_auto_with_a_least_width) {
 
 TEST(plan_waits_only_for_a_cheap_draft) {
     // After a rejection nothing is ready: a step of 1% of a pass is worth waiting for, one of 90% is not.
-    planner cheap;
+    text_planner cheap;
     cheap.begin(params(run_mode::async), n_branches);
     world w({.v = sloped, .step_us = 100.0, .a = 0.7});
     w.run(cheap, 200);
-    const plan p = w.ask(cheap, 0, 1000, true);
+    const auto p = w.ask(cheap, 0, 1000, true);
     CHECK(p.wait_us >= 100);
     CHECK(p.wait_us <= 10000, "a draft that hangs does not hold up the text");
     CHECK_EQ(w.ask(cheap, 0, 1000, false).wait_us, 0);
     CHECK_EQ(w.ask(cheap, 16, 1000, true).wait_us, 0);
     CHECK(w.ask(cheap, 4, 1000, false).n_verify > 1);
 
-    planner dear;
+    text_planner dear;
     dear.begin(params(run_mode::async), n_branches);
     world x({.v = sloped, .step_us = 9000.0, .a = 0.5});
     x.run(dear, 200);
@@ -144,13 +144,13 @@ TEST(plan_is_near_the_best_static_width) {
         for (const double a : check::cases({0.5, 0.7, 0.9})) {
             double best = 0.0;
             for (int32_t n = 1; n <= 16; ++n) {
-                planner pl;
+                text_planner pl;
                 pl.begin(params(run_mode::sync, n), n_branches);
                 world w({.v = sloped, .step_us = c * 10000.0, .a = a});
                 best = std::max(best, w.run(pl, 3000).speed());
             }
             for (const run_mode mode : {run_mode::sync, run_mode::async}) {
-                planner pl;
+                text_planner pl;
                 pl.begin(params(mode), n_branches);
                 world w({.v = sloped, .step_us = c * 10000.0, .a = a});
                 w.run(pl, 100);
@@ -167,7 +167,7 @@ TEST(plan_is_near_the_best_static_width) {
 TEST(plan_expects_the_measured_tokens_per_pass) {
     // The tokens that the planner expects of its passes are those that come, whatever the draft says of itself.
     for (const double claim : {-1.0, 0.5, 0.95}) {
-        planner pl;
+        text_planner pl;
         pl.begin(params(run_mode::async), n_branches);
         world w({.v = flat, .step_us = 200.0, .a = 0.8, .claim = claim});
         w.run(pl, 200);

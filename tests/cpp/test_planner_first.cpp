@@ -27,14 +27,11 @@ struct way {
 };
 
 // A planner that is given these times, at the beginning of its first text.
-planner begun(const pair_prior & prior, const way & w) {
-    planner pl;
-    pl.expect(prior);
-    pl.begin(params(w.mode, w.n), n_branches);
-    return pl;
+text_planner begun(const pair_prior & prior, const way & w) {
+    return {prior, params(w.mode, w.n), n_branches};
 }
 
-planner begun(const facts & f) {
+text_planner begun(const facts & f) {
     return begun(prior_of(f, 1.0, 1.0), {run_mode::async});
 }
 
@@ -42,9 +39,9 @@ planner begun(const facts & f) {
 double first_us(const facts & f, const way & w, int n_tokens, double wrong, double wrong_step, int n_texts) {
     double sum = 0.0;
     for (int i = 0; i < n_texts; ++i) {
-        planner pl = begun(prior_of(f, wrong, wrong_step), w);
-        facts   g  = f;
-        g.seed     = 1000 + uint64_t(i);
+        text_planner pl = begun(prior_of(f, wrong, wrong_step), w);
+        facts        g  = f;
+        g.seed          = 1000 + uint64_t(i);
         world      x(g);
         const auto r = x.write(pl, n_tokens);
         sum += r.us * n_tokens / r.n_tokens;
@@ -111,26 +108,26 @@ TEST(first_trial_of_running_ahead_costs_little) {
 }
 
 TEST(first_tokens_begin_by_turn_on_shared_cores) {
-    const facts   cheap{.v = packed, .step_us = 200.0, .a = 0.7};
-    const planner pl = begun(cheap);
+    const facts        cheap{.v = packed, .step_us = 200.0, .a = 0.7};
+    const text_planner pl = begun(cheap);
     CHECK(pl.stance_now() == stance::by_turn);
-    CHECK(pl.draft_begins_late());
+    CHECK(pl.worth().begins_late());
 
     // Where no width can pay the draft is not even begun.
     const facts dear{.v = stock, .step_us = 4000.0, .a = 0.7};
     CHECK(begun(dear).stance_now() == stance::rest);
 
     // On devices of their own both begin at once.
-    const planner apart = begun(pair_prior{}, {run_mode::async});
+    const text_planner apart = begun(pair_prior{}, {run_mode::async});
     CHECK(apart.stance_now() == stance::ahead);
-    CHECK(!apart.draft_begins_late());
+    CHECK(!apart.worth().begins_late());
 }
 
 TEST(first_tokens_then_ahead_where_that_is_faster) {
     // The cores are shared, but the two do not slow each other down much: the trial is won and kept.
-    const facts f{.v = packed, .step_us = 8000.0, .a = 0.8, .contention = 1.05};
-    planner     pl = begun(f);
-    world       w(f);
+    const facts  f{.v = packed, .step_us = 8000.0, .a = 0.8, .contention = 1.05};
+    text_planner pl = begun(f);
+    world        w(f);
     w.run(pl, 400);
     const auto r = w.run(pl, 200);
     CHECK(r.share(stance::ahead) > 0.9, "ahead " + std::to_string(r.share(stance::ahead)));
@@ -141,12 +138,12 @@ TEST(first_tokens_then_ahead_where_that_is_faster) {
 }
 
 TEST(first_tokens_of_the_next_run_begin_where_this_one_ended) {
-    const facts f{.v = packed, .step_us = 8000.0, .a = 0.8, .contention = 1.05};
-    planner     pl = begun(f);
-    world       w(f);
+    const facts  f{.v = packed, .step_us = 8000.0, .a = 0.8, .contention = 1.05};
+    text_planner pl = begun(f);
+    world        w(f);
     w.run(pl, 400);
     REQUIRE(pl.stance_now() == stance::ahead);
-    planner next;
+    text_planner next;
     next.expect(prior_of(f, 1.0, 1.0));
     next.restore(pl.saved());
     next.begin(params(run_mode::async), n_branches);
@@ -157,7 +154,7 @@ TEST(first_tokens_of_the_next_run_begin_where_this_one_ended) {
     next.begin(params(run_mode::async), n_branches);
     CHECK(next.stance_now() == stance::by_turn);
     // Other lists change nothing.
-    planner none;
+    text_planner none;
     for (const std::vector<double> & bad :
          {std::vector<double>{}, std::vector<double>(7, 1.0), std::vector<double>(none.saved().size() + 9, 0.5)}) {
         none.restore(bad);
@@ -166,9 +163,9 @@ TEST(first_tokens_of_the_next_run_begin_where_this_one_ended) {
 }
 
 TEST(first_tokens_reading_must_pay) {
-    const facts f{.v = packed, .step_us = 4000.0, .a = 0.7};
-    planner     pl = begun(f);
-    CHECK(pl.draft_pays(10000, 64, 0));
-    CHECK(!pl.draft_pays(10000000, 64, 1000000), "ten seconds of reading for 64 tokens");
-    CHECK(pl.draft_pays(10000000, 5000, 1000000));
+    const facts  f{.v = packed, .step_us = 4000.0, .a = 0.7};
+    text_planner pl = begun(f);
+    CHECK(pl.worth().pays(10000, 64, 0));
+    CHECK(!pl.worth().pays(10000000, 64, 1000000), "ten seconds of reading for 64 tokens");
+    CHECK(pl.worth().pays(10000000, 5000, 1000000));
 }

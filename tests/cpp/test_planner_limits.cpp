@@ -5,7 +5,7 @@ using namespace duo_test;
 
 TEST(plan_sync_fixed_is_always_n) {
     for (const int32_t n : {1, 4, 16, 64}) {
-        planner pl;
+        text_planner pl;
         pl.begin(params(run_mode::sync, n), n_branches);
         CHECK_EQ(pl.n_ahead(), n);
         world      w({.v = stock, .step_us = 500.0, .a = 0.2});
@@ -14,7 +14,7 @@ TEST(plan_sync_fixed_is_always_n) {
         CHECK_EQ(r.n_least, n);
         CHECK_EQ(r.n_in[size_t(stance::by_turn)], 500);
         CHECK_EQ(pl.n_ahead(), n);
-        CHECK_EQ(pl.n_branch(), 1);
+        CHECK_EQ(pl.orders().n_branch, 1);
         CHECK_EQ(w.ask(pl, n, n + 5, true).n_verify, n);
         CHECK_EQ(w.ask(pl, n + 3, n + 5, true).n_verify, n);
         CHECK_EQ(w.ask(pl, n, n - 1, true).n_verify, n - 1);
@@ -26,7 +26,7 @@ TEST(plan_sync_fixed_is_always_n) {
 TEST(plan_explicit_n_is_a_cap) {
     for (const int32_t n : {1, 3, 8}) {
         for (const double a : {0.0, 0.5, 1.0}) {
-            planner dear;
+            text_planner dear;
             dear.begin(params(run_mode::async, n), n_branches);
             world      w({.v = stock, .step_us = 20000.0, .a = a});
             const auto r    = w.run(dear, 1000);
@@ -40,7 +40,7 @@ TEST(plan_explicit_n_is_a_cap) {
                 }
             }
         }
-        planner cheap;
+        text_planner cheap;
         cheap.begin(params(run_mode::async, n), n_branches);
         world      w({.v = flat, .step_us = 10.0, .a = 1.0});
         const auto r = w.run(cheap, 1000);
@@ -52,14 +52,14 @@ TEST(plan_explicit_n_is_a_cap) {
 TEST(plan_fits_the_room) {
     dice d(5);
     for (int k = 0; k < check::n_cases(20000); ++k) {
-        planner     pl;
-        plan_params pp = params(d.chance(0.5) ? run_mode::sync : run_mode::async);
-        pp.n_max       = d.chance(0.3) ? n_draft_auto : d.between(0, 100);
-        pp.n_min       = d.between(0, 5);
-        pp.use         = tree_use(d.between(0, 2));
-        pp.always      = d.chance(0.2);
-        pp.n_ahead     = d.chance(0.2) ? d.between(1, 100) : 0;
-        pp.n_branch    = d.chance(0.5) ? d.between(1, 16) : 0;
+        text_planner pl;
+        plan_params  pp = params(d.chance(0.5) ? run_mode::sync : run_mode::async);
+        pp.n_max        = d.chance(0.3) ? n_draft_auto : d.between(0, 100);
+        pp.n_min        = d.between(0, 5);
+        pp.use          = tree_use(d.between(0, 2));
+        pp.always       = d.chance(0.2);
+        pp.n_ahead      = d.chance(0.2) ? d.between(1, 100) : 0;
+        pp.n_branch     = d.chance(0.5) ? d.between(1, 16) : 0;
         if (d.chance(0.2)) {
             pp.tree = {{0, 0}, {1}, {0, 2}};
         }
@@ -82,7 +82,7 @@ TEST(plan_fits_the_room) {
             pl.shape().empty() ? tree.begin(drafted, pl.profile().guesses(guess_kind::noise), pl.least_chance())
                                : tree.begin(drafted, pl.profile().guesses(guess_kind::noise), pl.shape(), places);
             const int32_t n_room = d.between(-5, 12);
-            const plan    p      = pl.next(tree, {.n_room = n_room, .growing = d.chance(0.5), .fresh = d.chance(0.5)});
+            const auto    p      = pl.next(tree, {.n_room = n_room, .growing = d.chance(0.5), .fresh = d.chance(0.5)});
             CHECK(p.n_verify >= 0 && p.n_verify <= std::max(0, n_room));
             CHECK_EQ(p.n_verify, int32_t(tree.rows().size()));
             CHECK(p.n_verify == 0 || p.wait_us == 0, "either it waits, or it verifies");
@@ -91,10 +91,12 @@ TEST(plan_fits_the_room) {
             CHECK(tree.n_branches() >= 1 && tree.n_branches() <= n_branch);
             CHECK(p.expected >= 1.0 && p.expected <= 1.0 + std::max(0, n_room));
             CHECK(p.wait_us >= 0);
-            CHECK(pl.n_ahead() >= 0 && pl.n_branch() >= 1 && pl.branch_price() >= 1 && pl.n_want() >= 0);
+            CHECK(pl.n_ahead() >= 0 && pl.orders().n_branch >= 1 && pl.orders().branch_price >= 1 &&
+                  pl.orders().n_want >= 0);
             CHECK(pl.profile().guesses(guess_kind::noise).acceptance(i) > 0.0 &&
                   pl.profile().guesses(guess_kind::noise).acceptance(i) < 1.0);
-            pl.on_verdict(d.between(1, 1 + p.n_verify), p.expected, d.between(1, 50000));
+            pl.on_pass(
+                {.n_tokens = d.between(1, 1 + p.n_verify), .expected = p.expected, .us = double(d.between(1, 50000))});
         }
     }
 }
@@ -102,7 +104,7 @@ TEST(plan_fits_the_room) {
 TEST(plan_expects_of_what_is_verified) {
     // Where branches run out, what was left out of the pass is not expected of it.
     for (const int32_t n_branch : {2, 3, 16}) {
-        planner pl;
+        text_planner pl;
         pl.begin(params(run_mode::async, 32), n_branch);
         world w({.v = flat, .step_us = 10.0, .a = 0.6, .second = 0.8});
         w.run(pl, 200);
@@ -114,7 +116,7 @@ TEST(plan_expects_of_what_is_verified) {
         }
         pass_tree tree;
         tree.begin(drafted, pl.profile().guesses(guess_kind::noise), pl.least_chance());
-        const plan p   = pl.next(tree, {.n_room = 1000});
+        const auto p   = pl.next(tree, {.n_room = 1000});
         double     sum = 1.0;
         for (int32_t i = 0; i < p.n_verify; ++i) {
             sum += tree.at_row(i).chance;
@@ -126,7 +128,7 @@ TEST(plan_expects_of_what_is_verified) {
 
 TEST(plan_plain_is_nothing) {
     for (const auto & p : {params(run_mode::plain, 8), params(run_mode::async, 0), params(run_mode::sync, 0)}) {
-        planner pl;
+        text_planner pl;
         pl.begin(p, n_branches);
         world w({.v = flat, .step_us = 100.0, .a = 0.9});
         for (const bool growing : {false, true}) {

@@ -26,7 +26,7 @@ pair_prior prior_of(const facts & f, std::vector<core_split> splits, size_t like
 
 // Running ahead all the time with this split and no other; tokens per microsecond.
 double speed_of(const facts & f, const core_split & split) {
-    planner pl;
+    text_planner pl;
     pl.expect(prior_of(f, {split}, 0));
     pl.begin(params(run_mode::async), n_branches);
     world w(f);
@@ -58,7 +58,7 @@ TEST(the_fastest_split_is_found) {
             best = std::max(best, speed);
         }
         for (const size_t likely : {0, 3}) {
-            planner pl;
+            text_planner pl;
             pl.expect(prior_of(f, ways(), likely));
             pl.begin(params(run_mode::async), n_branches);
             world w(f);

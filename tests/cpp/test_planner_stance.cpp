@@ -8,7 +8,7 @@ namespace {
 double best_of_turns(facts f) {
     double best = 0.0;
     for (const int32_t n : {1, 2, 3, 4, 6, 8, 11, 16}) {
-        planner pl;
+        text_planner pl;
         pl.begin(params(run_mode::sync, n), n_branches);
         best = std::max(best, world(f).run(pl, 3000).speed());
     }
@@ -27,7 +27,7 @@ TEST(stance_by_turn_under_contention) {
         for (const double a : check::cases({0.7, 0.8, 0.9})) {
             const facts  f{.v = sloped, .step_us = c * 10000.0, .a = a, .contention = 2.0};
             const double best = best_of_turns(f);
-            planner      pl;
+            text_planner pl;
             pl.begin(params(run_mode::async), n_branches);
             world w(f);
             w.run(pl, 2000);
@@ -46,7 +46,7 @@ TEST(stance_ahead_again_without_contention) {
         for (const double a : check::cases({0.8, 0.9})) {
             const facts  f{.v = sloped, .step_us = c * 10000.0, .a = a, .contention = 2.0};
             const double best = best_of_turns(f);
-            planner      pl;
+            text_planner pl;
             pl.begin(params(run_mode::async), n_branches);
             world w(f);
             w.run(pl, 3000);
@@ -70,7 +70,7 @@ TEST(stance_late_passes_change_nothing) {
         int    n_moved = 0;
         for (uint64_t seed = 0; seed < (check::is_small() ? 2 : 8); ++seed) {
             for (const double late : {0.0, 0.05}) {
-                planner pl;
+                text_planner pl;
                 pl.begin(params(run_mode::async), n_branches);
                 world w({.v          = sloped,
                          .step_us    = 500.0,
@@ -94,7 +94,7 @@ TEST(stance_late_passes_change_nothing) {
 TEST(stance_yardstick_is_taken_and_rarely) {
     // What passes cost alone has to be known, and the draft stands still for it.
     for (const double a : {0.6, 0.9}) {
-        planner pl;
+        text_planner pl;
         pl.begin(params(run_mode::async), n_branches);
         world      w({.v = sloped, .step_us = 500.0, .a = a});
         const auto first = w.run(pl, 40);
@@ -113,8 +113,8 @@ TEST(stance_yardstick_is_taken_and_rarely) {
 
 TEST(stance_of_one_mode_is_not_anothers) {
     // duo bench asks the same pair in several modes.
-    planner pl;
-    world   w({.v = sloped, .step_us = 200.0, .a = 0.9});
+    text_planner pl;
+    world        w({.v = sloped, .step_us = 200.0, .a = 0.9});
     for (int i = 0; i < 3; ++i) {
         for (const run_mode mode : {run_mode::plain, run_mode::sync, run_mode::async}) {
             pl.begin(params(mode), n_branches);

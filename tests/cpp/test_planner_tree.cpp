@@ -6,7 +6,7 @@ using namespace duo_test;
 namespace {
 
 world::result run(const facts & f, plan_params p, int n_passes = 2000) {
-    planner pl;
+    text_planner pl;
     pl.begin(p, n_branches);
     world w(f);
     w.run(pl, 300);
@@ -68,7 +68,7 @@ TEST(a_requested_plan_is_not_changed) {
         auto shape    = params(mode);
         shape.tree    = {{0, 0}, {1}, {0, 1}};
         for (const auto & p : {always, dynamic, shape}) {
-            planner pl;
+            text_planner pl;
             pl.begin(p, n_branches);
             world      w({.v = stock, .step_us = 2000.0, .a = 0.1, .second = 0.2});
             const auto r    = w.run(pl, 1000);
@@ -92,24 +92,24 @@ TEST(a_requested_plan_is_not_changed) {
 }
 
 TEST(plan_orders_for_the_draft) {
-    planner pl;
-    auto    p = params(run_mode::async);
+    text_planner pl;
+    auto         p = params(run_mode::async);
     pl.begin(p, n_branches);
-    CHECK(pl.n_ahead() > 16 && pl.n_branch() > 1 && pl.n_want() == 0);
+    CHECK(pl.n_ahead() > 16 && pl.orders().n_branch > 1 && pl.orders().n_want == 0);
     p.n_ahead  = 5;
     p.n_branch = 3;
     pl.begin(p, n_branches);
     CHECK_EQ(pl.n_ahead(), 5);
-    CHECK_EQ(pl.n_branch(), 3);
+    CHECK_EQ(pl.orders().n_branch, 3);
     p     = params(run_mode::sync, 7);
     p.use = tree_use::dynamic;
     pl.begin(p, n_branches);
-    CHECK_EQ(pl.n_want(), 7);
-    CHECK(pl.n_branch() > 1);
+    CHECK_EQ(pl.orders().n_want, 7);
+    CHECK(pl.orders().n_branch > 1);
     p.tree = {{0, 0, 0}, {1}};
     pl.begin(p, n_branches);
     CHECK_EQ(pl.n_ahead(), 3);
-    CHECK_EQ(pl.n_want(), 0);
+    CHECK_EQ(pl.orders().n_want, 0);
     p.mode = run_mode::async;
     pl.begin(p, n_branches);
     CHECK(pl.n_ahead() > 3);

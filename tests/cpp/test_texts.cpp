@@ -84,11 +84,11 @@ void one_schedule(uint64_t seed, total & sum, bool failures) {
     scripted_model m(draft);
     pair_prior     prior;
     prior.shared = d.chance(0.5);
-    std::optional<stance> only; // scripted models are too quick for the planner's own choice to vary
-    if (d.chance(0.7)) {
-        only = stance(d.below(n_stances));
+    if (d.chance(0.7)) { // rows that cost nothing, or too much: by turn, ahead, or at rest
+        prior.pass_us = {{1, 1000.0}, {64, d.chance(0.7) ? 1000.0 : 1e6}};
+        prior.step_us = 10.0;
     }
-    pipeline            line(&t, d.chance(0.9) ? &m : nullptr, {.n_texts = n_texts, .prior = prior, .only = only});
+    pipeline            line(&t, d.chance(0.9) ? &m : nullptr, {.n_texts = n_texts, .prior = prior});
     std::vector<reader> readers(size_t(d.between(2, 10)));
     for (size_t i = 0; i < readers.size(); ++i) {
         const std::string note = "seed " + std::to_string(seed) + " text " + std::to_string(i);

@@ -230,7 +230,7 @@ TEST(drafts_work_for_texts_that_come_back_in_another_order) {
     // A loaded machine gives the draft's thread its turn within some of the passes.
     scripted_model                          t(behaviour{.lang = lang, .n_branch = 16, .pass_us = 3000});
     scripted_model                          m(behaviour{.lang = lang, .n_branch = 16, .agree = 1.0});
-    pipeline                                line(&t, &m, {.n_texts = 4, .only = stance::by_turn});
+    pipeline                                line(&t, &m, {.n_texts = 4, .prior = {.shared = true}});
     std::vector<std::shared_ptr<open_text>> texts(4);
     for (const bool again : {false, true}) {
         std::vector<ask> asks;

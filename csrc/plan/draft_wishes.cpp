@@ -1,0 +1,66 @@
+#include "draft_wishes.h"
+
+#include <algorithm>
+
+namespace duo {
+
+namespace {
+constexpr int32_t n_branch_auto = 8; // frontier nodes that the draft expands at once
+} // namespace
+
+draft_wishes wish_rule::of(const text_share & t) const {
+    const plan_params & p    = *t.plan;
+    const bool          best = p.mode == run_mode::sync && p.use == tree_use::dynamic && t.shape->empty();
+    return {.n_ahead      = n_ahead(t),
+            .n_branch     = n_branch(p),
+            .n_want       = best ? t.n_most : 0,
+            .least_path   = least_path(p),
+            .branch_price = int32_t(std::clamp(1000.0 * profile_.branch_price(), 1.0, 30000.0)),
+            .n_threads    = stances_.threads().draft};
+}
+
+int32_t wish_rule::n_ahead(const text_share & t) const {
+    const plan_params & p = *t.plan;
+    if (stances_.measuring() || stances_.now() == stance::rest || t.n_most <= 0) {
+        return 0;
+    }
+    if (!t.shape->empty()) {
+        return p.mode == run_mode::sync ? t.shape->depth() : 2 * t.shape->depth() + 2;
+    }
+    if (!turns(p)) { // twice what is verified, so that the tree goes on behind an accepted path
+        return p.n_ahead > 0 ? p.n_ahead : std::min(2 * t.n_most, n_draft_cap) + 2;
+    }
+    if (is_fixed(p)) {
+        return t.n_most;
+    }
+    // Where guesses are better than on average, one text's draft goes on. That of several would keep the others
+    // waiting.
+    const int32_t k = rates_.now().hopeful.k;
+    int32_t n = std::min({t.n_most, rates_.terms().n_texts > 1 ? k + 1 : 2 * k + 1, profile_.widest_try(p.n_min)});
+    // The draft does not know how much a head's guesses lose with each step.
+    const double price = rates_.price_of_guess(stances_.rate());
+    while (rates_.guesses().has_ages() && n > std::max(1, p.n_min) && rates_.guesses().hope_of_age(n - 1) < price) {
+        --n;
+    }
+    return n;
+}
+
+int32_t wish_rule::n_branch(const plan_params & p) const {
+    const bool free = rates_.terms().n_levels > 1 && !is_fixed(p); // a block's branches cost no step
+    if ((turns(p) && p.use != tree_use::dynamic && !free) || (free && p.use == tree_use::chain)) {
+        return 1;
+    }
+    return p.n_branch > 0 ? p.n_branch : n_branch_auto;
+}
+
+// The draft knows the chance of the node that it would expand, but not yet that of the guess below it.
+int32_t wish_rule::least_path(const plan_params & p) const {
+    if (!turns(p) || is_fixed(p) || p.n_min > 0 || rates_.terms().n_levels > 1) {
+        return 0;
+    }
+    const int32_t k    = std::max(1, rates_.now().hopeful.k);
+    const double  next = rates_.acceptance(k - 1, k - 1);
+    return int32_t(std::clamp(1000.0 * rates_.price_of_guess(stances_.rate()) / next, 0.0, 900.0));
+}
+
+} // namespace duo

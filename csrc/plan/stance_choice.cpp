@@ -1,0 +1,265 @@
+#include "stance_choice.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "row_choice.h"
+
+namespace duo {
+
+namespace {
+constexpr int32_t n_recheck     = 128; // passes between two yardsticks (see yardstick_due())
+constexpr int32_t n_alone       = 2;   // passes over one row that have to be known
+constexpr int32_t n_poor_most   = 12;  // passes without profit before speculation rests
+constexpr int32_t n_rest_first  = 64;  // passes of rest; doubles
+constexpr int32_t n_rest_last   = 1024;
+constexpr int32_t n_paid_last   = 8192; // however much the last trial cost
+constexpr int32_t n_rest_soon   = 32;   // passes of rest that are left when a new text begins
+constexpr int32_t n_turns_first = 96;   // passes of turn-taking before running ahead is tried again; doubles
+constexpr int32_t n_turns_far   = 2048; // the same if running ahead was far slower
+constexpr int32_t n_turns_last  = 8192;
+constexpr int32_t n_glance      = 1;    // passes of a trial before it is looked at
+constexpr int32_t n_trial       = 12;   // and before it is judged by what it brought
+constexpr double  n_believed    = 8.0;  // the expected rate of turn-taking weighs as much as so many passes
+constexpr double  trial_price   = 3.0;  // passes that a trial of running ahead may cost
+constexpr double  trial_share   = 0.02; // share of the time that trials of other stances may cost
+constexpr double  trial_doubt   = 1.03; // its first passes find little prepared
+constexpr double  contended     = 1.1;  // slowdown that is more than noise
+constexpr double  small_gain    = 1.05;
+constexpr double  least_speedup = 1.02; // that speculation has brought, or it rests
+} // namespace
+
+void stance_choice::expect(const pair_prior & prior) {
+    shared_ = prior.shared;
+    splits_.expect(prior);
+}
+
+void stance_choice::begin(const plan_params & params, const text_limits & limits) {
+    params_    = params;
+    limits_    = limits;
+    measuring_ = false;
+    const auto [it, fresh] =
+        histories_.try_emplace({int32_t(params.mode), params.n_max, params.n_min, params.n_branch, int32_t(params.use),
+                                int32_t(params.kind), params.has_model ? 1 : 0, limits.n_texts});
+    history_ = &it->second;
+    if (fresh) {
+        history_->splits = splits_.begun();
+    }
+    history_->splits.stop_trial();
+    splits_.use(history_->splits);
+    const bool sync = params.mode == run_mode::sync;
+    if (fresh || is_fixed(params) || !params.has_model || (sync && now() == stance::ahead)) {
+        history_->change(first());
+    }
+    // A new text is a new chance. On separate devices a trial costs little.
+    if (now() == stance::rest && !shared_) {
+        history_->n_in = std::max(history_->n_in, rest_before_trial() - n_rest_soon);
+    }
+}
+
+double stance_choice::rate() const {
+    const double us = rates_.plain_us();
+    if (now() != stance::by_turn || us <= 0.0) {
+        return history_->own.usual_us > 0.0 ? std::max(rates_.plain(), history_->own.tokens / history_->own.usual_us)
+                                            : rates_.plain();
+    }
+    // A few lucky passes would make every guess look too expensive, and a few unlucky ones too cheap.
+    return std::max(rates_.plain(), (history_->own.tokens + n_believed * us * rates_.now().turns.rate) /
+                                        (history_->own.usual_us + n_believed * us));
+}
+
+void stance_choice::on_pass(const pass_result & pass) {
+    stance_history & h = *history_;
+    if (params_.has_model && !pass.drafting && now() != stance::rest) {
+        return; // a pass without the draft says nothing about the stance
+    }
+    if (now() != stance::rest) {
+        h.spent_us += pass.us - pass.n_tokens * rates_.plain_us() / limits_.n_texts;
+    }
+    if (h.splits.on_trial()) {
+        splits_.judge(h.splits, h.own, pass.n_tokens, pass.expected, pass.us);
+        return;
+    }
+    if (pass.usual) {
+        h.own.add(pass.n_tokens, pass.expected, pass.us);
+    }
+    if (pass.usual || now() == stance::rest) {
+        ++h.n_in;
+        if (!is_fixed(params_) && params_.has_model && params_.mode != run_mode::plain) {
+            reconsider();
+        }
+    }
+}
+
+// On the same cores models take turns, so that whoever works has all cores. A draft that guesses in blocks can prepare
+// nothing, so it takes turns anywhere.
+bool stance_choice::takes_turns_first() const {
+    return !limits_.no_waits && (params_.mode == run_mode::sync ||
+                                 (async() && params_.has_model && (shared_ || rates_.terms().n_levels > 1) &&
+                                  (!is_fixed(params_) || several())));
+}
+
+// Separate devices lose nothing by running ahead. On shared cores the models take turns or the draft rests. Trees that
+// the user gave are always grown ahead.
+stance stance_choice::first() const {
+    if (!takes_turns_first()) {
+        return stance::ahead;
+    }
+    return !is_fixed(params_) && profile_.has_prior() && !rates_.turns_could_pay() ? stance::rest : stance::by_turn;
+}
+
+// After each pass: is this still the right stance?
+void stance_choice::reconsider() {
+    stance_history & h = *history_;
+    measuring_         = false;
+    if (now() == stance::rest) {
+        end_rest();
+        return;
+    }
+    if (begin_ahead_trial()) {
+        return;
+    }
+    measuring_ = yardstick_due();
+    h.n_since  = measuring_ ? 0 : h.n_since + 1;
+    if (rates_.plain_us() == 0.0 || (rates_.step_us(false) == 0.0 && h.n_in < n_reliable)) {
+        return; // nothing to judge by
+    }
+    const double own = h.own.rate();
+    h.n_poor         = speculation_is_poor(own) ? h.n_poor + 1 : 0;
+    if (!fall_back(own) && !begin_rest() && h.n_in > 4 * n_poor_most && h.n_poor == 0) {
+        h.n_rest = 0; // speculation has paid for long enough, so the next rest is short again
+    }
+    if (now() == stance::ahead && !several() && !measuring_ && h.n_in >= n_reliable) {
+        splits_.try_other(h.splits);
+    }
+}
+
+// Where working side by side is slow, turn-taking is tried first.
+bool stance_choice::end_rest() {
+    if (history_->n_in < rest_before_trial()) {
+        return false;
+    }
+    const bool turns = !async() || shared_ || rates_.terms().n_levels > 1 || profile_.slowdown() > 1.25;
+    history_->change(turns && !limits_.no_waits ? stance::by_turn : stance::ahead);
+    history_->spent_us = 0.0;
+    return true;
+}
+
+// Several texts on the same cores only ever take turns.
+bool stance_choice::begin_ahead_trial() {
+    if (!async() || rates_.terms().n_levels > 1 || (several() && shared_) || now() != stance::by_turn ||
+        history_->n_in < turns_before_ahead()) {
+        return false;
+    }
+    history_->change(stance::ahead);
+    history_->on_trial = true;
+    return true;
+}
+
+bool stance_choice::begin_rest() {
+    if (history_->n_poor < n_poor_most) {
+        return false;
+    }
+    history_->n_rest = std::clamp(2 * history_->n_rest, n_rest_first, n_rest_last);
+    history_->change(stance::rest);
+    return true;
+}
+
+// Running ahead is tried again later, or sooner if there is another way to split the cores.
+bool stance_choice::fall_back(double own) {
+    if (!async() || limits_.no_waits || now() != stance::ahead || !turns_are_faster(own)) {
+        return false;
+    }
+    const int32_t least = profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first;
+    const bool    other = splits_.move_on(history_->splits);
+    history_->n_turns =
+        std::clamp(other ? history_->n_turns : 2 * history_->n_turns, other ? n_turns_first : least, n_turns_last);
+    history_->change(stance::by_turn);
+    return true;
+}
+
+// The yardstick is a pass while the draft stands still; speculation is compared with it. If its cost is known in
+// advance, the yardstick can wait until it costs the text little. Several texts do not stand still for it.
+bool stance_choice::yardstick_due() const {
+    if (several()) {
+        return false;
+    }
+    if (profile_.alone(1).n < n_alone && !profile_.has_prior()) {
+        return true;
+    }
+    return async() && history_->n_since + 1 > n_recheck;
+}
+
+bool stance_choice::speculation_is_poor(double own) const {
+    constexpr double least = row_choice::least_gain;
+    const bool       poor  = now() == stance::by_turn ? rates_.now().hopeful.rate < (1.0 + least) * rates_.plain()
+                                                      : rates_.gain(rate(), now() == stance::ahead) < least;
+    return poor || (history_->n_in >= n_reliable && own < least_speedup * rates_.plain());
+}
+
+// True if running ahead should be given up for turn-taking. The larger the difference, the sooner: two teams of threads
+// on the same cores can be ten times as slow as one. A trial must cost little, so it ends early if its first passes
+// show that it cannot succeed.
+bool stance_choice::turns_are_faster(double own) {
+    stance_history & h = *history_;
+    if (h.n_in <= 1 && !h.on_trial) {
+        return false;
+    }
+    const double turns = rates_.now().turns.rate;
+    if (h.on_trial && h.n_in >= n_glance && h.n_in <= n_trial) {
+        return turns > (h.n_in < n_trial ? rates_.now().ahead.rate : trial_doubt * own);
+    }
+    // At first widths are still being tried. Without contention turn-taking has little to win.
+    const bool contend = profile_.slowdown() > contended;
+    if (!contend && h.n_in < n_reliable) {
+        return false;
+    }
+    const double clear = h.n_in < n_reliable ? 1.5 : contend ? 1.03 : 1.1;
+    const bool   slow  = turns > clear * own;
+    h.n_slow = slow ? h.n_slow + (turns > 2.0 * own ? n_poor_most : turns > 1.5 * own ? n_poor_most / 3 : 1) : 0;
+    return h.n_slow >= n_poor_most || (h.n_poor >= n_poor_most && turns > 1.03 * rates_.plain());
+}
+
+// Passes of turn-taking before running ahead is tried. A failed trial costs some passes, so the more there is to win,
+// the sooner it is tried. After each failure it is tried later.
+int32_t stance_choice::turns_before_ahead() const {
+    if (history_->n_turns > 0) {
+        return history_->n_turns;
+    }
+    const double turns = rates_.now().turns.rate;
+    const double most  = turns > 0.0 ? rates_.now().ahead.rate / turns : 0.0;
+    return most < small_gain ? std::numeric_limits<int32_t>::max()
+                             : std::max(n_reliable, int32_t(trial_price / (trial_share * most)));
+}
+
+// Passes of rest before speculation is tried again: so many that what the last trial cost, or what the next one will,
+// is a small share of their time.
+int32_t stance_choice::rest_before_trial() const {
+    const double pass  = rates_.plain_us();
+    const double c     = shared_ && pass > 0.0 ? std::min(1.0, rates_.step_us(false) / pass) : 0.0;
+    const auto   least = int32_t(n_poor_most * c / trial_share);
+    const double paid  = pass > 0.0 ? history_->spent_us / (trial_share * pass) : 0.0;
+    return std::max(std::min(n_rest_last, std::max({n_rest_first, history_->n_rest, least})),
+                    int32_t(std::clamp(paid, 0.0, double(n_paid_last))));
+}
+
+void stance_choice::restore(const stance_key & key, const stance_history & saved, size_t best_split,
+                            int32_t n_split_wait) {
+    stance_history & h = histories_.insert_or_assign(key, saved).first->second;
+    h.splits           = splits_.begun();
+    h.splits.restore(best_split, n_split_wait);
+    history_ = &histories_[{}];
+}
+
+void stance_choice::swap_learned(histories & other) {
+    stance_history * none = &other[{}];
+    histories_.swap(other);
+    history_ = none;
+}
+
+void stance_choice::forget() {
+    histories_.clear();
+    history_ = &histories_[{}];
+}
+
+} // namespace duo
