@@ -20,8 +20,8 @@ namespace duo {
 
 // What was learned of one draft: its measurements, and the ways of generating with it.
 struct draft_memory {
-    draft_profile            profile{};
-    stance_choice::histories ways{};
+    draft_profile       profile{};
+    stance_memory::ways ways{};
 };
 
 // Owned by the verify worker.

@@ -16,7 +16,7 @@ constexpr double n_longest = 1e6; // passes
 
 std::vector<double> planner::saved() const {
     std::vector<double> out = profile_.saved();
-    for (const auto & [key, e] : stances_.learned()) {
+    for (const auto & [key, e] : stances_.memory().all()) {
         if (key != stance_key{}) { // the empty key belongs to no text
             out.insert(out.end(), key.begin(), key.end());
             // A trial that is not over does not count as a stance.
@@ -53,19 +53,20 @@ void planner::restore(std::span<const double> numbers) {
             e.n_in       = std::max(0, int32_t(of[1]));
             e.n_rest     = std::max(0, int32_t(of[2]));
             e.n_turns    = std::max(0, int32_t(of[3]));
-            stances_.restore(key, e, size_t(std::max(0.0, of[4])), int32_t(of[5]));
+            e.splits     = stances_.begun_splits();
+            e.splits.restore(size_t(std::max(0.0, of[4])), int32_t(of[5]));
+            stances_.memory().put(key, e);
         }
     }
 }
 
 void planner::exchange_draft(draft_memory & other) {
-    other.ways.try_emplace(stance_key{}); // first what may throw
+    stances_.memory().swap(other.ways); // first what may throw
     profile_.exchange_draft(other.profile);
-    stances_.swap_learned(other.ways);
 }
 
 void planner::forget() {
-    stances_.forget();
+    stances_.memory().forget();
     profile_.forget();
 }
 

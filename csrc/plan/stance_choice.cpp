@@ -38,38 +38,39 @@ void stance_choice::begin(const plan_params & params, const text_limits & limits
     params_    = params;
     limits_    = limits;
     measuring_ = false;
-    const auto [it, fresh] =
-        histories_.try_emplace({int32_t(params.mode), params.n_max, params.n_min, params.n_branch, int32_t(params.use),
-                                int32_t(params.kind), params.has_model ? 1 : 0, limits.n_texts});
-    history_ = &it->second;
+    const bool fresh =
+        memory_.use({int32_t(params.mode), params.n_max, params.n_min, params.n_branch, int32_t(params.use),
+                     int32_t(params.kind), params.has_model ? 1 : 0, limits.n_texts});
+    stance_history & h = memory_.now();
     if (fresh) {
-        history_->splits = splits_.begun();
+        h.splits = splits_.begun();
     }
-    history_->splits.stop_trial();
-    splits_.use(history_->splits);
+    h.splits.stop_trial();
+    splits_.use(h.splits);
     const bool sync = params.mode == run_mode::sync;
     if (fresh || is_fixed(params) || !params.has_model || (sync && now() == stance::ahead)) {
-        history_->change(first());
+        h.change(first());
     }
     // A new text is a new chance. On separate devices a trial costs little.
     if (now() == stance::rest && !shared_) {
-        history_->n_in = std::max(history_->n_in, rest_before_trial() - n_rest_soon);
+        h.n_in = std::max(h.n_in, rest_before_trial() - n_rest_soon);
     }
 }
 
 double stance_choice::rate() const {
     const double us = rates_.plain_us();
     if (now() != stance::by_turn || us <= 0.0) {
-        return history_->own.usual_us > 0.0 ? std::max(rates_.plain(), history_->own.tokens / history_->own.usual_us)
-                                            : rates_.plain();
+        return memory_.now().own.usual_us > 0.0
+                   ? std::max(rates_.plain(), memory_.now().own.tokens / memory_.now().own.usual_us)
+                   : rates_.plain();
     }
     // A few lucky passes would make every guess look too expensive, and a few unlucky ones too cheap.
-    return std::max(rates_.plain(), (history_->own.tokens + n_believed * us * rates_.now().turns.rate) /
-                                        (history_->own.usual_us + n_believed * us));
+    return std::max(rates_.plain(), (memory_.now().own.tokens + n_believed * us * rates_.now().turns.rate) /
+                                        (memory_.now().own.usual_us + n_believed * us));
 }
 
 void stance_choice::on_pass(const pass_result & pass) {
-    stance_history & h = *history_;
+    stance_history & h = memory_.now();
     if (params_.has_model && !pass.drafting && now() != stance::rest) {
         return; // a pass without the draft says nothing about the stance
     }
@@ -96,7 +97,7 @@ void stance_choice::on_pass(const pass_result & pass) {
 bool stance_choice::takes_turns_first() const {
     return !limits_.no_waits && (params_.mode == run_mode::sync ||
                                  (async() && params_.has_model && (shared_ || rates_.terms().n_levels > 1) &&
-                                  (!is_fixed(params_) || several())));
+                                  (!is_fixed(params_) || limits_.several())));
 }
 
 // Separate devices lose nothing by running ahead. On shared cores the models take turns or the draft rests. Trees that
@@ -110,7 +111,7 @@ stance stance_choice::first() const {
 
 // After each pass: is this still the right stance?
 void stance_choice::reconsider() {
-    stance_history & h = *history_;
+    stance_history & h = memory_.now();
     measuring_         = false;
     if (now() == stance::rest) {
         end_rest();
@@ -129,39 +130,39 @@ void stance_choice::reconsider() {
     if (!fall_back(own) && !begin_rest() && h.n_in > 4 * n_poor_most && h.n_poor == 0) {
         h.n_rest = 0; // speculation has paid for long enough, so the next rest is short again
     }
-    if (now() == stance::ahead && !several() && !measuring_ && h.n_in >= n_reliable) {
+    if (now() == stance::ahead && !limits_.several() && !measuring_ && h.n_in >= n_reliable) {
         splits_.try_other(h.splits);
     }
 }
 
 // Where working side by side is slow, turn-taking is tried first.
 bool stance_choice::end_rest() {
-    if (history_->n_in < rest_before_trial()) {
+    if (memory_.now().n_in < rest_before_trial()) {
         return false;
     }
     const bool turns = !async() || shared_ || rates_.terms().n_levels > 1 || profile_.slowdown() > 1.25;
-    history_->change(turns && !limits_.no_waits ? stance::by_turn : stance::ahead);
-    history_->spent_us = 0.0;
+    memory_.now().change(turns && !limits_.no_waits ? stance::by_turn : stance::ahead);
+    memory_.now().spent_us = 0.0;
     return true;
 }
 
 // Several texts on the same cores only ever take turns.
 bool stance_choice::begin_ahead_trial() {
-    if (!async() || rates_.terms().n_levels > 1 || (several() && shared_) || now() != stance::by_turn ||
-        history_->n_in < turns_before_ahead()) {
+    if (!async() || rates_.terms().n_levels > 1 || (limits_.several() && shared_) || now() != stance::by_turn ||
+        memory_.now().n_in < turns_before_ahead()) {
         return false;
     }
-    history_->change(stance::ahead);
-    history_->on_trial = true;
+    memory_.now().change(stance::ahead);
+    memory_.now().on_trial = true;
     return true;
 }
 
 bool stance_choice::begin_rest() {
-    if (history_->n_poor < n_poor_most) {
+    if (memory_.now().n_poor < n_poor_most) {
         return false;
     }
-    history_->n_rest = std::clamp(2 * history_->n_rest, n_rest_first, n_rest_last);
-    history_->change(stance::rest);
+    memory_.now().n_rest = std::clamp(2 * memory_.now().n_rest, n_rest_first, n_rest_last);
+    memory_.now().change(stance::rest);
     return true;
 }
 
@@ -170,38 +171,38 @@ bool stance_choice::fall_back(double own) {
     if (!async() || limits_.no_waits || now() != stance::ahead || !turns_are_faster(own)) {
         return false;
     }
-    const int32_t least = profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first;
-    const bool    other = splits_.move_on(history_->splits);
-    history_->n_turns =
-        std::clamp(other ? history_->n_turns : 2 * history_->n_turns, other ? n_turns_first : least, n_turns_last);
-    history_->change(stance::by_turn);
+    const int32_t least   = profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first;
+    const bool    other   = splits_.move_on(memory_.now().splits);
+    memory_.now().n_turns = std::clamp(other ? memory_.now().n_turns : 2 * memory_.now().n_turns,
+                                       other ? n_turns_first : least, n_turns_last);
+    memory_.now().change(stance::by_turn);
     return true;
 }
 
 // The yardstick is a pass while the draft stands still; speculation is compared with it. If its cost is known in
 // advance, the yardstick can wait until it costs the text little. Several texts do not stand still for it.
 bool stance_choice::yardstick_due() const {
-    if (several()) {
+    if (limits_.several()) {
         return false;
     }
     if (profile_.alone(1).n < n_alone && !profile_.has_prior()) {
         return true;
     }
-    return async() && history_->n_since + 1 > n_recheck;
+    return async() && memory_.now().n_since + 1 > n_recheck;
 }
 
 bool stance_choice::speculation_is_poor(double own) const {
     constexpr double least = row_choice::least_gain;
     const bool       poor  = now() == stance::by_turn ? rates_.now().hopeful.rate < (1.0 + least) * rates_.plain()
                                                       : rates_.gain(rate(), now() == stance::ahead) < least;
-    return poor || (history_->n_in >= n_reliable && own < least_speedup * rates_.plain());
+    return poor || (memory_.now().n_in >= n_reliable && own < least_speedup * rates_.plain());
 }
 
 // True if running ahead should be given up for turn-taking. The larger the difference, the sooner: two teams of threads
 // on the same cores can be ten times as slow as one. A trial must cost little, so it ends early if its first passes
 // show that it cannot succeed.
 bool stance_choice::turns_are_faster(double own) {
-    stance_history & h = *history_;
+    stance_history & h = memory_.now();
     if (h.n_in <= 1 && !h.on_trial) {
         return false;
     }
@@ -223,8 +224,8 @@ bool stance_choice::turns_are_faster(double own) {
 // Passes of turn-taking before running ahead is tried. A failed trial costs some passes, so the more there is to win,
 // the sooner it is tried. After each failure it is tried later.
 int32_t stance_choice::turns_before_ahead() const {
-    if (history_->n_turns > 0) {
-        return history_->n_turns;
+    if (memory_.now().n_turns > 0) {
+        return memory_.now().n_turns;
     }
     const double turns = rates_.now().turns.rate;
     const double most  = turns > 0.0 ? rates_.now().ahead.rate / turns : 0.0;
@@ -238,28 +239,9 @@ int32_t stance_choice::rest_before_trial() const {
     const double pass  = rates_.plain_us();
     const double c     = shared_ && pass > 0.0 ? std::min(1.0, rates_.step_us(false) / pass) : 0.0;
     const auto   least = int32_t(n_poor_most * c / trial_share);
-    const double paid  = pass > 0.0 ? history_->spent_us / (trial_share * pass) : 0.0;
-    return std::max(std::min(n_rest_last, std::max({n_rest_first, history_->n_rest, least})),
+    const double paid  = pass > 0.0 ? memory_.now().spent_us / (trial_share * pass) : 0.0;
+    return std::max(std::min(n_rest_last, std::max({n_rest_first, memory_.now().n_rest, least})),
                     int32_t(std::clamp(paid, 0.0, double(n_paid_last))));
-}
-
-void stance_choice::restore(const stance_key & key, const stance_history & saved, size_t best_split,
-                            int32_t n_split_wait) {
-    stance_history & h = histories_.insert_or_assign(key, saved).first->second;
-    h.splits           = splits_.begun();
-    h.splits.restore(best_split, n_split_wait);
-    history_ = &histories_[{}];
-}
-
-void stance_choice::swap_learned(histories & other) {
-    stance_history * none = &other[{}];
-    histories_.swap(other);
-    history_ = none;
-}
-
-void stance_choice::forget() {
-    histories_.clear();
-    history_ = &histories_[{}];
 }
 
 } // namespace duo

@@ -1,11 +1,8 @@
 // Chooses how texts are written: the draft runs ahead, takes turns with the target, or rests. It goes by what passes
-// have brought. What it learns is kept from text to text, for each way of generating (stance_key).
+// have brought.
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <span>
-#include <vector>
 
 #include "split_choice.h"
 #include "stance_history.h"
@@ -19,6 +16,8 @@ struct text_limits {
     int32_t n_undo   = n_draft_cap; // guesses in a pass that the target can take back
     bool    copy     = false;       // of its ways to do that: undo_kind::copy
     bool    no_waits = false;       // no text may wait for another one's draft
+
+    [[nodiscard]] bool several() const { return n_texts > 1; }
 };
 
 // What a pass has brought.
@@ -32,8 +31,6 @@ struct pass_result {
 
 class stance_choice {
   public:
-    using histories = std::map<stance_key, stance_history>;
-
     // Both must outlive it.
     stance_choice(pair_profile & profile, const stance_rates & rates)
         : profile_(profile), rates_(rates), splits_(profile, rates) {}
@@ -43,7 +40,7 @@ class stance_choice {
     void begin(const plan_params & params, const text_limits & limits);
     void on_pass(const pass_result & pass);
 
-    [[nodiscard]] stance now() const { return history_->stance_now; }
+    [[nodiscard]] stance now() const { return memory_.now().stance_now; }
     // The next pass is the yardstick: it starts when the draft stands still, to measure a pass without it.
     [[nodiscard]] bool   measuring() const { return measuring_; }
     [[nodiscard]] double rate() const; // tokens per microsecond of all texts; 0: nothing measured yet
@@ -51,21 +48,20 @@ class stance_choice {
     [[nodiscard]] bool draft_works() const { return now() == stance::ahead && !measuring_; }
     // Threads for each model's next work; 0: all its threads.
     [[nodiscard]] core_split threads() const {
-        return draft_works() && !several() ? splits_.threads(history_->splits) : core_split{};
+        return draft_works() && !limits_.several() ? splits_.threads(memory_.now().splits) : core_split{};
     }
     // Both models are on the same cores.
     [[nodiscard]] bool shared() const { return shared_; }
     // The target waits for the draft's guesses.
     [[nodiscard]] bool may_wait() const { return !limits_.no_waits; }
 
-    [[nodiscard]] const histories & learned() const { return histories_; }
-    // What the file of the last run says of a way of generating.
-    void restore(const stance_key & key, const stance_history & saved, size_t best_split, int32_t n_split_wait);
-    void swap_learned(histories & other); // begin() must follow
-    void forget();
+    // What was learned. After a change of the way in use, begin() must follow.
+    [[nodiscard]] stance_memory &       memory() { return memory_; }
+    [[nodiscard]] const stance_memory & memory() const { return memory_; }
+    // What is to be known of the splits of the cores where nothing was learned yet.
+    [[nodiscard]] split_search begun_splits() const { return splits_.begun(); }
 
   private:
-    [[nodiscard]] bool    several() const { return limits_.n_texts > 1; }
     [[nodiscard]] bool    async() const { return params_.mode == run_mode::async; }
     [[nodiscard]] bool    takes_turns_first() const;
     [[nodiscard]] stance  first() const;
@@ -89,8 +85,7 @@ class stance_choice {
     text_limits          limits_;
     bool                 shared_    = false;
     bool                 measuring_ = false;
-    histories            histories_;
-    stance_history *     history_ = &histories_[{}];
+    stance_memory        memory_;
 };
 
 } // namespace duo

@@ -1,8 +1,9 @@
-// What the planner has learned about one way of generating (see stance_key). It is kept from text to text.
+// What the planner has learned about each way of generating. It is kept from text to text.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <map>
 
 #include "base/messages.h"
 #include "core_split.h"
@@ -38,6 +39,45 @@ struct stance_history {
         own        = {};
         splits.stop_trial();
     }
+};
+
+// The ways of generating with one draft, one of which is in use.
+class stance_memory {
+  public:
+    using ways = std::map<stance_key, stance_history>;
+
+    stance_memory()                                  = default;
+    stance_memory(const stance_memory &)             = delete;
+    stance_memory & operator=(const stance_memory &) = delete;
+
+    // True: nothing is known of this way.
+    bool use(const stance_key & key) {
+        const auto [at, fresh] = ways_.try_emplace(key);
+        now_                   = &at->second;
+        return fresh;
+    }
+    [[nodiscard]] stance_history &       now() { return *now_; }
+    [[nodiscard]] const stance_history & now() const { return *now_; }
+    [[nodiscard]] const ways &           all() const { return ways_; }
+
+    // After these, the way of no text is in use.
+    void put(const stance_key & key, const stance_history & saved) {
+        ways_.insert_or_assign(key, saved);
+        use({});
+    }
+    void swap(ways & other) {
+        other.try_emplace({}); // first what may throw
+        ways_.swap(other);
+        use({});
+    }
+    void forget() {
+        ways_.clear();
+        use({});
+    }
+
+  private:
+    ways             ways_;
+    stance_history * now_ = &ways_[{}]; // the empty key belongs to no text
 };
 
 } // namespace duo
