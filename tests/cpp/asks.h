@@ -5,60 +5,8 @@
 
 namespace duo_test {
 
-inline std::vector<std::vector<int32_t>> random_shape(dice & d) {
-    std::vector<std::vector<int32_t>> paths(size_t(d.between(1, 8)));
-    size_t                            n_left = 20;
-    for (auto & path : paths) {
-        path.resize(std::min(n_left, size_t(d.between(1, 5))));
-        n_left -= path.size();
-        for (int32_t & rank : path) {
-            rank = d.chance(0.5) ? 0 : d.between(0, 3);
-        }
-    }
-    std::erase_if(paths, [](const auto & path) { return path.empty(); });
-    return paths;
-}
+std::vector<std::vector<int32_t>> random_shape(dice & d);
 
-inline ask random_ask(dice & d, const language & lang, int32_t n_ctx) {
-    ask q;
-    q.prompt.resize(size_t(d.between(1, std::min(n_ctx - 1, d.chance(0.1) ? 60 : 8))));
-    for (token_id & t : q.prompt) {
-        t = token_id(d.below(uint32_t(lang.n_vocab)));
-    }
-    q.n_predict  = d.chance(0.05) ? -1 : d.between(0, 25);
-    q.n_logprobs = d.chance(0.2) ? d.between(0, 5) : -1;
-    if (d.chance(0.2)) {
-        q.stop = {"ba", "c a"};
-    }
-    q.sampling.temp             = d.chance(0.4) ? 0.9f : 0.0f;
-    q.sampling.seed             = d.below(4);
-    q.sampling.presence_penalty = d.chance(0.2) ? 1.0f : 0.0f;
-    q.plan.mode                 = d.chance(0.7) ? run_mode::async : d.chance(0.7) ? run_mode::sync : run_mode::plain;
-    q.plan.n_max                = d.chance(0.4) ? n_draft_auto : d.between(0, 12);
-    q.plan.always               = q.plan.n_max != n_draft_auto;
-    q.plan.n_min                = d.chance(0.15) ? d.between(1, 4) : 0;
-    q.plan.p_min                = d.chance(0.15) ? 0.8f : 0.0f;
-    q.plan.n_ahead              = d.chance(0.2) ? d.between(1, 20) : 0;
-    q.plan.n_branch             = d.chance(0.6) ? d.between(0, 16) : 0;
-    q.plan.use = d.chance(0.2) ? tree_use::chain : d.chance(0.6) ? tree_use::dynamic : tree_use::automatic;
-    if (d.chance(0.15)) {
-        q.plan.tree = random_shape(d);
-    }
-    if (d.chance(0.3)) {
-        q.plan.ngram     = {.kind     = ngram_kind(d.between(1, 3)),
-                            .size_n   = d.between(1, 4),
-                            .size_m   = d.between(1, 12),
-                            .min_hits = d.between(1, 2)};
-        q.plan.has_model = d.chance(0.8);
-    }
-    q.plan.n_window = d.chance(0.5) ? d.between(1, 12) : d.between(duo::n_window_auto, duo::n_window_all);
-    if (d.chance(0.1)) { // a text that has a middle
-        q.prompt.resize(size_t(d.between(1, std::min(n_ctx - 1, 60))), q.prompt.front());
-        for (size_t i = 1; i < q.prompt.size(); ++i) {
-            q.prompt[i] = token_id((q.prompt[i - 1] * 7 + token_id(i)) % lang.n_vocab);
-        }
-    }
-    return q;
-}
+ask random_ask(dice & d, const language & lang, int32_t n_ctx);
 
 } // namespace duo_test

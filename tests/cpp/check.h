@@ -7,12 +7,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
+#include <cstdint>
 #include <exception>
 #include <initializer_list>
-#include <sstream>
+#include <ostream>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -27,23 +25,11 @@ constexpr bool sanitized = false;
 
 // The size of random and simulated tests: DUO_TEST_SCALE (`make proof` sets it), or 1, or 0.2 under a sanitizer, where
 // each case takes ten times as long and the question is about memory and threads, not about figures.
-inline double scale() {
-    static const double x = [] {
-        const char * text = std::getenv("DUO_TEST_SCALE");
-        const double n    = text == nullptr ? 0.0 : std::atof(text);
-        return n > 0.0 ? n : sanitized ? 0.2 : 1.0;
-    }();
-    return x;
-}
-
-inline bool is_small() {
-    return scale() < 1.0;
-}
+double scale();
+bool   is_small(); // below 1
 
 // Of random cases or observations, of which a test usually takes so many.
-inline int n_cases(int usual) {
-    return std::max(1, int(std::lround(usual * scale())));
-}
+int n_cases(int usual);
 
 // Of a grid: all, or the one in the middle if the scale is below 1.
 template <typename T> std::vector<T> cases(std::initializer_list<T> all) {
@@ -55,15 +41,12 @@ struct test_case {
     void (*body)();
 };
 
-inline std::vector<test_case> & all_tests() {
-    static std::vector<test_case> tests;
-    return tests;
-}
+std::vector<test_case> & all_tests();
 
-inline std::atomic<int> n_failed{0}; // any thread may fail
+extern std::atomic<int> n_failed; // any thread may fail
 
 struct add_test {
-    add_test(const char * name, void (*body)()) { all_tests().push_back({name, body}); }
+    add_test(const char * name, void (*body)());
 };
 
 struct require_failed : std::exception {};
@@ -87,30 +70,59 @@ template <typename T> void show(std::ostream & out, const T & value) {
     }
 }
 
-// One fprintf, so that threads do not mix their lines; a broken loop must not fill the disk.
-inline bool fail(const char * file, int line, const std::string & what) {
-    if (n_failed.fetch_add(1) < 50) {
-        std::fprintf(stderr, "%s:%d: FAILED %s\n", file, line, what.c_str());
-    }
-    return false;
+// A value of any type, for a message.
+struct shown {
+    const void * value;
+    void (*print)(std::ostream & out, const void * value);
+};
+
+template <typename T> void print_as(std::ostream & out, const void * value) {
+    show(out, *static_cast<const T *>(value));
 }
 
-inline bool is_true(bool ok, const char * file, int line, const char * text, const std::string & note = {}) {
-    return ok || fail(file, line, text + (note.empty() ? "" : " (" + note + ")"));
+extern template void print_as<std::string>(std::ostream &, const void *);
+extern template void print_as<std::vector<int32_t>>(std::ostream &, const void *);
+
+// In which case a check failed.
+struct note {
+    note() = default;
+    note(const char * text) : chars(text) {}
+    note(const std::string & text) : chars(text.c_str()) {}
+
+    const char * chars = "";
+};
+
+// What a failed check says is written in one place: there are over a thousand checks. These are false.
+bool fail(const char * file, int line, const std::string & what);
+bool fail(const char * file, int line, const char * text, note n);
+bool differ(int64_t a, int64_t b, const char * file, int line, const char * text, note n);
+bool differ(uint64_t a, uint64_t b, const char * file, int line, const char * text, note n);
+bool differ(double a, double b, const char * file, int line, const char * text, note n);
+bool differ(const shown & a, const shown & b, const char * file, int line, const char * text, note n);
+
+inline bool is_true(bool ok, const char * file, int line, const char * text, note n = {}) {
+    return ok || fail(file, line, text, n);
+}
+
+template <typename T>
+concept number = std::is_arithmetic_v<T> || std::is_enum_v<T>;
+
+// Numbers are not passed by reference, which a sanitizer would watch.
+template <number A, number B> bool is_equal(A a, B b, const char * file, int line, const char * text, note n = {}) {
+    using shared =
+        std::conditional_t<std::is_floating_point_v<A> || std::is_floating_point_v<B>, double,
+                           std::conditional_t<std::is_unsigned_v<A> && std::is_unsigned_v<B>, uint64_t, int64_t>>;
+    return a == b || differ(shared(a), shared(b), file, line, text, n);
 }
 
 template <typename A, typename B>
-bool is_equal(const A & a, const B & b, const char * file, int line, const char * text, const std::string & note = {}) {
-    if (a == b) {
-        return true;
-    }
-    std::ostringstream out;
-    out << text << ": ";
-    show(out, a);
-    out << " != ";
-    show(out, b);
-    return fail(file, line, out.str() + (note.empty() ? "" : " (" + note + ")"));
+    requires(!number<A> || !number<B>)
+bool is_equal(const A & a, const B & b, const char * file, int line, const char * text, note n = {}) {
+    return a == b || differ({&a, print_as<A>}, {&b, print_as<B>}, file, line, text, n);
 }
+
+// Ends the test if its check failed.
+void require(bool ok);
 
 } // namespace check
 
@@ -119,18 +131,8 @@ bool is_equal(const A & a, const B & b, const char * file, int line, const char 
     static const check::add_test add_##name(#name, test_##name);                                                       \
     static void                  test_##name()
 
-// A last argument, if given, is a std::string that says in which case it failed.
+// A last argument, if given, is a string that says in which case it failed.
 #define CHECK(cond, ...) check::is_true(bool(cond), __FILE__, __LINE__, #cond __VA_OPT__(, ) __VA_ARGS__)
 #define CHECK_EQ(a, b, ...) check::is_equal(a, b, __FILE__, __LINE__, #a " == " #b __VA_OPT__(, ) __VA_ARGS__)
-#define REQUIRE(...)                                                                                                   \
-    do {                                                                                                               \
-        if (!CHECK(__VA_ARGS__)) {                                                                                     \
-            throw check::require_failed();                                                                             \
-        }                                                                                                              \
-    } while (false)
-#define REQUIRE_EQ(...)                                                                                                \
-    do {                                                                                                               \
-        if (!CHECK_EQ(__VA_ARGS__)) {                                                                                  \
-            throw check::require_failed();                                                                             \
-        }                                                                                                              \
-    } while (false)
+#define REQUIRE(...) check::require(CHECK(__VA_ARGS__))
+#define REQUIRE_EQ(...) check::require(CHECK_EQ(__VA_ARGS__))

@@ -21,9 +21,7 @@ struct weather {
     uint64_t seed     = 1;
 };
 
-inline void sleep_us(uint64_t us) {
-    std::this_thread::sleep_for(std::chrono::microseconds(us));
-}
+void sleep_us(uint64_t us);
 
 // Which places of a host are free.
 class places {
@@ -31,21 +29,8 @@ class places {
     explicit places(int32_t n) : free_(size_t(n), true) {}
 
     // -1: none is free.
-    int32_t take(dice & d) {
-        const std::lock_guard locked(mutex_);
-        const size_t          first = d.below(uint32_t(free_.size()));
-        for (size_t i = 0; i < free_.size(); ++i) {
-            if (const size_t at = (first + i) % free_.size(); free_[at]) {
-                free_[at] = false;
-                return int32_t(at);
-            }
-        }
-        return -1;
-    }
-    void give_back(int32_t place) {
-        const std::lock_guard locked(mutex_);
-        free_[size_t(place)] = true;
-    }
+    int32_t take(dice & d);
+    void    give_back(int32_t place);
 
   private:
     std::mutex        mutex_;
@@ -59,44 +44,12 @@ class draft_lane {
         : link_(std::move(lines), slot), host_(host), free_(free) {}
 
     void connect() { link_.ready(); }
-    void cut() {
-        link_.lost();
-        end();
-    }
+    void cut();
     void stop() {}
-    bool round(dice & d) {
-        if (place_ < 0) {
-            const auto text = link_.wait_begin(now_us() + 200);
-            if (!text.has_value()) {
-                return true;
-            }
-            place_ = free_.take(d);
-            if (place_ < 0) {
-                return false; // all are taken
-            }
-            host_.begin(place_, *text);
-            return true;
-        }
-        std::vector<verdict_msg> verdicts;
-        std::vector<node_msg>    nodes;
-        link_.take(verdicts, now_us() + 50);
-        host_.give(place_, verdicts);
-        host_.take(place_, nodes, now_us() + 50);
-        link_.give(nodes);
-        if (!verdicts.empty() && verdicts.back().what == verdict_msg::kind::end) {
-            end();
-        }
-        return true;
-    }
+    bool round(dice & d);
 
   private:
-    void end() {
-        if (place_ >= 0) {
-            REQUIRE(host_.end(place_, now_us() + patience_us), "the host lets go");
-            free_.give_back(place_);
-            place_ = -1;
-        }
-    }
+    void end();
 
     draft_link   link_;
     draft_host & host_;
@@ -113,50 +66,11 @@ class verify_lane {
     void connect() {}
     void cut() { end(); }
     void stop() { link_.stopped(); }
-    bool round(dice & d) {
-        if (!link_.running()) {
-            const auto text = link_.wait_begin(now_us() + 200);
-            return !text.has_value() || begin(*text, d);
-        }
-        if (link_.cancelled()) {
-            end();
-            link_.stopped();
-            return true;
-        }
-        if (place_ < 0) {
-            return begin(link_.restart(), d);
-        }
-        std::vector<verdict_msg> verdicts;
-        std::vector<chunk_msg>   chunks;
-        std::vector<node_msg>    nodes;
-        link_.take(nodes, now_us() + 50);
-        host_.give(place_, nodes);
-        host_.take(place_, verdicts, chunks, now_us() + 50);
-        const bool last = !chunks.empty() && chunks.back().what == chunk_msg::kind::end;
-        if (last) {
-            link_.add_stats(host_.current(place_)->req().stats);
-            end(); // before the reader knows, who may begin another text
-        }
-        link_.give(verdicts, chunks);
-        return true;
-    }
+    bool round(dice & d);
 
   private:
-    bool begin(const text_params & text, dice & d) {
-        place_ = free_.take(d);
-        if (place_ >= 0) {
-            host_.begin(place_, text);
-        }
-        return place_ >= 0;
-    }
-    void end() {
-        if (place_ >= 0) {
-            host_.cancel(place_);
-            CHECK(!host_.running(place_));
-            free_.give_back(place_);
-            place_ = -1;
-        }
-    }
+    bool begin(const text_params & text, dice & d);
+    void end();
 
     target_link   link_;
     verify_host & host_;

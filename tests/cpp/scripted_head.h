@@ -15,102 +15,34 @@ using duo::row;
 
 class scripted_head : public scripted_base {
   public:
-    using scripted_base::scripted_base;
+    explicit scripted_head(const behaviour & b);
+    ~scripted_head() override;
 
     int32_t n_inputs() const override { return n_text_state; }
     int32_t n_state() const override { return n_text_state; }
     int32_t n_levels() const override { return b_.n_levels; }
 
-    void encode(std::span<const float> features, std::span<float> out) override {
-        REQUIRE_EQ(features.size(), out.size());
-        REQUIRE(!features.empty() && features.size() <= size_t(b_.n_batch) * n_text_state, "n_batch respected");
-        std::copy(features.begin(), features.end(), out.begin());
-        n_true += int64_t(features.size()) / n_text_state;
-    }
+    void encode(std::span<const float> features, std::span<float> out) override;
 
-    decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override {
-        const int64_t n = n_decoded.fetch_add(1);
-        REQUIRE(!rows.empty() && int32_t(rows.size()) <= b_.n_batch, "n_batch respected");
-        rows_.assign(rows.begin(), rows.end());
-        hashes_.clear();
-        for (const row & r : rows) {
-            REQUIRE(r.pos > 0 && r.pos < b_.n_ctx, "there is no row without a state before it");
-            REQUIRE(r.state != nullptr, "each row has a state");
-            const bool bridged = int32_t(r.state[0]) > r.pos && !r.output;
-            REQUIRE(bridged || int32_t(r.state[0]) == r.pos, "the state is that of the position before");
-            n_bridged += bridged ? 1 : 0;
-            REQUIRE_EQ(r.n_branches, 1);
-            REQUIRE(r.n_levels == 1 || r.output, "only outputs have levels");
-            REQUIRE(r.n_levels <= b_.n_levels && r.pos + r.n_levels <= b_.n_ctx, "levels respected");
-            span & held = cache_[size_t(r.branch)];
-            REQUIRE(held.first == held.end || held.end == r.pos, "positions are contiguous");
-            held = {held.first == held.end ? r.pos : held.first, r.pos + 1};
-            hashes_.push_back(hash_after(hash_in(r.state), r.token));
-        }
-        if (b_.delay_us > 0) {
-            loiter(hash64(b_.delay_seed ^ uint64_t(n)), b_.delay_us);
-        }
-        if (stop.load() && b_.heeds_stop) {
-            for (size_t i = rows.size(); i-- > 0;) {
-                cut(rows[i].branch, rows[i].pos);
-            }
-            return decode_status::stopped;
-        }
-        if (n == b_.throw_at) {
-            throw duo::error("decode " + std::to_string(n) + " fails");
-        }
-        return decode_status::ok;
-    }
+    decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;
 
-    void state(int32_t i_row, std::span<float> out) const override {
-        REQUIRE(rows_[size_t(i_row)].output && b_.n_levels == 1, "only output rows are asked");
-        write_state(out, size_t(rows_[size_t(i_row)].pos) + 1, hashes_[size_t(i_row)]);
-    }
+    void state(int32_t i_row, std::span<float> out) const override;
 
     int32_t candidates(int32_t i_row, const sampling_params & s, std::span<const token_id> text,
-                       std::span<candidate> out) override {
-        const row &  r     = rows_[size_t(i_row)];
-        const size_t n_row = size_t(r.pos) + 1;
-        REQUIRE(r.output, "only output rows are asked");
-        REQUIRE(text.size() >= n_row && text.size() < n_row + size_t(r.n_levels), "text up to a level of the row");
-        REQUIRE_EQ(hash_of(text.first(n_row)), hashes_[size_t(i_row)], "the row was made of states of this text");
-        std::vector<token_id> own(text.begin(), text.begin() + std::ptrdiff_t(n_row));
-        auto                  all = after(own, s);
-        while (own.size() < text.size()) {
-            own.push_back(all.front().token);
-            all = after(own, s);
-        }
-        const size_t n_out = std::min(out.size(), all.size());
-        std::copy_n(all.begin(), n_out, out.begin());
-        return int32_t(n_out);
-    }
+                       std::span<candidate> out) override;
 
     float logprobs(int32_t, token_id, std::span<candidate>) override { return 0.0f; }
 
-    bool rollback(int32_t branch, int32_t pos) override {
-        cut(branch, pos);
-        return true;
-    }
+    bool rollback(int32_t branch, int32_t pos) override;
 
-    void fork(int32_t from, int32_t to, int32_t pos) override {
-        REQUIRE(from != to && cache_[size_t(to)].first == cache_[size_t(to)].end, "only an empty branch is forked to");
-        const span & held  = cache_[size_t(from)];
-        cache_[size_t(to)] = {held.first, std::max(held.first, std::min(held.end, pos))};
-    }
+    void fork(int32_t from, int32_t to, int32_t pos) override;
 
     int32_t n_held(int32_t branch) const override { return cache_[size_t(branch)].end; }
 
     // The positions that the branch holds.
-    std::string save(int32_t branch) const override {
-        const span & held = cache_[size_t(branch)];
-        return std::to_string(held.first) + " " + std::to_string(held.end);
-    }
+    std::string save(int32_t branch) const override;
 
-    void restore(int32_t branch, std::span<const char> saved) override {
-        std::istringstream in(std::string(saved.begin(), saved.end()));
-        in >> cache_[size_t(branch)].first >> cache_[size_t(branch)].end;
-        REQUIRE(bool(in), "what was saved is whole");
-    }
+    void restore(int32_t branch, std::span<const char> saved) override;
 
     // For the test's own thread, between texts.
     int32_t first_held(int32_t branch) const { return cache_[size_t(branch)].first; }
@@ -120,21 +52,14 @@ class scripted_head : public scripted_base {
     std::atomic<int64_t> n_true{0}; // rows made of the target's states
 
   private:
-    std::vector<candidate> after(std::span<const token_id> text, const sampling_params & s) const {
-        auto all = b_.lang.after(text, b_.agree, b_.accent, b_.second);
-        language::choose(all, s, text);
-        return all;
-    }
+    std::vector<candidate> after(std::span<const token_id> text, const sampling_params & s) const;
 
     // Positions that a branch holds; an empty one may begin anywhere.
     struct span {
         int32_t first = 0, end = 0;
     };
 
-    void cut(int32_t branch, int32_t pos) {
-        span & held = cache_[size_t(branch)];
-        held        = pos <= held.first ? span{} : span{held.first, std::min(held.end, pos)};
-    }
+    void cut(int32_t branch, int32_t pos);
 
     std::vector<span>     cache_{size_t(b_.n_branch)};
     std::vector<row>      rows_;

@@ -1,0 +1,190 @@
+#include "planner_world.h"
+
+namespace duo_test {
+
+world::result world::run(text_planner & pl, int n_passes) {
+    return run(pl, [n_passes](const result & r) { return r.n_passes < n_passes; });
+}
+
+world::result world::write(text_planner & pl, int n_tokens) {
+    return run(pl, [n_tokens](const result & r) { return r.n_tokens < n_tokens; });
+}
+
+world::result world::run(text_planner & pl, const std::function<bool(const result &)> & goes_on) {
+    dice_ = dice(seed++);
+    r_    = {};
+    begin(pl);
+    while (goes_on(r_)) {
+        const double t0 = r_.us;
+        const auto   p  = make_plan(pl);
+        pass(pl);
+        const int32_t n_tokens = walk(pl.profile());
+        ++r_.n_passes;
+        r_.n_tokens += n_tokens;
+        pl.on_pass({.n_tokens = n_tokens, .expected = p.expected, .us = r_.us - t0});
+        draft_.take_orders(pl);
+    }
+    r_.width /= std::max(1, r_.n_passes);
+    return r_;
+}
+
+text_planner::plan world::ask(text_planner & pl, int32_t n, int32_t room, bool growing) {
+    begin(pl);
+    draft_.reset(n);
+    see(pl);
+    return pl.next(pass_, {.n_room = room, .growing = growing, .fresh = n == 0});
+}
+
+void world::begin(const text_planner & pl) {
+    draft_.best_logp  = log_of(claim < 0.0 ? a : claim);
+    draft_.other_logp = log_of((1.0 - a) * second);
+    draft_.has_other  = second > 0.0;
+    draft_.step_us    = step_us;
+    draft_.n_levels   = n_levels;
+    draft_.of_head    = bool(a_of_age);
+    draft_.price      = price;
+    draft_.n_cores    = n_cores;
+    draft_.parallel   = parallel_draft;
+    draft_.take_orders(pl);
+    if (draft_.tree.root().id == no_node) {
+        draft_.reset();
+    }
+}
+
+void world::see(const text_planner & pl) {
+    if (pl.shape().empty()) {
+        pass_.begin(draft_.tree, pl.profile().guesses(guess_kind::noise), pl.least_chance());
+    } else {
+        pl.shape().match(draft_.tree, places_);
+        pass_.begin(draft_.tree, pl.profile().guesses(guess_kind::noise), pl.shape(), places_);
+    }
+}
+
+text_planner::plan world::make_plan(text_planner & pl) {
+    for (bool waits = true;;) {
+        draft_.choose();
+        see(pl);
+        const auto p = pl.next(
+            pass_,
+            {.n_room = n_room, .growing = waits && !draft_.batch.empty(), .fresh = fresh_, .n_base = 1 + n_again_});
+        if (p.wait_us <= 0) {
+            book(pl, p);
+            return p;
+        }
+        ++r_.n_waits;
+        double none = 0.0;
+        waits       = live(pl.profile(), none, double(p.wait_us));
+    }
+}
+
+void world::book(const text_planner & pl, const text_planner::plan & p) {
+    r_.n_most  = std::max(r_.n_most, p.n_verify);
+    r_.n_least = std::min(r_.n_least, p.n_verify);
+    r_.n_drafted += p.n_verify > 0 ? 1 : 0;
+    r_.n_trees += pass_.n_branches() > 1 ? 1 : 0;
+    r_.width += p.n_verify;
+    r_.expected += p.expected;
+    ++r_.n_in[size_t(pl.stance_now())];
+    if (draft_.told_to_rest() && pl.stance_now() != stance::rest) {
+        ++r_.n_alone;
+        r_.n_spoilt += !draft_.batch.empty() ? 1 : 0;
+    }
+}
+
+void world::pass(text_planner & pl) {
+    const auto   n_rows = 1 + n_again_ + int32_t(pass_.rows().size());
+    double       work   = v(n_rows) * slower(n_cores, parallel, pl.threads().target) * (dice_.chance(late) ? 5.0 : 1.0);
+    const double t0     = r_.us;
+    shared_             = 0.0;
+    live(pl.profile(), work, std::numeric_limits<double>::infinity());
+    pl.profile().on_pass(n_rows, int64_t(r_.us - t0), pl.threads().target > 0 ? 1.0 : shared_ / (r_.us - t0));
+}
+
+bool world::live(pair_profile & profile, double & work, double limit) {
+    const bool busy = work > 0.0;
+    for (;;) {
+        draft_.choose();
+        const bool drafts = !draft_.batch.empty();
+        if (!busy && !drafts) {
+            return true;
+        }
+        const double slow = busy && drafts ? contention : 1.0;
+        double       dt   = limit;
+        dt                = busy ? std::min(dt, work * slow) : dt;
+        dt                = drafts ? std::min(dt, draft_.left * slow) : dt;
+        r_.us += dt;
+        limit -= dt;
+        shared_ += busy && drafts ? dt : 0.0;
+        work -= busy ? dt / slow : 0.0;
+        if (drafts) {
+            draft_.took += dt;
+            draft_.beside += busy ? dt : 0.0;
+            draft_.left -= dt / slow;
+            if (draft_.left < 1e-6) {
+                draft_.finish_step(profile);
+                if (!busy) {
+                    return true;
+                }
+            }
+        }
+        if (busy ? work < 1e-6 : limit <= 0.0) {
+            return busy;
+        }
+    }
+}
+
+token_id world::chosen_after(int32_t i) {
+    const auto [it, fresh] = chosen_.try_emplace(draft_.tree.at(i).id, 3);
+    if (fresh) {
+        const int32_t first = draft_.tree.first_child(i);
+        const double  right = a_of_age && first >= 0 ? a_of_age(draft_.tree.at(first).age) : a;
+        it->second          = dice_.chance(right) ? 1 : dice_.chance(second) ? 2 : 3;
+    }
+    return it->second;
+}
+
+int32_t world::walk(pair_profile & profile) {
+    const token_tree & tree     = draft_.tree;
+    int32_t            n_tokens = 0;
+    int32_t            i_node   = 0;
+    n_again_                    = 0;
+    for (int32_t i_row = -1;;) {
+        const token_id token = chosen_after(i_node);
+        for (int32_t i = i_node + 1; i < tree.size(); ++i) {
+            if (tree.at(i).parent == i_node) {
+                profile.guesses(guess_kind::noise).on_child(tree.at(i).logp, tree.at(i).token == token, tree.at(i).age);
+                if (tree.at(i).rank == 0) {
+                    profile.guesses(guess_kind::noise)
+                        .on_guess(n_tokens, tree.at(i).token == token, fresh_, tree.at(i).age);
+                }
+            }
+        }
+        ++n_tokens;
+        i_row = pass_.child_row(i_row, token);
+        if (i_row < 0) {
+            fresh_ = !draft_.commit(i_node, token);
+            chosen_.erase(chosen_.begin(), chosen_.lower_bound(tree.root().id));
+            return n_tokens;
+        }
+        n_again_ += pass_.rows()[size_t(i_row)].branch == 0 ? 0 : 1;
+        i_node = pass_.at_row(i_row).i_node;
+    }
+}
+
+plan_params params(run_mode mode, int32_t n_max, int32_t n_min) {
+    return {.mode = mode, .n_max = n_max, .n_min = n_min};
+}
+
+double flat(int /*n*/) {
+    return 10000.0;
+}
+
+double sloped(int n) {
+    return 10000.0 * (1.0 + 0.1 * (n - 1));
+}
+
+double stock(int n) {
+    return 10000.0 * (n == 1 ? 1.0 : n <= 4 ? 3.0 + 0.5 * (n - 2) : 4.0 + 0.25 * (n - 4));
+}
+
+} // namespace duo_test
