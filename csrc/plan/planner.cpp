@@ -35,7 +35,7 @@ int64_t planner::next(std::span<text_share> texts, int32_t n_rows) {
             us              = n > 0 ? std::max(us, waits_.us(n, t)) : us;
         }
     }
-    if (us > 0 || (measuring() && profile_.alone(1).n < n_alone)) {
+    if (us > 0 || (measuring() && profile_.passes().alone(1).n < n_alone)) {
         return us; // the cost of one row is measured before wider passes
     }
     return choose_rows(texts, n_rows);
@@ -70,9 +70,9 @@ int64_t planner::choose_rows(std::span<text_share> texts, int32_t n_rows) {
     if (any == nullptr) {
         return 0;
     }
-    const bool    alone = n_texts == 1;
-    const int32_t n_most =
-        std::min({n_rows, alone ? any->n_most : n_rows, std::max(profile_.widest_try(any->plan->n_min), n_texts)});
+    const bool    alone  = n_texts == 1;
+    const int32_t n_most = std::min(
+        {n_rows, alone ? any->n_most : n_rows, std::max(profile_.passes().widest_try(any->plan->n_min), n_texts)});
     rows_.sort();
     const bool   turns = stances_.now() == stance::by_turn;
     const double r     = turns ? std::min(rate(), rows_.best_ratio(profile_, n_texts, n_base, n_most)) : rate();

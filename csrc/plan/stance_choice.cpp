@@ -106,7 +106,8 @@ stance stance_choice::first() const {
     if (!takes_turns_first()) {
         return stance::ahead;
     }
-    return !is_fixed(params_) && profile_.has_prior() && !rates_.turns_could_pay() ? stance::rest : stance::by_turn;
+    return !is_fixed(params_) && profile_.passes().has_prior() && !rates_.turns_could_pay() ? stance::rest
+                                                                                            : stance::by_turn;
 }
 
 // After each pass: is this still the right stance?
@@ -140,7 +141,7 @@ bool stance_choice::end_rest() {
     if (memory_.now().n_in < rest_before_trial()) {
         return false;
     }
-    const bool turns = !async() || shared_ || rates_.terms().n_levels > 1 || profile_.slowdown() > 1.25;
+    const bool turns = !async() || shared_ || rates_.terms().n_levels > 1 || profile_.passes().slowdown() > 1.25;
     memory_.now().change(turns && !limits_.no_waits ? stance::by_turn : stance::ahead);
     memory_.now().spent_us = 0.0;
     return true;
@@ -171,7 +172,7 @@ bool stance_choice::fall_back(double own) {
     if (!async() || limits_.no_waits || now() != stance::ahead || !turns_are_faster(own)) {
         return false;
     }
-    const int32_t least   = profile_.slowdown() > 1.5 ? n_turns_far : n_turns_first;
+    const int32_t least   = profile_.passes().slowdown() > 1.5 ? n_turns_far : n_turns_first;
     const bool    other   = splits_.move_on(memory_.now().splits);
     memory_.now().n_turns = std::clamp(other ? memory_.now().n_turns : 2 * memory_.now().n_turns,
                                        other ? n_turns_first : least, n_turns_last);
@@ -185,7 +186,7 @@ bool stance_choice::yardstick_due() const {
     if (limits_.several()) {
         return false;
     }
-    if (profile_.alone(1).n < n_alone && !profile_.has_prior()) {
+    if (profile_.passes().alone(1).n < n_alone && !profile_.passes().has_prior()) {
         return true;
     }
     return async() && memory_.now().n_since + 1 > n_recheck;
@@ -211,7 +212,7 @@ bool stance_choice::turns_are_faster(double own) {
         return turns > (h.n_in < n_trial ? rates_.now().ahead.rate : trial_doubt * own);
     }
     // At first widths are still being tried. Without contention turn-taking has little to win.
-    const bool contend = profile_.slowdown() > contended;
+    const bool contend = profile_.passes().slowdown() > contended;
     if (!contend && h.n_in < n_reliable) {
         return false;
     }

@@ -236,11 +236,12 @@ void register_engine(py::module_ & m) {
             "x"_a, released)
         .def(
             "forget_profile", [](const engine & e) { e.with_plans([](planner & p) { p.forget(); }); }, released)
-        .def_property_readonly(
-            "n_measured",
-            py::cpp_function(
-                [](const engine & e) { return of_plans(e, [](planner & p) { return p.profile().n_passes(); }); },
-                released))
+        .def_property_readonly("n_measured",
+                               py::cpp_function(
+                                   [](const engine & e) {
+                                       return of_plans(e, [](planner & p) { return p.profile().passes().n_passes(); });
+                                   },
+                                   released))
         .def("take_trace", [](engine & e) {
             std::vector<trace_event> target;
             std::vector<trace_event> draft;

@@ -39,11 +39,12 @@ py::dict stats_of(const request & r, const pair_profile & profile) {
                            "error_code"_a = error_codes[size_t(r.error.kind)], "warning"_a = text_of(r.warning));
     d.attr("update")(part_stats(s));
     d["pass_us"] = times(
-        n_rows_cap, [&](int32_t n) { return profile.measured(n); }, [&](int32_t n) { return profile.measured_us(n); });
+        n_rows_cap, [&](int32_t n) { return profile.passes().measured(n); },
+        [&](int32_t n) { return profile.passes().measured_us(n); });
     d["step_us"] = times(
         n_step_cap, [&](int32_t n) { return profile.measured_step(n, true) || profile.measured_step(n, false); },
         [&](int32_t n) { return profile.step_us(n, profile.measured_step(n, true)); });
-    d["slowdown"]                = profile.slowdown();
+    d["slowdown"]                = profile.passes().slowdown();
     const guess_record & guesses = profile.guesses(r.sampling.kind());
     std::vector<double>  levels;
     for (int32_t i = 0; i < 8; ++i) {

@@ -55,7 +55,7 @@ TEST(stance_ahead_again_without_contention) {
             const auto r    = w.run(pl, 1000);
             const auto note = "c " + std::to_string(c) + " a " + std::to_string(a) + ": " +
                               std::to_string(r.speed() / best) + " of the best turns, " + shares(r) + ", slowdown " +
-                              std::to_string(pl.profile().slowdown());
+                              std::to_string(pl.profile().passes().slowdown());
             CHECK(r.share(stance::ahead) > 0.9, note);
             CHECK(r.speed() > 1.05 * best, note);
         }

@@ -77,11 +77,11 @@ TEST(times_between_widths) {
     pair_profile p;
     CHECK_EQ(p.pass_us(1, false), 0.0);
     CHECK_EQ(p.pass_us(9, true), 0.0);
-    CHECK_EQ(p.n_tried(), 0);
+    CHECK_EQ(p.passes().n_tried(), 0);
     measure(p, 1, 10000, 0.0, 3);
     CHECK_EQ(p.pass_us(5, false), 10000.0); // flat, so that it is tried
     measure(p, 9, 30000, 0.0, 3);
-    CHECK_EQ(p.n_tried(), 8);
+    CHECK_EQ(p.passes().n_tried(), 8);
     for (int32_t n = 1; n <= 9; ++n) {
         CHECK(near(p.pass_us(n, false), 10000.0 + 2500.0 * (n - 1), 1e-9), std::to_string(n));
     }
@@ -104,28 +104,28 @@ TEST(times_between_widths) {
 
 TEST(slowdown_of_two_at_once) {
     pair_profile p;
-    CHECK_EQ(p.slowdown(), 1.0);
+    CHECK_EQ(p.passes().slowdown(), 1.0);
     measure(p, 1, 10000, 0.0, 5);
-    CHECK_EQ(p.slowdown(), 1.0);
+    CHECK_EQ(p.passes().slowdown(), 1.0);
     CHECK_EQ(p.pass_us(1, true), 10000.0); // as far as is known
     measure(p, 1, 20000, 1.0, 5);
-    CHECK(near(p.slowdown(), 2.0, 1e-9));
-    CHECK(p.measured_beside(1) && !p.measured_beside(4) && !p.measured(4));
+    CHECK(near(p.passes().slowdown(), 2.0, 1e-9));
+    CHECK(p.passes().measured_beside(1) && !p.passes().measured_beside(4) && !p.passes().measured(4));
     // Measured in one way only: scaled.
     measure(p, 4, 15000, 0.0, 5);
     CHECK(near(p.pass_us(4, true, false), 30000.0, 1e-9));
     CHECK(p.pass_us(4, true) < 30000.0); // small enough to be tried
     measure(p, 6, 50000, 1.0, 5);
     CHECK(near(p.pass_us(6, false), 25000.0, 1e-9));
-    CHECK(p.measured(4) && p.measured(6));
+    CHECK(p.passes().measured(4) && p.passes().measured(6));
     // A tenth of a pass beside the draft is as good as alone.
     measure(p, 1, 20000, 0.1, 60);
-    CHECK(near(p.slowdown(), 1.4, 0.4));
+    CHECK(near(p.passes().slowdown(), 1.4, 0.4));
     // It never looks as if company made it faster.
     pair_profile q;
     measure(q, 2, 20000, 0.0, 5);
     measure(q, 2, 10000, 0.9, 5);
-    CHECK_EQ(q.slowdown(), 1.0);
+    CHECK_EQ(q.passes().slowdown(), 1.0);
 }
 
 TEST(slowdown_goes_when_contention_goes) {
@@ -138,7 +138,7 @@ TEST(slowdown_goes_when_contention_goes) {
     for (int i = 0; i < 2000; ++i) {
         measure(p, 5 + i % 2, 10000, i % 10 == 0 ? 0.0 : 1.0, 1);
     }
-    CHECK(p.slowdown() < 1.1, std::to_string(p.slowdown()));
+    CHECK(p.passes().slowdown() < 1.1, std::to_string(p.passes().slowdown()));
 }
 
 TEST(steps_and_their_price) {
@@ -207,7 +207,7 @@ TEST(saved_and_restored) {
         CHECK(near(y.sharp().weight(), x.sharp().weight(), 1e-9));
     }
     CHECK(near(q.step_us(3, true), p.step_us(3, true), 1e-9));
-    CHECK_EQ(q.n_tried(), p.n_tried());
+    CHECK_EQ(q.passes().n_tried(), p.passes().n_tried());
 
     // What is not its own, or no number, changes nothing.
     const auto refused = [&](std::vector<double> bad) {
@@ -239,9 +239,9 @@ TEST(saved_and_restored) {
         x = d.chance(0.5) ? 1e300 : 0.0;
     }
     q.restore(odd);
-    CHECK(q.n_tried() >= 0 && q.guesses(guess_kind::noise).chance(-0.5f) > 0.0 &&
+    CHECK(q.passes().n_tried() >= 0 && q.guesses(guess_kind::noise).chance(-0.5f) > 0.0 &&
           q.guesses(guess_kind::noise).chance(-0.5f) < 1.0);
-    CHECK(q.pass_us(5, true) >= 0.0 && q.slowdown() >= 1.0);
+    CHECK(q.pass_us(5, true) >= 0.0 && q.passes().slowdown() >= 1.0);
 }
 
 TEST(ngrams_are_counted_by_their_length) {
