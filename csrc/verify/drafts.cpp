@@ -97,6 +97,18 @@ void drafts::begin_if_it_pays(verify_slot & s) {
     }
 }
 
+bool drafts::begin_in_company(const std::vector<verify_slot *> & texts) {
+    bool any = false;
+    for (verify_slot * s : texts) {
+        const state now = s->draft.now();
+        if (now == state::returned || (now == state::owed && s->text.stats().n_passes > 0 && !plans_.drafts_rest())) {
+            begin_in_mid_text(*s, plans_.plans().worth().may_skip() ? n_window_some : n_window_auto);
+            any = true;
+        }
+    }
+    return any;
+}
+
 // A draft that rests need not be woken for each token. A draft that is thousands of verdicts behind is of no use to
 // this text, and waiting for it would be worse.
 void drafts::tell(verify_slot & s, verdict_msg v) {

@@ -31,6 +31,8 @@ class drafts {
     void begin_in_mid_text(verify_slot & s, int32_t n_window);
     // On shared cores the target writes the first token alone. The draft reads the text when that is worth its time.
     void begin_if_it_pays(verify_slot & s);
+    // Begins those of texts that have their first token: until then, all cores read the prompt. True: one begins.
+    bool begin_in_company(const std::vector<verify_slot *> & texts);
     // The text ends or waits, so its draft ends too.
     void end(verify_slot & s);
 

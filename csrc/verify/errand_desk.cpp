@@ -53,7 +53,7 @@ verify_slot & errand_desk::choose_slot(const request & req) {
     if (what == errand::kind::restore && req.job->target.given.empty()) {
         return *last_;
     }
-    verify_slot & s = cache_.oldest_slot();
+    verify_slot & s = *cache_.oldest_slot();
     cache_.touch(s);
     last_ = &s;
     return s;

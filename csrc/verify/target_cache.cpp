@@ -45,7 +45,7 @@ verify_slot & target_cache::choose_slot(const request & req) {
         }
     }
     verify_slot & nearest = nearest_slot(req.prompt);
-    return !req.use_cache || kept_beyond(nearest, req.prompt) != nullptr ? oldest_slot() : nearest;
+    return !req.use_cache || kept_beyond(nearest, req.prompt) != nullptr ? *oldest_slot() : nearest;
 }
 
 // The text in RAM that has clearly more of the tokens than the slot's cache has. Null: none has.
@@ -55,21 +55,11 @@ const kept_texts::text * target_cache::kept_beyond(const verify_slot & s, std::s
     return worth ? kept : nullptr;
 }
 
-verify_slot & target_cache::oldest_slot() {
+verify_slot * target_cache::oldest_slot(bool with_cells) {
     verify_slot * oldest = nullptr;
     for (verify_slot & s : slots_) {
-        if (!s.text.active() && (oldest == nullptr || s.n_begun < oldest->n_begun)) {
-            oldest = &s;
-        }
-    }
-    return *oldest;
-}
-
-// The free slot that was used least recently, of those whose cells another text could have. Null: there is none.
-verify_slot * target_cache::oldest_ended() {
-    verify_slot * oldest = nullptr;
-    for (verify_slot & s : slots_) {
-        if (!s.text.active() && !s.cached.empty() && (oldest == nullptr || s.n_begun < oldest->n_begun)) {
+        if (!s.text.active() && !(with_cells && s.cached.empty()) &&
+            (oldest == nullptr || s.n_begun < oldest->n_begun)) {
             oldest = &s;
         }
     }
@@ -247,8 +237,8 @@ size_t target_cache::n_free() const {
 }
 
 bool target_cache::make_room(size_t n_rows) {
-    while (!fits(n_rows)) {
-        verify_slot * oldest = oldest_ended();
+    while (n_rows > n_free()) {
+        verify_slot * oldest = oldest_slot(true);
         if (oldest == nullptr) {
             return false;
         }

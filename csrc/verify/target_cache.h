@@ -32,8 +32,9 @@ class target_cache {
     verify_slot & choose_slot(const request & req);
     // The free slot whose cache has the longest beginning of the text; of equal ones the one used least recently.
     verify_slot & nearest_slot(std::span<const token_id> tokens);
-    // The free slot that was used least recently.
-    verify_slot & oldest_slot();
+    // The free slot that was used least recently; with_cells: of those whose cells another text could have. Null: there
+    // is none.
+    verify_slot * oldest_slot(bool with_cells = false);
     // The slot keeps what it has of the text that begins there, or gets what is kept in RAM. Throws duo::error if the
     // cache cannot be cleared.
     void keep_beginning(verify_slot & s);
@@ -70,11 +71,9 @@ class target_cache {
     void restore_from_ram(verify_slot & s) noexcept;
 
   private:
-    verify_slot *            oldest_ended();
     const kept_texts::text * kept_beyond(const verify_slot & s, std::span<const token_id> tokens);
     void                     cut(verify_slot & s);
     void                     take_back(verify_slot & s, size_t n_kept);
-    [[nodiscard]] bool       fits(size_t n_rows) const { return n_rows <= n_free(); }
 
     token_model &            model_;
     const int32_t            n_branches_;

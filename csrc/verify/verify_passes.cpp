@@ -82,7 +82,7 @@ bool verify_worker::plan_alone(verify_slot & s) {
 
 // A text whose guesses are not ready gives one row. A long prompt is read in pieces beside the texts that are written.
 void verify_worker::work_together() {
-    const bool drafts_read = begin_drafts();
+    const bool drafts_read = drafts_.begin_in_company(active_.all());
     plans_.begin_together(active_.all());
     drafts_.send_to_rest(active_.all());
     if (!plan_together() || pass_.slots().empty()) {
@@ -142,19 +142,6 @@ void verify_worker::work_together() {
                                 .usual    = usual && !drafts_read});
     }
     t_together_ = t;
-}
-
-// A draft begins when its text has its first token: until then, all cores read the prompt. True: one begins.
-bool verify_worker::begin_drafts() {
-    bool any = false;
-    for (verify_slot * s : active_.all()) {
-        const state now = s->draft.now();
-        if (now == state::returned || (now == state::owed && s->text.stats().n_passes > 0 && !plans_.drafts_rest())) {
-            drafts_.begin_in_mid_text(*s, plans_.plans().worth().may_skip() ? n_window_some : n_window_auto);
-            any = true;
-        }
-    }
-    return any;
 }
 
 // Says for each text which rows it gives: a piece of its prompt, or the root and drafted nodes. False: a text has come

@@ -15,7 +15,7 @@ bool verify_worker::take_requests() noexcept {
     bool any = std::erase_if(waiting_, [this](request * req) {
                    const bool cancelled = req->cancelled.load(std::memory_order_relaxed);
                    if (cancelled) {
-                       send_end(*req, finish_reason::cancelled);
+                       send_end(wires_, *req, finish_reason::cancelled);
                    }
                    return cancelled;
                }) > 0;
@@ -28,9 +28,8 @@ bool verify_worker::take_requests() noexcept {
     return any;
 }
 
-void verify_worker::send_end(const request & req, finish_reason why, int32_t n_drop) noexcept {
-    wires_.chunks.push(
-        {.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .n_drop = n_drop, .t_us = now_us()});
+void send_end(wires & w, const request & req, finish_reason why, int32_t n_drop) noexcept {
+    w.chunks.push({.what = chunk_msg::kind::end, .finish = why, .slot = req.slot, .n_drop = n_drop, .t_us = now_us()});
 }
 
 void verify_worker::begin(request & req) noexcept {
@@ -44,7 +43,7 @@ void verify_worker::begin(request & req) noexcept {
             fail(*s, failure_caught());
         } else {
             req.error = failure_caught();
-            send_end(req, finish_reason::error);
+            send_end(wires_, req, finish_reason::error);
         }
     }
 }
@@ -123,8 +122,8 @@ void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
         plans_.end_alone();
     }
     errands_.on_end(s);
-    tell_usage();               // before the reader knows of the end
-    send_end(req, why, n_drop); // the request belongs to the reader now
+    tell_usage(); // before the reader knows of the end
+    send_end(wires_, req, why, n_drop);
 }
 
 } // namespace duo

@@ -72,7 +72,7 @@ bool verify_worker::serve_errand() {
     waiting_.erase(waiting_.begin());
     const finish_reason why = errands_.serve(req);
     tell_usage(); // before the caller knows of the end
-    send_end(req, why);
+    send_end(wires_, req, why);
     return true;
 }
 

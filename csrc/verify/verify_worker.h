@@ -55,7 +55,6 @@ class verify_worker {
     void end_texts() noexcept;
     void end(verify_slot & s, finish_reason why) noexcept;
     void fail(verify_slot & s, failure why) noexcept;
-    void send_end(const request & req, finish_reason why, int32_t n_drop = 0) noexcept;
 
     // Passes (verify_passes.cpp).
     void work_alone(verify_slot & s);
@@ -63,7 +62,6 @@ class verify_worker {
     bool plan_together();
     bool plan_alone(verify_slot & s);
     bool evaluate(int32_t n_threads);
-    bool begin_drafts();
     void work_again(verify_slot & s, size_t n_good);
     void repair(verify_slot & s);
     void on_evaluated(verify_slot & s);
@@ -92,5 +90,8 @@ class verify_worker {
     pass_clock   clock_;
     int64_t      t_together_ = 0; // when the last pass over several texts ended; 0: the last pass was another
 };
+
+// Tells the reader that its text has ended. The request belongs to the reader now.
+void send_end(wires & w, const request & req, finish_reason why, int32_t n_drop = 0) noexcept;
 
 } // namespace duo
