@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import certifi
 import pytest
 from needs import advice
 from waits import HANG_S as HANG_S
@@ -38,6 +39,11 @@ os.environ["DUO_PROFILES"] = "off"
 os.environ.setdefault("MESA_SHADER_CACHE_DIR", os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
 os.environ["XDG_CACHE_HOME"] = tempfile.mkdtemp(prefix="duo-test-cache-")
 atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
+
+# Each HTTP client reads the list of authorities, 30 ms for all of them. No test speaks to a server outside.
+ONE_AUTHORITY = Path(os.environ["XDG_CACHE_HOME"], "authority.pem")
+ONE_AUTHORITY.write_text("".join(certifi.contents().partition("-----END CERTIFICATE-----\n")[:2]))
+os.environ.setdefault("SSL_CERT_FILE", str(ONE_AUTHORITY))
 
 # For texts that must be equal: duo's CPU kernels give the same bits at every width, stock ones only under strict.
 STOCK = {"cpu_kernels": "stock", "strict": True}

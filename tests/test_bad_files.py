@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gguf import GGUFReader
 from loads import Outcome, assert_harmless, load, load_all
 from rights import of_an_ordinary_user
 
 import duo
+from duo.dev.whole_file import Reader
 from duo.models.demo import demo_pair
 
 TARGET, DRAFT = demo_pair()
-HEADER_BYTES = {source: int(GGUFReader(source).data_offset) for source in (TARGET, DRAFT)}
+HEADER_BYTES = {source: int(Reader(source).data_offset) for source in (TARGET, DRAFT)}
 N_FLIPS = 300
 
 PNG = bytes.fromhex("89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489") + zlib.compress(b"\0" * 5)

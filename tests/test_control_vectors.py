@@ -12,6 +12,7 @@ from conftest import EXACT
 from hosts import KERNELS, host
 
 from duo import BadValue, Duo, UnknownModel
+from duo.dev.whole_file import Reader
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 
@@ -82,7 +83,7 @@ def test_libllama_adds_the_same(tmp_path: Path) -> None:
 
     need_llama_cpp()
     file = directions(tmp_path / "a.gguf")
-    reader = {t.name: t.data for t in gguf.GGUFReader(file).tensors}
+    reader = {t.name: t.data for t in Reader(file).tensors}
     data = np.concatenate([reader[f"direction.{i}"] for i in range(1, HEADER.n_layer)]).astype(np.float32)
     llama = llama_cpp.Llama(str(TARGET), n_ctx=256, verbose=False)
     pointer = data.ctypes.data_as(ctypes.POINTER(ctypes.c_float))

@@ -11,6 +11,7 @@ from loads import load
 
 from duo import DuoError
 from duo.cli.main import main
+from duo.dev.whole_file import Reader
 from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device
@@ -108,9 +109,8 @@ def test_too_little_memory_is_reported() -> None:
 
 def split(source: Path, folder: Path, n_parts: int) -> Path:
     """The model in so many files, as llama.cpp's gguf-split makes them."""
-    from gguf import GGUFReader
 
-    names = [t.name for t in GGUFReader(source).tensors]
+    names = [t.name for t in Reader(source).tensors]
     for i in range(n_parts):
         mine = set(names[i::n_parts])
         rewrite(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import EXACT
-from gguf import GGMLQuantizationType, GGUFReader
+from gguf import GGMLQuantizationType
 from gguf.quants import dequantize
 from gguf_files import header_of, write
 from hypothesis import HealthCheck, given, settings
@@ -17,6 +17,7 @@ from model_files import quantized
 from prompts import PROMPTS
 
 from duo import Duo
+from duo.dev.whole_file import Reader
 from duo.models.demo import demo_pair
 
 N_TOKENS = 48
@@ -189,7 +190,7 @@ def smaller(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source, to = demo_pair()[0], tmp_path_factory.mktemp("self") / "q4_0.gguf"
     q8, q4 = GGMLQuantizationType.Q8_0, GGMLQuantizationType.Q4_0
     tensors = []
-    for t in GGUFReader(source).tensors:
+    for t in Reader(source).tensors:
         changed = t.tensor_type == q8
         data = quantized(dequantize(t.data, q8), q4) if changed else np.array(t.data)
         tensors.append((t.name, data, q4 if changed else t.tensor_type))

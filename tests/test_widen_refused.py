@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gguf import GGUFReader
 from gguf_files import tiny_gemma3
 from model_files import random_model
 
 from duo.cli.commands.dev import parse_size
 from duo.dev.random_model import randomize
+from duo.dev.whole_file import Reader
 from duo.dev.widen import SAME, widen
 from duo.errors import BadValue, DoesNotFit, DuoError, UnknownModel
 
@@ -154,7 +154,7 @@ def test_a_random_model_has_the_vocabulary_and_other_weights(tmp_path: Path, run
     made = tmp_path / "random.gguf"
     code, out, _ = run("dev", "random-model", DRAFT, "-o", made)
     assert code == 0 and out.startswith(f"{made}: ")
-    mine, its = GGUFReader(made), GGUFReader(DRAFT)
+    mine, its = Reader(made), Reader(DRAFT)
     key = "tokenizer.ggml.tokens"
     assert mine.fields[key].contents() == its.fields[key].contents()
     assert [t.name for t in mine.tensors] == [t.name for t in its.tensors]

@@ -6,9 +6,13 @@ does); the keys are those of that file, too.
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import re
+import shutil
+import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +72,20 @@ def tiny(
     apart: so much of the output matrix is other noise, so that a model drafts for one of the same seed and is
     sometimes wrong. n_mtp: MTP layers behind the others. weights: in place of the random ones.
     """
+    shutil.copyfile(_written(name, source, seed, apart, n_mtp, weights or random_weights), to)
+    return to
+
+
+@cache
+def _folder() -> Path:
+    folder = tempfile.mkdtemp(prefix="duo-tiny-models-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@cache  # many tests of a file want the same model
+def _written(name: str, source: Path, seed: int, apart: float, n_mtp: int, weights: Weights) -> Path:
+    to = _folder() / f"{len(list(_folder().iterdir()))}.gguf"
     header = {n: v for n, v in header_of(source).items() if n.startswith("tokenizer.")}
     header |= {"general.architecture": (STR, name), f"{name}.vocab_size": (U32, len(tokens_of(source)))}
     header |= keys_of(name, n_mtp, len(tokens_of(source)))
@@ -75,7 +93,7 @@ def tiny(
     tensors = []
     for tensor, shape in _wanted(to, fused=name == "mimo2"):
         rng = np.random.default_rng([seed, *tensor.encode()])
-        data = (weights or random_weights)(tensor, shape, rng)
+        data = weights(tensor, shape, rng)
         if tensor in ("output.weight", "token_embd.weight") and apart > 0.0:
             data = data + apart * rng.normal(0, data.std(), shape)
         data = np.ascontiguousarray(data, np.float32)

@@ -6,7 +6,7 @@ Standard library only. Not a compiler: conditions of the preprocessor are not ev
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from functools import cache
 
 # Says who exports or warns, not what is declared.
 NOISE = re.compile(r"\b(?:LLAMA_API|GGML_API|GGML_BACKEND_API|GGML_NORETURN|extern \"C\"|static inline)\b")
@@ -44,7 +44,8 @@ def bodies(text: str) -> dict[str, str]:
     return found
 
 
-def declarations(headers: Iterable[str]) -> dict[str, str]:
+@cache  # two releases may have the same ones
+def declarations(headers: tuple[str, ...]) -> dict[str, str]:
     """Of each function, struct, type, macro and constant of an enumeration: its declaration, or its value."""
     found: dict[str, str] = {}
     for header in headers:

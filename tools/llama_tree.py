@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 SOURCES = ("*.cpp", "*.c", "*.h")
@@ -75,22 +75,25 @@ class LlamaTree:
     def python(self, module: str) -> dict[str, str]:
         """Code of a module of llama_cpp, by name: top level and classes, without comments and docs. Empty: none."""
         path = self.package / module
-        found: dict[str, str] = {}
-        if not path.is_file():
-            return found
+        return _code_of(path.read_text("utf-8")) if path.is_file() else {}
 
-        def collect(body: list[ast.stmt], prefix: str) -> None:
-            for node in body:
-                if isinstance(node, ast.ClassDef):
-                    found[prefix + node.name] = ", ".join(map(ast.unparse, node.bases))
-                    collect(node.body, f"{prefix}{node.name}.")
-                elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    if ast.get_docstring(node) is not None:
-                        node.body = node.body[1:] or [ast.Pass()]
-                    found[prefix + node.name] = ast.unparse(node)
-                elif isinstance(node, ast.Assign | ast.AnnAssign):
-                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                    found.update({prefix + ast.unparse(t): ast.unparse(node) for t in targets})
 
-        collect(ast.parse(path.read_text("utf-8")).body, "")
-        return found
+@cache
+def _code_of(module: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+
+    def collect(body: list[ast.stmt], prefix: str) -> None:
+        for node in body:
+            if isinstance(node, ast.ClassDef):
+                found[prefix + node.name] = ", ".join(map(ast.unparse, node.bases))
+                collect(node.body, f"{prefix}{node.name}.")
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                if ast.get_docstring(node) is not None:
+                    node.body = node.body[1:] or [ast.Pass()]
+                found[prefix + node.name] = ast.unparse(node)
+            elif isinstance(node, ast.Assign | ast.AnnAssign):
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                found.update({prefix + ast.unparse(t): ast.unparse(node) for t in targets})
+
+    collect(ast.parse(module).body, "")
+    return found

@@ -15,6 +15,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
@@ -41,6 +42,7 @@ class Row(NamedTuple):
     change: str  # empty: none
 
 
+@cache
 def duo_files(*kinds: str) -> dict[Path, str]:
     folders = (ROOT / "csrc", ROOT / "src" / "duo")
     return {
@@ -68,7 +70,7 @@ def layouts(there: LlamaTree, same_commit: bool) -> Iterator[Row]:
             if a[0] != b[0] or (a[1] is not None and a[1] != b[1]):
                 yield Row("layout", f"{name}, member {i + 1}", f"{_member(a)} is {_member(b)} now")
                 break
-    mine, other = declarations([text]), declarations([source])
+    mine, other = declarations((text,)), declarations((source,))
     for name in sorted(n for n, d in mine.items() if d.endswith(")") and f"{n}(" in source.replace(" (", "(")):
         counts = [d.count(",") for d in (mine[name], other.get(name, ""))]
         yield Row("layout", f"{name}()", "" if counts[0] == counts[1] else "takes other arguments")
@@ -82,11 +84,22 @@ def _member(m: tuple[str, int | None]) -> str:
     return m[0] if m[1] is None else f"{m[0]}() of {m[1]}"
 
 
+@cache
+def _found(pattern: str, code: str) -> list[str]:
+    return sorted(set(re.findall(pattern, code)))
+
+
+@cache
+def _cpp_code() -> str:
+    return "\n".join(map(without_comments, duo_files("*.cpp", "*.h").values()))
+
+
 def interface(here: LlamaTree, there: LlamaTree) -> Iterator[Row]:
     """Functions, structures, constants and macros of llama.cpp's headers that the C++ code names."""
-    old, new = (declarations(h.read_text("utf-8") for h in t.headers) for t in (here, there))
-    code = "\n".join(map(without_comments, duo_files("*.cpp", "*.h").values()))
-    for name in sorted(set(re.findall(r"\b(?:llama|ggml|gguf|LLAMA|GGML|GGUF)_\w+", code)) & old.keys()):
+    old, new = (declarations(tuple(h.read_text("utf-8") for h in t.headers)) for t in (here, there))
+    for name in _found(r"\b(?:llama|ggml|gguf|LLAMA|GGML|GGUF)_\w+", _cpp_code()):
+        if name not in old:
+            continue
         if name not in new:
             yield Row("interface", name, "is gone")
         else:
@@ -147,7 +160,7 @@ def texts(here: LlamaTree, there: LlamaTree) -> Iterator[Row]:
         ("environment variable", r'"(GGML_[A-Z_]+)"'),
         ("key of a file", r'"((?:general|tokenizer|split)\.[\w.]+|\.(?!png\b|gguf\b)[a-z_]+(?:\.[a-z_]+)*)"'),
     ):
-        for text in sorted(set(re.findall(pattern, code))):
+        for text in _found(pattern, code):
             if text.encode() in here.texts:
                 yield Row(kind, text, "" if text.encode() in there.texts else "is gone")
 
@@ -171,15 +184,11 @@ def build(here: LlamaTree, there: LlamaTree) -> Iterator[Row]:
 
 def followed(here: LlamaTree, there: LlamaTree) -> Iterator[Row]:
     """llama.cpp's files that duo's comments name: what was read there may have changed."""
-    named = {
-        n
-        for text in duo_files("*.cpp", "*.h", "*.py").values()
-        for n in re.findall(r"\b([a-z][\w/-]*\.(?:cpp|c))\b", text)
-    }
+    named = _found(r"\b([a-z][\w/-]*\.(?:cpp|c))\b", "\n".join(duo_files("*.cpp", "*.h", "*.py").values()))
     if here.sources is None or there.sources is None:
         yield Row("source", "files that duo follows", "not compared; --from SDIST needs the sources of both")
         return
-    for name in sorted(named):
+    for name in named:
         if old := here.source(name):
             new = there.source(name)
             yield Row("source", name, "" if new == old else "has changed" if new else "is gone")
