@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import hashlib
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,21 @@ def _quantizer() -> Any:
     return f
 
 
+_LARGE: dict[tuple[bytes, int], Array] = {}  # models of several architectures have the same embeddings
+
+
 def quantized(x: Array, kind: GGMLQuantizationType) -> Array:
     """The rows of x as ggml's own quantizer writes them."""
     x = np.ascontiguousarray(x, np.float32)
+    if x.size < 1 << 20:
+        return _quantized(x, kind)
+    key = (hashlib.blake2b(x.data).digest(), int(kind))
+    if key not in _LARGE:
+        _LARGE[key] = _quantized(x, kind)
+    return _LARGE[key]
+
+
+def _quantized(x: Array, kind: GGMLQuantizationType) -> Array:
     n_block, n_bytes = GGML_QUANT_SIZES[kind]
     out = np.empty((*x.shape[:-1], x.shape[-1] // n_block * n_bytes), np.uint8)
     n_rows = x.size // x.shape[-1]
@@ -93,7 +106,12 @@ def _header(architecture: str, s: Shape) -> dict[str, Value]:
     return header
 
 
-def _weights(architecture: str, s: Shape, rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
+@lru_cache(2)  # the types of an architecture come one after the other
+def _weights(architecture: str, s: Shape) -> list[tuple[str, Array]]:
+    return list(_drawn(architecture, s, np.random.default_rng(5)))
+
+
+def _drawn(architecture: str, s: Shape, rng: np.random.Generator) -> Iterator[tuple[str, Array]]:
     n_head_dim = s.n_embd // s.n_head
     n_kv = s.n_head_kv * n_head_dim
 
@@ -151,8 +169,7 @@ def random_model(to: Path, architecture: str, type_of: str | Callable[[str], str
         raw_type = GGMLQuantizationType[kind.upper()]
         return name, quantized(data, raw_type), raw_type
 
-    weights = _weights(architecture, shape, np.random.default_rng(5))
-    return write(to, _header(architecture, shape), [tensor(n, d) for n, d in weights])
+    return write(to, _header(architecture, shape), [tensor(n, d) for n, d in _weights(architecture, shape)])
 
 
 def options(

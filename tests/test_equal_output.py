@@ -17,7 +17,7 @@ from duo.dev.random_model import randomize
 from duo.models.demo import demo_pair
 
 N_TOKENS = 128
-N_PROMPTS = size(16, 40)
+N_PROMPTS = size(8, 40)
 MODES = ("sync", "async")
 LENGTHS = (1, 4, 16, "auto")
 
@@ -83,7 +83,7 @@ def test_whole_texts_with_stock_kernels_under_strict() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_text_does_not_depend_on_timing(seed: int, plain: list[tuple[int, ...]]) -> None:
     with Duo(*demo_pair(), n_ctx=512, **EXACT, _delay=(3000, seed)) as d:
-        for i in range(seed, N_PROMPTS, 8):
+        for i in range(seed, N_PROMPTS, size(4, 8)):
             mode = MODES[i % 2]
             length = LENGTHS[(i // 2 + seed) % 4]
             text = d.generate(PROMPTS[i], temperature=0, max_tokens=96, mode=mode, n_draft=length).tokens

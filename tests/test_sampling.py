@@ -74,7 +74,7 @@ def _filtered(d: Duo, prompt: list[int]) -> dict[int, float]:
 @pytest.mark.parametrize("mode", ["plain", "sync"])
 def test_the_distribution_is_the_targets(mode: str) -> None:
     """Draws of the next token that the draft has guessed before (in sync: async waits for no guess)."""
-    n, n_tokens = (size(2_000, 5_000), 1) if mode == "plain" else (size(2_500, 10_000), 2)
+    n, n_tokens = (size(1_000, 5_000), 1) if mode == "plain" else (size(1_000, 10_000), 2)
     with Duo(*demo_pair(), n_ctx=512, _always=True) as d:
         # A context whose next tokens are many, but few enough to be counted.
         prompt, want = next((ids, w) for ids in map(d.tokenize, PROMPTS) if 10 <= len(w := _filtered(d, ids)) <= 60)

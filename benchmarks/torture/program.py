@@ -179,7 +179,7 @@ def import_all() -> None:
 
     from duo.cli.main import COMMANDS
 
-    for name in ("asyncio", "httpx", "grpc", "numpy", "torch"):
+    for name in ("asyncio", "httpx", "grpc", "numpy"):
         if importlib.util.find_spec(name) is not None:
             importlib.import_module(name)
     for module, _ in COMMANDS.values():
