@@ -47,7 +47,7 @@ void stance_choice::begin(const plan_params & params, const text_limits & limits
     }
     h.splits.stop_trial();
     splits_.use(h.splits);
-    const bool sync = params.mode == run_mode::sync;
+    const bool sync = params.mode == run_mode::sync && !limits.no_waits;
     if (fresh || is_fixed(params) || !params.has_model || (sync && now() == stance::ahead)) {
         h.change(first());
     }
@@ -74,7 +74,7 @@ void stance_choice::on_pass(const pass_result & pass) {
     if (params_.has_model && !pass.drafting && now() != stance::rest) {
         return; // a pass without the draft says nothing about the stance
     }
-    if (now() != stance::rest) {
+    if (now() != stance::rest && rates_.plain_us() > 0.0) {
         h.spent_us += pass.us - pass.n_tokens * rates_.plain_us() / limits_.n_texts;
     }
     if (h.splits.on_trial()) {
