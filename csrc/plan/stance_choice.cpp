@@ -74,8 +74,8 @@ void stance_choice::on_pass(const pass_result & pass) {
     if (params_.has_model && !pass.drafting && now() != stance::rest) {
         return; // a pass without the draft says nothing about the stance
     }
-    if (now() != stance::rest && rates_.plain_us() > 0.0) {
-        h.spent_us += pass.us - pass.n_tokens * rates_.plain_us() / limits_.n_texts;
+    if (now() != stance::rest && !pass.usual && rates_.plain_us() > 0.0) {
+        h.reading_us += pass.us - pass.n_tokens * rates_.plain_us() / limits_.n_texts;
     }
     if (h.splits.on_trial()) {
         splits_.judge(h.splits, h.own, pass.n_tokens, pass.expected, pass.us);
@@ -143,7 +143,7 @@ bool stance_choice::end_rest() {
     }
     const bool turns = !async() || shared_ || rates_.terms().n_levels > 1 || profile_.passes().slowdown() > 1.25;
     memory_.now().change(turns && !limits_.no_waits ? stance::by_turn : stance::ahead);
-    memory_.now().spent_us = 0.0;
+    memory_.now().reading_us = 0.0;
     return true;
 }
 
@@ -234,13 +234,14 @@ int32_t stance_choice::turns_before_ahead() const {
                              : std::max(n_reliable, int32_t(trial_price / (trial_share * most)));
 }
 
-// Passes of rest before speculation is tried again: so many that what the last trial cost, or what the next one will,
-// is a small share of their time.
+// Passes of rest before speculation is tried again: so many that the next trial, each pass of which costs a draft step,
+// is a small share of their time, and so was the drafts' reading for the last one. On separate devices steps cost
+// nothing.
 int32_t stance_choice::rest_before_trial() const {
     const double pass  = rates_.plain_us();
     const double c     = shared_ && pass > 0.0 ? std::min(1.0, rates_.step_us(false) / pass) : 0.0;
     const auto   least = int32_t(n_poor_most * c / trial_share);
-    const double paid  = pass > 0.0 ? memory_.now().spent_us / (trial_share * pass) : 0.0;
+    const double paid  = pass > 0.0 ? memory_.now().reading_us / (trial_share * pass) : 0.0;
     return std::max(std::min(n_rest_last, std::max({n_rest_first, memory_.now().n_rest, least})),
                     int32_t(std::clamp(paid, 0.0, double(n_paid_last))));
 }

@@ -25,9 +25,9 @@ struct stance_history {
     int32_t n_turns    = 0;     // passes of turn-taking before the next trial of running ahead; 0: no trial has failed
     bool    on_trial   = false; // running ahead, to see whether it is faster than turn-taking
 
-    double       spent_us = 0.0; // on speculation since the last rest, less what it has saved
-    pace         own;            // of this stance
-    split_search splits;         // of the cores, while both work
+    double       reading_us = 0.0; // that drafts took to read several texts since the last rest
+    pace         own;              // of this stance
+    split_search splits;           // of the cores, while both work
 
     void change(stance to) {
         stance_now = to;
