@@ -5,7 +5,8 @@ include(CheckCXXSourceCompiles)
 
 set(cpu_kernels csrc/cpu/amx.cpp csrc/cpu/attention.cpp csrc/cpu/evict.cpp csrc/cpu/file_block.cpp csrc/cpu/isa.cpp
                 csrc/cpu/kernel_portable.cpp csrc/cpu/product.cpp csrc/cpu/quantise.cpp csrc/cpu/repack.cpp csrc/cpu/team.cpp)
-add_library(duo_cpu STATIC ${cpu_kernels})
+# No test needs them with ThreadSanitizer (below).
+add_library(duo_cpu STATIC EXCLUDE_FROM_ALL ${cpu_kernels})
 target_include_directories(duo_cpu PUBLIC csrc)
 # Optimised whatever the build type, and without the rules that keep loops from vectors; with sanitizers -O3 takes minutes
 # to compile.
@@ -20,7 +21,7 @@ set_source_files_properties(${cpu_kernels} PROPERTIES COMPILE_OPTIONS "${duo_cpu
 set(duo_kernel_warnings "$<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-ignored-attributes>")
 
 function(duo_kernels name source)
-  add_library(duo_${name} OBJECT ${source})
+  add_library(duo_${name} OBJECT EXCLUDE_FROM_ALL ${source})
   target_include_directories(duo_${name} PRIVATE csrc)
   target_compile_options(duo_${name} PRIVATE ${duo_cpu_flags} ${duo_kernel_warnings} ${ARGN})
   target_compile_definitions(duo_${name} PRIVATE $<TARGET_PROPERTY:duo_cpu,COMPILE_DEFINITIONS>)
