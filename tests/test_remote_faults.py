@@ -38,8 +38,10 @@ def expected() -> list[Result]:
 
 
 @pytest.fixture
-def nothing_left() -> Iterator[None]:
+def nothing_left(draft_host: HostProcess, verify_host: HostProcess) -> Iterator[None]:
     """After the test: no thread, socket or process more than before."""
+    with_draft_at(draft_host.address).close()  # hosts, and OpenMP's team of this thread, which stays, are there then
+    with_target_at(verify_host.address).close()
     before = held()
     yield
     assert left(before) == {}
