@@ -12,9 +12,9 @@ draft_wishes wish_rule::of(const text_share & t) const {
     const plan_params & p    = *t.plan;
     const bool          best = p.mode == run_mode::sync && p.use == tree_use::dynamic && t.shape->empty();
     return {.n_ahead      = n_ahead(t),
-            .n_branch     = n_branch(p),
+            .n_branch     = n_branch(t),
             .n_want       = best ? t.n_most : 0,
-            .least_path   = least_path(p),
+            .least_path   = least_path(t),
             .branch_price = int32_t(std::clamp(1000.0 * profile_.branch_price(), 1.0, 30000.0)),
             .n_threads    = stances_.threads().draft};
 }
@@ -30,7 +30,7 @@ int32_t wish_rule::n_ahead(const text_share & t) const {
     if (!turns(p)) { // twice what is verified, so that the tree goes on behind an accepted path
         return p.n_ahead > 0 ? p.n_ahead : std::min(2 * t.n_most, n_draft_cap) + 2;
     }
-    if (is_fixed(p)) {
+    if (t.fixed) {
         return t.n_most;
     }
     // Where guesses are better than on average, one text's draft goes on. That of several would keep the others
@@ -46,8 +46,9 @@ int32_t wish_rule::n_ahead(const text_share & t) const {
     return n;
 }
 
-int32_t wish_rule::n_branch(const plan_params & p) const {
-    const bool free = rates_.terms().n_levels > 1 && !is_fixed(p); // a block's branches cost no step
+int32_t wish_rule::n_branch(const text_share & t) const {
+    const plan_params & p    = *t.plan;
+    const bool          free = rates_.terms().n_levels > 1 && !t.fixed; // a block's branches cost no step
     if ((turns(p) && p.use != tree_use::dynamic && !free) || (free && p.use == tree_use::chain)) {
         return 1;
     }
@@ -55,8 +56,9 @@ int32_t wish_rule::n_branch(const plan_params & p) const {
 }
 
 // The draft knows the chance of the node that it would expand, but not yet that of the guess below it.
-int32_t wish_rule::least_path(const plan_params & p) const {
-    if (!turns(p) || is_fixed(p) || p.n_min > 0 || rates_.terms().n_levels > 1) {
+int32_t wish_rule::least_path(const text_share & t) const {
+    const plan_params & p = *t.plan;
+    if (!turns(p) || t.fixed || p.n_min > 0 || rates_.terms().n_levels > 1) {
         return 0;
     }
     const int32_t k    = std::max(1, rates_.now().hopeful.k);

@@ -31,10 +31,10 @@ class wish_rule {
   private:
     // The target waits for the draft.
     [[nodiscard]] bool turns(const plan_params & p) const {
-        return stances_.now() == stance::by_turn || (p.mode == run_mode::sync && stances_.may_wait());
+        return stances_.now() == stance::by_turn || (p.mode == run_mode::sync && rates_.terms().n_texts == 1);
     }
-    [[nodiscard]] int32_t n_branch(const plan_params & p) const;
-    [[nodiscard]] int32_t least_path(const plan_params & p) const;
+    [[nodiscard]] int32_t n_branch(const text_share & t) const;
+    [[nodiscard]] int32_t least_path(const text_share & t) const;
 
     const pair_profile &  profile_;
     const stance_rates &  rates_;

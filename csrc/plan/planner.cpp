@@ -45,7 +45,7 @@ int64_t planner::next(std::span<text_share> texts, int32_t n_rows) {
 void planner::take_fixed(std::span<text_share> texts, int32_t & n_base, int32_t & n_rows) {
     for (text_share & t : texts) {
         n_base += t.n_base;
-        if (t.tree != nullptr && is_fixed(*t.plan)) {
+        if (t.tree != nullptr && t.fixed) {
             take(t, !t.shape->empty() || t.plan->use == tree_use::dynamic, std::min(t.n_most, n_rows));
             n_base += int32_t(t.tree->rows().size());
             n_rows -= int32_t(t.tree->rows().size());
@@ -62,7 +62,7 @@ int64_t planner::choose_rows(std::span<text_share> texts, int32_t n_rows) {
     rows_.clear();
     for (int32_t i = 0; i < n_texts; ++i) {
         text_share & t = texts[size_t(i)];
-        if (t.tree != nullptr && t.n_most > 0 && !is_fixed(*t.plan)) {
+        if (t.tree != nullptr && t.n_most > 0 && !t.fixed) {
             rows_.add(*t.tree, t.tree->best_path(), size_t(t.n_most), i);
             any = &t;
         }

@@ -61,8 +61,9 @@ void planner::restore(std::span<const double> numbers) {
 }
 
 void planner::exchange_draft(draft_memory & other) {
-    stances_.memory().swap(other.ways); // first what may throw
+    other.ways.try_emplace({}); // first what may throw
     profile_.exchange_draft(other.profile);
+    stances_.memory().swap(other.ways);
 }
 
 void planner::forget() {

@@ -52,7 +52,7 @@ void stance_choice::begin(const plan_params & params, const text_limits & limits
         h.change(first());
     }
     // A new text is a new chance. On separate devices a trial costs little.
-    if (now() == stance::rest && !shared_) {
+    if (now() == stance::rest && !shared_ && !limits.several()) {
         h.n_in = std::max(h.n_in, rest_before_trial() - n_rest_soon);
     }
 }
@@ -103,6 +103,9 @@ bool stance_choice::takes_turns_first() const {
 // Separate devices lose nothing by running ahead. On shared cores the models take turns or the draft rests. Trees that
 // the user gave are always grown ahead.
 stance stance_choice::first() const {
+    if (limits_.several() && !params_.has_model) {
+        return stance::rest;
+    }
     if (!takes_turns_first()) {
         return stance::ahead;
     }
@@ -128,7 +131,8 @@ void stance_choice::reconsider() {
     }
     const double own = h.own.rate();
     h.n_poor         = speculation_is_poor(own) ? h.n_poor + 1 : 0;
-    if (!fall_back(own) && !begin_rest() && h.n_in > 4 * n_poor_most && h.n_poor == 0) {
+    const bool fell  = rates_.step_us(false) > 0.0 && fall_back(own);
+    if (!fell && !begin_rest() && h.n_in > 4 * n_poor_most && h.n_poor == 0) {
         h.n_rest = 0; // speculation has paid for long enough, so the next rest is short again
     }
     if (now() == stance::ahead && !limits_.several() && !measuring_ && h.n_in >= n_reliable) {

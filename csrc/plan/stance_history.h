@@ -66,7 +66,7 @@ class stance_memory {
         use({});
     }
     void swap(ways & other) {
-        other.try_emplace({}); // first what may throw
+        other.try_emplace({});
         ways_.swap(other);
         use({});
     }

@@ -23,6 +23,7 @@ struct text_share {
     int32_t n_told   = n_draft_cap; // levels that its draft was told to prepare
     bool    growing  = false;       // its draft may still add nodes, and may be waited for
     bool    fresh    = false;       // the draft had not foreseen the root
+    bool    fixed    = false;       // its rows are what the user or a test has fixed, whatever they cost
     int64_t away_us  = 0; // a verdict and the first node after it take this much longer: the draft is elsewhere
 
     double expected = 1.0; // out: tokens that the text will probably grow by

@@ -13,10 +13,10 @@ constexpr int64_t wait_factor   = 4; // of the expected time
 // By turn, the draft stops by itself where a further guess is not worth a step (draft_wishes::least_path). While
 // nothing pays it makes one guess, which is only counted as right or wrong; on cores of its own nobody waits for that.
 int32_t wait_rule::n_awaited(const text_share & t) const {
-    if (!t.growing || t.n_most <= 0 || !stances_.may_wait()) {
+    if (!t.growing || std::min(t.n_most, t.n_told) <= 0 || !stances_.may_wait()) {
         return 0;
     }
-    if (is_fixed(*t.plan)) {
+    if (t.fixed) {
         return n_of_fixed(t);
     }
     if (stances_.measuring()) {
@@ -39,7 +39,7 @@ int32_t wait_rule::n_of_fixed(const text_share & t) const {
         return more ? t.n_most : 0;
     }
     const int32_t n = turns ? t.n_most : std::min(t.n_most, std::max(1, t.plan->n_min));
-    return std::max(0, n - int32_t(t.tree->best_path().size()));
+    return std::max(0, std::min(n, t.n_told) - int32_t(t.tree->best_path().size()));
 }
 
 bool wait_rule::pays(double value, const text_share & t, int32_t n_most, const row_choice & rows) const {
@@ -47,7 +47,7 @@ bool wait_rule::pays(double value, const text_share & t, int32_t n_most, const r
     const double step = rates_.step_us(true);
     const auto & path = t.tree->best_path();
     const auto   n    = int32_t(path.size());
-    if (!t.growing || !beside() || n >= n_most || r <= 0.0 || step <= 0.0) {
+    if (!t.growing || !beside() || !stances_.may_wait() || n >= n_most || r <= 0.0 || step <= 0.0) {
         return false; // the cost of a wait may be unknown yet
     }
     double sum = 0.0;

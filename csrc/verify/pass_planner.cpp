@@ -43,29 +43,41 @@ void pass_planner::begin_together(const std::vector<verify_slot *> & texts) {
     if (alone_ == nullptr && now == begun_) {
         return;
     }
-    alone_     = nullptr;
-    begun_     = now;
-    any_draft_ = now.drafts;
-    planner_.begin({.mode      = now.sync ? run_mode::sync : run_mode::async,
+    planner_.begin({.mode      = now.drafts && now.sync ? run_mode::sync : run_mode::async,
                     .has_model = now.drafts,
                     .always    = now.always,
                     .kind      = now.kind},
-                   {.n_texts = now.n_texts, .n_undo = model_.n_undo_together(now.n_texts), .no_waits = wires_.on_host});
+                   {.n_texts = now.n_texts, .n_undo = n_undo(now.n_texts), .no_waits = wires_.on_host});
+    alone_     = nullptr;
+    begun_     = now;
+    any_draft_ = now.drafts;
+}
+
+// Texts that cannot have company take turns, one in each pass.
+int32_t pass_planner::n_undo(int32_t n_texts) const {
+    const int32_t together = n_texts > 1 ? model_.n_undo_together(n_texts) : -1;
+    return together >= 0 ? together : model_.n_undo();
+}
+
+bool pass_planner::is_fixed(const verify_slot & s) const {
+    const plan_params & p = s.text.req().plan;
+    return is_alone(s) ? duo::is_fixed(p) : p.always || !p.tree.empty() || p.use == tree_use::dynamic;
 }
 
 int32_t pass_planner::n_verify_most(const verify_slot & s) const {
-    const int32_t n_undo = n_texts() > 1 ? model_.n_undo_together(n_texts()) : model_.n_undo();
-    return std::clamp(n_undo, 0, n_drafted_most(s.text.req().plan, s.text.guesses().shape()));
+    return std::clamp(n_undo(n_texts()), 0, n_drafted_most(s.text.req().plan, s.text.guesses().shape()));
 }
 
-// While prompt rows are missing, evaluating them is better than waiting. Turn-taking waits before the first pass if the
+// With several texts, a length that one of them has fixed is only a bound: its rows are worth their time or not. While
+// prompt rows are missing, evaluating them is better than waiting. Turn-taking waits before the first pass if the
 // whole prompt was cached.
 text_share pass_planner::share_of(verify_slot & s, bool may_wait) {
     if (s.n_read > 0) {
         return {.n_base = int32_t(s.n_read)};
     }
-    const plan_params & plan = s.text.req().plan;
-    s.text.guesses().grow(plan, s.text.tokens(), std::as_const(clients_).guesses_of(s), is_fixed(plan) ? 0.0 : 0.01,
+    const plan_params & plan  = s.text.req().plan;
+    const bool          fixed = is_fixed(s);
+    s.text.guesses().grow(plan, s.text.tokens(), std::as_const(clients_).guesses_of(s), fixed ? 0.0 : 0.01,
                           cache_.n_room(s));
     const auto n_new = int32_t(s.n_missing());
     const bool begun = s.text.stats().n_passes > 0 || (plan.mode == run_mode::sync && n_new == 1);
@@ -78,6 +90,7 @@ text_share pass_planner::share_of(verify_slot & s, bool may_wait) {
             .n_told   = is_alone(s) ? n_draft_cap : s.n_ahead,
             .growing  = s.draft_may_grow() && begun && !s.text.cancelled() && may_wait,
             .fresh    = !s.text.guesses().was_hit(),
+            .fixed    = fixed,
             .away_us  = wires_.rtt_us[size_t(s.line)].load(std::memory_order_relaxed)};
 }
 
@@ -94,8 +107,10 @@ int64_t pass_planner::next(target_pass & pass, int32_t n_rows, bool may_wait) {
 }
 
 draft_wishes pass_planner::wishes_of(const verify_slot & s) const {
-    draft_wishes w =
-        planner_.orders({.plan = &s.text.req().plan, .shape = &s.text.guesses().shape(), .n_most = n_verify_most(s)});
+    draft_wishes w = planner_.orders({.plan   = &s.text.req().plan,
+                                      .shape  = &s.text.guesses().shape(),
+                                      .n_most = n_verify_most(s),
+                                      .fixed  = is_fixed(s)});
     // With turn-taking, a guess that the pass has no room for would only delay the pass.
     const bool turns = planner_.stance_now() == stance::by_turn;
     w.n_ahead        = std::min(w.n_ahead, turns ? std::max(0, cache_.n_room(s)) : n_draft_cap);

@@ -37,6 +37,11 @@ class pass_planner {
     [[nodiscard]] bool is_alone(const verify_slot & s) const { return alone_ == &s; }
     [[nodiscard]] bool is_alone() const { return alone_ != nullptr; }
     void               end_alone() { alone_ = nullptr; }
+    // A text has ended: whoever is left is told to the planner anew.
+    void on_end() {
+        alone_ = nullptr;
+        begun_ = {};
+    }
     // These texts share each pass from now on.
     void begin_together(const std::vector<verify_slot *> & texts);
     // No draft is to work now.
@@ -53,8 +58,11 @@ class pass_planner {
     void measure(const target_pass & pass, int32_t n_threads);
 
   private:
-    [[nodiscard]] int32_t    n_texts() const { return std::max(1, begun_.n_texts); }
+    [[nodiscard]] int32_t n_texts() const { return std::max(1, begun_.n_texts); }
+    // Guesses that the target can take back in a pass.
+    [[nodiscard]] int32_t    n_undo(int32_t n_texts) const;
     [[nodiscard]] int32_t    n_verify_most(const verify_slot & s) const;
+    [[nodiscard]] bool       is_fixed(const verify_slot & s) const;
     [[nodiscard]] text_share share_of(verify_slot & s, bool may_wait);
 
     // Which texts share the passes, as far as the planner is concerned.

@@ -82,8 +82,8 @@ bool verify_worker::plan_alone(verify_slot & s) {
 
 // A text whose guesses are not ready gives one row. A long prompt is read in pieces beside the texts that are written.
 void verify_worker::work_together() {
-    const bool drafts_read = drafts_.begin_in_company(active_.all());
     plans_.begin_together(active_.all());
+    const bool drafts_read = drafts_.begin_in_company(active_.all());
     drafts_.send_to_rest(active_.all());
     if (!plan_together() || pass_.slots().empty()) {
         return; // a text has come or is to end, or those whose turn it is were parked

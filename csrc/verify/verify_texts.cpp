@@ -118,9 +118,7 @@ void verify_worker::end(verify_slot & s, finish_reason why) noexcept {
     s.text.end();
     s.parked = false;
     active_.remove(s);
-    if (plans_.is_alone(s)) {
-        plans_.end_alone();
-    }
+    plans_.on_end();
     errands_.on_end(s);
     tell_usage(); // before the reader knows of the end
     send_end(wires_, req, why, n_drop);

@@ -50,13 +50,14 @@ class text_planner : public planner {
                         .n_branch = n_branch_,
                         .growing  = now.growing,
                         .fresh    = now.fresh,
+                        .fixed    = is_fixed(params_),
                         .away_us  = now.away_us};
         const int64_t wait_us = planner::next({&t, 1});
         return {.n_verify = int32_t(tree.rows().size()), .expected = t.expected, .wait_us = wait_us};
     }
 
     [[nodiscard]] draft_wishes orders() const {
-        return planner::orders({.plan = &params_, .shape = &shape_, .n_most = n_most_});
+        return planner::orders({.plan = &params_, .shape = &shape_, .n_most = n_most_, .fixed = is_fixed(params_)});
     }
     [[nodiscard]] int32_t            n_ahead() const { return orders().n_ahead; }
     [[nodiscard]] double             least_chance() const { return is_fixed(params_) ? 0.0 : 0.01; }

@@ -186,7 +186,8 @@ TEST(nodes_of_all_texts_compete_for_rows) {
     CHECK(texts.shares[1].expected > 1.5);
     // What a text's options have fixed is verified whatever it costs.
     const plan_params always{.always = true};
-    texts.shares[0].plan = &always;
+    texts.shares[0].plan  = &always;
+    texts.shares[0].fixed = true;
     REQUIRE(plans.next(texts.shares) == 0);
     CHECK_EQ(texts.trees[0].rows().size(), 1u);
 }
@@ -211,6 +212,7 @@ TEST(a_host_waits_for_no_client) {
         plans.begin(asynchronous, {.n_texts = 2, .no_waits = no_waits});
         company texts(plans.profile(), 2);
         texts.shares[0].plan    = &always;
+        texts.shares[0].fixed   = true;
         texts.shares[0].growing = true;
         texts.shares[1].away_us = 500000;
         const int64_t near      = plans.next(texts.shares);
@@ -219,4 +221,45 @@ TEST(a_host_waits_for_no_client) {
         CHECK_EQ(near > 0, !no_waits);
         CHECK_EQ(far, near + (no_waits ? 0 : 150000)); // its own round trip, and not the other text's
     }
+}
+
+TEST(nobody_waits_for_a_draft_that_was_told_to_rest) {
+    const plan_params always{.always = true};
+    planner           plans;
+    plans.expect({.shared = true});
+    measure(plans.profile(), 20000, 200, 0.3, 0.8);
+    plans.begin(asynchronous, {.n_texts = 2});
+    REQUIRE(plans.stance_now() == stance::by_turn);
+    for (const bool fixed : {false, true}) {
+        company texts(plans.profile(), 2);
+        texts.shares[0].plan    = fixed ? &always : &asynchronous;
+        texts.shares[0].fixed   = fixed;
+        texts.shares[0].growing = true;
+        CHECK(plans.next(texts.shares) > 0);
+        texts.shares[0].n_told = 0;
+        CHECK_EQ(plans.next(texts.shares), 0);
+    }
+}
+
+TEST(a_rest_lasts_though_texts_come_and_go) {
+    planner plans;
+    measure(plans.profile(), 20000, 200, 0.3, 0.8);
+    int n_drafted = 0;
+    for (int i = 0; i < 3000; ++i) {
+        if (i % 20 == 0) {
+            plans.begin(asynchronous, {.n_texts = 3 + i / 20 % 2});
+        }
+        n_drafted += plans.stance_now() == stance::rest ? 0 : 1;
+        const int32_t n = 3 + i / 20 % 2;
+        plans.on_pass({.n_tokens = n, .us = (plans.stance_now() == stance::rest ? 1.0 : 1.4) * 20400});
+    }
+    CHECK(n_drafted < 900, std::to_string(n_drafted));
+}
+
+TEST(texts_without_a_draft_are_at_rest) {
+    plan_params without = asynchronous;
+    without.has_model   = false;
+    planner plans;
+    plans.begin(without, {.n_texts = 3});
+    CHECK(plans.stance_now() == stance::rest);
 }
