@@ -20,6 +20,7 @@ constexpr int32_t n_turns_far   = 2048; // the same if running ahead was far slo
 constexpr int32_t n_turns_last  = 8192;
 constexpr int32_t n_glance      = 1;    // passes of a trial before it is looked at
 constexpr int32_t n_trial       = 12;   // and before it is judged by what it brought
+constexpr int32_t n_company     = 5;    // passes of several texts after which a clear loss ends speculation
 constexpr double  n_believed    = 8.0;  // the expected rate of turn-taking weighs as much as so many passes
 constexpr double  trial_price   = 3.0;  // passes that a trial of running ahead may cost
 constexpr double  trial_share   = 0.02; // share of the time that trials of other stances may cost
@@ -130,7 +131,7 @@ void stance_choice::reconsider() {
         return; // nothing to judge by
     }
     const double own = h.own.rate();
-    h.n_poor         = speculation_is_poor(own) ? h.n_poor + 1 : 0;
+    h.n_poor         = loses_clearly() ? n_poor_most : speculation_is_poor(own) ? h.n_poor + 1 : 0;
     const bool fell  = rates_.step_us(false) > 0.0 && fall_back(own);
     if (!fell && !begin_rest() && h.n_in > 4 * n_poor_most && h.n_poor == 0) {
         h.n_rest = 0; // speculation has paid for long enough, so the next rest is short again
@@ -194,6 +195,13 @@ bool stance_choice::yardstick_due() const {
         return true;
     }
     return async() && memory_.now().n_since + 1 > n_recheck;
+}
+
+// A pass over several texts tells as much as several passes, so what they have brought is believed sooner.
+bool stance_choice::loses_clearly() const {
+    const pace & own  = memory_.now().own;
+    const double gain = own.usual_us > 0.0 && rates_.plain() > 0.0 ? own.tokens / own.usual_us / rates_.plain() : 1.0;
+    return limits_.several() && ((own.n >= n_company && gain < 0.92) || (own.n >= n_trial && gain < least_speedup));
 }
 
 bool stance_choice::speculation_is_poor(double own) const {

@@ -68,6 +68,7 @@ class stance_choice {
     [[nodiscard]] int32_t turns_before_ahead() const;
     [[nodiscard]] int32_t rest_before_trial() const;
     [[nodiscard]] bool    yardstick_due() const;
+    [[nodiscard]] bool    loses_clearly() const;
     [[nodiscard]] bool    speculation_is_poor(double own) const;
     [[nodiscard]] bool    turns_are_faster(double own);
     void                  reconsider();
