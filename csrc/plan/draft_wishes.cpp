@@ -39,9 +39,11 @@ int32_t wish_rule::n_ahead(const text_share & t) const {
     int32_t       n =
         std::min({t.n_most, rates_.terms().n_texts > 1 ? k + 1 : 2 * k + 1, profile_.passes().widest_try(p.n_min)});
     // The draft does not know how much a head's guesses lose with each step.
-    const double price = rates_.price_of_guess(stances_.rate());
-    while (rates_.guesses().has_ages() && n > std::max(1, p.n_min) && rates_.guesses().hope_of_age(n - 1) < price) {
-        --n;
+    if (rates_.guesses().has_ages()) {
+        const double price = rates_.price_of_guess(stances_.rate());
+        while (n > std::max(1, p.n_min) && rates_.guesses().hope_of_age(n - 1) < price) {
+            --n;
+        }
     }
     return n;
 }

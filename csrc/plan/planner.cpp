@@ -4,23 +4,16 @@
 
 namespace duo {
 
-namespace {
-constexpr int32_t n_alone = 2; // passes over one row before auto tries more
-} // namespace
-
 void planner::expect(const pair_prior & prior) {
     prior.check();
-    n_levels_ = prior.n_levels;
     profile_.expect(prior);
-    stances_.expect(prior);
-    worth_.expect(prior);
 }
 
 void planner::begin(const plan_params & params, const text_limits & limits) {
     rates_.begin({.n_texts  = limits.n_texts,
                   .n_max    = std::min(n_drafted_most(params, tree_shape(params.tree)), limits.n_undo),
                   .n_min    = params.n_min,
-                  .n_levels = n_levels_,
+                  .n_levels = profile_.passes().prior().n_levels,
                   .copy     = limits.copy,
                   .kind     = params.kind});
     stances_.begin(params, limits);
@@ -35,7 +28,7 @@ int64_t planner::next(std::span<text_share> texts, int32_t n_rows) {
             us              = n > 0 ? std::max(us, waits_.us(n, t)) : us;
         }
     }
-    if (us > 0 || (measuring() && profile_.passes().alone(1).n < n_alone)) {
+    if (us > 0 || (measuring() && profile_.passes().alone(1).n < stance_choice::n_alone)) {
         return us; // the cost of one row is measured before wider passes
     }
     return choose_rows(texts, n_rows);
@@ -73,13 +66,15 @@ int64_t planner::choose_rows(std::span<text_share> texts, int32_t n_rows) {
     const bool    alone  = n_texts == 1;
     const int32_t n_most = std::min(
         {n_rows, alone ? any->n_most : n_rows, std::max(profile_.passes().widest_try(any->plan->n_min), n_texts)});
-    rows_.sort();
+    if (!alone) {
+        rows_.sort();
+    }
     const bool   turns = stances_.now() == stance::by_turn;
     const double r     = turns ? std::min(rate(), rows_.best_ratio(profile_, n_texts, n_base, n_most)) : rate();
     rows_.price(profile_, n_base, n_most, stances_.now() == stance::ahead, r);
     row_choice::gain best = rows_.best(n_base, n_most, alone ? any->plan->n_min : 0, alone && rates_.terms().copy);
-    const bool       wide = alone && (!turns || n_levels_ > 1) && prefers_tree(*any, n_base, n_most, best);
-    best                  = best.value < row_choice::least_gain ? row_choice::gain{} : best;
+    const bool wide = alone && (!turns || rates_.terms().n_levels > 1) && prefers_tree(*any, n_base, n_most, best);
+    best            = best.value < row_choice::least_gain ? row_choice::gain{} : best;
     if (alone && waits_.pays(best.value, *any, n_most, rows_)) {
         return waits_.us(std::max(1, any->plan->n_min - int32_t(any->tree->best_path().size())), *any);
     }

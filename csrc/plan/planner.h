@@ -75,8 +75,7 @@ class planner {
     stance_choice        stances_{profile_, rates_};
     wish_rule            wishes_{profile_, rates_, stances_};
     wait_rule            waits_{rates_, stances_, wishes_};
-    draft_worth          worth_{rates_};
-    int32_t              n_levels_ = 1; // see pair_prior
+    draft_worth          worth_{profile_, rates_};
     row_choice           rows_;
     std::vector<int32_t> n_of_; // scratch: rows of each text
 };

@@ -2,14 +2,10 @@
 
 namespace duo {
 
-void split_choice::expect(const pair_prior & prior) {
-    splits_ = prior.splits;
-    split_  = prior.split;
-}
-
 split_search split_choice::begun() const {
-    split_search s;
-    s.begin(splits_.size(), split_);
+    const pair_prior & prior = profile_.passes().prior();
+    split_search       s;
+    s.begin(prior.splits.size(), prior.split);
     return s;
 }
 

@@ -1,8 +1,6 @@
 // How the cores are split while both models work: the split that is in use, and trials of its neighbours.
 #pragma once
 
-#include <vector>
-
 #include "core_split.h"
 #include "pair_profile.h"
 #include "stance_rates.h"
@@ -15,7 +13,6 @@ class split_choice {
     // Both must outlive it.
     split_choice(pair_profile & profile, const stance_rates & rates) : profile_(profile), rates_(rates) {}
 
-    void expect(const pair_prior & prior);
     // What is to be known of the splits where nothing was learned yet.
     [[nodiscard]] split_search begun() const;
     // The text is written with this one.
@@ -23,7 +20,8 @@ class split_choice {
 
     // Threads for each model's next work; 0: all its threads.
     [[nodiscard]] core_split threads(const split_search & s) const {
-        return splits_.empty() ? core_split{} : splits_[s.now()];
+        const auto & splits = profile_.passes().prior().splits;
+        return splits.empty() ? core_split{} : splits[s.now()];
     }
 
     // A pass with the best split is done: tries another one, if it is time. The model that the other one waits for gets
@@ -38,10 +36,8 @@ class split_choice {
   private:
     [[nodiscard]] bool draft_is_late() const;
 
-    pair_profile &          profile_;
-    const stance_rates &    rates_;
-    std::vector<core_split> splits_;    // the possible ones
-    size_t                  split_ = 0; // the likely one
+    pair_profile &       profile_;
+    const stance_rates & rates_;
 };
 
 } // namespace duo

@@ -9,7 +9,6 @@ namespace duo {
 
 namespace {
 constexpr int32_t n_recheck     = 128; // passes between two yardsticks (see yardstick_due())
-constexpr int32_t n_alone       = 2;   // passes over one row that have to be known
 constexpr int32_t n_poor_most   = 12;  // passes without profit before speculation rests
 constexpr int32_t n_rest_first  = 64;  // passes of rest; doubles
 constexpr int32_t n_rest_last   = 1024;
@@ -23,17 +22,12 @@ constexpr int32_t n_trial       = 12;   // and before it is judged by what it br
 constexpr int32_t n_company     = 5;    // passes of several texts after which a clear loss ends speculation
 constexpr double  n_believed    = 8.0;  // the expected rate of turn-taking weighs as much as so many passes
 constexpr double  trial_price   = 3.0;  // passes that a trial of running ahead may cost
-constexpr double  trial_share   = 0.02; // share of the time that trials of other stances may cost
 constexpr double  trial_doubt   = 1.03; // its first passes find little prepared
 constexpr double  contended     = 1.1;  // slowdown that is more than noise
 constexpr double  small_gain    = 1.05;
+constexpr double  clear_loss    = 0.92;
 constexpr double  least_speedup = 1.02; // that speculation has brought, or it rests
 } // namespace
-
-void stance_choice::expect(const pair_prior & prior) {
-    shared_ = prior.shared;
-    splits_.expect(prior);
-}
 
 void stance_choice::begin(const plan_params & params, const text_limits & limits) {
     params_    = params;
@@ -53,7 +47,7 @@ void stance_choice::begin(const plan_params & params, const text_limits & limits
         h.change(first());
     }
     // A new text is a new chance. On separate devices a trial costs little.
-    if (now() == stance::rest && !shared_ && !limits.several()) {
+    if (now() == stance::rest && !shared() && !limits.several()) {
         h.n_in = std::max(h.n_in, rest_before_trial() - n_rest_soon);
     }
 }
@@ -97,7 +91,7 @@ void stance_choice::on_pass(const pass_result & pass) {
 // nothing, so it takes turns anywhere.
 bool stance_choice::takes_turns_first() const {
     return !limits_.no_waits && (params_.mode == run_mode::sync ||
-                                 (async() && params_.has_model && (shared_ || rates_.terms().n_levels > 1) &&
+                                 (async() && params_.has_model && (shared() || rates_.terms().n_levels > 1) &&
                                   (!is_fixed(params_) || limits_.several())));
 }
 
@@ -146,7 +140,7 @@ bool stance_choice::end_rest() {
     if (memory_.now().n_in < rest_before_trial()) {
         return false;
     }
-    const bool turns = !async() || shared_ || rates_.terms().n_levels > 1 || profile_.passes().slowdown() > 1.25;
+    const bool turns = !async() || shared() || rates_.terms().n_levels > 1 || profile_.passes().slowdown() > 1.25;
     memory_.now().change(turns && !limits_.no_waits ? stance::by_turn : stance::ahead);
     memory_.now().reading_us = 0.0;
     return true;
@@ -154,7 +148,7 @@ bool stance_choice::end_rest() {
 
 // Several texts on the same cores only ever take turns.
 bool stance_choice::begin_ahead_trial() {
-    if (!async() || rates_.terms().n_levels > 1 || (limits_.several() && shared_) || now() != stance::by_turn ||
+    if (!async() || rates_.terms().n_levels > 1 || (limits_.several() && shared()) || now() != stance::by_turn ||
         memory_.now().n_in < turns_before_ahead()) {
         return false;
     }
@@ -201,7 +195,8 @@ bool stance_choice::yardstick_due() const {
 bool stance_choice::loses_clearly() const {
     const pace & own  = memory_.now().own;
     const double gain = own.usual_us > 0.0 && rates_.plain() > 0.0 ? own.tokens / own.usual_us / rates_.plain() : 1.0;
-    return limits_.several() && ((own.n >= n_company && gain < 0.92) || (own.n >= n_trial && gain < least_speedup));
+    return limits_.several() &&
+           ((own.n >= n_company && gain < clear_loss) || (own.n >= n_trial && gain < least_speedup));
 }
 
 bool stance_choice::speculation_is_poor(double own) const {
@@ -251,7 +246,7 @@ int32_t stance_choice::turns_before_ahead() const {
 // nothing.
 int32_t stance_choice::rest_before_trial() const {
     const double pass  = rates_.plain_us();
-    const double c     = shared_ && pass > 0.0 ? std::min(1.0, rates_.step_us(false) / pass) : 0.0;
+    const double c     = shared() && pass > 0.0 ? std::min(1.0, rates_.step_us(false) / pass) : 0.0;
     const auto   least = int32_t(n_poor_most * c / trial_share);
     const double paid  = pass > 0.0 ? memory_.now().reading_us / (trial_share * pass) : 0.0;
     return std::max(std::min(n_rest_last, std::max({n_rest_first, memory_.now().n_rest, least})),

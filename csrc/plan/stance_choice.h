@@ -31,11 +31,13 @@ struct pass_result {
 
 class stance_choice {
   public:
+    static constexpr int32_t n_alone     = 2;    // passes over one row that have to be known
+    static constexpr double  trial_share = 0.02; // share of the time that trials may cost
+
     // Both must outlive it.
     stance_choice(pair_profile & profile, const stance_rates & rates)
         : profile_(profile), rates_(rates), splits_(profile, rates) {}
 
-    void expect(const pair_prior & prior);
     // Texts are written with these options from now on. The rates must have begun, too.
     void begin(const plan_params & params, const text_limits & limits);
     void on_pass(const pass_result & pass);
@@ -51,7 +53,7 @@ class stance_choice {
         return draft_works() && !limits_.several() ? splits_.threads(memory_.now().splits) : core_split{};
     }
     // Both models are on the same cores.
-    [[nodiscard]] bool shared() const { return shared_; }
+    [[nodiscard]] bool shared() const { return profile_.passes().prior().shared; }
     // The target waits for the draft's guesses.
     [[nodiscard]] bool may_wait() const { return !limits_.no_waits; }
 
@@ -84,7 +86,6 @@ class stance_choice {
     split_choice         splits_;
     plan_params          params_;
     text_limits          limits_;
-    bool                 shared_    = false;
     bool                 measuring_ = false;
     stance_memory        memory_;
 };

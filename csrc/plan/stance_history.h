@@ -66,7 +66,6 @@ class stance_memory {
         use({});
     }
     void swap(ways & other) {
-        other.try_emplace({});
         ways_.swap(other);
         use({});
     }

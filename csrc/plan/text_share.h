@@ -29,11 +29,11 @@ struct text_share {
     double expected = 1.0; // out: tokens that the text will probably grow by
 };
 
-// The user or a test has fixed what is verified (turn-taking with a fixed length, a given tree), so costs are not
-// compared.
-[[nodiscard]] inline bool is_fixed(const plan_params & p) {
+// The user or a test has fixed what is verified, so costs are not compared. alone: no other text shares the passes.
+// With others, the length of turn-taking is only a bound.
+[[nodiscard]] inline bool is_fixed(const plan_params & p, bool alone = true) {
     return p.always || !p.tree.empty() || p.use == tree_use::dynamic ||
-           (p.n_max != n_draft_auto && p.mode == run_mode::sync);
+           (alone && p.n_max != n_draft_auto && p.mode == run_mode::sync);
 }
 
 // Drafted tokens in a pass that a text's options allow.

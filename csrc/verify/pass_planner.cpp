@@ -60,16 +60,14 @@ int32_t pass_planner::n_undo(int32_t n_texts) const {
 }
 
 bool pass_planner::is_fixed(const verify_slot & s) const {
-    const plan_params & p = s.text.req().plan;
-    return is_alone(s) ? duo::is_fixed(p) : p.always || !p.tree.empty() || p.use == tree_use::dynamic;
+    return duo::is_fixed(s.text.req().plan, is_alone(s));
 }
 
 int32_t pass_planner::n_verify_most(const verify_slot & s) const {
     return std::clamp(n_undo(n_texts()), 0, n_drafted_most(s.text.req().plan, s.text.guesses().shape()));
 }
 
-// With several texts, a length that one of them has fixed is only a bound: its rows are worth their time or not. While
-// prompt rows are missing, evaluating them is better than waiting. Turn-taking waits before the first pass if the
+// While prompt rows are missing, evaluating them is better than waiting. Turn-taking waits before the first pass if the
 // whole prompt was cached.
 text_share pass_planner::share_of(verify_slot & s, bool may_wait) {
     if (s.n_read > 0) {

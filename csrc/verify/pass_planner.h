@@ -37,7 +37,8 @@ class pass_planner {
     [[nodiscard]] bool is_alone(const verify_slot & s) const { return alone_ == &s; }
     [[nodiscard]] bool is_alone() const { return alone_ != nullptr; }
     void               end_alone() { alone_ = nullptr; }
-    // A text has ended: whoever is left is told to the planner anew.
+    // A text has ended: whoever is left is told to the planner anew. A text that is parked while a pass is planned
+    // leaves the others in the company that they have.
     void on_end() {
         alone_ = nullptr;
         begun_ = {};
