@@ -22,11 +22,13 @@ constexpr int32_t n_trial       = 12;   // and before it is judged by what it br
 constexpr int32_t n_company     = 5;    // passes of several texts after which a clear loss ends speculation
 constexpr double  n_believed    = 8.0;  // the expected rate of turn-taking weighs as much as so many passes
 constexpr double  trial_price   = 3.0;  // passes that a trial of running ahead may cost
+constexpr double  split_price   = 1.0;  // the same if each model has cores of its own meanwhile
 constexpr double  trial_doubt   = 1.03; // its first passes find little prepared
 constexpr double  contended     = 1.1;  // slowdown that is more than noise
 constexpr double  small_gain    = 1.05;
 constexpr double  clear_loss    = 0.92;
 constexpr double  least_speedup = 1.02; // that speculation has brought, or it rests
+constexpr double  least_hope    = 1.10; // that it must promise several texts before it was tried
 } // namespace
 
 void stance_choice::begin(const plan_params & params, const text_limits & limits) {
@@ -124,9 +126,10 @@ void stance_choice::reconsider() {
     if (rates_.plain_us() == 0.0 || (rates_.step_us(false) == 0.0 && h.n_in < n_reliable)) {
         return; // nothing to judge by
     }
-    const double own = h.own.rate();
-    h.n_poor         = loses_clearly() ? n_poor_most : speculation_is_poor(own) ? h.n_poor + 1 : 0;
-    const bool fell  = rates_.step_us(false) > 0.0 && fall_back(own);
+    const double  own  = h.own.rate();
+    const int32_t told = limits_.several() ? n_poor_most / 4 : 1; // a pass of several texts tells as much as several
+    h.n_poor           = loses_clearly() ? n_poor_most : speculation_is_poor(own) ? h.n_poor + told : 0;
+    const bool fell    = rates_.step_us(false) > 0.0 && fall_back(own);
     if (!fell && !begin_rest() && h.n_in > 4 * n_poor_most && h.n_poor == 0) {
         h.n_rest = 0; // speculation has paid for long enough, so the next rest is short again
     }
@@ -152,9 +155,20 @@ bool stance_choice::begin_ahead_trial() {
         memory_.now().n_in < turns_before_ahead()) {
         return false;
     }
+    remember_turns();
     memory_.now().change(stance::ahead);
     memory_.now().on_trial = true;
     return true;
+}
+
+// By turn, the draft stops early where it is unsure and goes on where it is sure, which an average acceptance does not
+// show. So turn-taking brings more than its estimate, and later trials of running ahead are compared with that.
+void stance_choice::remember_turns() {
+    const double estimate = rates_.now().turns.rate;
+    if (memory_.now().own.n >= n_trial && estimate > 0.0) {
+        memory_.now().turns_gain =
+            std::clamp(memory_.now().own.rate() / estimate, 1.0, stance_history::turns_gain_most);
+    }
 }
 
 bool stance_choice::begin_rest() {
@@ -200,9 +214,10 @@ bool stance_choice::loses_clearly() const {
 }
 
 bool stance_choice::speculation_is_poor(double own) const {
-    constexpr double least = row_choice::least_gain;
-    const bool       poor  = now() == stance::by_turn ? rates_.now().hopeful.rate < (1.0 + least) * rates_.plain()
-                                                      : rates_.gain(rate(), now() == stance::ahead) < least;
+    const bool   untried = limits_.several() && memory_.now().own.n < n_trial;
+    const double least   = untried ? least_hope : 1.0 + row_choice::least_gain;
+    const bool   poor    = now() == stance::by_turn ? rates_.now().hopeful.rate < least * rates_.plain()
+                                                    : rates_.gain(rate(), now() == stance::ahead) < row_choice::least_gain;
     return poor || (memory_.now().n_in >= n_reliable && own < least_speedup * rates_.plain());
 }
 
@@ -214,9 +229,13 @@ bool stance_choice::turns_are_faster(double own) {
     if (h.n_in <= 1 && !h.on_trial) {
         return false;
     }
-    const double turns = rates_.now().turns.rate;
-    if (h.on_trial && h.n_in >= n_glance && h.n_in <= n_trial) {
-        return turns > (h.n_in < n_trial ? rates_.now().ahead.rate : trial_doubt * own);
+    const double estimate = rates_.now().turns.rate;
+    if (h.on_trial && h.n_in >= n_glance && h.n_in < n_trial) {
+        return estimate > rates_.now().ahead.rate;
+    }
+    const double turns = h.turns_gain * estimate;
+    if (h.on_trial && h.n_in == n_trial) {
+        return turns > trial_doubt * own;
     }
     // At first widths are still being tried. Without contention turn-taking has little to win.
     const bool contend = profile_.passes().slowdown() > contended;
@@ -237,8 +256,9 @@ int32_t stance_choice::turns_before_ahead() const {
     }
     const double turns = rates_.now().turns.rate;
     const double most  = turns > 0.0 ? rates_.now().ahead.rate / turns : 0.0;
+    const double price = profile_.passes().prior().splits.empty() ? trial_price : split_price;
     return most < small_gain ? std::numeric_limits<int32_t>::max()
-                             : std::max(n_reliable, int32_t(trial_price / (trial_share * most)));
+                             : std::max(n_reliable, int32_t(price / (trial_share * most)));
 }
 
 // Passes of rest before speculation is tried again: so many that the next trial, each pass of which costs a draft step,

@@ -73,6 +73,7 @@ class stance_choice {
     [[nodiscard]] bool    loses_clearly() const;
     [[nodiscard]] bool    speculation_is_poor(double own) const;
     [[nodiscard]] bool    turns_are_faster(double own);
+    void                  remember_turns();
     void                  reconsider();
 
     // One function for each change of stance. False: the stance stays.

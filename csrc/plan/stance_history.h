@@ -16,6 +16,8 @@ using stance_key = std::array<int32_t, 8>;
 constexpr int32_t n_reliable = 32; // passes before a stance's own rate is believed
 
 struct stance_history {
+    static constexpr double turns_gain_most = 1.5; // more is noise
+
     stance  stance_now = stance::ahead;
     int32_t n_in       = 0;     // passes in this stance
     int32_t n_since    = 0;     // of these, passes since the last one without the draft
@@ -23,6 +25,7 @@ struct stance_history {
     int32_t n_slow     = 0;     // how clearly, and how often, turn-taking was faster than running ahead
     int32_t n_rest     = 0;     // length of the last rest, passes
     int32_t n_turns    = 0;     // passes of turn-taking before the next trial of running ahead; 0: no trial has failed
+    double  turns_gain = 1.0;   // what turn-taking brought, as a ratio to stance_rates' estimate
     bool    on_trial   = false; // running ahead, to see whether it is faster than turn-taking
 
     double       reading_us = 0.0; // that drafts took to read several texts since the last rest

@@ -96,6 +96,26 @@ TEST(texts_that_share_cores_never_run_ahead) {
     }
 }
 
+// The draft stops where it is unsure, so turn-taking may bring more than an average acceptance tells.
+TEST(running_ahead_is_compared_with_what_turn_taking_brought) {
+    constexpr double expected = 6.1e-5; // tokens per microsecond by turn
+    for (const double brought : {1.0, 1.3}) {
+        planner plans;
+        plans.expect({.shared = true});
+        measure(plans.profile(), 20000, 200, 0.6, 0.9);
+        plans.begin(asynchronous);
+        for (int i = 0; i < 1000 && plans.stance_now() == stance::by_turn; ++i) {
+            plans.on_pass({.n_tokens = 3, .us = 3 / (brought * expected)});
+        }
+        REQUIRE(plans.stance_now() == stance::ahead);
+        int n = 0;
+        for (; plans.stance_now() == stance::ahead && n < 100; ++n) {
+            plans.on_pass({.n_tokens = 3, .us = 3 / (1.15 * expected)});
+        }
+        CHECK_EQ(n, brought > 1.0 ? 12 : 100);
+    }
+}
+
 TEST(what_a_way_has_brought_counts_more_than_what_was_expected) {
     planner plans;
     measure(plans.profile(), 20000, 200, 0.3, 0.8);
@@ -136,7 +156,7 @@ TEST(rest_where_nothing_pays) {
         for (; plans->stance_now() != stance::rest && n < 200; ++n) {
             plans->on_pass({.n_tokens = 2, .us = 1.05 * plans->profile().pass_us(2, false)});
         }
-        CHECK(n >= 12 && n < 100, std::to_string(n));
+        CHECK(n >= 4 && n < 100, std::to_string(n));
         CHECK_EQ(n_ahead(*plans), 0);
     }
     plan_params without = asynchronous;
