@@ -7,9 +7,9 @@
 
 namespace duo {
 
-draft_worker::draft_worker(token_model & model, wires & w, int32_t n_texts, bool free_core)
+draft_worker::draft_worker(token_model & model, wires & w, int32_t n_texts)
     : model_(model), wires_(w), texts_(model, w, n_texts), late_(model, w), evaluator_(model), sender_(model, w, ids_),
-      choice_(model, texts_, sender_), wait_(free_core), board_(size_t(n_texts)) {
+      choice_(model, texts_, sender_), board_(size_t(n_texts)) {
     usage_.cells.resize(size_t(n_texts));
 }
 
@@ -30,7 +30,7 @@ void draft_worker::run() noexcept {
         }
         return works ? found::work : found::nothing;
     };
-    listen_until(wires_.draft_bell, bell::forever, closed, look, wait_);
+    listen_until(wires_.draft_bell, bell::forever, closed, look);
     for (draft_text & t : texts_) {
         t.end();
     }

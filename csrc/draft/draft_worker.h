@@ -9,7 +9,6 @@
 #include "model/token_model.h"
 #include "node_choice.h"
 #include "node_sender.h"
-#include "rings/eager_wait.h"
 #include "step_evaluator.h"
 #include "too_late.h"
 #include "wires/usage.h"
@@ -21,8 +20,7 @@ namespace duo {
 class draft_worker {
   public:
     // n_texts: texts at once; messages name them by slots from 0. Throws duo::error if the model has fewer branches.
-    // free_core: no other thread needs the draft's core.
-    draft_worker(token_model & model, wires & w, int32_t n_texts = 1, bool free_core = false);
+    draft_worker(token_model & model, wires & w, int32_t n_texts = 1);
 
     // From any thread.
     [[nodiscard]] worker_usage usage() const { return board_.read(); }
@@ -53,7 +51,6 @@ class draft_worker {
     node_sender    sender_;
     node_choice    choice_;
     draft_step     step_;
-    eager_wait     wait_;
     usage_board    board_;
     worker_usage   usage_; // scratch
 };

@@ -32,7 +32,7 @@ pipeline::pipeline(token_model * target, token_model * draft, const options & op
                                prior, opt.n_texts, opt.n_kept_bytes);
     }
     if (draft != nullptr) {
-        draft_worker_.emplace(*draft, wires_, opt.n_texts, !opt.prior.shared);
+        draft_worker_.emplace(*draft, wires_, opt.n_texts);
     }
     start_threads(opt); // last: nothing may throw while a thread runs that nobody joins
 }

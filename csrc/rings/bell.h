@@ -5,7 +5,6 @@
 // seq_ (and does not sleep). With weaker orders both could miss (the store-buffer case of Dekker's algorithm).
 #pragma once
 
-#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <ctime>
@@ -37,17 +36,14 @@ class bell {
     [[nodiscard]] uint32_t listen() const noexcept { return seq_.load(std::memory_order_seq_cst); }
 
     // Returns when the bell has rung since `heard` was taken, or at `deadline_us` (now_us() scale). It does not return
-    // at spurious wake-ups. True: it rang. awake_us: it sleeps only after so long.
-    bool wait(uint32_t heard, int64_t deadline_us = forever, int64_t awake_us = 0) noexcept {
-        const int64_t until_us = awake_us > 0 ? std::min(deadline_us, now_us() + awake_us) : 0;
-        do {
-            for (int i = 0; i < n_spin; ++i) {
-                if (seq_.load(std::memory_order_acquire) != heard) {
-                    return true;
-                }
-                spin_pause();
+    // at spurious wake-ups. True: it rang.
+    bool wait(uint32_t heard, int64_t deadline_us = forever) noexcept {
+        for (int i = 0; i < n_spin; ++i) {
+            if (seq_.load(std::memory_order_acquire) != heard) {
+                return true;
             }
-        } while (until_us > 0 && now_us() < until_us);
+            spin_pause();
+        }
         n_asleep_.fetch_add(1, std::memory_order_seq_cst);
         bool rang = true;
         while (seq_.load(std::memory_order_seq_cst) == heard) {

@@ -22,9 +22,8 @@ inline found done_if(bool done) {
 // has passed.
 // The ticket is taken before each look, so a message that comes during the look is not missed. closed() is asked before
 // the look as well, so the last look still sees all messages that came before the channel was closed.
-// wait(bell, heard, deadline_us): as bell::wait.
-template <typename Closed, typename Look, typename Wait>
-bool listen_until(bell & b, int64_t deadline_us, Closed && closed, Look && look, Wait && wait) {
+template <typename Closed, typename Look>
+bool listen_until(bell & b, int64_t deadline_us, Closed && closed, Look && look) {
     for (;;) {
         const uint32_t heard = b.listen();
         const bool     last  = closed();
@@ -32,16 +31,10 @@ bool listen_until(bell & b, int64_t deadline_us, Closed && closed, Look && look,
         if (f == found::done) {
             return true;
         }
-        if (f == found::nothing && (last || !wait(b, heard, deadline_us))) {
+        if (f == found::nothing && (last || !b.wait(heard, deadline_us))) {
             return false;
         }
     }
-}
-
-template <typename Closed, typename Look>
-bool listen_until(bell & b, int64_t deadline_us, Closed && closed, Look && look) {
-    return listen_until(b, deadline_us, closed, look,
-                        [](bell & x, uint32_t heard, int64_t until_us) { return x.wait(heard, until_us); });
 }
 
 } // namespace duo

@@ -70,7 +70,7 @@ bool verify_worker::plan_alone(verify_slot & s) {
         const bool    reads   = s.draft.now() == state::reading;
         const int64_t wait_us = reads ? std::max(planned, reading_factor * s.reading_us) : planned;
         walk_.wake_reader();
-        if (!wait_(wires_.verify_bell, heard, now + wait_us)) {
+        if (!wires_.verify_bell.wait(heard, now + wait_us)) {
             s.draft.set(state::late); // a draft that hangs costs one wait, not one for each token
         }
     }

@@ -11,9 +11,8 @@ namespace duo {
 
 verify_worker::verify_worker(token_model & model, wires & w, drafts::place draft, const pair_prior & prior,
                              int32_t n_texts, int64_t n_kept_bytes)
-    : model_(model), wires_(w), wait_(!prior.shared),
-      cache_(model, size_t(n_texts), n_kept_bytes, w.features != nullptr), pass_(model, w, size_t(n_texts)),
-      plans_(model, cache_, w, prior), drafts_(model, cache_, plans_, w, draft),
+    : model_(model), wires_(w), cache_(model, size_t(n_texts), n_kept_bytes, w.features != nullptr),
+      pass_(model, w, size_t(n_texts)), plans_(model, cache_, w, prior), drafts_(model, cache_, plans_, w, draft),
       walk_(model, cache_, pass_, plans_, drafts_, w), reading_(model, size_t(n_texts)),
       errands_(model, cache_, drafts_, w), active_(cache_, pass_, plans_, drafts_, w.on_host), board_(size_t(n_texts)) {
     waiting_.reserve(size_t(n_texts)); // the pipeline sends no more requests than there are slots

@@ -11,7 +11,6 @@
 #include "pass_clock.h"
 #include "pass_planner.h"
 #include "reading_plan.h"
-#include "rings/eager_wait.h"
 #include "target_cache.h"
 #include "target_pass.h"
 #include "token_walk.h"
@@ -68,7 +67,6 @@ class verify_worker {
 
     token_model & model_;
     wires &       wires_;
-    eager_wait    wait_;
     target_cache  cache_;
     target_pass   pass_;
     pass_planner  plans_;

@@ -29,7 +29,7 @@ Options = TypeVar("Options")
 
 
 def _closed(kind: type[Options]) -> TypeAdapter[Options]:
-    return TypeAdapter(with_config(ConfigDict(extra="forbid"))(kind))
+    return TypeAdapter(with_config(ConfigDict(extra="forbid", defer_build=True))(kind))
 
 
 # check_keywords raises TypeError for unknown keywords before pydantic sees them.
