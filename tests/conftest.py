@@ -1,6 +1,7 @@
 """Shared by the tests of what a user does: one loaded demo pair, and how a child process runs the program."""
 
 import atexit
+import gc
 import io
 import os
 import shutil
@@ -43,7 +44,11 @@ atexit.register(shutil.rmtree, os.environ["XDG_CACHE_HOME"], ignore_errors=True)
 # Each HTTP client reads the list of authorities, 30 ms for all of them. No test speaks to a server outside.
 ONE_AUTHORITY = Path(os.environ["XDG_CACHE_HOME"], "authority.pem")
 ONE_AUTHORITY.write_text("".join(certifi.contents().partition("-----END CERTIFICATE-----\n")[:2]))
-os.environ.setdefault("SSL_CERT_FILE", str(ONE_AUTHORITY))
+os.environ["SSL_CERT_FILE"] = str(ONE_AUTHORITY)
+
+# PyTorch's AMX products change tile registers for which llama_cpp's kernels ask only once in a thread, so llama_cpp in
+# the same process would die (test_tile_registers.py, whose children have AMX). Two libraries in PyTorch make products.
+os.environ.update({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E3"})
 
 # For texts that must be equal: duo's CPU kernels give the same bits at every width, stock ones only under strict.
 STOCK = {"cpu_kernels": "stock", "strict": True}
@@ -71,6 +76,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             others = [item for item in items if item.get_closest_marker(mark)]
             items[:] = [item for item in items if item not in others]
             config.hook.pytest_deselected(items=others)
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # what was imported so far stays, so no later collection has to look at it
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -39,7 +39,11 @@ def replaced(text: str, *pairs: tuple[str, str]) -> str:
 
 @contextmanager
 def running(
-    command: Sequence[str | Path], is_ready: Callable[[], bool], *, env: Mapping[str, str] | None = None
+    command: Sequence[str | Path],
+    is_ready: Callable[[], bool],
+    *,
+    env: Mapping[str, str] | None = None,
+    within: float = HANG_S,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A program until SIGTERM; what it says goes to the report of a failure."""
     with TemporaryFile() as said:
@@ -48,7 +52,7 @@ def running(
             stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT, env={**os.environ, **(env or {})},
         )  # fmt: skip
         try:
-            until = time.monotonic() + HANG_S
+            until = time.monotonic() + within
             while not is_ready():
                 if p.poll() is not None or time.monotonic() > until:
                     said.seek(0)
@@ -171,6 +175,9 @@ def states_of_haproxy(folder: Path) -> dict[str, str]:
     return {row[1]: row[17] for row in rows}
 
 
+N_STARTING = 4  # LiteLLM imports for ten seconds of processor time
+
+
 @contextmanager
 def litellm(folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
     program = program_of("litellm")
@@ -179,7 +186,7 @@ def litellm(folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
            "LITELLM_LOCAL_MODEL_COST_MAP": "True", "HOME": str(folder)}  # fmt: skip
     url = f"http://127.0.0.1:{port}"
     command = [program, "--config", DEPLOY / "litellm.yaml", "--host", "127.0.0.1", "--port", str(port)]
-    with running(command, lambda: answers(url + "/health/liveliness"), env=env):
+    with running(command, lambda: answers(url + "/health/liveliness"), env=env, within=N_STARTING * HANG_S):
         yield Balancer(url, key="sk-test")
 
 

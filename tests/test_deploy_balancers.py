@@ -33,11 +33,16 @@ def replicas(n: int = 2) -> Iterator[list[Server]]:
         yield [stack.enter_context(served(SERVER, **SLOW)) for _ in range(n)]
 
 
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of the balancer in use."""
+    return tmp_path_factory.mktemp("balancer")
+
+
 @pytest.fixture(scope="module", params=FEW)
-def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, ...]]:
+def both(request: pytest.FixtureRequest, folder: Path) -> Iterator[tuple[Any, ...]]:
     """A balancer and the two replicas behind it."""
     program_of(request.param)  # before anything is started
-    folder = tmp_path_factory.mktemp(request.param)
     with replicas() as servers, BALANCERS[request.param](folder, [s.url for s in servers]) as balancer:
         yield request.param, balancer, servers
 
@@ -142,31 +147,31 @@ class Load:
         return self.answers
 
 
-@pytest.mark.parametrize("name", FEW[:-1])  # sglang-router goes on asking it
-def test_a_replica_that_drains_gets_no_requests(name: str, tmp_path: Path) -> None:
+# The last test with these replicas. sglang-router goes on asking a replica that drains.
+@pytest.mark.parametrize("both", FEW[:-1], indirect=True)
+def test_a_replica_that_drains_gets_no_requests(both: tuple[str, Balancer, list[Server]], folder: Path) -> None:
     """None is refused, and what it writes is written to the end."""
-    program_of(name)
-    with replicas() as (first, second), BALANCERS[name](tmp_path, [first.url, second.url]) as balancer:
-        with ThreadPoolExecutor(1) as pool:
-            last = pool.submit(first.post, "/v1/chat/completions", {**LONG, "max_tokens": 800})
-            first.wait_for_texts(1)
-            load = Load(balancer, 2, {**ASKED, "stream": True})
-            load.more(4)
-            first.serving.end()
-            if name == "haproxy":
-                wait_until(lambda: states_of_haproxy(tmp_path) == {"duo1": "DOWN", "duo2": "UP"})
-                assert not last.done() and first.get("/livez").status_code == 200  # it still writes
-                load.more(2)
-                refused = first.service.metrics.page
-                load.more(6)
-                assert not last.done()
-                assert counted(first.service.metrics.page) == counted(refused)  # nobody asks it any more
+    name, balancer, (first, _) = both
+    with ThreadPoolExecutor(1) as pool:
+        last = pool.submit(first.post, "/v1/chat/completions", {**LONG, "max_tokens": 800})
+        first.wait_for_texts(1)
+        load = Load(balancer, 2, {**ASKED, "stream": True})
+        load.more(4)
+        first.serving.end()
+        if name == "haproxy":
+            wait_until(lambda: states_of_haproxy(folder) == {"duo1": "DOWN", "duo2": "UP"})
+            assert not last.done() and first.get("/livez").status_code == 200  # it still writes
+            load.more(2)
+            refused = first.service.metrics.page
             load.more(6)
-            answers = load.end()
-            assert last.result().json()["usage"]["completion_tokens"] == 800
-        assert {a.status_code for a in answers} == {200}
-        assert all(a.text.rstrip().endswith("data: [DONE]") for a in answers)
-        assert len({words(a.text) for a in answers}) == 1
+            assert not last.done()
+            assert counted(first.service.metrics.page) == counted(refused)  # nobody asks it any more
+        load.more(6)
+        answers = load.end()
+        assert last.result().json()["usage"]["completion_tokens"] == 800
+    assert {a.status_code for a in answers} == {200}
+    assert all(a.text.rstrip().endswith("data: [DONE]") for a in answers)
+    assert len({words(a.text) for a in answers}) == 1
 
 
 def counted(page: bytes) -> str:

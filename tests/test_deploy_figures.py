@@ -99,7 +99,8 @@ def test_prometheus_answers_every_query(prometheus: str, server: Server) -> None
     for panel in PANELS:
         if panel["fieldConfig"]["defaults"]["unit"] == "percentunit":
             for target in panel["targets"]:
-                assert all(0 <= v <= 1 for v in asked(prometheus, target["expr"])), target
+                values = asked(prometheus, target["expr"])
+                assert all(0 <= v <= 1 for v in values), (values, target)
 
 
 def test_promtool_accepts_the_file() -> None:

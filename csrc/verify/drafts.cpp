@@ -31,7 +31,7 @@ void drafts::begin_text(verify_slot & s, request & req) {
 }
 
 void drafts::begin(verify_slot & s, const request & req) {
-    s.draft.tell(req, s.draft.reading_of(s.text.n_tokens(), req.plan.n_window).window);
+    s.draft.tell(req, s.draft.reading_of(int32_t(s.text.tokens().size()), req.plan.n_window).window);
     if (s.end_owed >= 0 && wires_.verdicts.try_push({.what = verdict_msg::kind::end, .slot = s.end_owed})) {
         s.end_owed = -1;
     }
@@ -80,7 +80,7 @@ void drafts::end(verify_slot & s) {
 }
 
 void drafts::begin_if_it_pays(verify_slot & s) {
-    const verify_stats & st = s.text.stats();
+    const verify_stats & st = s.text.req().stats;
     if (s.draft.now() != state::owed || st.n_passes == 0 || plans_.drafts_rest()) {
         return;
     }
@@ -101,7 +101,8 @@ bool drafts::begin_in_company(const std::vector<verify_slot *> & texts) {
     bool any = false;
     for (verify_slot * s : texts) {
         const state now = s->draft.now();
-        if (now == state::returned || (now == state::owed && s->text.stats().n_passes > 0 && !plans_.drafts_rest())) {
+        if (now == state::returned ||
+            (now == state::owed && s->text.req().stats.n_passes > 0 && !plans_.drafts_rest())) {
             begin_in_mid_text(*s, plans_.plans().worth().may_skip() ? n_window_some : n_window_auto);
             any = true;
         }
@@ -227,7 +228,8 @@ void drafts::on_node(verify_slot & s, const node_msg & msg) {
     if (elsewhere) {
         s.text.req().draft->count(msg.step_us > 0.0f ? 1 : 0, 1, int64_t(msg.step_us), 0);
     }
-    s.draft.on_node(s.text.guesses().on_node(msg, s.text.tokens(), plans_.guesses_of(s)), s.text.n_tokens());
+    s.draft.on_node(s.text.guesses().on_node(msg, s.text.tokens(), plans_.guesses_of(s)),
+                    int32_t(s.text.tokens().size()));
 }
 
 } // namespace duo

@@ -78,8 +78,8 @@ text_share pass_planner::share_of(verify_slot & s, bool may_wait) {
     s.text.guesses().grow(plan, s.text.tokens(), std::as_const(clients_).guesses_of(s), fixed ? 0.0 : 0.01,
                           cache_.n_room(s));
     const auto n_new = int32_t(s.n_missing());
-    const bool begun = s.text.stats().n_passes > 0 || (plan.mode == run_mode::sync && n_new == 1);
-    return {.tree     = &s.text.tree(),
+    const bool begun = s.text.req().stats.n_passes > 0 || (plan.mode == run_mode::sync && n_new == 1);
+    return {.tree     = &s.text.guesses().tree(),
             .plan     = &plan,
             .shape    = &s.text.guesses().shape(),
             .n_most   = std::clamp(cache_.n_room(s), 0, n_verify_most(s)),

@@ -15,7 +15,7 @@ constexpr size_t n_least      = 64; // missing rows of a prompt that is marked b
 
 size_t n_to_mark(const token_model & model, const verify_slot & s) {
     const size_t n = s.text.tokens().size();
-    if (model.undo() == undo_kind::cells || s.text.stats().n_passes > 0) {
+    if (model.undo() == undo_kind::cells || s.text.req().stats.n_passes > 0) {
         return SIZE_MAX;
     }
     const auto asked = size_t(s.text.req().n_mark);

@@ -82,8 +82,8 @@ void target_cache::keep_beginning(verify_slot & s) {
     if (const int32_t n_mark = s.text.req().n_mark; n_mark == n_cached || n_mark == n_cached + 1) {
         mark(model_, s); // the next pass would go on beyond it
     }
-    s.text.stats().n_prompt_cached   = n_cached;
-    s.text.stats().n_prompt_returned = size_t(n_cached) > n_here ? n_cached : 0;
+    s.text.req().stats.n_prompt_cached   = n_cached;
+    s.text.req().stats.n_prompt_returned = size_t(n_cached) > n_here ? n_cached : 0;
 }
 
 // Guesses that the next pass may verify. With a kept state, each wrong one makes the rows before it necessary again:
@@ -135,7 +135,7 @@ void target_cache::on_read(verify_slot & s) {
 }
 
 void target_cache::on_verified(verify_slot & s) {
-    const pass_tree & tree = s.text.tree();
+    const pass_tree & tree = s.text.guesses().tree();
     s.cached               = s.text.tokens();
     for (size_t i = 0; i < tree.rows().size() && tree.rows()[i].branch == 0; ++i) {
         s.cached.push_back(tree.at_row(int32_t(i)).token);

@@ -24,7 +24,7 @@ size_t target_pass::n_base_rows() const {
 }
 
 void target_pass::set_rows(verify_slot & s, size_t n_read) {
-    const pass_tree & tree     = s.text.tree();
+    const pass_tree & tree     = s.text.guesses().tree();
     const auto &      tokens   = s.text.tokens();
     const auto        n_before = tokens.size();
     s.n_read                   = n_read;
@@ -56,7 +56,7 @@ void target_pass::set_rows(verify_slot & s, size_t n_read) {
 bool target_pass::fork_branches() {
     bool forked = false;
     for (const verify_slot * s : slots_) {
-        for (int32_t b = 1; s->n_read == 0 && b < s->text.tree().n_branches(); ++b) {
+        for (int32_t b = 1; s->n_read == 0 && b < s->text.guesses().tree().n_branches(); ++b) {
             model_.fork(s->first_branch, s->first_branch + b, int32_t(s->cached.size()));
             forked = true;
         }
@@ -66,7 +66,7 @@ bool target_pass::fork_branches() {
 
 void target_pass::drop_branches() {
     for (const verify_slot * s : slots_) {
-        for (int32_t b = 1; s->n_read == 0 && b < s->text.tree().n_branches(); ++b) {
+        for (int32_t b = 1; s->n_read == 0 && b < s->text.guesses().tree().n_branches(); ++b) {
             model_.rollback(s->first_branch + b, 0);
         }
     }
@@ -105,7 +105,7 @@ decode_status target_pass::timed_decode() {
 
 bool target_pass::is_typical() const {
     return std::none_of(slots_.begin(), slots_.end(),
-                        [](const verify_slot * s) { return s->n_read > 0 || s->text.stats().n_passes == 0; });
+                        [](const verify_slot * s) { return s->n_read > 0 || s->text.req().stats.n_passes == 0; });
 }
 
 } // namespace duo

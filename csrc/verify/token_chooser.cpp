@@ -69,7 +69,7 @@ void token_chooser::begin_walk(verify_text & text, int32_t i_root) {
             break;
         }
         path_.push_back(level.guess);
-        i_row = text.tree().child_row(i_row, level.guess);
+        i_row = text.guesses().tree().child_row(i_row, level.guess);
     } while (i_row >= 0);
     if (n < 2) {
         return;

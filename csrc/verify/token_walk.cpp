@@ -13,8 +13,8 @@ constexpr int64_t wake_every_us = 5000; // nobody notices that tokens are so lat
 } // namespace
 
 void token_walk::finish(verify_slot & s, stance now) {
-    const verify_stats before   = s.text.stats();
-    const int32_t      depth    = s.text.tree().depth();
+    const verify_stats before   = s.text.req().stats;
+    const int32_t      depth    = s.text.guesses().tree().depth();
     const size_t       n_before = s.text.tokens().size();
     walk(s, now);
     if (s.text.finish() != finish_reason::none) {
@@ -32,7 +32,7 @@ bool token_walk::finish_unless_spoiled(verify_slot & s, stance now) {
         finish(s, now);
         return true;
     } catch (const nan_error &) {
-        if (s.text.tree().rows().empty() && cache_.slots().size() == 1) {
+        if (s.text.guesses().tree().rows().empty() && cache_.slots().size() == 1) {
             throw;
         }
     }
@@ -49,12 +49,12 @@ void token_walk::trace(verify_slot & s, const verify_stats & before, stance now,
     if (!wires_.tracing) {
         return;
     }
-    const verify_stats & st = s.text.stats();
+    const verify_stats & st = s.text.req().stats;
     wires_.verify_trace.try_push({.what       = trace_event::kind::verify,
                                   .hit        = st.n_hits > before.n_hits,
                                   .slot       = s.index,
                                   .n_rows     = int32_t(pass_.n_rows()),
-                                  .n_drafted  = int32_t(s.text.tree().rows().size()),
+                                  .n_drafted  = int32_t(s.text.guesses().tree().rows().size()),
                                   .n_accepted = st.n_accepted - before.n_accepted,
                                   .depth      = depth,
                                   .n_branch   = plans_.wishes_of(s).n_branch,
@@ -67,10 +67,10 @@ void token_walk::trace(verify_slot & s, const verify_stats & before, stance now,
 // Keeps only the text in the cache. Nodes accepted beside the best path are not kept: their rows come after a gap, and
 // attention adds in the order of the cells, so results would not be bit-equal. The next pass evaluates them again.
 void token_walk::trim(verify_slot & s, size_t n_before) {
-    const auto & accepted = s.text.accepted();
-    const auto   n_on_path =
-        std::ranges::count_if(accepted, [&](int32_t i) { return s.text.tree().rows()[size_t(i)].branch == 0; });
-    s.text.stats().n_side += n_on_path < std::ssize(accepted) ? 1 : 0;
+    const auto & accepted  = s.text.accepted();
+    const auto   n_on_path = std::ranges::count_if(
+        accepted, [&](int32_t i) { return s.text.guesses().tree().rows()[size_t(i)].branch == 0; });
+    s.text.req().stats.n_side += n_on_path < std::ssize(accepted) ? 1 : 0;
     cache_.trim(s, n_before + size_t(n_on_path), pass_.n_rows()); // only this pass may be evaluated again
 }
 

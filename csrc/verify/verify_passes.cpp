@@ -36,7 +36,7 @@ void verify_worker::work_alone(verify_slot & s) {
         return;
     }
     if (cache_.slots().size() > 1) {
-        active_.make_room(s.n_missing() + s.text.tree().rows().size());
+        active_.make_room(s.n_missing() + s.text.guesses().tree().rows().size());
     }
     pass_.set_rows(s, 0);
     const stance now = plans_.plans().stance_now();
@@ -103,12 +103,12 @@ void verify_worker::work_together() {
     bool                       usual    = true; // a pass without prompts
     const stance               now      = plans_.plans().stance_now();
     for (verify_slot * s : slots) {
-        usual =
-            usual && s->n_read == 0 && s->text.stats().n_passes > 0 && (s->draft.now() != state::owed || !s->for_draft);
+        usual = usual && s->n_read == 0 && s->text.req().stats.n_passes > 0 &&
+                (s->draft.now() != state::owed || !s->for_draft);
         if (s->n_read > 0) {
             continue;
         }
-        const int32_t n_before = s->text.stats().n_predicted;
+        const int32_t n_before = s->text.req().stats.n_predicted;
         expected += s->expected;
         drafting = drafting || s->drafting();
         clock_.is_for(now);
@@ -116,7 +116,7 @@ void verify_worker::work_together() {
             if (!walk_.finish_unless_spoiled(*s, now)) {
                 spoiled.push_back(s);
             }
-            n_tokens += s->text.stats().n_predicted - n_before;
+            n_tokens += s->text.req().stats.n_predicted - n_before;
         } catch (...) {
             fail(*s, failure_caught());
         }
@@ -214,7 +214,7 @@ void verify_worker::on_evaluated(verify_slot & s) {
         }
         return;
     }
-    if (verify_stats & st = s.text.stats(); st.n_passes == 0) {
+    if (verify_stats & st = s.text.req().stats; st.n_passes == 0) {
         st.prompt_us = pass_.t1() - st.t_begin_us;
         if (active_.size() == 1) {
             plans_.window().on_prompt(st.n_prompt - st.n_prompt_cached, st.prompt_us);
@@ -226,7 +226,7 @@ void verify_worker::on_evaluated(verify_slot & s) {
 // The pass failed: the text's rows alone, without drafted ones. n_good: leading rows of the cache that can be kept.
 void verify_worker::work_again(verify_slot & s, size_t n_good) {
     cache_.go_back(s, std::min(n_good, s.text.tokens().size() - 1));
-    s.text.tree().choose({}, 0, 1);
+    s.text.guesses().tree().choose({}, 0, 1);
     pass_.begin(s);
     const size_t n_piece = std::min(s.n_read, s.n_missing() - 1);
     do { // a recurrent state may have gone back to the text's begin

@@ -26,14 +26,11 @@ class verify_text {
     [[nodiscard]] bool active() const { return req_ != nullptr; }
 
     // While active().
-    [[nodiscard]] request &            req() { return *req_; }
-    [[nodiscard]] const request &      req() const { return *req_; }
-    [[nodiscard]] verify_stats &       stats() { return req_->stats; }
-    [[nodiscard]] const verify_stats & stats() const { return req_->stats; }
-    [[nodiscard]] bool                 cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
+    [[nodiscard]] request &       req() { return *req_; }
+    [[nodiscard]] const request & req() const { return *req_; }
+    [[nodiscard]] bool            cancelled() const { return req_->cancelled.load(std::memory_order_relaxed); }
 
     [[nodiscard]] const std::vector<token_id> & tokens() const { return tokens_; } // committed; back() is the root
-    [[nodiscard]] int32_t                       n_tokens() const { return int32_t(tokens_.size()); }
     // Rows for drafted tokens that context, batch and n_predict leave beside the root. n_cached: tokens in the model's
     // cache.
     [[nodiscard]] int32_t n_room(size_t n_cached) const;
@@ -47,8 +44,6 @@ class verify_text {
 
     [[nodiscard]] text_guesses &       guesses() { return guesses_; }
     [[nodiscard]] const text_guesses & guesses() const { return guesses_; }
-    [[nodiscard]] pass_tree &          tree() { return guesses_.tree(); }
-    [[nodiscard]] const pass_tree &    tree() const { return guesses_.tree(); }
 
     void begin_walk(stance now);
     // Accepted rows of the tree, from the root down.

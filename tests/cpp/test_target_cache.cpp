@@ -69,7 +69,7 @@ TEST(a_text_that_goes_on_gets_the_place_of_its_beginning) {
     CHECK_EQ(w.cache.nearest_slot(longer).index, a.index);
     verify_slot & again = w.begin(longer);
     CHECK_EQ(again.index, a.index);
-    CHECK_EQ(again.text.stats().n_prompt_cached, 40);
+    CHECK_EQ(again.text.req().stats.n_prompt_cached, 40);
     CHECK_EQ(w.held(again), 60);
 }
 
@@ -77,7 +77,7 @@ TEST(the_last_token_is_evaluated_again) {
     world         w(behaviour{});
     verify_slot & a = w.begin(tokens_from(3, 40));
     w.end(a);
-    CHECK_EQ(w.begin(tokens_from(3, 40)).text.stats().n_prompt_cached, 39);
+    CHECK_EQ(w.begin(tokens_from(3, 40)).text.req().stats.n_prompt_cached, 39);
 }
 
 TEST(a_text_that_is_not_to_use_the_cache_takes_the_oldest_place_and_empties_it) {
@@ -88,7 +88,7 @@ TEST(a_text_that_is_not_to_use_the_cache_takes_the_oldest_place_and_empties_it) 
     w.end(b);
     verify_slot & c = w.begin(tokens_from(11, 50), false);
     CHECK_EQ(c.index, a.index);
-    CHECK_EQ(c.text.stats().n_prompt_cached, 0);
+    CHECK_EQ(c.text.req().stats.n_prompt_cached, 0);
 }
 
 TEST(a_full_cache_gives_up_the_oldest_ended_text_and_no_text_that_is_written) {
@@ -113,8 +113,8 @@ TEST(what_left_the_cache_comes_back_from_ram) {
     CHECK(w.cache.make_room(200)); // saves it
     CHECK_EQ(w.cache.kept().size(), 1u);
     verify_slot & again = w.begin(tokens_from(3, 100));
-    CHECK_EQ(again.text.stats().n_prompt_cached, 90);
-    CHECK_EQ(again.text.stats().n_prompt_returned, 90);
+    CHECK_EQ(again.text.req().stats.n_prompt_cached, 90);
+    CHECK_EQ(again.text.req().stats.n_prompt_returned, 90);
     CHECK_EQ(w.held(again), 100);
 }
 
@@ -124,7 +124,7 @@ TEST(nothing_is_kept_in_ram_without_room_for_it) {
     w.end(a);
     CHECK(w.cache.make_room(200));
     CHECK_EQ(w.cache.kept().size(), 0u);
-    CHECK_EQ(w.begin(tokens_from(3, 100)).text.stats().n_prompt_cached, 0);
+    CHECK_EQ(w.begin(tokens_from(3, 100)).text.req().stats.n_prompt_cached, 0);
 }
 
 TEST(a_slot_goes_back_in_all_of_its_branches) {

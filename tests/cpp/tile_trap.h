@@ -1,5 +1,5 @@
 // Runs code with AMX instructions on a processor that has none: each of them raises SIGILL, is decoded and done by
-// emulated_tiles. So the bytes that the assembler made are tested: which registers, which addresses, which shapes.
+// tile_machine. So the bytes that the assembler made are tested: which registers, which addresses, which shapes.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 #include <ucontext.h>
 
-#include "cpu/tile_emulated.h"
+#include "cpu/tile_machine.h"
 
 namespace {
 
@@ -34,7 +34,7 @@ class tile_trap {
     static int64_t count() { return n_done; }
 
   private:
-    using tiles = duo::cpu::emulated_tiles;
+    using tiles = duo::cpu::tile_machine;
 
     static void on_illegal(int, siginfo_t *, void * context) {
         greg_t *   r = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;

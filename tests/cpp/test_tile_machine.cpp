@@ -5,14 +5,14 @@
 #include <utility>
 
 #include "check.h"
-#include "cpu/tile_emulated.h"
+#include "cpu/tile_machine.h"
 #include "tile_shapes.h"
 
 using namespace duo::cpu;
 
 namespace {
 
-using tiles = emulated_tiles;
+using tiles = tile_machine;
 
 bool refused(const std::function<void()> & f) {
     try {
