@@ -20,8 +20,8 @@ VENV       ?= .venv
 CPU_MAX    ?= /sys/fs/cgroup/cpu.max
 JOBS       ?= $(shell { nproc 2>/dev/null || echo 2; cat $(CPU_MAX) 2>/dev/null; } | awk 'NR == 1 { n = $$1 } \
                 NR == 2 && $$1 + 0 > 0 { q = int($$1 / $$2); if (q < n) n = q < 1 ? 1 : q } END { print n }')
-# Python tests in two processes: while one waits for a child or a network, the other works. Files stay together.
-SIDE_BY_SIDE ?= -n 2 --dist loadfile --no-loadscope-reorder
+# Python tests in three processes: while one waits for a child or a network, the others work. Files stay together.
+SIDE_BY_SIDE ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check

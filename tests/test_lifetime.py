@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import HANG_S, run_python
 from sizes import size
+from waits import in_threads
 
 from duo import Duo, DuoError, _core
 from duo.errors import Cancelled
@@ -37,25 +38,6 @@ def rss_mb() -> float:
     if hasattr(LIBC, "malloc_trim"):
         LIBC.malloc_trim(0)  # what malloc keeps for later is no leak
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
-
-
-def in_threads(*calls: Callable[[], Any]) -> list[Any]:
-    """Results, or exceptions, of calls that run at the same time."""
-    results: list[Any] = [None] * len(calls)
-
-    def run(i: int, call: Callable[[], Any]) -> None:
-        try:
-            results[i] = call()
-        except BaseException as e:
-            results[i] = e
-
-    threads = [threading.Thread(target=run, args=(i, c), daemon=True) for i, c in enumerate(calls)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join(HANG_S)
-    assert not any(t.is_alive() for t in threads), "a call hangs"
-    return results
 
 
 # ---- threads

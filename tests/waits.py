@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 HANG_S = 50  # less than the bound of a test that is not slow
 
@@ -24,6 +25,23 @@ def join(*threads: threading.Thread) -> None:
     for t in threads:
         t.join(max(0.0, until - time.monotonic()))
         assert not t.is_alive(), f"{t.name} has not ended"
+
+
+def in_threads(*calls: Callable[[], Any]) -> list[Any]:
+    """Results, or exceptions, of calls that run at the same time."""
+    results: list[Any] = [None] * len(calls)
+
+    def run(i: int, call: Callable[[], Any]) -> None:
+        try:
+            results[i] = call()
+        except BaseException as e:
+            results[i] = e
+
+    threads = [threading.Thread(target=run, args=(i, c), daemon=True) for i, c in enumerate(calls)]
+    for t in threads:
+        t.start()
+    join(*threads)
+    return results
 
 
 @contextmanager

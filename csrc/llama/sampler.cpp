@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -32,6 +33,7 @@ constexpr double edge_width = 0.6;
 constexpr double least_lead = 0.6;
 
 // For grammars.
+constexpr size_t n_states_draft = 32;   // number of texts of a tree whose grammar states are kept
 constexpr size_t n_asked        = 8;    // number of candidates that the grammar checks first
 constexpr size_t n_wider        = 8;    // factor for each next round
 constexpr size_t n_widest_draft = 4096; // most tokens that a draft searches for an allowed one
@@ -50,7 +52,40 @@ double softness_of(const sampling_params & sampling, float temperature) {
 } // namespace
 
 sampler::sampler(const llama_vocab * vocab, int32_t n_vocab, bool with_logp)
-    : vocab_(vocab), n_vocab_(n_vocab), with_logp_(with_logp) {
+    : vocab_(vocab), n_vocab_(n_vocab), with_logp_(with_logp), changes_(vocab, n_vocab) {
+}
+
+void sampler::prepare(const sampling_params & sampling) {
+    if (stands_for(sampling)) {
+        return;
+    }
+    ++n_setups_;
+    if (!std::exchange(ready_, false)) { // the first time, or after an exception: nothing below can be relied on
+        grammar_.reset();
+        params_ = {};
+    }
+    if (sampling.grammar != params_.grammar) {
+        grammar_.reset();
+        n_held_ = held_us_ = 0;
+        if (!sampling.grammar.empty()) {
+            grammar_.emplace(vocab_, sampling.grammar, with_logp_ ? n_states_draft : 1);
+        }
+    }
+    changes_.prepare(sampling);
+    params_ = sampling;
+    filter_.reset(llama_sampler_chain_init({.no_perf = true}));
+    if (sampling.top_p < 1.0f) {
+        llama_sampler_chain_add(filter_.get(), llama_sampler_init_top_p(sampling.top_p, 1));
+    }
+    if (sampling.min_p > 0.0f) {
+        llama_sampler_chain_add(filter_.get(), llama_sampler_init_min_p(sampling.min_p, 1));
+    }
+    ready_ = true;
+}
+
+void sampler::read(float * logits, const sampling_params & sampling, std::span<const token_id> text) {
+    changes_.apply(logits, sampling, text);
+    row_.read(logits, n_vocab_);
 }
 
 // Puts the k best tokens into data_, without those that are forbidden.
@@ -215,7 +250,7 @@ int32_t sampler::held(const sampling_params & sampling, std::span<const token_id
 
 int32_t sampler::candidates(float * logits, const sampling_params & sampling, std::span<const token_id> text,
                             std::span<candidate> out) {
-    const restorer restored{before_, logits};
+    const logit_changes::restored restored(changes_, logits);
     prepare(sampling);
     read(logits, sampling, text);
     return chosen(sampling, text, out);

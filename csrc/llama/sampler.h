@@ -11,7 +11,7 @@
 #include <llama.h>
 
 #include "grammar.h"
-#include "model/dry.h"
+#include "logit_changes.h"
 #include "model/filters.h"
 #include "model/token_model.h"
 #include "model/top_logits.h"
@@ -20,7 +20,7 @@
 namespace duo {
 
 // For one thread. The result is a function of the arguments: `text` has the past that penalties, DRY and grammar need.
-// sampler_logits.cpp changes the row, sampler.cpp chooses from it, sampler_chances.cpp tells the distribution.
+// logit_changes changes the row, sampler.cpp chooses from it, sampler_chances.cpp tells the distribution.
 class sampler {
   public:
     // Only ids below n_vocab are candidates. with_logp (for a draft): each candidate has the log of the chance that the
@@ -51,23 +51,8 @@ class sampler {
     };
     using chain_ptr = std::unique_ptr<llama_sampler, chain_free>;
 
-    // Restores the logits that bias and penalties changed, also after an exception.
-    struct restorer {
-        ~restorer() {
-            for (; !before.empty(); before.pop_back()) {
-                logits[before.back().token] = before.back().logit;
-            }
-        }
-        std::vector<top_logit> & before;
-        float *                  logits;
-    };
-
     void    prepare(const sampling_params & sampling);
-    void    prepare_dry(const sampling_params & sampling);
     void    read(float * logits, const sampling_params & sampling, std::span<const token_id> text);
-    void    change(float * logits, token_id token, float to);
-    void    penalise(float * logits, const sampling_params & sampling, std::span<const token_id> text);
-    void    discourage(float * logits, const sampling_params & sampling, std::span<const token_id> text);
     int32_t chosen(const sampling_params & sampling, std::span<const token_id> text, std::span<candidate> out);
     void    look(size_t k);
     void    filter(const sampling_params & sampling, size_t n_text);
@@ -86,24 +71,20 @@ class sampler {
     const int32_t       n_vocab_;
     const bool          with_logp_;
 
-    bool                                    ready_ = false;
-    sampling_params                         params_;       // the parameters for which the members below were made
-    std::vector<std::pair<token_id, float>> bias_;         // logit bias; -inf for forbidden tokens
-    chain_ptr                               filter_;       // top-p, min-p
-    std::optional<dry_breakers>             breakers_;     // made for params_.dry_sequence_breakers when DRY needs them
-    std::optional<grammar>                  grammar_;      // a draft may give it up: grammar_too_slow()
-    int64_t                                 n_held_   = 0; // number of times the grammar was used
-    int64_t                                 held_us_  = 0; // time for cloning its states
-    int64_t                                 n_setups_ = 0;
+    bool                   ready_ = false;
+    sampling_params        params_;       // the parameters for which the members below were made
+    chain_ptr              filter_;       // top-p, min-p
+    std::optional<grammar> grammar_;      // a draft may give it up: grammar_too_slow()
+    int64_t                n_held_   = 0; // number of times the grammar was used
+    int64_t                held_us_  = 0; // time for cloning its states
+    int64_t                n_setups_ = 0;
 
     double reach_       = 0.0;  // top-n-sigma: how far below the best logit of row_
     float  temperature_ = 0.0f; // of row_
 
+    logit_changes                 changes_;
     candidate_filters             filters_;
-    dry_search                    dry_;
     logit_row                     row_;
-    std::vector<top_logit>        before_;  // scratch: original values of the logits that bias and penalties changed
-    std::vector<int32_t>          counts_;  // scratch: occurrences of each token; all 0 between calls
     std::vector<top_logit>        top_;     // scratch: the best of row_
     std::vector<llama_token_data> data_;    // scratch: candidates in the filter chain; p: score in the race
     std::vector<llama_token_data> first_;   // scratch: the first of them, for the grammar

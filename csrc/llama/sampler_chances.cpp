@@ -10,7 +10,7 @@ namespace duo {
 // refuses all, the filters see allowed tokens only.
 void sampler::chances(float * logits, const sampling_params & sampling, std::span<const token_id> text,
                       std::vector<candidate> & out) {
-    const restorer restored{before_, logits};
+    const logit_changes::restored restored(changes_, logits);
     prepare(sampling);
     read(logits, sampling, text);
     const size_t k = n_kept_most(sampling);

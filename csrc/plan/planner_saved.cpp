@@ -54,7 +54,7 @@ void planner::restore(std::span<const double> numbers) {
             e.n_rest     = std::max(0, int32_t(of[2]));
             e.n_turns    = std::max(0, int32_t(of[3]));
             e.turns_gain = std::clamp(of[4] / 1000.0, 1.0, stance_history::turns_gain_most);
-            e.splits     = stances_.begun_splits();
+            e.splits     = split_choice::begun(profile_.passes().prior());
             e.splits.restore(size_t(std::max(0.0, of[5])), int32_t(of[6]));
             stances_.memory().put(key, e);
         }

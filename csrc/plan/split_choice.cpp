@@ -2,9 +2,8 @@
 
 namespace duo {
 
-split_search split_choice::begun() const {
-    const pair_prior & prior = profile_.passes().prior();
-    split_search       s;
+split_search split_choice::begun(const pair_prior & prior) {
+    split_search s;
     s.begin(prior.splits.size(), prior.split);
     return s;
 }

@@ -14,7 +14,7 @@ class split_choice {
     split_choice(pair_profile & profile, const stance_rates & rates) : profile_(profile), rates_(rates) {}
 
     // What is to be known of the splits where nothing was learned yet.
-    [[nodiscard]] split_search begun() const;
+    [[nodiscard]] static split_search begun(const pair_prior & prior);
     // The text is written with this one.
     void use(const split_search & s) const { profile_.choose_split(s.now()); }
 

@@ -40,7 +40,7 @@ void stance_choice::begin(const plan_params & params, const text_limits & limits
                      int32_t(params.kind), params.has_model ? 1 : 0, limits.n_texts});
     stance_history & h = memory_.now();
     if (fresh) {
-        h.splits = splits_.begun();
+        h.splits = split_choice::begun(profile_.passes().prior());
     }
     h.splits.stop_trial();
     splits_.use(h.splits);
@@ -155,20 +155,20 @@ bool stance_choice::begin_ahead_trial() {
         memory_.now().n_in < turns_before_ahead()) {
         return false;
     }
-    remember_turns();
+    memory_.now().turns_gain = turns_gain();
     memory_.now().change(stance::ahead);
     memory_.now().on_trial = true;
     return true;
 }
 
 // By turn, the draft stops early where it is unsure and goes on where it is sure, which an average acceptance does not
-// show. So turn-taking brings more than its estimate, and later trials of running ahead are compared with that.
-void stance_choice::remember_turns() {
-    const double estimate = rates_.now().turns.rate;
-    if (memory_.now().own.n >= n_trial && estimate > 0.0) {
-        memory_.now().turns_gain =
-            std::clamp(memory_.now().own.rate() / estimate, 1.0, stance_history::turns_gain_most);
-    }
+// show. So turn-taking brings more than the estimate, and running ahead is compared with that.
+double stance_choice::turns_gain() const {
+    const stance_history & h        = memory_.now();
+    const double           estimate = rates_.now().turns.rate;
+    return now() == stance::by_turn && h.own.n >= n_trial && estimate > 0.0
+               ? std::clamp(h.own.rate() / estimate, 1.0, stance_history::turns_gain_most)
+               : h.turns_gain;
 }
 
 bool stance_choice::begin_rest() {
@@ -229,13 +229,9 @@ bool stance_choice::turns_are_faster(double own) {
     if (h.n_in <= 1 && !h.on_trial) {
         return false;
     }
-    const double estimate = rates_.now().turns.rate;
-    if (h.on_trial && h.n_in >= n_glance && h.n_in < n_trial) {
-        return estimate > rates_.now().ahead.rate;
-    }
-    const double turns = h.turns_gain * estimate;
-    if (h.on_trial && h.n_in == n_trial) {
-        return turns > trial_doubt * own;
+    const double turns = turns_rate();
+    if (h.on_trial && h.n_in >= n_glance && h.n_in <= n_trial) {
+        return turns > (h.n_in < n_trial ? rates_.now().ahead.rate : trial_doubt * own);
     }
     // At first widths are still being tried. Without contention turn-taking has little to win.
     const bool contend = profile_.passes().slowdown() > contended;
@@ -254,7 +250,7 @@ int32_t stance_choice::turns_before_ahead() const {
     if (memory_.now().n_turns > 0) {
         return memory_.now().n_turns;
     }
-    const double turns = rates_.now().turns.rate;
+    const double turns = turns_rate();
     const double most  = turns > 0.0 ? rates_.now().ahead.rate / turns : 0.0;
     const double price = profile_.passes().prior().splits.empty() ? trial_price : split_price;
     return most < small_gain ? std::numeric_limits<int32_t>::max()

@@ -60,8 +60,6 @@ class stance_choice {
     // What was learned. After a change of the way in use, begin() must follow.
     [[nodiscard]] stance_memory &       memory() { return memory_; }
     [[nodiscard]] const stance_memory & memory() const { return memory_; }
-    // What is to be known of the splits of the cores where nothing was learned yet.
-    [[nodiscard]] split_search begun_splits() const { return splits_.begun(); }
 
   private:
     [[nodiscard]] bool    async() const { return params_.mode == run_mode::async; }
@@ -73,7 +71,8 @@ class stance_choice {
     [[nodiscard]] bool    loses_clearly() const;
     [[nodiscard]] bool    speculation_is_poor(double own) const;
     [[nodiscard]] bool    turns_are_faster(double own);
-    void                  remember_turns();
+    [[nodiscard]] double  turns_gain() const;
+    [[nodiscard]] double  turns_rate() const { return turns_gain() * rates_.now().turns.rate; }
     void                  reconsider();
 
     // One function for each change of stance. False: the stance stays.

@@ -7,6 +7,7 @@ namespace duo {
 namespace {
 constexpr double least_share = 0.02; // a gain below this share of the rate is within the noise of measurement
 constexpr double good_guess  = 0.9;  // acceptance
+constexpr double runner_up   = 0.4;  // of the wrong first guesses: the draft has prepared for the right token, too
 } // namespace
 
 void stance_rates::begin(const rate_terms & terms) {
@@ -22,14 +23,12 @@ const stance_rates::ways & stance_rates::now() const {
     return ways_;
 }
 
-// The rate of turn-taking with k guesses is E(k) / (k steps + a pass), each undisturbed. The rate of running ahead with
-// k guesses is E(k) / max(pass, k steps), both measured side by side. The guesses of a draft head are younger in
-// turn-taking, so there it has an E(k) of its own.
+// The rate of turn-taking with k guesses is E(k) / (k steps + a pass), each undisturbed. The guesses of a draft head
+// are younger then, so there it has an E(k) of its own.
 stance_rates::ways stance_rates::find() const {
     ways         o;
-    const auto   n      = double(terms_.n_texts);
-    const double step   = step_us(false);
-    const double beside = step_us(true);
+    const auto   n    = double(terms_.n_texts);
+    const double step = step_us(false);
     o.hopeful.rate = o.turns.rate = plain();
     const double worth            = (1.0 + least_share) * o.turns.rate; // the first k has to exceed it
     const auto   better           = [](way & best, int32_t k, double tokens, double us, double worth) {
@@ -56,9 +55,28 @@ stance_rates::ways stance_rates::find() const {
             better(o.hopeful, k, n * sum, n_steps(k) * step + pass_us(k, false) + more(false), worth);
             better(o.turns, k, n * sum, n_steps(k) * step + pass_us(k, false, false) + more(false), worth);
         }
-        better(o.ahead, k, n * tokens_ahead(k, sum), std::max(pass_us(k, true) + more(true), n_steps(k) * beside), 0.0);
+        find_ahead(o.ahead, k, tokens_ahead(k, sum), more(true));
     }
     return o;
+}
+
+// Running ahead with k guesses. Where the outcome of a pass was foreseen, the next pass finds its guesses ready.
+// Elsewhere it either goes without guesses or waits for them. tokens: of a pass with guesses, for each text. more_us:
+// that such a pass costs beside its rows.
+void stance_rates::find_ahead(way & best, int32_t k, double tokens, double more_us) const {
+    const auto   n        = double(terms_.n_texts);
+    const double pass     = pass_us(k, true) + more_us;
+    const double ready    = std::max(pass, n_steps(k) * step_us(true));
+    const double first    = guesses().acceptance(0);
+    const double foreseen = guesses().has_ages() ? 1.0 : first + (1.0 - first) * runner_up;
+    const double missed   = 1.0 - foreseen;
+    const double empty_us = foreseen * ready + missed * pass_us(0, true);
+    const double wait_us  = foreseen * ready + missed * (n_steps(k) * step_us(false) + pass);
+    if (pass <= 0.0 || empty_us <= 0.0) {
+        return;
+    }
+    const double rate = n * std::max((foreseen * tokens + missed) / empty_us, tokens / wait_us);
+    best              = best.k == 0 || rate > best.rate ? way{.k = k, .rate = rate} : best;
 }
 
 double stance_rates::acceptance(int32_t level, int32_t age) const {

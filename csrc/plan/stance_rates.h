@@ -27,7 +27,7 @@ class stance_rates {
     struct ways {
         way hopeful; // turn-taking with the best k, if unmeasured widths are cheap
         way turns;   // the same without that assumption
-        way ahead;   // upper bound of running ahead: every pass finds its guesses ready
+        way ahead;   // running ahead
     };
 
     // The profile must outlive it.
@@ -63,6 +63,7 @@ class stance_rates {
   private:
     [[nodiscard]] ways   find() const;
     [[nodiscard]] double tokens_ahead(int32_t k, double tokens) const;
+    void                 find_ahead(way & best, int32_t k, double tokens, double more_us) const;
     // Of a pass with k guesses for each text.
     [[nodiscard]] double pass_us(int32_t k, bool beside, bool hopeful = true) const {
         return profile_.pass_us(terms_.n_texts * (k + 1), beside, hopeful);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <vector>
 
 #include "plan/planner.h"
@@ -73,6 +74,12 @@ class text_planner : public planner {
 // Than with all n_cores. parallel: share of the work that threads divide among them; n_threads 0: it has all cores.
 double slower(double n_cores, double parallel, int32_t n_threads);
 
+// What a draft says of its two best guesses for a token of a text, and which of them is right.
+struct traced_guess {
+    float   logp[2] = {0.0f, 0.0f};
+    int32_t right   = 0; // 1 or 2; 0: neither
+};
+
 // A node's best guess is token 1, the runner-up token 2.
 struct made_up_draft {
     token_tree           tree;
@@ -81,7 +88,10 @@ struct made_up_draft {
     double               took   = 0.0; // so far
     double               beside = 0.0; // of that, while the target worked too
 
-    double best_logp  = 0.0; // what it says of its guesses
+    std::span<const traced_guess> trace;           // of a real text, which begins again at its end; empty: made up
+    size_t                        n_committed = 0; // tokens of the text so far
+
+    double best_logp  = 0.0; // what it says of its guesses, if made up
     double other_logp = -99.0;
     bool   has_other  = false;
     double step_us    = 0.0;
@@ -95,6 +105,7 @@ struct made_up_draft {
     // The last accepted node, if it was not expanded: a guess below it comes too late, but was right or wrong too.
     node_id  late_id    = no_node;
     token_id late_token = no_token;
+    float    late_logp  = 0.0f; // what it would say
 
     void take_orders(const text_planner & pl);
 
@@ -107,6 +118,11 @@ struct made_up_draft {
     void choose();
 
     void finish_step(pair_profile & profile);
+
+    // Of the token that follows a node; not if made up.
+    [[nodiscard]] const traced_guess & traced(int32_t i) const {
+        return trace[(n_committed + size_t(tree.at(i).depth)) % trace.size()];
+    }
 
     // True: it had foreseen the token.
     bool commit(int32_t i_node, token_id token);

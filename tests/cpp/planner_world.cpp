@@ -38,7 +38,8 @@ text_planner::plan world::ask(text_planner & pl, int32_t n, int32_t room, bool g
 void world::begin(const text_planner & pl) {
     draft_.best_logp  = log_of(claim < 0.0 ? a : claim);
     draft_.other_logp = log_of((1.0 - a) * second);
-    draft_.has_other  = second > 0.0;
+    draft_.has_other  = second > 0.0 || !trace.empty();
+    draft_.trace      = trace;
     draft_.step_us    = step_us;
     draft_.n_levels   = n_levels;
     draft_.of_head    = bool(a_of_age);
@@ -136,6 +137,10 @@ bool world::live(pair_profile & profile, double & work, double limit) {
 token_id world::chosen_after(int32_t i) {
     const auto [it, fresh] = chosen_.try_emplace(draft_.tree.at(i).id, 3);
     if (fresh) {
+        if (!trace.empty()) {
+            const int32_t right = draft_.traced(i).right;
+            return it->second   = right > 0 ? right : 3;
+        }
         const int32_t first = draft_.tree.first_child(i);
         const double  right = a_of_age && first >= 0 ? a_of_age(draft_.tree.at(first).age) : a;
         it->second          = dice_.chance(right) ? 1 : dice_.chance(second) ? 2 : 3;

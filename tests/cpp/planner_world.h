@@ -27,6 +27,7 @@ struct facts {
     int32_t                    n_room         = 1000;
     int32_t                    n_levels       = 1; // of a step: see pair_prior, which has to say the same
     std::function<double(int)> a_of_age{};         // of a draft head, in place of a: by node_msg::age; none: no head
+    std::vector<traced_guess>  trace{};            // of a real text, in place of a, second and claim
     uint64_t                   seed = 1;
 };
 
