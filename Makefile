@@ -36,7 +36,7 @@ BUILD_DIR  := $(if $(filter .venv,$(VENV)),,-C build-dir=build/$(notdir $(VENV))
 ifdef CMAKE_ARGS
 export CMAKE_ARGS
 endif
-# Hundreds of children of the tests import the same modules: Python shall keep their bytecode.
+# Hundreds of children of the tests import the same modules, so Python should keep their bytecode.
 unexport PYTHONDONTWRITEBYTECODE
 # The number of compile jobs, whatever CMake chooses.
 export CMAKE_BUILD_PARALLEL_LEVEL = $(JOBS)

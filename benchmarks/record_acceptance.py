@@ -1,11 +1,12 @@
-"""Which guesses of a real draft are right, token by token: traces for the simulated planner (tests/cpp/test_planner_traces.cpp).
+"""Which guesses of a real draft are right, token by token: tests/cpp/test_planner_traces.cpp replays them.
 
     make models
     python -m benchmarks.record_acceptance --out tests/cpp/acceptance.txt
 
 The target writes an answer to each of the questions of run_real.py alone, greedy and at temperature 0.8, and the draft
 reads the same text. For each token: what the draft says of its two best guesses (percent), and which of them is the
-target's token. Guesses below right guesses are those of later tokens, so a trace tells how far a chain would be right.
+target's token. After a right guess, the next word is the guess for the next token. So a trace also tells how long a
+chain of right guesses would be.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from duo.text.job import sampling
 
 NEITHER = "-"
 HEAD = (
-    "# Qwen2.5-Coder-1.5B-Instruct Q4_K_M and its 0.5B draft: for each token of an answer, what the draft says of its two",
-    "# best guesses (percent), and which one is right (1, 2 or neither). Made by benchmarks/record_acceptance.py.",
+    "# Qwen2.5-Coder-1.5B-Instruct Q4_K_M and its 0.5B draft: for each token of an answer, what the draft says of its",
+    "# two best guesses (percent), and which one is right (1, 2 or neither). Made by benchmarks/record_acceptance.py.",
 )
 
 

@@ -46,8 +46,9 @@ ONE_AUTHORITY = Path(os.environ["XDG_CACHE_HOME"], "authority.pem")
 ONE_AUTHORITY.write_text("".join(certifi.contents().partition("-----END CERTIFICATE-----\n")[:2]))
 os.environ["SSL_CERT_FILE"] = str(ONE_AUTHORITY)
 
-# PyTorch's AMX products change tile registers for which llama_cpp's kernels ask only once in a thread, so llama_cpp in
-# the same process would die (test_tile_registers.py, whose children have AMX). Two libraries in PyTorch make products.
+# PyTorch's AMX products change the tile configuration. llama_cpp's kernels set it only once per thread, so llama_cpp
+# would crash in the same process. PyTorch multiplies with oneDNN and MKL; each has its own switch. The children of
+# test_tile_registers.py remove both.
 os.environ.update({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E3"})
 
 # For texts that must be equal: duo's CPU kernels give the same bits at every width, stock ones only under strict.

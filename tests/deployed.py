@@ -175,7 +175,7 @@ def states_of_haproxy(folder: Path) -> dict[str, str]:
     return {row[1]: row[17] for row in rows}
 
 
-N_STARTING = 4  # LiteLLM imports for ten seconds of processor time
+START_S = 4 * HANG_S  # LiteLLM's imports take ten seconds of processor time
 
 
 @contextmanager
@@ -186,7 +186,7 @@ def litellm(folder: Path, urls: Sequence[str]) -> Iterator[Balancer]:
            "LITELLM_LOCAL_MODEL_COST_MAP": "True", "HOME": str(folder)}  # fmt: skip
     url = f"http://127.0.0.1:{port}"
     command = [program, "--config", DEPLOY / "litellm.yaml", "--host", "127.0.0.1", "--port", str(port)]
-    with running(command, lambda: answers(url + "/health/liveliness"), env=env, within=N_STARTING * HANG_S):
+    with running(command, lambda: answers(url + "/health/liveliness"), env=env, within=START_S):
         yield Balancer(url, key="sk-test")
 
 

@@ -16,8 +16,8 @@
 
 namespace duo {
 
-// For one thread. They change some tens of tokens only, and copying the row would cost more than choosing from it. So
-// the row itself is changed and then restored.
+// For one thread. Bias, penalties and DRY change some tens of logits, and copying the row would cost more than choosing
+// from it. So the row itself is changed and then restored.
 class logit_changes {
   public:
     // Restores a row at the end of a scope.
@@ -55,7 +55,7 @@ class logit_changes {
     std::optional<dry_breakers>             breakers_; // of breakers_of_, if DRY has needed them
     std::vector<std::string>                breakers_of_;
     dry_search                              dry_;
-    std::vector<top_logit>                  before_; // what was changed, as it was
+    std::vector<top_logit>                  before_; // the logits that were changed, with their old values
     std::vector<int32_t>                    counts_; // scratch: occurrences of each token; all 0 between calls
 };
 

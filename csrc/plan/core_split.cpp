@@ -32,10 +32,10 @@ bool split_search::on_pass(bool more_draft) {
     return true;
 }
 
-bool split_search::on_trial_pass(int32_t n_tokens, double expected, double us, double best_rate, double bound,
-                                 double best_bound) {
+bool split_search::on_trial_pass(int32_t n_tokens, double expected, double us, double best_rate, double promise,
+                                 double best_promise) {
     trial_.add(n_tokens, expected, us);
-    const bool lost = trial_.n >= n_glance && bound > 0.0 && bound < hopeless * best_bound;
+    const bool lost = trial_.n >= n_glance && promise > 0.0 && promise < hopeless * best_promise;
     if (!lost && trial_.n < n_trial) {
         return true;
     }

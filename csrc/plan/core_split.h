@@ -28,9 +28,10 @@ class split_search {
     // core first. True: a trial begins.
     bool on_pass(bool more_draft);
 
-    // A pass of the trial is done. `bound`, `best_bound`: tokens per microsecond that this split and the best one can
-    // reach by the times measured; 0: unknown. False: the trial is over, and now() may be the new best().
-    bool on_trial_pass(int32_t n_tokens, double expected, double us, double best_rate, double bound, double best_bound);
+    // A pass of the trial is done. `promise`, `best_promise`: tokens per microsecond that the times measured promise of
+    // this split and of the best one; 0: unknown. False: the trial is over, and now() may be the new best().
+    bool on_trial_pass(int32_t n_tokens, double expected, double us, double best_rate, double promise,
+                       double best_promise);
 
     // The text goes on in another stance.
     void stop_trial() { now_ = best_; }

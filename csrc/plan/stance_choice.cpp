@@ -20,15 +20,16 @@ constexpr int32_t n_turns_last  = 8192;
 constexpr int32_t n_glance      = 1;    // passes of a trial before it is looked at
 constexpr int32_t n_trial       = 12;   // and before it is judged by what it brought
 constexpr int32_t n_company     = 5;    // passes of several texts after which a clear loss ends speculation
+constexpr int32_t n_poor_each   = 3;    // passes of one text that a poor pass of several texts counts as
 constexpr double  n_believed    = 8.0;  // the expected rate of turn-taking weighs as much as so many passes
 constexpr double  trial_price   = 3.0;  // passes that a trial of running ahead may cost
-constexpr double  split_price   = 1.0;  // the same if each model has cores of its own meanwhile
+constexpr double  split_price   = 1.0;  // the same if each model then has a device or cores of its own
 constexpr double  trial_doubt   = 1.03; // its first passes find little prepared
 constexpr double  contended     = 1.1;  // slowdown that is more than noise
 constexpr double  small_gain    = 1.05;
 constexpr double  clear_loss    = 0.92;
 constexpr double  least_speedup = 1.02; // that speculation has brought, or it rests
-constexpr double  least_hope    = 1.10; // that it must promise several texts before it was tried
+constexpr double  least_hope    = 1.10; // that it must promise several texts in its first passes, or it rests
 } // namespace
 
 void stance_choice::begin(const plan_params & params, const text_limits & limits) {
@@ -80,6 +81,9 @@ void stance_choice::on_pass(const pass_result & pass) {
     }
     if (pass.usual) {
         h.own.add(pass.n_tokens, pass.expected, pass.us);
+        if (now() == stance::by_turn && h.own.n >= n_trial) {
+            h.learn_turns(rates_.now().turns.k, rates_.now().turns.rate);
+        }
     }
     if (pass.usual || now() == stance::rest) {
         ++h.n_in;
@@ -126,10 +130,11 @@ void stance_choice::reconsider() {
     if (rates_.plain_us() == 0.0 || (rates_.step_us(false) == 0.0 && h.n_in < n_reliable)) {
         return; // nothing to judge by
     }
-    const double  own  = h.own.rate();
-    const int32_t told = limits_.several() ? n_poor_most / 4 : 1; // a pass of several texts tells as much as several
-    h.n_poor           = loses_clearly() ? n_poor_most : speculation_is_poor(own) ? h.n_poor + told : 0;
-    const bool fell    = rates_.step_us(false) > 0.0 && fall_back(own);
+    const double own = h.own.rate();
+    h.n_poor         = loses_clearly()            ? n_poor_most
+                       : speculation_is_poor(own) ? h.n_poor + (limits_.several() ? n_poor_each : 1)
+                                                  : 0;
+    const bool fell  = rates_.step_us(false) > 0.0 && fall_back(own);
     if (!fell && !begin_rest() && h.n_in > 4 * n_poor_most && h.n_poor == 0) {
         h.n_rest = 0; // speculation has paid for long enough, so the next rest is short again
     }
@@ -155,20 +160,9 @@ bool stance_choice::begin_ahead_trial() {
         memory_.now().n_in < turns_before_ahead()) {
         return false;
     }
-    memory_.now().turns_gain = turns_gain();
     memory_.now().change(stance::ahead);
     memory_.now().on_trial = true;
     return true;
-}
-
-// By turn, the draft stops early where it is unsure and goes on where it is sure, which an average acceptance does not
-// show. So turn-taking brings more than the estimate, and running ahead is compared with that.
-double stance_choice::turns_gain() const {
-    const stance_history & h        = memory_.now();
-    const double           estimate = rates_.now().turns.rate;
-    return now() == stance::by_turn && h.own.n >= n_trial && estimate > 0.0
-               ? std::clamp(h.own.rate() / estimate, 1.0, stance_history::turns_gain_most)
-               : h.turns_gain;
 }
 
 bool stance_choice::begin_rest() {
@@ -214,7 +208,7 @@ bool stance_choice::loses_clearly() const {
 }
 
 bool stance_choice::speculation_is_poor(double own) const {
-    const bool   untried = limits_.several() && memory_.now().own.n < n_trial;
+    const bool   untried = limits_.several() && memory_.now().n_in < n_trial;
     const double least   = untried ? least_hope : 1.0 + row_choice::least_gain;
     const bool   poor    = now() == stance::by_turn ? rates_.now().hopeful.rate < least * rates_.plain()
                                                     : rates_.gain(rate(), now() == stance::ahead) < row_choice::least_gain;
@@ -229,7 +223,7 @@ bool stance_choice::turns_are_faster(double own) {
     if (h.n_in <= 1 && !h.on_trial) {
         return false;
     }
-    const double turns = turns_rate();
+    const double turns = h.turns_rate(rates_.now().turns.k, rates_.now().turns.rate);
     if (h.on_trial && h.n_in >= n_glance && h.n_in <= n_trial) {
         return turns > (h.n_in < n_trial ? rates_.now().ahead.rate : trial_doubt * own);
     }
@@ -250,9 +244,9 @@ int32_t stance_choice::turns_before_ahead() const {
     if (memory_.now().n_turns > 0) {
         return memory_.now().n_turns;
     }
-    const double turns = turns_rate();
+    const double turns = memory_.now().turns_rate(rates_.now().turns.k, rates_.now().turns.rate);
     const double most  = turns > 0.0 ? rates_.now().ahead.rate / turns : 0.0;
-    const double price = profile_.passes().prior().splits.empty() ? trial_price : split_price;
+    const double price = shared() && profile_.passes().prior().splits.empty() ? trial_price : split_price;
     return most < small_gain ? std::numeric_limits<int32_t>::max()
                              : std::max(n_reliable, int32_t(price / (trial_share * most)));
 }

@@ -71,8 +71,6 @@ class stance_choice {
     [[nodiscard]] bool    loses_clearly() const;
     [[nodiscard]] bool    speculation_is_poor(double own) const;
     [[nodiscard]] bool    turns_are_faster(double own);
-    [[nodiscard]] double  turns_gain() const;
-    [[nodiscard]] double  turns_rate() const { return turns_gain() * rates_.now().turns.rate; }
     void                  reconsider();
 
     // One function for each change of stance. False: the stance stays.

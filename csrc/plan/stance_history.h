@@ -1,6 +1,7 @@
 // What the planner has learned about each way of generating. It is kept from text to text.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <map>
@@ -21,16 +22,25 @@ struct stance_history {
     stance  stance_now = stance::ahead;
     int32_t n_in       = 0;     // passes in this stance
     int32_t n_since    = 0;     // of these, passes since the last one without the draft
-    int32_t n_poor     = 0;     // passes in a row in which speculation did not pay
+    int32_t n_poor     = 0;     // passes of one text, in a row, in which speculation did not pay
     int32_t n_slow     = 0;     // how clearly, and how often, turn-taking was faster than running ahead
     int32_t n_rest     = 0;     // length of the last rest, passes
     int32_t n_turns    = 0;     // passes of turn-taking before the next trial of running ahead; 0: no trial has failed
-    double  turns_gain = 1.0;   // what turn-taking brought, as a ratio to stance_rates' estimate
+    double  turns_gain = 1.0;   // what turn-taking brought / its estimate
     bool    on_trial   = false; // running ahead, to see whether it is faster than turn-taking
 
     double       reading_us = 0.0; // that drafts took to read several texts since the last rest
     pace         own;              // of this stance
     split_search splits;           // of the cores, while both work
+
+    // By turn, the draft stops early where it is unsure and goes on where it is sure, which an average acceptance does
+    // not show. So turn-taking brings more than its estimate with k guesses (stance_rates). k = 0: plain decoding.
+    void learn_turns(int32_t k, double estimate) {
+        turns_gain = k > 0 ? std::clamp(own.rate() / estimate, 1.0, turns_gain_most) : turns_gain;
+    }
+    [[nodiscard]] double turns_rate(int32_t k, double estimate) const {
+        return k > 0 ? turns_gain * estimate : estimate;
+    }
 
     void change(stance to) {
         stance_now = to;

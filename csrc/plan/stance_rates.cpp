@@ -7,7 +7,9 @@ namespace duo {
 namespace {
 constexpr double least_share = 0.02; // a gain below this share of the rate is within the noise of measurement
 constexpr double good_guess  = 0.9;  // acceptance
-constexpr double runner_up   = 0.4;  // of the wrong first guesses: the draft has prepared for the right token, too
+// Share of wrong guesses whose runner-up is right, so that the draft has prepared for it. Assumed: it is what
+// tests/cpp/acceptance.txt shows of a published pair.
+constexpr double runner_up = 0.5;
 } // namespace
 
 void stance_rates::begin(const rate_terms & terms) {
@@ -55,20 +57,20 @@ stance_rates::ways stance_rates::find() const {
             better(o.hopeful, k, n * sum, n_steps(k) * step + pass_us(k, false) + more(false), worth);
             better(o.turns, k, n * sum, n_steps(k) * step + pass_us(k, false, false) + more(false), worth);
         }
-        find_ahead(o.ahead, k, tokens_ahead(k, sum), more(true));
+        const double right    = reached * guesses().acceptance(k, a); // all guesses, and the next one, too
+        const double foreseen = guesses().has_ages() ? 1.0 : runner_up + (1.0 - runner_up) * right;
+        find_ahead(o.ahead, k, tokens_ahead(k, sum), foreseen, more(true));
     }
     return o;
 }
 
-// Running ahead with k guesses. Where the outcome of a pass was foreseen, the next pass finds its guesses ready.
-// Elsewhere it either goes without guesses or waits for them. tokens: of a pass with guesses, for each text. more_us:
-// that such a pass costs beside its rows.
-void stance_rates::find_ahead(way & best, int32_t k, double tokens, double more_us) const {
+// Running ahead with k guesses. Where the draft has foreseen a pass's outcome, the next pass finds its guesses ready.
+// Elsewhere that pass either has no guesses or waits for them. tokens: of a pass with guesses, for each text. more_us:
+// what such a pass costs beside its rows.
+void stance_rates::find_ahead(way & best, int32_t k, double tokens, double foreseen, double more_us) const {
     const auto   n        = double(terms_.n_texts);
     const double pass     = pass_us(k, true) + more_us;
     const double ready    = std::max(pass, n_steps(k) * step_us(true));
-    const double first    = guesses().acceptance(0);
-    const double foreseen = guesses().has_ages() ? 1.0 : first + (1.0 - first) * runner_up;
     const double missed   = 1.0 - foreseen;
     const double empty_us = foreseen * ready + missed * pass_us(0, true);
     const double wait_us  = foreseen * ready + missed * (n_steps(k) * step_us(false) + pass);

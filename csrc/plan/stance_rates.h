@@ -63,7 +63,7 @@ class stance_rates {
   private:
     [[nodiscard]] ways   find() const;
     [[nodiscard]] double tokens_ahead(int32_t k, double tokens) const;
-    void                 find_ahead(way & best, int32_t k, double tokens, double more_us) const;
+    void                 find_ahead(way & best, int32_t k, double tokens, double foreseen, double more_us) const;
     // Of a pass with k guesses for each text.
     [[nodiscard]] double pass_us(int32_t k, bool beside, bool hopeful = true) const {
         return profile_.pass_us(terms_.n_texts * (k + 1), beside, hopeful);

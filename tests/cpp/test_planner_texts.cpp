@@ -116,6 +116,25 @@ TEST(running_ahead_is_compared_with_what_turn_taking_brought) {
     }
 }
 
+TEST(the_next_run_knows_what_turn_taking_brought) {
+    planner plans;
+    plans.expect({.shared = true});
+    measure(plans.profile(), 20000, 200, 0.6, 0.9, 1.4); // running ahead promises 7.5e-5
+    plans.begin(asynchronous);
+    constexpr double brought = 1.3 * 6.1e-5;
+    for (int i = 0; i < 500; ++i) {
+        plans.on_pass({.n_tokens = 3, .us = 3 / brought});
+    }
+    REQUIRE(plans.stance_now() == stance::by_turn);
+    planner next;
+    next.expect({.shared = true});
+    next.restore(plans.saved());
+    CHECK(next.saved() == plans.saved());
+    next.begin(asynchronous);
+    next.on_pass({.n_tokens = 3, .us = 3 / brought});
+    CHECK(next.stance_now() == stance::by_turn);
+}
+
 TEST(what_a_way_has_brought_counts_more_than_what_was_expected) {
     planner plans;
     measure(plans.profile(), 20000, 200, 0.3, 0.8);
