@@ -24,10 +24,11 @@ void check_closed(pair & p) {
 } // namespace
 
 TEST(figures_are_asked_for_while_texts_begin_and_all_is_closed) {
-    int n_learned = 0, n_busy = 0;
     for (int i = 0; i < 20; ++i) {
-        pair              p(behaviour{}, behaviour{.agree = 0.7});
+        pair              p(behaviour{.hang_at = 0}, behaviour{.agree = 0.7});
         std::atomic<bool> stop{false};
+        std::atomic<int>  n_learned{0};
+        std::atomic<int>  n_busy{0};
         const size_t      n_numbers = planner().saved().size();
         std::thread       asker([&] {
             while (!stop) {
@@ -46,6 +47,17 @@ TEST(figures_are_asked_for_while_texts_begin_and_all_is_closed) {
                 CHECK(p.line.usage().n_open <= 1);
             }
         });
+        const auto        wait_for = [](const std::atomic<int> & n) { // the test's time limit bounds it
+            while (n == 0) {
+                std::this_thread::yield();
+            }
+        };
+        wait_for(n_learned); // no text runs
+        p.line.begin(ask{.n_predict = 20}.as(run_mode::async, 4).make());
+        p.target.wait_until_hanging();
+        wait_for(n_busy);
+        p.target.release();
+        read_all(p.line);
         for (int k = 0; k < 10; ++k) {
             p.run(ask{.n_predict = 20}.as(run_mode::async, 4));
         }
@@ -53,8 +65,8 @@ TEST(figures_are_asked_for_while_texts_begin_and_all_is_closed) {
         p.line.close();
         stop = true;
         asker.join();
+        CHECK(n_learned > 0 && n_busy > 0);
     }
-    CHECK(n_learned > 0 && n_busy > 0);
 }
 
 TEST(draft_hangs_and_everything_is_closed) {
