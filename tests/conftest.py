@@ -47,9 +47,9 @@ ONE_AUTHORITY.write_text("".join(certifi.contents().partition("-----END CERTIFIC
 os.environ["SSL_CERT_FILE"] = str(ONE_AUTHORITY)
 
 # PyTorch's AMX products change the tile configuration. llama_cpp's kernels set it only once per thread, so llama_cpp
-# would crash in the same process. PyTorch multiplies with oneDNN and MKL; each has its own switch. The children of
-# test_tile_registers.py remove both.
-os.environ.update({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E3"})
+# would crash in the same process. PyTorch multiplies with oneDNN and MKL; each has its own switch.
+PYTORCH_WITHOUT_AMX = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "MKL_ENABLE_INSTRUCTIONS": "AVX512_E3"}
+os.environ.update(PYTORCH_WITHOUT_AMX)
 
 # For texts that must be equal: duo's CPU kernels give the same bits at every width, stock ones only under strict.
 STOCK = {"cpu_kernels": "stock", "strict": True}

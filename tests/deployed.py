@@ -23,6 +23,7 @@ from needs import lacks, need_program
 from ports import free_port
 
 DEPLOY = Path(__file__).parents[1] / "deploy"
+START_S = 4 * HANG_S  # LiteLLM's imports take ten seconds of processor time
 
 
 def file(name: str) -> str:
@@ -173,9 +174,6 @@ def states_of_haproxy(folder: Path) -> dict[str, str]:
             said += data
     rows = [line.split(",") for line in said.decode().splitlines() if line.startswith("duo,duo")]
     return {row[1]: row[17] for row in rows}
-
-
-START_S = 4 * HANG_S  # LiteLLM's imports take ten seconds of processor time
 
 
 @contextmanager

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
-from conftest import need_llama_cpp, needs_kernels, run_python
+from conftest import PYTORCH_WITHOUT_AMX, need_llama_cpp, needs_kernels, run_python
 from needs import need_torch
 
 from duo import _core
 
 # Products in BF16 configure the tiles of the calling thread and of its OpenMP team, which may be ggml's, too.
 PROGRAM = """
-import os, sys
-for name in ("ONEDNN_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS"):
-    del os.environ[name]  # tests/conftest.py takes AMX from PyTorch
+import sys
 import llama_cpp, torch
 from duo import Duo, _core
 from duo.models.demo import demo_pair
@@ -41,7 +41,8 @@ with Duo(target, draft, n_ctx=1024, n_threads=2, cpu_kernels=kernels, _always=Tr
 
 def texts(kernels: str, *others: str) -> list[str]:
     """By mode: plain, sync, async."""
-    done = run_python(PROGRAM, kernels, *others)
+    env = {k: v for k, v in os.environ.items() if k not in PYTORCH_WITHOUT_AMX}
+    done = run_python(PROGRAM, kernels, *others, env=env)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

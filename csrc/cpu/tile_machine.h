@@ -8,34 +8,22 @@
 #include <cstring>
 
 #include "amx.h"
+#include "float16.h"
 #include "kernel.h"
 
 namespace duo::cpu {
 namespace {
 
-// Values in a row of a tile.
+// Of a row of a tile.
 template <class T> T value(const uint8_t * row, int i) {
     T v;
     std::memcpy(&v, row + size_t(i) * sizeof v, sizeof v);
     return v;
 }
 
-inline float of_bf16(uint16_t h) {
-    const uint32_t bits = uint32_t(h) << 16;
-    float          f;
-    std::memcpy(&f, &bits, 4);
-    return f;
-}
-
 // A denormal is zero.
 inline float flushed(float f) {
-    uint32_t bits;
-    std::memcpy(&bits, &f, 4);
-    if ((bits & 0x7f800000) == 0) {
-        bits &= 0x80000000;
-        std::memcpy(&f, &bits, 4);
-    }
-    return f;
+    return std::fpclassify(f) == FP_SUBNORMAL ? std::copysign(0.0f, f) : f;
 }
 
 struct tile_machine {
@@ -116,8 +104,8 @@ struct tile_machine {
                 float s[2] = {};
                 for (int k = 0; k < c.rows[weights]; ++k) {
                     for (int i = 0; i < 2; ++i) {
-                        s[i] = flushed(std::fmaf(flushed(of_bf16(value<uint16_t>(d[inputs][m], 2 * k + i))),
-                                                 flushed(of_bf16(value<uint16_t>(d[weights][k], 2 * n + i))), s[i]));
+                        s[i] = flushed(std::fmaf(flushed(float_of_bf16(d[inputs][m] + 4 * k + 2 * i)),
+                                                 flushed(float_of_bf16(d[weights][k] + 4 * n + 2 * i)), s[i]));
                     }
                 }
                 const float f = flushed(flushed(value<float>(d[sum][m], n)) + flushed(s[0] + s[1]));

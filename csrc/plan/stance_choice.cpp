@@ -82,7 +82,7 @@ void stance_choice::on_pass(const pass_result & pass) {
     if (pass.usual) {
         h.own.add(pass.n_tokens, pass.expected, pass.us);
         if (now() == stance::by_turn && h.own.n >= n_trial) {
-            h.learn_turns(rates_.now().turns.k, rates_.now().turns.rate);
+            h.learn_turns(rates_.now().turns);
         }
     }
     if (pass.usual || now() == stance::rest) {
@@ -223,7 +223,7 @@ bool stance_choice::turns_are_faster(double own) {
     if (h.n_in <= 1 && !h.on_trial) {
         return false;
     }
-    const double turns = h.turns_rate(rates_.now().turns.k, rates_.now().turns.rate);
+    const double turns = h.turns_rate(rates_.now().turns);
     if (h.on_trial && h.n_in >= n_glance && h.n_in <= n_trial) {
         return turns > (h.n_in < n_trial ? rates_.now().ahead.rate : trial_doubt * own);
     }
@@ -244,7 +244,7 @@ int32_t stance_choice::turns_before_ahead() const {
     if (memory_.now().n_turns > 0) {
         return memory_.now().n_turns;
     }
-    const double turns = memory_.now().turns_rate(rates_.now().turns.k, rates_.now().turns.rate);
+    const double turns = memory_.now().turns_rate(rates_.now().turns);
     const double most  = turns > 0.0 ? rates_.now().ahead.rate / turns : 0.0;
     const double price = shared() && profile_.passes().prior().splits.empty() ? trial_price : split_price;
     return most < small_gain ? std::numeric_limits<int32_t>::max()

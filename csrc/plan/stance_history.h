@@ -8,6 +8,7 @@
 
 #include "base/messages.h"
 #include "core_split.h"
+#include "stance_rates.h"
 
 namespace duo {
 
@@ -34,12 +35,12 @@ struct stance_history {
     split_search splits;           // of the cores, while both work
 
     // By turn, the draft stops early where it is unsure and goes on where it is sure, which an average acceptance does
-    // not show. So turn-taking brings more than its estimate with k guesses (stance_rates). k = 0: plain decoding.
-    void learn_turns(int32_t k, double estimate) {
-        turns_gain = k > 0 ? std::clamp(own.rate() / estimate, 1.0, turns_gain_most) : turns_gain;
+    // not show. So turn-taking brings more than its estimate, if it makes guesses at all.
+    void learn_turns(const stance_rates::way & estimate) {
+        turns_gain = estimate.k > 0 ? std::clamp(own.rate() / estimate.rate, 1.0, turns_gain_most) : turns_gain;
     }
-    [[nodiscard]] double turns_rate(int32_t k, double estimate) const {
-        return k > 0 ? turns_gain * estimate : estimate;
+    [[nodiscard]] double turns_rate(const stance_rates::way & estimate) const {
+        return estimate.k > 0 ? turns_gain * estimate.rate : estimate.rate;
     }
 
     void change(stance to) {

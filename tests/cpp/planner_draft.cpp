@@ -93,7 +93,7 @@ bool made_up_draft::commit(int32_t i_node, token_id token) {
     if (std::find(batch.begin(), batch.end(), late_id) == batch.end()) {
         late_id    = tree.at(i_node).id;
         late_token = token;
-        late_logp  = trace.empty() ? float(best_logp) : traced(i_node).logp[0];
+        late_logp  = guess_after(i_node).logp[0];
     }
     n_committed += size_t(tree.at(i_node).depth) + 1;
     if (i_next >= 0 && n_levels == 1) {
@@ -107,12 +107,13 @@ bool made_up_draft::commit(int32_t i_node, token_id token) {
 }
 
 void made_up_draft::expand(int32_t i) {
-    const node_id id  = tree.at(i).id;
-    const int16_t age = int16_t(!of_head ? no_age : i == 0 ? 0 : tree.at(i).age + 1);
-    root_age_         = i == 0 ? 0 : root_age_;
-    guess(i, id, 1, trace.empty() ? float(best_logp) : traced(i).logp[0], age);
+    const node_id id        = tree.at(i).id;
+    const int16_t age       = int16_t(!of_head ? no_age : i == 0 ? 0 : tree.at(i).age + 1);
+    root_age_               = i == 0 ? 0 : root_age_;
+    const traced_guess said = guess_after(i);
+    guess(i, id, 1, said.logp[0], age);
     if (has_other && (n_wide_ > 1 || shape_ != nullptr)) {
-        guess(i, id, 2, trace.empty() ? float(other_logp) : traced(i).logp[1], age);
+        guess(i, id, 2, said.logp[1], age);
     }
     if (of_head && i == 0 && is_stale()) {
         tree.forget_rows();

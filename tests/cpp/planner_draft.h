@@ -119,9 +119,10 @@ struct made_up_draft {
 
     void finish_step(pair_profile & profile);
 
-    // Of the token that follows a node; not if made up.
-    [[nodiscard]] const traced_guess & traced(int32_t i) const {
-        return trace[(n_committed + size_t(tree.at(i).depth)) % trace.size()];
+    // Of the token that follows a node; what is right is only known of a trace.
+    [[nodiscard]] traced_guess guess_after(int32_t i) const {
+        return trace.empty() ? traced_guess{.logp = {float(best_logp), float(other_logp)}}
+                             : trace[(n_committed + size_t(tree.at(i).depth)) % trace.size()];
     }
 
     // True: it had foreseen the token.

@@ -138,7 +138,7 @@ token_id world::chosen_after(int32_t i) {
     const auto [it, fresh] = chosen_.try_emplace(draft_.tree.at(i).id, 3);
     if (fresh) {
         if (!trace.empty()) {
-            const int32_t right = draft_.traced(i).right;
+            const int32_t right = draft_.guess_after(i).right;
             return it->second   = right > 0 ? right : 3;
         }
         const int32_t first = draft_.tree.first_child(i);
@@ -173,6 +173,36 @@ int32_t world::walk(pair_profile & profile) {
         }
         n_again_ += pass_.rows()[size_t(i_row)].branch == 0 ? 0 : 1;
         i_node = pass_.at_row(i_row).i_node;
+    }
+}
+
+pair_prior prior_of(const facts & f, double wrong, double wrong_step) {
+    pair_prior p{.shared = true};
+    for (const int n : {1, 2, 4, 64}) {
+        p.pass_us.emplace_back(n, wrong * f.v(n));
+    }
+    p.step_us = wrong_step * f.step_us;
+    return p;
+}
+
+void measure(pair_profile & p, double pass, double more, double c, double a, double slowdown) {
+    for (const double beside : {0.0, 1.0}) {
+        const double slow = beside > 0.0 ? slowdown : 1.0;
+        for (int32_t n = 1; n <= 48; ++n) {
+            for (int i = 0; i < 3; ++i) {
+                p.on_pass(n, int64_t(slow * (pass + more * (n - 1))), beside);
+            }
+        }
+        for (int32_t n = 1; n <= n_step_cap; ++n) {
+            for (int i = 0; i < 3; ++i) {
+                p.on_step(n, float(slow * c * pass), beside);
+            }
+        }
+    }
+    for (int i = 0; i < 1000; ++i) {
+        for (int32_t level = 0; level < 16; ++level) {
+            p.guesses(guess_kind::noise).on_guess(level, i * 37 % 100 < int(100 * a), false);
+        }
     }
 }
 

@@ -104,6 +104,13 @@ class world : public facts {
     int32_t                     n_again_ = 0;    // accepted beside the best path: evaluated once more
 };
 
+// What the race of the kernels lets expect on shared cores: too little or too much by `wrong`, of the target and of the
+// draft.
+pair_prior prior_of(const facts & f, double wrong = 1.0, double wrong_step = 1.0);
+
+// A pass takes `pass` us over one row and `more` us for each further one, a step c passes; a is the draft's acceptance.
+void measure(pair_profile & p, double pass, double more, double c, double a, double slowdown = 1.0);
+
 plan_params params(run_mode mode, int32_t n_max = n_draft_auto, int32_t n_min = 0);
 
 double flat(int /*n*/);

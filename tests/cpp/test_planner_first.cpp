@@ -11,16 +11,6 @@ double packed(int n) {
     return 20000.0 * (n <= 4 ? 1.0 + 0.05 * (n - 1) : 1.15 + 0.06 * (n - 4));
 }
 
-// What the race of the kernels lets expect: too little or too much by `wrong`, of the target and of the draft.
-pair_prior prior_of(const facts & f, double wrong, double wrong_step) {
-    pair_prior p{.shared = true};
-    for (const int n : {1, 2, 4, 64}) {
-        p.pass_us.emplace_back(n, wrong * f.v(n));
-    }
-    p.step_us = wrong_step * f.step_us;
-    return p;
-}
-
 struct way {
     run_mode mode;
     int32_t  n = n_draft_auto;
@@ -32,7 +22,7 @@ text_planner begun(const pair_prior & prior, const way & w) {
 }
 
 text_planner begun(const facts & f) {
-    return begun(prior_of(f, 1.0, 1.0), {run_mode::async});
+    return begun(prior_of(f), {run_mode::async});
 }
 
 // Mean microseconds for a text's first n_tokens, each text of a pair that is new.
@@ -144,7 +134,7 @@ TEST(first_tokens_of_the_next_run_begin_where_this_one_ended) {
     w.run(pl, 400);
     REQUIRE(pl.stance_now() == stance::ahead);
     text_planner next;
-    next.expect(prior_of(f, 1.0, 1.0));
+    next.expect(prior_of(f));
     next.restore(pl.saved());
     next.begin(params(run_mode::async), n_branches);
     CHECK(next.stance_now() == stance::ahead);

@@ -16,11 +16,9 @@ std::vector<core_split> ways() {
 }
 
 pair_prior prior_of(const facts & f, std::vector<core_split> splits, size_t likely) {
-    pair_prior p{.shared = true, .splits = std::move(splits), .split = likely};
-    for (const int n : {1, 2, 4, 64}) {
-        p.pass_us.emplace_back(n, f.v(n));
-    }
-    p.step_us = f.step_us;
+    pair_prior p = prior_of(f);
+    p.splits     = std::move(splits);
+    p.split      = likely;
     return p;
 }
 

@@ -125,3 +125,42 @@ TEST(stance_of_one_mode_is_not_anothers) {
         }
     }
 }
+
+// The draft stops where it is unsure, so turn-taking may bring more than an average acceptance tells.
+TEST(running_ahead_is_compared_with_what_turn_taking_brought) {
+    constexpr double expected = 6.1e-5; // tokens per microsecond by turn
+    for (const double brought : {1.0, 1.3}) {
+        planner plans;
+        plans.expect({.shared = true});
+        measure(plans.profile(), 20000, 200, 0.6, 0.9);
+        plans.begin(params(run_mode::async), text_limits{});
+        for (int i = 0; i < 1000 && plans.stance_now() == stance::by_turn; ++i) {
+            plans.on_pass({.n_tokens = 3, .us = 3 / (brought * expected)});
+        }
+        REQUIRE(plans.stance_now() == stance::ahead);
+        int n = 0;
+        for (; plans.stance_now() == stance::ahead && n < 100; ++n) {
+            plans.on_pass({.n_tokens = 3, .us = 3 / (1.15 * expected)});
+        }
+        CHECK_EQ(n, brought > 1.0 ? 12 : 100);
+    }
+}
+
+TEST(the_next_run_knows_what_turn_taking_brought) {
+    planner plans;
+    plans.expect({.shared = true});
+    measure(plans.profile(), 20000, 200, 0.6, 0.9, 1.4); // running ahead promises 7.5e-5
+    plans.begin(params(run_mode::async), text_limits{});
+    constexpr double brought = 1.3 * 6.1e-5;
+    for (int i = 0; i < 500; ++i) {
+        plans.on_pass({.n_tokens = 3, .us = 3 / brought});
+    }
+    REQUIRE(plans.stance_now() == stance::by_turn);
+    planner next;
+    next.expect({.shared = true});
+    next.restore(plans.saved());
+    CHECK(next.saved() == plans.saved());
+    next.begin(params(run_mode::async), text_limits{});
+    next.on_pass({.n_tokens = 3, .us = 3 / brought});
+    CHECK(next.stance_now() == stance::by_turn);
+}

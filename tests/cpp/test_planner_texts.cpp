@@ -1,32 +1,9 @@
 // Several texts share each pass: how they are written, by what was measured.
-#include "check.h"
-#include "plan/planner.h"
+#include "planner_world.h"
 
-using namespace duo;
+using namespace duo_test;
 
 namespace {
-
-// A pass takes `pass` us over one row and `more` us for each further one, a step c passes; a is the draft's acceptance.
-void measure(pair_profile & p, double pass, double more, double c, double a, double slowdown = 1.0) {
-    for (const double beside : {0.0, 1.0}) {
-        const double slow = beside > 0.0 ? slowdown : 1.0;
-        for (int32_t n = 1; n <= 48; ++n) {
-            for (int i = 0; i < 3; ++i) {
-                p.on_pass(n, int64_t(slow * (pass + more * (n - 1))), beside);
-            }
-        }
-        for (int32_t n = 1; n <= n_step_cap; ++n) {
-            for (int i = 0; i < 3; ++i) {
-                p.on_step(n, float(slow * c * pass), beside);
-            }
-        }
-    }
-    for (int i = 0; i < 1000; ++i) {
-        for (int32_t level = 0; level < 16; ++level) {
-            p.guesses(guess_kind::noise).on_guess(level, i * 37 % 100 < int(100 * a), false);
-        }
-    }
-}
 
 const plan_params asynchronous;
 const plan_params turn_taking{.mode = run_mode::sync};
@@ -94,45 +71,6 @@ TEST(texts_that_share_cores_never_run_ahead) {
         }
         CHECK_EQ(ahead, n == 1, std::to_string(n));
     }
-}
-
-// The draft stops where it is unsure, so turn-taking may bring more than an average acceptance tells.
-TEST(running_ahead_is_compared_with_what_turn_taking_brought) {
-    constexpr double expected = 6.1e-5; // tokens per microsecond by turn
-    for (const double brought : {1.0, 1.3}) {
-        planner plans;
-        plans.expect({.shared = true});
-        measure(plans.profile(), 20000, 200, 0.6, 0.9);
-        plans.begin(asynchronous);
-        for (int i = 0; i < 1000 && plans.stance_now() == stance::by_turn; ++i) {
-            plans.on_pass({.n_tokens = 3, .us = 3 / (brought * expected)});
-        }
-        REQUIRE(plans.stance_now() == stance::ahead);
-        int n = 0;
-        for (; plans.stance_now() == stance::ahead && n < 100; ++n) {
-            plans.on_pass({.n_tokens = 3, .us = 3 / (1.15 * expected)});
-        }
-        CHECK_EQ(n, brought > 1.0 ? 12 : 100);
-    }
-}
-
-TEST(the_next_run_knows_what_turn_taking_brought) {
-    planner plans;
-    plans.expect({.shared = true});
-    measure(plans.profile(), 20000, 200, 0.6, 0.9, 1.4); // running ahead promises 7.5e-5
-    plans.begin(asynchronous);
-    constexpr double brought = 1.3 * 6.1e-5;
-    for (int i = 0; i < 500; ++i) {
-        plans.on_pass({.n_tokens = 3, .us = 3 / brought});
-    }
-    REQUIRE(plans.stance_now() == stance::by_turn);
-    planner next;
-    next.expect({.shared = true});
-    next.restore(plans.saved());
-    CHECK(next.saved() == plans.saved());
-    next.begin(asynchronous);
-    next.on_pass({.n_tokens = 3, .us = 3 / brought});
-    CHECK(next.stance_now() == stance::by_turn);
 }
 
 TEST(what_a_way_has_brought_counts_more_than_what_was_expected) {

@@ -71,14 +71,11 @@ facts facts_of(const place & p) {
 }
 
 pair_prior prior_of(const facts & f, const place & p) {
-    pair_prior prior{.shared = p.shared};
+    pair_prior prior = prior_of(f);
+    prior.shared     = p.shared;
     if (p.shared) {
         prior.splits = {{.target = 1, .draft = 1}};
     }
-    for (const int n : {1, 2, 4, 8, 64}) {
-        prior.pass_us.emplace_back(n, f.v(n));
-    }
-    prior.step_us = f.step_us;
     return prior;
 }
 
