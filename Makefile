@@ -25,7 +25,8 @@ SIDE_BY_SIDE ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check
-CTEST      := $(PY) tools/ctest.py $(VENV)/bin/ctest -j $(JOBS) --output-on-failure
+# Many C++ tests wait for each other's threads, so twice as many run as there are cores.
+CTEST      := $(PY) tools/ctest.py $(VENV)/bin/ctest -j $(shell expr 2 \* $(JOBS)) --output-on-failure
 LLAMA      := $(shell sed -n 's/^ *"\(llama-cpp-python==[^"]*\)",*$$/\1/p' pyproject.toml)
 SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cmake' -o -name '*.py' -o -name '*.pyi' \
                 -o -name '*.gguf' -o -path 'src/duo/server/ui/*.*') CMakeLists.txt pyproject.toml models.yaml
