@@ -12,7 +12,6 @@ import pytest
 from gguf_files import STR, U32, Array, rewrite
 from model_files import TOKENS, options
 from mtp_models import follower, foreseeing, mtp_part, trunk_part
-from sizes import size
 from tiny_models import MTP, MTP_TIED, tiny
 
 from duo import Duo, DuoError, _core
@@ -24,8 +23,8 @@ TARGET, DRAFT = demo_pair()
 STRICT: dict[str, Any] = {"n_ctx": 256, "strict": True, "_always": True}
 SAMPLINGS: list[dict[str, Any]] = [{"temperature": 0}, {"temperature": 0.8, "seed": 7}]
 LONG = "once upon a time there was a little town, once upon a time there was a"
-TEXTS = [LONG, "Once upon a time", "The dog saw the cat"][: size(2, 3)]
-LIMITS: dict[str, Any] = {"max_tokens": size(24, 32), "ignore_eos": True}
+TEXTS = [LONG, "Once upon a time", "The dog saw the cat"]
+LIMITS: dict[str, Any] = {"max_tokens": 32, "ignore_eos": True}
 TEXT_SAMPLINGS = [(t, s) for t in TEXTS for s in SAMPLINGS]
 OWN: dict[str, Any] = {"spec_type": "draft-mtp"}
 
@@ -55,7 +54,6 @@ def hy(tmp_path_factory: pytest.TempPathFactory) -> Model:
     return Model("hy_v3", tmp_path_factory.mktemp("hy"), right=True)
 
 
-@pytest.mark.random
 @pytest.mark.parametrize("name", MTP + MTP_TIED)
 def test_random_layers_do_not_change_the_text(name: str, tmp_path: Path) -> None:
     m = Model(name, tmp_path, right=False)
@@ -67,10 +65,9 @@ def test_random_layers_do_not_change_the_text(name: str, tmp_path: Path) -> None
             for mode in ("plain", "sync", "async"):
                 assert written(d, mode=mode, n_draft=4) == plain, mode
                 n_drafted += d.timings.get("draft_n", 0)
-    assert n_drafted > size(25, 40)
+    assert n_drafted > 40
 
 
-@pytest.mark.random
 @pytest.mark.parametrize("name", MTP)
 def test_right_layers_are_accepted(name: str, tmp_path: Path) -> None:
     m = Model(name, tmp_path, right=True)
@@ -87,7 +84,7 @@ def test_right_layers_are_accepted(name: str, tmp_path: Path) -> None:
                     assert (r.tokens, r.warning) == (want, "")
                     n_drafted += r.timings["draft_n"]
                     n_accepted += r.timings["draft_n_accepted"]
-                assert mode == "async" or n_accepted > size(45, 100)  # beside other work the draft may come late
+                assert mode == "async" or n_accepted > 100  # beside other work the draft may come late
                 assert n_accepted > 0
                 # A token that the filters leave may be another one. In async, guesses from its own states are worse.
                 assert n_accepted / n_drafted > (0.85 if mode == "sync" else 0.6)
