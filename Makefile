@@ -25,7 +25,7 @@ SIDE_BY_SIDE ?= -n 3 --dist loadfile --no-loadscope-reorder
 
 PY         := $(VENV)/bin/python
 PIP        := $(PY) -m pip --disable-pip-version-check
-# Many C++ tests wait for each other's threads, so twice as many run as there are cores.
+# Many C++ tests mostly wait for their threads, so twice as many run as there are cores.
 CTEST      := $(PY) tools/ctest.py $(VENV)/bin/ctest -j $(shell expr 2 \* $(JOBS)) --output-on-failure
 LLAMA      := $(shell sed -n 's/^ *"\(llama-cpp-python==[^"]*\)",*$$/\1/p' pyproject.toml)
 SOURCES    := $(shell find csrc src -name '*.cpp' -o -name '*.h' -o -name '*.cmake' -o -name '*.py' -o -name '*.pyi' \

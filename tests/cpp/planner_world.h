@@ -104,8 +104,8 @@ class world : public facts {
     int32_t                     n_again_ = 0;    // accepted beside the best path: evaluated once more
 };
 
-// What the race of the kernels lets expect on shared cores: too little or too much by `wrong`, of the target and of the
-// draft.
+// What the race of the kernels predicts on shared cores. The times of the target's passes are off by the factor
+// `wrong`, those of the draft's steps by `wrong_step`.
 pair_prior prior_of(const facts & f, double wrong = 1.0, double wrong_step = 1.0);
 
 // A pass takes `pass` us over one row and `more` us for each further one, a step c passes; a is the draft's acceptance.
