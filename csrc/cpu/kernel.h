@@ -77,6 +77,9 @@ using panel_fn = void (*)(const uint8_t * weights, const tile & x, int64_t k0, i
 // Converts columns [k0, k1) of an input of k floats into column i of the tile. k0 and k1: multiples of 256, or k.
 using prepare_fn = void (*)(const float * x, int64_t k0, int64_t k1, int i, const tile & t);
 
+// Writes n_blocks * 32 floats as 4-bit blocks of Q4_0 or IQ4_NL, in the file's form.
+using quantise_fn = void (*)(format f, const float * x, int64_t n_blocks, uint8_t * file);
+
 // The shapes of a thread's tile registers, in the form of LDTILECFG (Intel AMX). Palette 0: no tiles.
 struct alignas(64) tile_config {
     uint8_t  palette;
@@ -107,6 +110,7 @@ struct kernel_set {
     panel_fn             panel[n_formats][n_width_most];
     prepare_fn           prepare[n_input_kinds];
     attend_fn            attend;
+    quantise_fn          quantise;
     const wide_kernels * wide;
 
     [[nodiscard]] bool is_wide(format f, int n) const {

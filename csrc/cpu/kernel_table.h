@@ -10,6 +10,7 @@
 #include "panel_k.h"
 #include "panel_q45.h"
 #include "prepare.h"
+#include "quantise_blocks.h"
 #include "twice.h"
 
 namespace duo::cpu {
@@ -62,6 +63,7 @@ template <class V> constexpr kernel_set make_kernels(const char * name) {
     k.prepare[int(input_kind::bf16)]    = prepare_bf16;
     k.prepare[int(input_kind::f32)]     = prepare_f32;
     k.attend                            = attend_rows<V>;
+    k.quantise                          = quantise_blocks;
     return k;
 }
 

@@ -33,7 +33,7 @@ int32_t layer_of(const std::string & name) {
 
 // Adds the directions of one file to `sum`: n_embd numbers for each layer from 1 on.
 void add_file(const std::string & path, float scale, size_t n_embd, size_t n_layer, std::vector<float> & sum) {
-    const gguf_handle g(path, false);
+    const gguf_handle g(path);
     if (!g) {
         refuse(path, "is not a GGUF file, or is damaged; check the file");
     }

@@ -110,7 +110,7 @@ bool uses_tiled_products(const std::string & path) {
     if (!std::filesystem::is_regular_file(path, ec)) {
         return false;
     }
-    const gguf_handle g(path, false);
+    const gguf_handle g(path);
     for (int64_t i = 0; g && i < gguf_get_n_tensors(g.get()); ++i) {
         const ggml_type type = gguf_get_tensor_type(g.get(), i);
         // Types with one scale per block and unquantised types have no tiled products.

@@ -2,74 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
-from typing import Any, NoReturn
-
-from jinja2 import TemplateSyntaxError, nodes
-from jinja2.exceptions import SecurityError
-from jinja2.ext import Extension
-from jinja2.meta import find_undeclared_variables
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import Any
 
 from duo import _core
 from duo.errors import BadValue
-from duo.support.wording import one_line, quoted
+from duo.support.wording import quoted
 
 Message = Mapping[str, Any]
 
 # llama-cpp-python's names (chat_format) for templates that have other names in llama.cpp.
 OTHER_NAMES = {"llama-2": "llama2-sys", "llama-3": "llama3", "llama-4": "llama4", "mistral-instruct": "mistral-v1"}
 OF_RENDER = frozenset(("self", "messages"))  # a conversation makes these
-N_REASON = 200  # characters of a reason that a message quotes
 HOW = "give one with --chat-template (chatml, llama3, ...) or --chat-template-file"
-
-
-class Refused(Exception):  # noqa: N818 - the template refuses; nothing has failed
-    """A template called raise_exception."""
-
-
-class Generation(Extension):
-    """{% generation %} marks answers for training. It has no meaning here."""
-
-    tags = {"generation"}  # noqa: RUF012 - an instance variable of the parent
-
-    def parse(self, parser: Parser) -> list[nodes.Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _refuse(message: object) -> NoReturn:
-    raise Refused(str(message))
-
-
-def _tojson(
-    x: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    # jinja2's own filter escapes <, > and & for HTML.
-    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def _environment() -> ImmutableSandboxedEnvironment:
-    """The environment of transformers, which templates are written for."""
-    env = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols", Generation]
-    )
-    env.filters["tojson"] = _tojson
-    env.globals["raise_exception"] = _refuse
-    env.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-    return env
-
-
-def _reason(e: BaseException) -> str:
-    return one_line(e, N_REASON)
 
 
 def check_messages(messages: object) -> list[dict[str, Any]]:
@@ -113,14 +59,10 @@ class ChatTemplate:
         if "{" not in source:
             known = ", ".join(_core.chat_templates())
             raise BadValue(f"unknown chat template {quoted(source)}; write one in jinja2, or choose from {known}")
-        try:
-            environment = _environment()
-            self.variables = frozenset(find_undeclared_variables(environment.parse(source)))
-            self._template = environment.from_string(source)
-        except TemplateSyntaxError as e:
-            raise BadValue(f"line {e.lineno} of the chat template is not jinja2 ({_reason(e)}); correct it") from None
-        except Exception as e:  # jinja2 compiles it to Python, which has limits of its own
-            raise BadValue(f"the chat template cannot be compiled ({_reason(e)}); simplify it") from None
+        from duo.prompt.jinja_template import JinjaTemplate  # most runs of the program need no jinja2
+
+        self._template = JinjaTemplate(source)
+        self.variables = self._template.variables
 
     def check_variables(self, given: object) -> dict[str, Any]:
         """The variables that a caller gives. Raises BadValue: they are no dict, or this template cannot have them."""
@@ -150,14 +92,7 @@ class ChatTemplate:
                 raise BadValue("a message holds a NUL character; remove it")
             return _core.apply_chat_template(self.name, plain, add_generation_prompt)
         given = {"tools": None, "documents": None, "bos_token": self._bos, "eos_token": self._eos} | more
-        try:
-            return self._template.render(messages=checked, add_generation_prompt=add_generation_prompt, **given)
-        except Refused as e:
-            raise BadValue(f"the chat template refuses this conversation: {_reason(e)}") from None
-        except SecurityError as e:
-            raise BadValue(f"the chat template does something that is forbidden ({_reason(e)}); {HOW}") from None
-        except Exception as e:  # a template is a program and can raise anything
-            raise BadValue(f"the chat template fails on this conversation ({_reason(e)}); {HOW}") from None
+        return self._template.render({"messages": checked, "add_generation_prompt": add_generation_prompt} | given)
 
 
 def template_of(target: _core.Model, chosen: str | None = None) -> ChatTemplate:

@@ -1,0 +1,93 @@
+#include "gguf_handle.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace duo {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t n_kept = 8; // a pair, and the parts of its files
+
+// A clock that counts in large ticks gives two versions of a file the same time. Files as new as this are not kept.
+constexpr std::chrono::seconds n_too_new(2);
+
+struct file_version {
+    std::string        path;
+    uintmax_t          n_bytes;
+    fs::file_time_type written;
+
+    bool operator==(const file_version &) const = default;
+};
+
+// nullopt: the file has no version to be sure of.
+std::optional<file_version> version_of(const std::string & path) {
+    std::error_code    ec;
+    const fs::path     absolute = fs::absolute(path, ec);
+    const file_version v{absolute.string(), fs::file_size(path, ec), fs::last_write_time(path, ec)};
+    const auto         age = fs::file_time_type::clock::now() - v.written;
+    return ec || age < n_too_new ? std::nullopt : std::optional(v);
+}
+
+using shared_header = std::shared_ptr<const parsed_header>;
+
+shared_header parse(const std::string & path) {
+    parsed_header  h;
+    ggml_context * tensors = nullptr;
+    h.values.reset(gguf_init_from_file(path.c_str(), {.no_alloc = true, .ctx = &tensors}));
+    h.tensors.reset(tensors);
+    return std::make_shared<const parsed_header>(std::move(h));
+}
+
+// The headers that were asked for last, the newest one first.
+class recent_headers {
+  public:
+    shared_header find(const file_version & v) {
+        const std::lock_guard lock(mutex_);
+        const auto it = std::find_if(kept_.begin(), kept_.end(), [&](const auto & k) { return k.first == v; });
+        if (it == kept_.end()) {
+            return nullptr;
+        }
+        std::rotate(kept_.begin(), it, it + 1);
+        return kept_.front().second;
+    }
+
+    void keep(const file_version & v, const shared_header & h) {
+        const std::lock_guard lock(mutex_);
+        std::erase_if(kept_, [&](const auto & k) { return k.first.path == v.path; });
+        kept_.emplace(kept_.begin(), v, h);
+        kept_.resize(std::min(kept_.size(), n_kept));
+    }
+
+  private:
+    std::mutex                                          mutex_;
+    std::vector<std::pair<file_version, shared_header>> kept_;
+};
+
+shared_header header_of(const std::string & path) {
+    static recent_headers             recent;
+    const std::optional<file_version> before = version_of(path);
+    if (shared_header found = before ? recent.find(*before) : nullptr) {
+        return found;
+    }
+    shared_header h = parse(path);
+    if (before && h->values != nullptr && version_of(path) == before) {
+        recent.keep(*before, h);
+    }
+    return h;
+}
+
+} // namespace
+
+gguf_handle::gguf_handle(const std::string & path) : header_(header_of(path)) {
+}
+
+} // namespace duo
