@@ -4,8 +4,8 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from late import Late
 from prompts import PROMPTS
-from scipy import stats
 from sizes import size
 
 from duo import Duo, _core
@@ -14,6 +14,7 @@ from duo.models.demo import demo_pair
 from duo.options.validate import generate_options
 from duo.text.job import sampling
 
+stats = Late("scipy.stats")
 SAMPLING = {"temperature": 0.8, "top_p": 0.95, "top_k": 0, "min_p": 0.0}
 
 

@@ -9,18 +9,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import anthropic
 import httpx
-import openai
 import pytest
-import schemathesis
 from conftest import HANG_S
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from late import Late
 from pydantic import BaseModel
 from served import CALLED, GREEDY, TALE, Server
 
 from duo import Duo
+
+anthropic, openai, schemathesis = Late("anthropic"), Late("openai"), Late("schemathesis")
 
 
 @pytest.fixture(scope="module")

@@ -6,17 +6,17 @@ import asyncio
 import json
 from typing import Any
 
-import anthropic
 import httpx
-import openai
 import pytest
 from conftest import HANG_S, run_python
 from deployed import python_with
+from late import Late
 from pydantic import BaseModel
 from served import CALLED, GREEDY, TALE, Server
 
 from duo import Duo
 
+anthropic, openai = Late("anthropic"), Late("openai")
 TOOL = {"name": "roll", "description": "Rolls.", "input_schema": CALLED["function"]["parameters"]}
 
 

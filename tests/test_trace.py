@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from duo.cli.commands.trace import trace as trace_command
 from duo.errors import DuoError
 from duo.measure.trace import between, clip, overlap, read_models, read_trace, window
-from duo.measure.trace_picture import draw
 from duo.text.trace_writer import LANES, Event, TraceWriter
 
 
@@ -211,6 +210,8 @@ DRAWN = {
 @pytest.mark.parametrize("events", DRAWN.values(), ids=DRAWN.keys())
 def test_draw(tmp_path: Path, events: list[Event]) -> None:
     pytest.importorskip("matplotlib")
+    from duo.measure.trace_picture import draw  # takes half a second
+
     draw(events, tmp_path / "t.svg", title="a <title> with $ in it")
     draw(events, tmp_path / "t.PNG")
     assert ElementTree.parse(tmp_path / "t.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"

@@ -14,10 +14,11 @@ struct top_logit {
     float    logit = 0.0f;
 };
 
-// Higher logit first; equal logits by id, so that the order is a function of the logits alone.
-inline bool better(const top_logit & a, const top_logit & b) {
+// Higher logit first; equal logits by id, so that the order is a function of the logits alone. An object, because
+// algorithms call a function by its address.
+inline constexpr auto better = [](const top_logit & a, const top_logit & b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
-}
+};
 
 // One thread. NaN is never among the best and adds nothing to the sum.
 class logit_row {

@@ -1,7 +1,5 @@
 """The options of `Duo` that make a draft model cheaper than its file. They never change the text."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from typing_extensions import TypedDict

@@ -1,7 +1,5 @@
 """The options of `Duo` for a model that runs on another machine."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typing_extensions import TypedDict

@@ -1,7 +1,5 @@
 """Options that replace what the target's file says (position encoding, header, adapters), of offloading, and NUMA."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The options of `duo bench --url`: which servers, what they are asked with, and what counts as good."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typing_extensions import TypedDict

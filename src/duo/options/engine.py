@@ -1,7 +1,5 @@
 """The options of `Duo`: where the models run, and how they are loaded."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typing_extensions import TypedDict

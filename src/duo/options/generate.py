@@ -1,7 +1,5 @@
 """Keywords of one text."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from duo.options.markers import Field

@@ -1,7 +1,5 @@
 """The options of `duo draft-host` and `duo verify-host`: where they listen, and whom they serve."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from typing_extensions import TypedDict

@@ -1,7 +1,5 @@
 """Keywords that llama_cpp.Llama has, with its defaults, and the sets of keywords that each call takes."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any

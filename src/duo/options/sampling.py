@@ -1,7 +1,5 @@
 """Keywords of one text that say what is chosen: sampling, length and grammar."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from typing_extensions import TypedDict

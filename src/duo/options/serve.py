@@ -1,7 +1,5 @@
 """The options of `duo serve`: where it listens, whom it serves, and its limits."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from typing_extensions import TypedDict

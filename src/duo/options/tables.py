@@ -2,6 +2,7 @@
 
 The TypedDicts are what `Duo(...)`, `generate(...)` and the hosts take as keywords; pydantic checks values against them,
 and duo.cli.options makes the command line from them. llama.cpp's spellings, old and new, are aliases of one option.
+Their modules do not postpone annotations (PEP 563): to evaluate so many strings takes 15 ms of each start.
 """
 
 from __future__ import annotations

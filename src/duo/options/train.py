@@ -1,7 +1,5 @@
 """The options of `duo train-head` and `duo train-draft`: the teacher's data, the network, the training."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from typing_extensions import TypedDict
