@@ -1,6 +1,8 @@
 """`duo rpc-server` and `duo devices --rpc`: real processes on 127.0.0.1."""
 
+import os
 import signal
+import socket
 import struct
 import time
 from collections.abc import Iterator
@@ -187,6 +189,16 @@ def test_a_model_lives_on_an_rpc_device_and_only_if_it_is_named(server: Server) 
     name, remote, n_guarded, local = done.stdout.split()
     assert (name, n_guarded) == ("RPC0", "1")
     assert remote == local
+
+
+def test_looking_for_connections_keeps_no_descriptor_and_no_pipe_open() -> None:
+    reading, writing = os.pipe()
+    with socket.create_server(("127.0.0.1", 0)) as listener, open(reading, "rb") as reader:
+        before = sorted(os.listdir("/dev/fd"))
+        assert rpc.guard_connections([listener.getsockname()[1]], listening=True) == 1
+        assert sorted(os.listdir("/dev/fd")) == before
+        os.close(writing)
+        assert reader.read() == b""
 
 
 def test_a_stopped_server_cannot_be_reached() -> None:

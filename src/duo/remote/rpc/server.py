@@ -6,9 +6,11 @@ process asks a server for its devices (`devices_of`), and a model on a server ru
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import stat
 import subprocess
 import sys
 import threading
@@ -166,6 +168,18 @@ def connect(endpoints: Iterable[str], timeout_s: float = TIMEOUT_S) -> list[str]
     return names
 
 
+def _same_socket(fd: int) -> socket.socket:
+    """A socket object with a descriptor of its own. Raises OSError: `fd` is no socket, or another thread closed it."""
+    if not stat.S_ISSOCK(os.fstat(fd).st_mode):  # a copy would keep a pipe open for its reader
+        raise OSError(errno.ENOTSOCK, os.strerror(errno.ENOTSOCK))
+    copy = os.dup(fd)
+    try:
+        return socket.socket(fileno=copy)
+    except OSError:
+        os.close(copy)
+        raise
+
+
 def guard_connections(ports: Iterable[int], *, listening: bool = False) -> int:
     """Makes TCP connections of this process to these ports fail if the other machine is gone. Returns their number.
 
@@ -177,7 +191,7 @@ def guard_connections(ports: Iterable[int], *, listening: bool = False) -> int:
     except OSError:  # the system has no /dev/fd
         return 0
     for fd in fds:
-        with suppress(OSError), socket.socket(fileno=os.dup(fd)) as s:
+        with suppress(OSError), _same_socket(fd) as s:
             if s.family != socket.AF_INET or s.type != socket.SOCK_STREAM:
                 continue
             if bool(s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)) != listening:
