@@ -6,6 +6,7 @@ from pathlib import Path
 
 from gguf_files import STR, rewrite
 
+from duo import Duo
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 
@@ -28,7 +29,7 @@ def test_a_file_that_is_replaced_by_an_older_one_is_read_again(tmp_path: Path) -
 
 def test_a_file_that_is_written_twice_in_one_tick_of_the_clock_is_read_again(tmp_path: Path) -> None:
     path = _named(tmp_path / "a.gguf", "first")
-    os.utime(path, (time.time(),) * 2)
+    os.utime(path, (time.time() + HOUR,) * 2)  # by the file system's clock it is never old enough
     first = path.stat()
     assert read_header(path).name == "first"
     _named(path, "other")
@@ -41,5 +42,29 @@ def test_more_files_than_are_kept(tmp_path: Path) -> None:
     paths = [_named(tmp_path / f"{i}.gguf", f"name {i:02}") for i in range(12)]
     for path in paths:
         os.utime(path, (time.time() - HOUR,) * 2)
-    for _ in range(2):
-        assert [read_header(path).name for path in paths] == [f"name {i:02}" for i in range(12)]
+    for order in (range(12), reversed(range(12))):  # the last ones are kept
+        for i in order:
+            assert read_header(paths[i]).name == f"name {i:02}"
+
+
+def test_a_header_is_kept_until_its_model_is_loaded(tmp_path: Path) -> None:
+    """A file of the same size and time passes for the old one: so it shows what is kept."""
+    path = _named(tmp_path / "a.gguf", "first")
+    long_ago = (time.time() - HOUR,) * 2
+    os.utime(path, long_ago)
+    assert read_header(path).name == "first"
+    _named(path, "other")
+    os.utime(path, long_ago)
+    assert read_header(path).name == "first"
+    with Duo(path, n_ctx=64):
+        pass
+    assert read_header(path).name == "other"
+
+
+def test_a_link_that_leads_to_another_file_is_followed(tmp_path: Path) -> None:
+    link, long_ago = tmp_path / "link.gguf", (time.time() - HOUR,) * 2
+    for name in ("first", "other"):
+        os.utime(_named(tmp_path / name, name), long_ago)
+        (tmp_path / "new").symlink_to(tmp_path / name)
+        os.replace(tmp_path / "new", link)
+        assert read_header(link).name == name

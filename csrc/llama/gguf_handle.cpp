@@ -20,8 +20,9 @@ constexpr size_t n_kept = 8; // a pair, and the parts of its files
 // A clock that counts in large ticks gives two versions of a file the same time. Files as new as this are not kept.
 constexpr std::chrono::seconds n_too_new(2);
 
+// A file that is replaced by one of the same size and time, as a tool can make it, passes for the old one.
 struct file_version {
-    std::string        path;
+    fs::path           path; // of the file itself, whatever links led to it
     uintmax_t          n_bytes;
     fs::file_time_type written;
 
@@ -30,11 +31,15 @@ struct file_version {
 
 // nullopt: the file has no version to be sure of.
 std::optional<file_version> version_of(const std::string & path) {
-    std::error_code    ec;
-    const fs::path     absolute = fs::absolute(path, ec);
-    const file_version v{absolute.string(), fs::file_size(path, ec), fs::last_write_time(path, ec)};
-    const auto         age = fs::file_time_type::clock::now() - v.written;
-    return ec || age < n_too_new ? std::nullopt : std::optional(v);
+    std::error_code ec;
+    file_version    v{fs::canonical(path, ec), 0, {}};
+    if (!ec) {
+        v.n_bytes = fs::file_size(v.path, ec);
+    }
+    if (!ec) {
+        v.written = fs::last_write_time(v.path, ec);
+    }
+    return ec || fs::file_time_type::clock::now() - v.written < n_too_new ? std::nullopt : std::optional(v);
 }
 
 using shared_header = std::shared_ptr<const parsed_header>;
@@ -61,10 +66,15 @@ class recent_headers {
     }
 
     void keep(const file_version & v, const shared_header & h) {
+        forget(v.path);
         const std::lock_guard lock(mutex_);
-        std::erase_if(kept_, [&](const auto & k) { return k.first.path == v.path; });
         kept_.emplace(kept_.begin(), v, h);
         kept_.resize(std::min(kept_.size(), n_kept));
+    }
+
+    void forget(const fs::path & path) {
+        const std::lock_guard lock(mutex_);
+        std::erase_if(kept_, [&](const auto & k) { return k.first.path == path; });
     }
 
   private:
@@ -72,8 +82,9 @@ class recent_headers {
     std::vector<std::pair<file_version, shared_header>> kept_;
 };
 
+recent_headers recent;
+
 shared_header header_of(const std::string & path) {
-    static recent_headers             recent;
     const std::optional<file_version> before = version_of(path);
     if (shared_header found = before ? recent.find(*before) : nullptr) {
         return found;
@@ -88,6 +99,11 @@ shared_header header_of(const std::string & path) {
 } // namespace
 
 gguf_handle::gguf_handle(const std::string & path) : header_(header_of(path)) {
+}
+
+void forget_header(const std::string & path) {
+    std::error_code ec;
+    recent.forget(fs::canonical(path, ec));
 }
 
 } // namespace duo

@@ -12,6 +12,7 @@
 #include "cpu/team.h"
 #include "device.h"
 #include "failed_check.h"
+#include "gguf_handle.h"
 #include "head_rows.h"
 #include "hidden.h"
 #include "log.h"
@@ -111,6 +112,7 @@ void weights_loader::load() {
     if (const std::string why = w_.head ? head_fault(opt_.path, w_.n_vocab()) : ""; !why.empty()) {
         throw error(error_kind::bad_value, why);
     }
+    forget_header(opt_.path);
 }
 
 void weights_loader::load_file(const std::vector<std::string> & cpu_types, const weight_packing & packing,
