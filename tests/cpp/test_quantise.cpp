@@ -80,6 +80,34 @@ TEST(weights_that_have_four_bits_already_stay) {
     }
 }
 
+// Zeros, tiny, huge and broken numbers among Gaussian ones; 33 blocks are two groups and a part of one.
+TEST(each_instruction_set_gives_the_same_bits) {
+    std::mt19937       rng(5);
+    std::vector<float> x = gaussian_row(32 * 33, rng);
+    std::fill_n(x.begin() + 32, 32, 0.0f);
+    for (size_t i = 64; i < 96; ++i) {
+        x[i] *= 1e-36f;
+    }
+    x[96]   = INFINITY;
+    x[130]  = -INFINITY;
+    x[161]  = NAN;
+    x[200]  = 1e20f;
+    x[1055] = NAN; // the last one
+    for (const format f : four_bits) {
+        bytes want(33 * 18);
+        kernels_portable.quantise(f, x.data(), 33, want.data());
+        for (const kernel_set * kernels : kernels_here(true)) {
+            bytes got(33 * 18);
+            kernels->quantise(f, x.data(), 33, got.data());
+            CHECK(got == want, kernels->name);
+        }
+        const std::vector<double> y = weights_of(f, want.data(), int64_t(x.size()));
+        for (const size_t block : {3, 4, 5, 32}) {
+            REQUIRE(std::isnan(y[32 * block]));
+        }
+    }
+}
+
 TEST(blocks_of_zeros_tiny_and_broken_numbers) {
     for (const format f : four_bits) {
         std::vector<float> x(96, 0.0f);
