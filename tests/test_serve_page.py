@@ -67,12 +67,13 @@ def test_the_trace(server: Server) -> None:
     def all_is_told() -> bool:  # when the text ends, the draft may still be at its last step
         nonlocal last
         last = server.get(f"/duo/trace?after={last['next']}").json()
-        events.extend(dict(zip(last["fields"], e, strict=True)) for e in last["events"])
+        told = [dict(zip(last["fields"], e, strict=True)) for e in last["events"]]
+        assert all(first["now_us"] <= e["t0_us"] <= e["t1_us"] <= last["now_us"] for e in told)
+        events.extend(told)
         return last["events"] == [] and {e["lane"] for e in events} == {"target", "draft"}
 
     wait_until(all_is_told)
     assert len(events) == last["next"] - first["next"]
-    assert all(first["now_us"] <= e["t0_us"] <= e["t1_us"] <= last["now_us"] for e in events)
     for wrong in ("-1", "x", "1.5", "9" * 30, ""):
         assert server.get("/duo/trace", params={"after": wrong}).status_code == 400
 

@@ -175,35 +175,30 @@ TEST(a_request_that_waits_ends_when_it_is_cancelled) {
     CHECK(!s.line.running());
 }
 
-// plan_params::always is a client's wish for its own text. Guesses never pay, because no draft comes; on a busy machine
-// it may take the host some texts to see that.
+// plan_params::always is a client's wish for its own text. A busy machine's delays are small beside passes of 2 ms.
 TEST(on_a_host_no_client_makes_all_texts_speculate) {
-    scripted_model target({.n_branch = 8, .pass_us = 300});
+    scripted_model target({.n_branch = 8, .pass_us = 2000});
     verify_host    host(target, 2);
-    bool           rested[2] = {};
-    for (uint64_t round = 0; round < 50 && !(rested[0] && rested[1]); ++round) {
-        for (int32_t i = 0; i < 2; ++i) {
-            text_params p;
-            p.id            = request_node(2 * round + uint64_t(i) + 1);
-            p.prompt        = {token_id(i + 1), 5};
-            p.n_predict     = 200;
-            p.sampling.temp = 0.0f;
-            p.plan.n_max    = 4;
-            p.plan.always   = i == 0;
-            host.begin(i, p);
-        }
-        for (int32_t i = 0; i < 2; ++i) {
-            std::vector<verdict_msg> verdicts;
-            std::vector<chunk_msg>   chunks;
-            while (host.running(i)) {
-                host.take(i, verdicts, chunks, now_us() + wait_us);
-            }
-            const verify_stats & st = host.current(i)->req().stats;
-            CHECK_EQ(st.n_predicted, 200);
-            rested[i] = rested[i] || st.n_passes_in[size_t(stance::rest)] > 0;
-        }
+    for (int32_t i = 0; i < 2; ++i) {
+        text_params p;
+        p.id            = request_node(uint64_t(i) + 1);
+        p.prompt        = {token_id(i + 1), 5};
+        p.n_predict     = 200;
+        p.sampling.temp = 0.0f;
+        p.plan.n_max    = 4;
+        p.plan.always   = i == 0;
+        host.begin(i, p); // no draft comes, so guesses never pay
     }
-    CHECK(rested[0] && rested[1]);
+    for (int32_t i = 0; i < 2; ++i) {
+        std::vector<verdict_msg> verdicts;
+        std::vector<chunk_msg>   chunks;
+        while (host.running(i)) {
+            host.take(i, verdicts, chunks, now_us() + wait_us);
+        }
+        const verify_stats & st = host.current(i)->req().stats;
+        CHECK_EQ(st.n_predicted, 200);
+        CHECK(st.n_passes_in[size_t(stance::rest)] > 0, std::to_string(i));
+    }
 }
 
 // Both begin while the draft's cache is empty, and only one fits.
