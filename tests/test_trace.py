@@ -2,40 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
+from traces import event, generation, write
 
 from duo.cli.commands.trace import trace as trace_command
 from duo.errors import DuoError
 from duo.measure.trace import between, clip, overlap, read_models, read_trace, window
 from duo.text.trace_writer import LANES, Event, TraceWriter
-
-
-def event(kind: str, lane: str, t0_us: int, t1_us: int, *, slot: int = 0, drafted: int = 0, accepted: int = 0) -> Event:
-    return Event(kind, lane, t0_us, t1_us, slot, drafted + 1, accepted, drafted, accepted == drafted > 0, 0)
-
-
-def generation(n_verifications: int, n_slots: int = 1) -> list[Event]:
-    """A prompt, then verifications of 20 ms with draft steps below, some of which reach beyond them."""
-    events = [event("prompt", "target", 1_000_000, 1_100_000), event("prompt", "draft", 1_000_000, 1_030_000)]
-    for i in range(n_verifications):
-        t0_us, slot = 1_100_000 + 25_000 * i, i % n_slots
-        events.append(event("verify", "target", t0_us, t0_us + 20_000, slot=slot, drafted=i % 5, accepted=i % 5 // 2))
-        events += [event("draft", "draft", t0_us + 6000 * k, t0_us + 6000 * (k + 1), slot=slot) for k in range(4)]
-        events.append(event("wait", "target", t0_us + 20_000, t0_us + 25_000, slot=slot))
-    return events
-
-
-def write(path: Path, events: list[Event], draft: str | None = "small.gguf") -> Path:
-    with TraceWriter(path, target="big.gguf", draft=draft) as writer:
-        writer.add(events)
-    return path
-
 
 times = st.integers(0, 60)
 event_lists = st.lists(
@@ -198,42 +175,6 @@ def test_a_long_trace_is_drawn_in_part() -> None:
             between(events, start_ms, end_ms)
 
 
-DRAWN = {
-    "usual": generation(100),
-    "several slots": generation(40, n_slots=3),
-    "no draft": [e for e in generation(10) if e.lane == "target"],
-    "only the draft": [e for e in generation(2) if e.lane == "draft"],
-    "nothing yet": [event("wait", "draft", 7, 7)],
-}
-
-
-@pytest.mark.parametrize("events", DRAWN.values(), ids=DRAWN.keys())
-def test_draw(tmp_path: Path, events: list[Event]) -> None:
-    pytest.importorskip("matplotlib")
-    from duo.measure.trace_picture import draw  # takes half a second
-
-    draw(events, tmp_path / "t.svg", title="a <title> with $ in it")
-    draw(events, tmp_path / "t.PNG")
-    assert ElementTree.parse(tmp_path / "t.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
-    assert (tmp_path / "t.PNG").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
-
-
-def test_the_picture_distinguishes_hidden_from_exposed_work(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    from matplotlib.colors import same_color
-
-    from duo.measure.trace_picture import EXPOSED, HIDDEN, picture
-
-    def has(events: list[Event], colour: str) -> bool:
-        faces: Any = picture(events, (0, 100), None).axes[0].collections[0].get_facecolor()
-        return any(same_color(face, colour) for face in faces)
-
-    apart = [event("verify", "target", 0, 50), event("draft", "draft", 50, 100)]
-    together = [event("verify", "target", 0, 100), event("draft", "draft", 20, 60)]
-    assert (has(apart, HIDDEN), has(apart, EXPOSED)) == (False, True)
-    assert has(together, HIDDEN)
-
-
 def test_cli_prints_figures(tmp_path: Path) -> None:
     path = write(tmp_path / "t.json", generation(100))
     result = CliRunner().invoke(trace_command, [str(path)])
@@ -261,14 +202,6 @@ def test_without_a_draft_there_is_nothing_to_hit_or_miss(tmp_path: Path) -> None
     assert "hits" not in result.output
 
 
-def test_cli_draws(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    path = write(tmp_path / "t.json", generation(100))
-    result = CliRunner().invoke(trace_command, [str(path), "-o", str(tmp_path / "t.svg"), "--from", "500"])
-    assert result.exit_code == 0, result.output
-    assert (tmp_path / "t.svg").exists()
-
-
 @pytest.mark.parametrize(
     ("args", "message"),
     [
@@ -292,12 +225,3 @@ def test_cli_errors_are_one_sentence(
     assert result.exit_code == 1
     assert isinstance(result.exception, DuoError) and "\n" not in str(result.exception)
     assert message in str(result.exception)
-
-
-def test_cli_without_matplotlib_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "t.json", generation(3))
-    monkeypatch.setitem(__import__("sys").modules, "duo.measure.trace_picture", None)
-    result = CliRunner().invoke(trace_command, [str(path), "-o", str(tmp_path / "t.svg")])
-    assert result.exit_code == 1
-    assert "duo-llama[bench]" in str(result.exception)
-    assert CliRunner().invoke(trace_command, [str(path)]).exit_code == 0
