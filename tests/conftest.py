@@ -20,7 +20,6 @@ from needs import advice
 from waits import HANG_S as HANG_S
 
 from duo import Duo, _core
-from duo.cli.main import N_OBJECTS_UNTIL_GC
 from duo.models.demo import demo_pair
 from duo.placement import guard, kernels
 
@@ -83,7 +82,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # what was imported so far stays, so no later collection has to look at it
-    gc.set_threshold(N_OBJECTS_UNTIL_GC)  # as in the program
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -193,11 +193,15 @@ def test_a_model_lives_on_an_rpc_device_and_only_if_it_is_named(server: Server) 
 
 def test_looking_for_connections_keeps_no_descriptor_and_no_pipe_open() -> None:
     reading, writing = os.pipe()
-    with socket.create_server(("127.0.0.1", 0)) as listener, open(reading, "rb") as reader:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        open(reading, "rb") as reader,
+        open(writing, "wb") as writer,
+    ):
         before = sorted(os.listdir("/dev/fd"))
         assert rpc.guard_connections([listener.getsockname()[1]], listening=True) == 1
         assert sorted(os.listdir("/dev/fd")) == before
-        os.close(writing)
+        writer.close()
         assert reader.read() == b""
 
 

@@ -40,8 +40,6 @@ COMMANDS = {
 }
 MOVED = {"widen": "dev widen"}
 HELP = ["-h", "--help"]
-# What is imported stays. With Python's own 700, looking for garbage in it takes a twentieth of the start.
-N_OBJECTS_UNTIL_GC = 20_000
 
 
 def command_named(name: str) -> click.Command | None:
@@ -122,7 +120,6 @@ def program() -> None:
 
 def leave() -> NoReturn:
     """Entry point of the program."""
-    gc.set_threshold(N_OBJECTS_UNTIL_GC)
     code = 130
     with suppress(KeyboardInterrupt):
         code = main()

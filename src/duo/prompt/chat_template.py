@@ -61,7 +61,7 @@ class ChatTemplate:
             raise BadValue(f"unknown chat template {quoted(source)}; write one in jinja2, or choose from {known}")
         from duo.prompt.jinja_template import JinjaTemplate  # most runs of the program need no jinja2
 
-        self._template = JinjaTemplate(source)
+        self._template = JinjaTemplate(source, HOW)
         self.variables = self._template.variables
 
     def check_variables(self, given: object) -> dict[str, Any]:

@@ -21,7 +21,6 @@ from duo.errors import BadValue
 from duo.support.wording import one_line
 
 N_REASON = 200  # characters of a reason that a message quotes
-ANOTHER = "give another one with --chat-template (chatml, llama3, ...) or --chat-template-file"
 
 
 class Refused(Exception):  # noqa: N818 - the template refuses; nothing has failed
@@ -68,9 +67,10 @@ def _reason(e: BaseException) -> str:
 
 
 class JinjaTemplate:
-    """A compiled template. Raises BadValue."""
+    """A compiled template. how: what to do if it fails on a conversation. Raises BadValue."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, how: str) -> None:
+        self._how = how
         try:
             environment = _environment()
             self.variables = frozenset(find_undeclared_variables(environment.parse(source)))
@@ -87,6 +87,6 @@ class JinjaTemplate:
         except Refused as e:
             raise BadValue(f"the chat template refuses this conversation: {_reason(e)}") from None
         except SecurityError as e:
-            raise BadValue(f"the chat template does something that is forbidden ({_reason(e)}); {ANOTHER}") from None
+            raise BadValue(f"the chat template does something that is forbidden ({_reason(e)}); {self._how}") from None
         except Exception as e:  # a template is a program and can raise anything
-            raise BadValue(f"the chat template fails on this conversation ({_reason(e)}); {ANOTHER}") from None
+            raise BadValue(f"the chat template fails on this conversation ({_reason(e)}); {self._how}") from None
