@@ -49,9 +49,11 @@ void stance_choice::begin(const plan_params & params, const text_limits & limits
     if (fresh || is_fixed(params) || !params.has_model || (sync && now() == stance::ahead)) {
         h.change(first());
     }
-    // A new text is a new chance. On separate devices a trial costs little.
+    // A new text is a new chance. On separate devices a trial costs little, so the rest after it is short again: a long
+    // one could last to the end of each text.
     if (now() == stance::rest && !shared() && !limits.several()) {
-        h.n_in = std::max(h.n_in, rest_before_trial() - n_rest_soon);
+        h.n_rest = 0;
+        h.n_in   = std::max(h.n_in, rest_before_trial() - n_rest_soon);
     }
 }
 
