@@ -164,3 +164,19 @@ TEST(the_next_run_knows_what_turn_taking_brought) {
     next.on_pass({.n_tokens = 3, .us = 3 / brought});
     CHECK(next.stance_now() == stance::by_turn);
 }
+
+TEST(a_draft_that_is_good_only_later_in_each_text_is_found) {
+    text_planner pl; // on separate devices
+    world        w({.v = sloped, .step_us = 500.0});
+    const auto   text = [&](double later) {
+        pl.begin(params(run_mode::async), n_branches);
+        w.a = 0.0;
+        w.run(pl, 200);
+        w.a = later;
+        return w.run(pl, 600);
+    };
+    for (int i = 0; i < 10; ++i) { // rests become as long as they can
+        CHECK(text(0.0).share(stance::rest) > 0.5);
+    }
+    CHECK(text(0.95).share(stance::ahead) > 0.5);
+}
