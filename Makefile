@@ -1,7 +1,7 @@
 # make demo   set everything up, watch two models write a story, and see what the second one brings
 # make test   C++ and Python tests          make lint   style and types
 # make test-setup   installs the programs without which some tests are skipped: a browser, balancers, an emulator (Debian, root)
-# make test-quick   the Python tests that take neither long nor a network
+# make test-quick   Python tests for before each commit: none that is marked slow, remote or full (a minute)
 # make tsan   C++ tests, ThreadSanitizer    make asan   the same, AddressSanitizer and UBSan
 # make bench  all tables on this machine, in 47 minutes (MINUTES=10: fewer prompts); writes benchmarks/report.md
 # make proof  thousands of schedules under both sanitizers, and the long Python runs (about two hours)
@@ -119,7 +119,7 @@ test-setup: $(VENV)/test $(VENV)/train $(VENV)/others.made
 	    $(AS_ROOT) env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $(TEST_PROGRAMS) > /dev/null; }
 
 test-quick: $(VENV)/duo $(VENV)/test
-	@$(PY) -m pytest -q -m "not slow and not remote" $(SIDE_BY_SIDE)
+	@$(PY) -m pytest -q -m "not slow and not remote and not full" $(SIDE_BY_SIDE)
 
 tsan: $(VENV)/tools
 	@$(call cpp_tests,tsan,-DDUO_SANITIZE=thread)

@@ -118,6 +118,7 @@ def test_the_distribution_is_what_a_text_is_drawn_from() -> None:
         assert abs(counts[t] - n * p) < 5 * math.sqrt(n * p * (1 - p)) + 1
 
 
+@pytest.mark.full
 def test_texts_have_the_targets_distribution(pair: Duo) -> None:
     """The third token of many texts, after two that are the same: with rejection as often as with the target alone."""
     text: dict[str, Any] = {"max_tokens": 3, "temperature": 1.0, "top_k": 6, "top_p": 1.0, "min_p": 0.0}

@@ -17,6 +17,8 @@ import duo
 from duo.dev.whole_file import Reader
 from duo.models.demo import demo_pair
 
+pytestmark = pytest.mark.full
+
 TARGET, DRAFT = demo_pair()
 HEADER_BYTES = {source: int(Reader(source).data_offset) for source in (TARGET, DRAFT)}
 N_FLIPS = size(120, 300)

@@ -15,6 +15,8 @@ from duo.errors import BadValue
 from duo.models.demo import demo_pair
 from duo.models.header import read_header
 
+pytestmark = pytest.mark.full
+
 TARGET, DRAFT = demo_pair()
 NAN, INF = float("nan"), float("inf")
 

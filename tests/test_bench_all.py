@@ -43,6 +43,7 @@ def test_a_step_brings_its_figures_and_how_busy_the_machine_was(tmp_path: Path) 
     assert "| duo kernels, async k=4: texts equal to plain | 1 of 1 |" in text
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("args", "state"),
     [

@@ -35,6 +35,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
+@pytest.mark.full
 def test_the_demo_pair_is_measured(run: Run, tmp_path: Path) -> None:
     out_json, out_csv, svg = (tmp_path / f"x.{kind}" for kind in ("json", "csv", "svg"))
     code, out, err = run(

@@ -121,6 +121,7 @@ FAULTS: list[tuple[Reply, str]] = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("fault", "words"), FAULTS, ids=[words for _, words in FAULTS])
 def test_faults_are_one_sentence_and_keep_what_was_measured(
     fault: Reply, words: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,8 @@ from conftest import HANG_S, run_python
 from duo import _core, build_advice
 from duo.build_advice import cmake_args, missing, rebuild
 
+pytestmark = pytest.mark.full
+
 ROOT = Path(__file__).parents[1]
 ASM = '__asm__ volatile ("ldtilecfg\\t%X0" :: "m" (*((const void **)__config)));'
 BUILTIN = "__builtin_ia32_ldtilecfg (__config);"

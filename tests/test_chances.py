@@ -51,6 +51,7 @@ def seen(draft: _core.Probe, target: Duo, temperature: float) -> Seen:
     return Seen(np.array(said), np.array(right))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("temperature", TEMPERATURES)
 def test_the_estimate_is_about_true(draft: _core.Probe, target: Duo, temperature: float) -> None:
     """960 tokens: a share of 70% is counted within 3% of itself, with two standard deviations."""

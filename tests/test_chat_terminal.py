@@ -94,6 +94,7 @@ def test_turns_of_several_lines(chat: pexpect.spawn, tmp_path: Path, typed: str,
     leave(chat)
 
 
+@pytest.mark.full
 def test_the_history_is_searched_and_kept(tmp_path: Path) -> None:
     file = tmp_path / "duo" / "chat_history"
     file.parent.mkdir()

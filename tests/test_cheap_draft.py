@@ -38,6 +38,7 @@ def near(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> float:
     return float(np.corrcoef(a.ravel(), b.ravel())[0, 1])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("stored", ["q4_0", "iq4_nl"])
 @pytest.mark.parametrize("kind", ["q8_0", "q5_0", "q6_K", "f16", "f32"])
 @pytest.mark.parametrize("architecture", ["llama", "gemma", "mixtral"])  # gemma: tied embeddings; mixtral: experts

@@ -167,6 +167,7 @@ def test_green_is_exactly_what_the_draft_guessed(run: Run, monkeypatch: pytest.M
         assert "\x1b" not in run(*args, "-co", off)[1]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("args", "env", "colored"),
     [

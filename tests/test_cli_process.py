@@ -13,6 +13,8 @@ from waits import first_bytes
 
 import duo
 
+pytestmark = pytest.mark.full
+
 PROMPT = "Once upon a time"
 
 

@@ -18,6 +18,8 @@ from conftest import EXACT, HANG_S
 from duo import Duo, _core
 from duo.text.errand import finish, turn
 
+pytestmark = pytest.mark.full
+
 LENGTH = 24
 
 

@@ -171,6 +171,7 @@ def test_openais_form_of_a_schema_and_any_object(both: tuple[Any, Duo]) -> None:
             ask(MESSAGES, response_format=bad)
 
 
+@pytest.mark.full
 def test_echo_with_logprobs_scores_the_prompt(both: tuple[Any, Duo]) -> None:
     for prompt in (PROMPT, " ".join([PROMPT] * 30), both[0].tokenize(b"The rain fell.")):
         for n in (0, 3):

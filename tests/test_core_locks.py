@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from conftest import run_python
 
+pytestmark = pytest.mark.full
+
 # An engine without weights, whose last text has a function of the caller's that nobody else holds.
 ENGINE = """
 import sys, threading

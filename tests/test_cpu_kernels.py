@@ -28,7 +28,7 @@ WIDTHS = (*range(1, 17), 33, 63, 64)
 ODD = Shape(n_ff=576, n_vocab=4103, n_head=8, n_head_kv=1)  # panels and blocks that are not full
 ISAS = ("portable", "avx2", "avx_vnni", "avx512", "avx512_bf16", "amx", "amx_emulated", "neon_dot", "neon_i8mm")
 
-pytestmark = needs_kernels
+pytestmark = [needs_kernels, pytest.mark.full]
 ModelMaker = Callable[..., Path]
 
 

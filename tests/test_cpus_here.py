@@ -17,6 +17,8 @@ from duo.models.demo import demo_pair
 from duo.placement import cpus
 from duo.placement.cpus import core_cpus, usable_cores
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Path:

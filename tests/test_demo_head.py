@@ -19,6 +19,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.measure_head import Right, by_age, draft_probe, per_pass, shifted, target_probe, texts
 
+pytestmark = pytest.mark.full
+
 TARGET, HEAD = pairs.paths("demo-eagle3")
 # Least shares of right guesses by the age of the target's states; benchmarks/README.md has what was measured.
 FLOORS = (0.65, 0.65, 0.64, 0.63, 0.62)

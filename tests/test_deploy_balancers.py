@@ -18,6 +18,8 @@ from served import TALE, Server, parsed, raw, request_for, served
 from test_serve_process import start
 from waits import wait_until
 
+pytestmark = pytest.mark.full
+
 ASKED: dict[str, Any] = {"model": "duo", "messages": TALE, "temperature": 0, "max_tokens": 24, "ignore_eos": True}
 LONG = {**ASKED, "max_tokens": 1500}  # such a text is left before it ends
 SLOW = {"n_parallel": 2, "_delay": (20_000, 1)}  # µs of a pass: a text lasts long enough to see it being written

@@ -21,6 +21,8 @@ from ports import free_port
 from prometheus_client.parser import text_string_to_metric_families
 from served import GREEDY, PROMPT, TALE, Server, served
 
+pytestmark = pytest.mark.full
+
 DASHBOARD = json.loads(file("grafana.json"))
 PANELS = DASHBOARD["panels"]
 SCALED = yaml.safe_load(file("kubernetes/operators/autoscaler.yaml"))["spec"]["triggers"][0]["metadata"]["query"]

@@ -238,6 +238,7 @@ def unit() -> dict[str, str]:
     return dict(line.split("=", 1) for line in file("duo.service").splitlines() if re.match(r"[A-Z]\w*=", line))
 
 
+@pytest.mark.full
 def test_what_systemd_starts(tmp_path: Path) -> None:
     (tmp_path / "keys").write_text("secret\n")
     port = free_port()

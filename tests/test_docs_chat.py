@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from conftest import HANG_S
 
+pytestmark = pytest.mark.full
+
 PAGE = (Path(__file__).parents[1] / "docs" / "chat.md").read_text(encoding="utf-8")
 
 

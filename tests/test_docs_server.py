@@ -17,6 +17,8 @@ from served import Server, parsed, served
 
 from duo.server.metric_families import SUMS
 
+pytestmark = pytest.mark.full
+
 TEXT = (Path(__file__).parents[1] / "docs" / "server.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```(sh|python|json|toml)\n(.*?)^```", TEXT, re.M | re.S)
 CURLS = [line for kind, code in BLOCKS if kind == "sh" for line in code.splitlines() if line.startswith("curl ")]

@@ -80,6 +80,7 @@ def test_a_text_that_goes_on_is_not_read_again(eager: Duo, right: dict[tuple[str
     assert read[N_SINK : N_SINK + n_longer - n_prompt + 64] == eager.tokenize(longer)[n_prompt - 64 :]
 
 
+@pytest.mark.full
 def test_several_texts_at_once(right: dict[tuple[str, str], tuple[int, ...]]) -> None:
     with Duo(n_ctx=4096, n_parallel=4, _always=True, **EXACT) as d:
         for window in (8, 64, "auto"):

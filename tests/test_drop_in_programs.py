@@ -142,6 +142,7 @@ def nearly(x: Any) -> Any:
     return pytest.approx(x, abs=0.1) if isinstance(x, float) else x
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_the_same_program_on_both(both: tuple[Any, Duo], name: str) -> None:
     with warnings.catch_warnings():

@@ -14,6 +14,8 @@ from model_files import random_model
 from duo import _core
 from duo._libs import library_dir
 
+pytestmark = pytest.mark.full
+
 PROMPT = ("-p", "Once upon a time", "-n", "12", "--temp", "0", "-t", "2")
 CRASHES = ("SIGILL", "SIGSEGV", "SIGBUS")
 KERNELS = _core.usable_kernels()

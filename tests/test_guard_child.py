@@ -11,6 +11,8 @@ from conftest import HANG_S
 from duo import _core
 from duo.placement import guard, kernels, trial
 
+pytestmark = pytest.mark.full
+
 KERNELS = _core.usable_kernels()
 
 # ---- a hanging child

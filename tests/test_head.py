@@ -22,6 +22,8 @@ from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import devices
 
+pytestmark = pytest.mark.full
+
 TARGET, DRAFT = demo_pair()
 WAYS = ways("draft-eagle3") | {"by its name": {"n_draft": 3, "spec_type": "draft-eagle3"}}
 

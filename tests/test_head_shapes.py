@@ -19,6 +19,8 @@ from duo.models.demo import demo_pair
 from duo.placement.compatibility import check_pair
 from duo.placement.devices import Device
 
+pytestmark = pytest.mark.full
+
 TARGET, _ = demo_pair()
 EAGLE3 = HeadShape(n_embd=64, n_ff=96, n_head=2, head_dim=32, n_draft_vocab=64)
 DFLASH = dflash_models.BlockShape(n_ff=96, n_draft_vocab=64, n_layer=1, n_rank=8)

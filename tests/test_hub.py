@@ -112,6 +112,7 @@ def test_a_cut_connection_is_taken_up_where_it_broke(hub: Hub, fake: FakeHub) ->
     assert fake.n_sent == len(TARGET)
 
 
+@pytest.mark.full
 def test_a_download_that_was_ended_goes_on_the_next_time(hub: Hub, fake: FakeHub) -> None:
     fake.chunk_s = 0.01
     script = (

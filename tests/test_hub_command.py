@@ -43,6 +43,7 @@ def run_duo(fake: FakeHub, cache: Path, *args: str, **env: str) -> "subprocess.C
     )  # fmt: skip
 
 
+@pytest.mark.full
 def test_the_program_downloads_and_runs_both_models(fake: FakeHub, tmp_path: Path) -> None:
     fake.gated.add(REPO)
     models = ("-hf", REPO, "-hfd", REPO, "--hf-file-draft", "tales-Q2_K.gguf")

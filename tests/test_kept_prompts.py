@@ -18,6 +18,8 @@ from duo.errors import BadValue
 from duo.models.demo import demo_pair
 from duo.text.errand import finish, turn
 
+pytestmark = pytest.mark.full
+
 TARGET, DRAFT = demo_pair()
 # Log-probabilities are equal only if all bits are.
 GREEDY: dict[str, Any] = {"max_tokens": 30, "temperature": 0, "ignore_eos": True, "logprobs": 1}

@@ -19,6 +19,8 @@ from waits import in_threads
 from duo import Duo, DuoError, _core
 from duo.errors import Cancelled
 
+pytestmark = pytest.mark.full
+
 PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40}
 ENDLESS: dict[str, Any] = {"ignore_eos": True, "max_tokens": -1}

@@ -9,6 +9,8 @@ from conftest import EXACT, run_python
 
 from duo.models.demo import demo_pair
 
+pytestmark = pytest.mark.full
+
 TARGET, DRAFT = demo_pair()
 HEAD = TARGET.with_name("duo-demo-eagle3-q8_0.gguf")
 

@@ -19,6 +19,8 @@ from duo.cli.main import main
 from duo.dev.random_head import HeadShape, random_head
 from duo.models.demo import demo_pair
 
+pytestmark = pytest.mark.full
+
 TARGET, DRAFT = demo_pair()
 STRICT: dict[str, Any] = {"n_ctx": 256, "strict": True, "_always": True}
 SAMPLINGS: list[dict[str, Any]] = [{"temperature": 0}, {"temperature": 0.8, "seed": 7}]

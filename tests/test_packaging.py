@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = ROOT / "pyproject.toml"
 BUILD_S = 1500
 
-pytestmark = pytest.mark.skipif(not PROJECT.is_file(), reason="no sources")
+pytestmark = [pytest.mark.full, pytest.mark.skipif(not PROJECT.is_file(), reason="no sources")]
 needs_backend = pytest.mark.skipif(find_spec("scikit_build_core") is None, reason="scikit-build-core is not installed")
 
 

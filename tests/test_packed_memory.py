@@ -8,7 +8,7 @@ from model_files import CHILD, Shape, random_model
 
 from duo import _core
 
-pytestmark = needs_kernels
+pytestmark = [needs_kernels, pytest.mark.full]
 
 
 @pytest.fixture(scope="session")

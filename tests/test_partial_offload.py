@@ -15,9 +15,10 @@ from duo import _core
 from duo.models.demo import demo_pair
 from duo.placement import kernels
 
-pytestmark = pytest.mark.skipif(
-    not _core.supports_rpc() or not kernels.available(), reason="needs RPC and duo's kernels"
-)
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not _core.supports_rpc() or not kernels.available(), reason="needs RPC and duo's kernels"),
+]
 
 # The libraries that duo has loaded; the wheel's other names of them are copies.
 LIBRARIES = """

@@ -14,6 +14,8 @@ from kept_text import DRAFT, GREEDY, LOAD, PROMPT, SEEDED, TARGET, loaded, witho
 from duo import BadValue, Duo
 from duo.text.job import prepare
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(scope="module")
 def right() -> dict[str, tuple[int, ...]]:

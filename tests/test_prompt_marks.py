@@ -32,6 +32,7 @@ def answer(d: Duo, question: str) -> str:
     return str(d.create_chat_completion(messages=asked(question))["choices"][0]["message"]["content"])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("n_parallel", [1, 2])
 @pytest.mark.parametrize(("first", "second"), [(LONG, "But the clock " + LONG), (SHORT, "Why?"), (LONG, SHORT)])

@@ -153,6 +153,7 @@ def test_a_terminal_shows_two_columns() -> None:
     assert data.count("\x1b[?25l") == data.count("\x1b[?25h") == 1  # the cursor is back
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("env", [{"NO_COLOR": "1"}, {"TERM": "dumb"}, {"COLUMNS": "30"}], ids=str)
 def test_terminals_that_cannot_show_it(env: dict[str, str]) -> None:
     code, data = shown(*GUESSING, env=env)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from real_files import brought, need_models
 
+pytestmark = pytest.mark.full
+
 if TYPE_CHECKING:
     from hub_server import FakeHub
 

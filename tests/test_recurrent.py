@@ -29,6 +29,8 @@ from duo.models.header import read_header
 from duo.placement.memory import need_of
 from duo.placement.states import N_MARKS, n_states, state_bytes
 
+pytestmark = pytest.mark.full
+
 TARGET, DRAFT = demo_pair()
 NGRAM: dict[str, Any] = {"spec_type": ["ngram-map-k"], "ngram_size_n": 1, "ngram_size_m": 4}
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}

@@ -123,6 +123,7 @@ ALONE: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ALONE)
 def test_candidates_are_libllamas(probe: _core.Probe, vocab: llama_cpp.Llama, name: str) -> None:
     n_same = n_rows = n_changed = 0

@@ -12,6 +12,8 @@ import pytest
 from browser import Browser, browsing
 from served import TALE, TEMPLATE, Server, served
 
+pytestmark = pytest.mark.full
+
 LONG = "Tell me the tale of the frog, and do not end it."
 CHAT = "/v1/chat/completions"
 

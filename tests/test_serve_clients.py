@@ -20,6 +20,8 @@ from served import CALLED, GREEDY, TALE, Server
 
 from duo import Duo
 
+pytestmark = pytest.mark.full
+
 anthropic, openai, schemathesis = Late("anthropic"), Late("openai"), Late("schemathesis")
 
 

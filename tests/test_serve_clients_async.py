@@ -16,6 +16,8 @@ from served import CALLED, GREEDY, TALE, Server
 
 from duo import Duo
 
+pytestmark = pytest.mark.full
+
 anthropic, openai = Late("anthropic"), Late("openai")
 TOOL = {"name": "roll", "description": "Rolls.", "input_schema": CALLED["function"]["parameters"]}
 

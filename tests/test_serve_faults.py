@@ -23,6 +23,8 @@ from duo import Duo
 from duo.models.demo import demo_pair
 from duo.server import serving
 
+pytestmark = pytest.mark.full
+
 ENDLESS: dict[str, Any] = {"prompt": "Once upon a time", "ignore_eos": True, "n_predict": 1500, "stream": True}
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close is a reset
 POOLS = ("asyncio_", "duo-serve")

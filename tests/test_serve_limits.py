@@ -251,6 +251,7 @@ def test_no_http_at_all(server: Server) -> None:
         assert s.recv(1000).startswith(b"HTTP/1.1 400")
 
 
+@pytest.mark.full
 def test_a_client_that_does_not_read_is_disconnected() -> None:
     with served({"timeout": 0.5}, n_parallel=1) as s:
         with socket.socket() as client:

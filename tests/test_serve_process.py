@@ -22,6 +22,8 @@ from ports import free_port
 from served import TALE
 from waits import first_line, wait_until
 
+pytestmark = pytest.mark.full
+
 Program = Callable[..., tuple[subprocess.Popen[bytes], str]]
 
 

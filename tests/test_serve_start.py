@@ -154,6 +154,7 @@ def test_while_it_loads() -> None:
     assert not thread.is_alive()
 
 
+@pytest.mark.full
 def test_a_server_may_end_while_it_loads() -> None:
     from duo import Duo
     from duo.server.service import Service

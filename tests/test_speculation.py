@@ -20,6 +20,8 @@ from duo import Duo
 from duo.dev.whole_file import Reader
 from duo.models.demo import demo_pair
 
+pytestmark = pytest.mark.full
+
 N_TOKENS = 48
 LIST = [[0], [1], [2], [0, 0], [0, 1], [1, 0], [0, 0, 0]]  # Medusa's notation
 REPEATED = "The dog saw the cat, and the cat saw the dog. " * 4 + "The dog"

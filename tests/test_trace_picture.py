@@ -20,6 +20,7 @@ DRAWN = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("events", DRAWN.values(), ids=DRAWN.keys())
 def test_draw(tmp_path: Path, events: list[Event]) -> None:
     pytest.importorskip("matplotlib")

@@ -215,6 +215,7 @@ def test_a_head_that_is_right_has_no_loss_and_one_that_is_a_row_late_has() -> No
     assert float(late.loss(batch)) > 20.0
 
 
+@pytest.mark.full
 def test_the_target_as_its_own_draft_is_always_right(tmp_path: Path) -> None:
     with torch.no_grad():
         model = draft.read_llama(ModelFile(TARGET))

@@ -161,6 +161,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
     return call
 
 
+@pytest.mark.full
 def test_the_demo_pair_is_tuned_and_starts_warm(cache: Path) -> None:
     told: list[str] = []
     with pair(seed=3, temperature=0.5, stop=["a"], mode="plain") as d:

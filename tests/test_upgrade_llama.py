@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 INTERFACE = ROOT / "csrc" / "cpu" / "ggml_interface.h"
 
-pytestmark = pytest.mark.skipif(not INTERFACE.is_file(), reason="no sources")
+pytestmark = [pytest.mark.full, pytest.mark.skipif(not INTERFACE.is_file(), reason="no sources")]
 
 Compare = Callable[..., tuple[int, str]]
 

@@ -20,6 +20,8 @@ from duo.dev.whole_file import Reader
 from duo.dev.widen import SAME, TYPES, WidenReport, widen
 from duo.models.demo import demo_pair
 
+pytestmark = pytest.mark.full
+
 Floats = npt.NDArray[np.float32]
 
 TARGET, DRAFT = demo_pair()

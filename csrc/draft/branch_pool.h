@@ -14,7 +14,7 @@ namespace duo {
 // One for each model. The texts take their branches from it.
 class branch_pool {
   public:
-    explicit branch_pool(token_model & model) : model_(model), branches_(size_t(model.n_branch())) {}
+    explicit branch_pool(token_model & model) : model_(model), branches_(size_t(model.facts().n_branch)) {}
 
     // The first free branch, which is empty; it belongs to the caller from then on. -1: none is free.
     [[nodiscard]] int32_t acquire();
@@ -32,7 +32,7 @@ class branch_pool {
     void cut(int32_t branch, int32_t n);
 
     // A branch with a recurrent state is forked as it is, so that a node keeps its branch for itself.
-    [[nodiscard]] bool keeps_state() const { return model_.undo() != undo_kind::cells; }
+    [[nodiscard]] bool keeps_state() const { return model_.facts().undo != undo_kind::cells; }
 
     [[nodiscard]] int32_t length(int32_t branch) const { return branches_[size_t(branch)].length; }
     // Only the count: the model's cache has changed, or will.

@@ -12,8 +12,8 @@ constexpr int32_t n_bridge_block = 4;
 } // namespace
 
 cached_text::cached_text(const token_model & model, branch_pool & pool)
-    : model_(model), trunk_(pool, model.n_inputs() > 0) {
-    if (model.n_inputs() > 0) {
+    : model_(model), trunk_(pool, model.facts().n_inputs > 0) {
+    if (model.facts().n_inputs > 0) {
         head_.emplace();
     }
 }
@@ -27,7 +27,7 @@ void cached_text::begin(std::span<const token_id> prompt, int32_t n_window, node
         trunk_.restart(1);
     }
     tokens_.assign(prompt.begin(), prompt.end() - 1);
-    readable_ = std::all_of(tokens_.begin(), tokens_.end(), [this](token_id t) { return t < model_.n_vocab(); });
+    readable_ = std::all_of(tokens_.begin(), tokens_.end(), [this](token_id t) { return t < model_.facts().n_vocab; });
     tree_.reset(id, no_token);
 }
 
@@ -41,7 +41,7 @@ bool cached_text::commit(token_id token, node_counter & ids) {
     const int32_t i = tree_.child(0, token);
     trunk_.re_root(tree_, std::max(i, 0), pos_of(std::max(i, 0)));
     tokens_.push_back(token);
-    readable_ = readable_ && token < model_.n_vocab();
+    readable_ = readable_ && token < model_.facts().n_vocab;
     i >= 0 ? tree_.re_root(i) : tree_.reset(ids.next(), token);
     prune();
     return i < 0;

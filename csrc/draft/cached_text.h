@@ -54,8 +54,8 @@ class cached_text {
     [[nodiscard]] draft_trunk &                 trunk() { return trunk_; }
     [[nodiscard]] draft_head *                  head() { return head_ ? &*head_ : nullptr; } // null: the model is none
 
-    // The draft is a head of blocks: only the root is evaluated, and that gives candidates for n_levels() positions.
-    [[nodiscard]] bool in_blocks() const { return model_.n_levels() > 1; }
+    // The draft is a head of blocks: only the root is evaluated, and that gives candidates for n_levels positions.
+    [[nodiscard]] bool in_blocks() const { return model_.facts().n_levels > 1; }
     // The draft's vocabulary has all tokens.
     [[nodiscard]] bool readable() const { return readable_; }
 

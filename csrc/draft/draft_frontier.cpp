@@ -26,7 +26,7 @@ void draft_frontier::choose(std::vector<int32_t> & nodes, int32_t n_free) {
     if (wants_root()) { // it comes first
         nodes.push_back(0);
     } else if (tree_.root().expanded() && !cache_.in_blocks()) {
-        const auto n_most = size_t(std::clamp(n_free, 0, std::min(model_.n_batch(), model_.n_branch())));
+        const auto n_most = size_t(std::clamp(n_free, 0, std::min(model_.facts().n_batch, model_.facts().n_branch)));
         choose_below_root(nodes, n_most, std::min(n_most, size_t(orders_.n_branch)));
     }
 }
@@ -34,7 +34,7 @@ void draft_frontier::choose(std::vector<int32_t> & nodes, int32_t n_free) {
 // A draft head evaluates it again as soon as the target's states are there.
 bool draft_frontier::wants_root() const {
     const bool wanted = cache_.head() != nullptr ? cache_.n_readable() > 0 : !tree_.root().expanded();
-    return wanted && cache_.row_of(0) < model_.n_ctx();
+    return wanted && cache_.row_of(0) < model_.facts().n_ctx;
 }
 
 // At most n_most nodes that a shape wants, or n_step others.
@@ -81,7 +81,8 @@ void draft_frontier::choose_by_worth(std::vector<int32_t> & nodes, size_t n_most
 
 int32_t draft_frontier::begin_block() {
     const int32_t n_wanted = std::max(orders_.n_ahead, shape_.depth());
-    n_levels_ = std::clamp(n_wanted, 1, std::max(1, std::min(model_.n_levels(), model_.n_ctx() - cache_.pos_of(0))));
+    n_levels_              = std::clamp(n_wanted, 1,
+                                        std::max(1, std::min(model_.facts().n_levels, model_.facts().n_ctx - cache_.pos_of(0))));
     return n_levels_;
 }
 
@@ -114,7 +115,7 @@ bool draft_frontier::complete() const {
 
 // The node can be evaluated, the target can read what would follow it, and there is a branch for it.
 bool draft_frontier::fits(int32_t i_node) const {
-    return cache_.row_of(i_node) < model_.n_ctx() &&
+    return cache_.row_of(i_node) < model_.facts().n_ctx &&
            (i_node == 0 ||
             (tree_.at(tree_.at(i_node).parent).expanded() && !model_.is_end(tree_.at(i_node).token) &&
              (cache_.in_blocks() ? in_reach(i_node) : cache_.trunk().can_take(tree_, i_node, cache_.pos_of(i_node)))));

@@ -19,7 +19,7 @@ class draft_text {
   public:
     // slot: its place, in all messages. Model and pool must outlive it.
     draft_text(const token_model & model, branch_pool & pool, int32_t slot)
-        : slot_(slot), n_branch_(model.n_branch()), cache_(model, pool), frontier_(model, cache_, orders_) {}
+        : slot_(slot), n_branch_(model.facts().n_branch), cache_(model, pool), frontier_(model, cache_, orders_) {}
     draft_text(const draft_text &) = delete; // its parts point to each other
 
     // The prompt's last token is the root. Returns the node that names it.

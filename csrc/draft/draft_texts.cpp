@@ -20,7 +20,7 @@ bool draft_texts::any_wants_step() const {
 }
 
 int32_t draft_texts::n_free() const {
-    int32_t n = model_.n_cells();
+    int32_t n = model_.facts().n_cells;
     for (const draft_text & t : texts_) {
         n -= t.cache().n_cached();
     }

@@ -240,7 +240,8 @@ void draft_worker::read_to_end(draft_text & text) {
     cache.drop_tree();
     cache.take_known_tokens();
     int32_t n_free = texts_.n_free();
-    while (cache.n_readable() > 0 && cache.n_readable() <= n_free && cache.tokens().size() <= size_t(model_.n_ctx())) {
+    while (cache.n_readable() > 0 && cache.n_readable() <= n_free &&
+           cache.tokens().size() <= size_t(model_.facts().n_ctx)) {
         n_free -= evaluator_.read(text);
     }
 }

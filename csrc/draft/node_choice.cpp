@@ -13,9 +13,9 @@ void node_choice::choose(draft_step & step) {
         if (!texts_.wants_step(t)) {
             continue;
         }
-        const int32_t n_block = t.cache().in_blocks() ? model_.n_levels() + 1 : 0;
+        const int32_t n_block = t.cache().in_blocks() ? model_.facts().n_levels + 1 : 0;
         const auto    n_parts = int32_t(step.parts().size());
-        if (n_parts > 0 && (n_parts + 1) * n_block > model_.n_batch()) {
+        if (n_parts > 0 && (n_parts + 1) * n_block > model_.facts().n_batch) {
             break; // the others have the next step
         }
         next_ = {.text = &t, .nodes = std::move(next_.nodes), .branches = std::move(next_.branches)};
@@ -66,7 +66,7 @@ void node_choice::keep_what_pays(draft_step & step) const {
     size_t              n_rows = 0;
     for (const auto & [more, i] : worths) {
         const double cost = double(parts[i].text->orders().branch_price);
-        if ((price > 0.0 && more * price < worth * cost) || n_rows == size_t(model_.n_batch())) {
+        if ((price > 0.0 && more * price < worth * cost) || n_rows == size_t(model_.facts().n_batch)) {
             break;
         }
         price += price == 0.0 ? 1.0 : cost;

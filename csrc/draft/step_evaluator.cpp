@@ -36,7 +36,7 @@ int32_t step_evaluator::read(draft_text & text) {
     draft_step::part root{.text = &text, .nodes = {0}};
     step.add(root);
     draft_step::part & p = step.parts().front();
-    add_rows_of_text(step, p, size_t(model_.n_batch()));
+    add_rows_of_text(step, p, size_t(model_.facts().n_batch));
     step.rows.back().output   = false;
     step.rows.back().n_levels = 1;
     set_states(step);
@@ -56,7 +56,7 @@ void step_evaluator::set_rows(draft_step & step) const {
     }
     for (draft_step::part & p : step.parts()) {
         if (p.reads()) {
-            const size_t n_left = size_t(model_.n_batch()) - step.rows.size();
+            const size_t n_left = size_t(model_.facts().n_batch) - step.rows.size();
             add_rows_of_text(step, p, drafted ? std::min(n_left, n_piece) : n_left);
         }
     }
@@ -107,7 +107,7 @@ void step_evaluator::add_rows_of_nodes(draft_step & step, draft_step::part & p) 
 
 // A draft head's rows of the texts are made of the target's states.
 void step_evaluator::set_states(draft_step & step) {
-    if (model_.n_inputs() == 0) {
+    if (model_.facts().n_inputs == 0) {
         return;
     }
     inputs_.clear();
@@ -116,13 +116,13 @@ void step_evaluator::set_states(draft_step & step) {
             p.text->cache().head()->append(p.text->cache().trunk().n_text(), int32_t(p.n_rows), inputs_);
         }
     }
-    states_.resize(inputs_.size() / size_t(model_.n_inputs()) * size_t(model_.n_state()));
+    states_.resize(inputs_.size() / size_t(model_.facts().n_inputs) * size_t(model_.facts().n_state));
     if (!inputs_.empty()) {
         model_.encode(inputs_, states_);
     }
     const float * next = states_.data();
     for (const draft_step::part & p : step.parts()) {
-        for (size_t j = 0; p.reads() && j < p.n_rows; ++j, next += model_.n_state()) {
+        for (size_t j = 0; p.reads() && j < p.n_rows; ++j, next += model_.facts().n_state) {
             step.rows[p.i_row + j].state = next;
         }
     }
@@ -150,7 +150,7 @@ void step_evaluator::mark_evaluated(draft_step & step) {
 // The states after a part's nodes, from which a head makes their children's rows.
 void step_evaluator::keep_states(const draft_step::part & p) {
     cached_text & text = p.text->cache();
-    state_.resize(size_t(model_.n_state()));
+    state_.resize(size_t(model_.facts().n_state));
     for (size_t j = 0; j < p.nodes.size(); ++j) {
         model_.state(int32_t(p.row_of(j)), state_);
         text.head()->keep(text.tree(), p.nodes[j], state_);

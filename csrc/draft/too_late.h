@@ -25,7 +25,7 @@ class too_late {
         if (step.parts().size() > 1) {
             return never_stop;
         }
-        const bool by_verdict = !p.reads() && !wires_.on_host && model_.undo() == undo_kind::cells;
+        const bool by_verdict = !p.reads() && !wires_.on_host && model_.facts().undo == undo_kind::cells;
         return by_verdict ? wires_.step_obsolete[size_t(p.text->slot())] : p.text->req().cancelled;
     }
 

@@ -13,18 +13,19 @@ constexpr size_t n_feature_rows = 1024;
 } // namespace
 
 pipeline::pipeline(token_model * target, token_model * draft, const options & opt)
-    : text_model_(target != nullptr ? *target : *draft), n_ctx_(target != nullptr ? target->n_ctx() : opt.n_ctx_remote),
+    : text_model_(target != nullptr ? *target : *draft),
+      n_ctx_(target != nullptr ? target->facts().n_ctx : opt.n_ctx_remote),
       shared_wires_(std::make_shared<wires>(opt.n_texts, opt.on_host)), wires_(*shared_wires_),
       reader_(text_model_, wires_, opt.n_texts) {
     using place    = drafts::place;
     wires_.tracing = opt.tracing;
-    if (target != nullptr && draft != nullptr && draft->n_inputs() > 0) {
-        wires_.features = std::make_unique<feature_ring>(draft->n_inputs(), n_feature_rows);
+    if (target != nullptr && draft != nullptr && draft->facts().n_inputs > 0) {
+        wires_.features = std::make_unique<feature_ring>(draft->facts().n_inputs, n_feature_rows);
     }
     if (target != nullptr) {
         pair_prior prior = opt.prior;
-        prior.n_levels   = draft != nullptr ? draft->n_levels() : 1;
-        prior.windows    = draft != nullptr && draft->n_inputs() == 0 && draft->undo() == undo_kind::cells;
+        prior.n_levels   = draft != nullptr ? draft->facts().n_levels : 1;
+        prior.windows    = draft != nullptr && draft->facts().n_inputs == 0 && draft->facts().undo == undo_kind::cells;
         verify_worker_.emplace(*target, wires_,
                                draft != nullptr   ? place::here
                                : opt.remote_draft ? place::elsewhere
@@ -79,9 +80,9 @@ void pipeline::check_prompt(const request & req) const {
                                                   (verify_worker_ ? "" : " of the verify host"));
     }
     for (const token_id t : req.prompt) {
-        if (t < 0 || t >= text_model_.n_vocab()) {
+        if (t < 0 || t >= text_model_.facts().n_vocab) {
             throw error(error_kind::bad_value, "token id " + std::to_string(t) + " is outside the vocabulary (0 to " +
-                                                   std::to_string(text_model_.n_vocab() - 1) + ")");
+                                                   std::to_string(text_model_.facts().n_vocab - 1) + ")");
         }
     }
 }

@@ -26,7 +26,7 @@ struct cache_image {
 // Positions that the model holds of each of its branches.
 inline std::vector<int32_t> all_held(const token_model & model) {
     std::vector<int32_t> all;
-    for (int32_t b = 0; b < model.n_branch(); ++b) {
+    for (int32_t b = 0; b < model.facts().n_branch; ++b) {
         all.push_back(model.n_held(b));
     }
     return all;

@@ -3,13 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
-#include <limits>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/messages.h"
+#include "model_facts.h"
 #include "text/sampling.h"
 
 namespace duo {
@@ -21,9 +21,9 @@ struct row {
     int32_t  branch     = 0;     // the first one
     int32_t  n_branches = 1;     // all of them hold the same tokens before `pos`
     bool     output     = false; // candidates() will be asked for this row
-    int32_t  n_levels   = 1;     // and for so many positions in all; at most token_model::n_levels()
+    int32_t  n_levels   = 1;     // and for so many positions in all; at most model_facts::n_levels
 
-    const float * state = nullptr; // a draft head's: the state before the token, [n_state()]
+    const float * state = nullptr; // a draft head's: the state before the token, [n_state]
 };
 
 struct candidate {
@@ -33,13 +33,6 @@ struct candidate {
 
 enum class decode_status { ok, stopped };
 
-// How a model takes back rows that it has evaluated.
-enum class undo_kind : uint8_t {
-    cells,     // each row for itself: rollback() reaches any position, and fork() as well
-    snapshots, // a recurrent state: rollback() reaches the last n_undo() rows of the last pass, and only once
-    copy,      // a recurrent state: the last pass as a whole, so what was right in it is evaluated again
-};
-
 // For a pass over several texts, because one text's end must not stop the others.
 inline const std::atomic<bool> never_stop{false};
 
@@ -48,11 +41,7 @@ class token_model {
   public:
     virtual ~token_model() = default;
 
-    [[nodiscard]] virtual int32_t n_ctx() const    = 0; // positions
-    [[nodiscard]] virtual int32_t n_batch() const  = 0; // rows in one decode()
-    [[nodiscard]] virtual int32_t n_branch() const = 0; // branches, from 0
-    [[nodiscard]] virtual int32_t n_cells() const  = 0; // rows that all branches together can have cached
-    [[nodiscard]] virtual int32_t n_vocab() const  = 0; // token ids it can read
+    [[nodiscard]] virtual const model_facts & facts() const = 0;
 
     // Evaluates the rows. In each branch they must follow its cached tokens without a gap. `stopped`: `stop` became
     // true during the pass, and none of these rows is cached. Throws duo::error.
@@ -81,21 +70,12 @@ class token_model {
     // model has none.
     virtual std::span<float> row_logits(int32_t /*i_row*/) { return {}; }
 
-    // A target's hidden states that a draft head reads (EAGLE-3, MTP): floats of a row; 0: none are kept.
-    [[nodiscard]] virtual int32_t n_features() const { return 0; }
-
-    // Those of row `i_row` of the last decode, whether it has an output or not. out: [n_features()].
+    // A target's hidden states at row `i_row` of the last decode, whether it has an output or not. out: [n_features].
     virtual void features(int32_t /*i_row*/, std::span<float> /*out*/) const {}
 
-    // A draft head's: floats of a row of the target's hidden states that it reads; 0: it is no head, and reads none.
-    [[nodiscard]] virtual int32_t n_inputs() const { return 0; }
-    [[nodiscard]] virtual int32_t n_state() const { return 0; } // floats of a state
-    // Makes states of the target's hidden states, [n][n_inputs()]. out: [n][n_state()]. n: at most n_batch().
+    // A draft head makes states of the target's hidden states, [n][n_inputs]. out: [n][n_state]. n: at most n_batch.
     virtual void encode(std::span<const float> /*features*/, std::span<float> /*out*/) {}
-    // > 1: a head that guesses in blocks. A row with an output gives candidates for so many positions at once, each
-    // without regard to the tokens before it, and no row below the text's last one can be evaluated.
-    [[nodiscard]] virtual int32_t n_levels() const { return 1; }
-    // The state after row `i_row` of the last decode, which has an output. out: [n_state()].
+    // The state after row `i_row` of the last decode, which has an output. out: [n_state].
     virtual void state(int32_t /*i_row*/, std::span<float> /*out*/) const {}
 
     // The model's own log-probabilities at row `i_row`, before any filter: of `token` (returned), and of the out.size()
@@ -105,12 +85,8 @@ class token_model {
     // Forgets positions >= `pos` of `branch`. False: the cache cannot do that, and is unchanged.
     virtual bool rollback(int32_t branch, int32_t pos) = 0;
 
-    [[nodiscard]] virtual undo_kind undo() const { return undo_kind::cells; }
-    // Guesses that a pass may have at most, so that they can be taken back.
-    [[nodiscard]] virtual int32_t n_undo() const { return std::numeric_limits<int32_t>::max(); }
-
     // Guesses that each of n texts may have in a pass over all of them. < 0: a pass can only have rows of one text.
-    [[nodiscard]] virtual int32_t n_undo_together(int32_t /*n_texts*/) const { return n_undo(); }
+    [[nodiscard]] virtual int32_t n_undo_together(int32_t /*n_texts*/) const { return facts().n_undo; }
 
     // Like rollback(), but goes back further if it must. Returns the positions that the branch holds then.
     virtual int32_t take_back(int32_t branch, int32_t pos) {

@@ -24,7 +24,7 @@ struct pair_prior {
     // Points (rows, microseconds) of a target pass by itself, rows ascending; empty: unknown.
     std::vector<std::pair<int32_t, double>> pass_us{};
     double                                  step_us = 0.0; // draft step over one node by itself; 0: unknown
-    int32_t n_levels = 1;     // guesses one after the other that such a step gives (token_model::n_levels)
+    int32_t n_levels = 1;     // guesses one after the other that such a step gives (model_facts::n_levels)
     bool    windows  = false; // the draft need not read all of a prompt (draft_window.h)
 
     // Microseconds of a pass over n rows, linear between the points and on along the last two; 0: unknown.

@@ -83,11 +83,11 @@ void register_model(py::module_ & m) {
         .def_property_readonly("devices", &v::of_weights<&w::device_names>)
         .def_property_readonly("helpers", &v::of_weights<&w::helper_names>)
         .def_property_readonly("n_bytes", &v::of_weights<&w::n_bytes>)
-        .def_property_readonly("n_ctx", &v::of<&t::n_ctx>)
+        .def_property_readonly("n_ctx", [](const v & x) { return x.get()->facts().n_ctx; })
         .def_property_readonly("n_ctx_train", &v::of_weights<&w::n_ctx_train>)
-        .def_property_readonly("n_vocab", &v::of<&t::n_vocab>)
+        .def_property_readonly("n_vocab", [](const v & x) { return x.get()->facts().n_vocab; })
         .def_property_readonly("n_threads", [](const v & x) { return x.get()->weights().options.n_threads; })
-        .def_property_readonly("can_rollback", &v::of<&t::can_rollback>)
+        .def_property_readonly("can_rollback", [](const v & x) { return x.get()->facts().undo == undo_kind::cells; })
         .def_property_readonly("has_mtp", &v::of_weights<&w::has_mtp>)
         .def_property_readonly("head", &v::of_weights<&w::head_name>)
         .def_property_readonly("same_bits", &v::of_weights<&w::same_bits>)
@@ -95,7 +95,11 @@ void register_model(py::module_ & m) {
         .def_property_readonly("n_cpu_products", [](const v & x) { return x.get()->weights().kernels.n_cpu; })
         .def_property_readonly("packed_as", [](const v & x) { return x.get()->weights().kernels.packed_as; })
         .def_property_readonly("n_proposed", &v::of<&t::n_proposed>)
-        .def_property_readonly("n_setups", &v::of<&t::n_setups>)
+        .def_property_readonly("n_setups",
+                               [](const v & x) {
+                                   const auto m = x.get();
+                                   return m->sampler() != nullptr ? m->sampler()->n_setups() : 0;
+                               })
         .def_property_readonly("token_bos", [](const v & x) { return x.get()->vocabulary().bos(); })
         .def_property_readonly("token_eos", [](const v & x) { return x.get()->vocabulary().eos(); })
         .def_property_readonly("fim_tokens",

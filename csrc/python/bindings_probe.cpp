@@ -36,15 +36,15 @@ class probe {
     int64_t decode(const std::vector<token_id> & tokens, int32_t pos0, const std::optional<floats> & states,
                    bool only_last, int32_t n_levels) {
         if (states && (states->ndim() != 2 || states->shape(0) != py::ssize_t(tokens.size()) ||
-                       states->shape(1) != model_.n_state())) {
-            throw error(error_kind::bad_value, "each token needs a state of " + std::to_string(model_.n_state()) +
+                       states->shape(1) != model_.facts().n_state)) {
+            throw error(error_kind::bad_value, "each token needs a state of " + std::to_string(model_.facts().n_state) +
                                                    " numbers; only draft heads have states");
         }
         const py::gil_scoped_release released;
-        if (pos0 < 0 || pos0 + int64_t(tokens.size()) > model_.n_ctx()) {
+        if (pos0 < 0 || pos0 + int64_t(tokens.size()) > model_.facts().n_ctx) {
             throw error(error_kind::bad_value, "a pass of " + std::to_string(tokens.size()) + " tokens at " +
                                                    std::to_string(pos0) + " does not fit the context of " +
-                                                   std::to_string(model_.n_ctx()));
+                                                   std::to_string(model_.facts().n_ctx));
         }
         std::vector<row> rows;
         for (size_t i = 0; i < tokens.size(); ++i) {
@@ -55,7 +55,7 @@ class probe {
                             .state    = states ? states->data(py::ssize_t(i), 0) : nullptr});
         }
         n_rows_ = 0;
-        if (!model_.rollback(0, pos0) || (!model_.can_rollback() && model_.n_held(0) < pos0)) {
+        if (!model_.rollback(0, pos0) || (model_.facts().undo != undo_kind::cells && model_.n_held(0) < pos0)) {
             throw error(error_kind::bad_value,
                         "the cache of " + model_.weights().options.path + " cannot be rolled back");
         }
@@ -73,9 +73,9 @@ class probe {
 
     // [rows of the last pass][n_vocab]
     py::array_t<float> logits() const {
-        py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(model_.n_vocab())});
+        py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(model_.facts().n_vocab)});
         for (int32_t i = 0; i < n_rows_; ++i) {
-            const std::span<const float> row = model_.logits(i, 0);
+            const std::span<const float> row = model_.sampler()->logits(i);
             std::copy(row.begin(), row.end(), out.mutable_data(i, 0));
         }
         return out;
@@ -83,9 +83,9 @@ class probe {
 
     // Of a head that guesses in blocks: of the last row of the last pass, [levels][n_vocab]
     py::array_t<float> levels() const {
-        py::array_t<float> out({py::ssize_t(n_levels_), py::ssize_t(model_.n_vocab())});
+        py::array_t<float> out({py::ssize_t(n_levels_), py::ssize_t(model_.facts().n_vocab)});
         for (int32_t i = 0; i < n_levels_; ++i) {
-            const std::span<const float> row = model_.logits(n_rows_ - 1, i);
+            const std::span<const float> row = model_.sampler()->logits(n_rows_ - 1, i);
             std::copy(row.begin(), row.end(), out.mutable_data(i, 0));
         }
         return out;
@@ -93,7 +93,7 @@ class probe {
 
     // [rows of the last pass][inputs of the feature layers, one after the other]
     py::array_t<float> features() const {
-        const int32_t      n = model_.n_features();
+        const int32_t      n = model_.facts().n_features;
         py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(n)});
         for (int32_t i = 0; n > 0 && i < n_rows_; ++i) {
             model_.features(i, {out.mutable_data(i, 0), size_t(n)});
@@ -103,18 +103,18 @@ class probe {
 
     // Of a draft head: the states that it makes of the target's features. [n][n_inputs] to [n][n_state]
     py::array_t<float> encode(const floats & features) {
-        if (model_.n_inputs() == 0 || features.ndim() != 2 || features.shape(1) != model_.n_inputs()) {
-            throw error(error_kind::bad_value, "a draft head reads rows of " + std::to_string(model_.n_inputs()) +
+        if (model_.facts().n_inputs == 0 || features.ndim() != 2 || features.shape(1) != model_.facts().n_inputs) {
+            throw error(error_kind::bad_value, "a draft head reads rows of " + std::to_string(model_.facts().n_inputs) +
                                                    " numbers; other models read none");
         }
-        py::array_t<float> out({features.shape(0), py::ssize_t(model_.n_state())});
+        py::array_t<float> out({features.shape(0), py::ssize_t(model_.facts().n_state)});
         model_.encode({features.data(), size_t(features.size())}, {out.mutable_data(), size_t(out.size())});
         return out;
     }
 
     // Of a draft head: the states after the rows of the last pass. [rows][n_state]
     py::array_t<float> states() const {
-        const int32_t      n = model_.n_state();
+        const int32_t      n = model_.facts().n_state;
         py::array_t<float> out({py::ssize_t(n_rows_), py::ssize_t(n)});
         for (int32_t i = 0; n > 0 && i < n_rows_; ++i) {
             model_.state(i, {out.mutable_data(i, 0), size_t(n)});
@@ -183,8 +183,8 @@ void register_probe(py::module_ & m) {
         .def("features", &probe::features)
         .def("candidates", &probe::candidates, "row"_a, "sampling"_a, "text"_a, "n"_a)
         .def("chances", &probe::chances, "row"_a, "sampling"_a, "text"_a)
-        .def_property_readonly("n_vocab", [](const probe & p) { return p.model().n_vocab(); })
-        .def_property_readonly("n_ctx", [](const probe & p) { return p.model().n_ctx(); })
+        .def_property_readonly("n_vocab", [](const probe & p) { return p.model().facts().n_vocab; })
+        .def_property_readonly("n_ctx", [](const probe & p) { return p.model().facts().n_ctx; })
         .def_property_readonly("n_bytes", [](const probe & p) { return p.model().weights().n_bytes(); })
         .def_property_readonly("same_bits", [](const probe & p) { return p.model().weights().same_bits(); })
         .def_property_readonly("n_duo_products", [](const probe & p) { return p.model().weights().kernels.n_duo; })

@@ -95,7 +95,7 @@ py::class_<seat<Host>> register_host(py::module_ & m, const char * host_name, co
     using s = seat<Host>;
     py::class_<h, std::shared_ptr<h>>(m, host_name)
         .def(py::init([](const shared_model & w) { return std::make_shared<h>(w.weights); }), "model"_a, released)
-        .def_property_readonly("n_ctx", [](const h & x) { return x.model.n_ctx(); })
+        .def_property_readonly("n_ctx", [](const h & x) { return x.model.facts().n_ctx; })
         .def_property_readonly("seats",
                                [](const std::shared_ptr<h> & x) {
                                    std::vector<s> all;

@@ -83,9 +83,9 @@ engine::engine(const engine_options & opt) {
     }
     if (!opt.draft.path.empty()) {
         model_options d = opt.draft;
-        d.n_ctx_most    = target_ ? target_->n_ctx() : opt.n_ctx_remote;
+        d.n_ctx_most    = target_ ? target_->facts().n_ctx : opt.n_ctx_remote;
         if (head && d.n_ctx == 0) {
-            d.n_ctx = target_->n_ctx(); // its own limit says how it was trained
+            d.n_ctx = target_->facts().n_ctx; // its own limit says how it was trained
         }
         const model_weights * of_target = target_ ? &target_->weights() : nullptr;
         draft_                          = std::make_shared<llama_token_model>(
@@ -96,7 +96,7 @@ engine::engine(const engine_options & opt) {
             !why.empty()) {
             throw error(error_kind::bad_value, why);
         }
-        draft_->limit_vocab(target_->n_vocab());
+        draft_->limit_vocab(target_->facts().n_vocab);
     }
     target_view_    = target_;
     draft_view_     = draft_;
@@ -122,14 +122,14 @@ engine::engine(const engine_options & opt) {
            .on_target_thread = [cpus = opt.target.cpus] { pin_this_thread(cpus); },
            .on_draft_thread  = [cpus = opt.draft.cpus] { pin_this_thread(cpus); }});
     if (opt.remote_draft) {
-        const auto lines = std::make_shared<draft_lines>(pipeline_->ends(), opt.n_parallel, target_->n_vocab());
+        const auto lines = std::make_shared<draft_lines>(pipeline_->ends(), opt.n_parallel, target_->facts().n_vocab);
         for (int32_t i = 0; i < opt.n_parallel; ++i) {
             draft_links_.push_back(std::make_shared<draft_link>(lines, i));
         }
     }
     if (!target_) {
-        const auto lines =
-            std::make_shared<target_lines>(pipeline_->ends(), opt.n_parallel, draft_->n_vocab(), opt.n_ctx_remote);
+        const auto lines = std::make_shared<target_lines>(pipeline_->ends(), opt.n_parallel, draft_->facts().n_vocab,
+                                                          opt.n_ctx_remote);
         for (int32_t i = 0; i < opt.n_parallel; ++i) {
             target_links_.push_back(std::make_shared<target_link>(lines, i));
         }

@@ -20,7 +20,7 @@ verify_host::verify_host(token_model & model, int32_t n_places, std::function<vo
     : model_(model),
       pipeline_(&model, nullptr,
                 {.remote_draft = true, .on_host = true, .n_texts = n_places, .on_target_thread = std::move(on_thread)}),
-      ends_(pipeline_.ends()), lines_(std::make_shared<draft_lines>(ends_, n_places, model.n_vocab())),
+      ends_(pipeline_.ends()), lines_(std::make_shared<draft_lines>(ends_, n_places, model.facts().n_vocab)),
       places_(size_t(n_places)), nodes_(ends_->nodes, n_places, wires::n_nodes_each - 1) {
     for (int32_t i = 0; i < n_places; ++i) {
         places_[size_t(i)].link = std::make_unique<draft_link>(lines_, i);
@@ -79,7 +79,7 @@ bool verify_host::push(int32_t i, std::span<const node_msg> & nodes) {
 
 void verify_host::give(int32_t i, std::span<const node_msg> nodes) {
     for (const node_msg & n : nodes) {
-        check_node(n, model_.n_vocab());
+        check_node(n, model_.facts().n_vocab);
     }
     for (;;) {
         {

@@ -15,11 +15,7 @@ class delayed_model : public token_model {
     // Sleeps 0 to max_us before each decode, most sleeps short. The inner model must outlive this one.
     delayed_model(token_model & inner, int32_t max_us, uint64_t seed) : inner_(inner), max_us_(max_us), random_(seed) {}
 
-    int32_t n_ctx() const override { return inner_.n_ctx(); }
-    int32_t n_batch() const override { return inner_.n_batch(); }
-    int32_t n_branch() const override { return inner_.n_branch(); }
-    int32_t n_cells() const override { return inner_.n_cells(); }
-    int32_t n_vocab() const override { return inner_.n_vocab(); }
+    const model_facts & facts() const override { return inner_.facts(); }
 
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override {
         const double u = std::uniform_real_distribution<double>(0.0, 1.0)(random_);
@@ -45,21 +41,15 @@ class delayed_model : public token_model {
         return inner_.logprobs(i_row, token, out);
     }
 
-    int32_t n_features() const override { return inner_.n_features(); }
-    void    features(int32_t i_row, std::span<float> out) const override { inner_.features(i_row, out); }
-    int32_t n_inputs() const override { return inner_.n_inputs(); }
-    int32_t n_state() const override { return inner_.n_state(); }
-    int32_t n_levels() const override { return inner_.n_levels(); }
-    void    encode(std::span<const float> features, std::span<float> out) override { inner_.encode(features, out); }
-    void    state(int32_t i_row, std::span<float> out) const override { inner_.state(i_row, out); }
+    void features(int32_t i_row, std::span<float> out) const override { inner_.features(i_row, out); }
+    void encode(std::span<const float> features, std::span<float> out) override { inner_.encode(features, out); }
+    void state(int32_t i_row, std::span<float> out) const override { inner_.state(i_row, out); }
 
     bool        rollback(int32_t branch, int32_t pos) override { return inner_.rollback(branch, pos); }
     int32_t     take_back(int32_t branch, int32_t pos) override { return inner_.take_back(branch, pos); }
-    undo_kind   undo() const override { return inner_.undo(); }
     void        mark(int32_t branch) override { inner_.mark(branch); }
     int64_t     mark_bytes() const override { return inner_.mark_bytes(); }
     int32_t     n_undo_together(int32_t n_texts) const override { return inner_.n_undo_together(n_texts); }
-    int32_t     n_undo() const override { return inner_.n_undo(); }
     void        fork(int32_t from, int32_t to, int32_t pos) override { inner_.fork(from, to, pos); }
     int32_t     n_held(int32_t branch) const override { return inner_.n_held(branch); }
     std::string save(int32_t branch) const override { return inner_.save(branch); }

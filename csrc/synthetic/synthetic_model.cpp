@@ -50,13 +50,18 @@ bool wait_until(int64_t t_us, const std::atomic<bool> & stop) {
 } // namespace
 
 synthetic_model::synthetic_model(const synthetic_options & opt, bool is_draft)
-    : n_ctx_(opt.n_ctx), n_vocab_(opt.n_vocab), seed_(opt.seed), agree_(opt.agree),
-      cost_(is_draft ? opt.draft_cost() : opt.target_cost()), is_draft_(is_draft), tips_(n_branches_most, -1) {
+    : facts_{.n_ctx    = opt.n_ctx,
+             .n_batch  = 2048,
+             .n_branch = n_branches_most,
+             .n_cells  = opt.n_ctx + 256,
+             .n_vocab  = opt.n_vocab},
+      seed_(opt.seed), agree_(opt.agree), cost_(is_draft ? opt.draft_cost() : opt.target_cost()), is_draft_(is_draft),
+      tips_(n_branches_most, -1) {
     opt.check();
 }
 
 void synthetic_model::check_branch(int32_t branch) const {
-    check(branch >= 0 && branch < n_branch(), [&] { return "there is no branch " + std::to_string(branch); });
+    check(branch >= 0 && branch < facts_.n_branch, [&] { return "there is no branch " + std::to_string(branch); });
 }
 
 int32_t synthetic_model::length(int32_t branch) const {
@@ -86,13 +91,13 @@ bool synthetic_model::same_text(int32_t i, int32_t j) const {
 
 // One row: one cell, the new end of all its branches.
 void synthetic_model::append(const row & r) {
-    check(r.n_branches >= 1 && r.n_branches <= n_branch(),
+    check(r.n_branches >= 1 && r.n_branches <= facts_.n_branch,
           [&] { return std::to_string(r.n_branches) + " branches in a row"; });
     check_branch(r.branch);
     check_branch(r.branch + r.n_branches - 1);
-    check(r.token >= 0 && r.token < n_vocab_, [&] { return std::to_string(r.token) + " is not a token id"; });
-    check(r.pos < n_ctx_, [&] { return std::to_string(r.pos) + " is a position outside the context"; });
-    check(n_used_ < n_cells(), [&] { return "all " + std::to_string(n_cells()) + " cells are in use"; });
+    check(r.token >= 0 && r.token < facts_.n_vocab, [&] { return std::to_string(r.token) + " is not a token id"; });
+    check(r.pos < facts_.n_ctx, [&] { return std::to_string(r.pos) + " is a position outside the context"; });
+    check(n_used_ < facts_.n_cells, [&] { return "all " + std::to_string(facts_.n_cells) + " cells are in use"; });
     const int32_t up = tips_[size_t(r.branch)];
     for (int32_t b = r.branch; b < r.branch + r.n_branches; ++b) {
         check(length(b) == r.pos, [&] {
@@ -144,7 +149,7 @@ void synthetic_model::cut(int32_t branch, int32_t pos) {
 
 // Takes the rows of this decode() back.
 void synthetic_model::undo() {
-    for (int32_t b = 0; b < n_branch(); ++b) {
+    for (int32_t b = 0; b < facts_.n_branch; ++b) {
         cut(b, before_[size_t(b)]);
     }
     ends_.clear();
@@ -152,10 +157,10 @@ void synthetic_model::undo() {
 
 decode_status synthetic_model::decode(std::span<const row> rows, const std::atomic<bool> & stop) {
     const int64_t t0 = now_us();
-    check(!rows.empty() && rows.size() <= size_t(n_batch()),
+    check(!rows.empty() && rows.size() <= size_t(facts_.n_batch),
           [&] { return std::to_string(rows.size()) + " rows in a batch"; });
     before_.resize(tips_.size());
-    for (int32_t b = 0; b < n_branch(); ++b) {
+    for (int32_t b = 0; b < facts_.n_branch; ++b) {
         before_[size_t(b)] = length(b);
     }
     ends_.clear();
@@ -217,7 +222,7 @@ int32_t synthetic_model::candidates(int32_t i_row, const sampling_params & /*sam
                                               [x](const candidate & o) { return o.token == x; });
         };
         while (i != i_true && taken(t)) {
-            t = t + 1 < n_vocab_ ? t + 1 : 0;
+            t = t + 1 < facts_.n_vocab ? t + 1 : 0;
         }
         out[i] = {.token = t, .logp = float(std::log(std::max(agree_.chance(int32_t(i), a_told), 1e-9)))};
     }

@@ -21,11 +21,7 @@ class synthetic_model : public token_model {
     // Throws duo::error if the options make no sense.
     synthetic_model(const synthetic_options & opt, bool is_draft);
 
-    int32_t n_ctx() const override { return n_ctx_; }
-    int32_t n_batch() const override { return 2048; }
-    int32_t n_branch() const override { return int32_t(tips_.size()); }
-    int32_t n_cells() const override { return n_ctx_ + 256; }
-    int32_t n_vocab() const override { return n_vocab_; }
+    const model_facts & facts() const override { return facts_; }
 
     // Returns when the time of the pass is over; if stopped, within 2 ms. More than 64 rows, not all of them with
     // output, count as a prompt, which takes as long as one row. After an exception nothing of the batch is cached.
@@ -72,14 +68,13 @@ class synthetic_model : public token_model {
     [[nodiscard]] int32_t         length(int32_t branch) const;
     [[nodiscard]] const row_end & end_of(int32_t i_row) const;
     [[nodiscard]] uint64_t        key_of(const row_end & e) const;
-    [[nodiscard]] token_id        token_of(uint64_t hash) const { return token_id(hash % uint64_t(n_vocab_)); }
+    [[nodiscard]] token_id        token_of(uint64_t hash) const { return token_id(hash % uint64_t(facts_.n_vocab)); }
 
-    const int32_t   n_ctx_;
-    const int32_t   n_vocab_;
-    const uint64_t  seed_;
-    const agreement agree_;
-    const pass_cost cost_;
-    const bool      is_draft_;
+    const model_facts facts_;
+    const uint64_t    seed_;
+    const agreement   agree_;
+    const pass_cost   cost_;
+    const bool        is_draft_;
 
     std::vector<cell>    cells_;
     std::vector<int32_t> free_;       // cells that can be reused

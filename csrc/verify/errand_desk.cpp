@@ -115,7 +115,7 @@ void errand_desk::carry_out(verify_slot & s, request & req) {
 void errand_desk::score(verify_slot & s, request & req) {
     errand &     job    = *req.job;
     const auto & tokens = req.prompt;
-    const size_t n_rows = std::min(n_score_rows, size_t(model_.n_batch()));
+    const size_t n_rows = std::min(n_score_rows, size_t(model_.facts().n_batch));
     model_.use_threads(0);
     cache_.save_to_ram(s);
     cache_.clear(s);

@@ -19,7 +19,7 @@ void pass_planner::begin_alone(verify_slot & s) {
     plan_params params = req.plan;
     params.has_model   = s.for_draft;
     params.kind        = req.sampling.kind();
-    planner_.begin(params, {.n_undo = model_.n_undo(), .copy = model_.undo() == undo_kind::copy});
+    planner_.begin(params, {.n_undo = model_.facts().n_undo, .copy = model_.facts().undo == undo_kind::copy});
     alone_     = &s;
     begun_     = {};
     any_draft_ = s.for_draft;
@@ -56,7 +56,7 @@ void pass_planner::begin_together(const std::vector<verify_slot *> & texts) {
 // Texts that cannot have company take turns, one in each pass.
 int32_t pass_planner::n_undo(int32_t n_texts) const {
     const int32_t together = n_texts > 1 ? model_.n_undo_together(n_texts) : -1;
-    return together >= 0 ? together : model_.n_undo();
+    return together >= 0 ? together : model_.facts().n_undo;
 }
 
 bool pass_planner::is_fixed(const verify_slot & s) const {

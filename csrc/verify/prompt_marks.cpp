@@ -15,7 +15,7 @@ constexpr size_t n_least      = 64; // missing rows of a prompt that is marked b
 
 size_t n_to_mark(const token_model & model, const verify_slot & s) {
     const size_t n = s.text.tokens().size();
-    if (model.undo() == undo_kind::cells || s.text.req().stats.n_passes > 0) {
+    if (model.facts().undo == undo_kind::cells || s.text.req().stats.n_passes > 0) {
         return SIZE_MAX;
     }
     const auto asked = size_t(s.text.req().n_mark);
@@ -37,7 +37,7 @@ void mark_if_due(token_model & model, const verify_slot & s) {
 }
 
 void mark(token_model & model, const verify_slot & s) {
-    if (model.undo() != undo_kind::cells && !s.cached.empty()) {
+    if (model.facts().undo != undo_kind::cells && !s.cached.empty()) {
         model.mark(s.first_branch);
     }
 }

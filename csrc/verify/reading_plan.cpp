@@ -15,14 +15,14 @@ constexpr size_t n_short        = 16;  // missing rows of a text that is being w
 } // namespace
 
 size_t reading_plan::n_to_read(const verify_slot & s) const {
-    const size_t n_batch = size_t(model_.n_batch());
-    const bool   copy    = model_.undo() == undo_kind::copy; // what was right after a wrong guess is in the next pass
-    const size_t n_last  = s.text.req().n_predict == 0 ? 1
-                           : copy                      ? n_batch
-                           : n_batch > n_draft_cap     ? n_batch - n_draft_cap
-                                                       : 1;
-    const size_t n_most  = n_slots_ > 1 ? std::min(n_batch, n_piece_alone) : n_batch;
-    const size_t n_mark  = n_to_mark(model_, s);
+    const size_t n_batch = size_t(model_.facts().n_batch);
+    const bool copy = model_.facts().undo == undo_kind::copy; // what was right after a wrong guess is in the next pass
+    const size_t n_last = s.text.req().n_predict == 0 ? 1
+                          : copy                      ? n_batch
+                          : n_batch > n_draft_cap     ? n_batch - n_draft_cap
+                                                      : 1;
+    const size_t n_most = n_slots_ > 1 ? std::min(n_batch, n_piece_alone) : n_batch;
+    const size_t n_mark = n_to_mark(model_, s);
     if (n_mark < s.n_missing()) {
         return std::min(n_mark, n_most);
     }
@@ -44,7 +44,7 @@ void reading_plan::fill(target_pass & pass, const std::vector<verify_slot *> & t
 
 // Sets n_read of the texts.
 void reading_plan::share(const std::vector<verify_slot *> & texts) {
-    const size_t n_all  = size_t(model_.n_batch());
+    const size_t n_all  = size_t(model_.facts().n_batch);
     size_t       n_left = n_all;
     const auto   n_most = [this](const verify_slot & s) { // a text that is to have no tokens only reads
         return std::min(s.n_missing() - (s.text.finish() == finish_reason::none ? 0 : 1), n_to_mark(model_, s));
@@ -99,7 +99,7 @@ void reading_plan::measure(const target_pass & pass) {
 // Of texts with a recurrent state, a pass has one, or several that each give one row and equally many guesses: libllama
 // would divide other passes. Those take turns.
 void reading_plan::keep_one_width(std::vector<verify_slot *> & slots) {
-    if (model_.undo() == undo_kind::cells || slots.empty()) {
+    if (model_.facts().undo == undo_kind::cells || slots.empty()) {
         return;
     }
     const auto one_row = [](const verify_slot * s) { return s->n_read == 0 && s->n_missing() == 1; };
@@ -108,7 +108,7 @@ void reading_plan::keep_one_width(std::vector<verify_slot *> & slots) {
     const auto n_even = int32_t(std::count_if(slots.begin(), slots.end(), one_row));
     const bool even   = one_row(first) && n_even > 1 && model_.n_undo_together(n_even) >= 0;
     std::erase_if(slots, [&](const verify_slot * s) { return s != first && !(even && one_row(s)); });
-    if (first->n_read == 1 && model_.undo() == undo_kind::copy) { // the model might not keep a single row
+    if (first->n_read == 1 && model_.facts().undo == undo_kind::copy) { // the model might not keep a single row
         first->n_read = first->n_missing() > 2 ? 2 : 0;
     }
     // libllama takes sequences together that follow each other (llama_batch_allocr::split_equal).

@@ -14,7 +14,7 @@ constexpr size_t n_worth = 64;
 } // namespace
 
 target_cache::target_cache(token_model & model, size_t n_slots, int64_t n_kept_bytes, bool for_head)
-    : model_(model), n_branches_(std::max(1, model.n_branch() / int32_t(n_slots))), for_head_(for_head),
+    : model_(model), n_branches_(std::max(1, model.facts().n_branch / int32_t(n_slots))), for_head_(for_head),
       kept_(n_kept_bytes) {
     slots_.reserve(n_slots);
     for (int32_t i = 0; i < int32_t(n_slots); ++i) {
@@ -89,8 +89,8 @@ void target_cache::keep_beginning(verify_slot & s) {
 // Guesses that the next pass may verify. With a kept state, each wrong one makes the rows before it necessary again:
 // their number must not grow for ever, so then a pass without guesses comes between.
 int32_t target_cache::n_room(const verify_slot & s) const {
-    const int32_t n_again = model_.undo() == undo_kind::copy ? int32_t(s.n_missing()) - 1 : 0;
-    return std::min(s.text.n_room(s.cached.size()), std::max(0, model_.n_undo() - n_again));
+    const int32_t n_again = model_.facts().undo == undo_kind::copy ? int32_t(s.n_missing()) - 1 : 0;
+    return std::min(s.text.n_room(s.cached.size()), std::max(0, model_.facts().n_undo - n_again));
 }
 
 // Forgets what the slot's cache does not have in common with its text. The last token is evaluated even if it is
@@ -102,8 +102,9 @@ void target_cache::cut(verify_slot & s) {
     // recurrent state that cannot go back by this one row stays: reading the text again would take longer, and the head
     // can do without (draft_text).
     if (for_head_ && s.for_draft && n_kept > 0) {
-        const bool goes = model_.undo() == undo_kind::cells || (model_.undo() == undo_kind::snapshots &&
-                                                                model_.rollback(s.first_branch, int32_t(n_kept) - 1));
+        const bool goes =
+            model_.facts().undo == undo_kind::cells ||
+            (model_.facts().undo == undo_kind::snapshots && model_.rollback(s.first_branch, int32_t(n_kept) - 1));
         n_kept -= goes ? 1 : 0;
     }
     if (n_kept < s.cached.size()) {
@@ -154,7 +155,7 @@ void target_cache::trim(verify_slot & s, size_t n_kept, size_t n_again) {
 }
 
 void target_cache::drop_unheld(verify_slot & s) {
-    if (model_.undo() == undo_kind::copy) {
+    if (model_.facts().undo == undo_kind::copy) {
         s.cached.resize(std::min(s.cached.size(), size_t(model_.n_held(s.first_branch))));
     }
 }
@@ -164,7 +165,7 @@ void target_cache::forget_rejected(verify_slot & s) noexcept {
     try {
         if (n_kept < s.cached.size()) {
             // There is one way back by a snapshot, and a text that goes on with a draft head needs its last row again.
-            if (for_head_ && n_kept > 1 && model_.undo() == undo_kind::snapshots &&
+            if (for_head_ && n_kept > 1 && model_.facts().undo == undo_kind::snapshots &&
                 model_.rollback(s.first_branch, int32_t(n_kept) - 1)) {
                 s.cached.resize(n_kept - 1);
                 return;
@@ -197,7 +198,7 @@ void target_cache::restore_from_ram(verify_slot & s) noexcept {
     for (const verify_slot & other : slots_) {
         n_used += other.text.active() && &other != &s ? other.cached.size() : 0;
     }
-    if (n_used > size_t(model_.n_cells())) {
+    if (n_used > size_t(model_.facts().n_cells)) {
         return;
     }
     save_to_ram(s);
@@ -233,7 +234,7 @@ size_t target_cache::n_free() const {
     for (const verify_slot & s : slots_) {
         n_used += s.cached.size();
     }
-    return size_t(model_.n_cells()) - std::min(n_used, size_t(model_.n_cells()));
+    return size_t(model_.facts().n_cells) - std::min(n_used, size_t(model_.facts().n_cells));
 }
 
 bool target_cache::make_room(size_t n_rows) {

@@ -152,7 +152,7 @@ bool verify_worker::plan_together() {
     std::erase_if(pass_.slots(), [](const verify_slot * s) { return s->parked; });
     const size_t n_used = pass_.n_base_rows();
     const auto   n_rows =
-        int32_t(std::min({cache_.n_free() - n_used, size_t(model_.n_batch()) - n_used, size_t(n_draft_cap),
+        int32_t(std::min({cache_.n_free() - n_used, size_t(model_.facts().n_batch) - n_used, size_t(n_draft_cap),
                           size_t(n_rows_cap) - std::min(size_t(n_rows_cap), n_used)}));
     int64_t t0 = 0;
     for (int32_t i = 0;; ++i) {

@@ -39,13 +39,14 @@ void verify_text::resume() {
             return;
         }
     }
-    if (req_->n_generated > 0 && int32_t(tokens_.size()) >= model_.n_ctx()) {
+    if (req_->n_generated > 0 && int32_t(tokens_.size()) >= model_.facts().n_ctx) {
         finish_ = finish_reason::length;
     }
 }
 
 int32_t verify_text::n_room(size_t n_cached) const {
-    const int32_t n = std::min(model_.n_ctx(), model_.n_batch() + int32_t(n_cached)) - int32_t(tokens_.size());
+    const int32_t n =
+        std::min(model_.facts().n_ctx, model_.facts().n_batch + int32_t(n_cached)) - int32_t(tokens_.size());
     return req_->n_predict < 0 ? n : std::min(n, req_->n_predict - req_->stats.n_predicted - 1);
 }
 
@@ -123,7 +124,7 @@ chunk_msg verify_text::make_chunk(bool from_draft) {
     if (r.stopped) {
         finish_ = finish_reason::stop;
         n_drop_ = int32_t(r.n_drop);
-    } else if (st.n_predicted == req_->n_predict || int32_t(tokens_.size()) >= model_.n_ctx()) {
+    } else if (st.n_predicted == req_->n_predict || int32_t(tokens_.size()) >= model_.facts().n_ctx) {
         finish_ = finish_reason::length;
     }
     return chunk;

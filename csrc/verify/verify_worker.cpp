@@ -48,7 +48,7 @@ bool verify_worker::work_once() {
     const bool any = take_requests();
     drafts_.take_nodes(); // nobody else empties the ring
     end_texts();
-    active_.wake_parked(size_t(model_.n_cells()));
+    active_.wake_parked(size_t(model_.facts().n_cells));
     t_together_ = active_.size() > 1 ? t_together_ : 0;
     if (active_.empty()) {
         clock_.stop();

@@ -84,7 +84,7 @@ struct grower {
             }
             return;
         }
-        const int32_t        n_free = model.n_cells() - cache.n_rows() - n_expanded();
+        const int32_t        n_free = model.facts().n_cells - cache.n_rows() - n_expanded();
         std::vector<int32_t> batch;
         for (int32_t i = 1; i < tree.size(); ++i) {
             if (!tree.at(i).expanded() && pos_of(i) < has.n_ctx && d.chance(0.4) &&

@@ -44,17 +44,18 @@ class scripted_base : public duo::token_model {
   public:
     explicit scripted_base(const behaviour & b) : b_(b) {}
 
-    int32_t n_ctx() const override { return b_.n_ctx; }
-    int32_t n_batch() const override { return b_.n_batch; }
-    int32_t n_branch() const override { return b_.n_branch; }
-    int32_t n_cells() const override { return b_.n_ctx + b_.n_spare; }
-    int32_t n_vocab() const override { return b_.lang.n_vocab; }
-    bool    is_end(token_id token) const override { return token == 0; }
+    const duo::model_facts & facts() const override { return facts_; }
 
+    bool        is_end(token_id token) const override { return token == 0; }
     std::string piece(token_id token) const override { return language::piece(token); }
 
   protected:
-    const behaviour b_;
+    const behaviour  b_;
+    duo::model_facts facts_{.n_ctx    = b_.n_ctx,
+                            .n_batch  = b_.n_batch,
+                            .n_branch = b_.n_branch,
+                            .n_cells  = b_.n_ctx + b_.n_spare,
+                            .n_vocab  = b_.lang.n_vocab};
 };
 
 } // namespace duo_test

@@ -3,6 +3,9 @@
 namespace duo_test {
 
 scripted_head::scripted_head(const behaviour & b) : scripted_base(b) {
+    facts_.n_inputs = n_text_state;
+    facts_.n_state  = n_text_state;
+    facts_.n_levels = b_.n_levels;
 }
 
 scripted_head::~scripted_head() = default;

@@ -18,10 +18,6 @@ class scripted_head : public scripted_base {
     explicit scripted_head(const behaviour & b);
     ~scripted_head() override;
 
-    int32_t n_inputs() const override { return n_text_state; }
-    int32_t n_state() const override { return n_text_state; }
-    int32_t n_levels() const override { return b_.n_levels; }
-
     void encode(std::span<const float> features, std::span<float> out) override;
 
     decode_status decode(std::span<const row> rows, const std::atomic<bool> & stop) override;

@@ -3,12 +3,15 @@
 namespace duo_test {
 
 scripted_model::scripted_model(const behaviour & b) : scripted_base(b) {
+    facts_.undo       = b_.undo;
+    facts_.n_undo     = keeps_state() ? b_.n_undo : facts_.n_undo;
+    facts_.n_features = b_.has_features ? n_text_state : 0;
 }
 
 scripted_model::~scripted_model() = default;
 
 int32_t scripted_model::n_undo_together(int32_t n_texts) const {
-    return !keeps_state() || n_texts < 2     ? n_undo()
+    return !keeps_state() || n_texts < 2     ? facts_.n_undo
            : b_.undo == duo::undo_kind::copy ? std::min(b_.n_together, 0)
                                              : b_.n_together;
 }
@@ -252,7 +255,7 @@ void scripted_model::check_room() const {
         n += b.id.size();
     }
     // Counting cells takes longer than all the rest.
-    REQUIRE(n <= size_t(n_cells()) || n_distinct() <= size_t(n_cells()), "the cache is not overfilled");
+    REQUIRE(n <= size_t(facts_.n_cells) || n_distinct() <= size_t(facts_.n_cells), "the cache is not overfilled");
 }
 
 size_t scripted_model::n_distinct() const {

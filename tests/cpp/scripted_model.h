@@ -24,9 +24,6 @@ class scripted_model : public scripted_base {
     explicit scripted_model(const behaviour & b);
     ~scripted_model() override;
 
-    duo::undo_kind undo() const override { return b_.undo; }
-    int32_t        n_undo() const override { return keeps_state() ? b_.n_undo : token_model::n_undo(); }
-
     int32_t n_undo_together(int32_t n_texts) const override;
 
     void use_threads(int32_t n) override;
@@ -35,8 +32,6 @@ class scripted_model : public scripted_base {
 
     int32_t candidates(int32_t i_row, const sampling_params & s, std::span<const token_id> text,
                        std::span<candidate> out) override;
-
-    int32_t n_features() const override { return b_.has_features ? n_text_state : 0; }
 
     void features(int32_t i_row, std::span<float> out) const override;
 

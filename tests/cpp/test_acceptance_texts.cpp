@@ -146,7 +146,7 @@ TEST(rejection_with_the_draft_elsewhere) {
         pipeline     line(&target, nullptr, {.remote_draft = true});
         draft_host   host(draft, 1);
         places       free(1);
-        const auto   lines = std::make_shared<draft_lines>(line.ends(), 1, target.n_vocab());
+        const auto   lines = std::make_shared<draft_lines>(line.ends(), 1, target.facts().n_vocab);
         count        c;
         {
             carrier<draft_lane> lane(std::make_unique<draft_lane>(lines, 0, host, free),
@@ -163,11 +163,11 @@ TEST(rejection_with_the_target_elsewhere) {
     for (const double p_cut : {0.0, 0.003}) {
         markov_model target({}, of_target);
         markov_model draft({}, of_draft);
-        pipeline     line(nullptr, &draft, {.n_ctx_remote = target.n_ctx()});
+        pipeline     line(nullptr, &draft, {.n_ctx_remote = target.facts().n_ctx});
         verify_host  host(target, 1);
         places       free(1);
-        const auto   lines = std::make_shared<target_lines>(line.ends(), 1, draft.n_vocab(), target.n_ctx());
-        count        c;
+        const auto lines = std::make_shared<target_lines>(line.ends(), 1, draft.facts().n_vocab, target.facts().n_ctx);
+        count      c;
         {
             carrier<verify_lane> lane(std::make_unique<verify_lane>(lines, 0, host, free),
                                       {.p_cut = p_cut, .away_us = 100, .seed = 4});

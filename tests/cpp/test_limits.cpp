@@ -67,7 +67,7 @@ TEST(a_verify_host_cannot_make_a_text_grow_for_ever) {
     const behaviour b{};
     scripted_model  draft(b);
     pipeline        line(nullptr, &draft, {.n_ctx_remote = b.n_ctx});
-    target_link     link(std::make_shared<target_lines>(line.ends(), 1, draft.n_vocab(), b.n_ctx), 0);
+    target_link     link(std::make_shared<target_lines>(line.ends(), 1, draft.facts().n_vocab, b.n_ctx), 0);
     const ask       q{.n_predict = 40};
     line.begin(q.as(run_mode::async).make());
     REQUIRE(link.wait_begin(now_us() + patience_us).has_value(), "offered");

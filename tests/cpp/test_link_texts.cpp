@@ -20,7 +20,7 @@ template <typename Lane> struct client;
 template <> struct client<draft_lane> {
     client(const behaviour & target, const behaviour &, int32_t n, draft_host & host, places & free, const weather & w)
         : model(target), line(&model, nullptr, {.remote_draft = true, .n_texts = n}) {
-        const auto lines = std::make_shared<draft_lines>(line.ends(), n, model.n_vocab());
+        const auto lines = std::make_shared<draft_lines>(line.ends(), n, model.facts().n_vocab);
         for (int32_t i = 0; i < n; ++i) {
             weather own = w;
             own.seed    = w.seed * 100 + uint64_t(i);
@@ -37,7 +37,7 @@ template <> struct client<verify_lane> {
     client(const behaviour & target, const behaviour & draft, int32_t n, verify_host & host, places & free,
            const weather & w)
         : model(draft), line(nullptr, &model, {.n_ctx_remote = target.n_ctx, .n_texts = n}) {
-        const auto lines = std::make_shared<target_lines>(line.ends(), n, model.n_vocab(), target.n_ctx);
+        const auto lines = std::make_shared<target_lines>(line.ends(), n, model.facts().n_vocab, target.n_ctx);
         for (int32_t i = 0; i < n; ++i) {
             weather own = w;
             own.seed    = w.seed * 100 + uint64_t(i);

@@ -49,7 +49,7 @@ template <typename Carry> struct carrier {
 struct draft_elsewhere {
     draft_elsewhere(const behaviour & t, const behaviour & d)
         : target(t), draft(d), line(&target, nullptr, {.remote_draft = true}),
-          link(std::make_shared<draft_lines>(line.ends(), 1, target.n_vocab()), 0), host(draft, 1) {}
+          link(std::make_shared<draft_lines>(line.ends(), 1, target.facts().n_vocab), 0), host(draft, 1) {}
 
     void connect() { link.ready(); }
     void cut() {
@@ -89,7 +89,7 @@ struct draft_elsewhere {
 struct target_elsewhere {
     target_elsewhere(const behaviour & t, const behaviour & d)
         : target(t), draft(d), line(nullptr, &draft, {.n_ctx_remote = t.n_ctx}),
-          link(std::make_shared<target_lines>(line.ends(), 1, draft.n_vocab(), t.n_ctx), 0), host(target, 1) {}
+          link(std::make_shared<target_lines>(line.ends(), 1, draft.facts().n_vocab, t.n_ctx), 0), host(target, 1) {}
 
     void connect() {
         if (link.running()) {

@@ -242,7 +242,7 @@ TEST(links_survive_hostile_hosts) {
         scripted_model draft(b);
         {
             pipeline   line(&target, nullptr, {.remote_draft = true});
-            draft_link link(std::make_shared<draft_lines>(line.ends(), 1, target.n_vocab()), 0);
+            draft_link link(std::make_shared<draft_lines>(line.ends(), 1, target.facts().n_vocab), 0);
             link.ready();
             const ask q = ask{.n_predict = 40}.as(run_mode::async);
             line.begin(q.make());
@@ -263,7 +263,7 @@ TEST(links_survive_hostile_hosts) {
         }
         {
             pipeline    line(nullptr, &draft, {.n_ctx_remote = 512});
-            target_link link(std::make_shared<target_lines>(line.ends(), 1, draft.n_vocab(), 512), 0);
+            target_link link(std::make_shared<target_lines>(line.ends(), 1, draft.facts().n_vocab, 512), 0);
             line.begin(ask{.n_predict = 40}.make());
             REQUIRE(link.wait_begin(now_us() + patience_us).has_value(), "offered");
             for (size_t i = 0; i < d.below(60) && link.running(); ++i) {

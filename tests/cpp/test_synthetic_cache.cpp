@@ -139,7 +139,7 @@ TEST(synthetic_breaches_throw) {
         CHECK(m.rollback(b, 0));
         read(m, full, 0, b);
     }
-    CHECK_EQ(m.n_cells_used(), m.n_cells());
+    CHECK_EQ(m.n_cells_used(), m.facts().n_cells);
     check_throws([&] { decode({.token = 1, .pos = 64}); }, "beyond the context");
     check_throws([&] { decode({.token = 1, .pos = 0, .branch = 6}); }, "no cell is free");
     m.fork(0, 6, 64); // costs none

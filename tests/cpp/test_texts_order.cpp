@@ -176,29 +176,35 @@ TEST(a_request_that_waits_ends_when_it_is_cancelled) {
 }
 
 // plan_params::always is a client's wish for its own text. A busy machine's delays are small beside passes of 2 ms.
+// No draft comes, so guesses never pay. Passes on a busy machine may hide that for the length of some texts.
 TEST(on_a_host_no_client_makes_all_texts_speculate) {
     scripted_model target({.n_branch = 8, .pass_us = 2000});
     verify_host    host(target, 2);
-    for (int32_t i = 0; i < 2; ++i) {
-        text_params p;
-        p.id            = request_node(uint64_t(i) + 1);
-        p.prompt        = {token_id(i + 1), 5};
-        p.n_predict     = 200;
-        p.sampling.temp = 0.0f;
-        p.plan.n_max    = 4;
-        p.plan.always   = i == 0;
-        host.begin(i, p); // no draft comes, so guesses never pay
-    }
-    for (int32_t i = 0; i < 2; ++i) {
-        std::vector<verdict_msg> verdicts;
-        std::vector<chunk_msg>   chunks;
-        while (host.running(i)) {
-            host.take(i, verdicts, chunks, now_us() + wait_us);
+    int            n_rested = 0; // texts of a round
+    for (uint64_t id = 1; n_rested < 2 && id < 40; id += 2) {
+        n_rested = 0;
+        for (int32_t i = 0; i < 2; ++i) {
+            text_params p;
+            p.id            = request_node(id + uint64_t(i));
+            p.prompt        = {token_id(i + 1), 5};
+            p.n_predict     = 200;
+            p.sampling.temp = 0.0f;
+            p.plan.n_max    = 4;
+            p.plan.always   = i == 0;
+            host.begin(i, p);
         }
-        const verify_stats & st = host.current(i)->req().stats;
-        CHECK_EQ(st.n_predicted, 200);
-        CHECK(st.n_passes_in[size_t(stance::rest)] > 0, std::to_string(i));
+        for (int32_t i = 0; i < 2; ++i) {
+            std::vector<verdict_msg> verdicts;
+            std::vector<chunk_msg>   chunks;
+            while (host.running(i)) {
+                host.take(i, verdicts, chunks, now_us() + wait_us);
+            }
+            const verify_stats & st = host.current(i)->req().stats;
+            CHECK_EQ(st.n_predicted, 200);
+            n_rested += st.n_passes_in[size_t(stance::rest)] > 0 ? 1 : 0;
+        }
     }
+    CHECK_EQ(n_rested, 2);
 }
 
 // Both begin while the draft's cache is empty, and only one fits.
