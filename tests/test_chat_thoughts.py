@@ -83,7 +83,7 @@ def test_bad_thoughts_are_refused(run: Run, args: tuple[str, ...], why: str) -> 
 
 
 def test_they_are_options_of_conversations(run: Run) -> None:
-    code, _, err = run("-p", "x", "--reasoning-format", "none")
+    code, _, err = run("run", "-p", "x", "--reasoning-format", "none")
     assert (code, err) == (
         1,
         "duo: --reasoning-format is an option of conversations; write: duo chat --reasoning-format\n",

@@ -34,7 +34,12 @@ def parse(*args: str) -> dict[str, Any]:
 
 
 def value_of(p: click.Option) -> str:
-    return {"logit_bias": "5+1", "color": "off"}.get(p.name or "", "7")
+    return {"logit_bias": "5+1", "color": "off", "prio": "3"}.get(p.name or "", "7")
+
+
+@pytest.fixture(autouse=True)
+def _priority_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "setpriority", lambda *_: None)
 
 
 @pytest.mark.parametrize("p", OPTIONS, ids=lambda p: p.name)

@@ -19,6 +19,7 @@ from waits import join
 from duo import DuoError, _core
 from duo.measure import doctor
 from duo.models.demo import demo_pair
+from duo.options import experts
 
 NEAR = {"bf16": 0.008, "f16": 0.002}  # relative RMS distance of a row from stock's: thrice what is seen
 NEAR_CODES = 0.05  # the same where inputs are rounded to 8 bits
@@ -184,13 +185,20 @@ def test_only_the_chosen_types_are_taken(tmp_path: Path) -> None:
     assert counts == [0, 6, 9, N_PRODUCTS]
 
 
-def test_a_tensor_that_the_user_places_is_not_taken(model: ModelMaker) -> None:
-    path = model("llama", "q8_0")
+@pytest.mark.parametrize(
+    ("architecture", "placed"),
+    [("llama", [("ffn_up", "CPU"), ("ffn", "CPU")]), ("mixtral", experts.overrides(True, 1, 1))],
+    ids=["llama", "experts"],
+)
+def test_weights_that_the_user_places_on_the_cpu_have_duos_kernels_there(
+    model: ModelMaker, architecture: str, placed: list[tuple[str, str]]
+) -> None:
+    path = model(architecture, "q8_0")
     o = options(path)
-    o.override_tensors = [("ffn_up", "CPU")]
-    p = _core.Probe(o)
-    assert p.n_duo_products == N_PRODUCTS - 2 and p.n_cpu_products == N_PRODUCTS and not p.same_bits
-    assert_near_stock(path, p, NEAR_CODES)
+    o.override_tensors = placed
+    p, free = _core.Probe(o), _core.Probe(options(path))
+    assert p.n_duo_products == p.n_cpu_products == free.n_duo_products and p.same_bits
+    assert (run(p, 24, 1, 2) == run(free, 24, 1, 2)).all()
 
 
 @pytest.mark.parametrize(("pattern", "memory", "what"), [("(", "CPU", "pattern ( "), ("ffn_up", "nowhere", "nowhere")])

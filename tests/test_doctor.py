@@ -154,8 +154,7 @@ def test_the_choice_of_kernels_is_the_users() -> None:
             assert (d.target.n_duo_products, d.target.n_cpu_products) == (n, 29)
             assert d.target.same_bits == (n > 0)
     with Duo(TARGET, n_ctx=256, cpu_kernels="duo", override_tensor="ffn_up=CPU,attn_q=CPU") as d:
-        assert d.target.n_duo_products == 29 - 8
-        assert not d.target.same_bits
+        assert d.target.n_duo_products == 29 and d.target.same_bits  # the device, with its fastest kernels
     with pytest.raises(DuoError, match="cpu_kernels"):
         Duo(TARGET, cpu_kernels="fast")
 

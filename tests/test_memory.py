@@ -77,6 +77,9 @@ def test_tensors_that_stay_on_the_cpu_are_the_hosts() -> None:
     assert without.host == all_on_device.host + moved
     assert sum(without.weights) == sum(all_on_device.weights) - moved
     assert need_of(h, 512, overrides=[("(", "CPU")]) == all_on_device  # no pattern: the engine says so
+    assert need_of(h, 512, overrides=[("ffn_up", "CUDA0"), ("ffn_(up|down)", "CPU"), ("ffn_down", "CUDA0")]) == need_of(
+        h, 512, overrides=[("ffn_down", "CPU")]
+    )  # the first that fits counts
 
 
 def test_contexts_are_those_that_the_engine_makes() -> None:

@@ -152,8 +152,12 @@ weight_placement::weight_placement(const std::string & path, const std::vector<s
                                    int32_t                                                  n_gpu_layers,
                                    const std::vector<std::pair<std::string, std::string>> & overrides, bool mtp,
                                    const weight_packing & packing) {
-    place_user(overrides);
+    read_choices(overrides);
     place_duo(path, types, n_gpu_layers, mtp, packing);
+    for (const choice & c :
+         choices_) { // libllama takes the first pattern that fits, and duo's fit only its own weights
+        add(c.text, c.memory);
+    }
     if (!entries_.empty()) {
         entries_.push_back({nullptr, nullptr});
     }
@@ -171,10 +175,11 @@ void weight_placement::add(const std::string & pattern, ggml_backend_buffer_type
     entries_.push_back({patterns_.emplace_back(pattern).c_str(), buft});
 }
 
-void weight_placement::place_user(const std::vector<std::pair<std::string, std::string>> & overrides) {
+void weight_placement::read_choices(const std::vector<std::pair<std::string, std::string>> & overrides) {
     for (const auto & [pattern, buffer] : overrides) {
+        std::regex checked;
         try {
-            const std::regex checked(pattern);
+            checked = std::regex(pattern);
         } catch (const std::regex_error &) {
             throw error(error_kind::bad_value,
                         "the pattern " + pattern + " (-ot) is not a valid regular expression; check it");
@@ -187,8 +192,14 @@ void weight_placement::place_user(const std::vector<std::pair<std::string, std::
         if (found == nullptr) {
             throw error(error_kind::bad_value, "unknown memory " + buffer + " (-ot); choose from " + buffer_names());
         }
-        add(pattern, found);
+        choices_.push_back({checked, pattern, found, found == ggml_backend_cpu_buffer_type()});
     }
+}
+
+const weight_placement::choice * weight_placement::choice_of(const std::string & name) const {
+    const auto c = std::find_if(choices_.begin(), choices_.end(),
+                                [&](const choice & x) { return std::regex_search(name, x.pattern); });
+    return c == choices_.end() ? nullptr : &*c;
 }
 
 void weight_placement::count_bytes(ggml_type type, int64_t n_columns, int64_t n_rows, int64_t n_matrices) {
@@ -216,22 +227,23 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     using memory                            = ggml_backend_buffer_type_t;
     std::map<std::pair<memory, std::string>, std::set<int>> taken;  // layers of each kind for duo's kernels
     std::vector<std::pair<std::string, memory>>             others; // patterns of matrices outside the layers
-    const std::vector<std::regex> user_patterns(patterns_.begin(), patterns_.end()); // only the user's so far
     n_small_ = int(std::count_if(file.small.begin(), file.small.end(), counts));
     for (const weight & w : file.others) {
-        if (w.layer < i_gpu_start && counts(w.layer)) {
+        const choice * user = choice_of(w.name);
+        if ((w.layer < i_gpu_start || (user != nullptr && user->cpu)) && counts(w.layer)) {
             ++n_stock_;
             count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
         }
     }
     for (const weight & w : file.all) {
-        const bool counted = counts(w.layer);
-        if ((w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start || !(counted || mtp)) {
+        const bool     counted = counts(w.layer);
+        const choice * chosen  = choice_of(w.name);
+        const bool     user    = chosen != nullptr && !chosen->cpu;
+        const bool     on_gpu  = (w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start;
+        if ((on_gpu && (chosen == nullptr || user)) || !(counted || mtp)) {
             continue;
         }
         const std::string type = ggml_type_name(w.type);
-        const bool        user = std::any_of(user_patterns.begin(), user_patterns.end(),
-                                             [&](const std::regex & p) { return std::regex_search(w.name, p); });
         if (!user && std::find(cpu_types_.begin(), cpu_types_.end(), type) == cpu_types_.end()) {
             cpu_types_.push_back(type);
         }

@@ -1,8 +1,9 @@
-// Which weights go into which memory: first the user's choices, then the weights for duo's CPU kernels.
+// Which weights go into which memory: those for duo's CPU kernels, and the user's choices.
 #pragma once
 
 #include <deque>
 #include <map>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,8 +19,9 @@ class weight_placement {
   public:
     // path: the file (the first part of a split model). types: ggml's names of the weight types that go to duo's
     // kernels. n_gpu_layers < 0: all, 0: none; without a device it must be 0. overrides: (pattern, name of a buffer
-    // type), like llama.cpp's -ot. mtp: the file's MTP layers are loaded, too. packing: where a weight's shape does not
-    // suit it, the weight stays as it is. Throws duo::error for an invalid pattern and for an unknown buffer.
+    // type), like llama.cpp's -ot; CPU means that device, so duo's kernels take what they can there. mtp: the file's
+    // MTP layers are loaded, too. packing: where a weight's shape does not suit it, the weight stays as it is. Throws
+    // duo::error for an invalid pattern and for an unknown buffer.
     weight_placement(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers,
                      const std::vector<std::pair<std::string, std::string>> & overrides, bool mtp = false,
                      const weight_packing & packing = {});
@@ -53,12 +55,23 @@ class weight_placement {
     [[nodiscard]] std::map<std::string, uint64_t> cpu_bytes() const;
 
   private:
-    void add(const std::string & pattern, ggml_backend_buffer_type_t buft);
+    // What the user chose for some tensors. The first pattern that fits a name counts.
+    struct choice {
+        std::regex                 pattern;
+        std::string                text;
+        ggml_backend_buffer_type_t memory;
+        bool                       cpu; // the device, not only its plain memory
+    };
+
+    void                         add(const std::string & pattern, ggml_backend_buffer_type_t buft);
+    void                         read_choices(const std::vector<std::pair<std::string, std::string>> & overrides);
+    [[nodiscard]] const choice * choice_of(const std::string & name) const;
+
     void count_bytes(ggml_type type, int64_t n_columns, int64_t n_rows, int64_t n_matrices);
-    void place_user(const std::vector<std::pair<std::string, std::string>> & overrides);
     void place_duo(const std::string & path, const std::vector<std::string> & types, int32_t n_gpu_layers, bool mtp,
                    const weight_packing & packing);
 
+    std::vector<choice>                           choices_;
     std::deque<std::string>                       patterns_; // entries_ points into it
     std::vector<llama_model_tensor_buft_override> entries_;
     std::vector<std::string>                      cpu_types_;

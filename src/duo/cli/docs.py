@@ -14,6 +14,8 @@ from pathlib import Path
 
 import click
 
+from duo.cli.llama_cpp_options import NOT_IN_DUO, PROGRAM
+from duo.cli.llama_cpp_taken import TAKEN
 from duo.cli.main import program
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
@@ -70,7 +72,25 @@ def page() -> str:
             parts.append(f"```\n{block}\n```\n\n{after}".rstrip() + "\n")
         if any(isinstance(p, click.Option) and not p.hidden for p in command.params):
             parts.append("\n".join(_rows(command)) + "\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, *_llama_cpp()])
+
+
+def _llama_cpp() -> Iterator[str]:
+    """What duo makes of options that only llama.cpp's programs have."""
+    yield """## llama.cpp's options
+
+Options of `llama-server`, `llama-cli` and `llama-completion` have the same names here, in all their spellings. These
+are taken, too, in every command that loads models (or in those of the last column); `-v` says what they mean.
+"""
+    rows = ["| option | in duo | commands |", "|---|---|---|"]
+    for t in TAKEN:
+        names = " ".join(f"`{name}`" for name in t.names)
+        commands = ", ".join(f"`duo {c}`" for c in t.commands)
+        rows.append(f"| {names}{' *VALUE*' * (t.means is not None)} | {t.why} | {commands} |")
+    yield "\n".join(rows) + "\n"
+    yield f"duo does not have: {', '.join(f'`{name}`' for name in sorted(NOT_IN_DUO))}.\n"
+    programs = ", ".join(f"`{p}`" for p in sorted(set(PROGRAM.values())))
+    yield f"Options of other programs end with an error that names the program: {programs}.\n"
 
 
 def main() -> int:

@@ -40,6 +40,7 @@ COMMANDS = {
 }
 MOVED = {"widen": "dev widen"}
 HELP = ["-h", "--help"]
+OF_TEXT = ("-p", "--prompt", "-sys", "--system-prompt", "-r", "--reverse-prompt")  # what follows may be anything
 
 
 def command_named(name: str) -> click.Command | None:
@@ -55,8 +56,16 @@ class ReaderGone(Exception):  # noqa: N818 - no error
     """The reader of standard output has gone (head, less). This is no failure, but click would exit with code 1."""
 
 
+def _command_of(args: list[str]) -> str:
+    """The command for options without one: run, unless some can only be meant for a conversation or the server."""
+    from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE
+
+    names = {arg.partition("=")[0] for before, arg in zip(["", *args], args, strict=False) if before not in OF_TEXT}
+    return "serve" if names & IN_SERVE else "chat" if names & IN_CHAT else "run"
+
+
 class Program(click.Group):
-    """Options without a command are options of `run`."""
+    """Options without a command are options of `run`, `chat` or `serve`."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -68,7 +77,7 @@ class Program(click.Group):
         if (not args and not ctx.resilient_parsing and sys.stdin is not None and not sys.stdin.isatty()) or (
             args and args[0].startswith("-") and args[0] != "--version"
         ):
-            args = ["run", *args]
+            args = [_command_of(args), *args]
         return super().parse_args(ctx, args)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import click
 
 from duo.cli.complete import by_metavar
-from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO
+from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
+from duo.cli.llama_cpp_taken import OF_NAME, without_taken
 from duo.errors import BadValue
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
@@ -22,6 +23,7 @@ from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 
 FROM_FILE = {"grammar": ("--grammar-file",), "json_schema": ("-jf", "--json-schema-file")}
 REPEATABLE = ("stop", "logit_bias", "dry_sequence_breakers", "override_tensor", "override_tensor_draft", "url")
+OWN_THREADS = frozenset(f"n_threads{batch}{draft}" for batch in ("", "_batch") for draft in ("", "_draft"))
 OF_TWO = ("control_vector_layer_range",)
 # Old scripts give these without a value; llama.cpp then takes "on".
 VALUE_OPTIONAL = ("flash_attn",)
@@ -75,8 +77,27 @@ def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
             )
 
 
+# llama.cpp's set_process_priority(): low, normal, medium, high, realtime.
+_NICE = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}
+
+
+def _set_priority(_ctx: click.Context, _option: click.Parameter, value: int | None) -> int | None:
+    if value and hasattr(os, "setpriority"):
+        try:
+            os.setpriority(os.PRIO_PROCESS, 0, _NICE[value])
+        except OSError as e:
+            click.echo(
+                f"duo: --prio {value} is not possible here ({e.strerror}); the priority stays as it is", err=True
+            )
+    return value
+
+
 def model_options(without: Collection[str] = (), defaults: Mapping[str, Any] | None = None) -> Iterator[click.Option]:
     """All options of a run, except those that are left out. defaults: a command's own ones for texts; help has them."""
+    if "prio" not in without:
+        yield click.Option(["prio", "--prio"], type=click.IntRange(-1, 3), metavar="N",
+                           callback=_set_priority,
+                           help="Priority of the process: -1 low, 0 normal, 1 medium, 2 high, 3 realtime.")  # fmt: skip
     yield from (o for o in table_options(EngineOptions, ENGINE_OPTIONS) if o.name not in without)
     for o in table_options(GenerateOptions, GENERATE_OPTIONS):
         if o.name in without:
@@ -110,6 +131,9 @@ def sequence_breakers(values: tuple[str, ...], *, escape: bool) -> list[str]:
 def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
     """The keywords of `table` that the user gave."""
     out = {name: params[name] for name in table if params.get(name) not in (None, ())}
+    for name in OWN_THREADS & out.keys():
+        if re.fullmatch(r"-\d{1,9}|0", str(out[name]).strip()):
+            del out[name]  # as in llama.cpp: as many as there are
     if "load_mode" in table and "load_mode" not in out:
         if params.get("mlock"):
             out["load_mode"] = "mlock"
@@ -178,25 +202,35 @@ class ModelCommand(click.Command):
             s: p for p in self.params if isinstance(p, click.Option) for s in (*p.opts, *p.secondary_opts)
         }
         known |= dict.fromkeys(ctx.help_option_names)
-        rest = iter(args)
-        for arg in rest:
-            if arg == "--":
-                break
-            name = arg.split("=", 1)[0] if arg.startswith("--") else arg
+
+        def n_values(arg: str) -> int:
+            """Arguments after this one that are its value, even if they look like options. Raises ClickException."""
             if not arg.startswith("-") or arg == "-" or re.fullmatch(r"-[\d.]+", arg):
-                continue
+                return 0
+            name = arg.split("=", 1)[0] if arg.startswith("--") else arg
             if name not in known:
                 raise click.ClickException(unknown_option(name, known))
             param = known[name]
-            if (
-                param is not None
-                and not param.is_flag
-                and "=" not in arg
-                and param.name not in (*VALUE_OPTIONAL, "color")
-            ):
-                for _ in range(param.nargs):
-                    next(rest, None)  # its value, even if it looks like an option
-        return super().parse_args(ctx, args)
+            alone = param is None or param.is_flag or "=" in arg or param.name in (*VALUE_OPTIONAL, "color")
+            return 0 if param is None or alone else param.nargs
+
+        args = [_with_hyphens(arg, known) for arg in args]
+        try:
+            args, taken = without_taken(args, ctx.info_name or "", n_values)
+        except ValueError as e:
+            raise click.ClickException(str(e)) from None
+        left = super().parse_args(ctx, args)
+        if ctx.params.get("verbose"):
+            for name, why in taken.items():
+                click.echo(f"duo: llama.cpp's {name}: {why}", err=True)
+        return left
+
+
+def _with_hyphens(arg: str, known: Collection[str]) -> str:
+    """An option as llama.cpp reads it: --repeat_penalty is --repeat-penalty."""
+    name, is_joined, value = arg.partition("=")
+    other = name.replace("_", "-")
+    return other + is_joined + value if name.startswith("--") and (other in known or other in OF_NAME) else arg
 
 
 def unknown_option(name: str, known: Any) -> str:
@@ -204,6 +238,8 @@ def unknown_option(name: str, known: Any) -> str:
         return f"{name} is an option of conversations; write: duo chat {name}"
     if name in IN_SERVE:
         return f"{name} is an option of the server; write: duo serve {name}"
+    if name in PROGRAM:
+        return f"{name} is an option of {PROGRAM[name]}; use that program, or leave it out"
     if name in NOT_IN_DUO:
         return f"llama.cpp's {name} is not supported by duo; leave it out"
     close = difflib.get_close_matches(name, known, 1, 0.7)

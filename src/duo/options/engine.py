@@ -7,6 +7,7 @@ from typing_extensions import TypedDict
 from duo.options.cheap_draft import CheapDraftOptions
 from duo.options.client import ClientOptions
 from duo.options.context import ContextOptions, OffloadOptions
+from duo.options.experts import ExpertOptions
 from duo.options.markers import Field
 from duo.options.option import (
     Count,
@@ -242,8 +243,8 @@ class PlaceOptions(TypedDict, total=False):
         str | list[str] | None,
         opt(
             None,
-            "Memory for those of the target's tensors whose names match, such as ffn_up=CPU. Takes precedence over "
-            "--cpu-kernels.",
+            "Memory for those of the target's tensors whose names match, such as ffn_up=CPU. CPU is the device with "
+            "the kernels of --cpu-kernels.",
             "-ot",
             "--override-tensor",
             env="OVERRIDE_TENSOR",
@@ -281,5 +282,7 @@ class PlaceOptions(TypedDict, total=False):
     ]
 
 
-class EngineOptions(PlaceOptions, CheapDraftOptions, ClientOptions, OffloadOptions, ContextOptions, total=False):
+class EngineOptions(
+    PlaceOptions, ExpertOptions, CheapDraftOptions, ClientOptions, OffloadOptions, ContextOptions, total=False
+):
     """Keywords of `Duo` for the models. Fixed from load to close."""

@@ -181,7 +181,11 @@ class GenerateOptions(SamplingOptions, total=False):
     prompt_cache_ro: Annotated[
         bool, opt(False, "Read the prompt cache, but do not write it.", "--prompt-cache-ro/--no-prompt-cache-ro")
     ]
-    cache_prompt: Annotated[bool, opt(True, "Take what the caches hold of the prompt; false: evaluate all of it.")]
+    cache_prompt: Annotated[
+        bool,
+        opt(True, "Take what the caches hold of the prompt; off: evaluate all of it.",
+            "--cache-prompt/--no-cache-prompt", env="CACHE_PROMPT"),
+    ]  # fmt: skip
     prompt_mark: Annotated[
         Annotated[Int, Field(ge=0, le=2**31 - 1)],
         opt(0, "Later prompts will probably begin with so many tokens of this one and then differ, so a target with a "

@@ -11,7 +11,8 @@ from duo.options.option import Opt, opt
 
 # Options that a draft does not have: it is split over its devices by their free memory.
 NOT_A_DRAFTS = (
-    "tensor_split", "split_mode", "main_gpu", *(name for name in ContextOptions.__annotations__ if name != "numa"),
+    "tensor_split", "split_mode", "main_gpu", "n_cpu_ffn",
+    *(name for name in ContextOptions.__annotations__ if name != "numa"),
 )  # fmt: skip
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, cast
 from duo.options.cheap_draft import DraftPack, DraftVocab
 from duo.options.context import ContextOptions
 from duo.options.engine import EngineOptions
+from duo.options.experts import overrides
 from duo.options.host import NOT_A_DRAFTS
 from duo.options.named import cpu_list, device_names, tensor_overrides
 from duo.options.option import CpuKernels
@@ -86,7 +87,10 @@ class ModelOptions:
             tensor_split=tuple(value("tensor_split") or ()),
             n_ubatch=min(o["n_ubatch"], o["n_batch"]),
             cpus=tuple(cpu_list(value("cpu_mask"), value("cpu_range"), flags)),
-            override_tensors=tuple(tensor_overrides(value("override_tensor"), flag_of(role, "override_tensor"))),
+            override_tensors=(
+                *tensor_overrides(value("override_tensor"), flag_of(role, "override_tensor")),
+                *overrides(value("cpu_moe"), value("n_cpu_moe"), value("n_cpu_ffn")),
+            ),
             context=cast(ContextOptions, {name: value(name) for name in ContextOptions.__annotations__}),
             **{name: value(name) for name in _AS_GIVEN},
         )

@@ -122,4 +122,4 @@ class ServeOptions(TypedDict, total=False):
         Literal["none", "llamacpp"],
         opt("none", "llamacpp: /metrics repeats the figures under llama.cpp's names.", "--metrics-compat"),
     ]
-    ui: Annotated[bool, opt(True, "A page at /.", "--ui/--no-ui", env="UI")]
+    ui: Annotated[bool, opt(True, "A page at /.", "--ui/--no-ui", "--webui/--no-webui", env="UI")]

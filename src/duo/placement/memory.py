@@ -123,9 +123,9 @@ def need_of(
     shared: bool = False,
     helped: bool = False,
 ) -> Need:
-    """n_ctx: tokens; the cache has n_contexts times as many. overrides: (pattern, memory) from -ot; tensors for the CPU
-    count as the host's. mtp: a target's MTP layers are loaded; a draft is the MTP layers of the file. shared: the
-    weights are the target's.
+    """n_ctx: tokens; the cache has n_contexts times as many. overrides: (pattern, memory) from -ot, of which the first
+    that fits counts; tensors for the CPU are the host's. mtp: a target's MTP layers are loaded; a draft is the MTP
+    layers of the file. shared: the weights are the target's.
 
     n_parallel: texts at once. guesses: a draft model guesses for this target. helped: a device may compute prompts with
     weights of the CPU.
@@ -133,7 +133,7 @@ def need_of(
     Weights and cache are exact, except for sliding windows. Every layer that attends counts as if it kept the whole
     context; with many branches that is true up to rather long contexts. Working memory is an estimate.
     """
-    on_host = [p for p in (_pattern(p) for p, memory in overrides if memory == "CPU") if p is not None]
+    choices = [(p, memory) for p, memory in ((_pattern(text), memory) for text, memory in overrides) if p is not None]
     weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
     matrix = [0] * h.n_layer
     heads = h.n_trunk if h.n_mtp else h.n_layer  # the first layer that a target does not compute
@@ -141,7 +141,7 @@ def need_of(
         layer = t.layer
         if layer is not None and layer >= heads and h.has_trunk and not mtp:
             continue  # not loaded
-        if any(p.search(t.name) for p in on_host):
+        if next((memory for p, memory in choices if p.search(t.name)), "") == "CPU":
             host += t.n_bytes
         elif layer is not None and layer < h.n_layer:
             weights[layer] += t.n_bytes

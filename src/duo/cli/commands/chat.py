@@ -69,7 +69,12 @@ def template_choice(params: dict[str, Any]) -> tuple[str | None, dict[str, Any]]
     chosen = _either(params, "chat_template", "chat_template_file", "--chat-template and --chat-template-file")
     if chosen is not None and "{" in chosen:
         ChatTemplate(chosen)
-    return chosen, _variables(params["chat_template_kwargs"])
+    variables = _variables(params["chat_template_kwargs"])
+    if params["reasoning"] != "auto" and (
+        chosen is None or "{" in chosen
+    ):  # llama.cpp's own templates have no variables
+        variables.setdefault("enable_thinking", params["reasoning"] == "on")
+    return chosen, variables
 
 
 def answer(talk: Conversation, question: str, options: dict[str, Any], *, color: bool) -> None:
@@ -87,9 +92,9 @@ def answer(talk: Conversation, question: str, options: dict[str, Any], *, color:
         )
 
 
-def _talk(talk: Conversation, options: dict[str, Any], color: bool) -> None:
+def _talk(talk: Conversation, options: dict[str, Any], color: bool, first: str | None, single: bool) -> None:
     commands = Commands(talk, options)
-    reader = Reader(commands.names)
+    reader = Reader(commands.names, first, single=single)
     while True:
         try:
             turn = reader.read()
@@ -125,6 +130,9 @@ def chat(params: dict[str, Any]) -> None:
     system = _either(params, "system_prompt", "system_prompt_file", "-sys and -sysf")
     if system is not None and params["system_prompt"] is not None and params["escape"]:
         system = unescape(system)
+    first = _either(params, "prompt", "file", "-p and -f")
+    if first is not None and params["prompt"] is not None and params["escape"]:
+        first = unescape(first)
     chosen, variables = template_choice(params)
     options = given(params, GENERATE_OPTIONS)
     reasoning = reasoning_of(params["reasoning_format"])
@@ -136,9 +144,10 @@ def chat(params: dict[str, Any]) -> None:
         talk = Conversation(d, template, system, variables=variables, reasoning=reasoning)
         if interactive:
             introduce(d, wanted)
+        if interactive and not params["single_turn"]:
             show.warn("/help lists the commands; Ctrl-C stops an answer, Ctrl-D quits")
         warn_of_start(d)
-        _talk(talk, options, show.wants_color(params["color"], sys.stdout))
+        _talk(talk, options, show.wants_color(params["color"], sys.stdout), first, params["single_turn"])
 
 
 def _command() -> click.Command:
@@ -147,6 +156,9 @@ def _command() -> click.Command:
         click.Option(["system_prompt", "-sys", "--system-prompt"], metavar="TEXT", help="The system prompt."),
         click.Option(["system_prompt_file", "-sysf", "--system-prompt-file"], type=path, metavar="FILE",
                      help="A file with the system prompt."),
+        click.Option(["prompt", "-p", "--prompt"], metavar="TEXT", help="The first turn."),
+        click.Option(["file", "-f", "--file"], type=path, metavar="FILE", help="A file with the first turn."),
+        click.Option(["single_turn", "-st", "--single-turn"], is_flag=True, help="End after one turn."),
         click.Option(["chat_template", "--chat-template"], metavar="NAME|JINJA", envvar="LLAMA_ARG_CHAT_TEMPLATE",
                      help="The name of a template that llama.cpp knows (chatml, llama3, ...), or a jinja2 template. "
                           "Default: the model's own."),
@@ -159,6 +171,10 @@ def _command() -> click.Command:
                      envvar="LLAMA_ARG_THINK", shell_complete=by_metavar,
                      help="auto, deepseek: thoughts are no part of the answer (a terminal shows them dimmed). none: "
                           "the text stays as it is. [default: auto]"),
+        click.Option(["reasoning", "-rea", "--reasoning"], type=click.Choice(["on", "off", "auto"]), default="auto",
+                     metavar="on|off|auto", envvar="LLAMA_ARG_REASONING",
+                     help="Whether the model thinks before it answers, if its template has enable_thinking. auto: as "
+                          "the template says. [default: auto]"),
     ]  # fmt: skip
     return ModelCommand(
         "chat",

@@ -33,7 +33,7 @@ Examples:
   duo serve --pair llama-3.3-70b --host 0.0.0.0 --api-key-file keys.txt
 """
 N_PARALLEL = 4
-OF_CHAT = ("chat_template", "chat_template_file", "chat_template_kwargs", "reasoning_format")
+OF_CHAT = ("chat_template", "chat_template_file", "chat_template_kwargs", "reasoning_format", "reasoning")
 
 
 def name_of(params: dict[str, Any]) -> str:

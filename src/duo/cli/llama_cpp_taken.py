@@ -1,0 +1,182 @@
+"""Options of llama.cpp's programs that need no option of duo's: they are so already, change nothing, or mean others.
+
+The spellings are those of common/arg.cpp at the pinned commit. A test asks that each of its options is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+
+from duo.cli.llama_cpp_samplers import of_letters, of_names
+
+_ON = ("on", "1", "true", "enabled")
+
+Meaning = Callable[[str], list[str]]  # duo's arguments for a value. Raises ValueError: what duo takes instead
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Options with the same meaning."""
+
+    names: tuple[str, ...]
+    why: str  # what duo does
+    means: Meaning | None = None  # None: they take no value
+    instead: tuple[str, ...] = ()  # duo's arguments for them, without a value
+    default: bool = False  # what was given otherwise counts more than what they mean
+    commands: tuple[str, ...] = ()  # of duo that have them; empty: all that load models
+
+
+def _only(*values: str) -> Meaning:
+    def check(value: str) -> list[str]:
+        if value.lower() not in values:
+            raise ValueError(f"only {' or '.join(values)} is possible in duo")
+        return []
+
+    return check
+
+
+def _number(least: float = -float("inf"), most: float = float("inf")) -> Meaning:
+    """Any number in the range."""
+
+    def check(value: str) -> list[str]:
+        try:
+            if least <= float(value) <= most:
+                return []
+        except ValueError:
+            pass
+        raise ValueError("it has to be a number" + ("" if most == float("inf") else f" from {least:g} to {most:g}"))
+
+    return check
+
+
+def _fit(value: str) -> list[str]:
+    if value.lower() not in (*_ON, "off", "0", "false", "disabled"):
+        raise ValueError("it has to be on or off")
+    return ["-ngl", "auto", "-ngld", "auto"] if value.lower() in _ON else []
+
+
+def _rope_scale(value: str) -> list[str]:
+    try:
+        return ["--rope-freq-scale", repr(1.0 / float(value))]
+    except (ValueError, ZeroDivisionError):
+        raise ValueError("it has to be a number above 0") from None
+
+
+def _verbosity(value: str) -> list[str]:
+    if not re.fullmatch(r"-?\d+", value):
+        raise ValueError("it has to be a whole number")
+    return ["-v"] if int(value) >= 4 else []  # llama.cpp's 4 and 5: debugging
+
+
+def _budget(value: str) -> list[str]:
+    if value not in ("-1", "0"):
+        raise ValueError("duo has -1 (no limit) and 0 (no thoughts)")
+    return ["--reasoning", "off"] if value == "0" else []
+
+
+_NO_SHIFT = "contexts are never shifted; a text ends when its context is full"
+_MARKS = "duo chooses by itself which states of a model it keeps"
+_WAITS = "duo's threads wait as OpenMP does"
+_SAMPLING = "tokens are chosen on the CPU, which gives the same text"
+_ROWS = "measured times decide which guesses are verified"
+_QUIET = "llama.cpp's log is shown only with -v, and its lines are plain"
+_NO_MIROSTAT = "duo has no mirostat, so only --mirostat 0 is taken"
+_FIT = "on means -ngl auto -ngld auto where they are not given; off is what duo does anyway"
+_ORDER = "samplers that are left out are switched off; the order cannot be changed"
+_THOUGHTS = "0 means --reasoning off, -1 no limit; other values are not taken"
+_NO_IMAGES = "duo reads no images"
+_DRAFT = ("", "-batch", "-draft", "-batch-draft")
+_SPEC = ("", "-batch")
+
+
+def _for_all(option: str) -> tuple[str, ...]:
+    """An option of threads: of the target, of its prompts, and of the draft, in both spellings."""
+    return (*(f"--{option}{x}" for x in _DRAFT), *(f"--spec-draft-{option}{x}" for x in _SPEC))
+
+
+TAKEN = (
+    Taken(("--jinja",), "chat templates are always jinja2"),
+    Taken(("-cb", "--cont-batching"), "texts share passes whenever several are written"),
+    Taken(("-kvu", "--kv-unified"), "all texts share one cache"),
+    Taken(("--swa-full",), "the whole cache is always kept, so that a wrong guess can be taken back"),
+    Taken(("--no-context-shift",), _NO_SHIFT),
+    Taken(("--keep",), _NO_SHIFT, _number()),
+    Taken(("--cache-idle-slots",), "texts that wait keep their cache"),
+    Taken(("--cache-reuse",), "only the beginnings of prompts are reused", _number()),
+    Taken(("-sps", "--slot-prompt-similarity"), "a text goes where most of its prompt is cached", _number()),
+    Taken(("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints", "-cms", "--checkpoint-min-step"), _MARKS, _number()),
+    Taken(("-dt", "--defrag-thold"), "it has no effect in llama.cpp either", _number()),
+    Taken(("--warmup", "--no-warmup"), "loading tries one pass"),
+    Taken(("--repack",), "weights are packed for the CPU's kernels"),
+    Taken(("-fit", "--fit"), _FIT, _fit, default=True),
+    Taken(("-lzm", "--lazy-mode"), "libllama decides that, so only auto is taken", _only("auto")),
+    Taken(("-gan", "--grp-attn-n"), "duo has no group attention, so only 1 is taken", _only("1")),
+    Taken(("-gaw", "--grp-attn-w"), "duo has no group attention", _number()),
+    Taken(_for_all("poll"), _WAITS, _number(0, 100)),
+    Taken(_for_all("prio")[1:], "all threads have the priority that --prio gives", _number(-1, 3)),
+    Taken(_for_all("cpu-strict"), "threads may use any CPU of their mask, so only 0 is taken", _only("0")),
+    Taken(("--threads-http",), "the server needs one thread for HTTP", _number()),
+    Taken(("-bs", "--backend-sampling"), _SAMPLING),
+    Taken(("--spec-draft-backend-sampling", "--no-spec-draft-backend-sampling"), _SAMPLING),
+    Taken(("--mirostat",), _NO_MIROSTAT, _only("0")),
+    Taken(("--mirostat-lr", "--mirostat-ent"), _NO_MIROSTAT, _number()),
+    Taken(("--adaptive-target",), "duo has no adaptive-p, so only a negative value is taken", _number(-1e9, -1e-9)),
+    Taken(("--adaptive-decay",), "duo has no adaptive-p", _number()),
+    Taken(("--samplers",), _ORDER, of_names),
+    Taken(("--sampler-seq", "--sampling-seq"), _ORDER, of_letters),
+    Taken(("--spec-draft-p-split", "--draft-p-split"), _ROWS, _number(0, 1)),
+    Taken(("--rope-scale",), "it means --rope-freq-scale 1/N", _rope_scale),
+    Taken(("--perf", "--no-perf"), "the figures cost nothing"),
+    Taken(("--show-timings",), "the figures are on standard error", commands=("run", "chat")),
+    Taken(("--no-skip-chat-parsing",), "answers are parsed", commands=("chat", "serve")),
+    Taken(("--log-disable", "--no-log-prefix", "--no-log-timestamps", "--no-log-jsonl"), _QUIET),
+    Taken(("--log-colors",), _QUIET, _only("on", "off", "auto")),
+    Taken(("--log-verbose",), "it means -v", instead=("-v",)),
+    Taken(("-lv", "--verbosity", "--log-verbosity"), "4 and 5 mean -v; below, " + _QUIET, _verbosity),
+    Taken(("--verbose-prompt",), "duo run prints the prompt"),
+    Taken(("--simple-io",), "input is read plainly wherever it is no terminal"),
+    Taken(("--no-mmproj", "--no-mmproj-auto", "--mmproj-offload", "--no-mmproj-offload"), _NO_IMAGES),
+    Taken(("-no-ag", "--no-agent", "--no-ui-mcp-proxy", "--no-webui-mcp-proxy"), "the server's page has neither"),
+    Taken(("-no-cnv", "--no-conversation"), "duo run goes on from the prompt as it is", commands=("run",)),
+    Taken(("-cnv", "--conversation", "-i", "--interactive"), "duo chat is a conversation", commands=("chat",)),
+    Taken(("--reasoning-budget",), _THOUGHTS, _budget, commands=("chat", "serve")),
+)  # fmt: skip
+
+OF_NAME = {name: t for t in TAKEN for name in t.names}
+
+
+def without_taken(args: list[str], command: str, n_values: Callable[[str], int]) -> tuple[list[str], dict[str, str]]:
+    """The arguments in duo's own options, and why llama.cpp's that were among them need none.
+
+    n_values: how many arguments after this one belong to it. Raises ValueError: an option and its fault.
+    """
+    first: list[str] = []
+    rest: list[str] = []
+    later: list[str] = []  # what they mean counts more than what was given otherwise
+    found: dict[str, str] = {}
+    given = iter(args)
+    for arg in given:
+        name, is_joined, value = arg.partition("=") if arg.startswith("--") else (arg, "", "")
+        taken = OF_NAME.get(name)
+        if arg == "--":
+            return [*first, *rest, *later, arg, *given], found
+        if taken is None or (taken.commands and command not in taken.commands):
+            rest += [arg, *islice(given, n_values(arg))]
+            continue
+        if taken.means is None:
+            if is_joined:
+                raise ValueError(f"{name} takes no value")
+            rest += taken.instead
+        else:
+            value = value if is_joined else next(given, "")
+            if not value:
+                raise ValueError(f"{name} needs a value")
+            try:
+                (first if taken.default else later).extend(taken.means(value))
+            except ValueError as e:
+                raise ValueError(f"llama.cpp's {name} {value}: {e}; change the value or leave it out") from None
+        found[name] = taken.why
+    return first + rest + later, found

@@ -1,0 +1,202 @@
+"""llama.cpp's options at the pinned commit: duo has them, takes them, or says which program has them."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
+from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, Taken
+from duo.cli.main import command_named, main
+
+ARGS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "llama_cpp_args.json").read_text())
+# What people run with a model: the programs that `duo`, `duo chat` and `duo serve` stand for.
+OF_PROGRAMS = {"COMMON", "COMPLETION", "CLI", "SERVER", "SPECULATIVE", "LOOKUP"}
+TEXT = ("-p", "once upon a time", "-n", "8", "--temp", "0")
+Run = Callable[..., tuple[int, str, str]]
+
+
+def options_of(command: str) -> dict[str, click.Option]:
+    found = command_named(command)
+    assert found is not None
+    own = {s: p for p in found.params if isinstance(p, click.Option) for s in (*p.opts, *p.secondary_opts)}
+    return own | dict.fromkeys(("-h", "--help"), click.Option(["-h"], is_flag=True))
+
+
+RUN, CHAT, SERVE = map(options_of, ("run", "chat", "serve"))
+IN_DUO = RUN | CHAT | SERVE
+# llama.cpp's names for what duo has as a command, or on another one.
+COMMANDS = {"--usage", "--version", "--completion-bash"}
+
+
+def test_every_option_has_one_class() -> None:
+    for arg in ARGS:
+        for name in arg["names"]:
+            classes = [name in IN_DUO or name in COMMANDS, name in OF_NAME, name in PROGRAM, name in NOT_IN_DUO]
+            assert sum(classes) == 1, f"{name}: {classes}"
+    known = {name for arg in ARGS for name in arg["names"]}
+    assert known >= OF_NAME.keys() | PROGRAM.keys() | NOT_IN_DUO
+    assert CHAT.keys() | OF_NAME.keys() >= IN_CHAT and not IN_CHAT & RUN.keys()
+    assert SERVE.keys() >= IN_SERVE and not IN_SERVE & (RUN.keys() | CHAT.keys())
+
+
+def test_options_take_as_many_values_as_in_llama_cpp() -> None:
+    takes = {name: arg["value"] for arg in ARGS for name in arg["names"]}
+    for name in OF_NAME:
+        assert takes[name] == (OF_NAME[name].means is not None), name
+    for name in takes.keys() & IN_DUO.keys():
+        assert takes[name] != IN_DUO[name].is_flag or name in ("-co", "--color"), name
+
+
+def test_most_options_of_the_programs_are_taken() -> None:
+    of_programs = [arg for arg in ARGS if OF_PROGRAMS & set(arg["programs"])]
+    names = [name for arg in of_programs for name in arg["names"]]
+    missing = [name for name in names if name in NOT_IN_DUO]
+    assert len(missing) <= 0.3 * len(names), f"{len(missing)} of {len(names)}: {missing}"
+
+
+def values() -> Iterator[tuple[str, Taken, str | None]]:
+    for t in TAKEN:
+        for name in t.names:
+            if t.means is None:
+                yield name, t, None
+            for value in ("0", "1", "-1", "on", "auto", "top_k;temperature", "kt") if t.means is not None else ():
+                try:
+                    t.means(value)
+                except ValueError:
+                    continue
+                yield name, t, value
+                break
+
+
+@pytest.mark.parametrize(("name", "taken", "value"), list(values()), ids=lambda x: x if isinstance(x, str) else "")
+def test_what_is_taken_can_be_given(name: str, taken: Taken, value: str | None) -> None:
+    for command in taken.commands or ("run", "chat", "serve", "bench"):
+        found = command_named(command)
+        assert found is not None
+        args = [name] if value is None else [name, value]
+        for form in (args, [f"{name}={value}"]) if value is not None and name.startswith("--") else (args,):
+            with found.make_context(command, [*form, "-n", "3"]) as ctx:
+                assert ctx.params["max_tokens"] == "3"
+
+
+def test_the_text_is_the_same_and_verbose_says_why(run: Run) -> None:
+    plain = run(*TEXT)[1]
+    flags = [t.names[0] for t in TAKEN if t.means is None and t.commands in ((), ("run",)) and not t.instead]
+    code, text, err = run(*TEXT, *flags, "--keep", "5", "--poll", "50", "--rope-scale", "1")
+    assert (code, text) == (0, plain) and "llama.cpp's" not in err
+    code, text, err = run(*TEXT, "-v", "--jinja")
+    assert (code, text) == (0, plain)
+    assert "duo: llama.cpp's --jinja: chat templates are always jinja2\n" in err
+
+
+def test_values_that_change_something_are_refused_with_what_is_possible(run: Run) -> None:
+    for args, why in (
+        (["--mirostat", "2"], "--mirostat 2: only 0 is possible in duo"),
+        (["--keep", "x"], "--keep x: it has to be a number"),
+        (["--poll=101"], "--poll 101: it has to be a number from 0 to 100"),
+        (["--rope-scale", "0"], "--rope-scale 0: it has to be a number above 0"),
+        (["--samplers", "top_k;infill"], "--samplers top_k;infill: duo has no sampler 'infill'"),
+        (["--samplers", "temperature;top_k"], "duo applies samplers in the order penalties;dry;"),
+        (["--sampler-seq", "tz"], "--sampler-seq tz: duo has no sampler 'z'"),
+        (["-lv", "high"], "-lv high: it has to be a whole number"),
+        (["--jinja=1"], "--jinja takes no value"),
+        (["--keep"], "--keep needs a value"),
+    ):
+        code, out, err = run("-p", "x", *args)
+        assert code == 1 and out == "" and why in err and err.count("\n") == 1 and err.startswith("duo: ")
+    code, _, err = run("chat", "--reasoning-budget", "100")
+    assert code == 1 and "duo has -1 (no limit) and 0 (no thoughts)" in err
+
+
+def params(command: str, *args: str) -> dict[str, Any]:
+    found = command_named(command)
+    assert found is not None
+    with found.make_context(command, list(args)) as ctx:
+        return ctx.params
+
+
+def test_what_options_mean_in_duo() -> None:
+    p = params("run", "--samplers", "top_k;temp", "--top-p", "0.5", "-p", "x")
+    off = {"top_p": "1", "min_p": "0", "typical_p": "1", "xtc_probability": "0", "dry_multiplier": "0",
+           "top_n_sigma": "-1", "repeat_penalty": "1", "presence_penalty": "0", "frequency_penalty": "0"}  # fmt: skip
+    assert {name: p[name] for name in off} == off and p["top_k"] is None and p["temperature"] is None
+    assert params("run", "--sampler-seq", "edskypmxt", "-p", "x") == params("run", "-p", "x")
+    assert params("run", "--sampler-seq", "k", "--temp", "0", "-p", "x")["temperature"] == "1"
+    assert params("run", "--rope-scale", "4", "-p", "x")["rope_freq_scale"] == "0.25"
+    assert params("run", "-lv", "5", "-p", "x")["verbose"] and not params("run", "-lv", "3", "-p", "x")["verbose"]
+    assert params("run", "--fit", "on", "-p", "x")["n_gpu_layers"] == "auto"
+    assert params("run", "-ngl", "7", "--fit", "on", "-p", "x")["n_gpu_layers"] == "7"
+    assert params("run", "-fit", "off", "-p", "x")["n_gpu_layers"] is None
+    assert params("chat", "--reasoning-budget", "0")["reasoning"] == "off"
+    assert params("run", "-p", "--jinja")["prompt"] == "--jinja"  # a value
+
+
+def test_priority(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(os, "setpriority", lambda *a: asked.append(a))
+    params("run", "--prio", "2", "-p", "x")
+    params("run", "--prio", "0", "-p", "x")
+    assert asked == [(os.PRIO_PROCESS, 0, -10)]
+
+    def refuse(*_: int) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "setpriority", refuse)
+    code, text, err = run(*TEXT, "--prio", "3")
+    assert code == 0 and text and "--prio 3 is not possible here (Permission denied)" in err
+
+
+def test_options_of_conversations_and_servers_choose_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for args, command in (
+        (["-cnv", "-p", "hi"], "chat"),
+        (["--system-prompt=Be brief."], "chat"),
+        (["--jinja", "--port", "8081"], "serve"),
+        (["-sys", "x", "--alias", "y"], "serve"),
+        (["-p", "--port"], "run"),
+        (["-p", "hi", "--jinja"], "run"),
+    ):
+        found = command_named(command)
+        assert found is not None
+        ran: list[str] = []
+        with monkeypatch.context() as m:
+            for name in ("run", "chat", "serve"):
+                other = command_named(name)
+                assert other is not None
+                m.setattr(other, "callback", lambda _name=name, _ran=ran, **_: _ran.append(_name))
+            code = main(args)
+        if command == "serve" and "-sys" in args:
+            assert code == 1 and "-sys is an option of conversations; write: duo chat -sys" in capsys.readouterr().err
+        else:
+            assert (code, ran) == (0, [command]), args
+
+
+def test_a_conversation_of_one_turn(run: Run) -> None:
+    chatml = ("--chat-template", "chatml", "-n", "6", "--temp", "0")
+    code, typed, _ = run("chat", *chatml, stdin=b"Tell me a tale.\n")
+    assert code == 0 and typed
+    for args in (["-st", "-p", "Tell me a tale."], ["-st", "-p", "Tell me a\\x20tale.", "--jinja", "-cnv"]):
+        assert run("chat", *chatml, *args, stdin=b"And another.\n")[:2] == (0, typed)
+    code, two, _ = run("chat", *chatml, "-p", "Tell me a tale.", stdin=b"And another.\n")
+    assert code == 0 and two.startswith(typed) and len(two) > len(typed)
+    assert run("chat", *chatml, "-st", stdin=b"Tell me a tale.\nAnd another.\n")[:2] == (0, typed)
+    assert "both -p and -f were given" in run("chat", "-p", "x", "-f", "y")[2]
+
+
+def test_reasoning_is_a_variable_of_the_template(tmp_path: Path, run: Run) -> None:
+    template = tmp_path / "t.jinja"
+    template.write_text("{{ messages[0].content }}{% if enable_thinking is defined %} {{ enable_thinking }}{% endif %}")
+    chat = ("chat", "--chat-template-file", template, "-n", "8", "--temp", "0", "-st", "-p", "Tell me")
+    texts = [run(*chat)[1]]
+    for value, given in (("on", "true"), ("off", "false")):
+        texts.append(run(*chat, "--reasoning", value)[1])
+        assert texts[-1] == run(*chat, "--chat-template-kwargs", f'{{"enable_thinking": {given}}}')[1]
+    assert run(*chat, "--reasoning", "auto")[1] == texts[0]
+    assert len(set(texts)) == 3
+    assert run("chat", "--chat-template", "chatml", *chat[3:], "--reasoning", "on")[0] == 0  # it has no variables
