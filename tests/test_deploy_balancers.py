@@ -186,17 +186,20 @@ def counted(page: bytes) -> str:
 def test_a_replica_that_is_killed(name: str, tmp_path: Path) -> None:
     """Texts that are sent as a whole are written by the other replica."""
     program_of(name)
-    p, url = start("-np", "2", "--queue", "0", "--alias", "duo")
+    # sglang-router passes a refusal (429) on, so there one replica has room for all.
+    p, url = start("-np", "3" if name == "sglang" else "2", "--queue", "0", "--alias", "duo")
     try:
         with served(SERVER, **{**SLOW, "n_parallel": 4}) as other, BALANCERS[name](tmp_path, [url, other.url]) as b:
             load = Load(b, 3, {**ASKED, "max_tokens": 60})
             load.more(6)
             p.send_signal(signal.SIGKILL)
             load.more(8)
+            if name == "sglang":  # may try the dead replica each time (500), but it learns that it is dead
+                wait_until(lambda: [a.status_code for a in load.answers[-6:]] == 6 * [200])
             answers = load.end()
             written = [a for a in answers if a.status_code == 200]
-            if name == "sglang":  # may try the dead replica each time: 500
-                assert {a.status_code for a in answers} <= {200, 500} and answers[-1] is written[-1]
+            if name == "sglang":
+                assert {a.status_code for a in answers} <= {200, 500}
             else:
                 assert written == answers, [a.text for a in answers if a.status_code != 200]
             assert len({a.json()["choices"][0]["message"]["content"] for a in written}) == 1

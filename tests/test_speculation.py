@@ -83,14 +83,18 @@ def plain(alone: Duo) -> dict[tuple[str, str], tuple[int, ...]]:
 def test_the_text_is_plains(
     eager: Duo, plain: dict[tuple[str, str], tuple[int, ...]], i: int, way: str, mode: str
 ) -> None:
-    n_accepted = 0
     # A third of the texts each, another one in the other mode; every way meets every way of sampling and every prompt.
-    for (prompt, sampling), want in list(plain.items())[(i + (mode == "sync")) % 3 :: 3]:
-        text = tokens(eager, prompt, mode=mode, **SAMPLINGS[sampling], **WAYS[way])
-        assert text == want, f"{prompt[:20]!r}, {sampling}"
-        n_accepted += eager.timings["draft_n_accepted"]
-    # N-grams have little to find in texts that do not repeat themselves; there is a test of texts that do.
-    assert n_accepted > 20 or way == "n-grams", "nothing was accepted, so nothing was tested"
+    texts = list(plain.items())[(i + (mode == "sync")) % 3 :: 3]
+    n_accepted = 0
+    for _ in range(10):  # on a busy machine guesses come late
+        for (prompt, sampling), want in texts:
+            text = tokens(eager, prompt, mode=mode, **SAMPLINGS[sampling], **WAYS[way])
+            assert text == want, f"{prompt[:20]!r}, {sampling}"
+            n_accepted += eager.timings["draft_n_accepted"]
+        # N-grams have little to find in texts that do not repeat themselves; there is a test of texts that do.
+        if n_accepted > 20 or way == "n-grams":
+            return
+    raise AssertionError("nothing was accepted, so nothing was tested")
 
 
 @pytest.mark.parametrize("kind", ["ngram-simple", "ngram-map-k", "ngram-map-k4v"])
