@@ -61,6 +61,10 @@ class Server:
     def get(self, path: str, **more: Any) -> httpx.Response:
         return httpx.get(self.url + path, timeout=HANG_S, **more)
 
+    def send(self, path: str, body: bytes, headers: dict[str, str]) -> httpx.Response:
+        """A body that is not JSON by its type."""
+        return httpx.post(self.url + path, content=body, headers=headers, timeout=HANG_S)
+
     def events(self, path: str, body: Any) -> list[tuple[str, Any]]:
         """Names and data of a stream; the data of [DONE] is that text."""
         response = self.post(path, {**body, "stream": True})
@@ -98,7 +102,7 @@ def raw(server: Server, data: bytes = b"") -> socket.socket:
 
 def request_for(path: str, body: dict[str, Any]) -> bytes:
     data = json.dumps(body).encode()
-    return b"POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(data), data)
+    return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(data), data)
 
 
 def parsed(stream: str) -> list[tuple[str, Any]]:

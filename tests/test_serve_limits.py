@@ -160,7 +160,9 @@ def test_silence_brings_a_comment(server: Server) -> None:
 
 def test_slow_heads_and_bodies_end(hasty: Server) -> None:
     heads = [raw(hasty, b"POST /completion HTTP/1.1\r\nHo") for _ in range(60)]
-    bodies = [raw(hasty, b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{") for _ in range(60)]
+    bodies = [
+        raw(hasty, b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{") for _ in range(60)
+    ]
     silent = [raw(hasty) for _ in range(20)]
     assert hasty.get("/health").status_code == 200  # meanwhile others are served
     assert hasty.post("/completion", {"prompt": "a", "n_predict": 2}).status_code == 200
@@ -170,11 +172,11 @@ def test_slow_heads_and_bodies_end(hasty: Server) -> None:
 
 def test_a_head_that_comes_in_pieces_is_read(server: Server, hasty: Server) -> None:
     with raw(server) as s:
-        for part in (b"GET /health HT", b"TP/1.1\r\nHost: x\r\n", b"\r\n"):
+        for part in (b"GET /health HT", b"TP/1.1\r\nHost: localhost\r\n", b"\r\n"):
             time.sleep(0.05)
             s.sendall(part)
         assert s.recv(1000).startswith(b"HTTP/1.1 200")
-    with raw(hasty, b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n") as s:
+    with raw(hasty, b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n") as s:
         assert s.recv(1000).startswith(b"HTTP/1.1 200")
         s.sendall(b"GET /health HTTP/1.1\r\nHo")  # and a slow second one on the same connection
         assert b"408" in all_of(s)
@@ -203,7 +205,7 @@ def test_an_idle_connection_ends_after_keep_alive() -> None:
 
 
 def test_large_bodies_are_refused(server: Server) -> None:
-    with raw(server, b"POST /completion HTTP/1.1\r\nHost: x\r\nContent-Length: 104857600\r\n\r\n{") as s:
+    with raw(server, b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: 104857600\r\n\r\n{") as s:
         assert s.recv(1000).startswith(b"HTTP/1.1 413")
 
     def endless() -> Iterator[bytes]:
@@ -282,5 +284,6 @@ def test_pages_for_a_browser() -> None:
         assert client.get(f"{prefix}/ui/page.js").status_code == 200  # without a key: it shows nothing of the model
         assert client.get(f"{prefix}/ui/../../../etc/passwd").status_code in (401, 404)
         assert client.get(f"{prefix}/v1/models").status_code == client.get(f"{prefix}/duo/trace").status_code == 401
-        without = TestClient(make_app(Service(Settings.of({"ui": False, "api_prefix": prefix}, "demo"))))
+        settings = Settings.of({"ui": False, "api_prefix": prefix}, "demo")
+        without = TestClient(make_app(Service(settings)), base_url="http://127.0.0.1")
         assert without.get(f"{prefix}/").status_code == without.get(f"{prefix}/ui/page.js").status_code == 404

@@ -111,15 +111,15 @@ def test_refusals_by_reason(compatible: Server) -> None:
 
     before = refused()
     key = {"X-Api-Key": "k"}
-    head = b"POST /completion HTTP/1.1\r\nHost: x\r\nX-Api-Key: k\r\nContent-Length: 9\r\n"
+    head = b"POST /completion HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: k\r\nContent-Length: 9\r\n"
     assert compatible.post("/completion", {}).status_code == 401
     assert compatible.post("/completion", {"prompt": "a" * 20_000}, headers=key).status_code == 413
     assert compatible.post("/completion", {"prompt": list(range(3000))}, headers=key).status_code == 413
     assert compatible.post("/completion", {"prompt": [5] * 2100}, headers=key).status_code == 400
     assert compatible.post("/completion", {"prompt": ["a"] * 9}, headers=key).status_code == 400
     long = {"prompt": "a", "n_predict": 1500, "ignore_eos": True, "stream": True}
-    texts = [raw(compatible, request_for("/completion", long).replace(b"Host: x", b"Host: x\r\nX-Api-Key: k"))
-             for _ in range(3)]  # fmt: skip
+    asked = request_for("/completion", long).replace(b"\r\n\r\n", b"\r\nX-Api-Key: k\r\n\r\n", 1)
+    texts = [raw(compatible, asked) for _ in range(3)]
     while compatible.service.admission.n_inside < 3:
         pass
     assert compatible.post("/completion", {"prompt": "a"}, headers=key).status_code == 429
@@ -128,8 +128,8 @@ def test_refusals_by_reason(compatible: Server) -> None:
             assert s.recv(100).startswith(b"HTTP/1.1 408")
         s.close()
     rise = {reason: n - before[reason] for reason, n in refused().items()}
-    assert rise == {"loading": 0, "draining": 0, "queue_full": 1, "too_many_texts": 1, "key": 1, "head_too_slow": 1,
-                    "body_too_slow": 1, "body_too_large": 2, "context_exceeded": 1}  # fmt: skip
+    assert rise == {"loading": 0, "draining": 0, "queue_full": 1, "too_many_texts": 1, "host": 0, "origin": 0, "key": 1,
+                    "head_too_slow": 1, "body_too_slow": 1, "body_too_large": 2, "context_exceeded": 1}  # fmt: skip
     compatible.wait_until_idle()
 
 

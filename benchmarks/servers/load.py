@@ -134,7 +134,7 @@ class Client:
         """Goes without a word: after half of the request, after all of it, or a moment later."""
         stream = self._random.random() < 0.5
         body = json.dumps({**case.body, "n_predict": 400, "max_tokens": 400, "stream": stream}).encode()
-        head = f"POST {case.path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+        head = f"POST {case.path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
         with self._connection() as s:
             s.sendall(head + body[: self._random.choice((len(body) // 2, len(body)))])
             time.sleep(self._random.choice((0.0, 0.02, 0.2)))
@@ -145,7 +145,7 @@ class Client:
     def slow(self, case: Case) -> None:
         """Never sends the rest of its request."""
         with self._connection() as s:
-            s.sendall(f"POST {case.path} HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{{".encode())
+            s.sendall(f"POST {case.path} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{{".encode())
             found = b""
             while data := s.recv(1000):
                 found += data

@@ -75,8 +75,8 @@ class Server(Kind):
 
     @staticmethod
     def request(body: bytes, path: str = "/completion") -> bytes:
-        head = f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n"
-        return head.encode() + b"Connection: close\r\n\r\n" + body
+        head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        return head.encode() + b"Content-Length: %d\r\nConnection: close\r\n\r\n%s" % (len(body), body)
 
     @staticmethod
     def body(rng: random.Random, right: Right, n: int, *, stream: bool) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class Server(Kind):
         until = time.monotonic() + HANG_S
         while True:
             with self.connect() as s:
-                s.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+                s.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
                 data = b""
                 while piece := s.recv(65536):
                     data += piece

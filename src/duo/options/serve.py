@@ -93,10 +93,16 @@ class ServeOptions(TypedDict, total=False):
         str | None,
         opt(None, "File with a key on each line.", "--api-key-file", env="API_KEY_FILE", metavar="FILE"),
     ]
+    allowed_hosts: Annotated[
+        str | None,
+        opt(None, "Names by which clients may call the server (Host), with commas between; *: any. Names and addresses "
+            "of this machine are always allowed. Default: no others if only this machine can reach the server and it "
+            "asks for no key, else any.", "--allowed-hosts", metavar="NAME,..."),
+    ]  # fmt: skip
     cors_origins: Annotated[
         str,
-        opt("localhost", "Web pages that may use the server: localhost, * (all), or origins with commas between.",
-            "--cors-origins", env="CORS_ORIGINS", metavar="ORIGIN,..."),
+        opt("localhost", "Web pages that may use the server, beside its own: localhost, * (all), or origins with "
+            "commas between.", "--cors-origins", env="CORS_ORIGINS", metavar="ORIGIN,..."),
     ]  # fmt: skip
     ssl_key_file: Annotated[
         str | None,

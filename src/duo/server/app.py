@@ -14,8 +14,7 @@ from duo.server.errors import ApiError, as_api_error
 from duo.server.gate import Gate
 from duo.server.routes import about, anthropic, missing, page, responses, texts, tokens
 from duo.server.service import Service
-
-LOCALHOST = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+from duo.server.visitors import LOCALHOST
 
 
 def make_app(service: Service) -> FastAPI:
@@ -34,7 +33,7 @@ def make_app(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(ApiError, _raise)
     app.add_middleware(Gate, service=service)
-    origins = settings.cors_origins
+    origins = settings.visitors.origins
     if origins:
         app.add_middleware(
             CORSMiddleware,

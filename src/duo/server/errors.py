@@ -26,8 +26,8 @@ OF_ANTHROPIC = {429: "rate_limit_error", 500: "api_error", 501: "api_error", 503
 
 # Why a request was refused that could be right, as /metrics counts it.
 REASONS = (
-    "loading", "draining", "queue_full", "too_many_texts", "key", "head_too_slow", "body_too_slow", "body_too_large",
-    "context_exceeded",
+    "loading", "draining", "queue_full", "too_many_texts", "host", "origin", "key", "head_too_slow", "body_too_slow",
+    "body_too_large", "context_exceeded",
 )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from duo.server.errors import ApiError, as_api_error
 from duo.server.service import Stage
 from duo.server.sse import Message, Receive, Send, dumped
+from duo.server.visitors import host_of
 
 if TYPE_CHECKING:
     from duo.server.service import Service
@@ -33,6 +34,7 @@ class Gate:
             return
         sent = _Sent(send, partial(self._own_headers, scope))
         try:
+            self._check_visitor(scope)
             self._check_key(scope)
             scope["duo.body"] = await self._body(scope, receive)
             await self._app(scope, _after(receive), sent)
@@ -54,6 +56,17 @@ class Gate:
         if self._service.stage is Stage.DRAINING:
             found.append((b"connection", b"close"))
         return found
+
+    def _check_visitor(self, scope: Any) -> None:
+        visitors = self._service.settings.visitors
+        headers = {k: v.decode("latin-1") for k, v in scope["headers"] if k in (b"host", b"origin")}
+        host, origin = headers.get(b"host", ""), headers.get(b"origin", "")
+        if not visitors.knows_host(host):
+            raise ApiError(
+                403, f"this server is not called {host_of(host)!r}; start it with --allowed-hosts", reason="host"
+            )
+        if not visitors.knows_origin(scope["method"], origin, host):
+            raise ApiError(403, f"the page {origin} may not use this server; see --cors-origins", reason="origin")
 
     def _check_key(self, scope: Any) -> None:
         settings = self._service.settings

@@ -11,6 +11,8 @@ from typing import Any
 
 from duo.errors import BadValue
 from duo.options.validate import serve_options
+from duo.server.listening import hosts_of, is_loopback
+from duo.server.visitors import Visitors
 
 
 @dataclass(frozen=True)
@@ -21,7 +23,7 @@ class Settings:
     n_queue: int | None = None  # texts that wait; None: by the places
     keys: tuple[bytes, ...] = field(default=(), repr=False)  # hashes of those that clients may send; none: everybody
     api_prefix: str = ""
-    cors_origins: tuple[str, ...] = ("localhost",)
+    visitors: Visitors = field(default_factory=Visitors)
     timeout_s: float = 3600.0
     keep_alive_s: int = 75
     header_timeout_s: float = 10.0
@@ -42,15 +44,20 @@ class Settings:
         names = tuple(n.strip() for n in (o["alias"] or name).split(",") if n.strip())
         if not names:
             raise BadValue(f"--alias {o['alias']!r} names nothing; leave it out")
+        keys = keys_of(o["api_key"], o["api_key_file"])
         prefix = o["api_prefix"].rstrip("/")
         if prefix and not prefix.startswith("/"):
             raise BadValue(f"--api-prefix {o['api_prefix']!r} does not begin with /; write /{prefix}")
         return cls(
             names=names,
             n_queue=o["queue"],
-            keys=keys_of(o["api_key"], o["api_key_file"]),
+            keys=keys,
             api_prefix=prefix,
-            cors_origins=tuple(x.strip() for x in o["cors_origins"].split(",") if x.strip()),
+            visitors=Visitors.of(
+                o["allowed_hosts"],
+                (x.strip() for x in o["cors_origins"].split(",") if x.strip()),
+                only_here=not keys and all(map(is_loopback, hosts_of(o["host"]))),
+            ),
             timeout_s=o["timeout"],
             keep_alive_s=o["keep_alive"],
             header_timeout_s=o["header_timeout"],

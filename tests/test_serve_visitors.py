@@ -1,0 +1,119 @@
+"""Whose requests the server answers: names that it is called by, and pages that send them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from served import Server, served
+
+from duo.server.settings import Settings
+from duo.server.visitors import Visitors, host_of
+
+COMPLETION = {"prompt": "once", "n_predict": 2}
+EVIL = "evil.example:9100"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with served() as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def open_to_names() -> Iterator[Server]:
+    with served({"allowed_hosts": "duo.example, other"}) as s:
+        yield s
+
+
+def status(s: Server, method: str, path: str, host: str = "", **more: Any) -> int:
+    headers = ({"Host": host} if host else {}) | more.pop("headers", {})
+    return (s.get(path, headers=headers) if method == "GET" else s.post(path, COMPLETION, headers=headers)).status_code
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "127.0.0.1:9", "127.8.9.1", "[::1]:8080", "a.localhost"])
+def test_names_of_this_machine_are_known(server: Server, host: str) -> None:
+    assert status(server, "GET", "/v1/models", host) == status(server, "POST", "/completion", host) == 200
+
+
+@pytest.mark.parametrize("host", [EVIL, "127.0.0.1.evil.example", "localhost.evil", "192.168.0.1", "[fe80::1]", "x y"])
+def test_a_page_that_gives_its_name_this_address_reads_nothing(server: Server, host: str) -> None:
+    before = server.service.metrics.page
+    for method, path in (("GET", "/v1/models"), ("GET", "/"), ("GET", "/health"), ("POST", "/completion")):
+        assert status(server, method, path, host, headers={"Origin": f"http://{host}"}) == 403
+    answer = server.get("/slots", headers={"Host": host})
+    assert answer.json()["error"]["type"] == "permission_error"
+    assert "--allowed-hosts" in answer.json()["error"]["message"]
+    assert refused(server, "host") == refused_in(before, "host") + 5
+    assert not server.service.is_busy and not server.service.running
+
+
+def refused_in(page: bytes, reason: str) -> int:
+    line = f'duo_requests_refused_total{{reason="{reason}"}} '
+    return int(float(page.decode().partition(line)[2].split()[0]))
+
+
+def refused(s: Server, reason: str) -> int:
+    return refused_in(s.service.metrics.page, reason)
+
+
+def test_names_can_be_allowed(open_to_names: Server) -> None:
+    for host in ("duo.example", "Duo.Example:443", "other.", "127.0.0.1"):
+        assert status(open_to_names, "POST", "/completion", host) == 200
+    assert status(open_to_names, "POST", "/completion", EVIL) == 403
+
+
+def test_a_request_across_sites_that_needs_no_permission_is_refused_before_work(server: Server) -> None:
+    body = b'{"prompt": "once", "n_predict": 2}'
+    plain = {"Content-Type": "text/plain"}
+    before = refused(server, "origin")
+    for origin in ("https://evil.example", "null", "http://localhost.evil.example"):
+        headers = plain | {"Origin": origin}
+        for path in ("/completion", "/v1/chat/completions", "/tokenize"):
+            answer = server.send(path, body, headers)
+            assert answer.status_code == 403 and "--cors-origins" in answer.json()["error"]["message"]
+        assert server.get("/v1/models", headers={"Origin": origin}).status_code == 200  # it cannot see the answer
+    assert refused(server, "origin") == before + 9
+    for origin in (server.url, "http://localhost:3000", ""):
+        headers = plain | ({"Origin": origin} if origin else {})
+        assert server.send("/completion", body, headers).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("given", "host", "known"),
+    [
+        ({}, EVIL, False),
+        ({"host": "localhost,::1"}, EVIL, False),
+        ({"host": "/run/duo.sock"}, EVIL, False),
+        ({"host": "0.0.0.0", "insecure": True}, EVIL, True),
+        ({"api_key": "k"}, EVIL, True),
+        ({"api_key": "k", "allowed_hosts": "duo"}, EVIL, False),
+        ({"host": "0.0.0.0", "allowed_hosts": "duo,b"}, EVIL, False),
+        ({"host": "0.0.0.0", "allowed_hosts": "duo,b"}, "b:80", True),
+        ({"allowed_hosts": "*"}, EVIL, True),
+        ({}, "", True),
+    ],
+)
+def test_who_has_to_call_the_server_by_its_name(given: dict[str, Any], host: str, known: bool) -> None:
+    assert Settings.of(given, "demo").visitors.knows_host(host) is known
+
+
+def test_pages_that_may_use_it() -> None:
+    ours = Visitors.of(None, ["https://ours.example", "localhost"], only_here=False)
+    for origin, known in (
+        ("https://ours.example", True), ("https://ours.example.evil", False), ("http://ours.example", False),
+        ("http://127.0.0.1:5000", True), ("https://duo.example:8443", True), ("https://duo.example", False),
+    ):  # fmt: skip
+        assert ours.knows_origin("POST", origin, "duo.example:8443") is known, origin
+        assert ours.knows_origin("GET", origin, "duo.example:8443")
+    assert Visitors.of(None, ["*"], only_here=True).knows_origin("POST", "null", "x")
+    assert not Visitors.of(None, [], only_here=True).knows_origin("POST", "http://localhost", "127.0.0.1:1")
+
+
+def test_names_without_ports() -> None:
+    for text, name in (
+        ("[::1]:8080", "::1"), ("Localhost.:80", "localhost"), (" a ", "a"), ("a:", "a"), ("::1", ""), ("a:b", ""),
+        ("[::1", ""), ("", ""),
+    ):  # fmt: skip
+        assert host_of(text) == name
