@@ -24,6 +24,11 @@ TARGET, DRAFT = demo_pair()
         ("xtc_threshold", "much"),
         ("dynatemp_range", -1),
         ("dynatemp_exponent", math.inf),
+        ("samplers", ["zzz"]),
+        ("samplers", "temperature;top_k"),
+        ("samplers", ["top_k", "top_k"]),
+        ("samplers", "kz"),
+        ("samplers", 5),
         ("dry_multiplier", -1),
         ("dry_base", 0.5),
         ("dry_allowed_length", -1),
@@ -58,7 +63,7 @@ def test_flags_are_llama_cpps(run: Callable[..., tuple[int, str, str]]) -> None:
         code, out, _ = run(*base, *flags)
         assert code == 0 and out != usual[1], flags
     assert run(*base, "--dry-base", "0.5")[0] == 1
-    assert "--mirostat is not supported" in run(*base, "--mirostat", "2")[2]
+    assert "--mirostat 2: only 0 is possible" in run(*base, "--mirostat", "2")[2]
 
 
 def test_sequence_breakers_are_read_as_by_llama_cpp(run: Callable[..., tuple[int, str, str]]) -> None:
@@ -85,3 +90,16 @@ def test_llama_cpps_typical_p_is_taken(strict_pair: Duo) -> None:
 def test_mirostat_is_refused_with_its_reason(strict_pair: Duo) -> None:
     with pytest.raises(DuoError, match=r"mirostat_mode=2, .*every token before"):
         strict_pair.create_completion(PROMPTS[0], mirostat_mode=2)
+
+
+@pytest.mark.parametrize("mode", ["plain", "sync", "async"])
+def test_samplers_that_are_left_out_are_off(duo_pair: Duo, mode: Any) -> None:
+    given: dict[str, Any] = {"temperature": 0.9, "top_k": 3, "top_p": 0.1, "min_p": 0.5, "repeat_penalty": 1.5}
+    off: dict[str, Any] = {"top_p": 1.0, "min_p": 0.0, "repeat_penalty": 1.0}
+    how: dict[str, Any] = {"max_tokens": 24, "seed": 5, "mode": mode, "ignore_eos": True}
+    want = duo_pair.generate(PROMPTS[0], **how, **given | off).tokens
+    for samplers in (["top_k", "temperature"], ["top-k", "temp"], "top_k;temperature", "kt"):
+        assert duo_pair.generate(PROMPTS[0], **how, **given, samplers=samplers).tokens == want
+    assert duo_pair.generate(PROMPTS[0], **how, **given, samplers="edskypmxt").tokens != want
+    one = duo_pair.generate(PROMPTS[0], **how, samplers="top_k", top_k=1).tokens
+    assert one == duo_pair.generate(PROMPTS[0], **how, temperature=0).tokens

@@ -155,6 +155,7 @@ def test_health_models_props_and_slots(server: Server) -> None:
     props = server.get("/props").json()
     assert props["total_slots"] == 4 and props["default_generation_settings"]["n_ctx"] == server.duo.n_ctx()
     assert props["default_generation_settings"]["params"]["temperature"] == 0.8
+    assert props["default_generation_settings"]["params"]["samplers"][-1] == "temperature"
     assert props["chat_template"] == TEMPLATE and props["chat_template_caps"]["supports_tools"] is True
     assert props["modalities"] == {"vision": False, "audio": False}
     server.wait_until_idle()
@@ -207,6 +208,8 @@ def test_what_duo_does_not_have_is_refused_by_name(server: Server, path: str) ->
         ({"prompt": "a", "seed": -5}, "seed"),
         ({"prompt": "a", "mode": "fast"}, "mode"),
         ({"prompt": "a", "mirostat": 2}, "mirostat"),
+        ({"prompt": "a", "samplers": ["zzz"]}, "no sampler 'zzz'"),
+        ({"prompt": "a", "samplers": ["temperature", "top_k"]}, "in the order"),
         ({"prompt": "a", "grammar": "root ="}, "grammar"),
         ({"prompt": "a", "json_schema": {"type": "thing"}}, "thing"),
         ({"prompt": "a", "draft": {"n_least": 3}}, "n_least"),
@@ -236,7 +239,7 @@ def test_unknown_and_empty_fields_pass(server: Server, alone: Duo) -> None:
     nothing = dict.fromkeys(
         ["temperature", "stop", "grammar", "draft", "logit_bias", "n", "stream", "samplers", "model"]
     )
-    more = {"store": True, "metadata": {"a": 1}, "samplers": ["top_k"], "n_keep": 4, "seed": 4294967295}
+    more = {"store": True, "metadata": {"a": 1}, "samplers": ["temperature"], "n_keep": 4, "seed": 4294967295}
     found = server.post("/completion", {"prompt": PROMPT, **nothing, **GREEDY, **more}).json()
     assert found["content"] == alone.generate(PROMPT, **GREEDY).text
     empty = server.post("/completion", {"prompt": PROMPT, **GREEDY, "grammar": "", "stop": [""], "tools": []}).json()

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
 
-from duo.cli.llama_cpp_samplers import of_letters, of_names
-
 _ON = ("on", "1", "true", "enabled")
 
 Meaning = Callable[[str], list[str]]  # duo's arguments for a value. Raises ValueError: what duo takes instead
@@ -65,6 +63,10 @@ def _rope_scale(value: str) -> list[str]:
         raise ValueError("it has to be a number above 0") from None
 
 
+def _samplers(value: str) -> list[str]:
+    return ["--samplers", value]
+
+
 def _verbosity(value: str) -> list[str]:
     if not re.fullmatch(r"-?\d+", value):
         raise ValueError("it has to be a whole number")
@@ -85,7 +87,6 @@ _ROWS = "measured times decide which guesses are verified"
 _QUIET = "llama.cpp's log is shown only with -v, and its lines are plain"
 _NO_MIROSTAT = "duo has no mirostat, so only --mirostat 0 is taken"
 _FIT = "on means -ngl auto -ngld auto where they are not given; off is what duo does anyway"
-_ORDER = "samplers that are left out are switched off; the order cannot be changed"
 _THOUGHTS = "0 means --reasoning off, -1 no limit; other values are not taken"
 _NO_IMAGES = "duo reads no images"
 _DRAFT = ("", "-batch", "-draft", "-batch-draft")
@@ -125,8 +126,7 @@ TAKEN = (
     Taken(("--mirostat-lr", "--mirostat-ent"), _NO_MIROSTAT, _number()),
     Taken(("--adaptive-target",), "duo has no adaptive-p, so only a negative value is taken", _number(-1e9, -1e-9)),
     Taken(("--adaptive-decay",), "duo has no adaptive-p", _number()),
-    Taken(("--samplers",), _ORDER, of_names),
-    Taken(("--sampler-seq", "--sampling-seq"), _ORDER, of_letters),
+    Taken(("--sampler-seq", "--sampling-seq"), "it means --samplers, which takes the letters, too", _samplers),
     Taken(("--spec-draft-p-split", "--draft-p-split"), _ROWS, _number(0, 1)),
     Taken(("--rope-scale",), "it means --rope-freq-scale 1/N", _rope_scale),
     Taken(("--perf", "--no-perf"), "the figures cost nothing"),

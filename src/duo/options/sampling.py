@@ -14,6 +14,7 @@ from duo.options.option import (
     Probability,
     opt,
 )
+from duo.options.samplers import Samplers
 
 
 class SamplingOptions(TypedDict, total=False):
@@ -30,6 +31,11 @@ class SamplingOptions(TypedDict, total=False):
             env="N_PREDICT",
         ),
     ]
+    samplers: Annotated[
+        Samplers | None,
+        opt(None, "Samplers that are applied, such as top_k;temperature; the others are off. The order cannot be "
+            "changed. Default: all.", "--samplers", metavar="NAME;..."),
+    ]  # fmt: skip
     temperature: Annotated[
         Annotated[float, Field(ge=0.0, le=1e6, allow_inf_nan=False)],
         opt(

@@ -12,6 +12,7 @@ from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
 from duo.options.host import HostOptions, of_one_model
 from duo.options.option import N_DRAFT_MAX, N_STEP_MAX, Opt
+from duo.options.samplers import switched_off
 from duo.options.serve import ServeOptions
 from duo.options.tables import (
     ENDPOINT_OPTIONS,
@@ -135,6 +136,8 @@ def generate_options(given: dict[str, Any], function: str = "generate") -> Gener
     checked: GenerateOptions = _complete(function, given, GENERATE_OPTIONS, _GENERATE)
     if checked["max_tokens"] == 0:
         raise BadValue("max_tokens (-n) is 0; give at least 1, or -1 for no limit")
+    if checked["samplers"] is not None:
+        checked.update(switched_off(checked["samplers"]))  # type: ignore[typeddict-item]
     n_draft = checked["n_draft"]
     if n_draft != "auto" and not 1 <= n_draft <= N_DRAFT_MAX:
         raise BadValue(f"n_draft (--draft) is {n_draft}; give 1 to {N_DRAFT_MAX}, or auto")

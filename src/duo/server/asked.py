@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from duo.errors import BadValue
+from duo.options.samplers import ALL
 from duo.options.tables import GENERATE_OPTIONS
 from duo.support.wording import quoted
 
@@ -17,8 +18,8 @@ if TYPE_CHECKING:
 SAME: tuple[str, ...] = tuple(
     name
     for name in (
-        "temperature", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold",
-        "dynatemp_range", "dynatemp_exponent", "repeat_penalty", "repeat_last_n", "presence_penalty",
+        "samplers", "temperature", "top_k", "top_p", "min_p", "typical_p", "top_n_sigma", "xtc_probability",
+        "xtc_threshold", "dynatemp_range", "dynatemp_exponent", "repeat_penalty", "repeat_last_n", "presence_penalty",
         "frequency_penalty", "dry_multiplier", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
         "dry_sequence_breakers", "ignore_eos", "stop", "grammar", "json_schema", "mode", "cache_prompt", "id_slot",
         "draft_tree", "draft_window", "n_draft_branches", "spec_type", "accept", "posterior_threshold",
@@ -143,6 +144,7 @@ def settings_shown(options: Mapping[str, Any]) -> dict[str, Any]:
         "n_probs": options["logprobs"] or 0,
     }
     shown["logit_bias"] = [[i, b if b > float("-inf") else False] for i, b in options["logit_bias"].items()]
+    shown["samplers"] = ALL if options["samplers"] is None else options["samplers"]
     shown["speculative.n_max"] = options["n_draft"]
     shown["speculative.n_min"] = shown.pop("n_draft_min", 0)
     shown["speculative.p_min"] = shown.pop("draft_p_min", 0.0)

@@ -33,6 +33,7 @@ class TextFields(Fields):
     stop: Texts | None = None
     ignore_eos: bool | None = None
     seed: int | None = None
+    samplers: Texts | None = None
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
