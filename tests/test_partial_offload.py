@@ -111,6 +111,31 @@ print(json.dumps(texts))
 """
 )
 
+KEPT = (
+    CLIENT.split("found = []")[0]
+    + """
+from duo import Duo
+
+found = []
+for n in ("all", 99, "auto", 2):
+    for kept in ({"n_cpu_ffn": 99}, {"override_tensor": "ffn=CPU"}, {"n_cpu_ffn": 2}):
+        with Duo(n_ctx=512, device="RPC0", n_gpu_layers=n, n_gpu_layers_draft=0, cpu_kernels="duo", **kept) as d:
+            n_tokens = len(d.generate("Once upon a time", max_tokens=8, temperature=0, ignore_eos=True).tokens)
+            found.append([n, d.target.n_duo_products, d.target.n_cpu_products, n_tokens])
+print(json.dumps(found))
+from duo.options.model import ModelOptions
+from duo.options.validate import engine_options
+from duo.placement.place import place
+from duo.models.demo import demo_pair
+
+for more in ({}, {"override_tensor": "ffn=CPU"}, {"override_tensor_draft": "ffn=CPU"}):
+    o = engine_options({"device": "RPC0", "device_draft": "RPC0", "n_ctx": 512, **more})
+    target, draft = demo_pair()
+    placed, _ = place(ModelOptions.of(o, "target", str(target)), ModelOptions.of(o, "draft", str(draft)))
+    print(json.dumps([placed.shared, bool(placed.target.cpu_types), bool(placed.draft.cpu_types)]))
+"""
+)
+
 
 @pytest.fixture
 def endpoint() -> Iterator[str]:
@@ -146,6 +171,19 @@ def test_only_the_cpus_layers_go_to_duos_kernels(endpoint: str) -> None:
     for x in (none, output, last):
         assert 0 < x[4] < 0.02
     assert every[4] == 0
+
+
+def test_weights_that_stay_on_the_cpu_have_duos_kernels_whatever_layers_are_on_a_device(endpoint: str) -> None:
+    child = run_python(KEPT, endpoint)
+    assert child.returncode == 0, child.stderr
+    found, *placed = map(json.loads, child.stdout.splitlines()[-4:])
+    # Four layers, each with three such products of its seven. With -ngl 2, three layers are the CPU's anyway.
+    for i, n in enumerate(("all", 99, "auto")):
+        assert [x[:3] for x in found[3 * i : 3 * i + 3]] == [[n, 12, 12], [n, 12, 12], [n, 6, 6]]
+    assert [x[:3] for x in found[9:]] == [[2, 24, 24], [2, 24, 24], [2, 21, 21]]
+    assert {x[3] for x in found} == {8}
+    # [the models share the CPU or the device, types for duo's kernels of the target, of the draft]
+    assert placed == [[True, False, False], [False, True, False], [True, False, True]]
 
 
 def test_auto_places_what_fits_the_device(endpoint: str) -> None:

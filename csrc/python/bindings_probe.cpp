@@ -205,10 +205,11 @@ void register_probe(py::module_ & m) {
     m.def("other_ggml", &cpu::other_ggml);
     m.def(
         "cpu_types",
-        [](const std::string & path, int32_t n_gpu_layers) {
-            return weight_placement(path, {}, n_gpu_layers, {}).cpu_types();
+        [](const std::string & path, int32_t n_gpu_layers,
+           const std::vector<std::pair<std::string, std::string>> & overrides) {
+            return weight_placement(path, {}, n_gpu_layers, overrides).cpu_types();
         },
-        "path"_a, "n_gpu_layers"_a);
+        "path"_a, "n_gpu_layers"_a, "overrides"_a = std::vector<std::pair<std::string, std::string>>());
     m.def(
         "cpu_weight_bytes",
         [](const std::string & path, int32_t n_gpu_layers, std::pair<std::string, std::vector<std::string>> packing) {

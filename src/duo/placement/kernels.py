@@ -199,10 +199,17 @@ def duo_is_faster(weight_type: str, teams: Sequence[int], of_prompt: int, *, dra
 
 
 def chosen_types(
-    choice: CpuKernels, path: str, n_gpu_layers: int, teams: Sequence[int], of_prompt: int, *, drafted: bool = True
+    choice: CpuKernels,
+    path: str,
+    n_gpu_layers: int,
+    teams: Sequence[int],
+    of_prompt: int,
+    *,
+    drafted: bool = True,
+    overrides: Sequence[tuple[str, str]] = (),
 ) -> list[str]:
-    """The weight types of this file's CPU layers that duo's kernels multiply. n_gpu_layers < 0: all layers. For the
-    other arguments see `duo_is_faster`.
+    """The types of this file's weights on the CPU that duo's kernels multiply. n_gpu_layers < 0: all layers.
+    overrides: (pattern, memory) from -ot. For the other arguments see `duo_is_faster`.
 
     Raises BadValue if the user asks for duo's kernels and they cannot be used.
     """
@@ -211,7 +218,7 @@ def chosen_types(
         raise BadValue(f"duo's CPU kernels cannot be used: {why_not}; leave out --cpu-kernels duo")
     if choice == "stock" or not name or not os.path.isfile(path):
         return []
-    types = [t for t in _core.cpu_types(os.fsencode(path), n_gpu_layers) if t in _core.kernel_types()]
+    types = [t for t in _core.cpu_types(os.fsencode(path), n_gpu_layers, overrides) if t in _core.kernel_types()]
     return types if choice == "duo" else [t for t in types if duo_is_faster(t, teams, of_prompt, drafted=drafted)]
 
 

@@ -106,6 +106,12 @@ def _pattern(text: str) -> re.Pattern[str] | None:
         return None
 
 
+def kept_on_cpu(h: Header, overrides: Sequence[tuple[str, str]]) -> set[str]:
+    """The names of the tensors that these options put on the CPU, whatever layer they are of."""
+    choices = [(p, memory) for p, memory in ((_pattern(text), memory) for text, memory in overrides) if p is not None]
+    return {t.name for t in h.tensors if next((memory for p, memory in choices if p.search(t.name)), "") == "CPU"}
+
+
 def need_of(
     h: Header,
     n_ctx: int,
@@ -133,7 +139,7 @@ def need_of(
     Weights and cache are exact, except for sliding windows. Every layer that attends counts as if it kept the whole
     context; with many branches that is true up to rather long contexts. Working memory is an estimate.
     """
-    choices = [(p, memory) for p, memory in ((_pattern(text), memory) for text, memory in overrides) if p is not None]
+    kept = kept_on_cpu(h, overrides)
     weights, output, host, embedding, has_output = [0] * h.n_layer, 0, 0, 0, False
     matrix = [0] * h.n_layer
     heads = h.n_trunk if h.n_mtp else h.n_layer  # the first layer that a target does not compute
@@ -141,7 +147,7 @@ def need_of(
         layer = t.layer
         if layer is not None and layer >= heads and h.has_trunk and not mtp:
             continue  # not loaded
-        if next((memory for p, memory in choices if p.search(t.name)), "") == "CPU":
+        if t.name in kept:
             host += t.n_bytes
         elif layer is not None and layer < h.n_layer:
             weights[layer] += t.n_bytes

@@ -16,6 +16,7 @@ from duo.placement import kernels
 from duo.placement.cpus import usable_cores
 from duo.placement.devices import default_devices, devices
 from duo.placement.fit import Placement
+from duo.placement.memory import kept_on_cpu
 from duo.placement.packing import cheap_draft
 from duo.placement.prior import SMALL, expect
 from duo.placement.resolve_auto import resolve_auto
@@ -55,7 +56,9 @@ def _model(
     teams = sorted({n_threads, n_threads_beside or n_threads})
     # A draft's step over several branches is as wide as a verification.
     wide = drafted or o.role == "draft"
-    m.cpu_types = kernels.chosen_types(choice, o.path, n_gpu_layers, teams, m.n_threads_batch, drafted=wide)
+    m.cpu_types = kernels.chosen_types(
+        choice, o.path, n_gpu_layers, teams, m.n_threads_batch, drafted=wide, overrides=o.override_tensors
+    )
     if m.loras:
         m.cpu_types = []  # libllama puts an adapter beside its weights, and duo's memory is for weights alone
     if n_gpu_layers == 0 and not m.loras:
@@ -91,9 +94,9 @@ def scaled_files(o: ContextOptions, option: str, what: str) -> list[tuple[str | 
 
 def _n_threads(o: ModelOptions, share: int) -> int:
     """The number that the user gave, or the number of CPUs that the user named; otherwise `share`, or one thread for a
-    tiny model. A draft on a GPU needs one thread, which only launches kernels."""
+    tiny model. A draft on a GPU needs one thread, which only launches kernels, unless some weights stay on the CPU."""
     n = o.n_threads or len(o.cpus)
-    return n or (1 if o.role == "draft" and _on_gpu(o) else _team(o.path, share))
+    return n or (1 if o.role == "draft" and _on_gpu(o) and not _keeps_on_cpu(o) else _team(o.path, share))
 
 
 def place_alone(o: ModelOptions) -> _core.ModelOptions:
@@ -102,15 +105,21 @@ def place_alone(o: ModelOptions) -> _core.ModelOptions:
     return _model(o, _n_threads(o, usable_cores()), n_ctx_most=N_CTX_DEFAULT)
 
 
-def _on_cpu(placement: Placement | None, *, draft: bool) -> bool:
+def _keeps_on_cpu(m: ModelOptions) -> bool:
+    """Whether some weights are on the CPU because of -ot or -cmoe, whatever layers are on a device."""
+    asked = any(memory == "CPU" for _, memory in m.override_tensors) and os.path.isfile(m.path)
+    return asked and bool(kept_on_cpu(read_header(m.path), m.override_tensors))
+
+
+def _on_cpu(m: ModelOptions, placement: Placement | None) -> bool:
     """Whether the CPU computes some of the model's layers."""
-    placed = None if placement is None else placement.draft if draft else placement.target
-    return placed is None or placed.n_gpu_layers < placed.n_all
+    placed = None if placement is None else placement.draft if m.role == "draft" else placement.target
+    return placed is None or placed.n_gpu_layers < placed.n_all or _keeps_on_cpu(m)
 
 
-def _same_gpu(placement: Placement | None) -> bool:
+def _same_gpu(target: ModelOptions, placement: Placement | None) -> bool:
     """Whether the whole target is on the same single GPU as the draft."""
-    if placement is None or placement.draft is None or _on_cpu(placement, draft=False):
+    if placement is None or placement.draft is None or _on_cpu(target, placement):
         return False
     return len(placement.target.devices) == 1 and placement.target.devices == placement.draft.devices
 
@@ -162,8 +171,8 @@ def place(
         return out, None
     target, draft, placement = resolve_auto(target, draft, devices())
     cores = usable_cores()
-    draft_on_cpu = draft is not None and _on_cpu(placement, draft=True) and not _on_gpu(draft)
-    both_on_cpu = draft_on_cpu and _on_cpu(placement, draft=False)
+    draft_on_cpu = draft is not None and _on_cpu(draft, placement) and (not _on_gpu(draft) or _keeps_on_cpu(draft))
+    both_on_cpu = draft_on_cpu and _on_cpu(target, placement)
     share: int = max(1, cores - 1)
     splits: list[tuple[int, int]] = []
     if draft is not None and both_on_cpu:
@@ -180,7 +189,7 @@ def place(
     out.target = _model(target, n_target, drafted=drafted, n_threads_beside=likely[0], n_ctx_most=N_CTX_DEFAULT)
     if draft is not None:
         out.draft = _model(draft, n_draft, n_threads_beside=likely[1])
-        out.shared = _same_gpu(placement) or (both_on_cpu and _share_cores(out, cores))
+        out.shared = _same_gpu(target, placement) or (both_on_cpu and _share_cores(out, cores))
         if out.shared and splits:
             out.splits, out.split = splits, splits.index(likely)
         if drafted:
@@ -188,7 +197,7 @@ def place(
             expect(
                 out,
                 target_on_cpu=placement is None or not placement.target.n_gpu_layers,
-                draft_on_cpu=draft_on_cpu,
+                draft_on_cpu=draft_on_cpu and not _on_gpu(draft),
                 race=race,
             )
         kernels.read_ahead(out.target.cpu_types, n_target)  # for types in both models the target's value counts
