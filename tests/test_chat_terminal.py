@@ -14,6 +14,8 @@ from duo.cli.chat_history import N_HISTORY, ChatHistory
 from duo.cli.chat_prompt import CommandCompleter
 from duo.cli.chat_text import is_open, without_fences
 
+pytestmark = pytest.mark.full
+
 PROMPT = r"\x1b\[\?2004h[^>]*>"  # the terminal is told to mark what is pasted: keys are read from now on
 READY = rf"/help lists the commands.*?{PROMPT}"
 GREEN = "\x1b[32m"

@@ -119,6 +119,7 @@ CHEAP: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("cheap", CHEAP, ids=str)
 def test_the_text_is_the_targets_with_any_of_it(cheap: dict[str, Any]) -> None:
     with Duo(TARGET, n_ctx=256, cpu_kernels="duo") as d:

@@ -179,6 +179,7 @@ def test_a_quantised_v_cache_without_flash_attention_is_one_sentence(capsys: pyt
     assert "flash attention" in err
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux" or len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs and /proc")
 @pytest.mark.parametrize("how", ["mask", "range"])
 def test_masks_and_ranges_pin_each_models_threads(how: str) -> None:

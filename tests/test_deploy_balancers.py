@@ -21,8 +21,9 @@ from waits import wait_until
 pytestmark = pytest.mark.full
 
 ASKED: dict[str, Any] = {"model": "duo", "messages": TALE, "temperature": 0, "max_tokens": 24, "ignore_eos": True}
-LONG = {**ASKED, "max_tokens": 1500}  # such a text is left before it ends
-SLOW = {"n_parallel": 2, "_delay": (20_000, 1)}  # µs of a pass: a text lasts long enough to see it being written
+LONG = {**ASKED, "max_tokens": 7000}  # such a text is left before it ends
+# µs of a pass: a text lasts long enough to see it being written
+SLOW = {"n_parallel": 2, "n_ctx": 16384, "_delay": (20_000, 1)}
 SERVER = {"queue": 0, "alias": "duo", "drain": 60.0}
 BALANCERS = {"nginx": nginx, "haproxy": haproxy, "litellm": litellm, "sglang": sglang}
 PLAIN = ("nginx", "haproxy")  # they pass on what they get

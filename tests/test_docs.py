@@ -85,6 +85,7 @@ def run(args: list[str], place: Path) -> None:
     assert done.returncode == 0, f"{shlex.join(args)}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("block", PYTHON, ids=lambda b: b.where)
 def test_python_examples_run(block: Block, place: Path) -> None:
     code = block.code if "import duo" in block.code else "import duo\n" + block.code

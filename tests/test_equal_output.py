@@ -72,6 +72,7 @@ def test_whole_texts_in_the_default_setting_of_each_mode(mode: str, plain: list[
             assert greedy(d, prompt, mode=mode, n_draft=4) == plain[i], f"prompt {i}"
 
 
+@pytest.mark.full
 def test_whole_texts_with_stock_kernels_under_strict() -> None:
     with Duo(*demo_pair(), n_ctx=512, **STOCK) as d:
         for i, prompt in enumerate(PROMPTS[:N_PROMPTS:2]):
@@ -90,6 +91,7 @@ def test_text_does_not_depend_on_timing(seed: int, plain: list[tuple[int, ...]])
             assert text == plain[i][:96], f"prompt {i}, {mode}, draft length {length}"
 
 
+@pytest.mark.full
 def test_threads_and_repetition_do_not_change_the_text(plain: list[tuple[int, ...]]) -> None:
     with Duo(*demo_pair(), n_ctx=512, **EXACT, n_threads=2, n_threads_draft=2) as d:
         for i in (0, N_PROMPTS // 2, N_PROMPTS - 1):

@@ -173,6 +173,7 @@ def test_files_outside_the_repositorys_folder_are_ignored(hub: Hub, fake: FakeHu
     assert list(tmp_path.rglob("*.gguf")) == []
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "answer",
     [

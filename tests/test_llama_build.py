@@ -53,6 +53,7 @@ def with_libraries(folder: Path, code: str) -> "subprocess.CompletedProcess[str]
     )
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="libraries are patched as Linux names them")
 @pytest.mark.parametrize(
     ("commit", "release", "works"),

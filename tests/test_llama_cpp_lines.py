@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from duo.cli.commands import serve
 from duo.cli.main import main
 from duo.models.demo import demo_pair
+
+pytestmark = pytest.mark.full
 
 TARGET, DRAFT = map(str, demo_pair())
 
@@ -129,4 +130,4 @@ def test_a_line_starts_and_answers(
     monkeypatch.setattr("duo.server.serving.Serving.run", run_once)
     monkeypatch.setattr("duo.server.listening.listeners", lambda _options: [])
     assert main(["serve", *args]) == 0
-    assert len(answers) == 1 and serve.command.name == "serve"
+    assert len(answers) == 1 and answers[0].strip()

@@ -11,7 +11,9 @@ import pytest
 
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
 from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, Taken
+from duo.cli.main import COMMANDS as COMMANDS_OF_DUO
 from duo.cli.main import command_named, main
+from duo.cli.options import ModelCommand
 
 ARGS: list[dict[str, Any]] = json.loads((Path(__file__).parent / "llama_cpp_args.json").read_text())
 # What people run with a model: the programs that `duo`, `duo chat` and `duo serve` stand for.
@@ -37,7 +39,8 @@ def test_every_option_has_one_class() -> None:
     for arg in ARGS:
         for name in arg["names"]:
             classes = [name in IN_DUO or name in COMMANDS, name in OF_NAME, name in PROGRAM, name in NOT_IN_DUO]
-            assert sum(classes) == 1, f"{name}: {classes}"
+            both = name in CHAT and OF_NAME.get(name) and "chat" not in OF_NAME[name][0].commands
+            assert sum(classes) == (2 if both else 1), f"{name}: {classes}"
     known = {name for arg in ARGS for name in arg["names"]}
     assert known >= OF_NAME.keys() | PROGRAM.keys() | NOT_IN_DUO
     assert CHAT.keys() | OF_NAME.keys() >= IN_CHAT and not IN_CHAT & RUN.keys()
@@ -46,8 +49,8 @@ def test_every_option_has_one_class() -> None:
 
 def test_options_take_as_many_values_as_in_llama_cpp() -> None:
     takes = {name: arg["value"] for arg in ARGS for name in arg["names"]}
-    for name in OF_NAME:
-        assert takes[name] == (OF_NAME[name].means is not None), name
+    for name, found in OF_NAME.items():
+        assert {t.means is not None for t in found} == {takes[name]}, name
     for name in takes.keys() & IN_DUO.keys():
         assert takes[name] != IN_DUO[name].is_flag or name in ("-co", "--color"), name
 
@@ -73,15 +76,27 @@ def values() -> Iterator[tuple[str, Taken, str | None]]:
                 break
 
 
-@pytest.mark.parametrize(("name", "taken", "value"), list(values()), ids=lambda x: x if isinstance(x, str) else "")
-def test_what_is_taken_can_be_given(name: str, taken: Taken, value: str | None) -> None:
-    for command in taken.commands or ("run", "chat", "serve", "bench"):
-        found = command_named(command)
-        assert found is not None
+COMMANDS_WITH_OPTIONS = [c for c in COMMANDS_OF_DUO if isinstance(command_named(c), ModelCommand)]
+
+
+@pytest.mark.parametrize("command", COMMANDS_WITH_OPTIONS)
+def test_what_is_taken_can_be_given(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the command says that it does not know the option by the name that was typed."""
+    monkeypatch.setattr(os, "setpriority", lambda *_: None)
+    found = command_named(command)
+    assert found is not None
+    own = options_of(command)
+    free = ["x"] * sum(p.required for p in found.params if isinstance(p, click.Argument))
+    for name, taken, value in values():
         args = [name] if value is None else [name, value]
         for form in (args, [f"{name}={value}"]) if value is not None and name.startswith("--") else (args,):
-            with found.make_context(command, [*form, "-n", "3"]) as ctx:
-                assert ctx.params["max_tokens"] == "3"
+            if (taken.commands and command not in taken.commands) or (taken.needs and taken.needs not in own):
+                if name not in own and not any(command in t.commands for t in OF_NAME[name]):
+                    with pytest.raises(click.ClickException, match=f"^(unknown option )?{name}[ ;]"):
+                        found.make_context(command, [*form, *free])
+            else:
+                with found.make_context(command, [*form, *free]) as ctx:
+                    assert ctx.params.get("prompt") is None
 
 
 def test_the_text_is_the_same_and_verbose_says_why(run: Run) -> None:
@@ -105,6 +120,10 @@ def test_values_that_change_something_are_refused_with_what_is_possible(run: Run
         (["--sampler-seq", "tz"], "duo has no sampler 'z'"),
         (["-lv", "high"], "-lv high: it has to be a whole number"),
         (["--jinja=1"], "--jinja takes no value"),
+        (["--adaptive-target", "0.5"], "--adaptive-target 0.5: it has to be a number below 0"),
+        (["--rope-scale", "-2"], "--rope-scale -2: it has to be a number above 0"),
+        (["--rope-scale", "inf"], "--rope-scale inf: it has to be a number above 0"),
+        (["--no-skip-chat-parsing"], "--no-skip-chat-parsing is an option of duo chat and duo serve"),
         (["--keep"], "--keep needs a value"),
     ):
         code, out, err = run("-p", "x", *args)
@@ -127,7 +146,41 @@ def test_what_options_mean_in_duo() -> None:
     assert params("run", "--fit", "on", "-p", "x")["n_gpu_layers"] == "auto"
     assert params("run", "-ngl", "7", "--fit", "on", "-p", "x")["n_gpu_layers"] == "7"
     assert params("run", "-fit", "off", "-p", "x")["n_gpu_layers"] is None
-    assert params("chat", "--reasoning-budget", "0")["reasoning"] == "off"
+    assert params("chat", "--reasoning-budget", "0")["reasoning"] is False
+    assert params("run", "-p", "--top_k=my_var", "--top_k", "5")["prompt"] == "--top_k=my_var"  # values stay
+    assert params("run", "-p", "x", "--top_k", "5")["top_k"] == "5"
+    for remote, name in (("--draft-host", "n_gpu_layers_draft"), ("--verify-host", "n_gpu_layers")):
+        p = params("run", remote, "h:1", "--fit", "on", "-p", "x")
+        assert p[name] is None and p["n_gpu_layers" if "draft" in name else "n_gpu_layers_draft"] == "auto"
+
+
+def test_the_last_of_several_counts() -> None:
+    assert params("run", "--fit", "on", "--fit", "off", "-p", "x")["n_gpu_layers"] is None
+    assert params("chat", "--reasoning-budget", "0", "--reasoning-budget", "-1")["reasoning"] is None
+    assert not params("run", "-lv", "5", "-lv", "0", "-p", "x")["verbose"]
+    assert params("run", "--rope-scale", "4", "--rope-freq-scale", "0.5", "-p", "x")["rope_freq_scale"] == "0.5"
+    assert params("run", "--rope-freq-scale", "0.5", "--rope-scale", "4", "-p", "x")["rope_freq_scale"] == "0.25"
+
+
+def test_the_environment_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {arg["env"] for arg in ARGS}
+    assert all(t.env in known for t in TAKEN if t.env)
+    monkeypatch.setenv("LLAMA_ARG_ROPE_SCALE", "4")
+    monkeypatch.setenv("LLAMA_ARG_FIT", "on")
+    monkeypatch.setenv("LLAMA_ARG_THINK_BUDGET", "0")
+    assert params("run", "-p", "x")["rope_freq_scale"] == "0.25"
+    assert params("run", "--rope-scale", "2", "-p", "x")["rope_freq_scale"] == "0.5"
+    assert params("run", "-p", "x")["n_gpu_layers"] == "auto"
+    monkeypatch.setenv("LLAMA_ARG_N_GPU_LAYERS", "7")
+    assert params("run", "-p", "x")["n_gpu_layers"] == params("run", "--fit", "on", "-p", "x")["n_gpu_layers"] == "7"
+    assert params("chat")["reasoning"] is False
+    for value, meant in (("1", True), ("disabled", False), ("auto", None), ("enabled", True), ("-1", None)):
+        monkeypatch.delenv("LLAMA_ARG_THINK_BUDGET", raising=False)
+        monkeypatch.setenv("LLAMA_ARG_REASONING", value)
+        assert params("chat")["reasoning"] is meant
+    for value, on in (("disabled", False), ("enabled", True), ("0", False)):
+        monkeypatch.setenv("LLAMA_ARG_CACHE_PROMPT", value)
+        assert params("run", "-p", "x")["cache_prompt"] is on
     assert params("run", "-p", "--jinja")["prompt"] == "--jinja"  # a value
 
 
@@ -151,6 +204,10 @@ def test_options_of_conversations_and_servers_choose_the_command(
 ) -> None:
     for args, command in (
         (["-cnv", "-p", "hi"], "chat"),
+        (["--system_prompt", "x"], "chat"),
+        (["--api_key", "k"], "serve"),
+        (["-no-cnv", "-st", "-p", "hi"], "run"),
+        (["--stop", "--port", "-p", "hi"], "run"),
         (["--system-prompt=Be brief."], "chat"),
         (["--jinja", "--port", "8081"], "serve"),
         (["-sys", "x", "--alias", "y"], "serve"),
@@ -172,7 +229,7 @@ def test_options_of_conversations_and_servers_choose_the_command(
             assert (code, ran) == (0, [command]), args
 
 
-def test_a_conversation_of_one_turn(run: Run) -> None:
+def test_a_conversation_of_one_turn(run: Run, tmp_path: Path) -> None:
     chatml = ("--chat-template", "chatml", "-n", "6", "--temp", "0")
     code, typed, _ = run("chat", *chatml, stdin=b"Tell me a tale.\n")
     assert code == 0 and typed
@@ -181,6 +238,10 @@ def test_a_conversation_of_one_turn(run: Run) -> None:
     code, two, _ = run("chat", *chatml, "-p", "Tell me a tale.", stdin=b"And another.\n")
     assert code == 0 and two.startswith(typed) and len(two) > len(typed)
     assert run("chat", *chatml, "-st", stdin=b"Tell me a tale.\nAnd another.\n")[:2] == (0, typed)
+    assert typed.strip() in run("chat", *chatml, "-st", stdin=b"/help\nTell me a tale.\nAnd another.\n")[1]
+    turn = tmp_path / "turn"
+    turn.write_text("Tell me a tale.\n")
+    assert run("chat", *chatml, "-st", "-f", turn)[:2] == (0, typed)
     assert "both -p and -f were given" in run("chat", "-p", "x", "-f", "y")[2]
 
 
@@ -194,4 +255,6 @@ def test_reasoning_is_a_variable_of_the_template(tmp_path: Path, run: Run) -> No
         assert texts[-1] == run(*chat, "--chat-template-kwargs", f'{{"enable_thinking": {given}}}')[1]
     assert run(*chat, "--reasoning", "auto")[1] == texts[0]
     assert len(set(texts)) == 3
-    assert run("chat", "--chat-template", "chatml", *chat[3:], "--reasoning", "on")[0] == 0  # it has no variables
+    named = ("chat", "--chat-template", "chatml", *chat[3:])  # it has no variables
+    assert run(*named, "--reasoning", "on")[:2] == run(*named)[:2]
+    assert "may think in spite of --reasoning off" in run(*named, "--reasoning", "off")[2]

@@ -60,6 +60,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", CASES)
 def test_check_says_what_the_engine_says(name: str, tmp_path: Path) -> None:
     changes, expected = CASES[name]

@@ -163,7 +163,7 @@ def test_kernels_are_chosen_for_the_default_kind_of_text(monkeypatch: pytest.Mon
 
     told: list[bool] = []
 
-    def chosen(*_of_model: Any, drafted: bool) -> list[str]:
+    def chosen(*_of_model: Any, drafted: bool, overrides: Any) -> list[str]:
         told.append(drafted)
         return []
 

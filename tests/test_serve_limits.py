@@ -20,6 +20,8 @@ from waits import wait_until
 
 from duo.server.settings import Settings
 
+pytestmark = pytest.mark.full
+
 ENDLESS: dict[str, Any] = {"prompt": "Once upon a time", "ignore_eos": True, "n_predict": 1500, "cache_prompt": False}
 # The clients of a busy machine are slow too: only the clients of `hasty` are meant to be too slow.
 LIMITS = {"queue": 2, "header_timeout": 600.0, "body_timeout": 600.0, "max_body": 1.0, "sse_ping_interval": 1}

@@ -29,6 +29,7 @@ def letters(strict_pair: Duo) -> dict[str, Any]:
     return only(strict_pair, b"a", b"b")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", MODES)
 def test_characters_that_span_tokens_come_out_whole(strict_pair: Duo, mode: str) -> None:
     found = set()
@@ -171,6 +172,7 @@ def poisoned(path: Path, to: Path, token: int) -> Path:
     return rewrite(path, to, weights=weights)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kernels", ["auto", "stock"])
 def test_a_target_that_fails_halfway_reports_it_and_returns_the_text_so_far(tmp_path: Path, kernels: str) -> None:
     options: dict[str, Any] = {"n_ctx": 256, "strict": True, "cpu_kernels": kernels}

@@ -53,6 +53,7 @@ def test_a_saved_profile_is_found_by_the_same_pair(measured: list[float]) -> Non
         assert d.generate("Once", max_tokens=8).tokens
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "other",
     [

@@ -30,22 +30,19 @@ def _prompt(commands: Sequence[str]) -> Prompt | None:
 class Reader:
     """Reads turn by turn. On a terminal with line editing; the history is kept between conversations."""
 
-    def __init__(self, commands: Sequence[str], first: str | None = None, *, single: bool = False) -> None:
+    def __init__(self, commands: Sequence[str], first: str | None = None, *, plain: bool = False) -> None:
         """commands: their names without the slash, to complete them. first: comes before the turns that are read.
-        single: one turn in all."""
-        self._first, self._single, self._ended = first, single, False
+        plain: lines are read without editing, on a terminal too."""
+        self._first = first
         self.interactive = _is_terminal(sys.stdin)
         self.one_line = True  # the last turn was a single line without fences
-        self._prompt = _prompt(commands) if self.interactive else None
+        self._prompt = _prompt(commands) if self.interactive and not plain else None
 
     def read(self) -> str | None:
         """The next turn that is not empty; None: there are no more.
 
         Raises BadValue: it is not UTF-8. Raises KeyboardInterrupt: Ctrl-C; what was typed is dropped.
         """
-        if self._ended:
-            return None
-        self._ended = self._single
         first, self._first = self._first, None
         if first is not None and first.strip():
             self.one_line = False  # it is no command

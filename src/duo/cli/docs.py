@@ -79,8 +79,9 @@ def _llama_cpp() -> Iterator[str]:
     """What duo makes of options that only llama.cpp's programs have."""
     yield """## llama.cpp's options
 
-Options of `llama-server`, `llama-cli` and `llama-completion` have the same names here, in all their spellings. These
-are taken, too, in every command that loads models (or in those of the last column); `-v` says what they mean.
+Options that duo shares with `llama-server`, `llama-cli` and `llama-completion` have the same names, in all their
+spellings. These are taken, too, by the commands that have the options of a run (or those of the last column); `-v` says
+what they mean.
 """
     rows = ["| option | in duo | commands |", "|---|---|---|"]
     for t in TAKEN:

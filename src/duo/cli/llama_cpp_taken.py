@@ -8,11 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import islice
 
-_ON = ("on", "1", "true", "enabled")
+from duo.cli.on_off import AUTO, OFF, ON
 
-Meaning = Callable[[str], list[str]]  # duo's arguments for a value. Raises ValueError: what duo takes instead
+# What a value means: arguments of duo, or values of parameters that are not given. Raises ValueError.
+Meaning = Callable[[str], list[str] | dict[str, str]]
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,22 @@ class Taken:
     why: str  # what duo does
     means: Meaning | None = None  # None: they take no value
     instead: tuple[str, ...] = ()  # duo's arguments for them, without a value
-    default: bool = False  # what was given otherwise counts more than what they mean
-    commands: tuple[str, ...] = ()  # of duo that have them; empty: all that load models
+    commands: tuple[str, ...] = ()  # of duo that have them; empty: all that have options of a run
+    needs: str = ""  # an option that a command must have for this
+    env: str = ""  # variable of the environment, if its value means something
 
 
 def _only(*values: str) -> Meaning:
     def check(value: str) -> list[str]:
         if value.lower() not in values:
-            raise ValueError(f"only {' or '.join(values)} is possible in duo")
+            raise ValueError(f"only {values[0]} is possible in duo")
         return []
 
     return check
 
 
-def _number(least: float = -float("inf"), most: float = float("inf")) -> Meaning:
-    """Any number in the range."""
+def _number(least: float = -float("inf"), most: float = float("inf"), words: str = "a number") -> Meaning:
+    """Any number in the range, which the words describe."""
 
     def check(value: str) -> list[str]:
         try:
@@ -45,22 +46,25 @@ def _number(least: float = -float("inf"), most: float = float("inf")) -> Meaning
                 return []
         except ValueError:
             pass
-        raise ValueError("it has to be a number" + ("" if most == float("inf") else f" from {least:g} to {most:g}"))
+        raise ValueError(f"it has to be {words}")
 
     return check
 
 
-def _fit(value: str) -> list[str]:
-    if value.lower() not in (*_ON, "off", "0", "false", "disabled"):
+def _fit(value: str) -> dict[str, str]:
+    if value not in (*ON, *OFF):
         raise ValueError("it has to be on or off")
-    return ["-ngl", "auto", "-ngld", "auto"] if value.lower() in _ON else []
+    return {"n_gpu_layers": "auto", "n_gpu_layers_draft": "auto"} if value in ON else {}
 
 
 def _rope_scale(value: str) -> list[str]:
     try:
-        return ["--rope-freq-scale", repr(1.0 / float(value))]
-    except (ValueError, ZeroDivisionError):
-        raise ValueError("it has to be a number above 0") from None
+        factor = float(value)
+    except ValueError:
+        factor = 0.0
+    if not 0.0 < factor < float("inf"):
+        raise ValueError("it has to be a number above 0")
+    return ["--rope-freq-scale", repr(1.0 / factor)]
 
 
 def _samplers(value: str) -> list[str]:
@@ -112,71 +116,63 @@ TAKEN = (
     Taken(("-dt", "--defrag-thold"), "it has no effect in llama.cpp either", _number()),
     Taken(("--warmup", "--no-warmup"), "loading tries one pass"),
     Taken(("--repack",), "weights are packed for the CPU's kernels"),
-    Taken(("-fit", "--fit"), _FIT, _fit, default=True),
+    Taken(("-fit", "--fit"), _FIT, _fit, needs="-ngl", env="LLAMA_ARG_FIT"),
     Taken(("-lzm", "--lazy-mode"), "libllama decides that, so only auto is taken", _only("auto")),
     Taken(("-gan", "--grp-attn-n"), "duo has no group attention, so only 1 is taken", _only("1")),
     Taken(("-gaw", "--grp-attn-w"), "duo has no group attention", _number()),
-    Taken(_for_all("poll"), _WAITS, _number(0, 100)),
-    Taken(_for_all("prio")[1:], "all threads have the priority that --prio gives", _number(-1, 3)),
+    Taken(_for_all("poll"), _WAITS, _number(0, 100, "a number from 0 to 100")),
+    Taken(
+        _for_all("prio")[1:], "all threads have the priority that --prio gives", _number(-1, 3, "a number from -1 to 3")
+    ),
     Taken(_for_all("cpu-strict"), "threads may use any CPU of their mask, so only 0 is taken", _only("0")),
     Taken(("--threads-http",), "the server needs one thread for HTTP", _number()),
     Taken(("-bs", "--backend-sampling"), _SAMPLING),
     Taken(("--spec-draft-backend-sampling", "--no-spec-draft-backend-sampling"), _SAMPLING),
     Taken(("--mirostat",), _NO_MIROSTAT, _only("0")),
     Taken(("--mirostat-lr", "--mirostat-ent"), _NO_MIROSTAT, _number()),
-    Taken(("--adaptive-target",), "duo has no adaptive-p, so only a negative value is taken", _number(-1e9, -1e-9)),
+    Taken(
+        ("--adaptive-target",),
+        "duo has no adaptive-p, so only a negative value is taken",
+        _number(-1e9, -1e-9, "a number below 0"),
+    ),
     Taken(("--adaptive-decay",), "duo has no adaptive-p", _number()),
-    Taken(("--sampler-seq", "--sampling-seq"), "it means --samplers, which takes the letters, too", _samplers),
-    Taken(("--spec-draft-p-split", "--draft-p-split"), _ROWS, _number(0, 1)),
-    Taken(("--rope-scale",), "it means --rope-freq-scale 1/N", _rope_scale),
+    Taken(
+        ("--sampler-seq", "--sampling-seq"),
+        "it means --samplers, which takes the letters, too",
+        _samplers,
+        needs="--samplers",
+    ),
+    Taken(("--spec-draft-p-split", "--draft-p-split"), _ROWS, _number(0, 1, "a number from 0 to 1")),
+    Taken(
+        ("--rope-scale",),
+        "it means --rope-freq-scale 1/N",
+        _rope_scale,
+        needs="--rope-freq-scale",
+        env="LLAMA_ARG_ROPE_SCALE",
+    ),
     Taken(("--perf", "--no-perf"), "the figures cost nothing"),
-    Taken(("--show-timings",), "the figures are on standard error", commands=("run", "chat")),
+    Taken(("--show-timings",), "the figures are on standard error", commands=("run",)),
     Taken(("--no-skip-chat-parsing",), "answers are parsed", commands=("chat", "serve")),
     Taken(("--log-disable", "--no-log-prefix", "--no-log-timestamps", "--no-log-jsonl"), _QUIET),
-    Taken(("--log-colors",), _QUIET, _only("on", "off", "auto")),
+    Taken(("--log-colors",), _QUIET, _only(*AUTO, *ON, *OFF)),
     Taken(("--log-verbose",), "it means -v", instead=("-v",)),
-    Taken(("-lv", "--verbosity", "--log-verbosity"), "4 and 5 mean -v; below, " + _QUIET, _verbosity),
-    Taken(("--verbose-prompt",), "duo run prints the prompt"),
-    Taken(("--simple-io",), "input is read plainly wherever it is no terminal"),
+    Taken(
+        ("-lv", "--verbosity", "--log-verbosity"),
+        "4 and 5 mean -v; below, " + _QUIET,
+        _verbosity,
+        env="LLAMA_ARG_LOG_VERBOSITY",
+    ),
+    Taken(("--verbose-prompt",), "duo run prints the prompt; elsewhere it does nothing"),
+    Taken(("--simple-io",), "duo run reads nothing from a terminal", commands=("run",)),
     Taken(("--no-mmproj", "--no-mmproj-auto", "--mmproj-offload", "--no-mmproj-offload"), _NO_IMAGES),
     Taken(("-no-ag", "--no-agent", "--no-ui-mcp-proxy", "--no-webui-mcp-proxy"), "the server's page has neither"),
+    Taken(("-st", "--single-turn"), "duo run writes one text", commands=("run",)),
     Taken(("-no-cnv", "--no-conversation"), "duo run goes on from the prompt as it is", commands=("run",)),
     Taken(("-cnv", "--conversation", "-i", "--interactive"), "duo chat is a conversation", commands=("chat",)),
-    Taken(("--reasoning-budget",), _THOUGHTS, _budget, commands=("chat", "serve")),
-)  # fmt: skip
+    Taken(("--reasoning-budget",), _THOUGHTS, _budget, commands=("chat", "serve"), env="LLAMA_ARG_THINK_BUDGET"),
+)
 
-OF_NAME = {name: t for t in TAKEN for name in t.names}
-
-
-def without_taken(args: list[str], command: str, n_values: Callable[[str], int]) -> tuple[list[str], dict[str, str]]:
-    """The arguments in duo's own options, and why llama.cpp's that were among them need none.
-
-    n_values: how many arguments after this one belong to it. Raises ValueError: an option and its fault.
-    """
-    first: list[str] = []
-    rest: list[str] = []
-    later: list[str] = []  # what they mean counts more than what was given otherwise
-    found: dict[str, str] = {}
-    given = iter(args)
-    for arg in given:
-        name, is_joined, value = arg.partition("=") if arg.startswith("--") else (arg, "", "")
-        taken = OF_NAME.get(name)
-        if arg == "--":
-            return [*first, *rest, *later, arg, *given], found
-        if taken is None or (taken.commands and command not in taken.commands):
-            rest += [arg, *islice(given, n_values(arg))]
-            continue
-        if taken.means is None:
-            if is_joined:
-                raise ValueError(f"{name} takes no value")
-            rest += taken.instead
-        else:
-            value = value if is_joined else next(given, "")
-            if not value:
-                raise ValueError(f"{name} needs a value")
-            try:
-                (first if taken.default else later).extend(taken.means(value))
-            except ValueError as e:
-                raise ValueError(f"llama.cpp's {name} {value}: {e}; change the value or leave it out") from None
-        found[name] = taken.why
-    return first + rest + later, found
+OF_NAME: dict[str, list[Taken]] = {}
+for _taken in TAKEN:
+    for _name in _taken.names:
+        OF_NAME.setdefault(_name, []).append(_taken)

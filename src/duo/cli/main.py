@@ -40,7 +40,11 @@ COMMANDS = {
 }
 MOVED = {"widen": "dev widen"}
 HELP = ["-h", "--help"]
-OF_TEXT = ("-p", "--prompt", "-sys", "--system-prompt", "-r", "--reverse-prompt")  # what follows may be anything
+# What follows may be anything.
+OF_TEXT = (
+    "-p", "--prompt", "-f", "--file", "-sys", "--system-prompt", "-r", "--reverse-prompt", "--stop", "--grammar", "-j",
+    "--json-schema",
+)  # fmt: skip
 
 
 def command_named(name: str) -> click.Command | None:
@@ -60,7 +64,10 @@ def _command_of(args: list[str]) -> str:
     """The command for options without one: run, unless some can only be meant for a conversation or the server."""
     from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE
 
-    names = {arg.partition("=")[0] for before, arg in zip(["", *args], args, strict=False) if before not in OF_TEXT}
+    options = [arg.partition("=")[0] for before, arg in zip(["", *args], args, strict=False) if before not in OF_TEXT]
+    names = {name.replace("_", "-") if name.startswith("--") else name for name in options}
+    if names & {"-no-cnv", "--no-conversation"}:
+        return "run"
     return "serve" if names & IN_SERVE else "chat" if names & IN_CHAT else "run"
 
 

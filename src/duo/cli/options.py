@@ -11,10 +11,12 @@ from types import NoneType
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import click
+from click.core import ParameterSource
 
 from duo.cli.complete import by_metavar
+from duo.cli.llama_cpp_line import Meant, commands_of, meaning_of, of_environment
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
-from duo.cli.llama_cpp_taken import OF_NAME, without_taken
+from duo.cli.on_off import Flag
 from duo.errors import BadValue
 from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
@@ -48,7 +50,7 @@ def _option(name: str, hint: Any, o: Opt) -> click.Option:
     text = o.help if shown in (None, "", {}) or "efault" in o.help else f"{o.help} [default: {shown}]"
     base: dict[str, Any] = {"help": text, "default": None, "envvar": list(o.env) or None}
     if "/" in o.flags[-1]:
-        return click.Option([name, *o.flags], **base)
+        return Flag([name, *o.flags], **base)
     if name in VALUE_OPTIONAL:
         base |= {"is_flag": False, "flag_value": "on"}
     if name in REPEATABLE:
@@ -81,8 +83,8 @@ def table_options(table: type, found: dict[str, Opt]) -> Iterator[click.Option]:
 _NICE = {-1: 5, 0: 0, 1: -5, 2: -10, 3: -20}
 
 
-def _set_priority(_ctx: click.Context, _option: click.Parameter, value: int | None) -> int | None:
-    if value and hasattr(os, "setpriority"):
+def _set_priority(ctx: click.Context, _option: click.Parameter, value: int | None) -> int | None:
+    if value and hasattr(os, "setpriority") and not ctx.resilient_parsing:
         try:
             os.setpriority(os.PRIO_PROCESS, 0, _NICE[value])
         except OSError as e:
@@ -133,7 +135,7 @@ def given(params: dict[str, Any], table: dict[str, Opt]) -> dict[str, Any]:
     out = {name: params[name] for name in table if params.get(name) not in (None, ())}
     for name in OWN_THREADS & out.keys():
         if re.fullmatch(r"-\d{1,9}|0", str(out[name]).strip()):
-            del out[name]  # as in llama.cpp: as many as there are
+            del out[name]  # llama.cpp takes as many as there are then; duo chooses
     if "load_mode" in table and "load_mode" not in out:
         if params.get("mlock"):
             out["load_mode"] = "mlock"
@@ -214,26 +216,27 @@ class ModelCommand(click.Command):
             alone = param is None or param.is_flag or "=" in arg or param.name in (*VALUE_OPTIONAL, "color")
             return 0 if param is None or alone else param.nargs
 
-        args = [_with_hyphens(arg, known) for arg in args]
+        command = ctx.info_name or ""
         try:
-            args, taken = without_taken(args, ctx.info_name or "", n_values)
+            meant = meaning_of([*of_environment(args, command, known), *args], command, known, n_values)
         except ValueError as e:
-            raise click.ClickException(str(e)) from None
-        left = super().parse_args(ctx, args)
+            if not ctx.resilient_parsing:
+                raise click.ClickException(str(e)) from None
+            meant = Meant(args, {}, {})
+        ctx.default_map = {**(ctx.default_map or {}), **meant.defaults}
+        left = super().parse_args(ctx, meant.args)
+        for host, name in (("draft_host", "n_gpu_layers_draft"), ("verify_host", "n_gpu_layers")):
+            if ctx.params.get(host) is not None and ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
+                ctx.params[name] = None  # that model is on another machine
         if ctx.params.get("verbose"):
-            for name, why in taken.items():
+            for name, why in meant.notes.items():
                 click.echo(f"duo: llama.cpp's {name}: {why}", err=True)
         return left
 
 
-def _with_hyphens(arg: str, known: Collection[str]) -> str:
-    """An option as llama.cpp reads it: --repeat_penalty is --repeat-penalty."""
-    name, is_joined, value = arg.partition("=")
-    other = name.replace("_", "-")
-    return other + is_joined + value if name.startswith("--") and (other in known or other in OF_NAME) else arg
-
-
 def unknown_option(name: str, known: Any) -> str:
+    if commands := commands_of(name):
+        return f"{name} is an option of {' and '.join(f'duo {c}' for c in commands)}; leave it out here"
     if name in IN_CHAT:
         return f"{name} is an option of conversations; write: duo chat {name}"
     if name in IN_SERVE:

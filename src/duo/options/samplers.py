@@ -7,41 +7,42 @@ from duo.options.markers import BeforeValidator
 
 
 class Sampler(NamedTuple):
-    """Names as in llama.cpp's common/sampling.cpp, the one that is shown first."""
+    """As in llama.cpp's common/sampling.cpp."""
 
-    names: tuple[str, ...]
+    name: str
     letter: str
     off: dict[str, float]  # keywords of a text that switch it off
 
 
 ORDER = (
-    Sampler(("penalties",), "e", {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}),
-    Sampler(("dry",), "d", {"dry_multiplier": 0.0}),
-    Sampler(("top_n_sigma", "top-n-sigma"), "s", {"top_n_sigma": -1.0}),
-    Sampler(("top_k", "top-k"), "k", {"top_k": 0}),
-    Sampler(("typ_p", "typ-p", "typ", "typical-p", "typical"), "y", {"typical_p": 1.0}),
-    Sampler(("top_p", "top-p", "nucleus"), "p", {"top_p": 1.0}),
-    Sampler(("min_p", "min-p"), "m", {"min_p": 0.0}),
-    Sampler(("xtc",), "x", {"xtc_probability": 0.0}),
-    Sampler(("temperature", "temp"), "t", {"temperature": 1.0, "dynatemp_range": 0.0}),
+    Sampler("penalties", "e", {"repeat_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0}),
+    Sampler("dry", "d", {"dry_multiplier": 0.0}),
+    Sampler("top_n_sigma", "s", {"top_n_sigma": -1.0}),
+    Sampler("top_k", "k", {"top_k": 0}),
+    Sampler("typ_p", "y", {"typical_p": 1.0}),
+    Sampler("top_p", "p", {"top_p": 1.0}),
+    Sampler("min_p", "m", {"min_p": 0.0}),
+    Sampler("xtc", "x", {"xtc_probability": 0.0}),
+    Sampler("temperature", "t", {"temperature": 1.0, "dynatemp_range": 0.0}),
 )
-ALL = [s.names[0] for s in ORDER]
-_BY_NAME = {name: s.names[0] for s in ORDER for name in s.names}
-_BY_LETTER = {s.letter: s.names[0] for s in ORDER}
+ALL = [s.name for s in ORDER]
+_BY_NAME = {name.replace("_", x): name for name in ALL for x in ("_", "-", "")}
+_BY_NAME |= {"nucleus": "top_p", "typ": "typ_p", "temp": "temperature"}
+_BY_LETTER = {s.letter: s.name for s in ORDER}
 
 
 def _samplers(value: Any) -> Any:
     """Accepts a list of names, names with semicolons between, or llama.cpp's letters."""
     found = value
     if isinstance(value, str) and value:
-        by_name = ";" in value or value in _BY_NAME
+        by_name = ";" in value or value.lower() in _BY_NAME
         found = [_BY_LETTER.get(x, x) for x in ([n for n in value.split(";") if n] if by_name else value)]
     if not isinstance(found, list | tuple) or not all(isinstance(n, str) for n in found):
         raise ValueError(f"input should be names of samplers: {';'.join(ALL)}")
     for n in found:
-        if n not in _BY_NAME:
+        if n.lower() not in _BY_NAME:
             raise ValueError(f"duo has no sampler {n!r}; choose from {', '.join(ALL)}")
-    names = [_BY_NAME[n] for n in found]
+    names = [_BY_NAME[n.lower()] for n in found]
     if names != [n for n in ALL if n in names]:
         raise ValueError(f"samplers are applied in the order {';'.join(ALL)}; name each once, in this order")
     return names
@@ -52,4 +53,4 @@ Samplers = Annotated[list[str], BeforeValidator(_samplers)]
 
 def switched_off(names: Sequence[str]) -> dict[str, float]:
     """The keywords of a text that switch all other samplers off."""
-    return {k: v for s in ORDER if s.names[0] not in names for k, v in s.off.items()}
+    return {k: v for s in ORDER if s.name not in names for k, v in s.off.items()}

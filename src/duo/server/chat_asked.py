@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from duo.api.chat_prompt import ChatAsked, ChatPrompt
 from duo.errors import BadValue
 from duo.prompt.reading import reasoning_of
+from duo.prompt.thinking import with_thinking
 from duo.server.making import texts_of
 
 if TYPE_CHECKING:
@@ -41,15 +42,16 @@ def _function(i: int, tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def variables_of(f: ChatFields, duo: Duo, settings: Settings) -> dict[str, Any]:
-    """Of the template: the server's, the request's, and its reasoning_effort. Raises BadValue."""
+    """Of the template: the request's, the server's, the request's reasoning_effort, the server's --reasoning, of which
+    the first counts. Raises BadValue."""
     template = duo.chat_template
     found = {**settings.variables, **template.check_variables(f.chat_template_kwargs)}
     if f.reasoning_effort is not None:
-        if f.reasoning_effort in EFFORTS_OFF and "enable_thinking" in template.variables:
-            found.setdefault("enable_thinking", False)
-        elif f.reasoning_effort not in EFFORTS_OFF and "reasoning_effort" in template.variables:
+        if f.reasoning_effort in EFFORTS_OFF:
+            found = with_thinking(found, template, False)
+        elif "reasoning_effort" in template.variables:
             found.setdefault("reasoning_effort", f.reasoning_effort)
-    return found
+    return with_thinking(found, template, settings.thinking)
 
 
 def prompt_of(f: ChatFields, duo: Duo, settings: Settings) -> ChatPrompt:

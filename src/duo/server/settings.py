@@ -35,6 +35,9 @@ class Settings:
     metrics_of_llama_cpp: bool = False
     ui: bool = True
     reasoning: bool = True  # thoughts are no part of an answer, unless a request says so
+    thinking: bool | None = (
+        None  # whether the model thinks, if its template lets one choose; None: as the template says
+    )
     variables: Mapping[str, Any] = field(default_factory=dict)  # of the chat template
 
     @classmethod

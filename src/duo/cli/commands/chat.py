@@ -15,14 +15,17 @@ from duo.cli.chat_input import Reader
 from duo.cli.commands.run import of_run
 from duo.cli.complete import by_metavar
 from duo.cli.models import model_sources
+from duo.cli.on_off import OnOffAuto
 from duo.cli.opening import introduce, open_duo, warn_of_draft, warn_of_start
 from duo.cli.options import ModelCommand, given, model_options, text_of, unescape
 from duo.errors import BadValue, ContextFull, DuoError
 from duo.options.tables import GENERATE_OPTIONS
+from duo.prompt.thinking import VARIABLE, can_choose, with_thinking
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
     from duo.api.conversation import Conversation
+    from duo.prompt.chat_template import ChatTemplate
 
 HELP = f"""Talk with a model, turn by turn.
 
@@ -69,12 +72,13 @@ def template_choice(params: dict[str, Any]) -> tuple[str | None, dict[str, Any]]
     chosen = _either(params, "chat_template", "chat_template_file", "--chat-template and --chat-template-file")
     if chosen is not None and "{" in chosen:
         ChatTemplate(chosen)
-    variables = _variables(params["chat_template_kwargs"])
-    if params["reasoning"] != "auto" and (
-        chosen is None or "{" in chosen
-    ):  # llama.cpp's own templates have no variables
-        variables.setdefault("enable_thinking", params["reasoning"] == "on")
-    return chosen, variables
+    return chosen, _variables(params["chat_template_kwargs"])
+
+
+def warn_of_thoughts(thinking: bool | None, template: ChatTemplate) -> None:
+    """thinking: --reasoning; None: auto."""
+    if thinking is False and not can_choose(template):
+        show.warn(f"the chat template has no {VARIABLE}, so the model may think in spite of --reasoning off")
 
 
 def answer(talk: Conversation, question: str, options: dict[str, Any], *, color: bool) -> None:
@@ -92,9 +96,11 @@ def answer(talk: Conversation, question: str, options: dict[str, Any], *, color:
         )
 
 
-def _talk(talk: Conversation, options: dict[str, Any], color: bool, first: str | None, single: bool) -> None:
+def _talk(
+    talk: Conversation, options: dict[str, Any], color: bool, first: str | None, *, single: bool, plain: bool
+) -> None:
     commands = Commands(talk, options)
-    reader = Reader(commands.names, first, single=single)
+    reader = Reader(commands.names, first, plain=plain)
     while True:
         try:
             turn = reader.read()
@@ -106,6 +112,8 @@ def _talk(talk: Conversation, options: dict[str, Any], color: bool, first: str |
                 answer(talk, turn, options, color=color)
                 if not reader.interactive and talk.last is not None and talk.last.finish_reason == "cancelled":
                     raise KeyboardInterrupt
+                if single:
+                    return
         except Leave:
             return
         except KeyboardInterrupt:
@@ -131,8 +139,8 @@ def chat(params: dict[str, Any]) -> None:
     if system is not None and params["system_prompt"] is not None and params["escape"]:
         system = unescape(system)
     first = _either(params, "prompt", "file", "-p and -f")
-    if first is not None and params["prompt"] is not None and params["escape"]:
-        first = unescape(first)
+    if first is not None:
+        first = unescape(first) if params["prompt"] is not None and params["escape"] else first.removesuffix("\n")
     chosen, variables = template_choice(params)
     options = given(params, GENERATE_OPTIONS)
     reasoning = reasoning_of(params["reasoning_format"])
@@ -141,13 +149,18 @@ def chat(params: dict[str, Any]) -> None:
     interactive = sys.stdin is not None and sys.stdin.isatty()
     with open_duo(params) as d:
         template = template_of(d.local_model, chosen)
+        warn_of_thoughts(params["reasoning"], template)
+        variables = with_thinking(variables, template, params["reasoning"])
         talk = Conversation(d, template, system, variables=variables, reasoning=reasoning)
         if interactive:
             introduce(d, wanted)
         if interactive and not params["single_turn"]:
             show.warn("/help lists the commands; Ctrl-C stops an answer, Ctrl-D quits")
         warn_of_start(d)
-        _talk(talk, options, show.wants_color(params["color"], sys.stdout), first, params["single_turn"])
+        _talk(
+            talk, options, show.wants_color(params["color"], sys.stdout), first, single=params["single_turn"],
+            plain=params["simple_io"],
+        )  # fmt: skip
 
 
 def _command() -> click.Command:
@@ -158,7 +171,9 @@ def _command() -> click.Command:
                      help="A file with the system prompt."),
         click.Option(["prompt", "-p", "--prompt"], metavar="TEXT", help="The first turn."),
         click.Option(["file", "-f", "--file"], type=path, metavar="FILE", help="A file with the first turn."),
-        click.Option(["single_turn", "-st", "--single-turn"], is_flag=True, help="End after one turn."),
+        click.Option(["single_turn", "-st", "--single-turn"], is_flag=True, help="End after one answer."),
+        click.Option(["simple_io", "--simple-io"], is_flag=True,
+                     help="Read lines without editing, for terminals that cannot."),
         click.Option(["chat_template", "--chat-template"], metavar="NAME|JINJA", envvar="LLAMA_ARG_CHAT_TEMPLATE",
                      help="The name of a template that llama.cpp knows (chatml, llama3, ...), or a jinja2 template. "
                           "Default: the model's own."),
@@ -171,8 +186,8 @@ def _command() -> click.Command:
                      envvar="LLAMA_ARG_THINK", shell_complete=by_metavar,
                      help="auto, deepseek: thoughts are no part of the answer (a terminal shows them dimmed). none: "
                           "the text stays as it is. [default: auto]"),
-        click.Option(["reasoning", "-rea", "--reasoning"], type=click.Choice(["on", "off", "auto"]), default="auto",
-                     metavar="on|off|auto", envvar="LLAMA_ARG_REASONING",
+        click.Option(["reasoning", "-rea", "--reasoning"], type=OnOffAuto(), metavar="on|off|auto",
+                     envvar="LLAMA_ARG_REASONING",
                      help="Whether the model thinks before it answers, if its template has enable_thinking. auto: as "
                           "the template says. [default: auto]"),
     ]  # fmt: skip

@@ -17,6 +17,7 @@ from duo.cli.models import hub_of, model_sources
 from duo.cli.options import ModelCommand, given, model_options
 from duo.errors import BadValue, DuoError
 from duo.options.accept import promise
+from duo.options.experts import ExpertOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
 from duo.support.wording import gigabytes, plural
 
@@ -51,6 +52,7 @@ OPTIONS = (
     "device_draft",
     "override_tensor",
     "override_tensor_draft",
+    *ExpertOptions.__annotations__,
     "accept",
 )
 

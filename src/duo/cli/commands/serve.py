@@ -54,7 +54,7 @@ def serve(params: dict[str, Any]) -> None:
         import uvicorn  # noqa: F401
     except ImportError as e:
         raise BadValue(f"duo serve needs {e.name}; install it with: pip install 'duo-llama[server]'") from None
-    from duo.cli.commands.chat import template_choice
+    from duo.cli.commands.chat import template_choice, warn_of_thoughts
     from duo.cli.opening import introduce, open_duo, warn_of_start
     from duo.options.validate import engine_options, serve_options
     from duo.prompt.reading import reasoning_of
@@ -69,8 +69,9 @@ def serve(params: dict[str, Any]) -> None:
     o = serve_options(asked)
     template, variables = template_choice(params)
     settings = Settings.of(
-        asked, name_of(params), reasoning=reasoning_of(params["reasoning_format"]), variables=variables
-    )
+        asked, name_of(params), reasoning=reasoning_of(params["reasoning_format"]), thinking=params["reasoning"],
+        variables=variables,
+    )  # fmt: skip
     check_tls(o)
     check_open(o, has_keys=bool(settings.keys))
     if params["n_parallel"] is None:
@@ -96,6 +97,8 @@ def serve(params: dict[str, Any]) -> None:
         with suppress(OSError):  # a full disk behind the standard streams must not end the server
             introduce(d, wanted)
             warn_of_start(d)
+            if settings.thinking is False:
+                warn_of_thoughts(settings.thinking, d.chat_template)
         scheme = "https" if o["ssl_cert_file"] else "http"
         where = " and ".join(x.url(scheme) + settings.api_prefix * (not x.path) for x in found)
         with suppress(OSError):

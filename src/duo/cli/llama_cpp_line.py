@@ -1,0 +1,92 @@
+"""A command line as people type it for llama.cpp's programs, in duo's own options."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from itertools import islice
+
+from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, Taken
+
+
+@dataclass
+class Meant:
+    """What a command line means in duo."""
+
+    args: list[str]  # in duo's own options
+    defaults: dict[str, str]  # of parameters that are not given otherwise
+    notes: dict[str, str]  # by llama.cpp's option: what duo does
+
+
+def meaning_of(args: list[str], command: str, known: Collection[str], n_values: Callable[[str], int]) -> Meant:
+    """Translates the options that duo takes from llama.cpp. As there, --a_b is --a-b, and the last of several with one
+    meaning counts.
+
+    known: the command's own options. n_values: how many arguments after this one belong to it; may raise. Raises
+    ValueError: an option and its fault.
+    """
+    parts: list[list[str]] = []
+    at: dict[Taken, list[str]] = {}
+    defaults: dict[Taken, dict[str, str]] = {}
+    notes: dict[str, str] = {}
+    given = iter(args)
+    for typed in given:
+        if typed == "--":
+            parts.append([typed, *given])
+            break
+        arg = _with_hyphens(typed, known)
+        name, is_joined, value = arg.partition("=") if arg.startswith("--") else (arg, "", "")
+        taken = taken_by(name, command, known)
+        if taken is None:
+            parts.append([arg, *islice(given, n_values(arg))])
+            continue
+        value = value if is_joined or taken.means is None else next(given, "")
+        meaning = _meaning(taken, name, value, joined=bool(is_joined))
+        at.get(taken, []).clear()
+        at[taken] = [x for x in meaning if x != "-v" or x in known] if isinstance(meaning, list) else []
+        defaults[taken] = meaning if isinstance(meaning, dict) else {}
+        parts.append(at[taken])
+        notes[name] = taken.why
+    merged = {k: v for found in defaults.values() for k, v in found.items()}
+    return Meant([x for part in parts for x in part], merged, notes)
+
+
+def _meaning(taken: Taken, name: str, value: str, *, joined: bool) -> list[str] | dict[str, str]:
+    if taken.means is None:
+        if joined:
+            raise ValueError(f"{name} takes no value")
+        return list(taken.instead)
+    if not value:
+        raise ValueError(f"{name} needs a value")
+    try:
+        return taken.means(value)
+    except ValueError as e:
+        raise ValueError(f"llama.cpp's {name} {value}: {e}; change the value or leave it out") from None
+
+
+def _with_hyphens(arg: str, known: Collection[str]) -> str:
+    name, is_joined, value = arg.partition("=")
+    other = name.replace("_", "-")
+    return other + is_joined + value if name.startswith("--") and (other in known or other in OF_NAME) else arg
+
+
+def of_environment(args: list[str], command: str, known: Collection[str]) -> list[str]:
+    """Arguments for the variables of llama.cpp whose options are taken and not given."""
+    found: list[str] = []
+    for t in TAKEN:
+        value = os.environ.get(t.env) if t.env else None
+        if value and taken_by(t.names[0], command, known) is t and not {*args} & {*t.names}:
+            found += [t.names[-1], value]
+    return found
+
+
+def taken_by(name: str, command: str, known: Collection[str]) -> Taken | None:
+    """None: it is not taken there."""
+    found = (t for t in OF_NAME.get(name, ()) if not t.commands or command in t.commands)
+    return next((t for t in found if not t.needs or t.needs in known), None)
+
+
+def commands_of(name: str) -> list[str]:
+    """The commands that alone take it; empty: all, or none."""
+    return [c for t in OF_NAME.get(name, ()) for c in t.commands]
