@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from conftest import HANG_S, start_duo
-from waits import in_time, join
+from waits import in_time, join, wait_until
 
 from duo import _core
 
@@ -33,8 +33,14 @@ class Server:
         found = re.search(rb"endpoint\s*: (\S+:(\d+))", self.said)
         assert found is not None, self.process.communicate(timeout=HANG_S)
         self.endpoint, self.port = found[1].decode(), int(found[2])
+        wait_until(self._listens)  # it says so a moment before it does
         # Its output must be read, or a full pipe stops it.
         threading.Thread(target=self.process.stdout.read, daemon=True).start()
+
+    def _listens(self) -> bool:
+        host = self.endpoint.rpartition(":")[0]
+        with socket.socket() as s:
+            return s.connect_ex((host, self.port)) == 0
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)

@@ -101,7 +101,10 @@ def test_unsupported_llama_cpp_options_are_refused_by_name(capsys: pytest.Captur
     for name in sorted(NOT_IN_DUO):
         for args in ([name], [name, "1"], [f"{name}=1"] if name.startswith("--") else [name]):
             assert main(["-p", "x", *args]) == 1
-            assert capsys.readouterr().err == f"duo: llama.cpp's {name} is not supported by duo; leave it out\n"
+            assert (
+                capsys.readouterr().err
+                == f"duo: llama.cpp's {name} is not in duo; leave it out, or use llama.cpp for it\n"
+            )
 
 
 def test_misspelt_options_are_named(capsys: pytest.CaptureFixture[str]) -> None:

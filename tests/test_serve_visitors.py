@@ -85,7 +85,7 @@ def test_a_request_across_sites_that_needs_no_permission_is_refused_before_work(
     [
         ({}, EVIL, False),
         ({"host": "localhost,::1"}, EVIL, False),
-        ({"host": "/run/duo.sock"}, EVIL, False),
+        ({"host": "/run/duo.sock,127.0.0.1"}, EVIL, False),
         ({"host": "0.0.0.0", "insecure": True}, EVIL, True),
         ({"api_key": "k"}, EVIL, True),
         ({"api_key": "k", "allowed_hosts": "duo"}, EVIL, False),

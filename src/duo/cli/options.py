@@ -96,11 +96,11 @@ def _set_priority(ctx: click.Context, _option: click.Parameter, value: int | Non
 
 def model_options(without: Collection[str] = (), defaults: Mapping[str, Any] | None = None) -> Iterator[click.Option]:
     """All options of a run, except those that are left out. defaults: a command's own ones for texts; help has them."""
+    yield from (o for o in table_options(EngineOptions, ENGINE_OPTIONS) if o.name not in without)
     if "prio" not in without:
         yield click.Option(["prio", "--prio"], type=click.IntRange(-1, 3), metavar="N",
                            callback=_set_priority,
                            help="Priority of the process: -1 low, 0 normal, 1 medium, 2 high, 3 realtime.")  # fmt: skip
-    yield from (o for o in table_options(EngineOptions, ENGINE_OPTIONS) if o.name not in without)
     for o in table_options(GenerateOptions, GENERATE_OPTIONS):
         if o.name in without:
             continue
@@ -235,15 +235,15 @@ class ModelCommand(click.Command):
 
 
 def unknown_option(name: str, known: Any) -> str:
-    if commands := commands_of(name):
-        return f"{name} is an option of {' and '.join(f'duo {c}' for c in commands)}; leave it out here"
     if name in IN_CHAT:
         return f"{name} is an option of conversations; write: duo chat {name}"
     if name in IN_SERVE:
         return f"{name} is an option of the server; write: duo serve {name}"
+    if commands := commands_of(name):
+        return f"{name} is an option of {' and '.join(f'duo {c}' for c in commands)}; leave it out here"
     if name in PROGRAM:
         return f"{name} is an option of {PROGRAM[name]}; use that program, or leave it out"
     if name in NOT_IN_DUO:
-        return f"llama.cpp's {name} is not supported by duo; leave it out"
+        return f"llama.cpp's {name} is not in duo; leave it out, or use llama.cpp for it"
     close = difflib.get_close_matches(name, known, 1, 0.7)
     return f"unknown option {name}; " + (f"did you mean {close[0]}?" if close else "see duo --help")

@@ -20,8 +20,8 @@ class ExpertOptions(TypedDict, total=False):
 
     cpu_moe: Annotated[
         bool,
-        opt(False, "Keep the experts of all the target's layers on the CPU.", "-cmoe/", "--cpu-moe/--no-cpu-moe",
-            env="CPU_MOE"),
+        opt(False, "Keep the experts of all the target's layers on the CPU. What -ot says of a tensor counts more.",
+            "-cmoe/", "--cpu-moe/--no-cpu-moe", env="CPU_MOE"),
     ]  # fmt: skip
     n_cpu_moe: Annotated[
         Layers,
