@@ -100,6 +100,14 @@ def raw(server: Server, data: bytes = b"") -> socket.socket:
     return s
 
 
+def all_of(s: socket.socket) -> bytes:
+    """What comes until the server ends the connection."""
+    found = b""
+    while data := s.recv(1000):
+        found += data
+    return found
+
+
 def request_for(path: str, body: dict[str, Any]) -> bytes:
     data = json.dumps(body).encode()
     return b"POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n%s" % (path.encode(), len(data), data)

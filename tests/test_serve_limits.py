@@ -15,7 +15,7 @@ from typing import Any
 import httpx
 import pytest
 from conftest import HANG_S
-from served import Server, raw, request_for, served
+from served import Server, all_of, raw, request_for, served
 from waits import wait_until
 
 from duo.server.settings import Settings
@@ -40,14 +40,6 @@ def hasty() -> Iterator[Server]:
     """It does not wait long for a head or a body, but keeps connections."""
     with served(HASTY, n_parallel=1, n_ctx=256) as s:
         yield s
-
-
-def all_of(s: socket.socket) -> bytes:
-    """What comes until the server ends the connection."""
-    found = b""
-    while data := s.recv(1000):
-        found += data
-    return found
 
 
 @pytest.fixture(autouse=True)

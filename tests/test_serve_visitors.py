@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from served import Server, served
+from served import Server, all_of, raw, served
 
 from duo.server.settings import Settings
 from duo.server.visitors import Visitors, host_of
@@ -117,3 +118,33 @@ def test_names_without_ports() -> None:
         ("[::1", ""), ("", ""),
     ):  # fmt: skip
         assert host_of(text) == name
+
+
+def test_a_request_whose_end_is_in_doubt_is_refused(server: Server) -> None:
+    """RFC 9112 6.3: a proxy may see another end, and take the rest for a request of somebody else's."""
+    head = b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with raw(server, head + b"0\r\n\r\n") as s:
+        found = all_of(s)
+    assert found.startswith(b"HTTP/1.1 400") and found.count(b"HTTP/1.1") == 1 and b"connection: close" in found
+
+
+@pytest.mark.parametrize(
+    "head", [b"NONSENSE", b"GET / HTTP/1.1\r\nHost: a\r\nHost: b", b"GET / HTTP/1.1\r\nBad header: x"]
+)
+def test_what_is_no_request_gets_the_shape_of_all_errors(server: Server, head: bytes) -> None:
+    with raw(server, head + b"\r\n\r\n") as s:
+        top, _, body = all_of(s).partition(b"\r\n\r\n")
+    assert top.startswith(b"HTTP/1.1 400") and b"application/json" in top
+    error = json.loads(body)["error"]
+    assert error["code"] == 400 and error["type"] == "invalid_request_error" and error["message"]
+
+
+def test_tools_that_others_would_run_are_refused_by_name(server: Server) -> None:
+    messages = [{"role": "user", "content": "Who won?"}]
+    for path, body in (
+        ("/v1/messages", {"messages": messages, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}),
+        ("/v1/chat/completions", {"messages": messages, "tools": [{"type": "web_search"}]}),
+        ("/v1/responses", {"input": "Who won?", "tools": [{"type": "web_search"}]}),
+    ):
+        answer = server.post(path, {**body, "max_tokens": 4})
+        assert answer.status_code == 400 and "web_search" in answer.json()["error"]["message"], answer.text

@@ -87,6 +87,9 @@ class Gate:
         too_large = ApiError(
             413, f"the body has more than {settings.n_body} bytes (--max-body)", headers=close, reason="body_too_large"
         )
+        names = {k for k, _ in scope["headers"]}
+        if names >= {b"content-length", b"transfer-encoding"}:  # RFC 9112 6.3: whose end a proxy may see elsewhere
+            raise ApiError(400, "a request has a Content-Length or a Transfer-Encoding, not both", headers=close)
         length = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
         if length.isdigit() and int(length[:20]) > settings.n_body:
             raise too_large

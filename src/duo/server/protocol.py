@@ -8,11 +8,18 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-REASON = b"the head of the request did not come in time (--header-timeout)"
-TOO_SLOW = (
-    b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\nconnection: close\r\ncontent-length: %d\r\n\r\n%s"
-    % (len(REASON), REASON)
-)
+from duo.server.errors import ApiError
+from duo.server.sse import dumped
+
+
+def _answer(status: int, phrase: str, message: str) -> bytes:
+    """To a request that never became one, in the shape of all errors."""
+    body = dumped(ApiError(status, message).body)
+    head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+    return head.encode() + b"content-length: %d\r\n\r\n%s" % (len(body), body)
+
+
+TOO_SLOW = _answer(408, "Request Timeout", "the head of the request did not come in time (--header-timeout)")
 
 
 def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Callable[[], None]) -> type[H11Protocol]:
@@ -58,6 +65,10 @@ def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Call
                 self._stop()
             elif waits:  # the next request on this connection has begun
                 self._start()
+
+        def send_400_response(self, msg: str) -> None:
+            self.transport.write(_answer(400, "Bad Request", f"this is no HTTP request: {msg}"))
+            self.transport.close()
 
         def on_response_complete(self) -> None:
             super().on_response_complete()

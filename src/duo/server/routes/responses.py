@@ -69,7 +69,7 @@ def as_chat(f: ResponsesFields) -> ChatFields:
     for name in ("input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"):
         given.pop(name, None)
     more: dict[str, Any] = {"messages": messages, "n": 1}
-    tools = [{"type": "function", "function": _function(t)} for t in f.tools or () if t.get("type") == "function"]
+    tools = [{"type": "function", "function": _function(i, t)} for i, t in enumerate(f.tools or ())]
     if tools:
         more["tools"] = tools
         choice = f.tool_choice
@@ -85,7 +85,9 @@ def as_chat(f: ResponsesFields) -> ChatFields:
     return checked(ChatFields, {**given, **more})
 
 
-def _function(t: Mapping[str, Any]) -> dict[str, Any]:
+def _function(i: int, t: Mapping[str, Any]) -> dict[str, Any]:
+    if t.get("type") != "function":
+        raise BadValue(f"tool {i} is of type {quoted(t.get('type'))}; duo knows functions only")
     return {name: t[name] for name in ("name", "description", "parameters") if t.get(name) is not None}
 
 
