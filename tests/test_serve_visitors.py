@@ -139,7 +139,7 @@ def test_what_is_no_request_gets_the_shape_of_all_errors(server: Server, head: b
     assert error["code"] == 400 and error["type"] == "invalid_request_error" and error["message"]
 
 
-def test_tools_that_others_would_run_are_refused_by_name(server: Server) -> None:
+def test_tools_that_only_others_would_run_are_refused_by_name(server: Server) -> None:
     messages = [{"role": "user", "content": "Who won?"}]
     for path, body in (
         ("/v1/messages", {"messages": messages, "tools": [{"type": "web_search_20250305", "name": "web_search"}]}),

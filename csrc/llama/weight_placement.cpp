@@ -236,25 +236,25 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
         }
     }
     for (const weight & w : file.all) {
-        const bool     counted = counts(w.layer);
-        const choice * chosen  = choice_of(w.name);
-        const bool     user    = chosen != nullptr && !chosen->cpu;
-        const bool     on_gpu  = (w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start;
-        if ((on_gpu && (chosen == nullptr || user)) || !(counted || mtp)) {
+        const bool     counted   = counts(w.layer);
+        const choice * chosen    = choice_of(w.name);
+        const bool     elsewhere = chosen != nullptr && !chosen->cpu;
+        const bool     on_gpu    = (w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start;
+        if ((on_gpu && (chosen == nullptr || elsewhere)) || !(counted || mtp)) {
             continue;
         }
         const std::string type = ggml_type_name(w.type);
-        if (!user && std::find(cpu_types_.begin(), cpu_types_.end(), type) == cpu_types_.end()) {
+        if (!elsewhere && std::find(cpu_types_.begin(), cpu_types_.end(), type) == cpu_types_.end()) {
             cpu_types_.push_back(type);
         }
-        const bool repacks = !user && packed != nullptr && has(packing.types, type) &&
+        const bool repacks = !elsewhere && packed != nullptr && has(packing.types, type) &&
                              cpu::shape_of(stored, w.n_columns, w.n_rows) &&
                              cpu::conversion(w.type, stored, w.n_columns);
         const auto shape = cpu::shape_of(repacks ? stored : w.type, w.n_columns, w.n_rows);
         if (counted) {
             count_bytes(repacks ? stored : w.type, w.n_columns, w.n_rows, w.n_matrices);
         }
-        if (!repacks && (user || buft == nullptr || !shape || !has(types, type))) {
+        if (!repacks && (elsewhere || buft == nullptr || !shape || !has(types, type))) {
             n_stock_ += counted ? 1 : 0;
             continue;
         }

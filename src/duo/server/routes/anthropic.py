@@ -58,7 +58,12 @@ def as_chat(f: MessagesFields) -> ChatFields:
     given = f.model_dump(exclude_none=True)
     for name in ("messages", "system", "tools", "tool_choice", "thinking", "stop_sequences", "output_config"):
         given.pop(name, None)
-    tools = [_tool(t) for t in f.tools or ()]
+    tools = [_tool(t) for t in f.tools or () if "input_schema" in t]
+    if f.tools and not tools:  # beside others, agents offer tools of Anthropic's own servers by default
+        called, kind = f.tools[0].get("name"), f.tools[0].get("type")
+        raise BadValue(
+            f"the tool {quoted(called)} ({quoted(kind)}) has no input_schema; duo knows only tools that clients run"
+        )
     more: dict[str, Any] = {"messages": found, "n": 1}
     if tools:
         more["tools"] = tools
@@ -123,11 +128,6 @@ def _messages(i: int, m: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _tool(t: Mapping[str, Any]) -> dict[str, Any]:
-    if t.get("type", "custom") != "custom" or "input_schema" not in t:
-        raise BadValue(
-            f"the tool {quoted(t.get('name'))} is of type {quoted(t.get('type', 'custom'))}; duo knows only tools that "
-            "the client runs, with an input_schema"
-        )
     shown = {"name": t.get("name"), "description": t.get("description", ""), "parameters": t["input_schema"]}
     return {"type": "function", "function": shown}
 

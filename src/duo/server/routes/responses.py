@@ -69,7 +69,9 @@ def as_chat(f: ResponsesFields) -> ChatFields:
     for name in ("input", "instructions", "tools", "tool_choice", "text", "reasoning", "max_output_tokens"):
         given.pop(name, None)
     more: dict[str, Any] = {"messages": messages, "n": 1}
-    tools = [{"type": "function", "function": _function(i, t)} for i, t in enumerate(f.tools or ())]
+    tools = [{"type": "function", "function": _function(t)} for t in f.tools or () if t.get("type") == "function"]
+    if f.tools and not tools:  # beside others, agents offer tools of OpenAI's servers by default
+        raise BadValue(f"tool 0 is of type {quoted(f.tools[0].get('type'))}; duo knows functions only")
     if tools:
         more["tools"] = tools
         choice = f.tool_choice
@@ -85,9 +87,7 @@ def as_chat(f: ResponsesFields) -> ChatFields:
     return checked(ChatFields, {**given, **more})
 
 
-def _function(i: int, t: Mapping[str, Any]) -> dict[str, Any]:
-    if t.get("type") != "function":
-        raise BadValue(f"tool {i} is of type {quoted(t.get('type'))}; duo knows functions only")
+def _function(t: Mapping[str, Any]) -> dict[str, Any]:
     return {name: t[name] for name in ("name", "description", "parameters") if t.get(name) is not None}
 
 
