@@ -154,8 +154,8 @@ weight_placement::weight_placement(const std::string & path, const std::vector<s
                                    const weight_packing & packing) {
     read_choices(overrides);
     place_duo(path, types, n_gpu_layers, mtp, packing);
-    for (const choice & c :
-         choices_) { // libllama takes the first pattern that fits, and duo's fit only its own weights
+    // libllama takes the first pattern that fits, and duo's fit only its own weights.
+    for (const choice & c : choices_) {
         add(c.text, c.memory);
     }
     if (!entries_.empty()) {
@@ -192,7 +192,7 @@ void weight_placement::read_choices(const std::vector<std::pair<std::string, std
         if (found == nullptr) {
             throw error(error_kind::bad_value, "unknown memory " + buffer + " (-ot); choose from " + buffer_names());
         }
-        choices_.push_back({checked, pattern, found, found == ggml_backend_cpu_buffer_type()});
+        choices_.push_back({checked, pattern, found});
     }
 }
 
@@ -227,10 +227,10 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     using memory                            = ggml_backend_buffer_type_t;
     std::map<std::pair<memory, std::string>, std::set<int>> taken;  // layers of each kind for duo's kernels
     std::vector<std::pair<std::string, memory>>             others; // patterns of matrices outside the layers
-    n_small_ = int(std::count_if(file.small.begin(), file.small.end(), counts));
+    const auto to_cpu = [](const choice * c) { return c != nullptr && c->memory == ggml_backend_cpu_buffer_type(); };
+    n_small_          = int(std::count_if(file.small.begin(), file.small.end(), counts));
     for (const weight & w : file.others) {
-        const choice * user = choice_of(w.name);
-        if ((w.layer < i_gpu_start || (user != nullptr && user->cpu)) && counts(w.layer)) {
+        if ((w.layer < i_gpu_start || to_cpu(choice_of(w.name))) && counts(w.layer)) {
             ++n_stock_;
             count_bytes(w.type, w.n_columns, w.n_rows, w.n_matrices);
         }
@@ -238,9 +238,9 @@ void weight_placement::place_duo(const std::string & path, const std::vector<std
     for (const weight & w : file.all) {
         const bool     counted   = counts(w.layer);
         const choice * chosen    = choice_of(w.name);
-        const bool     elsewhere = chosen != nullptr && !chosen->cpu;
+        const bool     elsewhere = chosen != nullptr && !to_cpu(chosen);
         const bool     on_gpu    = (w.layer < 0 ? file.n_layer : w.layer) >= i_gpu_start;
-        if ((on_gpu && (chosen == nullptr || elsewhere)) || !(counted || mtp)) {
+        if ((on_gpu && !to_cpu(chosen)) || !(counted || mtp)) {
             continue;
         }
         const std::string type = ggml_type_name(w.type);

@@ -59,8 +59,7 @@ class weight_placement {
     struct choice {
         std::regex                 pattern;
         std::string                text;
-        ggml_backend_buffer_type_t memory;
-        bool                       cpu; // the device, not only its plain memory
+        ggml_backend_buffer_type_t memory; // of the CPU: the device, with all kernels it has
     };
 
     void                         add(const std::string & pattern, ggml_backend_buffer_type_t buft);

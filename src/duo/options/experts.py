@@ -46,7 +46,8 @@ class ExpertOptions(TypedDict, total=False):
 
 def overrides(cpu_moe: bool, n_cpu_moe: int, n_cpu_ffn: int) -> list[tuple[str, str]]:
     """(pattern, memory) for these options, as -ot has them."""
-    layers = [(i, EXPERTS) for i in range(min(n_cpu_moe, N_LAYER_MAX))]
-    layers += [(i, DENSE) for i in range(min(n_cpu_ffn, N_LAYER_MAX))]
-    found = [(EXPERTS, "CPU")] if cpu_moe else []
-    return found + [(rf"blk\.{i}{kind}", "CPU") for i, kind in layers]
+    found = [EXPERTS] if cpu_moe else []
+    for n, kind in ((n_cpu_moe, EXPERTS), (n_cpu_ffn, DENSE)):
+        if n:  # one pattern, because libllama compiles each of them for each tensor
+            found.append(rf"blk\.({'|'.join(map(str, range(min(n, N_LAYER_MAX))))}){kind}")
+    return [(pattern, "CPU") for pattern in found]

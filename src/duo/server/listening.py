@@ -40,13 +40,18 @@ def is_path(host: str) -> bool:
     return host.startswith(("unix:", "/")) or host.endswith(".sock")
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach it."""
-    if is_path(host) or host == "localhost":
+def is_loopback_address(host: str) -> bool:
+    """Whether a name or an address, without brackets, is this machine's own."""
+    if host == "localhost":
         return True
     with suppress(ValueError):
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    return is_path(host) or is_loopback_address(host.strip("[]"))
 
 
 def check_open(o: ServeOptions, *, has_keys: bool) -> None:

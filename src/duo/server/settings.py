@@ -35,9 +35,7 @@ class Settings:
     metrics_of_llama_cpp: bool = False
     ui: bool = True
     reasoning: bool = True  # thoughts are no part of an answer, unless a request says so
-    thinking: bool | None = (
-        None  # whether the model thinks, if its template lets one choose; None: as the template says
-    )
+    thinking: bool | None = None  # what its template is told, if it asks; None: nothing
     variables: Mapping[str, Any] = field(default_factory=dict)  # of the chat template
 
     @classmethod

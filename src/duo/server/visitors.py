@@ -3,12 +3,12 @@ one that sends a request across sites, which needs no permission of the browser'
 
 from __future__ import annotations
 
-import ipaddress
 import re
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
+
+from duo.server.listening import is_loopback_address
 
 LOCALHOST = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
 READING = ("GET", "HEAD", "OPTIONS")  # a page of another site cannot see the answer
@@ -18,15 +18,6 @@ def host_of(value: str) -> str:
     """ "[::1]:8080" -> "::1", "Localhost.:80" -> "localhost"."""
     match = re.fullmatch(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::\d*)?", value.strip())
     return (match[1] or match[2] or "").rstrip(".").lower() if match else ""
-
-
-def is_loopback_name(host: str) -> bool:
-    """Whether a name or an address can only be this machine's own."""
-    if host == "localhost" or host.endswith(".localhost"):  # RFC 6761
-        return True
-    with suppress(ValueError):
-        return ipaddress.ip_address(host).is_loopback
-    return False
 
 
 @dataclass(frozen=True)
@@ -47,7 +38,8 @@ class Visitors:
     def knows_host(self, host: str) -> bool:
         """A request without a Host comes from no browser."""
         name = host_of(host)
-        return self.hosts is None or not host or is_loopback_name(name) or name in self.hosts
+        own = is_loopback_address(name) or name.endswith(".localhost")  # RFC 6761
+        return self.hosts is None or not host or own or name in self.hosts
 
     def knows_origin(self, method: str, origin: str, host: str) -> bool:
         """Whether a request may do more than read. origin: of the page that sends it; empty: it is no page."""

@@ -54,6 +54,12 @@ def _either(params: dict[str, Any], text: str, file: str, flags: str) -> str | N
     return found if params[file] is None else text_of(params[file], f"file of {flags.split(' and ')[1]}")
 
 
+def _typed(params: dict[str, Any], text: str, file: str, flags: str) -> str | None:
+    """The same for a text in which escapes are replaced if it is typed."""
+    found = _either(params, text, file, flags)
+    return unescape(found) if found is not None and params[file] is None and params["escape"] else found
+
+
 def _variables(text: str | None) -> dict[str, Any]:
     """--chat-template-kwargs. Raises BadValue."""
     try:
@@ -135,12 +141,10 @@ def chat(params: dict[str, Any]) -> None:
     from duo.prompt.reading import reasoning_of
     from duo.text.job import check_early
 
-    system = _either(params, "system_prompt", "system_prompt_file", "-sys and -sysf")
-    if system is not None and params["system_prompt"] is not None and params["escape"]:
-        system = unescape(system)
-    first = _either(params, "prompt", "file", "-p and -f")
-    if first is not None:
-        first = unescape(first) if params["prompt"] is not None and params["escape"] else first.removesuffix("\n")
+    system = _typed(params, "system_prompt", "system_prompt_file", "-sys and -sysf")
+    first = _typed(params, "prompt", "file", "-p and -f")
+    if first is not None and params["file"] is not None:
+        first = first.removesuffix("\n")
     chosen, variables = template_choice(params)
     options = given(params, GENERATE_OPTIONS)
     reasoning = reasoning_of(params["reasoning_format"])
