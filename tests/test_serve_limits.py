@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import socket
@@ -19,6 +20,7 @@ from served import Server, all_of, raw, request_for, served
 from waits import wait_until
 
 from duo.server.settings import Settings
+from duo.text.stream_async import AsyncStream
 
 pytestmark = pytest.mark.full
 
@@ -65,6 +67,23 @@ def test_a_full_queue_refuses(server: Server) -> None:
         answers = [w.result(HANG_S) for w in waiting]
     assert [a.status_code for a in answers] == [200, 200]
     assert all(a.json()["tokens_predicted"] == 20 for a in answers)
+
+
+def test_whoever_has_read_the_end_may_ask_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its place is free by then, however long the text takes to close."""
+    close = AsyncStream.close
+
+    async def slow_close(stream: AsyncStream) -> None:
+        for _ in range(10):
+            with suppress(asyncio.CancelledError):  # as a pass that has begun
+                await asyncio.sleep(0.01)
+        await close(stream)
+
+    monkeypatch.setattr(AsyncStream, "close", slow_close)
+    with ThreadPoolExecutor(4) as pool:  # as many as there is room for
+        asked = {**ENDLESS, "stream": True, "n_predict": 4}
+        codes = pool.map(lambda _: [server.post("/completion", asked).status_code for _ in range(4)], range(4))
+    assert list(codes) == 4 * [4 * [200]]
 
 
 def test_refusals_take_no_threads(server: Server) -> None:

@@ -33,10 +33,11 @@ class Writing:
 
     async def _write(self, text: Text) -> None:
         service = self._service
+        last: Batch | BaseException
         try:
-            await self._run(text)
+            last = (text, await self._run(text))
         except Exception as e:
-            self._came.put_nowait(e)
+            last = e
         finally:
             text.end()
             service.running.discard(text)
@@ -44,22 +45,29 @@ class Writing:
             self._n_open -= 1
             if not self._n_open:  # others may come, whether or not the client reads its answer
                 self._leave()
+        self._came.put_nowait(last)  # now, because whoever has read the end may ask again at once
 
-    async def _run(self, text: Text) -> None:
+    async def _run(self, text: Text) -> list[Chunk]:
+        """The last chunks; those before are in `_came`."""
         service = self._service
         stream = await open_async(service.duo.session, text.job)
         text.begun_at = time.monotonic()
         text.stream = stream
         service.running.add(text)
         service.metrics.begun(text)
+        last: list[Chunk] = []
         try:
             while batch := await stream.batch():
                 if batch[0].token is not None:
                     text.arrived()
+                if batch[-1].finish_reason is not None:
+                    last = batch
+                    continue
                 self._came.put_nowait((text, batch))
-                if text.too_slow and batch[-1].finish_reason is None:
-                    await stream.close()
-                    self._came.put_nowait((text, [Chunk("", finish_reason="length")]))
+                if text.too_slow:
+                    last = [Chunk("", finish_reason="length")]
+                    break
+            return last
         finally:
             await stream.close()
 
