@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,8 @@ CALLED = {
 TALE = [{"role": "user", "content": "Tell me a tale."}]
 PROMPT = "Once upon a time"
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 16}
+ENDLESS: dict[str, Any] = {"prompt": "Once upon a time", "ignore_eos": True, "n_predict": 1500, "cache_prompt": False}
+NARROW = {"queue": 2, "header_timeout": 600.0, "body_timeout": 600.0, "max_body": 1.0, "sse_ping_interval": 1}
 
 
 @dataclass
@@ -91,6 +93,11 @@ class Server:
         while len(self.service.running) < n:
             assert time.monotonic() < until
             time.sleep(0.002)
+
+
+def narrow() -> AbstractContextManager[Server]:
+    """A server with two places, whose passes are slow, and room for two that wait. Its clients may be slow."""
+    return served(NARROW, n_parallel=2, n_ctx=4096, _delay=(30_000, 1))
 
 
 def raw(server: Server, data: bytes = b"") -> socket.socket:

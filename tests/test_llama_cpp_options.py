@@ -112,8 +112,10 @@ def test_the_text_is_the_same_and_verbose_says_why(run: Run) -> None:
 def test_values_that_change_something_are_refused_with_what_is_possible(run: Run) -> None:
     for args, why in (
         (["--mirostat", "2"], "--mirostat 2: only 0 is possible in duo"),
-        (["--keep", "x"], "--keep x: it has to be a number"),
-        (["--poll=101"], "--poll 101: it has to be a number from 0 to 100"),
+        (["--keep", "1.5"], "--keep 1.5: it has to be a whole number"),
+        (["--log-colors", "maybe"], "--log-colors maybe: it has to be on, off or auto"),
+        (["--slot_save_path", "x"], "--slot-save-path is not in duo"),
+        (["--poll=101"], "--poll 101: it has to be a whole number from 0 to 100"),
         (["--rope-scale", "0"], "--rope-scale 0: it has to be a number above 0"),
         (["--samplers", "top_k;infill"], "(--samplers) is 'top_k;infill', but duo has no sampler 'infill'"),
         (["--samplers", "temperature;top_k"], "samplers are applied in the order penalties;dry;"),
@@ -182,6 +184,20 @@ def test_the_environment_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None
         monkeypatch.setenv("LLAMA_ARG_CACHE_PROMPT", value)
         assert params("run", "-p", "x")["cache_prompt"] is on
     assert params("run", "-p", "--jinja")["prompt"] == "--jinja"  # a value
+
+
+def test_a_variable_that_cannot_be_followed_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = run(*TEXT)[1]
+    for name, value in (("EMBEDDINGS", "1"), ("CONTEXT_SHIFT", "0"), ("CTX_SIZE", "256"), ("NO_SUCH_THING", "1")):
+        monkeypatch.setenv(f"LLAMA_ARG_{name}", value)
+    code, text, err = run(*TEXT)
+    assert (code, text) == (0, plain)
+    assert [x for x in err.splitlines() if "LLAMA_ARG" in x] == [
+        "duo: the variable LLAMA_ARG_EMBEDDINGS has no effect, because llama.cpp's --embeddings is not in duo"
+    ]
+    monkeypatch.setenv("LLAMA_ARG_FIT", "maybe")
+    wrong = "duo: llama.cpp's variable LLAMA_ARG_FIT=maybe: it has to be on or off; change the value or unset it\n"
+    assert run(*TEXT) == (1, "", wrong)
 
 
 def test_priority(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:

@@ -1,39 +1,30 @@
-"""What a server bears: full queues, clients that go, are slow or send nonsense."""
+"""What a server bears: clients that are slow or send nonsense."""
 
 from __future__ import annotations
 
-import asyncio
 import http.client
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
-from typing import Any
 
 import httpx
 import pytest
 from conftest import HANG_S
-from served import Server, all_of, raw, request_for, served
-from waits import wait_until
+from served import ENDLESS, Server, all_of, narrow, raw, request_for, served
 
 from duo.server.settings import Settings
-from duo.text.stream_async import AsyncStream
 
 pytestmark = pytest.mark.full
 
-ENDLESS: dict[str, Any] = {"prompt": "Once upon a time", "ignore_eos": True, "n_predict": 1500, "cache_prompt": False}
-# The clients of a busy machine are slow too: only the clients of `hasty` are meant to be too slow.
-LIMITS = {"queue": 2, "header_timeout": 600.0, "body_timeout": 600.0, "max_body": 1.0, "sse_ping_interval": 1}
+# Only the clients of `hasty` are meant to be too slow.
 HASTY = {"header_timeout": 1.0, "body_timeout": 1.0, "keep_alive": 600}
 
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Server]:
-    """Two places with slow passes, and two that wait."""
-    with served(LIMITS, n_parallel=2, n_ctx=4096, _delay=(30_000, 1)) as s:
+    with narrow() as s:
         yield s
 
 
@@ -48,124 +39,6 @@ def hasty() -> Iterator[Server]:
 def _nothing_is_left(server: Server) -> Iterator[None]:
     yield
     server.wait_until_idle()
-
-
-# ---- places
-
-
-def test_a_full_queue_refuses(server: Server) -> None:
-    blockers = [raw(server, request_for("/completion", {**ENDLESS, "stream": True})) for _ in range(2)]
-    server.wait_for_texts(2)
-    with ThreadPoolExecutor(2) as pool:
-        waiting = [pool.submit(server.post, "/completion", {**ENDLESS, "n_predict": 20}) for _ in range(2)]
-        wait_until(lambda: server.service.admission.n_inside == 4)
-        refused = server.post("/completion", ENDLESS)
-        assert refused.status_code == 429 and refused.json()["error"]["type"] == "rate_limit_error"
-        assert int(refused.headers["retry-after"]) >= 1
-        for s in blockers:
-            s.close()
-        answers = [w.result(HANG_S) for w in waiting]
-    assert [a.status_code for a in answers] == [200, 200]
-    assert all(a.json()["tokens_predicted"] == 20 for a in answers)
-
-
-def test_whoever_has_read_the_end_may_ask_again(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its place is free by then, however long the text takes to close."""
-    close = AsyncStream.close
-
-    async def slow_close(stream: AsyncStream) -> None:
-        for _ in range(10):
-            with suppress(asyncio.CancelledError):  # as a pass that has begun
-                await asyncio.sleep(0.01)
-        await close(stream)
-
-    monkeypatch.setattr(AsyncStream, "close", slow_close)
-    with ThreadPoolExecutor(4) as pool:  # as many as there is room for
-        asked = {**ENDLESS, "stream": True, "n_predict": 4}
-        codes = pool.map(lambda _: [server.post("/completion", asked).status_code for _ in range(4)], range(4))
-    assert list(codes) == 4 * [4 * [200]]
-
-
-def test_refusals_take_no_threads(server: Server) -> None:
-    def pool() -> int:
-        return sum(t.name.startswith("AnyIO worker") for t in threading.enumerate())
-
-    before = pool()
-    with ThreadPoolExecutor(8) as clients:
-        found = list(
-            clients.map(lambda i: server.get("/nothing") if i % 2 else server.post("/completion", {}), range(32))
-        )
-    assert sorted({a.status_code for a in found}) == [400, 404]
-    assert pool() <= before
-
-
-def test_slots_while_texts_are_written(server: Server) -> None:
-    texts = [raw(server, request_for("/completion", {**ENDLESS, "stream": True})) for _ in range(2)]
-    server.wait_for_texts(2)
-    for s in texts:
-        assert s.recv(10)
-    slots = server.get("/slots").json()
-    full = server.get("/slots?fail_on_no_slot=1")
-    gauges = server.get("/metrics").text
-    for s in texts:
-        s.close()
-    assert [s["is_processing"] for s in slots] == [True, True]
-    assert slots[0]["next_token"][0]["n_remain"] <= 1500 and slots[0]["params"]["ignore_eos"] is True
-    assert slots[0]["n_prompt_tokens"] > 1 and full.status_code == 503
-    share, held = (
-        float(gauges.split(f"\nduo_{name} ")[1].split("\n")[0]) for name in ("cache_usage_ratio", "cache_tokens")
-    )
-    assert "duo_requests_running 2.0" in gauges
-    assert sum(s["n_prompt_tokens"] for s in slots) <= share * 4096 <= held + 0.5
-
-
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("n", [1, 2])
-def test_a_client_that_goes_frees_its_place(server: Server, stream: bool, n: int) -> None:
-    s = raw(server, request_for("/completion", {**ENDLESS, "stream": stream, "n": n}))
-    server.wait_for_texts(n)
-    if stream:
-        assert s.recv(10)
-    s.close()
-    server.wait_until_idle()  # long before 1500 passes of 30 ms
-    assert server.post("/completion", {"prompt": "a", "n_predict": 2}).status_code == 200
-
-
-def test_clients_that_go_while_they_wait_or_their_prompt_is_read(server: Server) -> None:
-    first = [raw(server, request_for("/completion", {**ENDLESS, "stream": True})) for _ in range(2)]
-    server.wait_for_texts(2)
-    waiting = [raw(server, request_for("/completion", {**ENDLESS, "prompt": "long " * 2000})) for _ in range(2)]
-    wait_until(lambda: server.service.admission.n_inside == 4)
-    for s in (*waiting, *first):
-        s.close()
-    server.wait_until_idle()
-
-
-def test_many_clients_that_vanish(server: Server) -> None:
-    for _ in range(40):
-        raw(server, request_for("/completion", {**ENDLESS, "stream": True})).close()
-    codes = []
-
-    def has_a_place() -> bool:
-        codes.append(server.post("/completion", {"prompt": "a", "n_predict": 2}).status_code)
-        return codes[-1] != 429
-
-    wait_until(has_a_place, codes)  # long before 40 texts of 1500 passes
-    assert codes[-1] == 200
-
-
-def test_silence_brings_a_comment(server: Server) -> None:
-    blockers = [raw(server, request_for("/completion", {**ENDLESS, "stream": True})) for _ in range(2)]
-    server.wait_for_texts(2)
-    waiting = raw(server, request_for("/completion", {**ENDLESS, "stream": True, "sse_ping_interval": 1}))
-    found = b""
-    while b"\n:\n\n" not in found and b":\n\n" not in found:
-        more = waiting.recv(1000)
-        assert more, found
-        found += more
-    assert found.startswith(b"HTTP/1.1 200") and b"x-accel-buffering: no" in found
-    for s in (waiting, *blockers):
-        s.close()
 
 
 # ---- slow and bad clients
@@ -193,6 +66,37 @@ def test_a_head_that_comes_in_pieces_is_read(server: Server, hasty: Server) -> N
         assert s.recv(1000).startswith(b"HTTP/1.1 200")
         s.sendall(b"GET /health HTTP/1.1\r\nHo")  # and a slow second one on the same connection
         assert b"408" in all_of(s)
+
+
+def test_a_body_that_comes_after_its_refusal(hasty: Server) -> None:
+    """It is read to its end, and the connection bears the next request, or it ends without a second answer."""
+    head = b"POST /completion HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 9\r\n\r\n"
+    before = hasty.service.metrics.page
+    with raw(hasty, head) as s, raw(hasty, head) as lazy:
+        assert one_answer(s).startswith(b"HTTP/1.1 403")
+        s.sendall(b"123456789")
+        assert all_of(lazy).count(b"HTTP/1.1") == 1  # its body never comes
+        s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")  # later than header_timeout
+        assert one_answer(s).startswith(b"HTTP/1.1 200")
+    with raw(hasty, head) as s:
+        assert one_answer(s).startswith(b"HTTP/1.1 403")
+        s.sendall(b"123456789GET /health HTT")  # the next head begins, and does not end
+        assert all_of(s).startswith(b"HTTP/1.1 408")
+    name = 'duo_requests_refused_total{reason="head_too_slow"}'
+    assert figure(hasty.service.metrics.page, name) == figure(before, name) + 1
+
+
+def one_answer(s: socket.socket) -> bytes:
+    """Its head and its body, and nothing that follows."""
+    found = b""
+    while b"\r\n\r\n" not in found:
+        found += s.recv(1)
+    n = int(found.lower().partition(b"content-length: ")[2].split()[0])
+    return found + s.recv(n, socket.MSG_WAITALL)
+
+
+def figure(page: bytes, name: str) -> float:
+    return float(page.decode().partition(f"\n{name} ")[2].split()[0])
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from served import Server, all_of, raw, served
 
+from duo.errors import BadValue
 from duo.server.settings import Settings
 from duo.server.visitors import Visitors, host_of
 
@@ -25,6 +26,12 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="module")
 def open_to_names() -> Iterator[Server]:
     with served({"allowed_hosts": "duo.example, other"}) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def keyed() -> Iterator[Server]:
+    with served({"api_key": "k", "host": "127.0.0.1", "allowed_hosts": "duo"}) as s:
         yield s
 
 
@@ -101,15 +108,55 @@ def test_who_has_to_call_the_server_by_its_name(given: dict[str, Any], host: str
 
 
 def test_pages_that_may_use_it() -> None:
-    ours = Visitors.of(None, ["https://ours.example", "localhost"], only_here=False)
+    ours = Visitors.of(None, "https://ours.example, localhost", only_here=False)
     for origin, known in (
         ("https://ours.example", True), ("https://ours.example.evil", False), ("http://ours.example", False),
         ("http://127.0.0.1:5000", True), ("https://duo.example:8443", True), ("https://duo.example", False),
     ):  # fmt: skip
         assert ours.knows_origin("POST", origin, "duo.example:8443") is known, origin
         assert ours.knows_origin("GET", origin, "duo.example:8443")
-    assert Visitors.of(None, ["*"], only_here=True).knows_origin("POST", "null", "x")
-    assert not Visitors.of(None, [], only_here=True).knows_origin("POST", "http://localhost", "127.0.0.1:1")
+    assert ours.knows_origin(
+        "POST", "https://duo.example", "127.0.0.1:8080", fetch_site="same-origin"
+    )  # behind a proxy
+    assert not ours.knows_origin("POST", "https://evil", "127.0.0.1:8080", fetch_site="cross-site")
+    assert Visitors.of(None, "*", only_here=True).knows_origin("POST", "null", "x")
+    assert not Visitors.of(None, "", only_here=True).knows_origin("POST", "http://localhost", "127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("value", "means"),
+    [
+        ("duo.example", "duo.example"), ("Duo.Example.:443", "duo.example"), ("fd00::5", "fd00::5"),
+        ("[FD00::5]", "fd00::5"), ("[fd00::5]:80", "fd00::5"), ("192.168.0.7", "192.168.0.7"),
+        ("münchen.example", "xn--mnchen-3ya.example"), ("my_box", "my_box"),
+        ("http://duo.example", None), ("*.example", None), ("*:80", None), ("duo.example/", None), ("a b", None),
+    ],
+)  # fmt: skip
+def test_names_of_allowed_hosts(value: str, means: str | None) -> None:
+    if means is None:
+        with pytest.raises(BadValue, match=r"--allowed-hosts .* is not a name; write it as"):
+            Visitors.of(value, "", only_here=True)
+    else:
+        assert Visitors.of(value, "", only_here=True).hosts == {means}
+
+
+@pytest.mark.parametrize(
+    ("value", "means"),
+    [
+        ("https://Ours.example/", "https://ours.example"), ("https://a.example:443", "https://a.example"),
+        ("http://a.example:443", "http://a.example:443"), ("http://[FD00::5]:80", "http://[fd00::5]"),
+        ("https://münchen.example", "https://xn--mnchen-3ya.example"), ("app://obsidian.md", "app://obsidian.md"),
+        ("*", "*"), ("localhost", "localhost"), ("null", "null"),
+        ("a.example", None), ("https://", None), ("https://a.example/page", None), ("https://a:b", None),
+        ("https://me@a.example", None),
+    ],
+)  # fmt: skip
+def test_origins_that_are_allowed(value: str, means: str | None) -> None:
+    if means is None:
+        with pytest.raises(BadValue, match=r"--cors-origins .* is not an origin; write it as"):
+            Visitors.of(None, value, only_here=True)
+    else:
+        assert Visitors.of(None, value, only_here=True).origins == (means,)
 
 
 def test_names_without_ports() -> None:
@@ -120,12 +167,24 @@ def test_names_without_ports() -> None:
         assert host_of(text) == name
 
 
-def test_a_request_whose_end_is_in_doubt_is_refused(server: Server) -> None:
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /completion HTTP/1.1\r\nHost: localhost\r\n",
+        b"POST /completion HTTP/1.1\r\nHost: evil.example\r\n",
+        b"POST /v1/nothing HTTP/1.1\r\nHost: localhost\r\nX-Api-Key: wrong\r\n",
+        b"OPTIONS /completion HTTP/1.1\r\nHost: localhost\r\nOrigin: http://localhost\r\n"
+        b"Access-Control-Request-Method: POST\r\n",
+    ],
+)
+def test_a_request_whose_end_is_in_doubt_is_the_last(keyed: Server, head: bytes) -> None:
     """RFC 9112 6.3: a proxy may see another end, and take the rest for a request of somebody else's."""
-    head = b"POST /completion HTTP/1.1\r\nHost: localhost\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
-    with raw(server, head + b"0\r\n\r\n") as s:
+    hidden = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    ends = b"Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" % (5 + len(hidden))
+    with raw(keyed, head + ends + hidden) as s:
         found = all_of(s)
-    assert found.startswith(b"HTTP/1.1 400") and found.count(b"HTTP/1.1") == 1 and b"connection: close" in found
+    preflight = head.startswith(b"OPTIONS")  # is answered before anything is read
+    assert found.startswith(b"HTTP/1.1 200" if preflight else b"HTTP/1.1 400") and found.count(b"HTTP/1.1") == 1
 
 
 @pytest.mark.parametrize(
@@ -136,7 +195,8 @@ def test_what_is_no_request_gets_the_shape_of_all_errors(server: Server, head: b
         top, _, body = all_of(s).partition(b"\r\n\r\n")
     assert top.startswith(b"HTTP/1.1 400") and b"application/json" in top
     error = json.loads(body)["error"]
-    assert error["code"] == 400 and error["type"] == "invalid_request_error" and error["message"]
+    assert error["code"] == 400 and error["type"] == "invalid_request_error"
+    assert error["message"] == "this is no HTTP request, or its head is too large"
 
 
 def test_tools_that_only_others_would_run_are_refused_by_name(server: Server) -> None:

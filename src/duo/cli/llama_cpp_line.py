@@ -7,7 +7,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from itertools import islice
 
+from duo.cli.llama_cpp_options import NOT_IN_DUO
 from duo.cli.llama_cpp_taken import OF_NAME, TAKEN, Taken
+from duo.cli.on_off import OFF
+
+VARIABLE = "LLAMA_ARG_"  # how the names of llama.cpp's variables begin
 
 
 @dataclass
@@ -72,13 +76,28 @@ def _with_hyphens(arg: str, known: Collection[str]) -> str:
 
 
 def of_environment(args: list[str], command: str, known: Collection[str]) -> list[str]:
-    """Arguments for the variables of llama.cpp whose options are taken and not given."""
+    """Arguments for the variables of llama.cpp whose options are taken and not given. Raises ValueError: a variable and
+    its fault."""
     found: list[str] = []
     for t in TAKEN:
         value = os.environ.get(t.env) if t.env else None
-        if value and taken_by(t.names[0], command, known) is t and not {*args} & {*t.names}:
-            found += [t.names[-1], value]
+        if not value or taken_by(t.names[0], command, known) is not t or {*args} & {*t.names}:
+            continue
+        try:
+            assert t.means is not None
+            t.means(value)
+        except ValueError as e:
+            raise ValueError(f"llama.cpp's variable {t.env}={value}: {e}; change the value or unset it") from None
+        found += [t.names[-1], value]
     return found
+
+
+def without_effect() -> dict[str, str]:
+    """Variables of llama.cpp that are set, and whose options duo does not have: option by variable."""
+    options = {
+        x: "--" + x.removeprefix(VARIABLE).lower().replace("_", "-") for x in os.environ if x.startswith(VARIABLE)
+    }
+    return {x: o for x, o in options.items() if o in NOT_IN_DUO and os.environ[x].lower() not in ("", *OFF)}
 
 
 def taken_by(name: str, command: str, known: Collection[str]) -> Taken | None:

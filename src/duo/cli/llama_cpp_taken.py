@@ -5,7 +5,6 @@ The spellings are those of common/arg.cpp at the pinned commit. A test asks that
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -28,10 +27,12 @@ class Taken:
     env: str = ""  # variable of the environment, if its value means something
 
 
-def _only(*values: str) -> Meaning:
+def _only(*values: str, words: str = "") -> Meaning:
+    """These values, which the words describe."""
+
     def check(value: str) -> list[str]:
         if value.lower() not in values:
-            raise ValueError(f"only {values[0]} is possible in duo")
+            raise ValueError(f"it has to be {words}" if words else f"only {' or '.join(values)} is possible in duo")
         return []
 
     return check
@@ -39,10 +40,17 @@ def _only(*values: str) -> Meaning:
 
 def _number(least: float = -float("inf"), most: float = float("inf"), words: str = "a number") -> Meaning:
     """Any number in the range, which the words describe."""
+    return _in_range(float, least, most, words)
 
+
+def _whole(least: float = -float("inf"), most: float = float("inf"), words: str = "a whole number") -> Meaning:
+    return _in_range(int, least, most, words)
+
+
+def _in_range(kind: type[float], least: float, most: float, words: str) -> Meaning:
     def check(value: str) -> list[str]:
         try:
-            if least <= float(value) <= most:
+            if least <= kind(value) <= most:
                 return []
         except ValueError:
             pass
@@ -72,8 +80,7 @@ def _samplers(value: str) -> list[str]:
 
 
 def _verbosity(value: str) -> list[str]:
-    if not re.fullmatch(r"-?\d+", value):
-        raise ValueError("it has to be a whole number")
+    _whole()(value)
     return ["-v"] if int(value) >= 4 else []  # llama.cpp's 4 and 5: debugging
 
 
@@ -108,24 +115,26 @@ TAKEN = (
     Taken(("-kvu", "--kv-unified"), "all texts share one cache"),
     Taken(("--swa-full",), "the whole cache is always kept, so that a wrong guess can be taken back"),
     Taken(("--no-context-shift",), _NO_SHIFT),
-    Taken(("--keep",), _NO_SHIFT, _number()),
+    Taken(("--keep",), _NO_SHIFT, _whole()),
     Taken(("--cache-idle-slots",), "texts that wait keep their cache"),
-    Taken(("--cache-reuse",), "only the beginnings of prompts are reused", _number()),
+    Taken(("--cache-reuse",), "only the beginnings of prompts are reused", _whole()),
     Taken(("-sps", "--slot-prompt-similarity"), "a text goes where most of its prompt is cached", _number()),
-    Taken(("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints", "-cms", "--checkpoint-min-step"), _MARKS, _number()),
+    Taken(("-ctxcp", "--ctx-checkpoints", "--swa-checkpoints", "-cms", "--checkpoint-min-step"), _MARKS, _whole()),
     Taken(("-dt", "--defrag-thold"), "it has no effect in llama.cpp either", _number()),
     Taken(("--warmup", "--no-warmup"), "loading tries one pass"),
     Taken(("--repack",), "weights are packed for the CPU's kernels"),
     Taken(("-fit", "--fit"), _FIT, _fit, needs="-ngl", env="LLAMA_ARG_FIT"),
     Taken(("-lzm", "--lazy-mode"), "libllama decides that, so only auto is taken", _only("auto")),
     Taken(("-gan", "--grp-attn-n"), "duo has no group attention, so only 1 is taken", _only("1")),
-    Taken(("-gaw", "--grp-attn-w"), "duo has no group attention", _number()),
-    Taken(_for_all("poll"), _WAITS, _number(0, 100, "a number from 0 to 100")),
+    Taken(("-gaw", "--grp-attn-w"), "duo has no group attention", _whole()),
+    Taken(_for_all("poll"), _WAITS, _whole(0, 100, "a whole number from 0 to 100")),
     Taken(
-        _for_all("prio")[1:], "all threads have the priority that --prio gives", _number(-1, 3, "a number from -1 to 3")
+        _for_all("prio")[1:],
+        "all threads have the priority that --prio gives",
+        _whole(-1, 3, "a whole number from -1 to 3"),
     ),
     Taken(_for_all("cpu-strict"), "threads may use any CPU of their mask, so only 0 is taken", _only("0")),
-    Taken(("--threads-http",), "the server needs one thread for HTTP", _number()),
+    Taken(("--threads-http",), "the server needs one thread for HTTP", _whole()),
     Taken(("-bs", "--backend-sampling"), _SAMPLING),
     Taken(("--spec-draft-backend-sampling", "--no-spec-draft-backend-sampling"), _SAMPLING),
     Taken(("--mirostat",), _NO_MIROSTAT, _only("0")),
@@ -154,7 +163,7 @@ TAKEN = (
     Taken(("--show-timings",), "the figures are on standard error", commands=("run",)),
     Taken(("--no-skip-chat-parsing",), "answers are parsed", commands=("chat", "serve")),
     Taken(("--log-disable", "--no-log-prefix", "--no-log-timestamps", "--no-log-jsonl"), _QUIET),
-    Taken(("--log-colors",), _QUIET, _only(*AUTO, *ON, *OFF)),
+    Taken(("--log-colors",), _QUIET, _only(*AUTO, *ON, *OFF, words="on, off or auto")),
     Taken(("--log-verbose",), "it means -v", instead=("-v",)),
     Taken(
         ("-lv", "--verbosity", "--log-verbosity"),

@@ -14,7 +14,7 @@ import click
 from click.core import ParameterSource
 
 from duo.cli.complete import by_metavar
-from duo.cli.llama_cpp_line import Meant, commands_of, meaning_of, of_environment
+from duo.cli.llama_cpp_line import Meant, commands_of, meaning_of, of_environment, without_effect
 from duo.cli.llama_cpp_options import IN_CHAT, IN_SERVE, NOT_IN_DUO, PROGRAM
 from duo.cli.on_off import Flag
 from duo.errors import BadValue
@@ -224,6 +224,8 @@ class ModelCommand(click.Command):
                 raise click.ClickException(str(e)) from None
             meant = Meant(args, {}, {})
         ctx.default_map = {**(ctx.default_map or {}), **meant.defaults}
+        for name, option in without_effect().items():
+            click.echo(f"duo: the variable {name} has no effect, because llama.cpp's {option} is not in duo", err=True)
         left = super().parse_args(ctx, meant.args)
         for host, name in (("draft_host", "n_gpu_layers_draft"), ("verify_host", "n_gpu_layers")):
             if ctx.params.get(host) is not None and ctx.get_parameter_source(name) is ParameterSource.DEFAULT_MAP:
@@ -235,6 +237,8 @@ class ModelCommand(click.Command):
 
 
 def unknown_option(name: str, known: Any) -> str:
+    if name.startswith("--"):
+        name = name.replace("_", "-")  # as in llama.cpp
     if name in IN_CHAT:
         return f"{name} is an option of conversations; write: duo chat {name}"
     if name in IN_SERVE:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple
 
 from duo.options.markers import BeforeValidator
+from duo.support.wording import quoted
 
 
 class Sampler(NamedTuple):
@@ -41,7 +42,7 @@ def _samplers(value: Any) -> Any:
         raise ValueError(f"input should be names of samplers: {';'.join(ALL)}")
     for n in found:
         if n.lower() not in _BY_NAME:
-            raise ValueError(f"duo has no sampler {n!r}; choose from {', '.join(ALL)}")
+            raise ValueError(f"duo has no sampler {quoted(n)}; choose from {', '.join(ALL)}")
     names = [_BY_NAME[n.lower()] for n in found]
     if names != [n for n in ALL if n in names]:
         raise ValueError(f"samplers are applied in the order {';'.join(ALL)}; name each once, in this order")

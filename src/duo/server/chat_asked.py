@@ -10,6 +10,7 @@ from duo.errors import BadValue
 from duo.prompt.reading import reasoning_of
 from duo.prompt.thinking import with_thinking
 from duo.server.making import texts_of
+from duo.support.wording import quoted
 
 if TYPE_CHECKING:
     from duo.api.engine import Duo
@@ -37,7 +38,7 @@ def chat_asked(f: ChatFields, duo: Duo, settings: Settings) -> ChatAsked:
 
 def _function(i: int, tool: Mapping[str, Any]) -> Mapping[str, Any]:
     if tool.get("type", "function") != "function":
-        raise BadValue(f"tool {i} is of type {tool.get('type')!r}; duo knows functions only")
+        raise BadValue(f"tool {i} is of type {quoted(tool.get('type'))}; duo knows functions only")
     return tool
 
 

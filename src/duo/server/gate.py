@@ -9,9 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from duo.server.errors import ApiError, as_api_error
+from duo.server.protocol import is_ambiguous
 from duo.server.service import Stage
 from duo.server.sse import Message, Receive, Send, dumped
-from duo.server.visitors import host_of
+from duo.support.wording import quoted
 
 if TYPE_CHECKING:
     from duo.server.service import Service
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 App = Callable[[Any, Receive, Send], Awaitable[None]]
 PUBLIC = ("/health", "/v1/health", "/livez")  # for everybody, with and without a key
 OF_ANTHROPIC = "/v1/messages"
+CLOSE = {"Connection": "close"}
 log = logging.getLogger("duo.server")
 
 
@@ -34,6 +36,8 @@ class Gate:
             return
         sent = _Sent(send, partial(self._own_headers, scope))
         try:
+            if is_ambiguous(scope["headers"]):
+                raise ApiError(400, "a request has a Content-Length or a Transfer-Encoding, not both", headers=CLOSE)
             self._check_visitor(scope)
             self._check_key(scope)
             scope["duo.body"] = await self._body(scope, receive)
@@ -59,14 +63,15 @@ class Gate:
 
     def _check_visitor(self, scope: Any) -> None:
         visitors = self._service.settings.visitors
-        headers = {k: v.decode("latin-1") for k, v in scope["headers"] if k in (b"host", b"origin")}
-        host, origin = headers.get(b"host", ""), headers.get(b"origin", "")
+        named = (b"host", b"origin", b"sec-fetch-site")
+        headers = {k: v.decode("latin-1") for k, v in scope["headers"] if k in named}
+        host, origin, site = (headers.get(name, "") for name in named)
         of_unix = scope["server"] is not None and scope["server"][1] is None  # a socket that no browser opens
         if not of_unix and not visitors.knows_host(host):
             raise ApiError(
-                403, f"this server is not called {host_of(host)!r}; start it with --allowed-hosts", reason="host"
+                403, f"this server is not called {quoted(host)}; start it with --allowed-hosts", reason="host"
             )
-        if not visitors.knows_origin(scope["method"], origin, host):
+        if not visitors.knows_origin(scope["method"], origin, host, fetch_site=site):
             raise ApiError(403, f"the page {origin} may not use this server; see --cors-origins", reason="origin")
 
     def _check_key(self, scope: Any) -> None:
@@ -83,13 +88,9 @@ class Gate:
     async def _body(self, scope: Any, receive: Receive) -> bytes:
         """Raises ApiError: it is too large, or too slow."""
         settings = self._service.settings
-        close = {"Connection": "close"}
         too_large = ApiError(
-            413, f"the body has more than {settings.n_body} bytes (--max-body)", headers=close, reason="body_too_large"
+            413, f"the body has more than {settings.n_body} bytes (--max-body)", headers=CLOSE, reason="body_too_large"
         )
-        names = {k for k, _ in scope["headers"]}
-        if names >= {b"content-length", b"transfer-encoding"}:  # RFC 9112 6.3: whose end a proxy may see elsewhere
-            raise ApiError(400, "a request has a Content-Length or a Transfer-Encoding, not both", headers=close)
         length = next((v for k, v in scope["headers"] if k == b"content-length"), b"0")
         if length.isdigit() and int(length[:20]) > settings.n_body:
             raise too_large
@@ -113,7 +114,7 @@ class Gate:
             raise ApiError(
                 408,
                 f"the body did not come within {seconds:g} s (--body-timeout)",
-                headers=close,
+                headers=CLOSE,
                 reason="body_too_slow",
             ) from None
 

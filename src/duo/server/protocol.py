@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from duo.server.errors import ApiError
@@ -20,6 +21,11 @@ def _answer(status: int, phrase: str, message: str) -> bytes:
 
 
 TOO_SLOW = _answer(408, "Request Timeout", "the head of the request did not come in time (--header-timeout)")
+
+
+def is_ambiguous(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a proxy may see another end of the request than this server does (RFC 9112 6.3). Names in lower case."""
+    return {k for k, _ in headers} >= {b"content-length", b"transfer-encoding"}
 
 
 def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Callable[[], None]) -> type[H11Protocol]:
@@ -58,28 +64,50 @@ def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Call
         def _has_request(self) -> bool:
             return self.cycle is not None and not self.cycle.response_complete
 
+        @property
+        def _has_rest(self) -> bool:
+            """Whether a body still comes whose request has its answer: it was refused by its head."""
+            return not self._has_request and self.conn.their_state is h11.SEND_BODY
+
         def data_received(self, data: bytes) -> None:
-            waits = self._timer is None and not self._has_request
+            had_rest = self._has_rest
             super().data_received(data)
             if self._has_request:
                 self._stop()
-            elif waits:  # the next request on this connection has begun
+            elif had_rest and not self._has_rest:
+                self._stop()
+                self._wait_for_next()
+            elif self._timer is None:  # the next request on this connection has begun
                 self._start()
 
+        def _wait_for_next(self) -> None:
+            if self.conn.trailing_data[0]:
+                self._start()
+            else:  # uvicorn has stopped its timer, because data came
+                self.timeout_keep_alive_task = self.loop.call_later(
+                    self.timeout_keep_alive, self.timeout_keep_alive_handler
+                )
+
         def send_400_response(self, msg: str) -> None:
-            self.transport.write(_answer(400, "Bad Request", f"this is no HTTP request: {msg}"))
+            self.transport.write(_answer(400, "Bad Request", "this is no HTTP request, or its head is too large"))
             self.transport.close()
 
         def on_response_complete(self) -> None:
+            if is_ambiguous(self.headers):
+                self.transport.close()  # what follows may be the rest of its body
             super().on_response_complete()
             self._stop()
+            if self._has_rest:
+                self._start()
 
         def _expire(self) -> None:
             self._timer = None
-            if not self._has_request and not self.transport.is_closing():
+            if self._has_request or self.transport.is_closing():
+                return
+            if not self._has_rest:
                 on_slow()
                 self.transport.write(TOO_SLOW)
-                self.transport.close()
+            self.transport.close()
 
         def connection_lost(self, exc: Exception | None) -> Any:
             self._stop()

@@ -56,7 +56,7 @@ class Settings:
             api_prefix=prefix,
             visitors=Visitors.of(
                 o["allowed_hosts"],
-                (x.strip() for x in o["cors_origins"].split(",") if x.strip()),
+                o["cors_origins"],
                 only_here=not keys and all(map(is_loopback, hosts_of(o["host"]))),
             ),
             timeout_s=o["timeout"],

@@ -3,14 +3,18 @@ one that sends a request across sites, which needs no permission of the browser'
 
 from __future__ import annotations
 
+import ipaddress
 import re
-from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from duo.errors import BadValue
 from duo.server.listening import is_loopback_address
+from duo.support.wording import quoted
 
 LOCALHOST = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
+PORTS = {"http": 80, "https": 443}  # which an origin leaves out
 READING = ("GET", "HEAD", "OPTIONS")  # a page of another site cannot see the answer
 
 
@@ -18,6 +22,41 @@ def host_of(value: str) -> str:
     """ "[::1]:8080" -> "::1", "Localhost.:80" -> "localhost"."""
     match = re.fullmatch(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::\d*)?", value.strip())
     return (match[1] or match[2] or "").rstrip(".").lower() if match else ""
+
+
+def allowed_name(value: str) -> str:
+    """A name or address of --allowed-hosts, as `host_of` finds it in a request. Raises BadValue."""
+    name = host_of(value)
+    with suppress(ValueError):
+        return str(ipaddress.ip_address(name or value))
+    name = _in_ascii(name)
+    if not re.fullmatch(r"[a-z0-9_.-]+", name):
+        raise BadValue(f"--allowed-hosts {quoted(value)} is not a name; write it as duo.example, or * for any")
+    return name
+
+
+def allowed_origin(value: str) -> str:
+    """An origin of --cors-origins, as browsers write it. Raises BadValue."""
+    if value in ("*", "localhost", "null"):
+        return value
+    wrong = BadValue(f"--cors-origins {quoted(value)} is not an origin; write it as https://duo.example, or * for all")
+    try:
+        url = urlsplit(value)
+        host, port = _in_ascii(url.hostname or ""), url.port
+    except ValueError:
+        raise wrong from None
+    if not url.scheme or not host or url.username is not None or url.path.strip("/") or url.query or url.fragment:
+        raise wrong
+    number = "" if port is None or port == PORTS.get(url.scheme) else f":{port}"
+    return f"{url.scheme}://[{host}]{number}" if ":" in host else f"{url.scheme}://{host}{number}"
+
+
+def _in_ascii(name: str) -> str:
+    """As browsers send a name; empty: there is no such form."""
+    try:
+        return name.encode("idna").decode()
+    except UnicodeError:
+        return ""
 
 
 @dataclass(frozen=True)
@@ -29,11 +68,12 @@ class Visitors:
     origins: tuple[str, ...] = ("localhost",)
 
     @classmethod
-    def of(cls, allowed_hosts: str | None, origins: Iterable[str], *, only_here: bool) -> Visitors:
-        """only_here: nobody but this machine can reach the server, and it asks for no key."""
-        names = {host_of(x) for x in (allowed_hosts or "").split(",") if x.strip()}
+    def of(cls, allowed_hosts: str | None, cors_origins: str, *, only_here: bool) -> Visitors:
+        """only_here: nobody but this machine can reach the server, and it asks for no key. Raises BadValue."""
+        names = _listed(allowed_hosts or "")
         anybody = "*" in names if allowed_hosts is not None else not only_here
-        return cls(None if anybody else frozenset(names), tuple(origins))
+        hosts = frozenset(allowed_name(x) for x in names if x != "*")
+        return cls(None if anybody else hosts, tuple(map(allowed_origin, _listed(cors_origins))))
 
     def knows_host(self, host: str) -> bool:
         """A request without a Host comes from no browser."""
@@ -41,10 +81,15 @@ class Visitors:
         own = is_loopback_address(name) or name.endswith(".localhost")  # RFC 6761
         return self.hosts is None or not host or own or name in self.hosts
 
-    def knows_origin(self, method: str, origin: str, host: str) -> bool:
-        """Whether a request may do more than read. origin: of the page that sends it; empty: it is no page."""
+    def knows_origin(self, method: str, origin: str, host: str, *, fetch_site: str = "") -> bool:
+        """Whether a request may do more than read. origin: of the page that sends it; empty: it is no page. fetch_site:
+        what the browser says of the page (Sec-Fetch-Site), which is right even if a proxy has changed the host."""
         if method in READING or not origin or "*" in self.origins or origin in self.origins:
             return True
         if "localhost" in self.origins and re.fullmatch(LOCALHOST, origin):
             return True
-        return urlsplit(origin).netloc.lower() == host.strip().lower()  # a page of the server's own
+        return fetch_site == "same-origin" or urlsplit(origin).netloc.lower() == host.strip().lower()
+
+
+def _listed(text: str) -> list[str]:
+    return [x.strip() for x in text.split(",") if x.strip()]

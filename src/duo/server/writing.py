@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from duo.server.service import Service
 
 Batch = tuple[Text, list[Chunk]]
+log = logging.getLogger("duo.server")
 
 
 class Writing:
@@ -39,24 +41,31 @@ class Writing:
         except Exception as e:
             last = e
         finally:
-            text.end()
             service.running.discard(text)
-            service.metrics.ended(text)
             self._n_open -= 1
             if not self._n_open:  # others may come, whether or not the client reads its answer
                 self._leave()
+            self._record(text)
         self._came.put_nowait(last)  # now, because whoever has read the end may ask again at once
+
+    def _record(self, text: Text) -> None:
+        """A fault in its figures must not keep the text from its reader."""
+        try:
+            text.end()
+            self._service.metrics.ended(text)
+        except Exception:
+            log.exception("the figures of a text could not be recorded")
 
     async def _run(self, text: Text) -> list[Chunk]:
         """The last chunks; those before are in `_came`."""
         service = self._service
         stream = await open_async(service.duo.session, text.job)
-        text.begun_at = time.monotonic()
-        text.stream = stream
-        service.running.add(text)
-        service.metrics.begun(text)
         last: list[Chunk] = []
         try:
+            text.begun_at = time.monotonic()
+            text.stream = stream
+            service.running.add(text)
+            service.metrics.begun(text)
             while batch := await stream.batch():
                 if batch[0].token is not None:
                     text.arrived()

@@ -60,10 +60,8 @@ def as_chat(f: MessagesFields) -> ChatFields:
         given.pop(name, None)
     tools = [_tool(t) for t in f.tools or () if "input_schema" in t]
     if f.tools and not tools:  # beside others, agents offer tools of Anthropic's own servers by default
-        called, kind = f.tools[0].get("name"), f.tools[0].get("type")
-        raise BadValue(
-            f"the tool {quoted(called)} ({quoted(kind)}) has no input_schema; duo knows only tools that clients run"
-        )
+        called = f.tools[0].get("name") or f.tools[0].get("type")
+        raise BadValue(f"tool 0 ({quoted(called)}) has no input_schema; duo knows only tools that have one")
     more: dict[str, Any] = {"messages": found, "n": 1}
     if tools:
         more["tools"] = tools
