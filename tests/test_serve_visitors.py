@@ -199,6 +199,27 @@ def test_what_is_no_request_gets_the_shape_of_all_errors(server: Server, head: b
     assert error["message"] == "this is no HTTP request, or its head is too large"
 
 
+@pytest.mark.parametrize(
+    ("data", "codes"),
+    [
+        (b"GET /health HTTP/1.1\nHost: localhost\n\n", [400]),
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\nX: a\nY: b\r\n\r\n", [400]),
+        # One behind another request, behind a body too.
+        (b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HTTP/1.1\nHost: localhost\r\n\r\n", [200, 400]),
+        (b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nContent-Length: 15\r\n\r\n{\"content\":\n\"\"}"
+         b"GET /health HTTP/1.1\nHost: localhost\r\n\r\n", [200, 400]),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("at_once", [True, False])
+def test_lines_of_a_head_end_with_crlf(server: Server, data: bytes, codes: list[int], at_once: bool) -> None:
+    """RFC 9112 2.2 lets a server take LF alone, but a proxy may not see that end."""
+    with raw(server, data if at_once else b"") as s:
+        for i in range(0 if at_once else len(data)):
+            s.sendall(data[i : i + 1])
+        found = all_of(s)
+    assert [int(x[:3]) for x in found.split(b"HTTP/1.1 ")[1:]] == codes
+
+
 def test_tools_that_only_others_would_run_are_refused_by_name(server: Server) -> None:
     messages = [{"role": "user", "content": "Who won?"}]
     for path, body in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -20,12 +21,18 @@ def _answer(status: int, phrase: str, message: str) -> bytes:
     return head.encode() + b"content-length: %d\r\n\r\n%s" % (len(body), body)
 
 
+NO_REQUEST = _answer(400, "Bad Request", "this is no HTTP request, or its head is too large")
 TOO_SLOW = _answer(408, "Request Timeout", "the head of the request did not come in time (--header-timeout)")
 
 
 def is_ambiguous(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     """Whether a proxy may see another end of the request than this server does (RFC 9112 6.3). Names in lower case."""
     return {k for k, _ in headers} >= {b"content-length", b"transfer-encoding"}
+
+
+def has_bare_lf(data: bytes) -> bool:
+    """Whether a line of the head that the data begin with ends without CR: a proxy may not see its end."""
+    return re.search(rb"(?<!\r)\n", data.partition(b"\r\n\r\n")[0]) is not None
 
 
 def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Callable[[], None]) -> type[H11Protocol]:
@@ -70,6 +77,10 @@ def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Call
             return not self._has_request and self.conn.their_state is h11.SEND_BODY
 
         def data_received(self, data: bytes) -> None:
+            before = self.conn.trailing_data[0]
+            if b"\n" in data and self.conn.their_state is h11.IDLE and has_bare_lf(before + data):
+                self.send_400_response("a line ends without CR")
+                return
             had_rest = self._has_rest
             super().data_received(data)
             if self._has_request:
@@ -89,12 +100,14 @@ def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Call
                 )
 
         def send_400_response(self, msg: str) -> None:
-            self.transport.write(_answer(400, "Bad Request", "this is no HTTP request, or its head is too large"))
+            self.transport.write(NO_REQUEST)
             self.transport.close()
 
         def on_response_complete(self) -> None:
             if is_ambiguous(self.headers):
                 self.transport.close()  # what follows may be the rest of its body
+            elif self.conn.their_state is h11.DONE and has_bare_lf(self.conn.trailing_data[0]):
+                self.send_400_response("a line ends without CR")
             super().on_response_complete()
             self._stop()
             if self._has_rest:
