@@ -118,8 +118,8 @@ def page(report: dict[str, Any]) -> str:
     out = [
         "# All tables, measured at once",
         f"`make bench` wrote this page: commit {report['commit']}, {report['date']}, {minutes:.0f} minutes of "
-        "measuring. [README.md](README.md) says what each script measures, and keeps the results of other machines and "
-        "of longer runs.",
+        "measuring. [README.md](README.md) says what each script measures, and [history/](history) has the results of "
+        "other machines and of longer runs.",
         "\n".join(f"* {line}" for line in in_words(report["machine"])),
         "## The worst beside the best",
         "Ratios of tokens per second (kernels: of times). Each is taken within one run, of arms in turn. Below 1.00 "

@@ -131,7 +131,7 @@ STEPS = [
          lambda m, s, out: script("measure_head", "--questions", s.of(12, 4), "--out", out), timed=False),
 ]  # fmt: skip
 
-LEFT_OUT = """These tables of [README.md](README.md) are not part of `make bench`: other machines (AVX2, Zen 4), other
+LEFT_OUT = """These tables of [history/](history) are not part of `make bench`: other machines (AVX2, Zen 4), other
 servers (llama-server, llama-cpp-python), round trips of 50 ms (they need root), the 13 GB model, accuracy against F32
 weights, `-fno-dse`, waiting OpenMP teams, recurrent targets, whole runs of a head, texts with n-grams, soak and fault
 runs. They take hours or need something that a checkout does not have."""

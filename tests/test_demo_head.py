@@ -22,7 +22,7 @@ from benchmarks.measure_head import Right, by_age, draft_probe, per_pass, shifte
 pytestmark = pytest.mark.full
 
 TARGET, HEAD = pairs.paths("demo-eagle3")
-# Least shares of right guesses by the age of the target's states; benchmarks/README.md has what was measured.
+# Least shares of right guesses by the age of the target's states; benchmarks/history/heads.md has what was measured.
 FLOORS = (0.65, 0.65, 0.64, 0.63, 0.62)
 N_CHAIN = 3
 

@@ -119,3 +119,29 @@ def test_names_in_the_text_exist() -> None:
 def test_there_are_examples() -> None:
     assert len(PYTHON) >= 3 and len(SHELL) >= 3
     assert all(b.why_not == b.why_not.strip() for b in ALL)
+
+
+PAGES = [
+    p for p in ROOT.rglob("*.md") if not {"build", ".git"} & {*p.parts} and ".venv" not in str(p.relative_to(ROOT))
+]
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of its headings, as GitHub makes them."""
+    found = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in found}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in re.findall(r"\]\(([^)\s]+)\)", page.read_text("utf-8")):
+        if link.startswith("http"):
+            continue
+        path, _, anchor = link.partition("#")
+        there = page.parent / path if path else page
+        assert there.exists(), link
+        assert not anchor or there.suffix != ".md" or anchor in headings(there), link
+
+
+def test_the_readme_fits_a_screen() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) <= 100

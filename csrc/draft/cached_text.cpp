@@ -6,7 +6,7 @@ namespace duo {
 
 namespace {
 // Rows of a draft head that are made without the target's states, where these were left out. Such rows know their
-// tokens, which is worth most of what the states are (benchmarks/README.md); those of a head of blocks do not.
+// tokens, which is worth most of what the states are (benchmarks/history/heads.md); those of a head of blocks do not.
 constexpr int32_t n_bridge       = 64;
 constexpr int32_t n_bridge_block = 4;
 } // namespace

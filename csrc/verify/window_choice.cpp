@@ -11,7 +11,7 @@ constexpr int32_t n_telling  = 16; // a prompt with fewer rows says too little a
 constexpr int32_t n_row_pass = 16; // a prompt's row costs what it does in such a pass, if nothing is measured
 
 // A draft that reads the last n tokens of a prompt, and how much it then saves of what one saves that reads all
-// (benchmarks/README.md, "A window for the draft's prompt").
+// (benchmarks/history/guesses.md, "A window for the draft's prompt").
 struct window_worth {
     int32_t n;
     double  share;

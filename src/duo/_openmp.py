@@ -11,8 +11,8 @@ def set_wait_policy() -> None:
     An idle OpenMP team that spins for a long time starves the other model's team. A team that never spins pays a system
     call at each barrier. libgomp counts the threads of all teams in the process. If there are more threads than CPUs,
     as with two models that take turns, it spins only 100 times, or 1000 times with the policy "active"
-    (libgomp/config/linux/wait.h, env.c). This makes up to a factor of two in speed (benchmarks/README.md). libgomp
-    reads both variables once, when it is loaded.
+    (libgomp/config/linux/wait.h, env.c). This makes up to a factor of two in speed (benchmarks/history/kernels.md).
+    libgomp reads both variables once, when it is loaded.
     """
     if "GOMP_SPINCOUNT" in os.environ or "OMP_WAIT_POLICY" in os.environ:
         return
