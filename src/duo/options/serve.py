@@ -43,7 +43,7 @@ class ServeOptions(TypedDict, total=False):
     ]
     queue: Annotated[
         Annotated[Int, Field(ge=0, le=100_000)] | None,
-        opt(None, "Most texts that wait for one of the -np places; more get status 429. Default: 8 for each place.",
+        opt(None, "Most texts that wait for one of the -np slots; more get status 429. Default: 8 for each slot.",
             "--queue"),
     ]  # fmt: skip
     drain: Annotated[

@@ -30,7 +30,7 @@ class Admission:
         if self.n_inside + n > n_most:
             raise ApiError(
                 429,
-                f"the queue is full ({self.n_inside} texts, {self.n_places} places); try again later",
+                f"the queue is full ({self.n_inside} texts, {self.n_places} slots); try again later",
                 headers={"Retry-After": str(self.retry_after_s)},
                 reason="queue_full",
             )
