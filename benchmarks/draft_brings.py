@@ -81,10 +81,14 @@ def main() -> None:
             for place in PLACES:
                 for temperature in TEMPERATURES:
                     print(f"{name}, {place}, T = {temperature:g}", file=sys.stderr, flush=True)
-                    rows.append(measured(name, target, draft, place, temperature))
-        args.out.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n", "utf-8")
-    found = json.loads(args.out.read_text("utf-8")) if args.out.exists() else None
-    PAGE.write_text(page(found, json.loads(REPORT.read_text("utf-8"))), "utf-8")
+                    try:
+                        rows.append(measured(name, target, draft, place, temperature))
+                    except duo.DuoError as e:  # the others stay
+                        print(f"not measured: {e}", file=sys.stderr, flush=True)
+                    found = {"machine": machine(), "rows": rows}
+                    args.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    kept = json.loads(args.out.read_text("utf-8")) if args.out.exists() else None
+    PAGE.write_text(page(kept, json.loads(REPORT.read_text("utf-8"))), "utf-8")
 
 
 if __name__ == "__main__":

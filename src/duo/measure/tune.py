@@ -51,11 +51,12 @@ class Texts:
         self._seed = seed if seed >= 0 else secrets.randbits(63)
 
     def write(self, prompt: str, n: int, arm: Arm, *, to_the_end: bool = False) -> Record:
-        """to_the_end: continue where the model would stop. Raises DuoError, also if the draft fails."""
+        """to_the_end: continue where the model would stop, and let the draft read the whole prompt. Raises DuoError, also
+        if the draft fails."""
         options: GenerateOptions = {**FIXED, "max_tokens": n, "mode": arm.local_mode, "n_draft": arm.n_draft or "auto"}
         options["seed"] = self._seed
         if to_the_end:
-            options["ignore_eos"] = True
+            options |= {"ignore_eos": True, "draft_window": "all"}  # auto may read nothing for a short text
         r = self._duo.generate(prompt, **options)
         if r.warning:
             raise DuoError(f"the measurement failed: {r.warning}")
@@ -98,7 +99,10 @@ def _measure_widths(t: Tuning, texts: Texts, prompts: Sequence[str], progress: P
                 last = k
     t.pass_ms = {w: found[w] for w in (1, *(k + 1 for k in LENGTHS if k <= last)) if w in found}
     if len(t.pass_ms) < 2 or t.step_alone_ms is None:
-        raise BadValue("the draft made no guesses that could be measured; give other prompts (-f)")
+        raise BadValue(
+            "no guesses could be measured, because the draft's steps take as long as they save; take a smaller draft, "
+            "or give other prompts (-f)"
+        )
 
 
 def _measure_both(t: Tuning, texts: Texts, prompts: Sequence[str], progress: Progress) -> list[Record]:
