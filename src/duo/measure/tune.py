@@ -51,8 +51,8 @@ class Texts:
         self._seed = seed if seed >= 0 else secrets.randbits(63)
 
     def write(self, prompt: str, n: int, arm: Arm, *, to_the_end: bool = False) -> Record:
-        """to_the_end: continue where the model would stop, and let the draft read the whole prompt. Raises DuoError, also
-        if the draft fails."""
+        """to_the_end: continue where the model would stop, and let the draft read the whole prompt. Raises DuoError,
+        also if the draft fails."""
         options: GenerateOptions = {**FIXED, "max_tokens": n, "mode": arm.local_mode, "n_draft": arm.n_draft or "auto"}
         options["seed"] = self._seed
         if to_the_end:
