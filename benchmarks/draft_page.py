@@ -25,8 +25,8 @@ A draft pays if the tokens that it adds to a pass are worth more than its time. 
 
 * **a**, how often the draft's guess is the target's token. It depends on both models, the kind of text and the
   temperature.
-* **c**, the time of a draft step divided by that of a pass of the target over one token: about the ratio of the files'
-  sizes, if both are read from the same memory.
+* **c**, the time of a draft step divided by that of a pass of the target over one token: at most about the ratio of the
+  files' sizes, if both are read from the same memory, and less where duo packs the draft smaller.
 * **v(n)**, the time of a pass over n tokens divided by that of one. On a CPU it depends on the kernels and the type of
   the weights ([kernels.md](kernels.md)).
 
@@ -39,7 +39,7 @@ ADVICE = """## When not to use a draft
   memory: what the draft reads, the target waits for.
 * **Both models share the cores, and no length in the tables above pays.** Give the draft a device of its own, or leave
   it out. `--draft auto` notices and rests, but the draft still takes its memory.
-* **Stock CPU kernels.** Four tokens cost two to five times as much as one. `duo doctor -m TARGET` says which kernels a
+* **Stock CPU kernels.** Four tokens cost up to five times as much as one. `duo doctor -m TARGET` says which kernels a
   model has.
 * **Short answers to long prompts.** The draft must read the prompt, or a part of it (`--draft-window`). Where both
   models share the cores, an answer of a few tokens does not repay that.
@@ -48,8 +48,8 @@ ADVICE = """## When not to use a draft
 * **The text repeats its prompt** (edits, summaries). Try `--spec-type ngram-map-k`: n-grams guess without a second
   model.
 
-A draft is worth trying where the target is ten times as large or more, where the target is on a CPU, wholly or in part,
-and the draft on a GPU, or on two machines ([remote.md](remote.md))."""
+Most is to be had where the target is ten times as large or more. Where the target is on a CPU, wholly or in part, and
+the draft on a GPU, or on two machines ([remote.md](remote.md)), a draft should pay too, but no GPU was measured yet."""
 
 
 def _shares(values: Sequence[float]) -> str:

@@ -186,7 +186,9 @@ def test_the_environment_means_the_same(monkeypatch: pytest.MonkeyPatch) -> None
     assert params("run", "-p", "--jinja")["prompt"] == "--jinja"  # a value
 
 
-def test_a_variable_that_cannot_be_followed_is_named(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_variable_that_cannot_be_followed_is_named(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     plain = run(*TEXT)[1]
     for name, value in (("EMBEDDINGS", "1"), ("CONTEXT_SHIFT", "0"), ("CTX_SIZE", "256"), ("NO_SUCH_THING", "1")):
         monkeypatch.setenv(f"LLAMA_ARG_{name}", value)
@@ -198,6 +200,11 @@ def test_a_variable_that_cannot_be_followed_is_named(run: Run, monkeypatch: pyte
     monkeypatch.setenv("LLAMA_ARG_FIT", "maybe")
     wrong = "duo: llama.cpp's variable LLAMA_ARG_FIT=maybe: it has to be on or off; change the value or unset it\n"
     assert run(*TEXT) == (1, "", wrong)
+    assert params("run", "--fit=off", "-p", "x")["n_gpu_layers"] is None  # typed wins
+    found = command_named("run")
+    assert found is not None
+    with found.make_context("run", ["--dra"], resilient_parsing=True):  # completion
+        assert capsys.readouterr().err == ""
 
 
 def test_priority(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:

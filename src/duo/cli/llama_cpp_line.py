@@ -79,9 +79,10 @@ def of_environment(args: list[str], command: str, known: Collection[str]) -> lis
     """Arguments for the variables of llama.cpp whose options are taken and not given. Raises ValueError: a variable and
     its fault."""
     found: list[str] = []
+    typed = {_with_hyphens(x, known).partition("=")[0] for x in args}
     for t in TAKEN:
         value = os.environ.get(t.env) if t.env else None
-        if not value or taken_by(t.names[0], command, known) is not t or {*args} & {*t.names}:
+        if not value or taken_by(t.names[0], command, known) is not t or typed & {*t.names}:
             continue
         try:
             assert t.means is not None

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import h11
+from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from duo.server.errors import ApiError
@@ -30,9 +31,31 @@ def is_ambiguous(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return {k for k, _ in headers} >= {b"content-length", b"transfer-encoding"}
 
 
-def has_bare_lf(data: bytes) -> bool:
-    """Whether a line of the head that the data begin with ends without CR: a proxy may not see its end."""
-    return re.search(rb"(?<!\r)\n", data.partition(b"\r\n\r\n")[0]) is not None
+class StrictConnection(h11.Connection):
+    """Refuses what a proxy may read in another way, and hide a request in: lines of a head that end without CR, and
+    fields behind a body (RFC 9112 2.2 and 7.1.2)."""
+
+    _has_new_line = False
+
+    def receive_data(self, data: bytes) -> None:
+        self._has_new_line |= b"\n" in data
+        super().receive_data(data)
+
+    def start_next_cycle(self) -> None:
+        super().start_next_cycle()
+        self._has_new_line = True  # of a head that came early
+
+    def next_event(self) -> Any:
+        """Raises h11.RemoteProtocolError."""
+        if self._has_new_line and self.their_state is h11.IDLE:
+            self._has_new_line = False
+            head = self.trailing_data[0].partition(b"\r\n\r\n")[0]
+            if re.search(rb"(?<!\r)\n", head):
+                raise h11.RemoteProtocolError("a line of the head ends without CR")
+        event = super().next_event()
+        if isinstance(event, h11.EndOfMessage) and list(event.headers):
+            raise h11.RemoteProtocolError("there are fields behind the body")
+        return event
 
 
 def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Callable[[], None]) -> type[H11Protocol]:
@@ -41,6 +64,11 @@ def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Call
     class Timed(H11Protocol):
         _timer: asyncio.TimerHandle | None = None
         _stalled: asyncio.TimerHandle | None = None
+
+        def __init__(self, config: Config, *args: Any, **kwargs: Any) -> None:
+            super().__init__(config, *args, **kwargs)
+            size = config.h11_max_incomplete_event_size
+            self.conn = StrictConnection(h11.SERVER, *([] if size is None else [size]))
 
         def pause_writing(self) -> None:
             super().pause_writing()
@@ -77,10 +105,6 @@ def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Call
             return not self._has_request and self.conn.their_state is h11.SEND_BODY
 
         def data_received(self, data: bytes) -> None:
-            before = self.conn.trailing_data[0]
-            if b"\n" in data and self.conn.their_state is h11.IDLE and has_bare_lf(before + data):
-                self.send_400_response("a line ends without CR")
-                return
             had_rest = self._has_rest
             super().data_received(data)
             if self._has_request:
@@ -106,8 +130,6 @@ def protocol_with(header_timeout_s: float, write_timeout_s: float, on_slow: Call
         def on_response_complete(self) -> None:
             if is_ambiguous(self.headers):
                 self.transport.close()  # what follows may be the rest of its body
-            elif self.conn.their_state is h11.DONE and has_bare_lf(self.conn.trailing_data[0]):
-                self.send_400_response("a line ends without CR")
             super().on_response_complete()
             self._stop()
             if self._has_rest:

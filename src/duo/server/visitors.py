@@ -26,11 +26,7 @@ def host_of(value: str) -> str:
 
 def allowed_name(value: str) -> str:
     """A name or address of --allowed-hosts, as `host_of` finds it in a request. Raises BadValue."""
-    name = host_of(value)
-    with suppress(ValueError):
-        return str(ipaddress.ip_address(name or value))
-    name = _in_ascii(name)
-    if not re.fullmatch(r"[a-z0-9_.-]+", name):
+    if (name := _name(host_of(value) or value)) is None:
         raise BadValue(f"--allowed-hosts {quoted(value)} is not a name; write it as duo.example, or * for any")
     return name
 
@@ -42,21 +38,20 @@ def allowed_origin(value: str) -> str:
     wrong = BadValue(f"--cors-origins {quoted(value)} is not an origin; write it as https://duo.example, or * for all")
     try:
         url = urlsplit(value)
-        host, port = _in_ascii(url.hostname or ""), url.port
+        name, port = _name(url.hostname or ""), url.port
     except ValueError:
         raise wrong from None
-    if not url.scheme or not host or url.username is not None or url.path.strip("/") or url.query or url.fragment:
+    if not url.scheme or name is None or url.username is not None or url.path.strip("/") or url.query or url.fragment:
         raise wrong
     number = "" if port is None or port == PORTS.get(url.scheme) else f":{port}"
-    return f"{url.scheme}://[{host}]{number}" if ":" in host else f"{url.scheme}://{host}{number}"
+    return f"{url.scheme}://[{name}]{number}" if ":" in name else f"{url.scheme}://{name}{number}"
 
 
-def _in_ascii(name: str) -> str:
-    """As browsers send a name; empty: there is no such form."""
-    try:
-        return name.encode("idna").decode()
-    except UnicodeError:
-        return ""
+def _name(value: str) -> str | None:
+    """A name or an address as browsers send it; of other letters than ASCII they send the xn-- form. None: neither."""
+    with suppress(ValueError):
+        return str(ipaddress.ip_address(value))
+    return value if re.fullmatch(r"[a-z0-9_.-]+", value) else None
 
 
 @dataclass(frozen=True)
