@@ -16,6 +16,7 @@ import json
 import os
 import sys
 from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -77,18 +78,16 @@ def main() -> None:
             sys.exit(f"there is no {missing[0]}: run make models")
         args.work.mkdir(parents=True, exist_ok=True)
         rows = []
-        for name, target, draft in pairs(args.work, wide=not args.no_wide):
-            for place in PLACES:
-                for temperature in TEMPERATURES:
-                    print(f"{name}, {place}, T = {temperature:g}", file=sys.stderr, flush=True)
-                    try:
-                        rows.append(measured(name, target, draft, place, temperature))
-                    except duo.DuoError as e:  # the others stay
-                        print(f"not measured: {e}", file=sys.stderr, flush=True)
-                    found = {"machine": machine(), "rows": rows}
-                    args.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
-    kept = json.loads(args.out.read_text("utf-8")) if args.out.exists() else None
-    PAGE.write_text(page(kept, json.loads(REPORT.read_text("utf-8"))), "utf-8")
+        cells = product(pairs(args.work, wide=not args.no_wide), PLACES, TEMPERATURES)
+        for (name, target, draft), place, temperature in cells:
+            print(f"{name}, {place}, T = {temperature:g}", file=sys.stderr, flush=True)
+            try:
+                rows.append(measured(name, target, draft, place, temperature))
+            except duo.DuoError as e:  # the others stay
+                print(f"not measured: {e}", file=sys.stderr, flush=True)
+            args.out.write_text(json.dumps({"machine": machine(), "rows": rows}, indent=1) + "\n", "utf-8")
+    found = json.loads(args.out.read_text("utf-8")) if args.out.exists() else None
+    PAGE.write_text(page(found, json.loads(REPORT.read_text("utf-8"))), "utf-8")
 
 
 if __name__ == "__main__":

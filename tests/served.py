@@ -74,6 +74,11 @@ class Server:
         assert response.headers["content-type"].startswith("text/event-stream")
         return parsed(response.text)
 
+    def n_refused(self, reason: str) -> int:
+        """Requests so far, as its metrics count them."""
+        line = f'duo_requests_refused_total{{reason="{reason}"}} '
+        return int(float(self.service.metrics.page.decode().partition(line)[2].split()[0]))
+
     def wait_until_idle(self) -> None:
         """No text is inside any more."""
         until = time.monotonic() + HANG_S
@@ -105,6 +110,17 @@ def raw(server: Server, data: bytes = b"") -> socket.socket:
     s = socket.create_connection((host, int(port)), HANG_S)
     s.sendall(data)
     return s
+
+
+def one_answer(s: socket.socket) -> bytes:
+    """Its head and its body, and nothing that follows."""
+    found = b""
+    while b"\r\n\r\n" not in found:
+        byte = s.recv(1)
+        assert byte, found
+        found += byte
+    n = int(found.lower().partition(b"content-length: ")[2].split()[0])
+    return found + s.recv(n, socket.MSG_WAITALL)
 
 
 def all_of(s: socket.socket) -> bytes:

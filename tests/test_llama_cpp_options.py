@@ -112,6 +112,7 @@ def test_the_text_is_the_same_and_verbose_says_why(run: Run) -> None:
 def test_values_that_change_something_are_refused_with_what_is_possible(run: Run) -> None:
     for args, why in (
         (["--mirostat", "2"], "--mirostat 2: only 0 is possible in duo"),
+        (["--keep", "x"], "--keep x: it has to be a whole number"),
         (["--keep", "1.5"], "--keep 1.5: it has to be a whole number"),
         (["--log-colors", "maybe"], "--log-colors maybe: it has to be on, off or auto"),
         (["--slot_save_path", "x"], "--slot-save-path is not in duo"),

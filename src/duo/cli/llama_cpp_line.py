@@ -95,10 +95,9 @@ def of_environment(args: list[str], command: str, known: Collection[str]) -> lis
 
 def without_effect() -> dict[str, str]:
     """Variables of llama.cpp that are set, and whose options duo does not have: option by variable."""
-    options = {
-        x: "--" + x.removeprefix(VARIABLE).lower().replace("_", "-") for x in os.environ if x.startswith(VARIABLE)
-    }
-    return {x: o for x, o in options.items() if o in NOT_IN_DUO and os.environ[x].lower() not in ("", *OFF)}
+    on = [x for x, value in os.environ.items() if x.startswith(VARIABLE) and value.lower() not in ("", *OFF)]
+    options = {x: "--" + x.removeprefix(VARIABLE).lower().replace("_", "-") for x in on}
+    return {x: option for x, option in options.items() if option in NOT_IN_DUO}
 
 
 def taken_by(name: str, command: str, known: Collection[str]) -> Taken | None:

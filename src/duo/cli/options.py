@@ -224,7 +224,7 @@ class ModelCommand(click.Command):
                 raise click.ClickException(str(e)) from None
             meant = Meant(args, {}, {})
         ctx.default_map = {**(ctx.default_map or {}), **meant.defaults}
-        for name, option in without_effect().items() if not ctx.resilient_parsing else ():
+        for name, option in ({} if ctx.resilient_parsing else without_effect()).items():
             click.echo(f"duo: the variable {name} has no effect, because llama.cpp's {option} is not in duo", err=True)
         left = super().parse_args(ctx, meant.args)
         for host, name in (("draft_host", "n_gpu_layers_draft"), ("verify_host", "n_gpu_layers")):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from duo.errors import BadValue
 from duo.options.serve import ServeOptions
+from duo.support.comma_separated import comma_separated
 
 N_WAITING = 1024  # connections that the system keeps until the server takes them
 
@@ -65,7 +66,7 @@ def check_open(o: ServeOptions, *, has_keys: bool) -> None:
 
 
 def hosts_of(host: str) -> list[str]:
-    found = [h.strip() for h in host.split(",") if h.strip()]
+    found = comma_separated(host)
     if not found:
         raise BadValue("--host names no address; leave it out, or give one")
     return found

@@ -13,6 +13,7 @@ from duo.errors import BadValue
 from duo.options.validate import serve_options
 from duo.server.listening import hosts_of, is_loopback
 from duo.server.visitors import Visitors
+from duo.support.comma_separated import comma_separated
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Settings:
     def of(cls, given: dict[str, Any], name: str, **more: Any) -> Settings:
         """name: of the model, unless the options name it. Raises BadValue."""
         o = serve_options(given)
-        names = tuple(n.strip() for n in (o["alias"] or name).split(",") if n.strip())
+        names = tuple(comma_separated(o["alias"] or name))
         if not names:
             raise BadValue(f"--alias {o['alias']!r} names nothing; leave it out")
         keys = keys_of(o["api_key"], o["api_key_file"])
@@ -85,7 +86,7 @@ def _digest(key: bytes) -> bytes:
 
 def keys_of(listed: str | None, file: str | None) -> tuple[bytes, ...]:
     """Hashes of the keys of --api-key and --api-key-file. Raises BadValue."""
-    found = [k.strip() for k in (listed or "").split(",") if k.strip()]
+    found = comma_separated(listed)
     if listed is not None and not found:
         raise BadValue("--api-key names no key; leave it out")
     if file is not None:

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from duo.errors import BadValue
 from duo.server.listening import is_loopback_address
+from duo.support.comma_separated import comma_separated
 from duo.support.wording import quoted
 
 LOCALHOST = r"https?://(localhost|127\.0\.0\.1|\[::1\])(:\d+)?"
@@ -43,8 +44,8 @@ def allowed_origin(value: str) -> str:
         raise wrong from None
     if not url.scheme or name is None or url.username is not None or url.path.strip("/") or url.query or url.fragment:
         raise wrong
-    number = "" if port is None or port == PORTS.get(url.scheme) else f":{port}"
-    return f"{url.scheme}://[{name}]{number}" if ":" in name else f"{url.scheme}://{name}{number}"
+    host = f"[{name}]" if ":" in name else name
+    return f"{url.scheme}://{host}" if port in (None, PORTS.get(url.scheme)) else f"{url.scheme}://{host}:{port}"
 
 
 def _name(value: str) -> str | None:
@@ -65,10 +66,10 @@ class Visitors:
     @classmethod
     def of(cls, allowed_hosts: str | None, cors_origins: str, *, only_here: bool) -> Visitors:
         """only_here: nobody but this machine can reach the server, and it asks for no key. Raises BadValue."""
-        names = _listed(allowed_hosts or "")
+        names = comma_separated(allowed_hosts)
         anybody = "*" in names if allowed_hosts is not None else not only_here
         hosts = frozenset(allowed_name(x) for x in names if x != "*")
-        return cls(None if anybody else hosts, tuple(map(allowed_origin, _listed(cors_origins))))
+        return cls(None if anybody else hosts, tuple(map(allowed_origin, comma_separated(cors_origins))))
 
     def knows_host(self, host: str) -> bool:
         """A request without a Host comes from no browser."""
@@ -84,7 +85,3 @@ class Visitors:
         if "localhost" in self.origins and re.fullmatch(LOCALHOST, origin):
             return True
         return fetch_site == "same-origin" or urlsplit(origin).netloc.lower() == host.strip().lower()
-
-
-def _listed(text: str) -> list[str]:
-    return [x.strip() for x in text.split(",") if x.strip()]

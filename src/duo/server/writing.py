@@ -34,14 +34,13 @@ class Writing:
         service.writings.add(self)
 
     async def _write(self, text: Text) -> None:
-        service = self._service
-        last: Batch | BaseException
+        last: Batch | Exception
         try:
             last = (text, await self._run(text))
         except Exception as e:
             last = e
         finally:
-            service.running.discard(text)
+            self._service.running.discard(text)
             self._n_open -= 1
             if not self._n_open:  # others may come, whether or not the client reads its answer
                 self._leave()

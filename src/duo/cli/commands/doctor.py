@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from duo.cli.complete import by_metavar
+from duo.support.comma_separated import comma_separated
 from duo.support.wording import plural
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def doctor(
     console = Console(stderr=True)
     path = model if model is not None else str(demo_pair()[0])
     if n_gpu_layers is not None or device is not None:
-        names = [name.strip() for name in (device or "").split(",") if name.strip()]
+        names = comma_separated(device)
         with console.status("loading") as status:
             placed = doctor_device.examine_placed(
                 path,

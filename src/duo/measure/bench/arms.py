@@ -8,6 +8,7 @@ from typing import Literal, cast, get_args
 
 from duo.errors import BadValue
 from duo.options.option import N_DRAFT_MAX, N_PARALLEL_MAX, Mode
+from duo.support.comma_separated import comma_separated
 
 Length = int | Literal["auto"]
 
@@ -33,7 +34,7 @@ ALONE = Arm("plain alone", "plain")  # the target with no draft loaded
 
 
 def _words(text: str) -> list[str]:
-    return [w for w in (part.strip() for part in text.split(",")) if w]
+    return comma_separated(text)
 
 
 def parse_modes(text: str) -> tuple[Mode, ...]:
