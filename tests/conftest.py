@@ -82,6 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()  # what was imported so far stays, so no later collection has to look at it
+    gc.set_threshold(20_000)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -139,6 +139,8 @@ def program() -> None:
 
 def leave() -> NoReturn:
     """Entry point of the program."""
+    # What imports make stays. To look through it for garbage again and again would take a fifth of a server's start.
+    gc.set_threshold(20_000)
     code = 130
     with suppress(KeyboardInterrupt):
         code = main()
