@@ -37,10 +37,7 @@ def prompts_of(d: duo.Duo, category: str, n: int) -> list[list[int]]:
     turns = [x["turns"][0] for x in found if x["category"] == category]
     texts = turns[:: max(1, len(turns) // n)][:n]
     chat = d.chat_template
-    return [
-        d.tokenize(chat.render([{"role": "user", "content": text}]), add_special=False, parse_special=True)
-        for text in texts
-    ]
+    return [d.tokenize(chat.render([{"role": "user", "content": text}]), add_bos=False, special=True) for text in texts]
 
 
 def acceptance(d: duo.Duo, prompts: list[list[int]], n: int, window: int | str) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def main() -> None:
     with duo.Duo(MODELS[TARGET].path, n_ctx=N_CTX) as d:
         for temperature in TEMPERATURES:
             for q in chosen(args.questions):
-                prompt = d.tokenize(q.prompt)
+                prompt = d.tokenize(q.prompt, special=True)
                 answer = list(d.generate(prompt, max_tokens=args.n, temperature=temperature, seed=SEED).tokens)
                 name = f"{q.category}-{q.question_id} T={temperature:g}"
                 lines.append(f"{name} {' '.join(guesses(draft, prompt, answer, temperature))}")

@@ -135,7 +135,7 @@ def measure(
     with ExitStack() as stack:
         alone = stack.enter_context(duo.Duo(target, **engine_options(place, with_draft=False)))
         pair = stack.enter_context(duo.Duo(target, draft, **engine_options(place, with_draft=True)))
-        n_prompts = [len(alone.tokenize(q.prompt)) for q in asked]
+        n_prompts = [len(alone.tokenize(q.prompt, special=True)) for q in asked]
         for t in TEMPERATURES:
             options = {"n_predict": args.n, "n_ctx": N_CTX, "temp": t, "seed": SEED}
             with ExitStack() as inner:

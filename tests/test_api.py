@@ -155,10 +155,13 @@ def test_a_prompt_of_a_wrong_type_is_a_type_error(duo_pair: Duo, prompt: Any) ->
 
 def test_tokens_and_back(duo_pair: Duo) -> None:
     text = "Ein Märchen: 😀 <|im_start|> tab\tend\n"
-    ids = duo_pair.tokenize(text)
+    ids = duo_pair.tokenize(text, special=True)
+    assert duo_pair.tokenize("<|im_start|>", add_bos=False) != duo_pair.tokenize(
+        "<|im_start|>", add_bos=False, special=True
+    )
     assert duo_pair.decode(ids, special=True).endswith(text)
-    assert duo_pair.decode(duo_pair.tokenize(text, add_special=False, parse_special=False)) == text
-    assert duo_pair.tokenize("", add_special=False) == []
+    assert duo_pair.decode(duo_pair.tokenize(text, add_bos=False)) == text
+    assert duo_pair.tokenize("", add_bos=False) == []
     for bad in ([4096], [-1], [2**70]):
         with pytest.raises(DuoError, match="outside the vocabulary"):
             duo_pair.decode(bad)

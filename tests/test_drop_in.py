@@ -62,9 +62,14 @@ def test_tokens_and_bytes(both: tuple[Any, Duo], text: str) -> None:
     theirs, ours = map(program, both)
     assert ours == theirs
     d = both[1]
-    assert d.tokenize(text) == d.tokenize(text.encode(), special=True)  # duo's own way: text
-    assert d.tokenize(text, parse_special=False, add_special=False) == d.tokenize(text.encode(), add_bos=False)
-    assert d.decode(d.tokenize(text, add_bos=False), special=True) == text
+    assert d.tokenize(text, special=True) == d.tokenize(text.encode(), special=True)  # duo takes text, too
+    assert d.tokenize(text, add_bos=False) == d.tokenize(text.encode(), add_bos=False)
+    assert d.decode(d.tokenize(text, add_bos=False, special=True), special=True) == text
+
+
+def test_a_draft_is_the_draft_model(both: tuple[Any, Duo], duo_pair: Duo, target_alone: Duo) -> None:
+    assert both[0].draft_model is target_alone.draft_model is None
+    assert duo_pair.draft_model is not None and duo_pair.draft_model.path == duo_pair.draft.path
 
 
 def test_members_are_llama_cpps(both: tuple[Any, Duo]) -> None:

@@ -111,7 +111,7 @@ PROGRAMS: dict[str, Callable[[Any], Any]] = {
     "tokens to bytes": lambda llm: [llm.detokenize(llm.tokenize(b"Hello, world")), llm.detokenize(np.array([5, 600]))],
     "what the header says": lambda llm: sorted(llm.metadata.items()),
     "attributes": lambda llm: [
-        llm.verbose, llm.chat_handler, llm.last_n_tokens_size, llm.n_batch, llm.draft_model, llm.cache, llm.spm_infill,
+        llm.verbose, llm.chat_handler, llm.last_n_tokens_size, llm.n_batch, llm.cache, llm.spm_infill,
         llm.n_threads > 0, llm.n_threads_batch > 0, llm.model_path,
     ],
     "a cache": cached,

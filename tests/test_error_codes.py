@@ -7,8 +7,21 @@ import pytest
 from hub_server import REPO, TARGET, FakeHub
 
 from duo import Duo, DuoError
-from duo.errors import BadValue, Busy, Cancelled, ContextFull, DoesNotFit, PeerLost, UnknownModel, error_class
+from duo.errors import (
+    AccessDeniedError,
+    BadValue,
+    Busy,
+    Cancelled,
+    ContextFull,
+    DoesNotFit,
+    MissingPackageError,
+    PeerLost,
+    UnknownModel,
+    error_class,
+)
+from duo.measure.bench import chart
 from duo.models.demo import demo_pair
+from duo.train import pytorch
 
 Provoke = Callable[[], object]
 
@@ -33,6 +46,8 @@ def test_codes_are_these() -> None:
         "DoesNotFit": "does_not_fit",
         "Busy": "busy",
         "PeerLost": "peer_lost",
+        "AccessDeniedError": "access_denied",
+        "MissingPackageError": "missing_package",
         "Cancelled": "cancelled",
     }
 
@@ -123,6 +138,19 @@ def test_a_lost_peer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         lambda: Duo.from_pretrained(REPO, cache_dir=tmp_path), PeerLost, "cannot be reached .* check the network"
     )
     assert not isinstance(e, ValueError)
+
+
+def test_access_denied(hub: FakeHub, tmp_path: Path) -> None:
+    hub.gated.add(REPO)
+    e = provoke(lambda: Duo.from_pretrained(REPO, cache_dir=tmp_path), AccessDeniedError, "is gated; ask for access")
+    assert not isinstance(e, PeerLost | ValueError)
+
+
+def test_missing_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pytorch, "find_spec", lambda _name: None)
+    monkeypatch.setattr(chart, "find_spec", lambda _name: None)
+    for call in (pytorch.need_torch, lambda: chart.check_chart(Path("a.svg"))):
+        assert isinstance(provoke(call, MissingPackageError, r"pip install 'duo-llama\["), ImportError)
 
 
 def test_cancelled() -> None:

@@ -102,7 +102,7 @@ def test_the_text_ends_when_the_grammar_is_complete(duo_pair: Duo) -> None:
 
 
 def test_the_text_is_kept_if_no_token_fits_the_grammar(duo_pair: Duo) -> None:
-    comma = duo_pair.tokenize("b", add_special=False)
+    comma = duo_pair.tokenize("b", add_bos=False)
     bias = {t: float("-inf") for t in range(duo_pair.target.n_vocab) if b"b" in duo_pair.target.piece(t)}
     assert comma[0] in bias
     with pytest.raises(DuoError, match="the grammar is not complete") as e:
@@ -115,7 +115,7 @@ def test_the_text_is_kept_if_no_token_fits_the_grammar(duo_pair: Duo) -> None:
 def test_control_tokens_and_broken_characters_are_no_text(duo_pair: Duo) -> None:
     r = duo_pair.generate("Once", grammar='root ::= "<|im_start|>x"')
     assert r.text == "<|im_start|>x"
-    assert duo_pair.tokenize("<|im_start|>")[-1] not in r.tokens
+    assert duo_pair.tokenize("<|im_start|>", special=True)[-1] not in r.tokens
     for seed in range(8):
         r = duo_pair.generate(
             "Once", grammar="root ::= [^ -~]{6}", temperature=1e5, top_k=0, top_p=1, min_p=0, seed=seed

@@ -62,7 +62,7 @@ def test_a_text_that_goes_on_keeps_its_states(pair: Duo) -> None:
             t = pair.timings
             # Each pass has its guesses, but for the last tokens of the text and the first one, without waiting.
             assert t["draft_n"] >= 3 * (t["target_passes_n"] - 4), turn
-            ids = [*ids, *r.tokens, *pair.tokenize(" And then", add_special=False)]
+            ids = [*ids, *r.tokens, *pair.tokenize(" And then", add_bos=False)]
 
 
 def test_several_texts_at_once(head: Path) -> None:

@@ -30,6 +30,19 @@ def test_import_duo_loads_nothing_heavy() -> None:
     assert loaded_by("import duo") == []
 
 
+def test_import_duo_changes_nothing() -> None:
+    code = (
+        "import os, sys\n"
+        "for name in ('OMP_WAIT_POLICY', 'GOMP_SPINCOUNT'):\n    os.environ.pop(name, None)\n"
+        "before = dict(os.environ)\n"
+        "sys.argv = ['duo']\n"
+        "import duo\n"
+        "assert dict(os.environ) == before and 'click' not in sys.modules\n"
+    )
+    assert loaded_by(code) == []
+    assert "duo._core" in loaded_by(f"{code}duo._core\nassert 'GOMP_SPINCOUNT' in os.environ")
+
+
 def test_a_duo_needs_no_jinja2() -> None:
     assert "jinja2" not in loaded_by("import duo\nduo.Duo().close()")
 

@@ -207,7 +207,7 @@ def test_tokenizing_while_another_thread_closes() -> None:
 
         def use(d: Duo = d) -> None:
             while True:
-                assert d.decode(d.tokenize("tin soldier " * 50, add_special=False)) == "tin soldier " * 50
+                assert d.decode(d.tokenize("tin soldier " * 50, add_bos=False)) == "tin soldier " * 50
 
         ends = in_threads(use, use, lambda d=d: time.sleep(0.01) or d.close())
         assert [type(e) for e in ends] == [Cancelled, Cancelled, type(None)]

@@ -196,7 +196,7 @@ def test_a_recurrent_target_with_a_head_goes_back_to_the_same_state(name: str, t
         history = d.tokenize(LONG)
         o: dict[str, Any] = {"temperature": 0, "max_tokens": 20, "ignore_eos": True, "prompt_mark": len(history)}
         for turn, end in enumerate((" The king said no.", " And then?", " But the old clock struck twelve times.")):
-            ids = [*history, *d.tokenize(end, add_special=False)]
+            ids = [*history, *d.tokenize(end, add_bos=False)]
             r, want = d.generate(ids, mode="sync", n_draft=3, **o), alone.generate(ids, **o)
             assert r.tokens == want.tokens
             assert r.timings["cache_n"] == want.timings["cache_n"] == (len(history) if turn else 0)

@@ -43,7 +43,9 @@ def test_an_edited_question_is_all_that_is_read(
     with Duo(target, **OPTIONS) as fresh:
         want = answer(fresh, second)
     with Duo(target, n_parallel=n_parallel, **OPTIONS) as d:
-        n_before = len(d.tokenize(d.chat_template.render(HISTORY, add_generation_prompt=False), add_special=False))
+        n_before = len(
+            d.tokenize(d.chat_template.render(HISTORY, add_generation_prompt=False), add_bos=False, special=True)
+        )
         answer(d, first)
         assert answer(d, second) == want
         assert n_before - 2 <= d.timings["cache_n"] <= n_before + 20
@@ -58,7 +60,9 @@ def test_a_chat_that_goes_on_can_go_back(name: str, tmp_path: Path) -> None:
         chat = [*asked(LONG), {"role": "assistant", "content": text}]
         for question in ("And then?", "Why did it?"):
             d.create_chat_completion(messages=[*chat, {"role": "user", "content": question}])
-        n_before = len(d.tokenize(d.chat_template.render(chat, add_generation_prompt=False), add_special=False))
+        n_before = len(
+            d.tokenize(d.chat_template.render(chat, add_generation_prompt=False), add_bos=False, special=True)
+        )
         assert n_before - 3 <= d.timings["cache_n"] <= n_before + 20
 
 

@@ -109,7 +109,7 @@ def test_the_text_does_not_depend_on_speculation(server: Server, alone: Duo, mor
 
 
 def test_biases(server: Server, alone: Duo) -> None:
-    king = alone.tokenize(" king", add_special=False)[0]
+    king = alone.tokenize(" king", add_bos=False)[0]
     never = alone.generate(PROMPT, **GREEDY).tokens[0]
     for bias in ([[king, 1000]], {str(king): 1000}, [[" king", 1000]]):
         found = server.post(
@@ -127,7 +127,7 @@ def test_biases(server: Server, alone: Duo) -> None:
 
 def test_tokens_and_back(server: Server, alone: Duo) -> None:
     ids = server.post("/tokenize", {"content": "Grün ☺"}).json()["tokens"]
-    assert ids == alone.tokenize("Grün ☺", add_special=False)
+    assert ids == alone.tokenize("Grün ☺", add_bos=False)
     assert server.post("/detokenize", {"tokens": ids}).json() == {"content": "Grün ☺"}
     with_bos = server.post("/tokenize", {"content": "a", "add_special": True}).json()["tokens"]
     assert with_bos == alone.tokenize("a")

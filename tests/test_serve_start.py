@@ -16,10 +16,13 @@ from hosts import make_certificate
 from served import served
 from waits import wait_until
 
+from duo import Duo
 from duo.errors import BadValue
 from duo.options.validate import serve_options
+from duo.server import create_app
 from duo.server.listening import check_open, check_tls, listeners
 from duo.server.settings import Settings
+from duo.text.recent_events import RecentEvents
 
 ENDLESS: dict[str, Any] = {"prompt": "Once upon a time", "ignore_eos": True, "cache_prompt": False}
 
@@ -69,6 +72,45 @@ def test_web_pages_of_others(origins: str, origin: str, allowed: bool) -> None:
     assert answers[1].status_code == 401
     for answer in answers:
         assert (answer.headers.get("access-control-allow-origin") in (origin, "*")) is allowed
+
+
+def test_another_app_mounts_the_routes(duo_pair: Duo) -> None:
+    from fastapi import FastAPI
+    from fastapi.testclient import TestClient
+
+    with pytest.raises(BadValue, match="port is an option of the server that runs this app"):
+        create_app(duo_pair, port=80)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'prot'"):
+        create_app(duo_pair, prot=80)  # type: ignore[call-arg]
+    app = FastAPI()
+    app.mount("/llm", create_app(duo_pair, alias="tale"))
+    app.mount("/with/key", create_app(duo_pair, api_key="k", api_prefix="/below"))
+    here = TestClient(app, base_url="http://localhost")
+    asked = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
+    answer = here.post("/llm/v1/completions", json=asked)
+    assert answer.status_code == 200, answer.text
+    text = duo_pair.generate("Once upon a time", max_tokens=8, temperature=0).text
+    assert (answer.json()["choices"][0]["text"], answer.json()["model"]) == (text, "tale")
+    assert here.get("/llm/health").status_code == here.get("/with/key/below/health").status_code == 200
+    assert here.get("/llm/nothing").json()["error"]["code"] == 404
+    assert here.get("/llm/").status_code == 404  # no trace was given, so there is no page
+    keyed = "/with/key/below/v1/completions"
+    assert here.post(keyed, json=asked).status_code == 401
+    assert here.post(keyed, json=asked, headers={"x-api-key": "k"}).json()["choices"][0]["text"] == text
+    foreign = TestClient(app, base_url="http://rebound.example")
+    assert foreign.get("/llm/v1/models").status_code == 403
+
+
+def test_a_mounted_app_has_the_page_if_it_gets_the_trace() -> None:
+    from fastapi.testclient import TestClient
+
+    trace = RecentEvents()
+    with Duo(n_ctx=512, trace=trace) as d:
+        here = TestClient(create_app(d, trace=trace), base_url="http://localhost")
+        assert here.get("/").headers["content-type"].startswith("text/html")
+        here.get("/duo/trace")
+        here.post("/v1/completions", json={"prompt": "Once upon a time", "max_tokens": 8})
+        assert here.get("/duo/trace").json()["events"]
 
 
 def test_other_machines_only_if_they_may() -> None:

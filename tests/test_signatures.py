@@ -60,6 +60,19 @@ def test_timings_are_what_their_type_says(duo_pair: Duo, options: Any) -> None:
     assert duo_pair.timings == t
 
 
+@pytest.mark.parametrize("call", [duo.generate, duo.stream, Duo.generate, Duo.stream, Duo.create_completion])
+def test_annotations_can_be_read(call: Callable[..., Any]) -> None:
+    assert get_type_hints(call)["prompt"] is not None
+
+
+def test_a_call_that_loads_takes_every_keyword_of_duo() -> None:
+    assert parameters(Duo).keys() <= parameters(duo.generate).keys() | {"model", "draft"}
+    read: list[float] = []
+    keep: Any = lambda _path, share: read.append(share)  # noqa: E731
+    text = duo.generate("Once", max_tokens=4, n_ctx=256, verbose=False, progress=keep, chat_template="chatml")
+    assert len(text.tokens) == 4 and read[-1] == 1.0
+
+
 def test_public_calls_say_what_they_raise() -> None:
     for call in (Duo, Duo.stream, Duo.generate, Duo.create_completion, Duo.create_chat_completion, Duo.astream,
                  Duo.agenerate, duo.generate, duo.stream, Duo.from_pair, Duo.from_pretrained):  # fmt: skip

@@ -100,7 +100,7 @@ def test_the_text_is_plains(
 @pytest.mark.parametrize("kind", ["ngram-simple", "ngram-map-k", "ngram-map-k4v"])
 @pytest.mark.parametrize("mode", ["sync", "async"])
 def test_n_grams_alone_find_what_repeats(pair: Duo, alone: Duo, kind: str, mode: str) -> None:
-    a, b = pair.tokenize(" dog cat", add_special=False)[:2]
+    a, b = pair.tokenize(" dog cat", add_bos=False)[:2]
     assert alone.draft is None
     for sampling in ("greedy", "0.8"):
         # Two tokens are by far the likeliest; greedy text repeats itself soon, and sampled text in part.

@@ -1,31 +1,33 @@
 """Asynchronous speculative decoding for llama.cpp models: draft and target run at the same time.
 
-`import duo` loads almost nothing. The first name that needs libllama loads it.
+`import duo` loads almost nothing and changes nothing. The first name that needs libllama loads it.
 """
 
-import sys
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from duo._openmp import set_wait_policy
-from duo.errors import BadValue, Busy, Cancelled, ContextFull, DoesNotFit, DuoError, PeerLost, UnknownModel
+from duo.errors import (
+    AccessDeniedError,
+    BadValue,
+    Busy,
+    Cancelled,
+    ContextFull,
+    DoesNotFit,
+    DuoError,
+    MissingPackageError,
+    PeerLost,
+    UnknownModel,
+)
 
 if TYPE_CHECKING:
     from duo.api.engine import Duo, Stream
     from duo.api.shortcuts import generate, stream
-    from duo.text.result import Chunk, Result
-
-set_wait_policy()
-
-if Path(*sys.argv[:1]).stem == "duo" or sys.orig_argv[1:3] == ["-m", "duo"]:
-    try:
-        import_module("click.shell_completion")  # what the program needs next, and most of the time until its main()
-    except KeyboardInterrupt:
-        raise SystemExit(130) from None
+    from duo.text.result import Chunk, FinishReason, Result, Timings, TokenLogprobs
+    from duo.text.state import State
 
 __version__ = "0.2.0"
 __all__ = [
+    "AccessDeniedError",
     "BadValue",
     "Busy",
     "Cancelled",
@@ -34,9 +36,14 @@ __all__ = [
     "DoesNotFit",
     "Duo",
     "DuoError",
+    "FinishReason",
+    "MissingPackageError",
     "PeerLost",
     "Result",
+    "State",
     "Stream",
+    "Timings",
+    "TokenLogprobs",
     "UnknownModel",
     "__version__",
     "generate",
@@ -46,8 +53,12 @@ __all__ = [
 _MODULES = {
     "Chunk": "duo.text.result",
     "Duo": "duo.api.engine",
+    "FinishReason": "duo.text.result",
     "Result": "duo.text.result",
+    "State": "duo.text.state",
     "Stream": "duo.api.engine",
+    "Timings": "duo.text.result",
+    "TokenLogprobs": "duo.text.result",
     "generate": "duo.api.shortcuts",
     "stream": "duo.api.shortcuts",
 }

@@ -1,7 +1,7 @@
 """The C++ core (csrc/python/bindings.cpp). What fails in it is a duo.DuoError."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypedDict, overload
+from typing import Any, Literal, TypedDict, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -303,7 +303,7 @@ class TextChunk:
     @property
     def from_draft(self) -> bool: ...
     @property
-    def finish(self) -> str: ...
+    def finish(self) -> Literal["", "stop", "length", "cancelled", "error"]: ...  # empty: the text goes on
     @property
     def logprob(self) -> float: ...
     @property

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 
+from duo._openmp import set_wait_policy
 from duo.build_advice import package, rebuild
 
 
@@ -53,6 +54,7 @@ def load_core() -> ModuleType:
     The order matters: without it the extension would load a second copy, with its own devices.
     """
     path = libllama()
+    set_wait_policy()
     try:
         ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     except OSError as e:

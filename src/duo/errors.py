@@ -57,6 +57,18 @@ class PeerLost(DuoError):  # noqa: N818
     code = "peer_lost"
 
 
+class AccessDeniedError(DuoError):
+    """A model of the hub that this user may not read: it is gated or private, or the token is wrong."""
+
+    code = "access_denied"
+
+
+class MissingPackageError(DuoError, ImportError):
+    """A Python package that this needs is not installed, or does not work."""
+
+    code = "missing_package"
+
+
 class Cancelled(DuoError):  # noqa: N818
     """The text was stopped from outside: its Duo was closed."""
 
@@ -65,5 +77,8 @@ class Cancelled(DuoError):  # noqa: N818
 
 def error_class(code: str) -> type[DuoError]:
     """The class with this code; DuoError if this version does not know it."""
-    classes = (BadValue, UnknownModel, ContextFull, DoesNotFit, Busy, PeerLost, Cancelled)
+    classes = (
+        BadValue, UnknownModel, ContextFull, DoesNotFit, Busy, PeerLost, AccessDeniedError, MissingPackageError,
+        Cancelled,
+    )  # fmt: skip
     return next((c for c in classes if c.code == code), DuoError)

@@ -193,7 +193,7 @@ class Chats(Completions):
         target = self.engine.target
         return chat_prompt(
             self.chat_template,
-            lambda text, bos: self.tokenize(text, add_special=bos),
+            lambda text, bos: self.tokenize(text, add_bos=bos, special=True),
             messages,
             asked,
             marked=target is not None and not target.can_rollback,

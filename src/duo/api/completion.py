@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, cast, overload
+from typing import Any, Literal, cast, overload
 
 from typing_extensions import Unpack
 
@@ -17,11 +17,8 @@ from duo.options.signature import keywords
 from duo.options.tables import GENERATE_OPTIONS
 from duo.support.wording import quoted
 from duo.text.errand import score
-from duo.text.job import prepare
+from duo.text.job import Prompt, prepare
 from duo.text.result import TokenLogprobs
-
-if TYPE_CHECKING:
-    from duo.text.job import Prompt
 
 # llama_cpp's arguments that duo has nothing like: with these values they change nothing.
 NEUTRAL: dict[str, Any] = {
@@ -120,6 +117,6 @@ class Completions(LlamaMembers):
         bos = self.local_model.token_bos
         if not isinstance(prompt, str):
             return cast("Sequence[int]", prompt)
-        return self.tokenize(prompt) if prompt or bos < 0 else [bos]
+        return self.tokenize(prompt, special=True) if prompt or bos < 0 else [bos]
 
     __call__ = create_completion

@@ -93,11 +93,11 @@ class Conversation:
         it is cached as those."""
         duo = self.duo
         if self._text and text.startswith(self._text):
-            rest = duo.tokenize(text[len(self._text) :], add_special=False)
+            rest = duo.tokenize(text[len(self._text) :], add_bos=False, special=True)
             # Only a control token surely begins a token of its own.
             if rest and not duo.local_model.piece(rest[0]) and duo.local_model.piece(rest[0], True):
                 return self._tokens + rest
-        return duo.tokenize(text, add_special=self._template.add_special)
+        return duo.tokenize(text, add_bos=self._template.add_special, special=True)
 
     def save(self, path: Path) -> None:
         """Writes the messages as JSON. Raises DuoError."""

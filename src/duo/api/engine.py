@@ -18,7 +18,7 @@ from typing_extensions import Self, Unpack
 from duo import _core
 from duo.api import llama_cpp_names
 from duo.api.chat import Chats
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValue, DoesNotFit, DuoError
 from duo.models.head import check_kind
 from duo.models.loading import Loading
 from duo.models.paths import PathLike, pair, path, written
@@ -170,7 +170,7 @@ class Duo(Chats, Loading):
                 engine, network=self._client, trace=trace_file or recent, always=_always, placed=placed
             )
         except MemoryError:
-            raise DuoError("there is not enough memory for these models; lower -c or choose smaller files") from None
+            raise DoesNotFit("there is not enough memory for these models; lower -c or choose smaller files") from None
         finally:
             if not self._loaded:
                 for made in (trace_file, engine, self._child):

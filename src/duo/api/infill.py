@@ -38,7 +38,8 @@ def infill(model: _core.Model, prompt: Prompt, suffix: str, *, suffix_first: boo
         check_text(prompt, "the prompt")
         ids = model.tokenize(prompt, False) if prompt else []
     else:
-        ids = prompt_tokens(model, prompt) if len(prompt) else []
+        given = list(prompt)
+        ids = prompt_tokens(model, given) if given else []
     first, last = [before, *ids], [after, *(_suffix(model, suffix) if suffix else [])]
     v = model.vocabulary
     begin, end = [v.bos] * (v.add_bos and v.bos >= 0), [v.eos] * (v.add_eos and v.eos >= 0)

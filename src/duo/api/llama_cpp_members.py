@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from duo import _core
 from duo.api.llama_cpp_names import ANY_SEED
 from duo.api.texts import Texts
 from duo.errors import BadValue
@@ -91,7 +92,6 @@ class LlamaMembers(Texts):
     options: EngineOptions  # `Duo` sets them
     _made_of: tuple[Any, Any, dict[str, Any]]  # and these: its arguments
     cache = None  # see set_cache
-    draft_model = None  # a draft is no object of Python
 
     if not TYPE_CHECKING:  # checkers would take it for the type of every name
 
@@ -100,6 +100,11 @@ class LlamaMembers(Texts):
             if name in REFUSED:
                 raise NotInDuo(f"llama_cpp's {name} is not in duo: {REFUSED[name]}")
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    @property
+    def draft_model(self) -> _core.Model | None:
+        """The loaded draft; None: there is none in this process."""
+        return self.draft
 
     @property
     def model_path(self) -> str:

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from typing_extensions import Unpack
 
 from duo.api.engine import Duo
 from duo.models.paths import PathLike
-from duo.options.engine import EngineOptions
 from duo.options.generate import GenerateOptions
-from duo.options.llama_cpp import OnceOptions
+from duo.options.llama_cpp import LoadOptions, OnceOptions
 from duo.options.signature import keywords
-from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS
+from duo.options.tables import GENERATE_OPTIONS
 from duo.options.validate import check_keywords
+from duo.text.job import Prompt
 from duo.text.result import Result
 from duo.text.stream import Stream
 
-if TYPE_CHECKING:
-    from duo.text.job import Prompt
 
-
-def _split(function: str, options: OnceOptions) -> tuple[EngineOptions, GenerateOptions]:
+def _split(function: str, options: OnceOptions) -> tuple[LoadOptions, GenerateOptions]:
     given: dict[str, Any] = {**options}
-    check_keywords(function, given, ENGINE_OPTIONS, GENERATE_OPTIONS)
+    check_keywords(function, given, OnceOptions.__annotations__)
     return (
-        cast("EngineOptions", {k: v for k, v in given.items() if k in ENGINE_OPTIONS}),
+        cast("LoadOptions", {k: v for k, v in given.items() if k not in GENERATE_OPTIONS}),
         cast("GenerateOptions", {k: v for k, v in given.items() if k in GENERATE_OPTIONS}),
     )
 

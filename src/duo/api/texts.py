@@ -13,13 +13,12 @@ from duo.errors import BadValue
 from duo.options.generate import GenerateOptions
 from duo.options.signature import keywords
 from duo.text.errand import turn
-from duo.text.job import check_text
+from duo.text.job import Prompt, check_text
 from duo.text.result import Chunk, Result, Timings
 from duo.text.session import Session
 from duo.text.stream import Stream, start
 
 if TYPE_CHECKING:
-    from duo.text.job import Prompt
     from duo.text.state import State
 
 
@@ -95,27 +94,16 @@ class Texts:
 
     # ---- tokens
 
-    def tokenize(
-        self,
-        text: str | bytes,
-        add_bos: bool = True,
-        special: bool | None = None,
-        *,
-        add_special: bool | None = None,
-        parse_special: bool | None = None,
-    ) -> list[int]:
-        """Token ids of the target's vocabulary.
+    def tokenize(self, text: str | bytes, add_bos: bool = True, special: bool = False) -> list[int]:
+        """Token ids of the target's vocabulary, as llama_cpp.Llama.tokenize.
 
-        add_bos (or llama.cpp's name, add_special): with the BOS token where the model wants one. special (or
-        parse_special): "<|im_end|>" in the text is that token. Default: yes for `str`, and no for bytes, with which
-        llama_cpp.Llama.tokenize is called; bytes that are no UTF-8 are U+FFFD then. Raises BadValue: a `str` is not
-        Unicode, or holds a NUL character.
+        add_bos: with the BOS token where the model wants one. special: "<|im_end|>" in the text is that token, as it is
+        in prompts. Leave it out for text that others wrote: they could end a turn and begin another one. Bytes that are
+        no UTF-8 are U+FFFD. Raises BadValue: a `str` is not Unicode, or holds a NUL character.
         """
-        begin = add_bos if add_special is None else add_special
-        parse = special if parse_special is None else parse_special
         if isinstance(text, str):
             check_text(text, "the text")
-        return self.local_model.tokenize(text, begin, isinstance(text, str) if parse is None else parse)
+        return self.local_model.tokenize(text, add_bos, special)
 
     def detokenize(
         self, tokens: Sequence[int], prev_tokens: Sequence[int] | None = None, special: bool = False
@@ -160,7 +148,8 @@ class Texts:
         """Puts a saved state into the caches: what the next prompt has in common with it is not evaluated again.
 
         Only for states that you trust. Raises BadValue: it is damaged, or belongs to another model, build or setting;
-        the target is on another machine. Busy and DuoError as `save_state`.
+        the target is on another machine. Busy and DuoError as `save_state`. As in llama_cpp, the state's seed becomes
+        the default of the texts that follow.
         """
         from duo.text.state import BadState, State, restore
 

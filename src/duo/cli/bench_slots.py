@@ -43,7 +43,9 @@ def measure(
                 warn_of_models(d)
                 head.update(head_of_run(d, params, text, len(questions)))
                 head["settings"]["slots"] = ",".join(map(str, counts))
-            longest = max(len(d.tokenize("".join(q.turns))) for q in questions) + max(1, text["max_tokens"])
+            longest = max(len(d.tokenize("".join(q.turns), special=True)) for q in questions) + max(
+                1, text["max_tokens"]
+            )
             if n * longest > d.target.n_ctx:
                 notes[f"{n} texts do not all fit the context of {d.target.n_ctx} tokens (-c); some may wait"] = None
             made = DuoWriter(d, text)

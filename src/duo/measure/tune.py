@@ -66,7 +66,7 @@ class Texts:
 def _fitting(duo: Duo, prompts: Sequence[str]) -> list[str]:
     """N_TEXTS of the prompts, spread evenly over the list, or fewer. Raises ContextFull: none fits."""
     n_most = min(m.n_ctx for m in (duo.target, duo.draft) if m is not None) - N_AUTO
-    found = [p for p in prompts if 0 < len(duo.tokenize(p)) <= n_most]
+    found = [p for p in prompts if 0 < len(duo.tokenize(p, special=True)) <= n_most]
     if not found:
         raise ContextFull(
             f"no prompt fits the context with {N_AUTO} more tokens; raise -c or give shorter prompts (-f)"

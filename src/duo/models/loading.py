@@ -38,7 +38,7 @@ class Loading(ABC):
         filename: a file in the repository, or a pattern with * that matches one file. Without it the choice is
         llama.cpp's: Q4_K_M, otherwise Q8_0, otherwise any. token: by default HF_TOKEN. cache_dir: by default the hub's.
         offline: use the cache only.
-        Raises UnknownModel, PeerLost (no network, access denied), DoesNotFit (disk), and what `Duo` raises.
+        Raises UnknownModel, PeerLost (no network), AccessDeniedError, DoesNotFit (disk), and what `Duo` raises.
         """
         from duo.models.hub.repository import from_hub
 

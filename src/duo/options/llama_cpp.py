@@ -48,7 +48,7 @@ class LoadOptions(DuoOptions, total=False):
     progress: Annotated[Callable[[str, float], None] | None, None]
 
 
-class OnceOptions(EngineOptions, GenerateOptions, total=False):
+class OnceOptions(LoadOptions, total=False):
     """Keywords of a call that loads, writes and unloads."""
 
 

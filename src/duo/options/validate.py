@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any, TypeVar
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -67,7 +68,7 @@ def _complete(function: str, given: dict[str, Any], table: dict[str, Opt], adapt
     return {name: o.default for name, o in table.items()} | checked
 
 
-def check_keywords(function: str, given: dict[str, Any], *tables: dict[str, Opt]) -> None:
+def check_keywords(function: str, given: dict[str, Any], *tables: Container[str]) -> None:
     """Raises TypeError for a keyword that no table has, as Python itself does."""
     for name in given:
         if not any(name in t for t in tables):

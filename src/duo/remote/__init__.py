@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from duo.errors import DuoError
+from duo.errors import MissingPackageError
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
@@ -18,21 +18,23 @@ if TYPE_CHECKING:
 
 
 def need_grpc() -> None:
-    """Call before importing anything else from this package. Raises DuoError: the extra is not installed."""
+    """Call before importing anything else from this package. Raises MissingPackageError: the extra is not installed."""
     # gRPC's own log is for its developers; duo reports failures as a DuoError.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         import google.protobuf  # noqa: F401
         import grpc  # noqa: F401
     except ImportError as e:
-        raise DuoError(
+        raise MissingPackageError(
             f"models on other machines need the extra duo-llama[remote] ({e}); pip install 'duo-llama[remote]'"
         ) from None
     try:
         import duo.remote.wire.wire_pb2  # noqa: F401
     except Exception as e:  # generated code checks the version of protobuf and raises its own errors
         why = one_line(e, 200)
-        raise DuoError(f"this protobuf does not work with duo ({why}); pip install -U 'duo-llama[remote]'") from None
+        raise MissingPackageError(
+            f"this protobuf does not work with duo ({why}); pip install -U 'duo-llama[remote]'"
+        ) from None
 
 
 def in_child(

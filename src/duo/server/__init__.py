@@ -2,4 +2,22 @@
 
 From the outside in: `serving` (sockets, signals), `app` (routes), `respond` (one request), `writing` (its texts). The
 dialects only translate: what a request asks for is `asked` and `chat_asked`, what an answer looks like is in `shapes`.
+A program that has a server of its own mounts `create_app`.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from duo.server.app import create_app
+
+__all__ = ["create_app"]
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """Imports FastAPI when it is needed."""
+        if name != "create_app":
+            raise AttributeError(f"module 'duo.server' has no attribute {name!r}")
+        from duo.server.app import create_app
+
+        return create_app

@@ -2,19 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
+from typing_extensions import Unpack
 
 from duo import __version__
+from duo.errors import BadValue
+from duo.options.serve import ServeOptions
 from duo.server.errors import ApiError, as_api_error
 from duo.server.gate import Gate
 from duo.server.routes import about, anthropic, missing, page, responses, texts, tokens
 from duo.server.service import Service
+from duo.server.settings import Settings
 from duo.server.visitors import LOCALHOST
+from duo.text.recent_events import RecentEvents
+
+if TYPE_CHECKING:
+    from duo.api.engine import Duo
+
+# Options of the server that runs the app.
+OF_SERVER = (
+    "host", "port", "drain", "timeout", "keep_alive", "header_timeout", "ssl_key_file", "ssl_cert_file", "insecure",
+)  # fmt: skip
+
+
+def create_app(duo: Duo, *, trace: RecentEvents | None = None, **options: Unpack[ServeOptions]) -> FastAPI:
+    """The routes of `duo serve` as an app, for a program that has a server of its own.
+
+    `app.mount("/llm", create_app(d))`, or `uvicorn.run(create_app(d))`. duo: stays the caller's, who closes it when the
+    server has ended. trace: what `Duo(trace=...)` got; with it the page at / shows the workers. options: those of
+    `duo serve`, with underscores (api_key, alias, cors_origins, ...), but for those of its sockets. Without an api_key
+    only names of this machine are answered, unless allowed_hosts says more.
+
+    Raises TypeError (unknown keyword) and BadValue.
+    """
+    given: dict[str, Any] = {**options}
+    if wrong := [name for name in OF_SERVER if name in given]:
+        raise BadValue(f"{wrong[0]} is an option of the server that runs this app; give it there")
+    service = Service(
+        Settings.of({**given, "ui": trace is not None and given.get("ui", True)}, Path(duo.local_model.path).stem)
+    )
+    service.events = trace
+    service.loaded(duo)
+    return make_app(service)
 
 
 def make_app(service: Service) -> FastAPI:

@@ -53,7 +53,7 @@ def text_options(f: TextFields, duo: Duo) -> dict[str, Any]:
     if f.n_probs:
         out["logprobs"] = min(f.n_probs, duo.n_vocab())
     if f.logit_bias is not None:
-        out["logit_bias"] = biases(f.logit_bias, lambda text: duo.tokenize(text, add_special=False))
+        out["logit_bias"] = biases(f.logit_bias, lambda text: duo.tokenize(text, add_bos=False))
     _refuse(f)
     _clamp(out)
     _drafts(f, out)

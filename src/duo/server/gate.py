@@ -50,10 +50,15 @@ class Gate:
                 self._service.metrics.refused(error.reason)
             if error.status == 500:
                 log.error("a request for %s failed", scope["path"], exc_info=e)
-            await _send_error(sent, scope["path"].removeprefix(self._service.settings.api_prefix), error)
+            await _send_error(sent, self._route(scope), error)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             self._service.metrics.answered(route, sent.status or 499)
+
+    def _route(self, scope: Any) -> str:
+        """The path below the one at which another app may have mounted this one, and below --api-prefix."""
+        path: str = scope["path"]
+        return path.removeprefix(scope.get("root_path", "")).removeprefix(self._service.settings.api_prefix)
 
     def _own_headers(self, scope: Any) -> list[tuple[bytes, bytes]]:
         found = [(b"x-request-id", v) for k, v in scope["headers"] if k == b"x-request-id"][:1]
@@ -76,7 +81,7 @@ class Gate:
 
     def _check_key(self, scope: Any) -> None:
         settings = self._service.settings
-        path = scope["path"].removeprefix(settings.api_prefix)
+        path = self._route(scope)
         if not settings.keys or path in PUBLIC or scope["method"] == "OPTIONS" or is_page(path, scope["method"]):
             return
         headers = {k: v for k, v in scope["headers"] if k in (b"authorization", b"x-api-key")}

@@ -42,13 +42,13 @@ def tokens_of(duo: Duo, prompt: Any, *, add_special: bool = True, parse_special:
             raise BadValue("multimodal_data is not supported; duo reads text only")
         prompt = prompt.get("prompt_string")
     if isinstance(prompt, str):
-        return duo.tokenize(prompt, add_special=add_special, parse_special=parse_special)
+        return duo.tokenize(prompt, add_special, parse_special)
     if not isinstance(prompt, list):
         raise BadValue(f"the prompt is {quoted(prompt)}; give text, token ids, or a list of them")
     ids: list[int] = []
     for i, x in enumerate(prompt):
         if isinstance(x, str):
-            ids += duo.tokenize(x, add_special=add_special and i == 0, parse_special=parse_special)
+            ids += duo.tokenize(x, add_special and i == 0, parse_special)
         elif isinstance(x, int) and not isinstance(x, bool) and 0 <= x < duo.n_vocab():
             ids.append(x)
         else:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import operator
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, SupportsIndex
 
 from duo import _core
 from duo.errors import BadValue
@@ -16,10 +16,7 @@ from duo.options.validate import generate_options
 from duo.prompt.grammar import check_grammar, grammar_of
 from duo.text.hook import Hook
 
-if TYPE_CHECKING:
-    import numpy as np
-
-    Prompt = str | Sequence[int] | np.ndarray[Any, Any]
+Prompt = str | Iterable[SupportsIndex]  # text, or token ids: a list, an array, ...
 
 
 def prompt_tokens(model: _core.Model, prompt: Prompt) -> list[int]:

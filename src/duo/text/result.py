@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from typing_extensions import TypedDict
+
+FinishReason = Literal["stop", "length", "cancelled", "error"]
 
 
 class Timings(TypedDict, total=False):
@@ -89,7 +91,7 @@ class Chunk:
     text: str
     token: int | None = None  # None: the last chunk, which only says why the text ended
     from_draft: bool = False  # whether the draft guessed it and the target agreed
-    finish_reason: str | None = None  # "stop", "length", "cancelled", "error"
+    finish_reason: FinishReason | None = None
     logprobs: TokenLogprobs | None = None
     t_us: int = 0  # when the target committed it; microseconds on a monotonic clock
 
@@ -174,7 +176,7 @@ class Result:
     text: str
     tokens: tuple[int, ...]
     from_draft: tuple[bool, ...]  # one for each token
-    finish_reason: str
+    finish_reason: FinishReason | Literal[""]  # empty: the text has not ended
     timings: Timings = field(default_factory=lambda: Timings())
     prompt_tokens: int = 0
     logprobs: tuple[TokenLogprobs, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from typing_extensions import Self
 
@@ -13,7 +13,7 @@ from duo import _core
 from duo.errors import Cancelled, DuoError, error_class
 from duo.text.job import Job, makes_guesses, prepare, sampling, speculation
 from duo.text.prompt_cache import PromptCache, open_cache
-from duo.text.result import Chunk, Result, Timings, TokenLogprobs, timings
+from duo.text.result import Chunk, FinishReason, Result, Timings, TokenLogprobs, timings
 from duo.text.session import SLICE_US, Session
 from duo.text.turns import Turn
 
@@ -39,7 +39,7 @@ class Stream(Iterator[Chunk]):
         self._n_prompt = len(job.tokens)
         self._hook = job.hook
         self.seed = job.seed  # the actual one, also if -1 was given
-        self.finish_reason = ""
+        self.finish_reason: FinishReason | Literal[""] = ""
         self._cache = cache
         self.warning = ""  # why the text went on without the draft or the trace
         self.trace_warning = self.network_warning = ""  # the part about the trace, about the connection to a host
@@ -181,7 +181,7 @@ class Stream(Iterator[Chunk]):
         self._cache.after(len(self._tokens))
         return self._cache.warning
 
-    def _finish(self, reason: str) -> tuple[str, str]:
+    def _finish(self, reason: FinishReason) -> tuple[str, str]:
         """Why the text failed, and the code of the error; empty if it did not fail."""
         if not self._open:
             return "", ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-from duo.errors import BadValue
+from duo.errors import BadValue, MissingPackageError
 from duo.support.wording import one_line
 
 if TYPE_CHECKING:
@@ -13,13 +13,16 @@ if TYPE_CHECKING:
 
 
 def need_torch(why: str = "training needs PyTorch", otherwise: str = "(docs/training.md)") -> None:
-    """why: what it is for; otherwise: what to do without it. Raises BadValue: PyTorch is not installed, or broken."""
+    """why: what it is for; otherwise: what to do without it. Raises MissingPackageError: PyTorch is not
+    installed, or broken."""
     if find_spec("torch") is None:
-        raise BadValue(f"{why}; install it with: pip install 'duo-llama[train]' {otherwise}")
+        raise MissingPackageError(f"{why}; install it with: pip install 'duo-llama[train]' {otherwise}")
     try:
         import torch  # noqa: F401
     except (ImportError, OSError) as e:
-        raise BadValue(f"{why}, which cannot be loaded ({one_line(e, 120)}); install it again {otherwise}") from None
+        raise MissingPackageError(
+            f"{why}, which cannot be loaded ({one_line(e, 120)}); install it again {otherwise}"
+        ) from None
 
 
 def device_of(name: str) -> torch.device:

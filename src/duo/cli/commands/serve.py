@@ -12,7 +12,7 @@ from duo.cli.commands.chat import command as chat_command
 from duo.cli.commands.run import of_run
 from duo.cli.models import model_sources
 from duo.cli.options import ModelCommand, given, model_options, table_options
-from duo.errors import BadValue
+from duo.errors import MissingPackageError
 from duo.options.serve import ServeOptions
 from duo.options.tables import ENGINE_OPTIONS, GENERATE_OPTIONS, SERVE_OPTIONS
 
@@ -53,7 +53,9 @@ def serve(params: dict[str, Any]) -> None:
         import prometheus_client  # noqa: F401
         import uvicorn  # noqa: F401
     except ImportError as e:
-        raise BadValue(f"duo serve needs {e.name}; install it with: pip install 'duo-llama[server]'") from None
+        raise MissingPackageError(
+            f"duo serve needs {e.name}; install it with: pip install 'duo-llama[server]'"
+        ) from None
     from duo.cli.commands.chat import template_choice, warn_of_thoughts
     from duo.cli.opening import introduce, open_duo, warn_of_start
     from duo.options.validate import engine_options, serve_options

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from duo.errors import BadValue, DuoError
+from duo.errors import BadValue, MissingPackageError
 
 if TYPE_CHECKING:
     from duo.text.trace_writer import Event
@@ -44,7 +44,7 @@ def trace(file: Path, output: Path | None, start_ms: float | None, end_ms: float
     except OSError as error:
         raise BadValue(f"{error.filename or file}: {error.strerror or error}; check the path") from None
     except ImportError:
-        raise DuoError("drawing needs matplotlib; install it with: pip install 'duo-llama[bench]'") from None
+        raise MissingPackageError("drawing needs matplotlib; install it with: pip install 'duo-llama[bench]'") from None
     if as_json:
         click.echo(json.dumps(_figures(part), indent=2))
     else:

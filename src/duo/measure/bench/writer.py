@@ -33,7 +33,7 @@ class DuoWriter:
 
         Otherwise only the first arm of a round would evaluate the questions.
         """
-        first = {self._duo.tokenize(q.turns[0])[0] for q in questions}
+        first = {self._duo.tokenize(q.turns[0], special=True)[0] for q in questions}
         mode: Mode = "plain" if self._duo.draft is None else "sync"
         for other in strangers(first, self._duo.target.n_vocab, n):
             self._duo.generate([other], max_tokens=2, temperature=0.0, ignore_eos=True, mode=mode, n_draft=1)
@@ -44,7 +44,7 @@ class DuoWriter:
         prompt = ""
         for i, turn in enumerate(question.turns):
             prompt += turn
-            ids = self._duo.tokenize(prompt)
+            ids = self._duo.tokenize(prompt, special=True)
             if not self._fits(len(ids)):
                 what = f"turn {i + 1} of question {question.question_id}"
                 self.notes[f"{what} was skipped: it does not fit the context of {self._n_ctx} tokens (-c)"] = None

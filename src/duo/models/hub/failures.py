@@ -16,7 +16,7 @@ from huggingface_hub.errors import (
     XetDownloadError,
 )
 
-from duo.errors import Busy, DoesNotFit, DuoError, PeerLost, UnknownModel
+from duo.errors import AccessDeniedError, Busy, DoesNotFit, DuoError, PeerLost, UnknownModel
 from duo.models.hub.settings import HubSettings
 from duo.support.wording import one_line
 
@@ -72,7 +72,7 @@ def _refusal(e: HfHubHTTPError, repo: str, hub: HubSettings) -> DuoError:
     page = f"{endpoint}/{repo}"
     if isinstance(e, GatedRepoError):
         token = "with the account of your token" if has_token else "and set HF_TOKEN to a token of that account"
-        return PeerLost(f"{repo} is gated; ask for access at {page} {token}")
+        return AccessDeniedError(f"{repo} is gated; ask for access at {page} {token}")
     if isinstance(e, RepositoryNotFoundError) and (code == 404 or not has_token):
         if has_token:
             return UnknownModel(f"there is no repository {repo} at {endpoint} for this token; check the name")
@@ -81,7 +81,7 @@ def _refusal(e: HfHubHTTPError, repo: str, hub: HubSettings) -> DuoError:
         )
     if code in (401, 403):
         why = "check the token (HF_TOKEN or --hf-token)" if has_token else "set HF_TOKEN to a token that may read it"
-        return PeerLost(f"access to {page} is denied ({code}); {why}")
+        return AccessDeniedError(f"access to {page} is denied ({code}); {why}")
     if code == 404:
         return UnknownModel(
             f"{e.response.request.url} does not exist (404); check the names of the repository and the file"

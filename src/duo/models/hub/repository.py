@@ -40,7 +40,8 @@ class Hub(HubSettings):
     def fetch(self, source: Source) -> Path:
         """The model's file, or the first of its parts. Downloads what the cache does not have.
 
-        Without a network only the cache is used. Raises UnknownModel, PeerLost, Busy, DoesNotFit or DuoError.
+        Without a network only the cache is used. Raises UnknownModel, AccessDeniedError, PeerLost, Busy,
+        DoesNotFit or DuoError.
         """
         from duo.models.hub.download import download
 
