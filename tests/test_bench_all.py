@@ -16,7 +16,16 @@ import pytest
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import about_machine, draft_page, extremes, real_questions, real_tables, report_page, run_all  # noqa: E402
+from benchmarks import (  # noqa: E402
+    about_machine,
+    draft_page,
+    extremes,
+    real_questions,
+    real_rounds,
+    real_tables,
+    report_page,
+    run_all,
+)
 from benchmarks.pair_files import PairFiles  # noqa: E402
 from benchmarks.steps import COUNTS, STEPS, Scale, Step, script  # noqa: E402
 
@@ -106,6 +115,24 @@ def test_the_table_of_the_real_pair() -> None:
         "llama.cpp's plain loop", "its own speculation (k=2)", "duo, target alone", "duo's best turn-taking",
     ]  # fmt: skip
     assert rows[0].ratios == pytest.approx([3, 1]) and rows[0].what.startswith("real pair, default options, greedy: ")
+
+
+def test_three_runs_of_the_real_pair_are_one() -> None:
+    slow, other = real_cell(), real_cell()
+    for text in slow["arms"]["duo async"]:
+        text["total_s"] *= 10
+    other["arms"]["duo async"][0]["equal"] = False
+    [cell] = real_rounds.merged([[real_cell()], [slow], [other]])
+    assert cell["arms"]["duo async"][0]["total_s"] == real_cell()["arms"]["duo async"][0]["total_s"]
+    assert [t["equal"] for t in cell["arms"]["duo async"]] == [False, False]
+    lines = list(real_rounds.by_text(cell))
+    assert lines[2:] == [
+        "| coding | 40 | 11 |  | 2.40 | 1.50 |", "| math reasoning | 40 | 11 |  | 0.80 | 1.00 |",
+        "| median (worst) | | | | 1.60 (0.80) | 1.25 (1.00) |",
+    ]  # fmt: skip
+    slow["arms"]["duo sync 9"] = slow["arms"]["duo async"]
+    with pytest.raises(ValueError, match="different cells or arms"):
+        real_rounds.merged([[real_cell()], [slow]])
 
 
 def test_the_questions_for_real_models_are_of_seven_kinds() -> None:
