@@ -4,8 +4,9 @@
 
 It compares, greedy and on the same prompts: the target on the CPU; llama.cpp's loop with as many layers on the GPU as
 the budget holds; llama.cpp's speculation by turns with the draft and the remaining layers there; duo plain, sync and
-async with 0, 11 and half of the layers beside the draft, if the budget holds them. Each arm is a process of its own, so
-that its memory is free again. Needs benchmarks/llama_cpp/build.sh for llama.cpp's loops.
+async with 0, 11 and half of the layers beside the draft, if the budget holds them. With --place gpu both models are on
+the GPU and duo has its default options; with --place cpu neither is. Each arm is a process of its own, so that its
+memory is free again. Needs benchmarks/llama_cpp/build.sh for llama.cpp's loops.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -112,26 +114,51 @@ def run_loop(arm: dict[str, Any], prompts: list[str], n: int) -> dict[str, Any]:
     }
 
 
-def arms_of(args: argparse.Namespace) -> list[dict[str, Any]]:
-    """Who is compared; layers are chosen so that each fits into the budget."""
-    target, draft = str(args.target), str(args.draft)
+def same_place_arms(target: str, draft: str, place: str) -> list[dict[str, Any]]:
+    """Who is compared where both models are on the GPU or both on the CPU. llama.cpp's default draft length is 3."""
+    n, options = (999, {}) if place == "gpu" else (0, {"device": "none", "device_draft": "none"})
+    found: list[dict[str, Any]] = [
+        {"name": "llama.cpp", "draft": None, "loop": True, "options": {"n_gpu_layers": n}},
+    ]
+    for k in (2, 3, 6):
+        both = {"n_gpu_layers": n, "n_gpu_layers_draft": n, "n_draft": k}
+        found.append({"name": f"llama.cpp speculation k={k}", "draft": draft, "loop": True, "options": both})
+    found.append({"name": "duo without a draft", "draft": None, "mode": "plain", "options": options})
+    for mode in ("sync", "async"):
+        found.append({"name": f"duo {mode}", "draft": draft, "mode": mode, "options": options})
+    return [a | {"target": target} for a in found]
+
+
+def partial_arms(target: str, draft: str, budget: int) -> list[dict[str, Any]]:
+    """Who is compared where the GPU has `budget` bytes; layers are chosen so that each arm fits."""
     header, small = read_header(target), read_header(draft)
     whole = need_of(small, N_CTX, draft=True).total
     need = need_of(header, N_CTX, helped=True)
-    budget = int(args.budget * 1e9)
     alone, beside = most_layers(need, [budget]), most_layers(need, [max(0, budget - whole)])
     loop = {"n_gpu_layers": alone}
-    both = {"n_gpu_layers": beside, "n_gpu_layers_draft": 999}
-    found = [
+    found: list[dict[str, Any]] = [
         {"name": "duo plain, CPU", "draft": None, "mode": "plain", "options": {"device": "none"}},
         {"name": f"llama.cpp, {alone} layers", "draft": None, "loop": True, "options": loop},
-        {"name": f"llama.cpp speculation, {beside} layers", "draft": draft, "loop": True, "options": both},
     ]
+    for k in (3, 8):
+        both = {"n_gpu_layers": beside, "n_gpu_layers_draft": 999, "n_draft": k}
+        name = f"llama.cpp speculation k={k}, {beside} layers"
+        found.append({"name": name, "draft": draft, "loop": True, "options": both})
     for n in sorted({0, min(11, beside), min(header.n_layer // 2, beside), beside}):
         for mode in ("plain", "sync", "async"):
             options = {"n_gpu_layers": n, "n_gpu_layers_draft": "all"}
             found.append({"name": f"duo {mode}, {n} layers", "draft": draft, "mode": mode, "options": options})
-    return [a | {"target": target} for a in found if not (args.no_loops and a.get("loop"))]
+    return [a | {"target": target} for a in found]
+
+
+def arms_of(args: argparse.Namespace) -> list[dict[str, Any]]:
+    target, draft = str(args.target), str(args.draft)
+    if args.place == "part":
+        found = partial_arms(target, draft, int(args.budget * 1e9))
+    else:
+        found = same_place_arms(target, draft, args.place)
+    wanted = re.compile(args.only)
+    return [a for a in found if wanted.search(a["name"]) and not (args.no_loops and a.get("loop"))]
 
 
 def run_arm(arm: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
@@ -146,12 +173,13 @@ def run_arm(arm: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
 
 def table(rows: list[dict[str, Any]]) -> str:
     lines = [
-        "| | tokens/s | to CPU | to the best partial offload | tokens/pass | accepted | GPU | CPU |",
+        "| | tokens/s | to CPU | to the best without guesses | tokens/pass | accepted | GPU | CPU |",
         "|---|" + "---:|" * 7,
     ]
     good = {r["name"]: r["tokens_per_s"] for r in rows if "tokens_per_s" in r}
     cpu = next((v for k, v in good.items() if k.endswith("CPU")), 0.0)
-    partial = max((v for k, v in good.items() if k.startswith("llama.cpp,") or "duo plain" in k), default=0.0)
+    alone = re.compile(r"llama\.cpp(, |$)|duo plain|duo without")
+    partial = max((v for k, v in good.items() if alone.match(k)), default=0.0)
 
     def share(x: float | None) -> str:
         return "" if x is None else f"{100 * x:.0f}%"
@@ -172,6 +200,8 @@ def main() -> None:
     p.add_argument("--target", type=Path)
     p.add_argument("--draft", type=Path)
     p.add_argument("--budget", type=float, default=24.0, help="GB on the GPU that an arm may use")
+    p.add_argument("--place", choices=("part", "gpu", "cpu"), default="part", help="where the models are")
+    p.add_argument("--only", metavar="REGEX", default="", help="of the arms, those whose names match")
     p.add_argument("-n", type=int, default=96)
     p.add_argument("--questions", type=int, default=3)
     p.add_argument("--no-loops", action="store_true", help="without llama.cpp's own loops")
@@ -185,8 +215,7 @@ def main() -> None:
         arm = json.loads(args.child)
         print(json.dumps(run_loop(arm, prompts, args.n) if arm.get("loop") else run_duo(arm, prompts, args.n)))
         return
-    names = default_devices(devices())
-    if not names:
+    if args.place != "cpu" and not default_devices(devices()):
         sys.exit("no GPU is here; duo devices shows what there is")
     os.environ["DUO_PROFILES"] = "off"
     rows = []
@@ -196,7 +225,9 @@ def main() -> None:
     print(table(rows))
     if args.out:
         head = {"machine": machine(), "command": command_of(sys.argv), "devices": [d._asdict() for d in devices()]}
-        args.out.write_text(json.dumps(head | {"budget_gb": args.budget, "arms": rows}, indent=1) + "\n")
+        args.out.write_text(
+            json.dumps(head | {"place": args.place, "budget_gb": args.budget, "arms": rows}, indent=1) + "\n"
+        )
 
 
 if __name__ == "__main__":
