@@ -4,15 +4,17 @@ import ctypes
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from conftest import HANG_S, run_python
-from gpu_device import PROMPTS, VULKAN, child, needs_gpu
+from gpu_device import NAME, PROMPTS, VULKAN, child, needs_gpu
 
 from duo import Duo
 
 pytestmark = needs_gpu
+needs_cuda = pytest.mark.skipif(not NAME.startswith("CUDA"), reason="fills the memory by CUDA's runtime")
 needs_vulkan = pytest.mark.skipif(not VULKAN, reason="the stand-in is a Vulkan library")
 
 # Stands before the driver, and lets calls fail.
@@ -72,6 +74,36 @@ def test_a_draft_on_a_lost_device_costs_no_text(stand_in: Path) -> None:
     assert done.stdout == want.stdout
 
 
+# Takes all of the device's memory but so many MiB, until its input ends.
+HOG = """
+import ctypes, sys
+from duo import _core  # loads CUDA's runtime
+cuda = ctypes.CDLL(next(line.split()[-1] for line in open("/proc/self/maps") if "libcudart" in line))
+free, total, memory = ctypes.c_size_t(), ctypes.c_size_t(), ctypes.c_void_p()
+assert cuda.cudaMemGetInfo(ctypes.byref(free), ctypes.byref(total)) == 0
+assert cuda.cudaMalloc(ctypes.byref(memory), ctypes.c_size_t(free.value - (int(sys.argv[1]) << 20))) == 0
+print("full", flush=True)
+sys.stdin.read()
+"""
+
+
+# A process that uses CUDA takes about 500 MiB before it has allocated anything.
+@needs_cuda
+@pytest.mark.parametrize("left", [0, 500, 600, 700, 1000, 2000])
+def test_a_device_that_others_fill_is_left_alone_or_a_sentence(left: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOG, str(left)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as hog:
+        assert hog.stdin is not None and hog.stdout is not None
+        assert hog.stdout.readline() == "full\n"
+        for options in ([], ["-ngl", "all", "-ngld", "all"]):
+            command = child(*options, "-n", "8", "--temp", "0", "-c", "512", "-p", "Once upon a time")
+            done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, check=False)
+            assert done.returncode in ((0, 1) if options else (0,)), (options, done.stderr)
+            assert "Traceback" not in done.stderr
+        hog.stdin.close()
+
+
 def test_models_come_and_go() -> None:
     for i in range(50):
         with Duo(n_ctx=256, n_gpu_layers=i % 6, n_gpu_layers_draft="all") as d:
@@ -104,9 +136,10 @@ d = Duo(n_ctx=512, n_gpu_layers="all", n_gpu_layers_draft="all", _always=True)
 found = []
 def write():
     try:
-        d.generate("Once upon a time", max_tokens=400, ignore_eos=True)
+        while True:
+            d.generate("Once upon a time", max_tokens=400, ignore_eos=True)
     except DuoError as e:
-        found.append(type(e).__name__)
+        found.append(str(e))
 t = threading.Thread(target=write)
 t.start()
 threading.Event().wait(float(sys.argv[1]))
@@ -120,4 +153,4 @@ print(found)
 def test_a_context_is_closed_while_it_works(after_s: float) -> None:
     done = run_python(CLOSED, str(after_s))
     assert done.returncode == 0, done.stderr
-    assert done.stdout.strip() == "['Cancelled']"
+    assert "closed" in done.stdout and done.stdout.count("'") == 2, done.stdout

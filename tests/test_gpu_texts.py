@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from conftest import EXACT
 from gpu_device import FLASH_ATTN, MODES, NAME, NAMES, PROMPTS, SHORT, needs_flash, needs_gpu, same_but_for_ties
@@ -118,15 +119,17 @@ def test_weights_on_both_sides_give_the_cpus_logits(kind: str, layers: int, tmp_
     o = probe_options(path, TYPES)
     o.devices, o.n_gpu_layers, o.flash_attn = list(NAMES), layers, FLASH_ATTN
     got = run(_core.Probe(o), 8, 1, 4)
-    assert abs(got - want).max() < 0.03 * abs(want).max()
+    # Both sides round the inputs of products to eight bits. With rows in another order nothing would be in common.
+    assert np.linalg.norm(got - want) < 0.05 * np.linalg.norm(want)
 
 
 def test_a_text_is_cancelled_in_mid_pass() -> None:
     with Duo(n_ctx=2048, n_gpu_layers="all", n_gpu_layers_draft="all") as d:
         for mode in MODES:
-            text = d.stream("Once upon a time " * 100, mode=mode, max_tokens=400, ignore_eos=True)
-            timer = threading.Timer(0.3, text.close)
-            timer.start()
-            assert len(list(text)) < 400
-            timer.join()
+            text = d.stream("Once upon a time " * 100, mode=mode, max_tokens=1000, ignore_eos=True)
+            found = [next(text) for _ in range(3)]
+            other = threading.Thread(target=text.close)
+            other.start()
+            assert len(found + list(text)) < 1000
+            other.join()
             assert len(d.generate(PROMPTS[0], mode=mode, **SHORT).tokens) == 16

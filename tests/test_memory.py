@@ -159,7 +159,7 @@ def test_a_draft_has_the_device_that_it_was_given() -> None:
 def test_what_the_user_fixed_comes_first() -> None:
     p = place_layers(target(("GPU",), layers=20), draft(("GPU",)), [room("GPU", 24)])
     assert p.draft is not None and 0 < p.draft.n_gpu_layers < SMALL.n_all
-    assert p.target.n_gpu_layers == 20 and not p.target.auto and p.auto
+    assert p.target.n_gpu_layers == 20 and not p.target.auto and p.draft is not None and p.draft.auto
 
 
 def test_the_error_names_the_most_layers_that_fit() -> None:
@@ -228,6 +228,26 @@ def test_without_a_device_auto_is_none(given: dict[str, Any]) -> None:
     t, d, p = resolve_auto(*options(**given), devices)
     assert d is not None
     assert (t.n_gpu_layers, d.n_gpu_layers, p) == (0, 0, None)
+
+
+def test_by_default_a_full_gpu_is_left_alone() -> None:
+    """One that is too full to be asked reports no memory. What libllama would take there is not taken."""
+    for free, total in ((0, 0), (GB // 10, 80 * GB), (GB, 80 * GB)):
+        t, d, p = resolve_auto(*options(), [CPU, Device("CUDA0", "", "gpu", free, total)])
+        assert p is not None and d is not None
+        assert (t.n_gpu_layers, t.devices, d.n_gpu_layers, d.devices) == (0, ("none",), 0, ("none",))
+    t, d, p = resolve_auto(*options(), [CPU, Device("CUDA0", "", "gpu", 2 * GB, 80 * GB)])
+    assert d is not None and p is not None and p.auto_is_all
+    assert (t.n_gpu_layers, d.n_gpu_layers) == (5, 3)
+
+
+@pytest.mark.parametrize("free", [0, GB // 10, GB // 4])
+def test_layers_are_refused_where_the_driver_would_have_no_memory(free: int) -> None:
+    full = [CPU, Device("CUDA0", "", "gpu", free, 80 * GB if free else 0)]
+    with pytest.raises(DoesNotFit, match=r"needs .* on CUDA0, but only .* are free; give at most -ngld 0 \("):
+        resolve_auto(*options(n_gpu_layers_draft="all"), full)
+    other = [CPU, Device("Vulkan0", "", "gpu", GB // 10, 80 * GB)]
+    assert resolve_auto(*options(n_gpu_layers=2), other)[0].n_gpu_layers == 2
 
 
 def test_default_devices_are_those_of_llama_cpp() -> None:

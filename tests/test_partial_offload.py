@@ -89,7 +89,7 @@ for mb in (100, 34, 1):
         text = d.generate("Once upon a time", max_tokens=8, temperature=0).text
         found.append([d.placement.draft.n_gpu_layers, d.placement.target.n_gpu_layers, d.target.n_cpu_products, text])
 try:
-    Duo(n_ctx=512, device="RPC0", device_draft="none")
+    Duo(n_ctx=512, device="RPC0", n_gpu_layers="all", device_draft="none")
 except DuoError as e:
     found.append(str(e))
 print(json.dumps(found))

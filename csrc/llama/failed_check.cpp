@@ -10,6 +10,7 @@
 #include <ggml.h>
 
 #include "cpu/shortage.h"
+#include "log_lines.h"
 
 namespace duo {
 
@@ -32,6 +33,11 @@ std::string_view shortened(std::string_view message) {
     return at == std::string_view::npos ? message : message.substr(at + 1);
 }
 
+// A call of ggml-cuda's driver failed: "ggml-cuda.cu:109: CUDA error", or ROCm's, or MUSA's. Its log says which.
+bool is_of_driver(std::string_view message) {
+    return message.find("ggml-cuda") != std::string_view::npos && message.ends_with(" error");
+}
+
 // The callers in C have tables for unwinding on all systems that duo supports, and hold no lock where they assert.
 void on_abort(const char * message) {
     const std::string_view text = message;
@@ -44,6 +50,11 @@ void on_abort(const char * message) {
         cpu::note_shortage();
         found_shortage = true;
         throw std::bad_alloc();
+    }
+    if (depth + depth_shortage > 0 && is_of_driver(text)) {
+        found_shortage           = true;
+        const std::string reason = joined_log_lines();
+        throw std::runtime_error(reason.empty() ? std::string(shortened(text)) : reason);
     }
     if (depth > 0) {
         throw std::runtime_error(std::string(shortened(text)));

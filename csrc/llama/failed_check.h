@@ -16,7 +16,8 @@ class throwing_checks {
     throwing_checks & operator=(const throwing_checks &) = delete;
 };
 
-// The same for those alone that found no memory: std::bad_alloc. They come before a team begins its work.
+// The same for those alone that found no memory (std::bad_alloc), which come before a team begins its work, and for
+// failed calls of a GPU's driver (std::runtime_error), which come in the calling thread.
 class throwing_shortage {
   public:
     throwing_shortage();

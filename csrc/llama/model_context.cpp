@@ -21,6 +21,7 @@ namespace duo {
 void context_closer::operator()(llama_context * c) const {
     try {
         if (!is_broken) {
+            const throwing_shortage checks;
             llama_synchronize(c);
             llama_free(c);
             return;
@@ -124,8 +125,8 @@ int32_t model_context::guarded(int32_t n_tokens, const std::function<int32_t()> 
                                const std::function<std::string()> & what) {
     const model_options & opt = weights_.options;
     if (context_.get_deleter().is_broken) {
-        throw error(error_kind::does_not_fit,
-                    "memory ran out while " + opt.path + " was used; free memory, and load it again");
+        throw error(error_kind::does_not_fit, "memory ran out or a device failed while " + opt.path +
+                                                  " was used; free memory, and load it again");
     }
     if (weights_.kernels.extra) {
         const int32_t n = n_tokens > 1 ? opt.n_threads_batch : opt.n_threads;

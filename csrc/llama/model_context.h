@@ -17,7 +17,7 @@ namespace duo {
 
 struct context_closer {
     std::shared_ptr<llama_model> model;             // the context's
-    bool                         is_broken = false; // memory ran out in the middle of a pass
+    bool                         is_broken = false; // memory ran out or a device failed in the middle of a pass
 
     void operator()(llama_context * c) const;
 };

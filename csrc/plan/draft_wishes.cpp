@@ -57,15 +57,16 @@ int32_t wish_rule::n_branch(const text_share & t) const {
     return p.n_branch > 0 ? p.n_branch : n_branch_auto;
 }
 
-// The draft knows the chance of the node that it would expand, but not yet that of the guess below it.
+// The draft knows its estimate of the node that it would expand, but not yet that of the guess below it.
 int32_t wish_rule::least_path(const text_share & t) const {
     const plan_params & p = *t.plan;
     if (!turns(p) || t.fixed || p.n_min > 0 || rates_.terms().n_levels > 1) {
         return 0;
     }
-    const int32_t k    = std::max(1, rates_.now().hopeful.k);
-    const double  next = rates_.acceptance(k - 1, k - 1);
-    return int32_t(std::clamp(1000.0 * rates_.price_of_guess(stances_.rate()) / next, 0.0, 900.0));
+    const int32_t k     = std::max(1, rates_.now().hopeful.k);
+    const double  next  = rates_.acceptance(k - 1, k - 1);
+    const double  least = rates_.guesses().trusted().estimate_for(rates_.price_of_guess(stances_.rate()) / next);
+    return int32_t(std::clamp(1000.0 * least, 0.0, 900.0));
 }
 
 } // namespace duo

@@ -89,9 +89,14 @@ double guess_record::hope_of_age(int32_t age) const {
 }
 
 void guess_record::on_choice(std::span<const float> logp, int32_t right) {
-    if (!logp.empty()) {
-        sharp_.on_choice(logp, right);
+    if (logp.empty()) {
+        return;
     }
+    estimates_.resize(logp.size());
+    sharpness::apply(sharp_.power(), logp, estimates_); // as the draft has them
+    const auto best = std::ranges::max_element(estimates_) - estimates_.begin();
+    trust_.on_guess(double(estimates_[size_t(best)]), right == best);
+    sharp_.on_choice(logp, right);
 }
 
 // A level with few observations is estimated from the level before it.

@@ -4,9 +4,11 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "text/request.h"
 #include "tree/sharpness.h"
+#include "trust.h"
 
 namespace duo {
 
@@ -52,7 +54,11 @@ class guess_record {
     [[nodiscard]] double ngram_chance(int32_t n_match, int32_t i) const;
 
     [[nodiscard]] const sharpness & sharp() const { return sharp_; } // of the draft's own estimates
-    void                            restore(const sharpness & saved) { sharp_ = saved; }
+    [[nodiscard]] const trust &     trusted() const { return trust_; }
+    void                            restore(const sharpness & sharp, const trust & trusted) {
+        sharp_ = sharp;
+        trust_ = trusted;
+    }
 
     // Calls f(odds &) for each pair of counts, always in the same order.
     template <typename Self, typename F> static void each(Self & self, const F & f) {
@@ -93,6 +99,8 @@ class guess_record {
     std::array<odds, n_bins>                        bin_{};
     odds                                            fresh_{};
     sharpness                                       sharp_{};
+    trust                                           trust_{};
+    std::vector<float>                              estimates_; // scratch: the draft's, of siblings
     std::array<odds, n_ages>                        best_of_age_{};
     std::array<std::array<odds, n_bins>, n_ages>    bin_of_age_{};
 };

@@ -105,6 +105,8 @@ std::vector<double> pair_profile::saved() const {
         guess_record::each(r, [&out](const odds & o) { out.insert(out.end(), {o.yes, o.no}); });
         const double weight = r.sharp().weight(); // of all that was saved, 0 means that nothing is known
         out.insert(out.end(), {weight > 0.0 ? r.sharp().power() : 0.0, weight});
+        const double known = r.trusted().weight();
+        out.insert(out.end(), {known > 0.0 ? r.trusted().power() : 0.0, known});
     }
     return out;
 }
@@ -134,8 +136,9 @@ bool pair_profile::restore(std::span<const double> numbers) {
             o = {.yes = it[0], .no = it[1]};
             it += 2;
         });
-        r.restore(it[1] > 0.0 ? sharpness::restored(it[0], it[1]) : sharpness());
-        it += 2;
+        r.restore(it[1] > 0.0 ? sharpness::restored(it[0], it[1]) : sharpness(),
+                  it[3] > 0.0 ? trust::restored(it[2], it[3]) : trust());
+        it += 4;
     }
     passes_.restored();
     ++n_changes_;

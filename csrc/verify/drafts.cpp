@@ -89,7 +89,7 @@ void drafts::begin_if_it_pays(verify_slot & s) {
     const int32_t n_left    = n_predict < 0 ? std::max(n_hoped, st.n_predicted) : n_predict - st.n_predicted;
     const int32_t n_window  = plans_.window().choose(s, n_left, elapsed);
     s.reading_us            = plans_.window().reading_us(s, n_window);
-    if (plans_.plans().worth().pays(s.reading_us, n_left, elapsed)) {
+    if (s.text.req().plan.always || plans_.plans().worth().pays(s.reading_us, n_left, elapsed)) {
         begin_in_mid_text(s, n_window);
         if (s.drafting()) {
             s.draft.set(state::reading);

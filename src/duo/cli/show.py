@@ -269,8 +269,8 @@ def as_json(r: Result) -> str:
 
 
 def note_placement(placement: Placement | None) -> None:
-    """Prints what -ngl auto has chosen, only on a terminal."""
-    if placement is not None and placement.auto and sys.stderr.isatty():
+    """Prints what -ngl auto has chosen, only on a terminal, unless all layers are on devices."""
+    if placement is not None and not placement.auto_is_all and sys.stderr.isatty():
         warn(placement.line())
 
 

@@ -33,7 +33,7 @@ class PlaceOptions(TypedDict, total=False):
     n_gpu_layers: Annotated[
         LayerCount,
         opt(
-            "all",
+            "auto",
             "Layers of the target on its devices; auto: as many as fit after the draft is placed.",
             "-ngl",
             "--gpu-layers",
@@ -44,7 +44,7 @@ class PlaceOptions(TypedDict, total=False):
     n_gpu_layers_draft: Annotated[
         LayerCount,
         opt(
-            "all",
+            "auto",
             "Layers of the draft on its devices; auto: as many as fit before the target is placed.",
             "-ngld",
             "--gpu-layers-draft",

@@ -10,7 +10,7 @@ from duo.errors import DoesNotFit
 from duo.placement.memory import Need, Places, most_layers, places
 from duo.support.wording import gigabytes
 
-MARGIN = 1 << 30  # bytes kept free on a device for its driver and the unforeseen; a sixteenth on small devices
+MARGIN = 1 << 30  # bytes that auto keeps free on a device for the unforeseen; a sixteenth on small devices
 
 
 class Room(NamedTuple):
@@ -19,10 +19,11 @@ class Room(NamedTuple):
     name: str
     free: int  # bytes
     total: int
+    driver: int = 0  # bytes of the free ones that its libraries take when the first model computes there
 
     @property
     def usable(self) -> int:
-        return max(0, self.free - min(MARGIN, self.total // 16))
+        return max(0, self.free - max(self.driver, min(MARGIN, self.total // 16)))
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,9 @@ class Placement:
         return [p for p in (self.target, self.draft) if p is not None]
 
     @property
-    def auto(self) -> bool:
-        return self.target.auto or (self.draft is not None and self.draft.auto)
+    def auto_is_all(self) -> bool:
+        """Whether auto, where it was asked for, means all layers."""
+        return all(p.n_gpu_layers >= p.n_all for p in self.models if p.auto)
 
     def line(self) -> str:
         """One line for the user."""
@@ -122,10 +124,10 @@ def _fixed(w: Wish, free: dict[str, Room]) -> Placed:
     found, crowded = _places(w, n, shares, rooms)
     placed = Placed(w.what, n, w.need.n_all, w.devices, (), found, auto=False, crowded=crowded)
     for d, exact in zip(rooms, found.fixed, strict=True):
-        if exact > d.free:
+        if exact and exact + d.driver > d.free:
             most = _fitted(replace(w, device_given=True), free).n_gpu_layers
             raise DoesNotFit(
-                f"the {w.what} needs {gigabytes(exact)} on {d.name}, but only {gigabytes(d.free)} are free; "
+                f"the {w.what} needs {gigabytes(exact + d.driver)} on {d.name}, but only {gigabytes(d.free)} are free; "
                 f"give at most {w.flag} {most} (of {w.need.n_all} layers), or {w.flag} auto"
             )
     return placed

@@ -18,6 +18,10 @@ from duo.placement.memory import Need, context, most_texts, need_of
 from duo.placement.packing import saved_bytes
 from duo.support.wording import gigabytes, plural
 
+# ggml-cuda ends the process if its libraries get no memory for themselves: benchmarks/gpu/README.md.
+DRIVER = 400 << 20  # bytes, for handles, kernels and scratch
+DRIVEN = ("CUDA", "ROCm", "MUSA")  # devices of ggml-cuda, by the beginning of their names
+
 
 def rooms_of(devices: Sequence[Device]) -> dict[str, Room]:
     """Devices that can hold layers, by name."""
@@ -26,9 +30,10 @@ def rooms_of(devices: Sequence[Device]) -> dict[str, Room]:
     for d in devices:
         if d.type in ("cpu", "accel"):
             continue
-        # Devices that share the machine's memory may report none.
-        free, total = (d.free, d.total) if d.total or host is None else (host.free, host.total)
-        found[d.name] = Room(d.name, free, total)
+        # Devices that share the machine's memory may report none. A GPU does that if it is too full to be asked.
+        borrows = not d.total and host is not None and d.type != "gpu"
+        free, total = (host.free, host.total) if borrows and host is not None else (d.free, d.total)
+        found[d.name] = Room(d.name, free, total, DRIVER if d.name.startswith(DRIVEN) else 0)
     return found
 
 
@@ -198,6 +203,8 @@ def _without_auto(m: ModelOptions) -> ModelOptions:
 
 def _placed(m: ModelOptions, p: Placed) -> ModelOptions:
     m = replace(m, op_offload=m.op_offload and not p.crowded)
+    if not p.n_gpu_layers and p.crowded and not m.override_tensors:
+        return replace(m, n_gpu_layers=0, devices=("none",))  # libllama would take memory there all the same
     if not p.auto:
         return m
     if m.role == "draft":

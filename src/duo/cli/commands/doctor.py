@@ -82,8 +82,8 @@ def doctor(
     n = threads or usable_cores()
     console = Console(stderr=True)
     path = model if model is not None else str(demo_pair()[0])
-    if n_gpu_layers is not None or device is not None:
-        names = comma_separated(device)
+    names = comma_separated(device)
+    if names != ["none"] and (n_gpu_layers is not None or names):
         with console.status("loading") as status:
             placed = doctor_device.examine_placed(
                 path,
